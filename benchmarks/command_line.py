@@ -1,0 +1,27 @@
+"""The command line as a user runs it, one thread a process, so that many may run side by side."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from typing import Any
+
+COMMAND = (sys.executable, "-m", "rl_training.cli")
+SINGLE_THREADED = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+def ask(arguments: list[str]) -> dict[str, Any]:
+    """The JSON object that a command prints."""
+    ended = subprocess.run([*COMMAND, *arguments], env=SINGLE_THREADED, capture_output=True, text=True)
+    if ended.returncode != 0:
+        raise RuntimeError(f"{shown(arguments)} ended with {ended.returncode}:\n{ended.stderr.strip()}")
+    answer: dict[str, Any] = json.loads(ended.stdout)
+    return answer
+
+
+def shown(arguments: list[str]) -> str:
+    """As one would type it."""
+    return shlex.join(["rl-training", *arguments])

@@ -1,0 +1,157 @@
+"""Scores of the learners: each cell trained on several seeds and played from fixed ones, all by the command line.
+
+python benchmarks/figures.py --data DIR [--cells NAME ...] [--seeds 0 1 2 3 4] [--jobs N]
+
+A cell's result goes to benchmarks/results/NAME.json. Run again it continues: what is trained is not trained twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from command_line import ask, shown
+from provenance import provenance
+
+from rl_training.reporting.statistics import bootstrap_interval, interquartile_mean
+
+RESULTS = Path(__file__).parent / "results"
+EPISODES, EVALUATION_SEED = 50, 12345
+PENDULUM_REPLAY = "classic/pendulum_replay.h5"
+
+
+@dataclass(frozen=True)
+class Cell:
+    what: str
+    train: str  # the words after `rl-training train`
+    goal: str
+    published: str = ""
+    data: str | None = None  # under --data
+
+
+CELLS = {
+    "iql_pendulum_replay": Cell(
+        "IQL on d3rlpy's Pendulum replay, 20,000 updates", "iql/pendulum --steps 20000",
+        goal="at least -175, and 30 above BC", data=PENDULUM_REPLAY,
+    ),
+    "bc_pendulum_replay": Cell(
+        "BC on d3rlpy's Pendulum replay, 20,000 updates", "bc/pendulum --steps 20000",
+        goal="", data=PENDULUM_REPLAY,
+    ),
+    "sac_pendulum": Cell(
+        "SAC on Pendulum-v1, 20,000 steps", "sac/pendulum --steps 20000", goal="at least -170", published="-157 (RL Zoo)"
+    ),
+    "dqn_cartpole": Cell(
+        "DQN on CartPole-v1, 50,000 steps", "dqn/cartpole --steps 50000", goal="at least 475", published="500 (RL Zoo)"
+    ),
+    "ppo_cartpole": Cell(
+        "PPO on CartPole-v1, 100,000 steps", "ppo/cartpole --steps 100000", goal="at least 490", published="500 (RL Zoo)"
+    ),
+    "ppo_pendulum": Cell(
+        "PPO on Pendulum-v1, 100,000 steps", "ppo/pendulum --steps 100000", goal="at least -200", published="-172 (RL Zoo)"
+    ),
+}  # fmt: skip
+
+
+def main() -> int:
+    args = arguments()
+    failed = []
+    with ThreadPoolExecutor(args.jobs) as pool:
+        pending = {
+            name: [pool.submit(score, name, seed, args.output, args.data) for seed in args.seeds] for name in args.cells
+        }
+        for name, runs in pending.items():
+            try:
+                finished = [run.result() for run in runs]
+            except RuntimeError as error:
+                print(f"{name}: {error}", file=sys.stderr)
+                failed.append(name)
+                continue
+            result = summary(CELLS[name], finished, data=args.data, commit=args.commit)
+            write(RESULTS / f"{name}.json", result)
+            print(f"{name}: {result['result']}", flush=True)
+    return 1 if failed else 0
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cells", nargs="+", choices=CELLS, default=list(CELLS), metavar="NAME", help=", ".join(CELLS))
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4], metavar="SEED")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs side by side, one thread each")
+    parser.add_argument("--data", type=Path, metavar="DIR", help=f"the folder that holds {PENDULUM_REPLAY}")
+    parser.add_argument("--output", type=Path, default=Path("runs/figures"), metavar="DIR", help="where the runs go")
+    parser.add_argument("--commit", help="what to record where the code is no git checkout")
+    args = parser.parse_args()
+    for name in args.cells:
+        file = CELLS[name].data
+        if file is not None and (args.data is None or not (args.data / file).is_file()):
+            parser.error(f"{name} needs --data DIR, the folder that holds {file}; got {args.data}")
+    return args
+
+
+def score(name: str, seed: int, output: Path, data: Path | None) -> dict[str, Any]:
+    """Train one seed, or find it trained, and play its last checkpoint."""
+    cell, run = CELLS[name], output / name / f"seed_{seed}"
+    trained = ask(train_command(cell, seed=str(seed), run=str(run), data=str(data)))
+    if trained["status"] != "finished":
+        raise RuntimeError(f"{run} was {trained['status']} at step {trained['steps']}")
+    played = ask(evaluate_command(str(run)))
+    print(f"{name} seed {seed}: {played['return_mean']:.1f}", file=sys.stderr, flush=True)
+    rate = trained["updates_per_second"]
+    return {
+        "seed": seed,
+        "score": played["return_mean"],
+        "train_seconds": trained["updates"] / rate if rate else None,  # a run continued at its end has no rate
+        "commit": json.loads((run / "run.json").read_text())["git"],
+    }
+
+
+def train_command(cell: Cell, *, seed: str, run: str, data: str) -> list[str]:
+    dataset = [] if cell.data is None else ["--dataset", f"{data}/{cell.data}"]
+    machine = ["--device", "cpu", "--threads", "1", "--json"]
+    return ["train", *cell.train.split(), *dataset, "--seed", seed, "--output", run, *machine]
+
+
+def evaluate_command(run: str) -> list[str]:
+    return ["evaluate", run, "--episodes", str(EPISODES), "--seed", str(EVALUATION_SEED), "--json"]
+
+
+def summary(cell: Cell, runs: list[dict[str, Any]], *, data: Path | None, commit: str | None) -> dict[str, Any]:
+    scores = [run["score"] for run in runs]
+    middle, (low, high) = interquartile_mean(scores), bootstrap_interval(scores)
+    commits = sorted({run.pop("commit") or commit or "unknown" for run in runs})
+    return {
+        "what": cell.what,
+        "result": f"{middle:.1f} [{low:.1f}, {high:.1f}]",
+        "goal": cell.goal,
+        "published": cell.published,
+        "interquartile_mean": middle,
+        "interval_95": [low, high],
+        "runs": runs,
+        "commands": [
+            shown(train_command(cell, seed="SEED", run="RUN", data="DATA")),
+            shown(evaluate_command("RUN")),
+        ],
+        "data": None if cell.data is None or data is None else {"file": cell.data, "sha256": sha256(data / cell.data)},
+        **provenance(),
+        "commit": ", ".join(commits),
+    }
+
+
+def sha256(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def write(file: Path, result: dict[str, Any]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""kill -9 at random moments: the run that is started again must equal, byte for byte, the one that was never stopped.
+
+python benchmarks/kill_resume.py [--cases NAME ...] [--kills 20] [--jobs N]
+
+Moments are drawn evenly from the time the whole process takes, imports and all; every fourth kill waits from its moment
+on until a checkpoint is being written, and strikes then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from command_line import COMMAND, SINGLE_THREADED, ask, shown
+from provenance import provenance
+
+from rl_training.experiment.verify import compare_runs
+from rl_training.runtime.checkpoint import list_checkpoints
+
+# Intervals that do not divide each other, so that checkpoints fall inside episodes and between lines of the log.
+SAC_OPTIONS = "--steps 1500 --set learning_starts=150 --set checkpoint_interval=110 --set eval_interval=350"
+CASES = {
+    "iql": "iql/pendulum --steps 2000 --set checkpoint_interval=170 --set eval_interval=450",
+    "sac_pendulum": f"sac/pendulum {SAC_OPTIONS}",
+    "sac_hopper": f"sac/hopper {SAC_OPTIONS}",
+    "ppo_cartpole": "ppo/cartpole --steps 30000 --set checkpoint_interval=2300 --set eval_interval=7000",
+}
+EVERYWHERE = "--set eval_episodes=2 --device cpu --threads 1 --json"
+ATTEMPTS = 10  # a kill that comes when the run is over is tried again at another moment
+
+
+class Kill(NamedTuple):
+    moment: float  # seconds after the start
+    checkpoint: str | None  # the newest one it left
+    in_save: bool  # whether it left a half-written one
+    differences: list[str]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES), metavar="NAME", help=", ".join(CASES))
+    parser.add_argument("--kills", type=int, default=20, metavar="N", help="of each case (default: 20)")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs side by side, one thread each")
+    parser.add_argument("--seed", type=int, default=0, help="of the moments")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    args = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="kill_resume_"))
+    kills = {name: try_case(name, folder / name, args.kills, seed=args.seed, jobs=args.jobs) for name in args.cases}
+    result = summary(kills)
+    print(json.dumps(result, indent=2) if args.json else result["result"])
+    if any(kill.differences for case in kills.values() for kill in case):
+        print(f"the runs that differ are kept in {folder}", file=sys.stderr)
+        return 1
+    shutil.rmtree(folder)
+    return 0
+
+
+def try_case(name: str, folder: Path, count: int, *, seed: int, jobs: int) -> list[Kill]:
+    reference, began = folder / "reference", time.monotonic()
+    ask(command(name, reference))
+    duration = time.monotonic() - began
+    with ThreadPoolExecutor(jobs) as pool:
+        trials = [
+            pool.submit(try_kill, name, folder, number, duration, random.Random(f"{seed} {name} {number}"))
+            for number in range(count)
+        ]
+        return [trial.result() for trial in trials]
+
+
+def try_kill(name: str, folder: Path, number: int, duration: float, moments: random.Random) -> Kill:
+    """Kill a run once, start it again with the same command, and hold it against the reference."""
+    run = folder / f"kill_{number}"
+    for _ in range(ATTEMPTS):
+        shutil.rmtree(run, ignore_errors=True)
+        moment = moments.uniform(0, duration)
+        if killed(command(name, run), moment, saving=run / "checkpoints" if number % 4 == 3 else None):
+            break
+    else:
+        raise RuntimeError(f"{name}: {ATTEMPTS} runs in a row were over before they could be killed")
+    left = [path.name for path in list_checkpoints(run / "checkpoints")]
+    in_save = any((run / "checkpoints").glob(".tmp-*"))
+    ask(command(name, run))
+    kill = Kill(moment, left[-1] if left else None, in_save, compare_runs(folder / "reference", run))
+    print(f"{name}, kill {number + 1}: {kill}", file=sys.stderr, flush=True)
+    if not kill.differences:
+        shutil.rmtree(run)
+    return kill
+
+
+def command(name: str, run: Path) -> list[str]:
+    return ["train", *CASES[name].split(), *EVERYWHERE.split(), "--output", str(run)]
+
+
+def killed(arguments: list[str], moment: float, *, saving: Path | None) -> bool:
+    """Start a process and kill it at the moment, or at the first save after it; False if it was over before."""
+    process = subprocess.Popen(
+        [*COMMAND, *arguments], env=SINGLE_THREADED, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        process.wait(moment)
+    except subprocess.TimeoutExpired:
+        while saving is not None and process.poll() is None and not any(saving.glob(".tmp-*")):
+            time.sleep(0.0005)
+    process.kill()
+    return process.wait() == -signal.SIGKILL
+
+
+def summary(kills: dict[str, list[Kill]]) -> dict[str, Any]:
+    equal = {name: sum(not kill.differences for kill in case) for name, case in kills.items()}
+    return {
+        "what": "kill -9 at random moments, started again: equal to the run never stopped, byte for byte",
+        "result": ", ".join(f"{name} {equal[name]} of {len(case)}" for name, case in kills.items()),
+        "goal": "20 of 20 each",
+        "kills": {name: [kill._asdict() for kill in case] for name, case in kills.items()},
+        "kills_in_a_save": {name: sum(kill.in_save for kill in case) for name, case in kills.items()},
+        "commands": [shown(command(name, Path("RUN"))) for name in kills],
+        **provenance(),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

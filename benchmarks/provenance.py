@@ -1,0 +1,27 @@
+"""Where a figure comes from: what every result tells beside its number."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+from rl_training.experiment.machine import facts
+
+
+def provenance() -> dict[str, Any]:
+    """The commit, the machine and the versions that a benchmark runs with."""
+    known = facts()
+    return {"commit": known["git"], "hardware": hardware(), "versions": known["versions"]}
+
+
+def hardware() -> str:
+    return f"{cpu_name()}, {os.cpu_count()} cores"
+
+
+def cpu_name() -> str:
+    info = Path("/proc/cpuinfo")  # Linux; elsewhere Python's own answer is as good
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()

@@ -1,0 +1,42 @@
+"""Behaviour cloning: supervised learning of the data's actions, the baseline that every offline result needs."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+from torch import Tensor, nn
+
+from rl_training.algorithms.config import AlgorithmConfig, OfflineConfig
+from rl_training.algorithms.learner import OfflineLearner
+from rl_training.models import MLPBCModel
+from rl_training.models.heads import CategoricalPolicy
+from rl_training.types import Batch, Loss
+
+
+class BCConfig(OfflineConfig):
+    objective: Literal["likelihood", "mse"] = Field(
+        "likelihood", description="maximum likelihood, or squared error of the mean (Box actions only)"
+    )
+
+
+def bc_loss(policy: Any, actions: Tensor, objective: str = "likelihood") -> Loss:
+    """Negative log-likelihood of the actions, or their squared distance from the policy's mean."""
+    error = (policy.mode() - actions).square().mean() if objective == "mse" else -policy.log_prob(actions).mean()
+    return Loss({"actor_loss": error}, {"entropy": policy.entropy().mean()})
+
+
+class BC(OfflineLearner):
+    name = "bc"
+    config_type = BCConfig
+    model_type = MLPBCModel
+    action_kinds = ("box", "discrete")
+
+    def __init__(self, model: nn.Module, config: AlgorithmConfig | None = None, **options: Any) -> None:
+        super().__init__(model, config, **options)
+        if self.config.objective == "mse" and isinstance(self.model.actor, CategoricalPolicy):
+            raise ValueError("objective 'mse' needs Box actions; with Discrete ones use 'likelihood'")
+
+    def loss(self, batch: Batch) -> Loss:
+        policy = self.model.actor(self.normalizer(batch["obs"]))
+        return bc_loss(policy, batch["actions"], self.config.objective)

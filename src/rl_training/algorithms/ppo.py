@@ -1,0 +1,93 @@
+"""Proximal policy optimization (Schulman et al., 2017), for Box and Discrete actions, vectors and pixels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from pydantic import Field, PositiveFloat, PositiveInt
+from torch import Tensor, nn
+
+from rl_training.algorithms.config import AlgorithmConfig, RolloutConfig
+from rl_training.algorithms.learner import Learner
+from rl_training.data import generalized_advantages
+from rl_training.models import Normalizer, PPOModel
+from rl_training.types import Action, Batch, Loss, ParameterGroup
+
+
+class PPOConfig(RolloutConfig):
+    batch_size: int = Field(64, ge=2, description="rows in one update; must divide num_steps * num_envs")
+    hidden_sizes: tuple[PositiveInt, ...] = Field((64, 64), description="widths of the hidden layers")
+    max_grad_norm: PositiveFloat | None = Field(0.5, description="clip the gradient to this norm; none: never")
+    clip_range: PositiveFloat = Field(0.2, description="how far the new policy's probability ratio may count")
+    value_weight: float = Field(0.5, ge=0, description="weight of the value loss")
+    entropy_weight: float = Field(0.0, ge=0, description="weight of the entropy bonus")
+
+
+def clipped_surrogate(ratio: Tensor, advantages: Tensor, clip_range: Tensor) -> Tensor:
+    """The pessimistic bound of the policy's improvement, negated."""
+    return -torch.minimum(ratio * advantages, ratio.clamp(1 - clip_range, 1 + clip_range) * advantages).mean()
+
+
+class PPO(Learner):
+    name = "ppo"
+    lane = "rollout"
+    config_type = PPOConfig
+    model_type = PPOModel
+    action_kinds = ("box", "discrete")
+    takes_pixels = True
+    clip_range: Tensor
+
+    def __init__(self, model: nn.Module, config: AlgorithmConfig | None = None, **options: Any) -> None:
+        super().__init__(model, config, **options)
+        self.register_buffer("clip_range", torch.tensor(self.config.clip_range))
+        normalized = self.config.normalize_obs
+        self.normalizer: nn.Module = Normalizer(self.model.obs_shape, clip=10.0) if normalized else nn.Identity()
+
+    @torch.no_grad()
+    def prepare(self, batch: Batch) -> Batch:
+        """Observations as the policy saw them, advantages and returns; then the statistics move on."""
+        seen = self.normalizer(batch["obs"])
+        values, next_values = self.values(seen), self.values(self.normalizer(batch["next_obs"]))
+        advantages = generalized_advantages(
+            batch["rewards"], values, next_values, batch["dones"], batch["truncated"],
+            gamma=self.config.gamma, gae_lambda=self.config.gae_lambda,
+        )  # fmt: skip
+        if isinstance(self.normalizer, Normalizer):
+            self.normalizer.merge(batch["obs"].flatten(0, 1))
+        kept = {name: batch[name] for name in ("raw_actions", "log_probs")}
+        return {**kept, "obs": seen, "advantages": advantages, "returns": advantages + values}
+
+    def values(self, obs: Tensor) -> Tensor:
+        """Of observations [time, envs, ...]."""
+        values: Tensor = self.model(obs.flatten(0, 1))[1]
+        return values.view(obs.shape[:2])
+
+    def loss(self, batch: Batch) -> Loss:
+        policy, values = self.model(batch["obs"])
+        log_ratio = policy.log_prob(batch["raw_actions"]) - batch["log_probs"]
+        ratio, advantages, entropy = log_ratio.exp(), batch["advantages"], policy.entropy().mean()
+        advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+        return Loss(
+            terms={
+                "policy_loss": clipped_surrogate(ratio, advantages, self.clip_range),
+                "value_loss": self.config.value_weight * (values - batch["returns"]).square().mean(),
+                "entropy_loss": -self.config.entropy_weight * entropy,
+            },
+            metrics={
+                "entropy": entropy,
+                "approx_kl": (ratio - 1 - log_ratio).mean(),
+                "clip_fraction": ((ratio - 1).abs() > self.clip_range).float().mean(),
+            },
+        )
+
+    def parameter_groups(self) -> list[ParameterGroup]:
+        return [ParameterGroup(self.config.learning_rate, eps=1e-5, max_grad_norm=self.config.max_grad_norm)]
+
+    def act(
+        self, obs: Tensor, memory: Any = None, *, deterministic: bool = False, generator: torch.Generator | None = None
+    ) -> Action:
+        policy = self.model.actor(self.model.encoder(self.normalizer(obs)))
+        raw = policy.mode() if deterministic else policy.sample(generator)
+        actions = raw if raw.dtype == torch.int64 else raw.clamp(-1, 1)
+        return Action(actions, extras={"raw_actions": raw, "log_probs": policy.log_prob(raw)})

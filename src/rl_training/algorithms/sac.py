@@ -1,0 +1,74 @@
+"""Soft actor-critic (Haarnoja et al., 2018): maximises return and entropy, with a temperature that tunes itself."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import torch
+from pydantic import Field, PositiveFloat
+from torch import Tensor, nn
+
+from rl_training.algorithms.config import AlgorithmConfig, ReplayConfig
+from rl_training.algorithms.learner import Learner, frozen
+from rl_training.algorithms.ops import bootstrapped, ensemble_squared_error
+from rl_training.models import MLPSACModel
+from rl_training.types import Action, Batch, Loss
+
+
+class SACConfig(ReplayConfig):
+    temperature: PositiveFloat = Field(1.0, description="weight of the entropy; where tuning starts")
+    tune_temperature: bool = Field(True, description="move the temperature until entropy meets its target")
+    target_entropy: float | Literal["auto"] = Field("auto", description="auto: minus the number of action dimensions")
+
+
+def temperature_loss(log_alpha: Tensor, log_prob: Tensor, target_entropy: float) -> Tensor:
+    """Raises alpha while the policy's entropy is below its target, lowers it above."""
+    return -(log_alpha * (log_prob.detach() + target_entropy)).mean()
+
+
+class SAC(Learner):
+    name = "sac"
+    lane = "replay"
+    config_type = SACConfig
+    model_type = MLPSACModel
+    action_kinds = ("box",)
+    targets = ("critic",)
+
+    def __init__(self, model: nn.Module, config: AlgorithmConfig | None = None, **options: Any) -> None:
+        super().__init__(model, config, **options)
+        c = self.config
+        self.target_entropy = -float(self.model.action_dim) if c.target_entropy == "auto" else c.target_entropy
+        self.log_alpha = nn.Parameter(torch.tensor(math.log(c.temperature)), requires_grad=c.tune_temperature)
+
+    def loss(self, batch: Batch) -> Loss:
+        obs, alpha = batch["obs"], self.log_alpha.detach().exp()
+        target_q = self.target_q(batch, alpha)
+        new_actions, log_prob = self.model.actor(obs).sample_with_log_prob()
+        q = self.model.critic(obs, batch["actions"])
+        terms = {
+            "critic_loss": 0.5 * ensemble_squared_error(q, target_q),
+            "actor_loss": (alpha * log_prob - self.policy_value(obs, new_actions)).mean(),
+        }
+        if self.config.tune_temperature:
+            terms["temperature_loss"] = temperature_loss(self.log_alpha, log_prob, self.target_entropy)
+        metrics = {"target_q_mean": target_q.mean(), "entropy": -log_prob.mean(), "temperature": alpha}
+        return Loss(terms, metrics)
+
+    def policy_value(self, obs: Tensor, actions: Tensor) -> Tensor:
+        """What the actor climbs; gradients pass through the actions alone."""
+        q: Tensor = frozen(self.model.critic)(obs, actions)
+        return q.amin(0)
+
+    @torch.no_grad()
+    def target_q(self, batch: Batch, alpha: Tensor) -> Tensor:
+        next_obs = batch["next_obs"]
+        actions, log_prob = self.model.actor(next_obs).sample_with_log_prob()
+        next_q = self.target["critic"](next_obs, actions).amin(0) - alpha * log_prob
+        return bootstrapped(batch["rewards"], batch["dones"], next_q, self.config.gamma)
+
+    def act(
+        self, obs: Tensor, memory: Any = None, *, deterministic: bool = False, generator: torch.Generator | None = None
+    ) -> Action:
+        policy = self.model.actor(obs)
+        return Action(policy.mode() if deterministic else policy.sample(generator))

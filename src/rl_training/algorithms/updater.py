@@ -1,0 +1,191 @@
+"""Optimizer steps on one learner, or on many seeds of it at once: the only place that knows optimizers."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import functional_call, stack_module_state
+
+from rl_training.types import Batch, Loss, Metrics, ParameterGroup, Source, Trainable, UpdateResult
+
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+
+
+class Updater:
+    """Descends the losses of one learner, or of several of the same kind stacked along a leading member axis."""
+
+    def __init__(self, learners: Sequence[Trainable], *, compile: bool = False) -> None:
+        first = learners[0]
+        self.learner, self.members, self.updates = first, len(learners), 0
+        self.loss: Callable[[Batch, str], Loss]
+        if self.members == 1:
+            self.params, self.buffers = dict(first.named_parameters()), dict(first.named_buffers())
+            self.loss = first.__call__
+        else:
+            self.params, self.buffers = stacked(learners)
+            self.loss = partial(population_loss, copy.deepcopy(first).to("meta"), self.params, self.buffers)
+        if compile:
+            self.loss = torch.compile(self.loss, fullgraph=True)
+        self.device = next(iter(self.params.values())).device
+        self.groups = list(zip(first.parameter_groups(), self._names_by_group(), strict=True))
+        self.optimizers = [self._optimizer(group, names) for group, names in self.groups]
+        slow = [name for name in self.params if name.startswith("target.")]
+        self.slow = [self.params[name] for name in slow]
+        self.fast = [self.params[name.replace("target.", "model.", 1)] for name in slow]
+
+    def update(self, batch: Batch) -> UpdateResult:
+        result = self.step(batch, self.learner.phases(self.updates))
+        self.updates += 1
+        return result
+
+    def run(self, source: Source, count: int) -> UpdateResult:
+        """Sample and update, `count` times; the metrics are those of the last one."""
+        result = UpdateResult({}, 0)
+        members = () if self.members == 1 else (self.members,)
+        for _ in range(count):
+            result = self.update(source.sample(self.learner.config.batch_size, members))
+        return UpdateResult(result.metrics, count, result.priorities)
+
+    def step(self, batch: Batch, phases: tuple[str, ...]) -> UpdateResult:
+        """Tensors in, tensors out: no number is read on the host, so that it can be captured."""
+        metrics: Metrics = {}
+        for phase in phases:
+            if phase == "targets":
+                with torch.no_grad():  # else the slow copy would keep the history of every move
+                    torch._foreach_lerp_(self.slow, self.fast, self.learner.config.tau)
+            else:
+                metrics |= self._descend(self.loss(batch, phase))
+        return UpdateResult(metrics, 1)
+
+    def _descend(self, loss: Loss) -> Metrics:
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
+        loss.total.sum().backward()  # members share no parameter, so the sum gives each its own gradient
+        for group, names in self.groups:
+            if group.max_grad_norm is not None:
+                clip_gradients([self.params[name] for name in names], group.max_grad_norm, by_member=self.members > 1)
+        for optimizer in self.optimizers:
+            optimizer.step()
+        with torch.no_grad():
+            for name, value in loss.buffers.items():
+                self.buffers[name].copy_(value)
+        return {name: value.detach() for name, value in {**loss.terms, **loss.metrics}.items()}
+
+    def schedule(self, name: str, value: float) -> None:
+        """Set a number that moves: the learning rate (of every group, in proportion) or a buffer of the learner."""
+        if name != "learning_rate":
+            self.buffers[name].fill_(value)
+            return
+        base = self.groups[0][0].learning_rate
+        for (group, _), optimizer in zip(self.groups, self.optimizers, strict=True):
+            optimizer.param_groups[0]["lr"].fill_(value * group.learning_rate / base)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything an update reads or moves, by name; the noise is the device's default generator."""
+        noise = torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else torch.get_rng_state()
+        return {
+            "updates": self.updates,
+            "parameters": {name: value.detach() for name, value in self.params.items()},
+            "buffers": dict(self.buffers),
+            "optimizer": {name: dict(state) for name, state in self._optimizer_state().items() if state},
+            "rates": [optimizer.param_groups[0]["lr"] for optimizer in self.optimizers],
+            "noise": noise,
+        }
+
+    @torch.no_grad()
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Load in place, so that captured memory stays valid."""
+        self.updates = state["updates"]
+        load_tensors(self.params, state["parameters"])
+        load_tensors(self.buffers, state["buffers"])
+        for name, held in self._optimizer_state().items():
+            for value in held.values():
+                value.zero_()  # what was not saved had not begun
+            for key, value in state["optimizer"].get(name, {}).items():
+                held[key] = held[key].copy_(value) if key in held else value.clone().to(self.device)
+        for optimizer, rate in zip(self.optimizers, state["rates"], strict=True):
+            optimizer.param_groups[0]["lr"].copy_(rate)
+        if self.device.type == "cuda":
+            torch.cuda.set_rng_state(state["noise"].cpu(), self.device)
+        else:
+            torch.set_rng_state(state["noise"])
+
+    def _optimizer_state(self) -> dict[str, dict[str, Tensor]]:
+        return {
+            name: optimizer.state[self.params[name]]
+            for (_, names), optimizer in zip(self.groups, self.optimizers, strict=True)
+            for name in names
+        }
+
+    def _names_by_group(self) -> list[list[str]]:
+        """Each trained parameter in the first group whose prefix it has; () takes the rest."""
+        left = [name for name, parameter in self.params.items() if parameter.requires_grad]
+        chosen: list[list[str]] = []
+        for group in self.learner.parameter_groups():
+            mine = [name for name in left if not group.names or name.startswith(group.names)]
+            left = [name for name in left if name not in mine]
+            chosen.append(mine)
+        if left:
+            raise ValueError(f"no parameter group takes {left}")
+        return chosen
+
+    def _optimizer(self, group: ParameterGroup, names: list[str]) -> torch.optim.Optimizer:
+        on_cuda = self.device.type == "cuda"
+        rate = torch.tensor(group.learning_rate, device=self.device)  # a tensor, so that a schedule can write it
+        options: dict[str, Any] = {"lr": rate, "eps": group.eps, "weight_decay": group.weight_decay}
+        params = [self.params[name] for name in names]
+        return OPTIMIZERS[group.kind](params, **options, fused=True, capturable=on_cuda)
+
+
+@torch.no_grad()
+def load_tensors(held: dict[str, Tensor], loaded: dict[str, Tensor]) -> None:
+    """Copy by name into tensors that stay where they are; names and shapes must be the same."""
+    if held.keys() != loaded.keys():
+        missing, unknown = sorted(held.keys() - loaded.keys()), sorted(loaded.keys() - held.keys())
+        raise ValueError(f"the saved tensors are not those of this learner: missing {missing}, unknown {unknown}")
+    for name, tensor in held.items():
+        if tensor.shape != loaded[name].shape:
+            raise ValueError(f"{name} has shape {tuple(tensor.shape)}, saved as {tuple(loaded[name].shape)}")
+        tensor.copy_(loaded[name])
+
+
+@torch.no_grad()
+def clip_gradients(params: Sequence[Tensor], max_norm: float, *, by_member: bool) -> None:
+    """Shrink gradients to a norm of at most `max_norm`: over all of them, or for each member over its own."""
+    grads = [parameter.grad for parameter in params if parameter.grad is not None]
+    if not grads:  # a phase may leave a whole group alone
+        return
+    if by_member:
+        squares = torch.stack([grad.reshape(len(grad), -1).square().sum(1) for grad in grads]).sum(0)
+        scale = (max_norm / (squares.sqrt() + 1e-6)).clamp(max=1.0)
+        for grad in grads:
+            grad.mul_(scale.view(-1, *[1] * (grad.dim() - 1)))
+    else:
+        norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads)))
+        torch._foreach_mul_(grads, (max_norm / (norm + 1e-6)).clamp(max=1.0))
+
+
+def stacked(learners: Sequence[Trainable]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """All learners' parameters and buffers, with a leading member axis."""
+    params, buffers = stack_module_state(list(learners))  # type: ignore[arg-type]  # Trainable learners are modules
+    trained = {name: parameter.requires_grad for name, parameter in learners[0].named_parameters()}
+    leaves = {name: value.detach().clone().requires_grad_(trained[name]) for name, value in params.items()}
+    return leaves, {name: value.detach().clone() for name, value in buffers.items()}
+
+
+def population_loss(
+    program: Trainable, params: dict[str, Tensor], buffers: dict[str, Tensor], batch: Batch, phase: str = "loss"
+) -> Loss:
+    """The loss of every member on its own rows of the batch."""
+
+    def member(params: dict[str, Tensor], buffers: dict[str, Tensor], batch: Batch) -> Loss:
+        loss: Loss = functional_call(program, {**params, **buffers}, (batch, phase))  # type: ignore[arg-type]
+        return loss
+
+    result: Loss = torch.vmap(member, randomness="different")(params, buffers, batch)
+    return result

@@ -1,0 +1,182 @@
+"""`algos`, `explain` and `doctor`: what there is, what it takes, and whether this machine has it."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rl_training.cli.output import print_facts, print_json, print_table
+
+if TYPE_CHECKING:
+    from rl_training.experiment.registry import AlgorithmSpec
+
+OUR_OWN_EXTRAS = ("dev", "docs")  # for those who work on the package, not with it
+
+
+def algos(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")] = False,
+) -> None:
+    """List the algorithms: where they learn from and what actions they take."""
+    from rl_training.experiment.registry import list_algorithm_specs
+
+    rows = [_about(spec) for spec in list_algorithm_specs()]
+    if as_json:
+        print_json({"algorithms": rows})
+        return
+    print_table(
+        ("name", "lane", "actions", "pixels", "what it is"),
+        [(row["name"], row["lane"], ", ".join(row["action_spaces"]), "yes" if row["pixels"] else "no", row["summary"])
+         for row in rows],
+    )  # fmt: skip
+    typer.echo("rl-training explain ALGO lists what can be set")
+
+
+def _about(spec: AlgorithmSpec) -> dict[str, Any]:
+    kinds = [kind.capitalize() for kind in spec.action_kinds]
+    return {"name": spec.name, "lane": spec.lane, "action_spaces": kinds, "pixels": spec.takes_pixels,
+            "summary": spec.summary}  # fmt: skip
+
+
+def explain(
+    algo: Annotated[str, typer.Argument(metavar="ALGO", help="A name that `rl-training algos` lists.")],
+) -> None:
+    """Say what an algorithm is, everything that can be set, and how to start it."""
+    from rl_training.experiment.config import TrainConfig, packaged_configs
+    from rl_training.experiment.registry import get_algorithm_spec
+
+    spec = get_algorithm_spec(algo)
+    typer.echo(f"{spec.name}: {spec.summary}")
+    schema = spec.config_type.model_json_schema()["properties"]
+    rows = [(name, _value(option.get("default")), allowed(option), option["description"])
+            for name, option in schema.items()]  # fmt: skip
+    print_table(("option", "default", "allowed", "what it does"), rows)
+    configs = [name for name in packaged_configs() if name.startswith(f"{algo}/")]
+    start = configs[0] if configs else f"{algo} ENV"
+    name, value, *_ = rows[0]
+    print_facts(
+        {
+            "of any run": ", ".join(key for key in TrainConfig.model_fields if key not in ("algo", "algo_kwargs")),
+            "configs": ", ".join(configs) or None,
+            "example": f"rl-training train {start} --set {name}={value}",
+        }
+    )
+
+
+def _value(default: Any) -> str:
+    if default is None or isinstance(default, bool):
+        return {None: "none", True: "true", False: "false"}[default]
+    return f"[{', '.join(map(str, default))}]" if isinstance(default, list | tuple) else str(default)
+
+
+def allowed(option: Mapping[str, Any]) -> str:
+    """What a JSON schema takes, in words."""
+    if "anyOf" in option:
+        return " or ".join(allowed(choice) for choice in option["anyOf"])
+    if "enum" in option:
+        return ", ".join(map(str, option["enum"]))
+    if option.get("type") == "array":
+        return f"list, each {allowed(option['items'])}"
+    kind = {"null": "none", "boolean": "true or false", "number": "number"}.get(option["type"], option["type"])
+    signs = {"exclusiveMinimum": ">", "minimum": ">=", "exclusiveMaximum": "<", "maximum": "<="}
+    bounds = [f"{sign} {option[name]:g}" for name, sign in signs.items() if name in option]
+    return " ".join([kind, " and ".join(bounds)]).strip()
+
+
+def doctor() -> None:
+    """Look at this machine: versions, CUDA, extras, a directory for runs, an environment that steps."""
+    checks: dict[str, Callable[[], str]] = {
+        "versions": _versions, "cuda": _cuda, "threads": _threads, "environment": _environment, "runs": _runs,
+    }  # fmt: skip
+    failed = []
+    for name, check in checks.items():
+        try:
+            print_facts({name: check()})
+        except Exception as error:  # whatever is broken, the other checks are still wanted
+            failed.append(name)
+            print_facts({name: f"FAILED: {type(error).__name__}: {error}"})
+    for extra, lacking in _extras().items():
+        missing = f'lacks {", ".join(lacking)}; pip install "rl-training[{extra}]"'
+        print_facts({f"[{extra}]": missing if lacking else "installed"})
+    if failed:
+        typer.echo(f"not well: {', '.join(failed)}", err=True)
+        raise typer.Exit(1)
+    typer.echo("all is well; begin with: rl-training train ppo/cartpole")
+
+
+def _versions() -> str:
+    import gymnasium  # noqa: F401  # the checks are that these can be imported
+    import torch  # noqa: F401
+
+    from rl_training.experiment.machine import versions
+
+    return ", ".join(f"{name} {version}" for name, version in versions().items())
+
+
+def _cuda() -> str:
+    import torch
+
+    names = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
+    return ", ".join(names) or "none; training runs on the CPU"
+
+
+def _threads() -> str:
+    import torch
+
+    return f"torch uses {torch.get_num_threads()} of {os.cpu_count()} cores, unless --threads says otherwise"
+
+
+def _environment() -> str:
+    import numpy as np
+
+    from rl_training.runtime.envs import EnvPool
+
+    with EnvPool("CartPole-v1") as pool:
+        pool.reset()
+        steps, end = 0, time.monotonic() + 0.2
+        while time.monotonic() < end:
+            pool.step(np.zeros(1, np.int64))
+            steps += 1
+    return f"CartPole-v1 steps {steps * 5:,} times a second"
+
+
+def _runs() -> str:
+    """A run makes the directory when it starts; until then what counts is the one it will be made in."""
+    import tempfile
+
+    home = Path("runs") if Path("runs").exists() else Path()
+    with tempfile.TemporaryFile(dir=home):
+        return f"{Path('runs').resolve()} can be written"
+
+
+def _extras() -> dict[str, list[str]]:
+    """What each extra of the package lacks here."""
+    from importlib import metadata
+
+    try:
+        names = metadata.metadata("rl-training").get_all("Provides-Extra") or []
+    except metadata.PackageNotFoundError:  # run from a source tree
+        return {}
+    return {name: _lacking("rl-training", name) for name in names if name not in OUR_OWN_EXTRAS}
+
+
+def _lacking(package: str, extra: str) -> list[str]:
+    """The packages of an extra that are not installed, also those of extras it asks for in turn."""
+    from importlib import metadata
+
+    lacking: list[str] = []
+    for line in metadata.requires(package) or []:
+        wanted = re.match(r"([\w.-]+)(?:\[([\w.,-]+)\])?", line)
+        if wanted is None or not re.search(rf"extra == ['\"]{re.escape(extra)}['\"]", line):
+            continue
+        try:
+            metadata.version(wanted[1])
+            lacking += [name for inner in (wanted[2] or "").split(",") if inner for name in _lacking(wanted[1], inner)]
+        except metadata.PackageNotFoundError:
+            lacking.append(wanted[1])
+    return lacking

@@ -1,0 +1,53 @@
+"""The first line of a training: what, on what, and how."""
+
+from __future__ import annotations
+
+import torch
+import typer
+
+from rl_training.experiment.assembly import spec_of
+from rl_training.experiment.config import TrainConfig
+from rl_training.experiment.registry import get_algorithm_spec
+from rl_training.runtime.engine import Callback
+from rl_training.runtime.state import TrainerState
+
+
+class Introduction(Callback):
+    """Says on stderr what is trained, once it is certain that it will be."""
+
+    def __init__(self, config: TrainConfig) -> None:
+        self.config = config
+
+    def on_train_start(self, state: TrainerState) -> None:
+        config, offline = self.config, get_algorithm_spec(self.config.algo).lane == "offline"
+        words = [
+            f"{config.algo} from {data(config)}"
+            if offline
+            else f"{config.algo} in {many(config.num_envs, 'environment')}",
+            str(state.updater.device),
+            many(torch.get_num_threads(), "thread"),
+            f"seed {config.seed}",
+            many(state.total_timesteps, "update" if offline else "step"),
+        ] + ([f"on from {state.global_step:,}"] if state.global_step else [])
+        subject = "" if config.env_id is None else f"{config.env_id}: {spaces(config)}; "
+        typer.echo(subject + ", ".join(words), err=True)
+
+
+def spaces(config: TrainConfig) -> str:
+    """What goes in and out of a policy: `4 numbers in, one of 2 actions out`."""
+    spec = spec_of(config)
+    shape = "x".join(map(str, spec.obs_shape))
+    obs = f"{shape} pixels" if spec.obs_dtype == "uint8" else f"{shape} numbers"
+    action = many(spec.action_dim, "number") if spec.action_kind == "box" else f"one of {spec.action_dim} actions"
+    return f"{obs} in, {action} out"
+
+
+def data(config: TrainConfig) -> str:
+    recipe = config.dataset
+    return (
+        str(recipe) if recipe is None or isinstance(recipe, str) else f"{recipe.rows:,} rows of a {recipe.kind} policy"
+    )
+
+
+def many(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,126 @@
+"""`train` and `resume`: from a config, or a run, to a result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rl_training.cli.output import print_json, print_report, stdout_for_results
+
+if TYPE_CHECKING:
+    from rl_training.experiment.config import TrainConfig
+    from rl_training.experiment.run import TrainResult
+
+Steps = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="Stop at the first boundary at or after N steps (offline: updates)."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
+
+
+def train(
+    target: Annotated[
+        str,
+        typer.Argument(metavar="CONFIG|ALGO", help="A packaged config (iql/pendulum), a .yaml file, or an algorithm."),
+    ],
+    env: Annotated[str | None, typer.Argument(metavar="ENV", help="Environment id, such as CartPole-v1.")] = None,
+    dataset: Annotated[
+        str | None,
+        typer.Option(metavar="SRC", help="File to learn from, or a recipe such as '{kind: random, rows: 50000}'."),
+    ] = None,
+    steps: Steps = None,
+    seed: Annotated[int | None, typer.Option(metavar="S", min=0, help="All random numbers come from it.")] = None,
+    seeds: Annotated[
+        str | None, typer.Option(metavar="0-4", help="Several seeds, 0-4 or 0,2,5; each in DIR/seed_<s>.")
+    ] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Set a key of the config, or an option of the algorithm."),
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="The run directory.", show_default="runs/<algo>-<env>-s<seed>"),
+    ] = None,
+    device: Annotated[str | None, typer.Option(metavar="auto|cpu|cuda", help="Where the networks live.")] = None,
+    threads: Annotated[int | None, typer.Option(metavar="N", min=1, help="CPU threads that torch uses.")] = None,
+    compile_: Annotated[
+        str | None, typer.Option("--compile", metavar="auto|on|off", help="Whether to use torch.compile.")
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Remove the run that DIR holds and start over.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress, only the result.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Train an agent. The same command again goes on with its run, or tells the result of a finished one."""
+    from rl_training.cli.seeds import parse_seeds, seed_configs, summary
+
+    if seed is not None and seeds is not None:
+        raise ValueError("--seed and --seeds cannot go together; give one of them")
+    given = {"env_id": env, "dataset": dataset, "total_timesteps": steps, "seed": seed, "output_dir": output,
+             "device": device, "threads": threads, "compile": compile_}  # fmt: skip
+    with stdout_for_results():
+        config = read_config(target, {key: value for key, value in given.items() if value is not None}, overrides or [])
+        chosen = None if seeds is None else parse_seeds(seeds)
+        results = train_all([config] if chosen is None else seed_configs(config, chosen), fresh=fresh, quiet=quiet)
+    conclude(results, results[0].to_json() if chosen is None else summary(chosen, results), as_json=as_json)
+
+
+def resume(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, or a checkpoint in it.")],
+    steps: Steps = None,
+    as_json: Json = False,
+) -> None:
+    """Go on with a run that was stopped, as if it never had been; with --steps also beyond its end."""
+    with stdout_for_results():
+        from rl_training.cli.introduction import Introduction
+        from rl_training.experiment.agent import find_checkpoint
+        from rl_training.experiment.run import resume_run
+        from rl_training.experiment.run_directory import RunDirectory
+
+        is_checkpoint = (run / "manifest.json").exists()
+        run_dir = find_checkpoint(run).path.parent.parent if is_checkpoint else run
+        config = RunDirectory(run_dir).config()
+        shown = [] if config is None else [Introduction(config)]
+        result = resume_run(run_dir, steps=steps, callbacks=shown, quiet=False)
+    conclude([result], result.to_json(), as_json=as_json)
+
+
+def read_config(target: str, given: dict[str, Any], overrides: list[str]) -> TrainConfig:
+    """What the first argument names, then the options of the command, then --set; later ones win."""
+    from rl_training.experiment.config import apply_overrides, load_config, parse_config
+    from rl_training.experiment.yaml_text import read_yaml
+
+    named = "/" in target or target.endswith((".yaml", ".yml"))
+    values = apply_overrides(load_config(target) if named else {"algo": target}, [])
+    if given.get("dataset", "").startswith("{"):
+        given["dataset"] = read_yaml(given["dataset"])
+    return parse_config(apply_overrides({**values, **given}, overrides))
+
+
+def train_all(configs: list[TrainConfig], *, fresh: bool, quiet: bool) -> list[TrainResult]:
+    """One after the other; a signal ends the one that runs and those that would follow."""
+    from rl_training.cli.introduction import Introduction
+    from rl_training.experiment.run import run_training
+
+    results: list[TrainResult] = []
+    for config in configs:
+        shown = [] if quiet else [Introduction(config)]
+        results.append(run_training(config, callbacks=shown, fresh=fresh, quiet=quiet))
+        if results[-1].signal is not None:
+            break
+    return results
+
+
+def conclude(results: list[TrainResult], report: dict[str, Any], *, as_json: bool) -> None:
+    """Draw the curves and tell the result; or only tell it, and leave, where a signal asks to make haste."""
+    from rl_training.reporting.plots import save_learning_curve
+
+    signal = results[-1].signal
+    curves = [save_learning_curve(result.run_dir) for result in results] if signal is None else []
+    if as_json:
+        print_json(report)
+    else:
+        print_report(report, curves[0] if len(curves) == 1 else None)
+    if signal is not None:
+        raise typer.Exit(128 + signal)

@@ -1,0 +1,155 @@
+"""TransitionDataset: transitions as named columns of one length, in the order they were lived."""
+
+from __future__ import annotations
+
+import hashlib
+from itertools import accumulate
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rl_training.data.actions import TOLERANCE, derive_spec
+from rl_training.data.checks import require_columns, require_equal_lengths
+from rl_training.data.columns import REQUIRED, Values, to_columns
+from rl_training.data.sampling import RandomRows, gather
+from rl_training.types import Batch, EnvSpec
+
+
+class TransitionDataset(RandomRows):
+    """Transitions to learn from offline.
+
+    The constructor takes columns as a batch holds them, Box actions in [-1, 1]; `from_dict` takes a user's arrays,
+    actions in the environment's units. Transforms return a new dataset and leave this one as it is.
+    """
+
+    def __init__(self, columns: Batch, *, episode_ends: Tensor | None = None, spec: EnvSpec | None = None) -> None:
+        require_columns(columns, (*REQUIRED, "truncated"))
+        require_equal_lengths(columns)
+        super().__init__(columns["obs"].device)
+        self.columns = columns
+        self.spec = spec or _spec_in_library_units(columns)
+        self.episode_ends = (columns["dones"] + columns["truncated"]) > 0  # [rows], an episode's last row
+        if episode_ends is not None:
+            self.episode_ends |= episode_ends
+        self.episode_ends[-1] = True
+        self._gamma: float | None = None  # the discount of the returns_to_go column, where it is known
+
+    @classmethod
+    def from_dict(cls, values: Values, *, spec: EnvSpec | None = None) -> TransitionDataset:
+        """Convert and check arrays; Box actions come in the environment's units, whose bounds `spec` tells."""
+        columns, spec = to_columns(values, spec)
+        return cls(columns, spec=spec)
+
+    def __len__(self) -> int:
+        return len(self.columns["obs"])
+
+    def sample(self, batch_size: int, members: tuple[int, ...] = ()) -> Batch:
+        """Rows drawn with replacement, [*members, batch_size] of them."""
+        shape = (*members, batch_size)
+        rows = torch.randint(len(self), shape, generator=self.generator, device=self.generator.device)
+        return gather(self.columns, rows)
+
+    @property
+    def episode_offsets(self) -> Tensor:
+        """The first row of each episode."""
+        ends = self.episode_ends.nonzero().squeeze(1)
+        return torch.cat([ends.new_zeros(1), ends[:-1] + 1])
+
+    def episode_returns(self) -> Tensor:
+        """The undiscounted sum of each episode's rewards."""
+        episodes = self.episode_ends.cumsum(0) - self.episode_ends.long()
+        totals = torch.zeros(int(episodes[-1]) + 1, dtype=torch.float64, device=episodes.device)
+        return totals.index_add_(0, episodes, self.columns["rewards"].double()).float()
+
+    def to(self, device: torch.device | str) -> TransitionDataset:
+        return self._replaced({name: column.to(device) for name, column in self.columns.items()}, self._gamma)
+
+    def with_columns(self, **columns: Tensor) -> TransitionDataset:
+        """This dataset with columns added, or put in the place of those of the same name."""
+        gamma = None if "returns_to_go" in columns else self._gamma
+        dataset = self._replaced({**self.columns, **columns}, gamma)
+        if gamma is None or columns.keys().isdisjoint({"rewards", "dones", "truncated"}):
+            return dataset
+        return dataset.with_discounted_returns_to_go(gamma)
+
+    def with_reward_transform(self, scale: float = 1.0, shift: float = 0.0) -> TransitionDataset:
+        """Rewards become scale * reward + shift; returns-to-go follow."""
+        changed = {"rewards": self.columns["rewards"] * scale + shift}
+        if "returns_to_go" in self.columns and self._gamma is None:
+            if shift != 0:
+                raise ValueError(
+                    "a shift of rewards moves the returns_to_go that came with the data by an amount that depends on "
+                    "their unknown discount; call with_discounted_returns_to_go(gamma) first"
+                )
+            changed["returns_to_go"] = self.columns["returns_to_go"] * scale
+        return self.with_columns(**changed)
+
+    def with_return_range_rewards(self) -> TransitionDataset:
+        """Rewards times 1000 / (best - worst episode return): IQL's normalisation for locomotion."""
+        returns = self.episode_returns()
+        spread = float(returns.max() - returns.min())
+        if spread == 0:
+            raise ValueError(
+                f"all {len(returns)} episodes have the return {returns[0].item():g}: no range to divide by"
+            )
+        return self.with_reward_transform(scale=1000 / spread)
+
+    def with_discounted_returns_to_go(self, gamma: float) -> TransitionDataset:
+        """Add returns_to_go: what each row's episode pays from there on, discounted.
+
+        A terminated episode pays nothing after its end. One that was only cut, by a time limit or the end of the data,
+        would have gone on, and counting 0 there would pull its values toward 0: its future is estimated from its own
+        rewards (see `discounted_future`). With gamma = 1 such a future has no finite value, and 0 is counted.
+        """
+        if not 0 <= gamma <= 1:
+            raise ValueError(f"gamma must be in [0, 1], got {gamma}")
+        rewards = self.columns["rewards"].double().cpu().numpy()
+        episodes = np.split(rewards, self.episode_offsets[1:].cpu().numpy())
+        terminated = self.columns["dones"][self.episode_ends].bool().tolist()
+        futures = [0.0 if done else discounted_future(r, gamma) for r, done in zip(episodes, terminated, strict=True)]
+        returns = [discounted_returns(r, gamma, future) for r, future in zip(episodes, futures, strict=True)]
+        column = torch.from_numpy(np.concatenate(returns)).to(self.columns["rewards"])
+        return self._replaced({**self.columns, "returns_to_go": column}, gamma)
+
+    def fingerprint(self) -> str:
+        """sha256 over the names, dtypes, shapes and bytes of all columns."""
+        digest = hashlib.sha256()
+        for name, column in sorted(self.columns.items()):
+            digest.update(f"{name} {column.dtype} {tuple(column.shape)}\n".encode())
+            digest.update(column.cpu().contiguous().numpy().data)
+        return digest.hexdigest()
+
+    def _replaced(self, columns: Batch, gamma: float | None) -> TransitionDataset:
+        dataset = TransitionDataset(columns, episode_ends=self.episode_ends.to(columns["obs"].device), spec=self.spec)
+        dataset.seed(self.generator.initial_seed())
+        dataset._gamma = gamma
+        return dataset
+
+
+def discounted_returns(rewards: np.ndarray, gamma: float, future: float) -> np.ndarray:
+    """Return-to-go of every row of one episode, after whose last row `future` is still to come."""
+    backward = accumulate(rewards[::-1].tolist(), lambda to_go, reward: reward + gamma * to_go, initial=future)
+    return np.array(list(backward)[:0:-1])
+
+
+def discounted_future(rewards: np.ndarray, gamma: float) -> float:
+    """What a cut episode may still pay, if its future pays as its past did, the recent past weighing most.
+
+    That is sum_k gamma^k r_(T-k) / (1 - gamma^T): its rewards once more from the last to the first, for ever. Rewards
+    that are all r give r / (1 - gamma), which is also what Cal-QL counts for an episode that never succeeds.
+    """
+    if gamma == 1:
+        return 0.0
+    weights = gamma ** np.arange(len(rewards))
+    return float(weights @ rewards[::-1]) / (1 - gamma ** len(rewards))
+
+
+def _spec_in_library_units(columns: Batch) -> EnvSpec:
+    actions = columns["actions"]
+    if actions.is_floating_point() and bool((actions.abs() > 1 + TOLERANCE).any()):
+        raise ValueError(
+            f"Box actions must be in [-1, 1], the largest magnitude is {actions.abs().max().item():g}; "
+            "TransitionDataset.from_dict scales them"
+        )
+    return derive_spec(columns["obs"], actions)

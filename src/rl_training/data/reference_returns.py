@@ -1,0 +1,42 @@
+"""D4RL's reference returns (Fu et al., 2020): 0 is a random policy, 100 an expert."""
+
+from __future__ import annotations
+
+import re
+
+RANDOM_AND_EXPERT_RETURNS = {
+    "halfcheetah": (-280.178953, 12135.0),
+    "hopper": (-20.272305, 3234.3),
+    "walker2d": (1.629008, 4592.3),
+    "ant": (-325.6, 3879.7),
+    "antmaze": (0.0, 1.0),
+    "pen": (96.262799, 3076.8331017826877),
+    "hammer": (-274.856578, 12794.134825156867),
+    "door": (-56.512833, 2880.5693087298737),
+    "relocate": (-6.425911, 4233.877797728884),
+    "kitchen": (0.0, 4.0),
+    "maze2d-open": (0.01, 20.66),
+    "maze2d-umaze": (23.85, 161.86),
+    "maze2d-medium": (13.13, 277.39),
+    "maze2d-large": (6.7, 273.99),
+    "maze2d-open-dense": (11.17817, 27.16653862),
+    "maze2d-umaze-dense": (68.537689, 193.66285642),
+    "maze2d-medium-dense": (44.264742, 297.45525478),
+    "maze2d-large-dense": (30.569041, 303.48573827),
+    "minigrid-fourrooms": (0.01442, 2.89685),
+}
+
+
+def normalized_score(env_id: str, return_: float) -> float | None:
+    """100 * (return - random) / (expert - random), or None where D4RL has no reference.
+
+    Takes Gymnasium ids of any version ("Hopper-v5") and D4RL's own ("hopper-medium-replay-v2").
+    """
+    # AdroitHandPen-v1 and AntMaze_UMaze-v4 run longer episodes than D4RL's, so their names are left without a score.
+    words = re.sub(r"-v\d+$", "", env_id.lower()).split("-")
+    for count in range(len(words), 0, -1):
+        references = RANDOM_AND_EXPERT_RETURNS.get("-".join(words[:count]))
+        if references:
+            random, expert = references
+            return 100 * (return_ - random) / (expert - random)
+    return None

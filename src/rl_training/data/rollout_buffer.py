@@ -1,0 +1,79 @@
+"""RolloutBuffer: the steps of one on-policy rollout, and their generalized advantages (Schulman et al., 2016)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from rl_training.data.sampling import RandomRows, gather
+from rl_training.types import Batch
+
+
+class RolloutBuffer(RandomRows):
+    """Steps go in as [envs, ...], come back stacked as [time, envs, ...], and are served as shuffled minibatches."""
+
+    def __init__(self, device: torch.device | str = "cpu") -> None:
+        super().__init__(device)
+        self.clear()
+
+    def clear(self) -> None:
+        self._steps: list[Batch] = []
+        self._flat: Batch = {}
+        self._length = 0
+        self._order: Tensor | None = None
+        self._served = 0
+
+    def __len__(self) -> int:
+        """Time steps appended so far."""
+        return len(self._steps)
+
+    def append(self, row: Batch) -> None:
+        self._steps.append(row)
+
+    def stack(self) -> Batch:
+        if not self._steps:
+            raise ValueError("the rollout has no steps: append some first")
+        return {name: torch.stack([step[name] for step in self._steps]) for name in self._steps[0]}
+
+    def fill(self, flat: Batch) -> None:
+        """Set the rows [time * envs, ...] that `sample` serves."""
+        lengths = {name: len(column) for name, column in flat.items()}
+        if len(set(lengths.values())) != 1:
+            raise ValueError(f"all columns must have the same length, got {lengths}")
+        self._flat, self._length, self._order = flat, next(iter(lengths.values())), None
+
+    def sample(self, batch_size: int, members: tuple[int, ...] = ()) -> Batch:
+        """The next minibatch; each row comes once before any comes again."""
+        if members:
+            raise ValueError(f"a rollout belongs to one learner, got members={members}")
+        if not self._length or self._length % batch_size:
+            raise ValueError(f"batch_size must divide the {self._length} rows of the rollout, got {batch_size}")
+        if self._order is None or self._served + batch_size > self._length:
+            self._order = torch.randperm(self._length, generator=self.generator, device=self.generator.device)
+            self._served = 0
+        rows = self._order[self._served : self._served + batch_size]
+        self._served += batch_size
+        return gather(self._flat, rows)
+
+
+def generalized_advantages(
+    rewards: Tensor,
+    values: Tensor,
+    next_values: Tensor,
+    dones: Tensor,
+    truncated: Tensor,
+    *,
+    gamma: float,
+    gae_lambda: float,
+) -> Tensor:
+    """Advantages over the leading time axis; `next_values` are of each row's true successor.
+
+    Only a terminal state has no value after it; a time limit is bootstrapped, but no advantage flows back across it.
+    """
+    deltas = rewards + gamma * (1 - dones) * next_values - values
+    decay = gamma * gae_lambda * (1 - torch.maximum(dones, truncated))
+    advantages = torch.empty_like(deltas)
+    later = torch.zeros_like(deltas[0])
+    for t in reversed(range(len(deltas))):
+        later = advantages[t] = deltas[t] + decay[t] * later
+    return advantages

@@ -1,0 +1,110 @@
+"""A trained agent read back from its checkpoint: networks, spaces and config, and nothing that trains."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from rl_training.algorithms import Learner
+from rl_training.algorithms.updater import load_tensors
+from rl_training.data.actions import unscale_actions
+from rl_training.experiment.config import TrainConfig, parse_config
+from rl_training.experiment.registry import build_learner, config_type
+from rl_training.runtime import streams
+from rl_training.runtime.checkpoint import Checkpoint, CheckpointError, newest_checkpoint, read_checkpoint
+from rl_training.runtime.checkpoint_format import MANIFEST, STATE
+from rl_training.runtime.evaluation import evaluate
+from rl_training.types import EnvSpec
+
+CHECKPOINTS = "checkpoints"
+
+
+def say(message: str) -> None:
+    print(message, file=sys.stderr)
+
+
+class Agent(NamedTuple):
+    learner: Learner
+    spec: EnvSpec
+    config: TrainConfig
+    path: Path
+
+    @torch.no_grad()
+    def predict(
+        self, obs: Any, *, deterministic: bool = True, generator: torch.Generator | None = None
+    ) -> np.ndarray[Any, Any]:
+        """Actions in the environment's own units, with the leading shape of the observations."""
+        rows = np.asarray(obs, dtype=self.spec.obs_dtype)
+        lead = rows.shape[: rows.ndim - len(self.spec.obs_shape)]
+        if rows.shape[len(lead) :] != self.spec.obs_shape:
+            raise ValueError(f"obs must end in shape {self.spec.obs_shape}, got {rows.shape}")
+        if not np.isfinite(rows).all():
+            raise ValueError("obs holds values that are not finite")
+        device = next(self.learner.parameters()).device
+        flat = torch.as_tensor(rows.reshape(-1, *self.spec.obs_shape)).to(device)
+        chosen = self.learner.act(flat, deterministic=deterministic, generator=generator).actions
+        actions = unscale_actions(chosen, self.spec).cpu().numpy()
+        return actions.reshape(lead + self.spec.action_shape)
+
+    def evaluate(self, episodes: int, *, seed: int = 0) -> dict[str, Any]:
+        """Whole episodes from fixed seeds in the environment it was trained for."""
+        if self.config.env_id is None:
+            raise ValueError("this agent was trained from data alone; there is no environment to evaluate it in")
+        device = next(self.learner.parameters()).device
+        played = evaluate(
+            self.learner,
+            self.config.env_id,
+            episodes=episodes,
+            seed=seed,
+            env_kwargs=self.config.env_kwargs,
+            device=device,
+        )
+        return played.summary(self.config.env_id)
+
+
+def find_checkpoint(path: Path, *, best: bool = False, warn: Callable[[str], None] = say) -> Checkpoint:
+    """A checkpoint itself, or a run's newest good one, or its best by evaluation."""
+    if not path.exists():
+        raise FileNotFoundError(f"there is no run or checkpoint at {path}")
+    if not (path / CHECKPOINTS).is_dir():
+        if not (path.name.startswith("step_") or any((path / name).exists() for name in (MANIFEST, STATE))):
+            raise ValueError(f"{path} is no run that has a checkpoint yet, and no checkpoint either")
+        if best:
+            raise ValueError(f"--best chooses among the checkpoints of a run, and {path} is a checkpoint")
+        return read_checkpoint(path)
+    newest = newest_checkpoint(path / CHECKPOINTS, on_damaged=warn)
+    if newest is None:
+        raise CheckpointError(f"the run {path} has no checkpoint that can be used")
+    if not best:
+        return newest
+    best_so_far = newest.state["trainer"]["best"]
+    if best_so_far is None:
+        raise ValueError(f"the run {path} was never evaluated, so it has no best checkpoint; leave out --best")
+    return read_checkpoint(path / CHECKPOINTS / newest.path.with_name(step_name(best_so_far[0])).name)
+
+
+def step_name(step: int) -> str:
+    return f"step_{step:09d}"
+
+
+def load_agent(
+    path: Path | str, *, best: bool = False, device: str = "cpu", warn: Callable[[str], None] = say
+) -> Agent:
+    """Read an agent from a run or a checkpoint; every file is verified before any is used."""
+    return agent_from(find_checkpoint(Path(path), best=best, warn=warn), device=device)
+
+
+def agent_from(checkpoint: Checkpoint, *, device: str = "cpu") -> Agent:
+    info = checkpoint.info
+    config, spec = parse_config(info["config"]), EnvSpec.from_json(info["spec"])
+    with streams.fork(0, "load"):
+        learner = build_learner(config.algo, spec, config_type(config.algo)(**config.algo_kwargs)).to(device)
+    saved = checkpoint.group("learner")
+    load_tensors(dict(learner.named_parameters()), saved["parameters"])
+    load_tensors(dict(learner.named_buffers()), saved.get("buffers", {}))
+    return Agent(learner.eval(), spec, config, checkpoint.path)

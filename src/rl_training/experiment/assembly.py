@@ -1,0 +1,186 @@
+"""From a config to the parts of a training run: data or environments, learner, lane, updater, callbacks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rl_training.algorithms import Learner, Updater
+from rl_training.data import ReplayBuffer, RolloutBuffer, TransitionDataset, load_transition_dataset
+from rl_training.experiment.agent import load_agent
+from rl_training.experiment.config import ConfigError, DatasetRecipe, TrainConfig
+from rl_training.experiment.machine import Choices
+from rl_training.experiment.registry import build_learner, get_algorithm_spec
+from rl_training.runtime import streams
+from rl_training.runtime.callbacks import EarlyStop, Evaluate, MaxUpdates, Schedules
+from rl_training.runtime.engine import Callback
+from rl_training.runtime.envs import EnvPool, env_spec_of, make_env
+from rl_training.runtime.evaluation import evaluate
+from rl_training.runtime.lanes import Actor, OfflineLane, ReplayLane, RolloutLane
+from rl_training.runtime.logging import LogMetrics, Row
+from rl_training.runtime.policies import SometimesRandom
+from rl_training.runtime.recipes import roll_dataset
+from rl_training.runtime.state import Lane, TrainerState
+from rl_training.types import EnvSpec
+
+
+@dataclass
+class Assembly:
+    """Everything that trains; `pool` is closed by whoever asked for it."""
+
+    learner: Learner
+    spec: EnvSpec
+    state: TrainerState
+    dataset: TransitionDataset | None = None
+    pool: EnvPool | None = None
+
+    def close(self) -> None:
+        if self.pool is not None:
+            self.pool.close()
+
+
+def assemble(config: TrainConfig, choices: Choices, *, total_timesteps: int | None = None) -> Assembly:
+    algorithm = get_algorithm_spec(config.algo)
+    options = algorithm.config_type(**config.algo_kwargs)
+    total = total_timesteps or config.total_timesteps
+    device = torch.device(choices.device)
+    if algorithm.lane == "offline":
+        dataset = load_dataset(config)
+        learner = new_learner(config, dataset.spec, options, device)
+        dataset = dataset.with_columns(**learner.prepare(dataset.columns)).to(choices.device)
+        dataset.seed(streams.derive(config.seed, "sampling"))
+        state = new_state(config, learner, OfflineLane(dataset), choices, total)
+        return Assembly(learner, dataset.spec, state, dataset=dataset)
+    pool = new_pool(config)
+    try:
+        learner = new_learner(config, pool.spec, options, device)
+        lane = online_lane(config, learner, pool, options, device)
+        return Assembly(learner, pool.spec, new_state(config, learner, lane, choices, total), pool=pool)
+    except BaseException:
+        pool.close()
+        raise
+
+
+def new_learner(config: TrainConfig, spec: EnvSpec, options: Any, device: torch.device) -> Learner:
+    with streams.fork(config.seed, "init"):
+        return build_learner(config.algo, spec, options).to(device)
+
+
+def new_state(config: TrainConfig, learner: Learner, lane: Lane, choices: Choices, total: int) -> TrainerState:
+    torch.manual_seed(streams.derive(config.seed, "updates"))  # from here on the default generator is the updates' own
+    return TrainerState(Updater([learner], compile=choices.compile), lane, total)
+
+
+def new_pool(config: TrainConfig) -> EnvPool:
+    if config.env_id is None:
+        raise ConfigError(f"{config.algo} learns by acting: name an environment, for example CartPole-v1")
+    if config.dataset is not None:
+        raise ConfigError(f"{config.algo} learns by acting and takes no dataset")
+    seed = streams.derive(config.seed, "training")
+    return EnvPool(config.env_id, config.num_envs, seed=seed, env_kwargs=config.env_kwargs, workers=config.env_workers)
+
+
+def online_lane(config: TrainConfig, learner: Learner, pool: EnvPool, options: Any, device: torch.device) -> Lane:
+    actor = Actor(learner, pool, streams.generator(config.seed, "exploration", device=device.type), device)
+    sampling = streams.derive(config.seed, "sampling")
+    if learner.lane == "rollout":
+        rollout = RolloutBuffer(device)
+        rollout.seed(sampling)
+        return RolloutLane(learner, actor, rollout, options)
+    ring = ReplayBuffer(options.buffer_size, pool.spec, device=device)
+    ring.seed(sampling)
+    return ReplayLane(actor, ring, options)
+
+
+def load_dataset(config: TrainConfig) -> TransitionDataset:
+    """The config's dataset, read or rolled; its actions in [-1, 1] by the environment's bounds where there is one."""
+    if config.dataset is None:
+        raise ConfigError(
+            f"{config.algo} learns from data: give --dataset FILE, "
+            "or a recipe in the config, such as dataset: {kind: random, rows: 50000}"
+        )
+    if isinstance(config.dataset, DatasetRecipe):
+        return roll_recipe(config, config.dataset)
+    return load_transition_dataset(config.dataset, spec=None if config.env_id is None else spec_of(config))
+
+
+def spec_of(config: TrainConfig) -> EnvSpec:
+    env = make_env(str(config.env_id), config.env_kwargs)
+    try:
+        return env_spec_of(env)
+    finally:
+        env.close()
+
+
+def roll_recipe(config: TrainConfig, recipe: DatasetRecipe) -> TransitionDataset:
+    env_id = recipe.env_id or config.env_id
+    if env_id is None:
+        raise ConfigError("a dataset recipe needs an environment to roll: set env_id")
+    policy = None
+    if recipe.kind == "policy":
+        agent = load_agent(Path(str(recipe.policy)))
+        policy = SometimesRandom(agent.learner, agent.spec, recipe.epsilon)
+    return roll_dataset(env_id, rows=recipe.rows, seed=recipe.seed, policy=policy, env_kwargs=config.env_kwargs)
+
+
+def new_callbacks(
+    config: TrainConfig,
+    parts: Assembly,
+    choices: Choices,
+    *,
+    user: Sequence[Callback],
+    writers: Sequence[Callable[[Row], None]],
+) -> list[Callback]:
+    """In the order they are told; saving comes after all of them."""
+    total = config.total_timesteps
+    callbacks: list[Callback] = [LogMetrics(interval(config.log_interval, total, 100), *writers)]
+    callbacks += [Schedules(moving, defaults) for moving, defaults in [_schedules(config, parts.learner)] if moving]
+    every = interval(config.eval_interval, total, 10)
+    if config.env_id is not None and every and config.eval_episodes:
+
+        def score() -> dict[str, Any]:
+            return evaluate(
+                parts.learner, config.env_id, episodes=config.eval_episodes, env_kwargs=config.env_kwargs,
+                seed=streams.derive(config.seed, "selection"), device=choices.device,
+            ).summary(config.env_id)  # fmt: skip
+
+        def write(row: Row) -> None:
+            for each in writers:
+                each(row)
+
+        callbacks.append(Evaluate(every, score, write))
+    if config.early_stopping is not None:
+        callbacks.append(EarlyStop(config.early_stopping.patience, config.early_stopping.min_delta))
+    budget = _budget(config, parts)
+    return callbacks + ([] if budget is None else [MaxUpdates(budget)]) + list(user)
+
+
+def interval(asked: int | None, total: int, parts: int) -> int:
+    """Steps between events: as asked (0 is never), or so many times in the whole run."""
+    return max(1, total // parts) if asked is None else asked
+
+
+def _schedules(config: TrainConfig, learner: Learner) -> tuple[dict[str, Any], dict[str, float]]:
+    moving = {**learner.schedules(), **config.schedules}
+    numbers = {"learning_rate": learner.config.learning_rate}
+    numbers |= {name: float(value) for name, value in learner.named_buffers(recurse=False)}
+    unknown = sorted(set(moving) - set(numbers))
+    if unknown:
+        raise ConfigError(
+            f"schedules: {config.algo} cannot schedule {unknown[0]!r}; it can {', '.join(sorted(numbers))}"
+        )
+    return moving, numbers
+
+
+def _budget(config: TrainConfig, parts: Assembly) -> int | None:
+    budgets = [] if config.max_updates is None else [config.max_updates]
+    if config.max_epochs is not None:
+        if parts.dataset is None:
+            raise ConfigError(f"max_epochs counts passes over a dataset, and {config.algo} has none; use max_updates")
+        budgets.append(math.ceil(config.max_epochs * len(parts.dataset) / parts.learner.config.batch_size))
+    return min(budgets, default=None)

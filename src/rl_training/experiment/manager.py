@@ -1,0 +1,51 @@
+"""Experiments as objects: set up a config, train it, resume it, sweep it over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rl_training.experiment.config import TrainConfig, load_config, parse_config
+from rl_training.experiment.run import TrainResult, default_directory, resume_run, run_training
+from rl_training.runtime.engine import Callback
+
+
+class ExperimentManager:
+    """One config and its runs; several seeds go into one directory each."""
+
+    def __init__(self, config: TrainConfig) -> None:
+        self.config = config
+
+    @classmethod
+    def setup(cls, config: TrainConfig | str | Path | dict[str, Any]) -> ExperimentManager:
+        """From a config, a packaged name, a path to a yaml, or a mapping."""
+        if isinstance(config, TrainConfig):
+            return cls(config)
+        return cls(parse_config(config if isinstance(config, dict) else load_config(str(config))))
+
+    @property
+    def run_dir(self) -> Path:
+        return Path(self.config.output_dir or default_directory(self.config))
+
+    def train(self, *, callbacks: Sequence[Callback] = (), fresh: bool = False, quiet: bool = True) -> TrainResult:
+        return run_training(self.config, callbacks=callbacks, fresh=fresh, quiet=quiet)
+
+    def resume(
+        self, *, steps: int | None = None, callbacks: Sequence[Callback] = (), quiet: bool = True
+    ) -> TrainResult:
+        return resume_run(self.run_dir, steps=steps, callbacks=callbacks, quiet=quiet)
+
+    def seed_configs(self, seeds: Iterable[int]) -> list[TrainConfig]:
+        """The same experiment for each seed, side by side in `seed_<s>` folders where an output was named."""
+        base = self.config.output_dir
+        return [
+            self.config.model_copy(
+                update={"seed": seed, "output_dir": None if base is None else str(Path(base) / f"seed_{seed}")}
+            )
+            for seed in seeds
+        ]
+
+    def sweep(self, seeds: Iterable[int], *, fresh: bool = False, quiet: bool = True) -> list[TrainResult]:
+        """Train every seed, one after the other; finished ones are only told again."""
+        return [run_training(config, fresh=fresh, quiet=quiet) for config in self.seed_configs(seeds)]

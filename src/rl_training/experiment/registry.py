@@ -1,0 +1,71 @@
+"""The catalogue, asked by name: what there is, what it takes, what can be set."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from typing import NamedTuple
+
+from rl_training.algorithms import CATALOGUE, AlgorithmConfig, Learner
+from rl_training.types import EnvSpec
+
+
+class AlgorithmSpec(NamedTuple):
+    name: str
+    lane: str
+    action_kinds: tuple[str, ...]
+    takes_pixels: bool
+    summary: str  # the first sentence of the algorithm's file
+    learner: type[Learner]
+    config_type: type[AlgorithmConfig]
+
+
+def algorithm_names() -> list[str]:
+    return sorted(CATALOGUE)
+
+
+def list_algorithm_specs() -> list[AlgorithmSpec]:
+    return [get_algorithm_spec(name) for name in algorithm_names()]
+
+
+def get_algorithm_spec(name: str) -> AlgorithmSpec:
+    if name not in CATALOGUE:
+        near = difflib.get_close_matches(name, CATALOGUE, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(algorithm_names())}"
+        raise ValueError(f"no algorithm {name!r}; {hint}")
+    learner = CATALOGUE[name]
+    return AlgorithmSpec(
+        name, learner.lane, learner.action_kinds, learner.takes_pixels, _summary(learner), learner, learner.config_type
+    )
+
+
+def config_type(name: str) -> type[AlgorithmConfig]:
+    return get_algorithm_spec(name).config_type
+
+
+def option_names(name: str) -> list[str]:
+    return list(config_type(name).model_fields)
+
+
+def build_learner(name: str, spec: EnvSpec, config: AlgorithmConfig) -> Learner:
+    """A new learner for these spaces; where they do not fit, says which algorithms would take them."""
+    learner = get_algorithm_spec(name).learner
+    try:
+        return learner.build(spec, config)
+    except TypeError as error:
+        raise TypeError(f"{error}; {_alternatives(spec)}") from error
+
+
+def _alternatives(spec: EnvSpec) -> str:
+    fitting = []
+    for name in algorithm_names():
+        try:
+            CATALOGUE[name].check_spec(spec)
+        except TypeError:
+            continue
+        fitting.append(name)
+    return f"these would take it: {', '.join(fitting)}" if fitting else "no algorithm here takes it"
+
+
+def _summary(learner: type[Learner]) -> str:
+    return (sys.modules[learner.__module__].__doc__ or "").strip().splitlines()[0]

@@ -1,0 +1,102 @@
+"""The networks of the actor-critic, imitation and on-policy learners, each built from an EnvSpec and a config."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rl_training.models.encoders import encoder_for
+from rl_training.models.heads import (
+    BoundedMeanPolicy,
+    Categorical,
+    CategoricalPolicy,
+    FreeMeanPolicy,
+    Gaussian,
+    SquashedPolicy,
+)
+from rl_training.models.mlp import Critic, StateValue, mlp, orthogonal
+from rl_training.types import EnvSpec
+
+
+class MLPBCModel(nn.Module):
+    """A policy alone: Gaussian for Box actions, categorical for Discrete ones."""
+
+    def __init__(
+        self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int] = (256, 256), *, discrete: bool = False
+    ) -> None:
+        super().__init__()
+        self.obs_shape = (obs_dim,)
+        self.actor: nn.Module = (
+            CategoricalPolicy(mlp((obs_dim, *hidden_sizes, action_dim)))
+            if discrete
+            else BoundedMeanPolicy(obs_dim, action_dim, hidden_sizes)
+        )
+
+    @classmethod
+    def build(cls, spec: EnvSpec, config: Any) -> MLPBCModel:
+        discrete = spec.action_kind == "discrete"
+        return cls(math.prod(spec.obs_shape), spec.action_dim, config.hidden_sizes, discrete=discrete)
+
+
+class MLPIQLModel(nn.Module):
+    """A bounded policy, twin action values and a state value."""
+
+    def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int] = (256, 256)) -> None:
+        super().__init__()
+        self.obs_shape, self.action_dim = (obs_dim,), action_dim
+        self.actor = BoundedMeanPolicy(obs_dim, action_dim, hidden_sizes)
+        self.critic = Critic(obs_dim, action_dim, hidden_sizes)
+        self.value = StateValue(obs_dim, hidden_sizes)
+        for part in (self.actor, self.critic, self.value):
+            orthogonal(part.net)
+
+    @classmethod
+    def build(cls, spec: EnvSpec, config: Any) -> MLPIQLModel:
+        return cls(math.prod(spec.obs_shape), spec.action_dim, config.hidden_sizes)
+
+    def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """Actions in [-1, 1]."""
+        actions: Tensor = self.actor(obs).sample(generator)
+        return actions.clamp(-1, 1)
+
+
+class MLPSACModel(nn.Module):
+    """A tanh-squashed policy and twin (or more) action values."""
+
+    def __init__(
+        self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int] = (256, 256), *, num_critics: int = 2
+    ) -> None:
+        super().__init__()
+        self.obs_shape, self.action_dim = (obs_dim,), action_dim
+        self.actor = SquashedPolicy(obs_dim, action_dim, hidden_sizes)
+        self.critic = Critic(obs_dim, action_dim, hidden_sizes, copies=num_critics)
+
+    @classmethod
+    def build(cls, spec: EnvSpec, config: Any) -> MLPSACModel:
+        return cls(math.prod(spec.obs_shape), spec.action_dim, config.hidden_sizes)
+
+
+class PPOModel(nn.Module):
+    """A policy and a state value: separate tanh networks on vectors, one shared encoder on pixels."""
+
+    def __init__(self, spec: EnvSpec, hidden_sizes: Sequence[int] = (64, 64)) -> None:
+        super().__init__()
+        self.obs_shape = spec.obs_shape
+        self.encoder, features = encoder_for(spec)
+        orthogonal(nn.Sequential(self.encoder))
+        actor = orthogonal(mlp((features, *hidden_sizes, spec.action_dim), activation=nn.Tanh), last_gain=0.01)
+        discrete = spec.action_kind == "discrete"
+        self.actor: nn.Module = CategoricalPolicy(actor) if discrete else FreeMeanPolicy(actor, spec.action_dim)
+        self.value = orthogonal(mlp((features, *hidden_sizes, 1), activation=nn.Tanh), last_gain=1.0)
+
+    @classmethod
+    def build(cls, spec: EnvSpec, config: Any) -> PPOModel:
+        return cls(spec, config.hidden_sizes)
+
+    def forward(self, obs: Tensor) -> tuple[Categorical | Gaussian, Tensor]:
+        features = self.encoder(obs)
+        return self.actor(features), self.value(features).squeeze(-1)

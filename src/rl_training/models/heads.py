@@ -1,0 +1,140 @@
+"""Action distributions as plain formulas, and the policies that produce them.
+
+The formulas stand here instead of `torch.distributions` because that checks its arguments on the host
+and cannot draw from a private generator.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+
+from rl_training.models.mlp import mlp
+
+LOG_SQRT_TWO_PI = 0.5 * math.log(2 * math.pi)
+
+
+def standard_normal(like: Tensor, generator: torch.Generator | None) -> Tensor:
+    return torch.randn(like.shape, generator=generator, device=like.device, dtype=like.dtype)
+
+
+def normal_log_prob(x: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
+    """Log density of independent normals, summed over the last axis."""
+    return (-0.5 * ((x - mean) * (-log_std).exp()).square() - log_std - LOG_SQRT_TWO_PI).sum(-1)
+
+
+class Gaussian(NamedTuple):
+    """Independent normals; nothing bounds a sample."""
+
+    mean: Tensor
+    log_std: Tensor
+
+    def sample(self, generator: torch.Generator | None = None) -> Tensor:
+        return self.mean + self.log_std.exp() * standard_normal(self.mean, generator)
+
+    def mode(self) -> Tensor:
+        return self.mean
+
+    def log_prob(self, actions: Tensor) -> Tensor:
+        return normal_log_prob(actions, self.mean, self.log_std)
+
+    def entropy(self) -> Tensor:
+        return (self.log_std + 0.5 + LOG_SQRT_TWO_PI).expand_as(self.mean).sum(-1)
+
+
+class SquashedGaussian(NamedTuple):
+    """Independent normals sent through tanh, so that every sample lies in (-1, 1)."""
+
+    mean: Tensor
+    log_std: Tensor
+
+    def sample(self, generator: torch.Generator | None = None) -> Tensor:
+        return self.sample_with_log_prob(generator)[0]
+
+    def sample_with_log_prob(self, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+        raw = self.mean + self.log_std.exp() * standard_normal(self.mean, generator)
+        return raw.tanh(), self.raw_log_prob(raw)
+
+    def mode(self) -> Tensor:
+        return self.mean.tanh()
+
+    def log_prob(self, actions: Tensor) -> Tensor:
+        """Only for actions that came from elsewhere: inverting tanh loses digits near the bounds."""
+        return self.raw_log_prob(actions.clamp(-1 + 1e-6, 1 - 1e-6).atanh())
+
+    def raw_log_prob(self, raw: Tensor) -> Tensor:
+        # log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2u)), which stays finite for any u
+        log_det = 2 * (math.log(2) - raw - softplus(-2 * raw))
+        return normal_log_prob(raw, self.mean, self.log_std) - log_det.sum(-1)
+
+
+class Categorical(NamedTuple):
+    """One of `n` actions; sampled by the Gumbel trick, which needs no host round trip."""
+
+    logits: Tensor
+
+    def sample(self, generator: torch.Generator | None = None) -> Tensor:
+        uniform = torch.rand(self.logits.shape, generator=generator, device=self.logits.device)
+        return (self.logits - (-uniform.clamp_min(1e-20).log()).log()).argmax(-1)
+
+    def mode(self) -> Tensor:
+        return self.logits.argmax(-1)
+
+    def log_prob(self, actions: Tensor) -> Tensor:
+        return self.logits.log_softmax(-1).gather(-1, actions.unsqueeze(-1)).squeeze(-1)
+
+    def entropy(self) -> Tensor:
+        log_probs = self.logits.log_softmax(-1)
+        return -(log_probs.exp() * log_probs).sum(-1)
+
+
+class BoundedMeanPolicy(nn.Module):
+    """A normal whose mean is bounded by tanh and whose log-std is one free vector (IQL, BC)."""
+
+    def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int]) -> None:
+        super().__init__()
+        self.net = mlp((obs_dim, *hidden_sizes, action_dim))
+        self.log_std = nn.Parameter(torch.zeros(action_dim))
+
+    def forward(self, obs: Tensor) -> Gaussian:
+        mean = self.net(obs).tanh()
+        return Gaussian(mean, self.log_std.clamp(-5, 2).expand_as(mean))
+
+
+class FreeMeanPolicy(nn.Module):
+    """A normal with an unbounded mean and one free log-std vector (PPO); the environment's door clips."""
+
+    def __init__(self, net: nn.Module, action_dim: int) -> None:
+        super().__init__()
+        self.net = net
+        self.log_std = nn.Parameter(torch.zeros(action_dim))
+
+    def forward(self, features: Tensor) -> Gaussian:
+        mean = self.net(features)
+        return Gaussian(mean, self.log_std.expand_as(mean))
+
+
+class SquashedPolicy(nn.Module):
+    """A tanh-squashed normal whose mean and log-std both depend on the observation (SAC)."""
+
+    def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int]) -> None:
+        super().__init__()
+        self.net = mlp((obs_dim, *hidden_sizes, 2 * action_dim))
+
+    def forward(self, obs: Tensor) -> SquashedGaussian:
+        mean, log_std = self.net(obs).chunk(2, -1)
+        return SquashedGaussian(mean, log_std.clamp(-20, 2))
+
+
+class CategoricalPolicy(nn.Module):
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, features: Tensor) -> Categorical:
+        return Categorical(self.net(features))

@@ -1,0 +1,70 @@
+"""Plain fully connected networks, and an ensemble of them that runs as one batched product."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+
+class EnsembleLinear(nn.Module):
+    """`copies` linear layers side by side: [copies, rows, fan_in] -> [copies, rows, fan_out]."""
+
+    def __init__(self, copies: int, fan_in: int, fan_out: int) -> None:
+        super().__init__()
+        bound = 1 / math.sqrt(fan_in)
+        self.weight = nn.Parameter(torch.empty(copies, fan_in, fan_out).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(copies, 1, fan_out).uniform_(-bound, bound))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.baddbmm(self.bias, x, self.weight)
+
+
+def mlp(sizes: Sequence[int], *, activation: type[nn.Module] = nn.ReLU, copies: int | None = None) -> nn.Sequential:
+    """Linear layers of these sizes with the activation between them; the last one has none."""
+    layers: list[nn.Module] = []
+    for fan_in, fan_out in pairwise(sizes):
+        linear = nn.Linear(fan_in, fan_out) if copies is None else EnsembleLinear(copies, fan_in, fan_out)
+        layers += [linear, activation()]
+    return nn.Sequential(*layers[:-1])
+
+
+@torch.no_grad()
+def orthogonal(network: nn.Sequential, *, gain: float = math.sqrt(2), last_gain: float | None = None) -> nn.Sequential:
+    """The same network with orthogonal weights and zero biases; `last_gain` is for its output layer."""
+    layers = [layer for layer in network.modules() if isinstance(layer, nn.Linear | EnsembleLinear | nn.Conv2d)]
+    for layer in layers:
+        scale = last_gain if last_gain is not None and layer is layers[-1] else gain
+        for weight in layer.weight if isinstance(layer, EnsembleLinear) else [layer.weight]:
+            nn.init.orthogonal_(weight, scale)
+        if layer.bias is not None:
+            nn.init.zeros_(layer.bias)
+    return network
+
+
+class StateValue(nn.Module):
+    """The value of an observation, shape [rows]."""
+
+    def __init__(self, obs_dim: int, hidden_sizes: Sequence[int]) -> None:
+        super().__init__()
+        self.net = mlp((obs_dim, *hidden_sizes, 1))
+
+    def forward(self, obs: Tensor) -> Tensor:
+        return self.net(obs).squeeze(-1)
+
+
+class Critic(nn.Module):
+    """Action values of `copies` independent networks, shape [copies, rows]."""
+
+    def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int], *, copies: int = 2) -> None:
+        super().__init__()
+        self.copies = copies
+        self.net = mlp((obs_dim + action_dim, *hidden_sizes, 1), copies=copies)
+
+    def forward(self, obs: Tensor, actions: Tensor) -> Tensor:
+        x = torch.cat([obs, actions], -1)
+        rows = x.flatten(0, -2)
+        return self.net(rows.expand(self.copies, *rows.shape)).view(self.copies, *x.shape[:-1])

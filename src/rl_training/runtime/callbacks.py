@@ -1,0 +1,84 @@
+"""What happens beside updates: schedules, evaluation, early stopping, budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rl_training.runtime.engine import Callback
+from rl_training.runtime.state import Best, TrainerState
+from rl_training.schedules import Schedule
+
+
+class Schedules(Callback):
+    """Moves the learning rate and the learner's own moving numbers as training goes on."""
+
+    def __init__(self, schedules: Mapping[str, Schedule], defaults: Mapping[str, float]) -> None:
+        self.schedules, self.defaults = schedules, defaults
+
+    def on_train_start(self, state: TrainerState) -> None:
+        self.on_step_end(state)
+
+    def on_step_end(self, state: TrainerState) -> None:
+        for name, schedule in self.schedules.items():
+            state.updater.schedule(name, schedule.at(state.progress, self.defaults.get(name, 0.0)))
+
+
+class Evaluate(Callback):
+    """Plays episodes from fixed seeds at each interval and at the end; remembers the best score."""
+
+    def __init__(
+        self, interval: int, evaluate: Callable[[], dict[str, Any]], write: Callable[[dict[str, Any]], None]
+    ) -> None:
+        self.interval, self.evaluate, self.write = interval, evaluate, write
+
+    def on_step_end(self, state: TrainerState) -> None:
+        if not (state.passed(self.interval) or state.global_step >= state.total_timesteps):
+            return
+        state.evaluation = {"step": state.global_step, **self.evaluate()}
+        self.write({"step": state.global_step, "updates": state.updates, "evaluation": state.evaluation})
+        score = state.evaluation["return_mean"]
+        if state.best is None or score > state.best.score:
+            state.best = Best(state.global_step, score)
+
+
+class EarlyStop(Callback):
+    """Stops once `patience` evaluations in a row brought nothing better than the best by `min_delta`."""
+
+    name = "early_stop"
+
+    def __init__(self, patience: int, min_delta: float = 0.0) -> None:
+        self.patience, self.min_delta = patience, min_delta
+        self.best, self.waited, self.seen = -float("inf"), 0, -1
+
+    def on_step_end(self, state: TrainerState) -> None:
+        if state.evaluation is None or state.evaluation["step"] == self.seen:
+            return
+        self.seen, score = state.evaluation["step"], state.evaluation["return_mean"]
+        if score > self.best + self.min_delta:
+            self.best, self.waited = score, 0
+            return
+        self.waited += 1
+        if self.waited >= self.patience:
+            state.request_stop(f"no better evaluation in the last {self.waited}", status="early_stop")
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"best": None if self.seen < 0 else self.best, "waited": self.waited, "seen": self.seen}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.best = -float("inf") if state["best"] is None else state["best"]
+        self.waited, self.seen = state["waited"], state["seen"]
+
+
+class MaxUpdates(Callback):
+    """Stops at the first boundary at or after so many updates."""
+
+    def __init__(self, max_updates: int) -> None:
+        self.max_updates = max_updates
+
+    def next_due(self, state: TrainerState) -> int | None:
+        return state.global_step + max(1, self.max_updates - state.updates)  # offline a step is an update
+
+    def on_step_end(self, state: TrainerState) -> None:
+        if state.updates >= self.max_updates:
+            state.request_stop(f"reached {self.max_updates} updates", status="finished")

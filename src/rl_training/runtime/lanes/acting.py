@@ -1,0 +1,51 @@
+"""A policy in its environments: what the replay and rollout lanes share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rl_training.runtime.envs import EnvPool, Transition
+from rl_training.types import Action, Batch, Policy
+
+
+class Actor:
+    """Acts in a pool of environments and hands out rows; noise comes from a generator of its own."""
+
+    def __init__(self, policy: Policy, pool: EnvPool, generator: torch.Generator, device: torch.device) -> None:
+        self.policy, self.pool, self.generator, self.device = policy, pool, generator, device
+        self.obs = self._tensor(pool.reset())
+
+    @torch.no_grad()
+    def choose(self, policy: Policy | None = None) -> Action:
+        """The actions of this policy, or of the actor's own."""
+        return (policy or self.policy).act(self.obs, generator=self.generator)
+
+    def step(self, action: Action) -> tuple[Batch, Transition]:
+        """Take these actions everywhere; the rows end at their own episode's last observation, never beyond."""
+        moved = self.pool.step(action.actions.cpu().numpy())
+        row = {
+            "obs": self.obs,
+            "actions": action.actions,
+            "rewards": self._tensor(moved.rewards),
+            "next_obs": self._tensor(moved.next_obs),
+            "dones": self._tensor(moved.terminated).float(),
+            "truncated": self._tensor(moved.truncated).float(),
+            **action.extras,
+        }
+        self.obs = self._tensor(moved.obs)
+        return row, moved
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"obs": self.obs, "envs": self.pool.snapshot(), "generator": self.generator.get_state()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> list[str]:
+        reasons = self.pool.restore(state["envs"])
+        self.obs = self._tensor(self.pool.obs) if reasons else state["obs"].to(self.device)
+        self.generator.set_state(state["generator"].cpu())
+        return reasons
+
+    def _tensor(self, array: Any) -> Tensor:
+        return torch.as_tensor(array).to(self.device, copy=True)  # the pool may reuse its arrays

@@ -1,0 +1,39 @@
+"""Policies that need no learning."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rl_training.types import Action, EnvSpec, Policy
+
+
+class RandomPolicy:
+    """Uniform over the action space: the first steps of replay lanes, and the floor that every learner must leave."""
+
+    def __init__(self, spec: EnvSpec) -> None:
+        self.spec = spec
+
+    def act(
+        self, obs: Tensor, memory: Any = None, *, deterministic: bool = False, generator: torch.Generator | None = None
+    ) -> Action:
+        if self.spec.action_kind == "discrete":
+            return Action(torch.randint(self.spec.action_dim, (len(obs),), generator=generator, device=obs.device))
+        return Action(torch.rand(len(obs), self.spec.action_dim, generator=generator, device=obs.device) * 2 - 1)
+
+
+class SometimesRandom:
+    """Another policy, whose actions give way to uniform ones with probability `epsilon`, row by row."""
+
+    def __init__(self, policy: Policy, spec: EnvSpec, epsilon: float) -> None:
+        self.policy, self.random, self.epsilon = policy, RandomPolicy(spec), epsilon
+
+    def act(
+        self, obs: Tensor, memory: Any = None, *, deterministic: bool = False, generator: torch.Generator | None = None
+    ) -> Action:
+        chosen = self.policy.act(obs, memory, deterministic=deterministic, generator=generator).actions
+        uniform = self.random.act(obs, generator=generator).actions
+        coins = torch.rand(len(obs), generator=generator, device=obs.device) < self.epsilon
+        return Action(torch.where(coins.view(-1, *[1] * (chosen.dim() - 1)), uniform, chosen))

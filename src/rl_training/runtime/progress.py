@@ -1,0 +1,74 @@
+"""What a person sees while training runs: a bar on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from rl_training.runtime.engine import Callback
+from rl_training.runtime.state import TrainerState
+
+REFRESH_SECONDS = 0.2
+LINE_SECONDS = 10.0  # between plain lines where there is no terminal
+
+
+class ShowProgress(Callback):
+    """Step, rate, time left and the score so far, on stderr."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(file=sys.stderr)
+        self._bar: Progress | None = None
+        self._task = TaskID(0)
+        self._start, self._shown = (0.0, 0), 0.0
+
+    def on_train_start(self, state: TrainerState) -> None:
+        self._start, self._shown = (time.monotonic(), state.global_step), time.monotonic()
+        if self.console.is_terminal:
+            columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
+            self._bar = Progress(*columns, TimeRemainingColumn(), console=self.console, transient=True)
+            self._bar.start()
+            self._task = self._bar.add_task("", total=state.total_timesteps, completed=state.global_step)
+
+    def on_step_end(self, state: TrainerState) -> None:
+        now = time.monotonic()
+        if now - self._shown < (REFRESH_SECONDS if self._bar else LINE_SECONDS):
+            return
+        self._shown = now
+        if self._bar:
+            self._bar.update(self._task, completed=state.global_step, description=self.line(state))
+        else:
+            self.console.print(f"{self.line(state)}  {self.left(state)}", highlight=False)
+
+    def on_train_end(self, state: TrainerState) -> None:
+        if self._bar:
+            self._bar.stop()
+
+    def rate(self, state: TrainerState) -> float:
+        then, step = self._start
+        return (state.global_step - step) / max(time.monotonic() - then, 1e-9)
+
+    def left(self, state: TrainerState) -> str:
+        seconds = (state.total_timesteps - state.global_step) / max(self.rate(state), 1e-9)
+        return f"about {_duration(seconds)} left"
+
+    def line(self, state: TrainerState) -> str:
+        words = [f"step {state.global_step:,} of {state.total_timesteps:,}", f"{self.rate(state):,.0f}/s"]
+        words += [f"{label} {value:.4g}" for label, value in _scores(state).items() if value is not None]
+        return "  ".join(words)
+
+
+def _scores(state: TrainerState) -> dict[str, Any]:
+    scores = {"return": state.metrics.get("episode_return")}
+    if state.evaluation is not None:
+        scores["evaluation"] = state.evaluation["return_mean"]
+    return scores
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,34 @@
+"""Datasets rolled from an environment and a policy: the same recipe gives the same rows, byte for byte."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from rl_training.data import TransitionDataset
+from rl_training.runtime import streams
+from rl_training.runtime.envs import EnvPool
+from rl_training.runtime.lanes.acting import Actor
+from rl_training.runtime.policies import RandomPolicy
+from rl_training.types import Action, Policy
+
+ROLLING_ENVS = 8
+
+
+def roll_dataset(
+    env_id: Any, *, rows: int, seed: int = 0, policy: Policy | None = None, env_kwargs: dict[str, Any] | None = None
+) -> TransitionDataset:
+    """At least `rows` transitions of the policy (uniform random where none is given), episode after episode."""
+    if rows < 1:
+        raise ValueError(f"rows must be at least 1, got {rows}")
+    width = min(ROLLING_ENVS, rows)
+    with EnvPool(env_id, width, seed=streams.derive(seed, "recipe"), env_kwargs=env_kwargs) as pool:
+        generator = streams.generator(seed, "recipe")
+        actor = Actor(policy or RandomPolicy(pool.spec), pool, generator, torch.device("cpu"))
+        steps = [actor.step(Action(actor.choose().actions))[0] for _ in range(-(-rows // width))]
+        columns = {name: torch.stack([step[name] for step in steps], 1) for name in steps[0]}  # [envs, time, ...]
+        # Cutting a running episode off is a time limit: it has a future, so its value is bootstrapped.
+        columns["truncated"][:, -1] = 1 - columns["dones"][:, -1]
+        flat = {name: column.flatten(0, 1) for name, column in columns.items()}
+        return TransitionDataset(flat, spec=pool.spec)

@@ -1,0 +1,99 @@
+"""What training knows of itself while it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from rl_training.types import Source
+
+if TYPE_CHECKING:
+    from rl_training.algorithms import Updater
+
+
+class Episode(NamedTuple):
+    """A finished episode of environment `env`."""
+
+    env: int
+    return_: float
+    length: int
+
+
+@dataclass
+class CollectResult:
+    num_env_steps: int = 0
+    episodes: list[Episode] = field(default_factory=list)
+
+
+class Lane(Protocol):
+    """Where batches come from, and what a step of training time is."""
+
+    step: int
+
+    @property
+    def source(self) -> Source: ...
+
+    def collect(self, limit: int) -> CollectResult:
+        """Let time pass, by `limit` steps where steps can be counted out, else by the lane's own stride."""
+
+    def due(self) -> int:
+        """Updates owed before the next collect."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: dict[str, Any]) -> list[str]:
+        """Returns the reasons why what follows may differ from an uninterrupted run; none: it does not."""
+
+
+class Best(NamedTuple):
+    step: int
+    score: float
+
+
+class DivergedError(RuntimeError):
+    """Numbers stopped being numbers."""
+
+
+@dataclass
+class TrainerState:
+    updater: Updater
+    lane: Lane
+    total_timesteps: int
+    previous_step: int = 0
+    metrics: dict[str, float | None] = field(default_factory=dict)  # the last logged row
+    evaluation: dict[str, Any] | None = None  # the last one
+    best: Best | None = None
+    stop_reason: str | None = None
+    status: str = "running"
+
+    @property
+    def global_step(self) -> int:
+        return self.lane.step
+
+    @property
+    def updates(self) -> int:
+        return self.updater.updates
+
+    @property
+    def progress(self) -> float:
+        return min(self.global_step / self.total_timesteps, 1.0)
+
+    @property
+    def over(self) -> bool:
+        return self.stop_reason is not None or self.global_step >= self.total_timesteps
+
+    def passed(self, interval: int) -> bool:
+        """True where the last stretch of time crossed a multiple of `interval`; needs no memory, so resume is exact."""
+        return interval > 0 and self.global_step // interval > self.previous_step // interval
+
+    def request_stop(self, reason: str, *, status: str = "stopped") -> None:
+        """End training at the next boundary; the first reason counts."""
+        if self.stop_reason is None:
+            self.stop_reason, self.status = reason, status
+
+    def state_dict(self) -> dict[str, Any]:
+        best = None if self.best is None else list(self.best)
+        return {"previous_step": self.previous_step, "evaluation": self.evaluation, "best": best}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.previous_step, self.evaluation = state["previous_step"], state["evaluation"]
+        self.best = None if state["best"] is None else Best(*state["best"])

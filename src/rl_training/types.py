@@ -1,0 +1,108 @@
+"""The words that every other module shares."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+Batch: TypeAlias = "dict[str, Tensor]"  # obs, actions, rewards, next_obs, dones (terminated only), truncated, and more
+Metrics: TypeAlias = "dict[str, Tensor]"  # scalars that stay on the device until they are logged
+
+
+class Loss(NamedTuple):
+    """Terms are minimised, summed; metrics are only seen; buffers are new values of named buffers."""
+
+    terms: Metrics
+    metrics: Metrics = {}
+    buffers: Metrics = {}
+
+    @property
+    def total(self) -> Tensor:
+        return reduce(lambda a, b: a + b, self.terms.values())
+
+    def plus(self, terms: Metrics, metrics: Metrics | None = None) -> Loss:
+        """This loss with terms (and metrics) added, or put in the place of those of the same name."""
+        return Loss({**self.terms, **terms}, {**self.metrics, **(metrics or {})}, self.buffers)
+
+
+class UpdateResult(NamedTuple):
+    """What one update, or a run of them, has to tell."""
+
+    metrics: Metrics
+    num_gradient_steps: int
+    priorities: Tensor | None = None
+
+
+class Action(NamedTuple):
+    """Actions in the policy's units (Box: [-1, 1]; Discrete: int64), and what the policy wants remembered."""
+
+    actions: Tensor
+    memory: Any = None
+    extras: Metrics = {}
+
+
+@dataclass(frozen=True)
+class EnvSpec:
+    """What a learner must know of an environment, or of a dataset that stands for one."""
+
+    obs_shape: tuple[int, ...]
+    action_kind: str  # "box" or "discrete"
+    action_dim: int  # Box: length of the flat action; Discrete: number of actions
+    obs_dtype: str = "float32"  # "float32", or "uint8" for pixels
+    action_shape: tuple[int, ...] = ()
+    action_low: tuple[float, ...] = ()  # Box only, flat, in the environment's own units
+    action_high: tuple[float, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> EnvSpec:
+        fields: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
+        return cls(**fields)
+
+
+class ParameterGroup(NamedTuple):
+    """Parameters that share an optimizer kind and its settings; `names` are prefixes, () means all the rest."""
+
+    learning_rate: float
+    names: tuple[str, ...] = ()
+    kind: str = "adam"
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    max_grad_norm: float | None = None
+
+
+class Source(Protocol):
+    """Hands out batches: a dataset, a ring, a rollout, or a mix of them."""
+
+    def sample(self, batch_size: int, members: tuple[int, ...] = ()) -> Batch: ...
+
+
+class Trainable(Protocol):
+    """What the Updater needs of a learner, so that neither has to import the other."""
+
+    config: Any
+
+    def phases(self, update: int) -> tuple[str, ...]: ...
+    def parameter_groups(self) -> list[ParameterGroup]: ...
+    def __call__(self, batch: Batch, phase: str = "loss") -> Loss: ...
+    def named_parameters(self) -> Any: ...
+    def named_buffers(self) -> Any: ...
+    def to(self, device: Any) -> Any: ...
+
+
+class Policy(Protocol):
+    """Anything that can choose actions for observations in raw environment units."""
+
+    def act(
+        self, obs: Tensor, memory: Any = None, *, deterministic: bool = False, generator: torch.Generator | None = None
+    ) -> Action: ...
+
+
+Module: TypeAlias = "nn.Module"

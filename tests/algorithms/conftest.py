@@ -1,0 +1,64 @@
+"""Small spaces and small batches for every learner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from rl_training.algorithms import Learner
+from rl_training.types import Batch, EnvSpec
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def box() -> EnvSpec:
+    return EnvSpec((3,), "box", 2, action_shape=(2,), action_low=(-1.0, -1.0), action_high=(1.0, 1.0))
+
+
+@pytest.fixture
+def discrete() -> EnvSpec:
+    return EnvSpec((3,), "discrete", 4)
+
+
+@pytest.fixture
+def draw() -> Callable[..., Batch]:
+    """Random transitions that fit a spec; a third of the rows terminate, another third are truncated."""
+
+    def rows(spec: EnvSpec, *shape: int, seed: int = 0) -> Batch:
+        generator = torch.Generator().manual_seed(seed)
+        normal = torch.randn(3, *shape, *spec.obs_shape, generator=generator)
+        if spec.action_kind == "box":
+            actions = torch.rand(*shape, spec.action_dim, generator=generator) * 2 - 1
+        else:
+            actions = torch.randint(spec.action_dim, shape, generator=generator)
+        ends = torch.arange(shape[-1]).expand(shape) % 3
+        return {
+            "obs": normal[0],
+            "actions": actions,
+            "rewards": normal[2, ..., 0],
+            "next_obs": normal[1],
+            "dones": (ends == 1).float(),
+            "truncated": (ends == 2).float(),
+        }
+
+    return rows
+
+
+@pytest.fixture
+def reached() -> Callable[[Tensor, Learner], set[str]]:
+    """The parts of a learner that a term's gradient reaches: "critic", "target.critic", "log_alpha", ..."""
+
+    def parts(term: Tensor, learner: Learner) -> set[str]:
+        trained = {name: parameter for name, parameter in learner.named_parameters() if parameter.requires_grad}
+        gradients = torch.autograd.grad(term, list(trained.values()), allow_unused=True, retain_graph=True)
+        hit = [name for name, gradient in zip(trained, gradients, strict=True) if gradient is not None]
+        return {name.removeprefix("model.").split(".")[0] for name in hit}
+
+    return parts

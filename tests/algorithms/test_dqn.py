@@ -1,0 +1,118 @@
+"""Deep Q-learning on two states whose action values are written in a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from rl_training.algorithms import DQN
+from rl_training.models import QNetwork
+from rl_training.types import Batch, EnvSpec
+
+TWO_STATES = EnvSpec((2,), "discrete", 2)
+
+
+def tabular(online: list[list[float]], target: list[list[float]], **options: Any) -> DQN:
+    """Observations are one-hot states, so that a layer's columns are the rows of a table."""
+    learner = DQN.build(TWO_STATES, hidden_sizes=(), **options)
+    for network, table in ((learner.model.q, online), (learner.target["q"], target)):
+        network.load_state_dict({"advantage.0.weight": torch.tensor(table).T, "advantage.0.bias": torch.zeros(2)})
+    return learner
+
+
+def step(dones: float = 0.0, truncated: float = 0.0) -> Batch:
+    """From state 0 by action 0 to state 1, for a reward of 1."""
+    return {
+        "obs": torch.tensor([[1.0, 0.0]]),
+        "actions": torch.tensor([0]),
+        "rewards": torch.tensor([1.0]),
+        "next_obs": torch.tensor([[0.0, 1.0]]),
+        "dones": torch.tensor([dones]),
+        "truncated": torch.tensor([truncated]),
+    }
+
+
+ONLINE, TARGET = [[1.0, 2.0], [3.0, 0.0]], [[0.0, 0.0], [1.0, 5.0]]
+
+
+def test_plain_targets_take_the_best_action_of_the_target_network():
+    loss = tabular(ONLINE, TARGET, gamma=0.5).loss(step())
+    assert loss.metrics["target_q_mean"].item() == 1 + 0.5 * 5
+    assert loss.total.item() == pytest.approx(2.5 - 0.5)  # an error of 2.5, in the linear part of Huber
+
+
+def test_double_targets_value_the_action_the_online_network_prefers():
+    loss = tabular(ONLINE, TARGET, gamma=0.5, double=True).loss(step())
+    assert loss.metrics["target_q_mean"].item() == 1 + 0.5 * 1
+    assert loss.total.item() == pytest.approx(0.5**2 / 2)  # an error of 0.5, in the square part
+
+
+def test_the_target_stops_at_a_termination_and_not_at_a_time_limit():
+    learner = tabular(ONLINE, TARGET, gamma=0.5)
+    assert learner.loss(step(dones=1.0)).metrics["target_q_mean"].item() == 1.0
+    assert learner.loss(step(truncated=1.0)).metrics["target_q_mean"].item() == 3.5
+
+
+def test_only_the_value_of_the_action_taken_is_trained(reached):
+    learner = tabular(ONLINE, TARGET, double=True)
+    loss = learner.loss(step()).total
+    assert reached(loss, learner) == {"q"}
+    (gradient,) = torch.autograd.grad(loss, learner.model.q.advantage[0].weight)
+    assert gradient.nonzero().tolist() == [[0, 0]]  # action 0 at state 0
+
+
+def test_dueling_values_average_to_the_state_value():
+    network, obs = QNetwork(TWO_STATES, (8,), dueling=True), torch.randn(5, 2)
+    values = network(obs)
+    torch.testing.assert_close(values.mean(-1), network.get_submodule("value")(obs)[:, 0])
+    torch.testing.assert_close(values.diff(dim=-1), network.advantage(obs).diff(dim=-1))
+
+
+def test_targets_are_copied_at_every_nth_update_and_rest_between():
+    learner = tabular(ONLINE, TARGET, target_interval=3, learning_rate=0.1)
+    slow, fast = (part.get_parameter("q.advantage.0.weight") for part in (learner.target, learner.model))
+    seen = []
+    for _ in range(7):
+        before = slow.clone()
+        learner.update(step())
+        seen.append("copied" if torch.equal(slow, fast) else "rested" if torch.equal(slow, before) else "moved")
+    assert seen == ["rested", "rested", "copied", "rested", "rested", "copied", "rested"]
+
+
+def states(count: int) -> torch.Tensor:
+    return torch.tensor([[1.0, 0.0]]).expand(count, 2)  # where ONLINE prefers action 1
+
+
+@pytest.mark.parametrize(("epsilon", "share"), [(0.0, 1.0), (0.5, 0.75), (1.0, 0.5)])
+def test_each_row_tosses_its_own_coin_and_draws_its_own_action(epsilon, share):
+    learner = tabular(ONLINE, TARGET, epsilon_start=epsilon)
+    actions = learner.act(states(10_000)).actions
+    # one coin for all rows would give 0.5 or 1; an action read off the coin would give 0.5 in the middle case
+    assert actions.float().mean().item() == pytest.approx(share, abs=0.02)  # four standard errors of 0.5 / 100
+
+
+def test_random_actions_are_uniform_and_repeat_with_their_generator(discrete):
+    learner = DQN.build(discrete, hidden_sizes=(8,))
+    first, second = (learner.act(torch.randn(8_000, 3), generator=torch.Generator().manual_seed(2)) for _ in range(2))
+    counts = torch.bincount(first.actions, minlength=4)
+    assert ((counts - 2_000).square() / 2_000).sum() < 16.27  # 0.999 quantile of chi-square, three degrees
+    assert torch.equal(first.actions, second.actions)
+
+
+def test_deterministic_acting_is_greedy_and_draws_nothing():
+    learner, before = tabular(ONLINE, TARGET), torch.get_rng_state()
+    assert learner.act(torch.eye(2), deterministic=True).actions.tolist() == [1, 0]
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_epsilon_falls_in_a_line_and_stays_at_its_end():
+    schedule = tabular(ONLINE, TARGET, exploration_fraction=0.2).schedules()["epsilon"]
+    assert [schedule.at(done, 0.0) for done in (0.0, 0.1, 0.2, 1.0)] == pytest.approx([1.0, 0.525, 0.05, 0.05])
+
+
+def test_a_scheduled_epsilon_is_what_acting_reads():
+    learner = tabular(ONLINE, TARGET, epsilon_start=1.0)
+    learner.updater.schedule("epsilon", 0.0)
+    assert learner.act(states(100)).actions.tolist() == [1] * 100

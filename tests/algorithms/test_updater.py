@@ -1,0 +1,273 @@
+"""Optimizer steps on one learner and on many, on toy learners small enough to follow by hand."""
+
+from __future__ import annotations
+
+import copy
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from rl_training.algorithms import Updater
+from rl_training.algorithms.updater import clip_gradients
+from rl_training.types import Batch, Loss, ParameterGroup
+
+
+class Line(nn.Module):
+    """Fits a line; a slow copy follows, a buffer remembers the last mean input, noise of a chosen size disturbs."""
+
+    targets = ("line",)
+
+    def __init__(self, *, noise: float = 0.0, max_grad_norm: float | None = None) -> None:
+        super().__init__()
+        self.config = SimpleNamespace(tau=0.25, batch_size=4)
+        self.noise, self.max_grad_norm = noise, max_grad_norm
+        self.model = nn.ModuleDict({"line": nn.Linear(2, 1)})
+        self.target = copy.deepcopy(self.model).requires_grad_(False)
+        self.scale = nn.Parameter(torch.tensor(1.0))
+        self.register_buffer("last_mean", torch.zeros(()))
+
+    def forward(self, batch: Batch, phase: str = "loss") -> Loss:
+        error = self.scale * self.model["line"](batch["x"]).squeeze(-1) - batch["y"]
+        error = error + self.noise * torch.randn(error.shape)
+        return Loss({"loss": error.square().mean()}, {"bias": error.mean()}, {"last_mean": batch["x"].mean()})
+
+    def phases(self, update: int) -> tuple[str, ...]:
+        return ("loss", "targets")
+
+    def parameter_groups(self) -> list[ParameterGroup]:
+        return [ParameterGroup(0.01, max_grad_norm=self.max_grad_norm)]
+
+
+class TwoNumbers(nn.Module):
+    """Each phase descends one of two numbers; the first step of Adam moves it by the learning rate."""
+
+    targets = ()
+
+    def __init__(self, *phases: str, groups: list[ParameterGroup] | None = None) -> None:
+        super().__init__()
+        self.config = SimpleNamespace(tau=1.0)
+        self.a, self.b = nn.Parameter(torch.tensor(1.0)), nn.Parameter(torch.tensor(1.0))
+        self.order, self.groups = phases, groups or [ParameterGroup(0.1)]
+
+    def forward(self, batch: Batch, phase: str = "loss") -> Loss:
+        return Loss({f"{phase}_loss": getattr(self, phase) * 1.0}, {f"a_before_{phase}": self.a * 1.0})
+
+    def phases(self, update: int) -> tuple[str, ...]:
+        return self.order
+
+    def parameter_groups(self) -> list[ParameterGroup]:
+        return self.groups
+
+
+def points(*shape: int, seed: int = 0) -> Batch:
+    generator = torch.Generator().manual_seed(seed)
+    return {
+        "x": torch.randn(*shape, 4, 2, generator=generator),
+        "y": 3 * torch.randn(*shape, 4, generator=generator),
+    }
+
+
+def lines(count: int, **options: Any) -> list[Line]:
+    return [Line(**options) for _ in range(count)]
+
+
+def test_an_update_is_one_step_of_adam():
+    learner = Line()
+    oracle = copy.deepcopy(learner)
+    adam = torch.optim.Adam([*oracle.model.parameters(), oracle.scale], lr=0.01)
+    updater = Updater([learner])
+    for seed in range(3):
+        updater.update(points(seed=seed))
+        adam.zero_grad()
+        oracle(points(seed=seed)).total.backward()
+        adam.step()
+    torch.testing.assert_close(learner.model["line"].weight, oracle.model["line"].weight, atol=1e-7, rtol=0)
+    torch.testing.assert_close(learner.scale, oracle.scale, atol=1e-7, rtol=0)
+
+
+def test_targets_move_tau_of_the_way_after_the_step():
+    learner = Line()
+    slow, fast = learner.target["line"].get_parameter("weight"), learner.model["line"].get_parameter("weight")
+    before = slow.clone()
+    Updater([learner]).update(points())
+    torch.testing.assert_close(slow, (before + 0.25 * (fast - before)).detach(), atol=1e-8, rtol=0)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_targets_keep_no_history_of_their_moves(count):
+    updater = Updater(lines(count))
+    updater.update(points() if count == 1 else points(count))
+    assert [tensor.grad_fn for tensor in updater.slow] == [None, None]
+    assert not any(tensor.requires_grad for tensor in updater.slow)
+
+
+def test_phases_run_in_their_order_each_on_the_result_of_the_last():
+    metrics = Updater([TwoNumbers("a", "b")]).update({}).metrics
+    assert [metrics["a_before_a"].item(), metrics["a_before_b"].item()] == pytest.approx([1.0, 0.9])
+    metrics = Updater([TwoNumbers("b", "a")]).update({}).metrics
+    assert metrics["a_before_b"].item() == 1.0
+
+
+def test_a_phase_moves_only_what_its_loss_reaches():
+    learner = TwoNumbers("b")
+    Updater([learner]).update({})
+    assert [learner.a.item(), learner.b.item()] == pytest.approx([1.0, 0.9])
+
+
+def test_a_phase_may_leave_a_clipped_group_without_gradients():
+    learner = TwoNumbers("b", groups=[ParameterGroup(0.1, ("a",), max_grad_norm=1.0), ParameterGroup(0.1)])
+    Updater([learner]).update({})
+    assert learner.b.item() == pytest.approx(0.9)
+
+
+def test_groups_take_parameters_by_prefix_with_their_own_learning_rates():
+    learner = TwoNumbers("a", "b", groups=[ParameterGroup(0.5, ("b",)), ParameterGroup(0.1)])
+    Updater([learner]).update({})
+    assert [learner.a.item(), learner.b.item()] == pytest.approx([0.9, 0.5])
+
+
+def test_a_parameter_that_no_group_takes_is_refused():
+    with pytest.raises(ValueError, match=r"no parameter group takes \['a'\]"):
+        Updater([TwoNumbers("a", groups=[ParameterGroup(0.1, ("b",))])])
+
+
+def clipped(*gradients: list[Any], by_member: bool) -> list[list[float]]:
+    """These gradients, clipped to a norm of one and flattened."""
+    params = [torch.zeros(torch.tensor(gradient).shape, requires_grad=True) for gradient in gradients]
+    for parameter, gradient in zip(params, gradients, strict=True):
+        parameter.grad = torch.tensor(gradient)
+    clip_gradients(params, 1.0, by_member=by_member)
+    return [parameter.grad.flatten().tolist() for parameter in params if parameter.grad is not None]
+
+
+def test_clipping_shrinks_all_gradients_to_one_norm():
+    vector, scalar = clipped([3.0, 0.0], [4.0], by_member=False)
+    assert vector + scalar == pytest.approx([0.6, 0.0, 0.8])
+
+
+def test_clipping_lets_small_gradients_pass():
+    (small,) = clipped([0.3, 0.4], by_member=False)
+    assert small == pytest.approx([0.3, 0.4])
+
+
+def test_clipping_by_member_looks_at_each_member_alone():
+    # member 0 has norm sqrt(3^2 + 4^2) = 5 over both tensors, member 1 sqrt(0.3^2 + 0.4^2) = 0.5
+    vectors, scalars = clipped([[3.0, 0.0], [0.0, 0.3]], [4.0, 0.4], by_member=True)
+    assert vectors == pytest.approx([0.6, 0.0, 0.0, 0.3])
+    assert scalars == pytest.approx([0.8, 0.4])
+
+
+@pytest.mark.parametrize("max_grad_norm", [None, 0.5])
+def test_a_population_equals_its_members_updated_alone(max_grad_norm):
+    learners = lines(3, max_grad_norm=max_grad_norm)
+    population, singles = Updater(learners), [Updater([copy.deepcopy(learner)]) for learner in learners]
+    for seed in range(5):
+        batch = points(3, seed=seed)
+        together = population.update(batch).metrics
+        for i, single in enumerate(singles):
+            alone = single.update({name: column[i] for name, column in batch.items()}).metrics
+            torch.testing.assert_close(together["loss"][i], alone["loss"], atol=1e-5, rtol=0)
+    for i, single in enumerate(singles):
+        for name, tensor in {**single.params, **single.buffers}.items():
+            held = {**population.params, **population.buffers}[name]
+            torch.testing.assert_close(held[i], tensor, atol=1e-5, rtol=0)
+
+
+def test_members_of_a_population_draw_their_own_noise():
+    learner = Line(noise=1.0)
+    population = Updater([learner, copy.deepcopy(learner)])
+    loss = population.update({name: column.expand(2, *column.shape) for name, column in points().items()}).metrics
+    assert loss["loss"][0] != loss["loss"][1]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_buffers_of_the_loss_are_written_after_the_step(count):
+    updater = Updater(lines(count))
+    batch = points() if count == 1 else points(count)
+    updater.update(batch)
+    torch.testing.assert_close(updater.buffers["last_mean"], batch["x"].mean((-2, -1)))
+
+
+def test_run_samples_as_often_as_told_and_hands_back_the_last_metrics():
+    asked = []
+
+    class Counting:
+        def sample(self, batch_size: int, members: tuple[int, ...] = ()) -> Batch:
+            asked.append((batch_size, members))
+            return points(*members, seed=len(asked))
+
+    learners = lines(2)
+    updater, oracle = Updater(learners), Updater(learners)
+    result = updater.run(Counting(), 3)
+    for seed in (1, 2, 3):
+        expected = oracle.update(points(2, seed=seed)).metrics["loss"]
+    assert asked == [(4, (2,))] * 3
+    assert (result.num_gradient_steps, updater.updates) == (3, 3)
+    torch.testing.assert_close(result.metrics["loss"], expected)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_loaded_updater_goes_on_bit_for_bit_in_the_memory_it_had(count):
+    first, second = Updater(lines(count, noise=0.5)), Updater(lines(count, noise=0.5))
+    batches = [points(*([] if count == 1 else [count]), seed=seed) for seed in range(4)]
+    for batch in batches[:2]:
+        first.update(batch)
+    first.schedule("learning_rate", 0.003)
+    saved = copy.deepcopy(first.state_dict())
+    expected = [first.update(batch).metrics["loss"] for batch in batches[2:]]
+
+    second.update(batches[3])  # so that it has optimizer state of its own to be overwritten
+    held = {name: tensor.data_ptr() for name, tensor in {**second.params, **second.buffers}.items()}
+    moments = {name: state["exp_avg"].data_ptr() for name, state in second.state_dict()["optimizer"].items()}
+    second.load_state_dict(saved)
+    assert [second.update(batch).metrics["loss"].tolist() for batch in batches[2:]] == [e.tolist() for e in expected]
+    assert second.updates == 4
+    for name, tensor in {**first.params, **first.buffers}.items():
+        assert torch.equal({**second.params, **second.buffers}[name], tensor)
+    assert {name: tensor.data_ptr() for name, tensor in {**second.params, **second.buffers}.items()} == held
+    assert {n: state["exp_avg"].data_ptr() for n, state in second.state_dict()["optimizer"].items()} == moments
+
+
+def test_going_back_to_the_start_forgets_the_moments():
+    updater, fresh = Updater([TwoNumbers("a", "b")]), Updater([TwoNumbers("a", "b")])
+    start = copy.deepcopy(updater.state_dict())
+    for _ in range(3):
+        updater.update({})
+    updater.load_state_dict(start)
+    updater.update({})
+    fresh.update({})
+    assert updater.params["a"].item() == fresh.params["a"].item()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda tensors: tensors.pop("scale"), r"missing \['scale'\], unknown \[\]"),
+        (lambda tensors: tensors.update(other=torch.zeros(1)), r"missing \[\], unknown \['other'\]"),
+        (lambda tensors: tensors.update(scale=torch.zeros(2)), r"scale has shape \(\), saved as \(2,\)"),
+    ],
+)
+def test_tensors_of_another_learner_are_refused(change, message):
+    updater = Updater(lines(1))
+    state = updater.state_dict()
+    change(state["parameters"])
+    with pytest.raises(ValueError, match=message):
+        updater.load_state_dict(state)
+
+
+def test_a_scheduled_learning_rate_moves_every_group_in_proportion():
+    learner = TwoNumbers("a", "b", groups=[ParameterGroup(0.1, ("a",)), ParameterGroup(0.4)])
+    updater = Updater([learner])
+    updater.schedule("learning_rate", 0.05)
+    updater.update({})
+    assert [learner.a.item(), learner.b.item()] == pytest.approx([0.95, 0.8])
+
+
+def test_a_schedule_writes_buffers_in_place_for_every_member():
+    updater = Updater(lines(3))
+    held = updater.buffers["last_mean"]
+    updater.schedule("last_mean", 0.5)
+    assert held.tolist() == [0.5, 0.5, 0.5]

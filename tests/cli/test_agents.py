@@ -1,0 +1,135 @@
+"""`evaluate` and `predict` from a run or a checkpoint."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+
+def test_evaluate_as_json(cli, finished):
+    told = json.loads(cli("evaluate", finished["run_dir"], "--episodes", "3", "--seed", "7", "--json").stdout)
+    assert told.keys() == {"checkpoint", "return_mean", "return_std", "returns", "lengths", "episodes"}
+    assert (len(told["returns"]), len(told["lengths"]), told["episodes"]) == (3, 3, 3)
+    assert told["returns"] == told["lengths"]  # CartPole pays 1 a step
+    assert told["return_mean"] == pytest.approx(sum(told["returns"]) / 3)
+
+
+def test_the_same_seed_plays_the_same_episodes(cli, finished):
+    first, again, other = (
+        cli("evaluate", finished["checkpoint"], "--episodes", "3", "--seed", seed, "--json").stdout
+        for seed in (7, 7, 8)
+    )
+    assert first == again
+    assert first != other
+
+
+def test_best_takes_the_best_checkpoint(cli, finished):
+    told = json.loads(cli("evaluate", finished["run_dir"], "--best", "--episodes", "1", "--json").stdout)
+    assert told["checkpoint"] == finished["best_checkpoint"]
+
+
+def test_evaluate_for_people(cli, finished):
+    lines = cli("evaluate", finished["run_dir"], "--episodes", "2").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["return", "lengths", "checkpoint"]
+
+
+@pytest.mark.parametrize(
+    ("obs", "shape"), [("[0, 0, 0, 0]", ()), ("[[0, 0, 0, 0], [1, 1, 1, 1]]", (2,)), ("[[[0, 0, 0, 0]]]", (1, 1))]
+)
+def test_predict_keeps_the_leading_shape(cli, finished, obs, shape):
+    actions = json.loads(cli("predict", finished["run_dir"], "--obs", obs, "--json").stdout)["actions"]
+    assert np.shape(actions) == shape
+    assert set(np.ravel(actions).tolist()) <= {0, 1}
+    assert np.asarray(actions).dtype.kind == "i"
+
+
+def test_predict_from_a_file_in_the_environments_own_units(cli, pendulum, tmp_path):
+    np.save(tmp_path / "obs.npy", np.zeros((2, 5, 3)))
+    told = cli("predict", pendulum, "--obs-file", tmp_path / "obs.npy", "--json").stdout
+    actions = np.asarray(json.loads(told)["actions"])
+    assert actions.shape == (2, 5, 1)
+    assert np.abs(actions).max() <= 2  # Pendulum's torque
+
+
+def test_predictions_repeat_unless_they_are_stochastic(cli, pendulum):
+    command = ["predict", pendulum, "--obs", "[0.5, 0.5, 0]"]
+    assert cli(*command).stdout == cli(*command).stdout
+    assert cli(*command, "--stochastic").stdout != cli(*command, "--stochastic").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "give the observations either as --obs JSON or as --obs-file FILE.npy"),
+        (
+            ["--obs", "[0]", "--obs-file", "x.npy"],
+            "give the observations either as --obs JSON or as --obs-file FILE.npy",
+        ),
+        (["--obs", "[0, 0, 0]"], "obs must end in shape (4,), got (3,)"),
+        (["--obs", "[[0, 0], [0, 0]]"], "obs must end in shape (4,), got (2, 2)"),
+        (["--obs", "[NaN, 0, 0, 0]"], "obs holds values that are not finite"),
+        (["--obs", '["0", 0, 0, 0]'], "--obs must hold an array of numbers, got <U21"),
+        (["--obs-file", "absent.npy"], "--obs-file: there is no file absent.npy"),
+    ],
+)
+def test_a_wrong_observation_is_refused_in_one_sentence(cli, finished, arguments, message):
+    result = cli("predict", finished["run_dir"], *arguments)
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"error: {message}\n")
+
+
+@pytest.mark.parametrize("obs", ["", "[0, 0", "[[0, 0], [0]]", "[" * 100_000])
+def test_what_is_no_json_array_is_refused(cli, finished, obs):
+    result = cli("predict", finished["run_dir"], "--obs", obs)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: --obs must be JSON, such as [0.1, 0, 0.2, 0]: ")
+
+
+@pytest.mark.parametrize("content", [b"", b"no array", b"\x80\x04\x95"])
+def test_a_file_that_numpy_did_not_write_is_refused(cli, finished, tmp_path, content):
+    (tmp_path / "obs.npy").write_bytes(content)
+    result = cli("predict", finished["run_dir"], "--obs-file", tmp_path / "obs.npy")
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"error: --obs-file: {tmp_path}/obs.npy is not an array that np.save wrote: ")
+
+
+def test_an_array_of_objects_is_not_unpickled(cli, finished, tmp_path):
+    np.save(tmp_path / "obs.npy", np.array([{}, {}], dtype=object), allow_pickle=True)
+    assert cli("predict", finished["run_dir"], "--obs-file", tmp_path / "obs.npy").exit_code == 2
+
+
+@pytest.mark.parametrize("command", [["evaluate"], ["predict", "--obs", "[0, 0, 0, 0]"]])
+def test_a_run_that_is_not_there(cli, tmp_path, command):
+    result = cli(*command, tmp_path / "absent")
+    assert (result.exit_code, result.stderr) == (2, f"error: there is no run or checkpoint at {tmp_path}/absent\n")
+
+
+def test_a_directory_that_is_no_run(cli, tmp_path):
+    result = cli("evaluate", tmp_path)
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"error: {tmp_path} is no run that has a checkpoint yet, and no checkpoint either\n",
+    )
+
+
+def test_best_of_a_run_that_was_never_evaluated(cli, pendulum):
+    result = cli("evaluate", pendulum, "--best")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"error: the run {pendulum} was never evaluated, so it has no best checkpoint; leave out --best\n",
+    )
+
+
+def test_best_of_a_single_checkpoint(cli, finished):
+    path = Path(finished["checkpoint"])
+    result = cli("evaluate", path, "--best")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"error: --best chooses among the checkpoints of a run, and {path} is a checkpoint\n",
+    )
+
+
+def test_no_episodes_is_a_wrong_command_line(cli, finished):
+    assert cli("evaluate", finished["run_dir"], "--episodes", "0").exit_code == 2

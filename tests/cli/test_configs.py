@@ -1,0 +1,37 @@
+"""The packaged configs, from the command line."""
+
+from __future__ import annotations
+
+from rl_training.experiment.config import packaged_config_text, packaged_configs
+
+
+def test_ls_names_every_config(cli):
+    lines = cli("configs", "ls").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == packaged_configs()
+
+
+def test_show_prints_the_file_as_it_is(cli):
+    assert cli("configs", "show", "iql/pendulum").stdout == packaged_config_text("iql/pendulum")
+
+
+def test_copy_writes_the_file_and_says_how_to_train_it(cli, tmp_path):
+    result = cli("configs", "copy", "iql/pendulum", tmp_path)
+    assert (tmp_path / "pendulum.yaml").read_text() == packaged_config_text("iql/pendulum")
+    assert f"rl-training train {tmp_path / 'pendulum.yaml'}" in result.stdout
+
+
+def test_copy_never_overwrites(cli, tmp_path):
+    (tmp_path / "mine.yaml").write_text("algo: sac\n")
+    result = cli("configs", "copy", "iql/pendulum", tmp_path / "mine.yaml")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"error: {tmp_path}/mine.yaml exists; name another file or remove it first\n",
+    )
+
+
+def test_a_misspelt_name_is_told_the_nearest(cli):
+    result = cli("configs", "show", "iql/pendulun")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "error: no packaged config 'iql/pendulun'; did you mean iql/pendulum? (rl-training configs ls lists them)\n"
+    )

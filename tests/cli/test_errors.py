@@ -1,0 +1,109 @@
+"""Exit codes, and what is said on the way out."""
+
+from __future__ import annotations
+
+import fcntl
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from rl_training.cli.errors import Commands
+
+
+def damage(checkpoint: Path) -> None:
+    weights = checkpoint / "learner.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1  # one flipped bit
+    weights.write_bytes(content)
+
+
+def newest(run: Path) -> Path:
+    return max((run / "checkpoints").iterdir())
+
+
+@pytest.mark.parametrize("command", [["evaluate"], ["predict", "--obs", "[0, 0, 0, 0]"], ["resume"]])
+def test_a_damaged_checkpoint_that_was_named_is_exit_code_1(cli, run, command):
+    damage(newest(run))
+    result = cli(*command, newest(run))
+    assert result.exit_code == 1
+    assert result.stderr == (
+        f"error: checkpoint {newest(run)} is damaged: learner.safetensors does not match its checksum; "
+        "use another checkpoint or copy this one anew\n"
+    )
+
+
+def test_a_damaged_checkpoint_inside_a_run_gives_way_to_the_one_before(cli, run):
+    damage(newest(run))
+    result = cli("evaluate", run, "--episodes", "1")
+    assert result.exit_code == 0
+    assert "learner.safetensors does not match its checksum" in result.stderr
+    assert str(newest(run)) not in result.stdout
+
+
+def test_a_run_without_a_good_checkpoint_is_exit_code_1(cli, run):
+    for checkpoint in (run / "checkpoints").iterdir():
+        damage(checkpoint)
+    result = cli("evaluate", run)
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[-1] == f"error: the run {run} has no checkpoint that can be used"
+
+
+def test_a_run_that_another_process_trains_is_left_alone(cli, cartpole, run):
+    with (run / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        result = cli(*cartpole, "--output", run)
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"error: another process is training in {run}; wait for it or choose --output\n",
+    )
+
+
+def test_an_output_that_is_a_file_is_a_mistake(cli, cartpole, tmp_path):
+    (tmp_path / "run").write_text("")
+    result = cli(*cartpole, "--output", tmp_path / "run")
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+
+
+def test_numbers_that_diverge_are_exit_code_1(cli, cartpole, tmp_path):
+    result = cli(*cartpole, "--set", "learning_rate=1e30", "--output", tmp_path / "run", "--quiet")
+    assert result.exit_code == 1
+    assert "stopped being finite" in result.stderr
+
+
+@pytest.mark.parametrize("command", [["--debug", "explain", "iqll"], ["explain", "iqll", "--debug"]])
+def test_debug_shows_where_an_error_came_from(cli, command):
+    result = cli(*command)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Traceback")
+    assert result.stderr.splitlines()[-1] == "error: no algorithm 'iqll'; did you mean 'iql'?"
+
+
+def ending_in(error: BaseException) -> typer.Typer:
+    app = typer.Typer(cls=Commands)
+
+    @app.callback()
+    def root(debug: bool = False) -> None: ...
+
+    @app.command()
+    def fail() -> None:
+        raise error
+
+    return app
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (ValueError("first\nsecond"), 2, "error: first\n       second\n"),
+        (ImportError('run: pip install "rl-training[mujoco]"'), 2, 'error: run: pip install "rl-training[mujoco]"\n'),
+        (PermissionError(13, "no", "runs"), 1, "error: PermissionError: [Errno 13] no: 'runs' (--debug shows where)\n"),
+        (KeyError("step"), 1, "error: KeyError: 'step' (--debug shows where)\n"),
+        (KeyboardInterrupt(), 130, ""),
+        (typer.Exit(143), 143, ""),
+    ],
+)
+def test_the_exit_code_of_an_error(error, code, message):
+    result = CliRunner().invoke(ending_in(error), ["fail"])
+    assert (result.exit_code, result.stderr) == (code, message)

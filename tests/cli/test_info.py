@@ -1,0 +1,74 @@
+"""What the command line tells of algorithms and of the machine."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rl_training.algorithms import CATALOGUE
+from rl_training.cli.info import allowed
+
+
+def test_algos_as_json_has_a_row_for_each(cli):
+    rows = json.loads(cli("algos", "--json").stdout)["algorithms"]
+    assert [row["name"] for row in rows] == sorted(CATALOGUE)
+    assert rows[0].keys() == {"name", "lane", "action_spaces", "pixels", "summary"}
+
+
+def test_algos_as_a_table_names_each(cli):
+    lines = cli("algos").stdout.splitlines()
+    assert {"bc", "iql"} < {line.split()[0] for line in lines if line.strip()}
+
+
+@pytest.mark.parametrize("name", sorted(CATALOGUE))
+def test_explain_lists_every_option_with_its_description(cli, name):
+    told = cli("explain", name).stdout
+    for option, field in CATALOGUE[name].config_type.model_fields.items():
+        assert option in told
+        assert str(field.description) in told
+
+
+def test_explain_shows_defaults_ranges_configs_and_an_example(cli):
+    lines = cli("explain", "iql").stdout.splitlines()
+    expectile = next(line for line in lines if line.startswith("expectile"))
+    assert expectile.split()[1:7] == ["0.7", "number", ">", "0", "and", "<"]
+    assert "configs     iql/pendulum" in lines
+    assert "example     rl-training train iql/pendulum --set learning_rate=0.0003" in lines
+
+
+def test_explain_of_an_unknown_algorithm_names_the_nearest(cli):
+    result = cli("explain", "iqll")
+    assert (result.exit_code, result.stderr) == (2, "error: no algorithm 'iqll'; did you mean 'iql'?\n")
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ({"type": "boolean"}, "true or false"),
+        ({"type": "integer", "minimum": 0}, "integer >= 0"),
+        ({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}, "number > 0 and < 1"),
+        ({"enum": ["mse", "likelihood"], "type": "string"}, "mse, likelihood"),
+        ({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "null"}]}, "number > 0 or none"),
+        ({"type": "array", "items": {"type": "integer", "exclusiveMinimum": 0}}, "list, each integer > 0"),
+    ],
+)
+def test_a_range_in_words(schema, words):
+    assert allowed(schema) == words
+
+
+def test_doctor_finds_a_working_machine_well(cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = cli("doctor")
+    assert result.exit_code == 0, result.output
+    assert [line.split()[0] for line in result.stdout.splitlines()[:5]] == [
+        "versions", "cuda", "threads", "environment", "runs",
+    ]  # fmt: skip
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_doctor_says_where_runs_cannot_be_written(cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").write_text("a file where the directory should be")
+    result = cli("doctor")
+    assert (result.exit_code, result.stderr) == (1, "not well: runs\n")

@@ -1,0 +1,99 @@
+"""Several seeds of one config."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rl_training.cli.seeds import mean_evaluation, parse_seeds, summary, written
+from rl_training.experiment.run import TrainResult
+
+
+@pytest.mark.parametrize(
+    ("text", "seeds"), [("0-4", [0, 1, 2, 3, 4]), ("0,2,5", [0, 2, 5]), ("7", [7]), ("0-1, 9", [0, 1, 9])]
+)
+def test_seeds_are_ranges_and_lists(text, seeds):
+    assert parse_seeds(text) == seeds
+
+
+@pytest.mark.parametrize("text", ["", "a", "-1", "4-", "4-0", "1,1", "0-2,2", "0-1000", "0.5", "1e3"])
+def test_other_seeds_are_refused(text):
+    with pytest.raises(ValueError, match="--seeds must"):
+        parse_seeds(text)
+
+
+def test_the_name_of_a_directory_for_several_seeds():
+    assert [written([0, 1, 2]), written([0, 2, 5]), written([3])] == ["0-2", "0_2_5", "3"]
+
+
+def result(status: str, *, steps: int, return_mean: float) -> TrainResult:
+    evaluation = {
+        "return_mean": return_mean,
+        "return_std": 9.0,
+        "returns": [return_mean],
+        "lengths": [4],
+        "episodes": 1,
+    }
+    return TrainResult(
+        Path(f"d/seed_{steps}"), None, {"loss": float(steps)}, status=status, steps=steps, updates=2 * steps,
+        updates_per_second=10.0, seconds=1.0, evaluation=evaluation,
+    )  # fmt: skip
+
+
+def test_the_whole_adds_work_and_averages_scores():
+    whole = summary(
+        [1, 3], [result("finished", steps=1, return_mean=10.0), result("finished", steps=3, return_mean=30.0)]
+    )
+    assert (whole["steps"], whole["updates"], whole["seconds"]) == (1 + 3, 2 + 6, 2.0)
+    assert whole["metrics"] == {"loss": 2.0}
+    evaluation = whole["evaluation"]
+    # 20 ± 10: each seed is 10 away from the mean of the two.
+    assert (evaluation["return_mean"], evaluation["return_std"], evaluation["returns"]) == (20.0, 10.0, [10.0, 30.0])
+    assert [run["seed"] for run in whole["runs"]] == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("statuses", "whole"),
+    [
+        (["finished", "finished"], "finished"),
+        (["finished", "early_stop"], "early_stop"),
+        (["early_stop", "stopped"], "stopped"),
+        (["finished"], "stopped"),  # of two seeds the second was never begun
+    ],
+)
+def test_the_whole_is_finished_when_all_are(statuses, whole):
+    results = [result(status, steps=1, return_mean=0.0) for status in statuses]
+    assert summary([0, 1], results)["status"] == whole
+
+
+def test_a_seed_that_was_not_evaluated_leaves_no_mean():
+    assert mean_evaluation([{"return_mean": 1.0}, None]) is None
+
+
+def test_each_seed_has_its_own_run_in_the_output_directory(cli, cartpole, tmp_path):
+    asked = cli(*cartpole, "--seeds", "0,2", "--output", tmp_path / "both", "--quiet", "--json")
+    told = json.loads(asked.stdout)
+    assert told["run_dir"] == str(tmp_path / "both")
+    assert [(run["seed"], run["run_dir"]) for run in told["runs"]] == [
+        (0, str(tmp_path / "both" / "seed_0")),
+        (2, str(tmp_path / "both" / "seed_2")),
+    ]
+    assert all(Path(run["checkpoint"]).is_dir() for run in told["runs"])
+    assert told["evaluation"]["returns"] == [run["evaluation"]["return_mean"] for run in told["runs"]]
+
+
+def test_without_an_output_the_directory_is_named_after_the_seeds(cli, cartpole, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    told = cli(*cartpole, "--set", "eval_interval=0", "--seeds", "0-1", "--quiet")
+    assert [path.name for path in sorted((tmp_path / "runs" / "ppo-CartPole-v1-s0-1").iterdir())] == [
+        "seed_0",
+        "seed_1",
+    ]
+    assert told.stdout.splitlines()[0].split() == ["seed", "status", "return", "run"]
+
+
+def test_seed_and_seeds_exclude_each_other(cli, cartpole, tmp_path):
+    result = cli(*cartpole, "--seed", "1", "--seeds", "0-2", "--output", tmp_path / "run")
+    assert (result.exit_code, result.stderr) == (2, "error: --seed and --seeds cannot go together; give one of them\n")

@@ -1,0 +1,229 @@
+"""`train` and `resume`: what they take, what they leave, what they say."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+KEYS = {
+    "status", "run_dir", "checkpoint", "best_checkpoint", "steps", "updates", "updates_per_second", "seconds",
+    "metrics", "evaluation", "stop_reason",
+}  # fmt: skip
+
+
+def test_the_result_as_json(finished):
+    assert finished.keys() == KEYS
+    # 256 steps are four rollouts of 64, each with ten passes over one minibatch.
+    assert (finished["status"], finished["steps"], finished["updates"]) == ("finished", 256, 40)
+    assert finished["evaluation"]["episodes"] == 2
+    assert all(isinstance(value, float) for value in finished["metrics"].values())
+    assert Path(finished["checkpoint"]).name == "step_000000256"
+    assert Path(finished["best_checkpoint"]).is_dir()
+
+
+def test_steps_end_at_the_first_boundary_after_them(cli, cartpole, tmp_path):
+    result = cli(*cartpole, "--steps", "65", "--output", tmp_path / "run", "--json")
+    assert json.loads(result.stdout)["steps"] == 128
+
+
+def test_the_first_line_says_what_is_trained_and_the_last_what_to_do(cli, cartpole, tmp_path):
+    result = cli(*cartpole, "--seed", "3", "--output", tmp_path / "run")
+    assert result.stderr.splitlines()[0] == (
+        "CartPole-v1: 4 numbers in, one of 2 actions out; ppo in 1 environment, cpu, 1 thread, seed 3, 256 steps"
+    )
+    facts = {line[:12].strip(): line[12:] for line in result.stdout.splitlines()}
+    assert facts["finished"].startswith("256 steps, 40 updates (")
+    assert facts["evaluation"].endswith("over 2 episodes")
+    assert facts["run"] == str(tmp_path / "run")
+    assert facts["checkpoint"] == str(tmp_path / "run" / "checkpoints" / "step_000000256")
+    assert facts["next"] == f"rl-training evaluate {tmp_path / 'run'}"
+
+
+def test_quiet_says_nothing_but_the_result(cli, cartpole, tmp_path):
+    assert cli(*cartpole, "--output", tmp_path / "run", "--quiet").stderr == ""
+
+
+def test_the_same_command_again_tells_the_same_result(cli, cartpole, run, finished):
+    again = cli(*cartpole, "--output", run, "--json")
+    assert (again.exit_code, again.stderr) == (0, "")
+    moved = json.loads(again.stdout.replace(str(run), finished["run_dir"]))
+    assert moved == finished
+
+
+def test_another_config_in_the_directory_is_refused_by_its_keys(cli, cartpole, run):
+    result = cli(*cartpole, "--set", "gamma=0.5", "--seed", "1", "--output", run)
+    assert result.exit_code == 2
+    assert result.stderr == (
+        f"error: {run} holds a run with another config "
+        "(seed: 0 there, 1 here; algo_kwargs.gamma: 0.99 there, 0.5 here). "
+        "Continue it with the config it has, choose another --output, or start over with --fresh.\n"
+    )
+
+
+def test_fresh_starts_over(cli, cartpole, run):
+    result = cli(*cartpole, "--seed", "1", "--steps", "64", "--output", run, "--fresh", "--json")
+    assert json.loads(result.stdout)["steps"] == 64
+    assert [path.name for path in (run / "checkpoints").iterdir()] == ["step_000000064"]
+
+
+def test_a_mistake_beside_fresh_costs_no_run(cli, cartpole, run, finished):
+    assert cli(*cartpole, "--set", "batch_size=63", "--output", run, "--fresh").exit_code == 2
+    assert json.loads(cli(*cartpole, "--output", run, "--json").stdout)["metrics"] == finished["metrics"]
+
+
+def test_a_mistake_leaves_no_directory(cli, tmp_path):
+    cli("train", "ppo", "CartPol-v1", "--output", tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_of_other_files_is_left_alone(cli, cartpole, tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    result = cli(*cartpole, "--output", tmp_path, "--fresh")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"error: {tmp_path} holds no run but has files in it (thesis.tex, …); choose another --output\n",
+    )
+    assert (tmp_path / "thesis.tex").exists()
+
+
+def test_resume_goes_beyond_the_end(cli, run):
+    result = cli("resume", run, "--steps", "300", "--json")
+    assert result.stderr.splitlines()[0].endswith("seed 0, 300 steps, on from 256")
+    told = json.loads(result.stdout)
+    assert (told.keys(), told["steps"], told["status"]) == (KEYS, 320, "finished")
+
+
+def test_resume_of_a_finished_run_tells_its_result(cli, run, finished):
+    assert json.loads(cli("resume", run, "--json").stdout)["metrics"] == finished["metrics"]
+
+
+def test_resume_takes_a_checkpoint_of_the_run(cli, run):
+    result = cli("resume", run / "checkpoints" / "step_000000256", "--steps", "300", "--json")
+    assert json.loads(result.stdout)["run_dir"] == str(run)
+
+
+def test_a_packaged_config_with_another_environment_and_options(cli, tmp_path):
+    result = cli(
+        "train", "bc/pendulum", "MountainCarContinuous-v0", "--set", "dataset.rows=64", "--steps", "2", "--seed", "5",
+        "--threads", "1", "--device", "cpu", "--compile", "off", "--set", "eval_interval=0",
+        "--output", tmp_path / "run",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr.splitlines()[0] == (
+        "MountainCarContinuous-v0: 2 numbers in, 1 number out; bc from 64 rows of a random policy, cpu, 1 thread, "
+        "seed 5, 2 updates"
+    )
+
+
+def test_a_config_file_by_its_path(cli, tmp_path):
+    (tmp_path / "mine.yaml").write_text(
+        "{algo: bc, env_id: Pendulum-v1, total_timesteps: 2, eval_interval: 0, dataset: {kind: random, rows: 64}}"
+    )
+    result = cli("train", tmp_path / "mine.yaml", "--output", tmp_path / "run", "--json")
+    assert json.loads(result.stdout)["updates"] == 2
+
+
+def test_a_dataset_file_alone(cli, tmp_path):
+    import numpy as np
+
+    zeros = np.zeros((8, 3), np.float32)
+    np.savez(
+        tmp_path / "rows.npz", obs=zeros, next_obs=zeros, actions=zeros[:, :1], rewards=zeros[:, 0], dones=zeros[:, 0]
+    )
+    result = cli(
+        "train", "bc", "--dataset", tmp_path / "rows.npz", "--steps", "2", "--set", "batch_size=4",
+        "--output", tmp_path / "run",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr.splitlines()[0] == f"bc from {tmp_path / 'rows.npz'}, cpu, 1 thread, seed 0, 2 updates"
+    assert result.stdout.splitlines()[-1] == f"next        rl-training predict {tmp_path / 'run'} --obs JSON"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["pppo", "CartPole-v1"], "algo: must be one of bc, dqn, iql, ppo, sac, got 'pppo'; did you mean ppo?"),
+        (["ppo"], "ppo learns by acting: name an environment, for example CartPole-v1"),
+        (
+            ["iql"],
+            "iql learns from data: give --dataset FILE, or a recipe such as dataset: {kind: random, rows: 50000}",
+        ),
+        (
+            ["ppo", "CartPol-v1"],
+            "env_id 'CartPol-v1' is not registered with Gymnasium; "
+            "nearest are CartPole-v1, CartPole-v0, phys2d/CartPole-v1",
+        ),
+        (
+            ["ppo", "CartPole-v1", "--set", "lerning_rate=1"],
+            "algo_kwargs.lerning_rate: unknown key; did you mean learning_rate?",
+        ),
+        (["ppo", "CartPole-v1", "--set", "gamma=2"], "algo_kwargs.gamma: must be less than or equal to 1, got 2"),
+        (["ppo", "CartPole-v1", "--set", "gamma"], "an override must be KEY=VALUE, got 'gamma'"),
+        (["ppo", "CartPole-v1", "--device", "gpu"], "device: must be auto, cpu, cuda or cuda:N, got 'gpu'"),
+        (["ppo", "CartPole-v1", "--compile", "yes"], "compile: must be 'auto', 'on' or 'off', got 'yes'"),
+        (["ppo", "CartPole-v1", "--seeds", "4-0"], "--seeds must be ranges upwards of at most 1000 seeds, got '4-0'"),
+        (
+            ["ppo", "CartPole-v1", "--dataset", "rows.npz"],
+            "ppo learns by acting and takes no dataset",
+        ),
+        (["iql", "Pendulum-v1", "--dataset", "absent.npz"], "there is no dataset file absent.npz"),
+        (
+            ["iql/pendulun"],
+            "no packaged config 'iql/pendulun'; did you mean iql/pendulum? (rl-training configs ls lists them)",
+        ),
+        (["absent.yaml"], "absent.yaml: no such file"),
+        (
+            ["iql", "CartPole-v1", "--dataset", "{kind: random, rows: 9}"],
+            "iql needs a Box action space, got Discrete; these would take it: bc, dqn, ppo",
+        ),
+    ],
+)
+def test_a_mistake_ends_in_one_sentence_and_exit_code_2(cli, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    result = cli("train", *arguments)
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"error: {message}\n")
+
+
+@pytest.mark.parametrize(
+    "option", [["--steps", "0"], ["--seed", "-1"], ["--threads", "0"], ["--steps", "many"], ["--x"]]
+)
+def test_a_wrong_command_line_is_exit_code_2(cli, option):
+    assert cli("train", "ppo", "CartPole-v1", *option).exit_code == 2
+
+
+@pytest.mark.parametrize(("path", "message"), [("absent", "is not a run: it has no config.yaml")])
+def test_resume_of_no_run(cli, tmp_path, path, message):
+    result = cli("resume", tmp_path / path)
+    assert (result.exit_code, result.stderr) == (2, f"error: {tmp_path / path} {message}\n")
+    assert not (tmp_path / path).exists()
+
+
+TALKATIVE = """
+import gymnasium as gym
+from gymnasium.envs.classic_control import CartPoleEnv
+
+class Talkative(CartPoleEnv):
+    def step(self, action):
+        print("here I am")
+        return super().step(action)
+
+gym.register("Talkative-v0", Talkative, max_episode_steps=20)
+"""
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_json_stands_alone_on_stdout_whatever_an_environment_prints(cartpole, tmp_path, workers):
+    (tmp_path / "talkative.py").write_text(TALKATIVE)
+    command = [argument.replace("CartPole-v1", "talkative:Talkative-v0") for argument in cartpole]
+    asked = subprocess.run(
+        [sys.executable, "-m", "rl_training.cli", *command, "--set", f"env_workers={workers}", "--json"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"},
+        capture_output=True, text=True, timeout=100,
+    )  # fmt: skip
+    assert json.loads(asked.stdout)["status"] == "finished"
+    assert "here I am" in asked.stderr

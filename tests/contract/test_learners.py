@@ -1,0 +1,103 @@
+"""What every learner of the catalogue must do, whatever it minimises."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from rl_training.algorithms import Learner, Updater
+from rl_training.types import Batch
+
+
+def build(case, seed=0) -> Learner:
+    torch.manual_seed(seed)
+    return case.learner.build(case.spec, batch_size=16, hidden_sizes=(8, 8))
+
+
+def batch_for(case, learner: Learner, rows=16) -> Batch:
+    """Random rows as the learner's lane would hand them out."""
+    spec, generator = case.spec, torch.Generator().manual_seed(1)
+    obs, next_obs = torch.randn(2, rows, *spec.obs_shape, generator=generator)
+    actions = (
+        torch.rand(rows, spec.action_dim, generator=generator) * 1.8 - 0.9
+        if case.kind == "box"
+        else torch.randint(spec.action_dim, (rows,), generator=generator)
+    )
+    rewards, dones = torch.randn(rows, generator=generator), (torch.arange(rows) % 5 == 0).float()
+    batch = {"obs": obs, "actions": actions, "rewards": rewards, "next_obs": next_obs, "dones": dones}
+    batch["truncated"] = torch.zeros(rows)
+    if learner.lane != "rollout":
+        return learner.prepare(batch)
+    with torch.no_grad():
+        extras = learner.act(obs, generator=generator).extras
+    prepared = learner.prepare({name: column.unsqueeze(1) for name, column in {**batch, **extras}.items()})
+    return {name: column.flatten(0, 1) for name, column in prepared.items()}
+
+
+def test_updates_move_every_trained_tensor_and_keep_metrics_finite(case):
+    learner = build(case)
+    before = {name: value.detach().clone() for name, value in learner.named_parameters()}
+    batch = batch_for(case, learner)
+    results = [learner.update(batch, global_step=step) for step in range(3)]
+    unmoved = [name for name, value in learner.named_parameters() if value.requires_grad and value.equal(before[name])]
+    assert unmoved == []
+    assert all(value.isfinite().all() for result in results for value in result.metrics.values())
+    assert results[-1].num_gradient_steps == 1
+
+
+def test_state_round_trips_into_another_learner(case):
+    learner, other = build(case), build(case, seed=7)
+    batch = batch_for(case, learner)
+    mine, theirs = Updater([learner]), Updater([other])
+    mine.update(batch)
+    theirs.load_state_dict(mine.state_dict())
+    noise = torch.get_rng_state()
+    mine.update(batch)
+    torch.set_rng_state(noise)
+    theirs.update(batch)
+    assert all(value.equal(dict(other.named_parameters())[name]) for name, value in learner.named_parameters())
+
+
+def test_actions_stay_in_bounds(case):
+    learner = build(case)
+    actions = learner.act(100 * torch.randn(64, *case.spec.obs_shape)).actions
+    if case.kind == "box":
+        assert actions.shape == (64, case.spec.action_dim)
+        assert actions.abs().max() <= 1
+    else:
+        assert actions.shape == (64,)
+        assert set(actions.tolist()) <= set(range(case.spec.action_dim))
+
+
+def test_deterministic_actions_repeat_and_draw_nothing(case):
+    learner, obs = build(case), torch.randn(8, *case.spec.obs_shape)
+    noise = torch.get_rng_state()
+    assert learner.act(obs, deterministic=True).actions.equal(learner.act(obs, deterministic=True).actions)
+    assert torch.get_rng_state().equal(noise)
+
+
+def test_exploration_draws_from_its_own_generator_alone(case):
+    learner, obs = build(case), torch.randn(8, *case.spec.obs_shape)
+    noise = torch.get_rng_state()
+    draws = [learner.act(obs, generator=torch.Generator().manual_seed(3)).actions for _ in range(2)]
+    assert draws[0].equal(draws[1])
+    assert torch.get_rng_state().equal(noise)
+
+
+def test_targets_start_as_copies_and_are_not_trained(case):
+    learner = build(case)
+    for part in learner.targets:
+        copied = dict(learner.target[part].named_parameters())
+        assert all(value.equal(copied[name]) for name, value in getattr(learner.model, part).named_parameters())
+        assert not any(value.requires_grad for value in copied.values())
+
+
+@pytest.mark.parametrize("option", ["learning_rate", "batch_size"])
+def test_a_bad_option_is_refused_by_name(case, option):
+    with pytest.raises(ValueError, match=option):
+        case.learner.config_type(**{option: 0})
+
+
+def test_a_misspelt_option_is_refused(case):
+    with pytest.raises(ValueError, match="learning_rat"):
+        case.learner.config_type(learning_rat=0.1)

@@ -1,0 +1,69 @@
+"""Actions cross between the environment's units and the library's without loss, or are refused."""
+
+import pytest
+import torch
+
+from rl_training.data.actions import derive_spec, scale_actions, unscale_actions
+from rl_training.types import EnvSpec
+
+LOPSIDED = EnvSpec((1,), "box", 2, action_shape=(2,), action_low=(-2.0, 0.0), action_high=(2.0, 10.0))
+THREE = EnvSpec((1,), "discrete", 3)
+OBS = torch.zeros(3, 1)
+
+
+def test_box_actions_are_scaled_by_each_dimensions_bounds_and_back():
+    actions = torch.tensor([[-2.0, 0.0], [1.0, 7.5], [2.0, 10.0]])
+    scaled = scale_actions(actions, LOPSIDED)
+    assert scaled.tolist() == [[-1, -1], [0.5, 0.5], [1, 1]]
+    assert unscale_actions(scaled, LOPSIDED).tolist() == actions.tolist()
+
+
+def test_actions_outside_the_bounds_are_refused_with_count_and_size():
+    actions = torch.tensor([[0.0, 5.0], [2.5, 5.0], [3.0, 5.0]])
+    with pytest.raises(ValueError, match=r"in 2 of 3 rows, the farthest with 3 where -2 to 2 is allowed; clip them"):
+        scale_actions(actions, LOPSIDED)
+
+
+def test_an_overshoot_below_a_thousandth_is_clipped():
+    assert scale_actions(torch.tensor([[2.001, 5.0]]), LOPSIDED).tolist() == [[1, 0]]
+
+
+def test_actions_of_another_width_are_refused():
+    with pytest.raises(ValueError, match="actions have 3 dimensions, the environment's have 2"):
+        scale_actions(torch.zeros(4, 3), LOPSIDED)
+
+
+def test_endless_bounds_are_refused():
+    endless = EnvSpec((1,), "box", 1, action_shape=(1,), action_low=(-float("inf"),), action_high=(float("inf"),))
+    with pytest.raises(ValueError, match="must be finite"):
+        scale_actions(torch.zeros(2, 1), endless)
+
+
+def test_discrete_actions_become_int64_even_from_whole_floats_in_brackets():
+    indices = scale_actions(torch.tensor([[0.0], [2.0]]), THREE)
+    assert indices.tolist() == [0, 2]
+    assert indices.dtype == torch.int64
+
+
+@pytest.mark.parametrize("wrong", [3, -1, 0.5])
+def test_discrete_actions_outside_the_range_are_refused_by_row(wrong):
+    with pytest.raises(
+        ValueError, match=rf"integers from 0 to 2, 1 of 2 rows are not; the first is row 1 with {wrong}"
+    ):
+        scale_actions(torch.tensor([0, wrong]), THREE)
+
+
+def test_small_float_actions_are_taken_for_a_unit_box():
+    spec = derive_spec(OBS, torch.tensor([[0.1], [-0.3], [0.2]]))
+    assert (spec.action_kind, spec.action_low, spec.action_high) == ("box", (-1.0,), (1.0,))
+
+
+def test_larger_float_actions_give_symmetric_bounds_a_dimension():
+    spec = derive_spec(OBS, torch.tensor([[0.5, -3.0, 0.0], [0.25, 1.0, 0.0], [0.0, 2.0, 0.0]]))
+    assert spec.action_high == (0.5, 3.0, 1.0)
+    assert spec.action_low == (-0.5, -3.0, -1.0)
+
+
+def test_integer_actions_are_taken_for_discrete():
+    spec = derive_spec(OBS, torch.tensor([0, 3, 1]))
+    assert (spec.action_kind, spec.action_dim) == ("discrete", 4)

@@ -1,0 +1,169 @@
+"""Files become transitions that never lead from one episode into another."""
+
+import sys
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from rl_training.data import TransitionDataset, load_transition_dataset, save_npz
+from rl_training.types import EnvSpec
+
+WIDE = EnvSpec((1,), "box", 1, action_shape=(1,), action_low=(-3.0,), action_high=(3.0,))
+D4RL_NAMES = {"obs": "observations", "next_obs": "next_observations", "dones": "terminals", "truncated": "timeouts"}
+
+
+@pytest.fixture(params=["npz", "hdf5"])
+def load(request, tmp_path):
+    """Writes columns under D4RL's names and reads them back, in either format."""
+
+    def load(columns, *, without=(), **options):
+        stored = {D4RL_NAMES.get(name, name): column for name, column in columns.items() if name not in without}
+        path = tmp_path / f"data.{request.param}"
+        if request.param == "npz":
+            np.savez(path, **stored)
+        else:
+            with h5py.File(path, "w") as file:
+                for name, column in stored.items():
+                    file[name] = column
+        return load_transition_dataset(path, **options)
+
+    return load
+
+
+def test_stored_successors_keep_every_row(load, counted):
+    columns = load(counted([1, 2, 3, 4, 5], dones=(1,), truncated=(3,))).columns
+    assert columns["next_obs"].squeeze(1).tolist() == [1, 2, 11, 12, 21]
+    assert columns["dones"].tolist() == [0, 1, 0, 0, 0]
+    assert columns["truncated"].tolist() == [0, 0, 0, 1, 0]
+
+
+def test_without_time_limits_a_jump_between_rows_ends_an_episode(load, counted):
+    dataset = load(counted([1, 2, 3, 4, 5], dones=(1,), truncated=(3,)), without=["truncated"])
+    assert dataset.columns["truncated"].tolist() == [0, 0, 0, 1, 0]
+    assert dataset.columns["dones"].tolist() == [0, 1, 0, 0, 0]
+
+
+# obs: 0 1 2 | 10 11 12 | 20 21. Row 2 dies, row 5 meets the time limit, row 7 is where the file ends.
+def test_derived_successors_never_bridge_episodes(load, counted):
+    dataset = load(counted([1, 2, 3, 4, 5, 6, 7, 8], dones=(2,), truncated=(5,)), without=["next_obs"])
+    columns = dataset.columns
+    assert columns["obs"].squeeze(1).tolist() == [0, 1, 2, 10, 11, 20]  # rows 5 and 7 have no known successor
+    assert columns["next_obs"].squeeze(1).tolist() == [1, 2, 2, 11, 12, 21]  # the dead row keeps its own
+    assert columns["dones"].tolist() == [0, 0, 1, 0, 0, 0]
+    assert columns["truncated"].tolist() == [0, 0, 0, 0, 1, 0]
+    assert dataset.episode_offsets.tolist() == [0, 3, 5]
+
+
+def test_an_episode_of_one_row_without_successor_is_dropped_whole(load, counted):
+    dataset = load(counted([1, 2, 3, 4], dones=(1, 3), truncated=(2,)), without=["next_obs"])
+    assert dataset.columns["rewards"].tolist() == [1, 2, 4]
+    assert dataset.columns["truncated"].tolist() == [0, 0, 0]
+
+
+def test_neither_successors_nor_time_limits_is_refused(load, counted):
+    with pytest.raises(ValueError, match="neither next_obs nor next_observations nor truncated nor timeouts"):
+        load(counted([1, 2]), without=["next_obs", "truncated"])
+
+
+def test_a_missing_column_is_told_with_its_names_and_what_is_there(load, counted):
+    with pytest.raises(ValueError, match=r"has no column obs or observations; it has \['actions', 'next_obs"):
+        load(counted([1, 2]), without=["obs"])
+
+
+def test_actions_are_scaled_by_the_given_environments_bounds(load, counted):
+    dataset = load({**counted([1, 2]), "actions": np.array([[-3.0], [1.5]])}, spec=WIDE)
+    assert dataset.columns["actions"].tolist() == [[-1.0], [0.5]]
+    assert dataset.spec == WIDE
+
+
+def test_optional_columns_are_loaded_and_lose_the_dropped_rows_too(load, counted):
+    columns = {**counted([1, 2, 3], truncated=(2,)), "returns_to_go": np.array([6.0, 5.0, 3.0])}
+    dataset = load({**columns, "next_actions": np.array([[0.1], [0.2], [0.3]])}, without=["next_obs"])
+    assert dataset.columns["returns_to_go"].tolist() == [6, 5]
+    assert dataset.columns["next_actions"].squeeze(1).tolist() == pytest.approx([0.1, 0.2])
+
+
+def test_successors_of_another_shape_are_refused(load, counted):
+    with pytest.raises(ValueError, match=r"obs are \(2, 1\) but next_obs are \(2, 3\)"):
+        load({**counted([1, 2]), "next_obs": np.zeros((2, 3))})
+
+
+def test_a_column_of_another_length_is_refused(load, counted):
+    with pytest.raises(ValueError, match="all columns must have the same length"):
+        load({**counted([1, 2]), "rewards": np.zeros(3)})
+
+
+def test_terminated_is_believed_before_dones_that_count_time_limits(tmp_path, counted):
+    columns = counted([1, 2], truncated=(1,))
+    np.savez(tmp_path / "data.npz", **{**columns, "dones": [False, True]}, terminated=[False, False])
+    assert load_transition_dataset(tmp_path / "data.npz").columns["dones"].tolist() == [0, 0]
+
+
+def test_a_d3rlpy_episode_end_that_is_no_terminal_is_a_time_limit(tmp_path):
+    with h5py.File(tmp_path / "replay.h5", "w") as file:
+        file["observations"] = np.array([[0.0], [1.0], [2.0], [10.0], [11.0], [12.0]])
+        file["actions"] = np.array([0.0, 1.0, 0.0, 1.0, 1.0, 2.0])
+        file["rewards"] = np.ones(6)
+        file["terminals"] = np.array([0, 1, 1, 0, 0, 0])  # set one row too early as well, as d3rlpy's CartPole has it
+        file["episode_terminals"] = np.array([0, 0, 1, 0, 0, 1])
+        file["discrete_action"] = True
+    dataset = load_transition_dataset(tmp_path / "replay.h5")
+    assert dataset.columns["dones"].tolist() == [0, 0, 1, 0, 0]
+    assert dataset.columns["truncated"].tolist() == [0, 0, 0, 0, 1]
+    assert dataset.columns["actions"].tolist() == [0, 1, 0, 1, 1]
+    assert (dataset.spec.action_kind, dataset.spec.action_dim) == ("discrete", 2)
+
+
+def test_a_saved_dataset_comes_back_as_it_was_with_its_spec(tmp_path, counted):
+    columns = {**counted([1, 2, 3], dones=(2,)), "actions": np.array([[-3.0], [0.75], [1.5]]), "weights": [1, 2, 3]}
+    dataset = TransitionDataset.from_dict(columns, spec=WIDE)
+    save_npz(dataset, tmp_path / "data.npz")
+    back = load_transition_dataset(tmp_path / "data.npz")
+    assert back.spec == WIDE
+    assert back.fingerprint() == dataset.fingerprint()
+    assert np.load(tmp_path / "data.npz")["actions"].tolist() == [[-3.0], [0.75], [1.5]]
+
+
+def test_only_npz_can_be_written(tmp_path, counted):
+    with pytest.raises(ValueError, match=r"end in \.npz"):
+        save_npz(TransitionDataset.from_dict(counted([1])), tmp_path / "data.csv")
+
+
+def test_an_unknown_format_is_refused_with_the_known_ones(tmp_path):
+    with pytest.raises(ValueError, match=r"supported are files that end in \.npz, \.hdf5, \.h5"):
+        load_transition_dataset(tmp_path / "data.xyz")
+
+
+def test_a_missing_file_is_one_sentence(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"^there is no dataset file .*data\.npz$"):
+        load_transition_dataset(tmp_path / "data.npz")
+
+
+@pytest.mark.parametrize("name", ["data.npz", "data.hdf5"])
+def test_a_file_of_something_else_is_one_sentence(tmp_path, name):
+    (tmp_path / name).write_bytes(b"not a dataset")
+    with pytest.raises(ValueError, match="is not a readable"):
+        load_transition_dataset(tmp_path / name)
+
+
+def test_pickled_arrays_are_refused(tmp_path, counted):
+    np.savez(tmp_path / "data.npz", **counted([1, 2]), infos=np.array([{}, {}], dtype=object))
+    with pytest.raises(ValueError, match=r"not a readable \.npz file of plain arrays"):
+        load_transition_dataset(tmp_path / "data.npz")
+
+
+def test_without_h5py_the_install_command_is_told(tmp_path, monkeypatch):
+    (tmp_path / "data.h5").touch()
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    with pytest.raises(ImportError, match=r'pip install "rl-training\[data\]"'):
+        load_transition_dataset(tmp_path / "data.h5")
+
+
+@pytest.mark.parametrize("precision", [np.float32, np.float64])
+def test_successors_kept_in_another_precision_are_no_jumps(load, counted, precision):
+    columns = counted([1, 2, 3], dones=(2,))
+    columns["obs"] = (columns["obs"] * 0.1).astype(np.float64)
+    columns["next_obs"] = np.append(columns["obs"][1:], [[9.0]], axis=0).astype(precision)
+    assert torch.equal(load(columns).columns["truncated"], torch.zeros(3))

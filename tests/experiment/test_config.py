@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rl_training.experiment.config import (
+    ConfigError,
+    DatasetRecipe,
+    TrainConfig,
+    apply_overrides,
+    config_differences,
+    config_yaml,
+    parse_config,
+)
+from rl_training.experiment.yaml_text import read_yaml
+
+
+def message(values: object) -> str:
+    with pytest.raises(ConfigError) as caught:
+        parse_config(values)
+    return str(caught.value)
+
+
+def test_parsed_config_holds_every_option_of_its_algorithm():
+    options = parse_config({"algo": "iql", "algo_kwargs": {"expectile": 0.9}}).algo_kwargs
+    assert options["expectile"] == 0.9
+    assert options["beta"] == 3.0  # the default of IQLConfig
+
+
+def test_numbers_written_as_text_become_numbers():
+    config = parse_config({"algo": "iql", "total_timesteps": 1e6, "algo_kwargs": {"learning_rate": "1e-3"}})
+    assert (config.total_timesteps, config.algo_kwargs["learning_rate"]) == (1_000_000, 0.001)
+
+
+def test_parsing_a_parsed_config_changes_nothing():
+    config = parse_config({"algo": "sac", "env_id": "Pendulum-v1", "output_dir": Path("runs/a")})
+    assert parse_config(config) == config
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"total_timestep": 5}, "total_timestep: unknown key; did you mean total_timesteps?"),
+        ({"expectile": 0.9}, "expectile: unknown key; did you mean algo_kwargs.expectile?"),
+        ({"algo_kwargs": {"lerning_rate": 1}}, "algo_kwargs.lerning_rate: unknown key; did you mean learning_rate?"),
+        ({"algo_kwargs": {"sed": 1}}, "algo_kwargs.sed: unknown key; did you mean seed, at the top level?"),
+        ({"early_stopping": {"patience": 1, "delta": 1}}, "early_stopping.delta: unknown key; did you mean min_delta?"),
+        ({"schedules": {"learning_rate": {"knd": 1}}}, "schedules.learning_rate.knd: unknown key; did you mean kind?"),
+        ({"qqqqqqqq": 5}, "qqqqqqqq: unknown key"),
+    ],
+)
+def test_unknown_key_is_answered_with_the_nearest_right_one(values, sentence):
+    assert message({"algo": "iql", **values}) == sentence
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"num_envs": 0}, "num_envs: must be greater than or equal to 1, got 0"),
+        ({"seed": True}, "seed: must be an integer, got True"),
+        ({"seed": "abc"}, "seed: must be a valid integer, got 'abc'"),
+        ({"device": "tpu"}, "device: must be auto, cpu, cuda or cuda:N, got 'tpu'"),
+        ({"compile": "maybe"}, "compile: must be 'auto', 'on' or 'off', got 'maybe'"),
+        ({"dataset": 3}, "dataset: must be a valid string or a mapping, got 3"),
+        ({"dataset": {"kind": "random"}}, "dataset.rows: is required"),
+        ({"algo_kwargs": {"expectile": 2}}, "algo_kwargs.expectile: must be less than 1, got 2"),
+        ({"algo_kwargs": {"hidden_sizes": [64, 0]}}, "algo_kwargs.hidden_sizes.1: must be greater than 0, got 0"),
+        ({"algo_kwargs": 7}, "algo_kwargs: must be a mapping, got 7"),
+        ({"env_kwargs": {"g": float("nan")}}, "env_kwargs.g: must be a finite number, got nan"),
+        ({"seed": 2**20000}, "seed: must be less than or equal to 1000000000000000, got an integer of 20001 bits"),
+    ],
+)
+def test_bad_value_is_told_with_its_key_what_is_allowed_and_what_came(values, sentence):
+    assert message({"algo": "iql", **values}) == sentence
+
+
+def test_every_mistake_has_a_line():
+    lines = message({"algo": "iql", "sed": 1, "num_envs": 0, "algo_kwargs": {"beta": -1}}).splitlines()
+    assert [line.split(":")[0] for line in lines] == ["num_envs", "sed", "algo_kwargs.beta"]
+
+
+def test_a_file_full_of_mistakes_is_cut_short():
+    lines = message({"algo": "iql", **{f"key_{i}": i for i in range(5000)}}).splitlines()
+    assert len(lines) == 11
+    assert lines[-1] == "and 4990 more"
+
+
+def test_unknown_algorithm_is_answered_with_the_nearest():
+    assert message({"algo": "iqll"}).endswith("got 'iqll'; did you mean iql?")
+
+
+def test_algorithm_is_required():
+    assert message({"seed": 1}) == "algo: is required"
+
+
+def test_a_config_is_a_mapping():
+    assert message([1]) == "a config must be a mapping, got [1]"
+
+
+def test_dataset_among_the_options_moves_to_its_own_key():
+    recipe = {"kind": "random", "rows": 100}
+    config = parse_config({"algo": "iql", "env_id": "Pendulum-v1", "algo_kwargs": {"dataset": recipe}})
+    assert config.dataset == DatasetRecipe(kind="random", rows=100)
+    assert "dataset" not in config.algo_kwargs
+
+
+def test_two_datasets_are_refused():
+    assert "both given" in message({"algo": "iql", "dataset": "a.npz", "algo_kwargs": {"dataset": "b.npz"}})
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"dataset": {"kind": "random", "rows": 5}}, "env_id is required"),
+        ({"dataset": {"kind": "policy", "rows": 5}, "env_id": "Pendulum-v1"}, "dataset: policy is required"),
+        ({"dataset": {"kind": "random", "rows": 5, "epsilon": 0.1}, "env_id": "a"}, "go with kind: policy"),
+        ({"early_stopping": {"patience": 3}, "eval_interval": 0}, "eval_interval must be at least 1"),
+    ],
+)
+def test_values_that_do_not_fit_together_are_refused(values, words):
+    assert words in message({"algo": "iql", **values})
+
+
+def test_on_and_off_may_come_as_booleans():
+    assert parse_config({"algo": "iql", "compile": True}).compile == "on"
+
+
+def test_override_of_a_bare_option_goes_to_the_algorithm():
+    assert apply_overrides({"algo": "iql"}, ["expectile=0.8"]) == {"algo": "iql", "algo_kwargs": {"expectile": 0.8}}
+
+
+def test_override_with_dots_reaches_into_a_section_and_leaves_the_rest():
+    values = {"early_stopping": {"patience": 9, "min_delta": 1.0}}
+    changed = apply_overrides(values, ["early_stopping.patience=3", "seed=4"])
+    assert changed == {"early_stopping": {"patience": 3, "min_delta": 1.0}, "seed": 4}
+    assert values == {"early_stopping": {"patience": 9, "min_delta": 1.0}}
+
+
+def test_override_reaches_a_recipe_that_stood_among_the_options():
+    values = {"algo_kwargs": {"dataset": {"kind": "random", "rows": 5}}}
+    assert apply_overrides(values, ["dataset.rows=7"])["dataset"] == {"kind": "random", "rows": 7}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-3", 0.001),
+        ("1e6", 1e6),
+        ("-2.5E+3", -2500.0),
+        ("100_000", 100_000),
+        ("[256, 256]", [256, 256]),
+        ("null", None),
+        ("true", True),
+        ("on", "on"),
+        ("ALE/Pong-v5", "ALE/Pong-v5"),
+        ("a=b", "a=b"),
+    ],
+)
+def test_override_values_are_read_as_yaml(text, value):
+    assert apply_overrides({}, [f"env_kwargs.x={text}"]) == {"env_kwargs": {"x": value}}
+
+
+@pytest.mark.parametrize(
+    ("assignment", "words"),
+    [
+        ("seed", "must be KEY=VALUE"),
+        ("=3", "must be KEY=VALUE"),
+        ("a..b=3", "must be KEY=VALUE"),
+        ("seed=[1", "seed: not YAML"),
+        ("seed.deep=1", "seed is not a mapping"),
+    ],
+)
+def test_wrong_overrides_are_refused(assignment, words):
+    with pytest.raises(ConfigError, match=words):
+        apply_overrides({"seed": 1}, [assignment])
+
+
+def test_differences_name_the_dotted_keys_and_pass_over_the_output():
+    a = parse_config({"algo": "iql", "output_dir": "x", "algo_kwargs": {"beta": 3}, "dataset": "a.npz"})
+    b = parse_config({"algo": "iql", "output_dir": "y", "seed": 1, "algo_kwargs": {"beta": 4}, "dataset": "b.npz"})
+    assert config_differences(a, b) == {
+        "seed": (0, 1),
+        "algo_kwargs.beta": (3.0, 4.0),
+        "dataset": ("a.npz", "b.npz"),
+    }
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(env_kwargs=st.dictionaries(st.text(), json_values, max_size=4), output=st.text(min_size=1))
+def test_config_text_reads_back_to_an_equal_config(env_kwargs, output):
+    config = parse_config({"algo": "ppo", "env_kwargs": env_kwargs, "output_dir": output, "compile": "on"})
+    assert parse_config(read_yaml(config_yaml(config))) == config
+
+
+@pytest.mark.parametrize("word", ["1e3", "on", "null", "0x10", "1:30", "2026-01-01", "12", ".5", "~", "<<"])
+def test_words_that_look_like_something_else_stay_words(word):
+    config = parse_config({"algo": "ppo", "env_kwargs": {"map_name": word}})
+    assert parse_config(read_yaml(config_yaml(config))).env_kwargs == {"map_name": word}
+
+
+keys = st.sampled_from([*TrainConfig.model_fields, "expectile", "hidden_sizes", "kind", "rows", "patience"])
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text()
+    | st.binary()
+    | st.builds(pow, st.just(10), st.just(5000))
+)
+junk = st.recursive(
+    scalars | st.sampled_from(["iql", "ppo", "random", "cpu"]),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(keys | st.text() | st.integers(), inner, max_size=5)
+        | st.fixed_dictionaries(
+            {"algo": st.sampled_from(["iql", "dqn"])}, optional={"algo_kwargs": inner, "seed": inner}
+        )
+    ),
+    max_leaves=20,
+)
+
+
+def words_about(values: object) -> str:
+    try:
+        parse_config(values)
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+@settings(max_examples=400)
+@given(values=junk)
+def test_junk_is_refused_in_words_or_is_a_config(values):
+    assert words_about(values).replace("\n", "").isprintable()
+
+
+@given(position=st.integers(0, 14), letter=st.sampled_from("abcxyz_"))
+def test_a_key_within_two_letters_is_always_recognised(position, letter):
+    word = "total_timesteps"
+    wrong = word[:position] + letter + letter + word[position:]
+    assert "did you mean total_timesteps?" in message({"algo": "iql", wrong: 1})
+
+
+def test_junk_too_deep_for_the_stack_is_refused():
+    deep: list[object] = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert "env_kwargs.a.0" in message({"algo": "iql", "env_kwargs": {"a": deep}})

@@ -1,0 +1,56 @@
+"""Comparing two runs byte for byte."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from rl_training.experiment.verify import compare_runs
+from rl_training.runtime.checkpoint import save_checkpoint
+
+ROWS: list[dict[str, Any]] = [
+    {"step": 5, "critic_loss": 0.5, "time": 10.0},
+    {"step": 10, "evaluation": {"return_mean": -1.0}, "time": 11.0},
+]
+
+
+def write_run(path: Path, *, weight=(1.0, float("nan")), step=10, updates=10, rows=ROWS) -> Path:
+    state = {"learner": {"weight": torch.tensor(weight)}, "trainer": {"updates": updates}}
+    save_checkpoint(path / "checkpoints", step, state, info={"started": str(path)})
+    (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_equal_runs_may_differ_in_place_and_time(tmp_path):
+    later = [{**row, "time": row["time"] + 100} for row in ROWS]
+    assert compare_runs(write_run(tmp_path / "a"), write_run(tmp_path / "b", rows=later)) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "difference"),
+    [
+        ({"weight": (1.0, 2.0)}, "learner.safetensors: weight differs at step 10"),
+        ({"weight": (1.0,)}, "learner.safetensors: weight differs at step 10"),
+        ({"updates": 11}, "state.json differs at step 10"),
+        ({"rows": ROWS[:1]}, "metrics.jsonl has 2 rows in one run, 1 in the other"),
+        (
+            {"rows": [ROWS[0], {**ROWS[1], "evaluation": {"return_mean": -2.0}}]},
+            "metrics.jsonl differs first in row 2 (step 10): evaluation",
+        ),
+    ],
+)
+def test_a_difference_is_named(tmp_path, changes, difference):
+    assert compare_runs(write_run(tmp_path / "a"), write_run(tmp_path / "b", **changes)) == [difference]
+
+
+def test_a_zero_of_the_other_sign_is_a_difference(tmp_path):
+    runs = write_run(tmp_path / "a", weight=(0.0, 0.0)), write_run(tmp_path / "b", weight=(0.0, -0.0))
+    assert compare_runs(*runs) == ["learner.safetensors: weight differs at step 10"]
+
+
+def test_runs_that_stand_at_different_steps_are_not_compared_further(tmp_path):
+    (difference,) = compare_runs(write_run(tmp_path / "a"), write_run(tmp_path / "b", step=20))
+    assert "step 10" in difference
+    assert "step 20" in difference

@@ -1,0 +1,24 @@
+"""A learning test trains a packaged setting, shortened, and asks what it scores in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rl_training.experiment.agent import load_agent
+from rl_training.experiment.config import apply_overrides, load_config, parse_config
+from rl_training.experiment.run import run_training
+
+
+@pytest.fixture
+def final_return(tmp_path) -> Callable[..., float]:
+    """The mean return of the last checkpoint over 20 episodes it was not chosen by."""
+
+    def train(name: str, *overrides: str, **changes: Any) -> float:
+        values = {**load_config(name), "eval_interval": 0, "output_dir": str(tmp_path / "run"), **changes}
+        result = run_training(parse_config(apply_overrides(values, overrides)), fresh=True)
+        return float(load_agent(result.run_dir).evaluate(20, seed=99)["return_mean"])
+
+    return train

@@ -1,0 +1,39 @@
+"""Offline learners, from data alone; the behaviour that made the data is the control."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from rl_training.data.writers import save_npz
+from rl_training.runtime.policies import RandomPolicy
+from rl_training.runtime.recipes import roll_dataset
+from rl_training.types import Action, EnvSpec, Policy
+
+pytestmark = pytest.mark.learning
+
+
+class Balancing:
+    """Pushes the cart under the falling pole: a hand-written CartPole expert that lasts the whole episode."""
+
+    def act(self, obs, memory=None, *, deterministic=False, generator=None):
+        return Action((obs @ torch.tensor([0.05, 0.2, 1.0, 0.5]) > 0).long())
+
+
+def test_iql_turns_random_pendulum_rows_into_a_swing_up(final_return):
+    assert final_return("iql/pendulum", "total_timesteps=3000") > -450  # random play scores about -1,240
+
+
+def test_bc_of_the_same_rows_stays_where_they_are(final_return):
+    assert final_return("bc/pendulum", "total_timesteps=1000") < -1000
+
+
+def test_bc_learns_an_expert_and_not_a_random_policy(final_return, tmp_path):
+    scores = {}
+    behaviours: dict[str, Policy] = {"expert": Balancing(), "random": RandomPolicy(EnvSpec((4,), "discrete", 2))}
+    for name, policy in behaviours.items():
+        save_npz(roll_dataset("CartPole-v1", rows=4_000, policy=policy), tmp_path / f"{name}.npz")
+        changes = {"dataset": str(tmp_path / f"{name}.npz"), "env_id": "CartPole-v1"}
+        scores[name] = final_return("bc/pendulum", "total_timesteps=1000", **changes)
+    assert scores["expert"] > 450
+    assert scores["random"] < 200

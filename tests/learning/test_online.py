@@ -1,0 +1,25 @@
+"""Online learners, each far above what random play scores."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.learning
+
+
+def test_sac_swings_the_pendulum_up(final_return):
+    score = final_return("sac/pendulum", "total_timesteps=5000", "batch_size=128", "hidden_sizes=[64,64]")
+    assert score > -300  # random play scores about -1,240
+
+
+def test_dqn_balances_the_pole(final_return):
+    assert final_return("dqn/cartpole", "total_timesteps=20000") > 150  # random play scores about 22
+
+
+def test_ppo_balances_the_pole(final_return):
+    assert final_return("ppo/cartpole", "total_timesteps=30000") > 350
+
+
+@pytest.mark.slow
+def test_ppo_swings_the_pendulum_up_with_continuous_actions(final_return):
+    assert final_return("ppo/pendulum") > -350

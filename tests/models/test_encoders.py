@@ -1,0 +1,42 @@
+"""From observations to features: vectors pass, pixels are convolved."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from rl_training.models.encoders import NatureCNN, encoder_for
+from rl_training.types import EnvSpec
+
+
+def spec(obs_shape: tuple[int, ...], obs_dtype: str = "float32") -> EnvSpec:
+    return EnvSpec(obs_shape, "discrete", 2, obs_dtype=obs_dtype)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "features"), [((5,), "float32", 5), ((2, 3), "float32", 6), ((128,), "uint8", 128)]
+)
+def test_vectors_are_flattened_and_otherwise_left_alone(shape, dtype, features):
+    encoder, width = encoder_for(spec(shape, dtype))
+    obs = torch.arange(2 * features).view(2, *shape).to(getattr(torch, dtype))
+    assert width == features
+    assert torch.equal(encoder(obs), torch.arange(2 * features).view(2, features).float())
+
+
+def test_atari_frames_give_512_features_through_a_flat_layer_of_3136():
+    encoder, width = encoder_for(spec((4, 84, 84), "uint8"))
+    assert isinstance(encoder, NatureCNN)
+    assert encoder.out[0].in_features == 64 * 7 * 7  # 84 -> 20 -> 9 -> 7
+    assert encoder(torch.zeros(2, 4, 84, 84, dtype=torch.uint8)).shape == (2, width) == (2, 512)
+
+
+def test_bytes_become_numbers_between_zero_and_one():
+    encoder = NatureCNN((1, 36, 36))
+    white = torch.full((1, 1, 36, 36), 255, dtype=torch.uint8)
+    torch.testing.assert_close(encoder(white), encoder.out(encoder.conv(torch.ones(1, 1, 36, 36))))
+
+
+@pytest.mark.parametrize("shape", [(84, 84), (3, 35, 84), (84, 84, 3)])
+def test_pictures_too_small_or_not_channels_first_are_refused(shape):
+    with pytest.raises(ValueError, match=r"\[channels, height, width\] of at least 36x36, got"):
+        encoder_for(spec(shape, "uint8"))

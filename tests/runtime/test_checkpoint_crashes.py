@@ -1,0 +1,148 @@
+"""Whenever a save is cut short, a whole checkpoint is left."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from rl_training.runtime.checkpoint import CheckpointError, save_checkpoint
+
+
+def save(directory: Path, step: int, value: float = 0.0, **options: Any) -> Path:
+    return save_checkpoint(directory, step, {"learner": {"weight": torch.full((3,), value)}}, info={}, **options)
+
+
+KILL_AT_EVERY_FILE_OPERATION = """
+import os, sys
+from pathlib import Path
+import torch
+from rl_training.data.replay_buffer import ReplayBuffer
+from rl_training.runtime import replay_segments
+from rl_training.runtime.checkpoint import newest_checkpoint, save_checkpoint
+from rl_training.types import EnvSpec
+
+replay_segments.SEGMENT_ROWS = 10
+os.fsync = lambda descriptor: None  # a killed process loses nothing that the kernel has
+
+def rings():
+    ring = ReplayBuffer(15, EnvSpec((1,), "box", 1))
+    return ring, replay_segments.ReplaySegments({"replay": ring})
+
+def add_rows(ring):
+    ring.add({name: torch.zeros(12, *column.shape[1:]) for name, column in ring.columns.items()})
+
+def save(directory, step, value, segments):
+    save_checkpoint(directory, step, {"learner": torch.tensor(value)}, info={}, replay=segments, keep=1)
+
+def die_at(moment):
+    seen = -1
+    def hook(event, arguments):
+        nonlocal seen
+        seen += event == "open" or event.startswith(("os.", "shutil."))
+        if seen == moment:
+            os._exit(9)
+    sys.addaudithook(hook)
+
+def train(directory, second_step, moment):
+    ring, segments = rings()
+    add_rows(ring)
+    save(directory, 1, 1, segments)
+    add_rows(ring)
+    die_at(moment)
+    save(directory, second_step, 2, segments)
+    os._exit(0)
+
+def killed(directory, second_step, moment):
+    child = os.fork()
+    if not child:
+        train(directory, second_step, moment)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+
+def check(directory):
+    damage = []
+    checkpoint = newest_checkpoint(directory, damage.append)
+    assert not damage and checkpoint, (damage, os.listdir(directory))
+    value = int(checkpoint.group("learner"))
+    ring, segments = rings()
+    segments.restore(checkpoint)
+    assert (value, ring.added) in [(1, 12), (2, 24)], (value, ring.added)
+    save(directory, 3, 3, segments)
+    assert os.listdir(directory) == ["step_000000003"], os.listdir(directory)
+
+for second_step in (2, 1):  # the next checkpoint, and the same one again
+    moment = 0
+    while killed(directory := Path(sys.argv[1], f"{second_step}-{moment}"), second_step, moment):
+        check(directory)
+        moment += 1
+    check(directory)
+    print(moment)
+"""
+
+
+def test_killed_at_any_file_operation_a_run_still_has_a_whole_checkpoint(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", KILL_AT_EVERY_FILE_OPERATION, str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+    assert result.returncode == 0, result.stderr
+    assert all(int(moments) > 20 for moments in result.stdout.split())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux for the name of an open file")
+def test_all_files_are_on_the_disk_before_the_checkpoint_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def record_fsync(descriptor: int) -> None:
+        events.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name)
+        fsync(descriptor)
+
+    def record_replace(source: Path, target: Path) -> None:
+        events.append(f"{source.name} -> {target.name}")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", record_fsync)
+    monkeypatch.setattr(os, "replace", record_replace)
+    save(tmp_path / "checkpoints", 1)
+    aside = events[3]
+    assert events == [
+        "learner.safetensors", "state.json", "manifest.json", aside, f"{aside} -> step_000000001", "checkpoints",
+    ]  # fmt: skip
+
+
+def test_a_file_that_grows_too_large_leaves_the_checkpoint_before_and_one_sentence(tmp_path: Path) -> None:
+    save(tmp_path, 1, value=1.0)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        with pytest.raises(CheckpointError, match=r"could not write checkpoint .*step_000000002: File too large; make"):
+            save_checkpoint(tmp_path, 2, {"learner": torch.zeros(100_000)}, info={})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert os.listdir(tmp_path) == ["step_000000001"]
+    save(tmp_path, 2)
+    assert sorted(os.listdir(tmp_path)) == ["step_000000001", "step_000000002"]
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace", "mkdir"])
+def test_a_full_disk_at_any_call_leaves_the_checkpoint_before_and_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    save(tmp_path, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, fail)
+        with pytest.raises(CheckpointError, match="step_000000002: No space left on device; make room"):
+            save(tmp_path, 2)
+    assert os.listdir(tmp_path) == ["step_000000001"]

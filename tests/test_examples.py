@@ -1,0 +1,48 @@
+"""The examples and the code in the docs run as they stand."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCKS = [
+    (f"{page.name}-{number}", block)
+    for page in PAGES
+    for number, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
+    if page.name != "design.md"  # whose blocks are signatures
+]
+
+
+def run(*command: str, cwd: Path) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, *command], cwd=cwd, env=environment, capture_output=True, text=True, timeout=110
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("example", sorted(p.name for p in (ROOT / "examples").glob("*_reference.py")))
+def test_reference_example_runs(example, tmp_path):
+    assert "return" in run(str(ROOT / "examples" / example), "--steps", "200", cwd=tmp_path)
+
+
+def test_demo_tells_where_everything_is(tmp_path):
+    told = run(str(ROOT / "examples" / "demo.py"), "--steps", "200", cwd=tmp_path)
+    for name in ("run", "curve", "checkpoint"):
+        path = re.search(rf"^{name} +(\S+)$", told, re.MULTILINE)
+        assert path is not None, told
+        assert (tmp_path / path[1]).exists()
+
+
+@pytest.mark.parametrize("block", [block for _, block in BLOCKS], ids=[name for name, _ in BLOCKS])
+def test_python_in_the_docs_runs(block, tmp_path):
+    shortened = re.sub(r"total_timesteps=(\d[\d_]*)", "total_timesteps=2_048", block)
+    run("-c", shortened, cwd=tmp_path)
