@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from command_line import ask, shown
-from provenance import provenance
+from provenance import known_commit, provenance
 
 from rl_training.reporting.statistics import bootstrap_interval, interquartile_mean
 
@@ -45,16 +45,20 @@ CELLS = {
         goal="", data=PENDULUM_REPLAY,
     ),
     "sac_pendulum": Cell(
-        "SAC on Pendulum-v1, 20,000 steps", "sac/pendulum --steps 20000", goal="at least -170", published="-157 (RL Zoo)"
+        "SAC on Pendulum-v1, 20,000 steps", "sac/pendulum --steps 20000",
+        goal="at least -170", published="-157 (RL Zoo)",
     ),
     "dqn_cartpole": Cell(
-        "DQN on CartPole-v1, 50,000 steps", "dqn/cartpole --steps 50000", goal="at least 475", published="500 (RL Zoo)"
+        "DQN on CartPole-v1, 50,000 steps", "dqn/cartpole --steps 50000",
+        goal="at least 475", published="500 (RL Zoo)",
     ),
     "ppo_cartpole": Cell(
-        "PPO on CartPole-v1, 100,000 steps", "ppo/cartpole --steps 100000", goal="at least 490", published="500 (RL Zoo)"
+        "PPO on CartPole-v1, 100,000 steps", "ppo/cartpole --steps 100000",
+        goal="at least 490", published="500 (RL Zoo)",
     ),
     "ppo_pendulum": Cell(
-        "PPO on Pendulum-v1, 100,000 steps", "ppo/pendulum --steps 100000", goal="at least -200", published="-172 (RL Zoo)"
+        "PPO on Pendulum-v1, 100,000 steps", "ppo/pendulum --steps 100000",
+        goal="at least -200", published="-172 (RL Zoo)",
     ),
 }  # fmt: skip
 
@@ -73,7 +77,7 @@ def main() -> int:
                 print(f"{name}: {error}", file=sys.stderr)
                 failed.append(name)
                 continue
-            result = summary(CELLS[name], finished, data=args.data, commit=args.commit)
+            result = summary(CELLS[name], finished, data=args.data)
             write(RESULTS / f"{name}.json", result)
             print(f"{name}: {result['result']}", flush=True)
     return 1 if failed else 0
@@ -86,7 +90,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs side by side, one thread each")
     parser.add_argument("--data", type=Path, metavar="DIR", help=f"the folder that holds {PENDULUM_REPLAY}")
     parser.add_argument("--output", type=Path, default=Path("runs/figures"), metavar="DIR", help="where the runs go")
-    parser.add_argument("--commit", help="what to record where the code is no git checkout")
     args = parser.parse_args()
     for name in args.cells:
         file = CELLS[name].data
@@ -122,10 +125,9 @@ def evaluate_command(run: str) -> list[str]:
     return ["evaluate", run, "--episodes", str(EPISODES), "--seed", str(EVALUATION_SEED), "--json"]
 
 
-def summary(cell: Cell, runs: list[dict[str, Any]], *, data: Path | None, commit: str | None) -> dict[str, Any]:
+def summary(cell: Cell, runs: list[dict[str, Any]], *, data: Path | None) -> dict[str, Any]:
     scores = [run["score"] for run in runs]
     middle, (low, high) = interquartile_mean(scores), bootstrap_interval(scores)
-    commits = sorted({run.pop("commit") or commit or "unknown" for run in runs})
     return {
         "what": cell.what,
         "result": f"{middle:.1f} [{low:.1f}, {high:.1f}]",
@@ -140,7 +142,7 @@ def summary(cell: Cell, runs: list[dict[str, Any]], *, data: Path | None, commit
         ],
         "data": None if cell.data is None or data is None else {"file": cell.data, "sha256": sha256(data / cell.data)},
         **provenance(),
-        "commit": ", ".join(commits),
+        "commit": ", ".join(sorted({known_commit(run["commit"]) for run in runs})),
     }
 
 

@@ -25,7 +25,7 @@ from command_line import COMMAND, SINGLE_THREADED, ask, shown
 from provenance import provenance
 
 from rl_training.experiment.verify import compare_runs
-from rl_training.runtime.checkpoint import list_checkpoints
+from rl_training.runtime.checkpoint import CheckpointError, list_checkpoints
 
 # Intervals that do not divide each other, so that checkpoints fall inside episodes and between lines of the log.
 SAC_OPTIONS = "--steps 1500 --set learning_starts=150 --set checkpoint_interval=110 --set eval_interval=350"
@@ -89,12 +89,20 @@ def try_kill(name: str, folder: Path, number: int, duration: float, moments: ran
         raise RuntimeError(f"{name}: {ATTEMPTS} runs in a row were over before they could be killed")
     left = [path.name for path in list_checkpoints(run / "checkpoints")]
     in_save = any((run / "checkpoints").glob(".tmp-*"))
-    ask(command(name, run))
-    kill = Kill(moment, left[-1] if left else None, in_save, compare_runs(folder / "reference", run))
+    kill = Kill(moment, left[-1] if left else None, in_save, restarted(name, run, folder / "reference"))
     print(f"{name}, kill {number + 1}: {kill}", file=sys.stderr, flush=True)
     if not kill.differences:
         shutil.rmtree(run)
     return kill
+
+
+def restarted(name: str, run: Path, reference: Path) -> list[str]:
+    """What is not as it should be once the run has been started again and is over."""
+    try:
+        ask(command(name, run))
+        return compare_runs(reference, run)
+    except (RuntimeError, CheckpointError) as error:
+        return [str(error)]
 
 
 def command(name: str, run: Path) -> list[str]:

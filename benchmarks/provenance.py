@@ -13,7 +13,12 @@ from rl_training.experiment.machine import facts
 def provenance() -> dict[str, Any]:
     """The commit, the machine and the versions that a benchmark runs with."""
     known = facts()
-    return {"commit": known["git"], "hardware": hardware(), "versions": known["versions"]}
+    return {"commit": known_commit(known["git"]), "hardware": hardware(), "versions": known["versions"]}
+
+
+def known_commit(commit: str | None) -> str:
+    """A copy of the code without its history cannot tell; $COMMIT may say it there."""
+    return commit or os.environ.get("COMMIT", "unknown")
 
 
 def hardware() -> str:

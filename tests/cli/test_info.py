@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
 from rl_training.algorithms import CATALOGUE
-from rl_training.cli.info import allowed
+from rl_training.cli.info import EXTRAS, allowed
 
 
 def test_algos_as_json_has_a_row_for_each(cli):
@@ -72,3 +74,16 @@ def test_doctor_says_where_runs_cannot_be_written(cli, tmp_path, monkeypatch):
     (tmp_path / "runs").write_text("a file where the directory should be")
     result = cli("doctor")
     assert (result.exit_code, result.stderr) == (1, "not well: runs\n")
+
+
+def test_doctor_knows_every_extra_that_users_can_install():
+    pyproject = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    _, _, section = pyproject.partition("[project.optional-dependencies]")
+    extras = re.findall(r"^([a-z0-9]+) = \[", section.partition("\n[")[0], flags=re.MULTILINE)
+    assert list(EXTRAS) == [extra for extra in extras if extra not in ("dev", "docs")]
+
+
+def test_doctor_says_how_to_install_what_is_missing(cli, monkeypatch):
+    monkeypatch.setitem(EXTRAS, "slurm", ("no_such_module",))
+    lines = cli("doctor").stdout.splitlines()
+    assert '[slurm]     without no_such_module; pip install "rl-training[slurm]"' in lines

@@ -151,7 +151,8 @@ def test_a_dataset_file_alone(cli, tmp_path):
         (["ppo"], "ppo learns by acting: name an environment, for example CartPole-v1"),
         (
             ["iql"],
-            "iql learns from data: give --dataset FILE, or a recipe such as dataset: {kind: random, rows: 50000}",
+            "iql learns from data: give --dataset FILE, or a recipe in the config, such as "
+            "dataset: {kind: random, rows: 50000}",
         ),
         (
             ["ppo", "CartPol-v1"],
@@ -196,11 +197,10 @@ def test_a_wrong_command_line_is_exit_code_2(cli, option):
     assert cli("train", "ppo", "CartPole-v1", *option).exit_code == 2
 
 
-@pytest.mark.parametrize(("path", "message"), [("absent", "is not a run: it has no config.yaml")])
-def test_resume_of_no_run(cli, tmp_path, path, message):
-    result = cli("resume", tmp_path / path)
-    assert (result.exit_code, result.stderr) == (2, f"error: {tmp_path / path} {message}\n")
-    assert not (tmp_path / path).exists()
+def test_resume_of_no_run(cli, tmp_path):
+    result = cli("resume", tmp_path / "absent")
+    assert (result.exit_code, result.stderr) == (2, f"error: there is no run or checkpoint at {tmp_path}/absent\n")
+    assert not (tmp_path / "absent").exists()
 
 
 TALKATIVE = """
@@ -216,14 +216,14 @@ gym.register("Talkative-v0", Talkative, max_episode_steps=20)
 """
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_json_stands_alone_on_stdout_whatever_an_environment_prints(cartpole, tmp_path, workers):
+def test_json_stands_alone_on_stdout_whatever_an_environment_prints(cartpole, tmp_path):
     (tmp_path / "talkative.py").write_text(TALKATIVE)
+    # The worker prints as it collects, this process as it evaluates.
     command = [argument.replace("CartPole-v1", "talkative:Talkative-v0") for argument in cartpole]
     asked = subprocess.run(
-        [sys.executable, "-m", "rl_training.cli", *command, "--set", f"env_workers={workers}", "--json"],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"},
+        [sys.executable, "-m", "rl_training.cli", *command, "--set", "env_workers=1", "--json"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])},
         capture_output=True, text=True, timeout=100,
     )  # fmt: skip
     assert json.loads(asked.stdout)["status"] == "finished"
-    assert "here I am" in asked.stderr
+    assert asked.stderr.count("here I am") > 256

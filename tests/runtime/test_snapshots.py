@@ -118,6 +118,15 @@ def test_a_snapshot_at_the_first_observation_is_exact():
         assert_same([fresh.step(action)], [pool.step(action)])
 
 
+def test_a_restored_episode_can_be_saved_again():
+    with EnvPool(partial(gym.make, "Pendulum-v1")) as pool:
+        pool.reset()
+        for _ in range(2):
+            pool.step(np.array([[0.5]]))
+            assert pool.restore(stored(pool.snapshot())) == []
+        assert pool.snapshot()["envs"]["0"]["actions"].tolist() == [[1.0], [1.0]]  # in torque: half of 2
+
+
 def test_returns_and_lengths_go_on_from_a_snapshot():
     with EnvPool("CartPole-v1", env_kwargs={"max_episode_steps": 5}) as pool:
         pool.reset()

@@ -83,9 +83,9 @@ class Learner(nn.Module):
         """Numbers that move by themselves as training goes on: buffers of this learner, by name."""
         return {}
 
-    def forward(self, batch: Batch, phase: str = "loss") -> Loss:
-        loss: Loss = getattr(self, phase)(batch)
-        return loss
+    def forward(self, batch: Any, phase: str = "loss", **options: Any) -> Any:
+        """A phase, or `act`, by name: the door for those who call a module and not a method."""
+        return getattr(self, phase)(batch, **options)
 
     @cached_property
     def updater(self) -> Updater:

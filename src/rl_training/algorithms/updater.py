@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.func import functional_call, stack_module_state
 
+from rl_training.algorithms.graphs import CapturedUpdates
+from rl_training.algorithms.population import Population
 from rl_training.types import Batch, Loss, Metrics, ParameterGroup, Source, Trainable, UpdateResult
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
@@ -19,19 +18,17 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"adam": torch.opt
 class Updater:
     """Descends the losses of one learner, or of several of the same kind stacked along a leading member axis."""
 
-    def __init__(self, learners: Sequence[Trainable], *, compile: bool = False) -> None:
+    def __init__(self, learners: Sequence[Trainable], *, compile: bool = False, capture: bool = False) -> None:
         first = learners[0]
         self.learner, self.members, self.updates = first, len(learners), 0
-        self.loss: Callable[[Batch, str], Loss]
-        if self.members == 1:
-            self.params, self.buffers = dict(first.named_parameters()), dict(first.named_buffers())
-            self.loss = first.__call__
-        else:
-            self.params, self.buffers = stacked(learners)
-            self.loss = partial(population_loss, copy.deepcopy(first).to("meta"), self.params, self.buffers)
+        self.population = Population(learners) if self.members > 1 else None
+        self.params = self.population.params if self.population else dict(first.named_parameters())
+        self.buffers = self.population.buffers if self.population else dict(first.named_buffers())
+        self.loss: Callable[[Batch, str], Loss] = self.population.loss if self.population else first.__call__
         if compile:
             self.loss = torch.compile(self.loss, fullgraph=True)
         self.device = next(iter(self.params.values())).device
+        self.captured = CapturedUpdates(self) if capture else None
         self.groups = list(zip(first.parameter_groups(), self._names_by_group(), strict=True))
         self.optimizers = [self._optimizer(group, names) for group, names in self.groups]
         slow = [name for name in self.params if name.startswith("target.")]
@@ -45,11 +42,15 @@ class Updater:
 
     def run(self, source: Source, count: int) -> UpdateResult:
         """Sample and update, `count` times; the metrics are those of the last one."""
+        if self.captured is not None and source.draws_on_device:
+            return UpdateResult(self.captured.run(source, count), count)
         result = UpdateResult({}, 0)
-        members = () if self.members == 1 else (self.members,)
         for _ in range(count):
-            result = self.update(source.sample(self.learner.config.batch_size, members))
+            result = self.update(self.draw(source))
         return UpdateResult(result.metrics, count, result.priorities)
+
+    def draw(self, source: Source) -> Batch:
+        return source.sample(self.learner.config.batch_size, () if self.members == 1 else (self.members,))
 
     def step(self, batch: Batch, phases: tuple[str, ...]) -> UpdateResult:
         """Tensors in, tensors out: no number is read on the host, so that it can be captured."""
@@ -100,7 +101,6 @@ class Updater:
     @torch.no_grad()
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Load in place, so that captured memory stays valid."""
-        self.updates = state["updates"]
         load_tensors(self.params, state["parameters"])
         load_tensors(self.buffers, state["buffers"])
         for name, held in self._optimizer_state().items():
@@ -108,6 +108,39 @@ class Updater:
                 value.zero_()  # what was not saved had not begun
             for key, value in state["optimizer"].get(name, {}).items():
                 held[key] = held[key].copy_(value) if key in held else value.clone().to(self.device)
+        self._load_shared(state)
+
+    def member_state(self, member: int) -> dict[str, Any]:
+        """The state that this member would have as the one learner of an updater of its own."""
+        whole = self.state_dict()
+        if self.members > 1:
+            for part in ("parameters", "buffers"):
+                whole[part] = {name: together[member] for name, together in whole[part].items()}
+            whole["optimizer"] = {
+                name: {key: value if key == "step" else value[member] for key, value in state.items()}
+                for name, state in whole["optimizer"].items()
+            }
+        return whole
+
+    @torch.no_grad()
+    def load_member_state(self, member: int, state: dict[str, Any]) -> None:
+        """Load one member's slices in place; counters, rates and noise are common, so the last loaded decides."""
+        if self.members == 1:
+            self.load_state_dict(state)
+            return
+        load_tensors({name: together[member] for name, together in self.params.items()}, state["parameters"])
+        load_tensors({name: together[member] for name, together in self.buffers.items()}, state["buffers"])
+        optimizer = self._optimizer_state()
+        for name, values in state["optimizer"].items():
+            for key, value in values.items():
+                together = optimizer[name].setdefault(
+                    key, torch.zeros((), device=self.device) if key == "step" else torch.zeros_like(self.params[name])
+                )
+                (together if key == "step" else together[member]).copy_(value)
+        self._load_shared(state)
+
+    def _load_shared(self, state: dict[str, Any]) -> None:
+        self.updates = state["updates"]
         for optimizer, rate in zip(self.optimizers, state["rates"], strict=True):
             optimizer.param_groups[0]["lr"].copy_(rate)
         if self.device.type == "cuda":
@@ -168,24 +201,3 @@ def clip_gradients(params: Sequence[Tensor], max_norm: float, *, by_member: bool
     else:
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads)))
         torch._foreach_mul_(grads, (max_norm / (norm + 1e-6)).clamp(max=1.0))
-
-
-def stacked(learners: Sequence[Trainable]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """All learners' parameters and buffers, with a leading member axis."""
-    params, buffers = stack_module_state(list(learners))  # type: ignore[arg-type]  # Trainable learners are modules
-    trained = {name: parameter.requires_grad for name, parameter in learners[0].named_parameters()}
-    leaves = {name: value.detach().clone().requires_grad_(trained[name]) for name, value in params.items()}
-    return leaves, {name: value.detach().clone() for name, value in buffers.items()}
-
-
-def population_loss(
-    program: Trainable, params: dict[str, Tensor], buffers: dict[str, Tensor], batch: Batch, phase: str = "loss"
-) -> Loss:
-    """The loss of every member on its own rows of the batch."""
-
-    def member(params: dict[str, Tensor], buffers: dict[str, Tensor], batch: Batch) -> Loss:
-        loss: Loss = functional_call(program, {**params, **buffers}, (batch, phase))  # type: ignore[arg-type]
-        return loss
-
-    result: Loss = torch.vmap(member, randomness="different")(params, buffers, batch)
-    return result

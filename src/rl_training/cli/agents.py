@@ -25,7 +25,7 @@ def evaluate(
     seed: Annotated[int, typer.Option(metavar="S", min=0, help="Of the episodes; the same seed plays the same.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Play episodes with a trained agent, deterministically, in the environment it was trained for."""
+    """Play episodes with a trained agent. It acts deterministically, in the environment it was trained for."""
     with stdout_for_results():
         from rl_training.experiment.agent import load_agent
 
@@ -48,10 +48,13 @@ def predict(
     stochastic: Annotated[bool, typer.Option("--stochastic", help="Draw actions, anew at each call.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Print the actions of a trained agent, in the environment's own units, one for each observation."""
-    if (obs is None) == (obs_file is None):
+    """Print what a trained agent would do. Actions are in the environment's own units, one for each observation."""
+    if obs is not None and obs_file is None:
+        rows = parse_obs(obs)
+    elif obs_file is not None and obs is None:
+        rows = read_obs(obs_file)
+    else:
         raise ValueError("give the observations either as --obs JSON or as --obs-file FILE.npy")
-    rows = parse_obs(obs) if obs is not None else read_obs(obs_file)  # type: ignore[arg-type]  # one of the two is given
     with stdout_for_results():
         import torch
 
@@ -89,7 +92,9 @@ def read_obs(path: Path) -> np.ndarray[Any, Any]:
 
 
 def numbers(rows: Any, option: str) -> np.ndarray[Any, Any]:
-    kind = getattr(rows, "dtype", None)  # np.load gives no array for an .npz
-    if kind is None or kind.kind not in "iuf":
-        raise ValueError(f"{option} must hold an array of numbers, got {kind or type(rows).__name__}")
+    import numpy as np
+
+    kind = rows.dtype if isinstance(rows, np.ndarray) else type(rows).__name__  # of an .npz
+    if not isinstance(rows, np.ndarray) or rows.dtype.kind not in "iuf":
+        raise ValueError(f"{option} must hold an array of numbers, got {kind}")
     return rows

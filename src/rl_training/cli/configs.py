@@ -42,7 +42,7 @@ def copy(
     name: Name,
     dest: Annotated[str, typer.Argument(metavar="DEST", help="A new file, or a folder to put it in.")],
 ) -> None:
-    """Copy a config to where it can be edited, for `rl-training train FILE.yaml`."""
+    """Copy a config to where it can be edited. Train it with `rl-training train FILE.yaml`."""
     from rl_training.experiment.packaged import copy_config
 
     path = copy_config(name, dest)

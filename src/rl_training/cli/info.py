@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,13 +16,28 @@ from rl_training.cli.output import print_facts, print_json, print_table
 if TYPE_CHECKING:
     from rl_training.experiment.registry import AlgorithmSpec
 
-OUR_OWN_EXTRAS = ("dev", "docs")  # for those who work on the package, not with it
+EXTRAS = {  # what users can install beside the core, and the modules that it brings
+    "data": ("h5py", "pyarrow", "minari"),
+    "mujoco": ("mujoco", "imageio"),
+    "atari": ("ale_py", "cv2"),
+    "box2d": ("Box2D",),
+    "log": ("tensorboard",),
+    "wandb": ("wandb",),
+    "mlflow": ("mlflow",),
+    "trackio": ("trackio",),
+    "tune": ("optuna",),
+    "plot": ("matplotlib",),
+    "export": ("onnx", "onnxscript", "onnxruntime"),
+    "video": ("imageio", "imageio_ffmpeg"),
+    "ray": ("ray",),
+    "slurm": ("submitit",),
+}
 
 
 def algos(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")] = False,
 ) -> None:
-    """List the algorithms: where they learn from and what actions they take."""
+    """List the algorithms. Each with where it learns from and what actions it takes."""
     from rl_training.experiment.registry import list_algorithm_specs
 
     rows = [_about(spec) for spec in list_algorithm_specs()]
@@ -46,7 +61,7 @@ def _about(spec: AlgorithmSpec) -> dict[str, Any]:
 def explain(
     algo: Annotated[str, typer.Argument(metavar="ALGO", help="A name that `rl-training algos` lists.")],
 ) -> None:
-    """Say what an algorithm is, everything that can be set, and how to start it."""
+    """Say all that can be set for an algorithm. Also its packaged configs and how to start it."""
     from rl_training.experiment.config import TrainConfig, packaged_configs
     from rl_training.experiment.registry import get_algorithm_spec
 
@@ -82,14 +97,14 @@ def allowed(option: Mapping[str, Any]) -> str:
         return ", ".join(map(str, option["enum"]))
     if option.get("type") == "array":
         return f"list, each {allowed(option['items'])}"
-    kind = {"null": "none", "boolean": "true or false", "number": "number"}.get(option["type"], option["type"])
+    kind = {"null": "none", "boolean": "true or false"}.get(option["type"], option["type"])
     signs = {"exclusiveMinimum": ">", "minimum": ">=", "exclusiveMaximum": "<", "maximum": "<="}
     bounds = [f"{sign} {option[name]:g}" for name, sign in signs.items() if name in option]
     return " ".join([kind, " and ".join(bounds)]).strip()
 
 
 def doctor() -> None:
-    """Look at this machine: versions, CUDA, extras, a directory for runs, an environment that steps."""
+    """Check this machine. Versions, CUDA, threads, an environment that steps, a directory for runs, extras."""
     checks: dict[str, Callable[[], str]] = {
         "versions": _versions, "cuda": _cuda, "threads": _threads, "environment": _environment, "runs": _runs,
     }  # fmt: skip
@@ -100,9 +115,10 @@ def doctor() -> None:
         except Exception as error:  # whatever is broken, the other checks are still wanted
             failed.append(name)
             print_facts({name: f"FAILED: {type(error).__name__}: {error}"})
-    for extra, lacking in _extras().items():
-        missing = f'lacks {", ".join(lacking)}; pip install "rl-training[{extra}]"'
-        print_facts({f"[{extra}]": missing if lacking else "installed"})
+    for extra, modules in EXTRAS.items():
+        missing = [module for module in modules if find_spec(module) is None]
+        cure = f'without {", ".join(missing)}; pip install "rl-training[{extra}]"'
+        print_facts({f"[{extra}]": cure if missing else "installed"})
     if failed:
         typer.echo(f"not well: {', '.join(failed)}", err=True)
         raise typer.Exit(1)
@@ -152,31 +168,3 @@ def _runs() -> str:
     home = Path("runs") if Path("runs").exists() else Path()
     with tempfile.TemporaryFile(dir=home):
         return f"{Path('runs').resolve()} can be written"
-
-
-def _extras() -> dict[str, list[str]]:
-    """What each extra of the package lacks here."""
-    from importlib import metadata
-
-    try:
-        names = metadata.metadata("rl-training").get_all("Provides-Extra") or []
-    except metadata.PackageNotFoundError:  # run from a source tree
-        return {}
-    return {name: _lacking("rl-training", name) for name in names if name not in OUR_OWN_EXTRAS}
-
-
-def _lacking(package: str, extra: str) -> list[str]:
-    """The packages of an extra that are not installed, also those of extras it asks for in turn."""
-    from importlib import metadata
-
-    lacking: list[str] = []
-    for line in metadata.requires(package) or []:
-        wanted = re.match(r"([\w.-]+)(?:\[([\w.,-]+)\])?", line)
-        if wanted is None or not re.search(rf"extra == ['\"]{re.escape(extra)}['\"]", line):
-            continue
-        try:
-            metadata.version(wanted[1])
-            lacking += [name for inner in (wanted[2] or "").split(",") if inner for name in _lacking(wanted[1], inner)]
-        except metadata.PackageNotFoundError:
-            lacking.append(wanted[1])
-    return lacking

@@ -13,43 +13,52 @@ if TYPE_CHECKING:
     from rl_training.experiment.config import TrainConfig
     from rl_training.experiment.run import TrainResult
 
+Target = Annotated[
+    str, typer.Argument(metavar="CONFIG|ALGO", help="A packaged config (iql/pendulum), a .yaml file, or an algorithm.")
+]
+Env = Annotated[str | None, typer.Argument(metavar="ENV", help="Environment id, such as CartPole-v1.")]
+Dataset = Annotated[
+    str | None,
+    typer.Option(metavar="SRC", help="File to learn from, or a recipe such as '{kind: random, rows: 50000}'."),
+]
 Steps = Annotated[
     int | None,
     typer.Option(metavar="N", min=1, help="Stop at the first boundary at or after N steps (offline: updates)."),
 ]
+Seed = Annotated[int | None, typer.Option(metavar="S", min=0, help="All random numbers come from it.")]
+Seeds = Annotated[
+    str | None, typer.Option(metavar="0-4", help="Several seeds, 0-4 or 0,2,5; each has its run in DIR/seed_<s>.")
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Set a key of the config, or an option of the algorithm."),
+]
+Output = Annotated[
+    str | None, typer.Option(metavar="DIR", help="The run directory.", show_default="runs/<algo>-<env>-s<seed>")
+]
+Device = Annotated[str | None, typer.Option(metavar="auto|cpu|cuda", help="Where the networks live.")]
+Threads = Annotated[int | None, typer.Option(metavar="N", min=1, help="CPU threads that torch uses.")]
+Compile = Annotated[str | None, typer.Option("--compile", metavar="auto|on|off", help="Whether to use torch.compile.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Remove the run that DIR holds and start over.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress, only the result.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, or a checkpoint in it.")]
 
 
 def train(
-    target: Annotated[
-        str,
-        typer.Argument(metavar="CONFIG|ALGO", help="A packaged config (iql/pendulum), a .yaml file, or an algorithm."),
-    ],
-    env: Annotated[str | None, typer.Argument(metavar="ENV", help="Environment id, such as CartPole-v1.")] = None,
-    dataset: Annotated[
-        str | None,
-        typer.Option(metavar="SRC", help="File to learn from, or a recipe such as '{kind: random, rows: 50000}'."),
-    ] = None,
+    target: Target,
+    env: Env = None,
+    dataset: Dataset = None,
     steps: Steps = None,
-    seed: Annotated[int | None, typer.Option(metavar="S", min=0, help="All random numbers come from it.")] = None,
-    seeds: Annotated[
-        str | None, typer.Option(metavar="0-4", help="Several seeds, 0-4 or 0,2,5; each in DIR/seed_<s>.")
-    ] = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Set a key of the config, or an option of the algorithm."),
-    ] = None,
-    output: Annotated[
-        str | None,
-        typer.Option(metavar="DIR", help="The run directory.", show_default="runs/<algo>-<env>-s<seed>"),
-    ] = None,
-    device: Annotated[str | None, typer.Option(metavar="auto|cpu|cuda", help="Where the networks live.")] = None,
-    threads: Annotated[int | None, typer.Option(metavar="N", min=1, help="CPU threads that torch uses.")] = None,
-    compile_: Annotated[
-        str | None, typer.Option("--compile", metavar="auto|on|off", help="Whether to use torch.compile.")
-    ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Remove the run that DIR holds and start over.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress, only the result.")] = False,
+    seed: Seed = None,
+    seeds: Seeds = None,
+    overrides: Overrides = None,
+    output: Output = None,
+    device: Device = None,
+    threads: Threads = None,
+    compile_: Compile = None,
+    fresh: Fresh = False,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Train an agent. The same command again goes on with its run, or tells the result of a finished one."""
@@ -66,20 +75,15 @@ def train(
     conclude(results, results[0].to_json() if chosen is None else summary(chosen, results), as_json=as_json)
 
 
-def resume(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, or a checkpoint in it.")],
-    steps: Steps = None,
-    as_json: Json = False,
-) -> None:
-    """Go on with a run that was stopped, as if it never had been; with --steps also beyond its end."""
+def resume(run: Run, steps: Steps = None, as_json: Json = False) -> None:
+    """Go on with a run that was stopped. It ends as if it never had been; --steps takes it beyond its end."""
     with stdout_for_results():
         from rl_training.cli.introduction import Introduction
         from rl_training.experiment.agent import find_checkpoint
         from rl_training.experiment.run import resume_run
         from rl_training.experiment.run_directory import RunDirectory
 
-        is_checkpoint = (run / "manifest.json").exists()
-        run_dir = find_checkpoint(run).path.parent.parent if is_checkpoint else run
+        run_dir = run if (run / "config.yaml").exists() else find_checkpoint(run).path.parent.parent
         config = RunDirectory(run_dir).config()
         shown = [] if config is None else [Introduction(config)]
         result = resume_run(run_dir, steps=steps, callbacks=shown, quiet=False)

@@ -13,6 +13,8 @@ from rl_training.types import Batch
 class RandomRows:
     """Owns the generator that rows are drawn with, so that sampling disturbs no other randomness."""
 
+    draws_on_device = True
+
     def __init__(self, device: torch.device | str = "cpu") -> None:
         self.generator = torch.Generator(device)
 

@@ -39,7 +39,10 @@ class Agent(NamedTuple):
         self, obs: Any, *, deterministic: bool = True, generator: torch.Generator | None = None
     ) -> np.ndarray[Any, Any]:
         """Actions in the environment's own units, with the leading shape of the observations."""
-        rows = np.asarray(obs, dtype=self.spec.obs_dtype)
+        given = np.asarray(obs)
+        if self.spec.obs_dtype == "uint8" and given.dtype != np.uint8 and not ((given >= 0) & (given <= 255)).all():
+            raise ValueError("obs are pixels, which must be in 0..255")
+        rows = given.astype(self.spec.obs_dtype, copy=False)
         lead = rows.shape[: rows.ndim - len(self.spec.obs_shape)]
         if rows.shape[len(lead) :] != self.spec.obs_shape:
             raise ValueError(f"obs must end in shape {self.spec.obs_shape}, got {rows.shape}")

@@ -24,19 +24,22 @@ from rl_training.runtime.evaluation import evaluate
 from rl_training.runtime.lanes import Actor, OfflineLane, ReplayLane, RolloutLane
 from rl_training.runtime.logging import LogMetrics, Row
 from rl_training.runtime.policies import SometimesRandom
+from rl_training.runtime.population import PoolGroup, member_states
 from rl_training.runtime.recipes import roll_dataset
 from rl_training.runtime.state import Lane, TrainerState
-from rl_training.types import EnvSpec
+from rl_training.types import EnvSpec, Policy
 
 
 @dataclass
 class Assembly:
-    """Everything that trains; `pool` is closed by whoever asked for it."""
+    """What one run is made of; `fingerprint` is its dataset's."""
 
     learner: Learner
     spec: EnvSpec
     state: TrainerState
+    member: int | None = None  # its place in a population
     dataset: TransitionDataset | None = None
+    fingerprint: str | None = None
     pool: EnvPool | None = None
 
     def close(self) -> None:
@@ -44,36 +47,68 @@ class Assembly:
             self.pool.close()
 
 
-def assemble(config: TrainConfig, choices: Choices, *, total_timesteps: int | None = None) -> Assembly:
-    algorithm = get_algorithm_spec(config.algo)
-    options = algorithm.config_type(**config.algo_kwargs)
-    total = total_timesteps or config.total_timesteps
-    device = torch.device(choices.device)
-    if algorithm.lane == "offline":
-        dataset = load_dataset(config)
-        learner = new_learner(config, dataset.spec, options, device)
-        dataset = dataset.with_columns(**learner.prepare(dataset.columns)).to(choices.device)
-        dataset.seed(streams.derive(config.seed, "sampling"))
-        state = new_state(config, learner, OfflineLane(dataset), choices, total)
-        return Assembly(learner, dataset.spec, state, dataset=dataset)
-    pool = new_pool(config)
+def assemble(configs: Sequence[TrainConfig], choices: Choices, total: int) -> tuple[TrainerState, list[Assembly]]:
+    """The state that trains, and each run's own parts; several configs, alike but for the seed, are one population."""
+    algorithm = get_algorithm_spec(configs[0].algo)
+    options = algorithm.config_type(**configs[0].algo_kwargs)
+    offline = algorithm.lane == "offline"
+    return (_offline if offline else _online)(configs, options, choices, total)
+
+
+def _offline(
+    configs: Sequence[TrainConfig], options: Any, choices: Choices, total: int
+) -> tuple[TrainerState, list[Assembly]]:
+    dataset = load_dataset(configs[0])
+    fingerprint = dataset.fingerprint()
+    learners = [new_learner(config, dataset.spec, options, choices) for config in configs]
+    prepared = [learner.prepare(dataset.columns) for learner in learners]
+    dataset = dataset.with_columns(**prepared[0]).to(choices.device)
+    dataset.seed(streams.derive(configs[0].seed, "sampling"))
+    state = new_state(configs[0], learners, lambda policy: OfflineLane(dataset), choices, total)
+    parts = [Assembly(learner, dataset.spec, state, dataset=dataset, fingerprint=fingerprint) for learner in learners]
+    return state, _as_members(state, parts)
+
+
+def _online(
+    configs: Sequence[TrainConfig], options: Any, choices: Choices, total: int
+) -> tuple[TrainerState, list[Assembly]]:
+    pools: list[EnvPool] = []
     try:
-        learner = new_learner(config, pool.spec, options, device)
-        lane = online_lane(config, learner, pool, options, device)
-        return Assembly(learner, pool.spec, new_state(config, learner, lane, choices, total), pool=pool)
+        pools += [new_pool(config) for config in configs]
+        learners = [new_learner(config, pools[0].spec, options, choices) for config in configs]
+
+        def lane(policy: Policy) -> Lane:
+            pool = pools[0] if len(pools) == 1 else PoolGroup(pools)
+            return online_lane(configs[0], learners, policy, pool, options, choices)
+
+        state = new_state(configs[0], learners, lane, choices, total)
+        parts = [Assembly(each, pool.spec, state, pool=pool) for each, pool in zip(learners, pools, strict=True)]
+        return state, _as_members(state, parts)
     except BaseException:
-        pool.close()
+        for pool in pools:
+            pool.close()
         raise
 
 
-def new_learner(config: TrainConfig, spec: EnvSpec, options: Any, device: torch.device) -> Learner:
+def _as_members(state: TrainerState, parts: list[Assembly]) -> list[Assembly]:
+    if len(parts) > 1:
+        for number, (part, own) in enumerate(zip(parts, member_states(state), strict=True)):
+            part.member, part.state = number, own
+    return parts
+
+
+def new_learner(config: TrainConfig, spec: EnvSpec, options: Any, choices: Choices) -> Learner:
     with streams.fork(config.seed, "init"):
-        return build_learner(config.algo, spec, options).to(device)
+        return build_learner(config.algo, spec, options).to(choices.device)
 
 
-def new_state(config: TrainConfig, learner: Learner, lane: Lane, choices: Choices, total: int) -> TrainerState:
+def new_state(
+    config: TrainConfig, learners: Sequence[Learner], lane: Callable[[Policy], Lane], choices: Choices, total: int
+) -> TrainerState:
+    updater = Updater(learners, compile=choices.compile, capture=choices.device.startswith("cuda"))
+    made = lane(updater.population or learners[0])
     torch.manual_seed(streams.derive(config.seed, "updates"))  # from here on the default generator is the updates' own
-    return TrainerState(Updater([learner], compile=choices.compile), lane, total)
+    return TrainerState(updater, made, total)
 
 
 def new_pool(config: TrainConfig) -> EnvPool:
@@ -85,14 +120,18 @@ def new_pool(config: TrainConfig) -> EnvPool:
     return EnvPool(config.env_id, config.num_envs, seed=seed, env_kwargs=config.env_kwargs, workers=config.env_workers)
 
 
-def online_lane(config: TrainConfig, learner: Learner, pool: EnvPool, options: Any, device: torch.device) -> Lane:
-    actor = Actor(learner, pool, streams.generator(config.seed, "exploration", device=device.type), device)
+def online_lane(
+    config: TrainConfig, learners: Sequence[Learner], policy: Policy, pool: Any, options: Any, choices: Choices
+) -> Lane:
+    device = torch.device(choices.device)
+    actor = Actor(policy, pool, streams.generator(config.seed, "exploration", device=device), device)
     sampling = streams.derive(config.seed, "sampling")
-    if learner.lane == "rollout":
+    if learners[0].lane == "rollout":
         rollout = RolloutBuffer(device)
         rollout.seed(sampling)
-        return RolloutLane(learner, actor, rollout, options)
-    ring = ReplayBuffer(options.buffer_size, pool.spec, device=device)
+        return RolloutLane(learners[0], actor, rollout, options)
+    members = len(learners) if len(learners) > 1 else None
+    ring = ReplayBuffer(options.buffer_size, pool.spec, device=device, members=members)
     ring.seed(sampling)
     return ReplayLane(actor, ring, options)
 
@@ -138,7 +177,7 @@ def new_callbacks(
 ) -> list[Callback]:
     """In the order they are told; saving comes after all of them."""
     total = config.total_timesteps
-    callbacks: list[Callback] = [LogMetrics(interval(config.log_interval, total, 100), *writers)]
+    callbacks: list[Callback] = [LogMetrics(interval(config.log_interval, total, 100), *writers, member=parts.member)]
     callbacks += [Schedules(moving, defaults) for moving, defaults in [_schedules(config, parts.learner)] if moving]
     every = interval(config.eval_interval, total, 10)
     if config.env_id is not None and every and config.eval_episodes:

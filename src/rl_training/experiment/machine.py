@@ -25,7 +25,7 @@ class Choices(NamedTuple):
     compile: bool
 
 
-def choose(config: TrainConfig) -> Choices:
+def choose(config: TrainConfig, *, members: int = 1) -> Choices:
     """The fixed rule behind `auto`: CUDA where there is one; one thread, since these networks are small."""
     device = config.device
     if device == "auto":

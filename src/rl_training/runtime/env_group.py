@@ -84,7 +84,8 @@ class EnvGroup:
 
     def restore(self, states: list[dict[str, Any]], obs: np.ndarray) -> tuple[np.ndarray, list[str | None]]:
         """Where each environment stands now, and why, where it had to begin its next episode instead."""
-        now, reasons = obs.copy(), [None] * len(states)  # type: np.ndarray, list[str | None]
+        now = obs.copy()
+        reasons: list[str | None] = [None] * len(states)
         for row, state in enumerate(states):
             self._episodes[row] = state["episode"]
             try:

@@ -154,7 +154,7 @@ class Worker:
         self.process = context.Process(target=serve, args=(theirs, build), daemon=True)
         try:
             self.process.start()
-        except OSError:
+        except OSError:  # the machine's fault, not the function's
             raise
         except Exception as error:
             raise TypeError(

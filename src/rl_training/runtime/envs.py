@@ -193,24 +193,26 @@ class ActionDoor:
     def __init__(self, space: Any, spec: EnvSpec, num_envs: int) -> None:
         self._space, self._spec, self._num_envs = space, spec, num_envs
         self._rows = (num_envs, *spec.action_shape)
-        self._low, self._high = np.array(spec.action_low), np.array(spec.action_high)
-        self._center, self._scale = (self._high + self._low) / 2, (self._high - self._low) / 2
+        # One row an environment, since broadcasting a small row costs more than the arithmetic.
+        low, high = (np.tile(bound, (num_envs, 1)) for bound in (spec.action_low, spec.action_high))
+        bounds = low, high, (high - low) / 2, (high + low) / 2
+        self._low, self._high, self._scale, self._center = (bound.astype(space.dtype) for bound in bounds)
+        self._is_centered = not self._center.any()
 
     def __call__(self, actions: np.ndarray) -> np.ndarray:
         return self._numbered(actions) if self._spec.action_kind == "discrete" else self._scaled(actions)
 
     def _scaled(self, actions: np.ndarray) -> np.ndarray:
-        if actions.shape != (self._num_envs, self._spec.action_dim):
-            raise ValueError(f"actions must have shape {(self._num_envs, self._spec.action_dim)}, got {actions.shape}")
+        if actions.shape != self._low.shape:
+            raise ValueError(f"actions must have shape {self._low.shape}, got {actions.shape}")
         bad = _first_not_finite(actions)
         if bad is not None:
             raise ValueError(f"actions must be finite, got {actions[bad[0]].tolist()} for environment {bad[0]}")
-        units = actions.astype(np.float64)  # so that -1 and 1 meet bounds of float32 exactly
-        units *= self._scale
-        units += self._center
-        np.maximum(units, self._low, out=units)
-        np.minimum(units, self._high, out=units)
-        return units.astype(self._space.dtype).reshape(self._rows)
+        units = actions * self._scale
+        if not self._is_centered:
+            units += self._center
+        units = np.minimum(np.maximum(units, self._low), self._high)  # for small arrays faster than clip, or out=
+        return units.astype(self._space.dtype, copy=False).reshape(self._rows)
 
     def _numbered(self, actions: np.ndarray) -> np.ndarray:
         if actions.shape != (self._num_envs,) or actions.dtype.kind not in "iu":
@@ -226,7 +228,7 @@ class ActionDoor:
 
 def _first_not_finite(rows: np.ndarray) -> list[int] | None:
     """Where the first NaN or infinity stands, its row first."""
-    if rows.dtype == np.uint8 or math.isfinite(np.vdot(rows, rows)):  # one fast pass; large numbers need the second
+    if rows.dtype.kind == "u" or math.isfinite(np.vdot(rows, rows)):  # one fast pass; large numbers need the second
         return None
     places: list[list[int]] = np.argwhere(~np.isfinite(rows)).tolist()
     return places[0] if places else None

@@ -47,8 +47,8 @@ class LogMetrics(Callback):
 
     name = "log"
 
-    def __init__(self, interval: int, *writers: Callable[[Row], None]) -> None:
-        self.interval, self.writers = interval, writers
+    def __init__(self, interval: int, *writers: Callable[[Row], None], member: int | None = None) -> None:
+        self.interval, self.writers, self.member = interval, writers, member
         self.latest: Metrics = {}
         self.episodes: list[Episode] = []
         self._clock = (time.perf_counter(), 0, 0)
@@ -60,7 +60,7 @@ class LogMetrics(Callback):
         self.episodes += result.episodes
 
     def on_update_end(self, state: TrainerState, result: UpdateResult) -> None:
-        self.latest = result.metrics
+        self.latest = result.metrics  # of a population: [members], read when a row is due
 
     def on_step_end(self, state: TrainerState) -> None:
         if not (state.passed(self.interval) or state.global_step >= state.total_timesteps):
@@ -72,9 +72,8 @@ class LogMetrics(Callback):
         self.episodes = []
 
     def _metrics(self, state: TrainerState) -> dict[str, float | None]:
-        names = list(self.latest)
-        values = torch.stack([self.latest[name].float().mean() for name in names]).tolist() if names else []
-        wrong = [name for name, value in zip(names, values, strict=True) if not math.isfinite(value)]
+        numbers = self.last()
+        wrong = [name for name, value in numbers.items() if not math.isfinite(value)]
         if wrong:
             raise DivergedError(
                 f"{', '.join(wrong)} is not finite at step {state.global_step}; the last checkpoint is kept. "
@@ -84,7 +83,18 @@ class LogMetrics(Callback):
         if self.episodes:
             episodes["episode_return"] = sum(e.return_ for e in self.episodes) / len(self.episodes)
             episodes["episode_length"] = sum(e.length for e in self.episodes) / len(self.episodes)
-        return {**dict(zip(names, values, strict=True)), **episodes}
+        return {**numbers, **episodes}
+
+    def last(self) -> dict[str, float]:
+        """The last update's metrics as numbers: the one place where the device is waited for."""
+        mine = self._own()
+        values = torch.stack([value.float().mean() for value in mine.values()]).tolist() if mine else []
+        return dict(zip(mine, values, strict=True))
+
+    def _own(self) -> Metrics:
+        if self.member is None:
+            return self.latest
+        return {name: value[self.member] if value.dim() else value for name, value in self.latest.items()}
 
     def _rates(self, state: TrainerState) -> dict[str, float]:
         now, (then, step, updates) = time.perf_counter(), self._clock
@@ -96,7 +106,7 @@ class LogMetrics(Callback):
         }
 
     def state_dict(self) -> dict[str, Any]:
-        return {"latest": self.latest, "episodes": [list(episode) for episode in self.episodes]}
+        return {"latest": self._own(), "episodes": [list(episode) for episode in self.episodes]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.latest = state["latest"]

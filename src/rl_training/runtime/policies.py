@@ -19,9 +19,10 @@ class RandomPolicy:
     def act(
         self, obs: Tensor, memory: Any = None, *, deterministic: bool = False, generator: torch.Generator | None = None
     ) -> Action:
+        lead = obs.shape[: obs.dim() - len(self.spec.obs_shape)]
         if self.spec.action_kind == "discrete":
-            return Action(torch.randint(self.spec.action_dim, (len(obs),), generator=generator, device=obs.device))
-        return Action(torch.rand(len(obs), self.spec.action_dim, generator=generator, device=obs.device) * 2 - 1)
+            return Action(torch.randint(self.spec.action_dim, lead, generator=generator, device=obs.device))
+        return Action(torch.rand(*lead, self.spec.action_dim, generator=generator, device=obs.device) * 2 - 1)
 
 
 class SometimesRandom:

@@ -123,7 +123,7 @@ def _decode(saved: Any) -> Any:
 def _mujoco_state(core: Any) -> dict[str, Any]:
     import mujoco
 
-    kind = mujoco.mjtState.mjSTATE_INTEGRATION
+    kind = int(mujoco.mjtState.mjSTATE_INTEGRATION)
     integration = np.empty(mujoco.mj_stateSize(core.model, kind))
     mujoco.mj_getState(core.model, core.data, integration, kind)
     return {"integration": integration, **{name: getattr(core.data, name).copy() for name in STALE_POSES}}
@@ -132,7 +132,7 @@ def _mujoco_state(core: Any) -> dict[str, Any]:
 def _set_mujoco_state(core: Any, saved: dict[str, Any]) -> None:
     import mujoco
 
-    kind = mujoco.mjtState.mjSTATE_INTEGRATION
+    kind = int(mujoco.mjtState.mjSTATE_INTEGRATION)
     size = mujoco.mj_stateSize(core.model, kind)
     if saved["integration"].shape != (size,):
         raise ValueError(f"its physics state has {size} numbers, and {saved['integration'].size} were saved")

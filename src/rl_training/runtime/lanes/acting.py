@@ -7,14 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rl_training.runtime.envs import EnvPool, Transition
+from rl_training.runtime.envs import Transition
+from rl_training.runtime.state import DivergedError
 from rl_training.types import Action, Batch, Policy
 
 
 class Actor:
     """Acts in a pool of environments and hands out rows; noise comes from a generator of its own."""
 
-    def __init__(self, policy: Policy, pool: EnvPool, generator: torch.Generator, device: torch.device) -> None:
+    def __init__(self, policy: Policy, pool: Any, generator: torch.Generator, device: torch.device) -> None:
         self.policy, self.pool, self.generator, self.device = policy, pool, generator, device
         self.obs = self._tensor(pool.reset())
 
@@ -25,7 +26,10 @@ class Actor:
 
     def step(self, action: Action) -> tuple[Batch, Transition]:
         """Take these actions everywhere; the rows end at their own episode's last observation, never beyond."""
-        moved = self.pool.step(action.actions.cpu().numpy())
+        chosen = action.actions.cpu()
+        if chosen.is_floating_point() and not chosen.isfinite().all():
+            raise DivergedError("the policy's actions are not finite; its learning rate is likely too high")
+        moved = self.pool.step(chosen.numpy())
         row = {
             "obs": self.obs,
             "actions": action.actions,
@@ -39,12 +43,18 @@ class Actor:
         return row, moved
 
     def state_dict(self) -> dict[str, Any]:
-        return {"obs": self.obs, "envs": self.pool.snapshot(), "generator": self.generator.get_state()}
+        return {"obs": self.obs, "envs": self.pool.snapshot(), **self.noise_state()}
+
+    def noise_state(self) -> dict[str, Any]:
+        return {"generator": self.generator.get_state()}
+
+    def load_noise_state(self, state: dict[str, Any]) -> None:
+        self.generator.set_state(state["generator"].cpu())
 
     def load_state_dict(self, state: dict[str, Any]) -> list[str]:
         reasons = self.pool.restore(state["envs"])
         self.obs = self._tensor(self.pool.obs) if reasons else state["obs"].to(self.device)
-        self.generator.set_state(state["generator"].cpu())
+        self.load_noise_state(state)
         return reasons
 
     def _tensor(self, array: Any) -> Tensor:

@@ -22,8 +22,8 @@ class ReplayLane:
             policy = self.random if self.step < self.config.learning_starts else None
             row, moved = self.actor.step(self.actor.choose(policy))
             self.source.add(row)
-            self.step += len(moved.rewards)
-            result.num_env_steps += len(moved.rewards)
+            self.step += self.actor.pool.num_envs
+            result.num_env_steps += self.actor.pool.num_envs
             result.episodes += moved.finished
         return result
 

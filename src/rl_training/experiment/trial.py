@@ -1,0 +1,90 @@
+"""One run directory at work: its log, its callbacks, its checkpoints, and in the end its result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rl_training.experiment.agent import step_name
+from rl_training.experiment.assembly import Assembly, interval, new_callbacks
+from rl_training.experiment.config import ConfigError, TrainConfig
+from rl_training.experiment.machine import Choices, differences, facts, versions
+from rl_training.experiment.result import TrainResult
+from rl_training.experiment.run_directory import RunDirectory
+from rl_training.runtime.checkpoint import Checkpoint
+from rl_training.runtime.engine import Callback
+from rl_training.runtime.logging import LogMetrics, MetricsFile, tensorboard_writer
+from rl_training.runtime.saving import SaveCheckpoints, replay_segments, restore_trainer
+
+Say = Callable[[str], None]
+
+
+class Trial:
+    """`callbacks` write into the directory what the parts do, from `checkpoint` on where there is one."""
+
+    def __init__(
+        self, directory: RunDirectory, config: TrainConfig, parts: Assembly, choices: Choices, *,
+        checkpoint: Checkpoint | None, user: Sequence[Callback] = (), say: Say,
+    ) -> None:  # fmt: skip
+        self.directory, self.state = directory, parts.state
+        start = 0 if checkpoint is None else checkpoint.step
+        self.metrics = MetricsFile(directory.metrics, keep_until=start)
+        board = tensorboard_writer(directory.path / "tensorboard", resume_at=start)
+        writers = [self.metrics.write] + ([] if board is None else [board])
+        callbacks = new_callbacks(config, parts, choices, user=user, writers=writers)
+        self.log = next(callback for callback in callbacks if isinstance(callback, LogMetrics))
+        segments, info = replay_segments(self.state), checkpoint_info(config, parts, choices)
+        if checkpoint is not None:
+            if checkpoint.info.get("dataset") != info["dataset"]:
+                raise ConfigError("the dataset is not the one this run began with: its rows have changed")
+            reasons = restore_trainer(self.state, callbacks, checkpoint, segments) + differences(checkpoint.info, info)
+            if reasons:
+                say(f"resume is approximate, not exact: {'; '.join(reasons)}")
+        every = interval(config.checkpoint_interval, config.total_timesteps, 10)
+        self.saving = SaveCheckpoints(
+            directory.checkpoints, every, callbacks, segments=segments, keep=config.keep_checkpoints, info=info
+        )
+        self.callbacks = [*callbacks, self.saving]
+
+    def finish(self, *, updates: int, seconds: float, signal: int | None) -> TrainResult:
+        """Say how it ended, in the directory and to the caller; `updates` were done in these `seconds`."""
+        state, checkpoints = self.state, self.directory.checkpoints
+        result = TrainResult(
+            self.directory.path, checkpoints / step_name(self.saving.saved), state.metrics or self.log.last(),
+            status=state.status, steps=state.global_step, updates=state.updates, seconds=seconds,
+            updates_per_second=updates / max(seconds, 1e-9),
+            best_checkpoint=None if state.best is None else checkpoints / step_name(state.best.step),
+            evaluation=state.evaluation, stop_reason=state.stop_reason, signal=signal,
+        )  # fmt: skip
+        self.directory.write("result.json", result.to_json())
+        return result
+
+
+def checkpoint_info(config: TrainConfig, parts: Assembly, choices: Choices) -> dict[str, Any]:
+    """What a checkpoint's manifest says beside the state: enough to load the agent from it alone."""
+    return {
+        "config": config.model_dump(mode="json"),
+        "spec": parts.spec.to_json(),
+        "versions": versions(),
+        "device": choices.device,
+        "threads": choices.threads,
+        "compile": choices.compile,
+        "dataset": parts.fingerprint,
+    }
+
+
+def run_record(config: TrainConfig, parts: Assembly, choices: Choices) -> dict[str, Any]:
+    """What run.json says of the run's beginning."""
+    return {
+        **facts(),
+        "seed": config.seed,
+        "choices": choices._asdict(),
+        "dataset": parts.fingerprint,
+        "resume": "exact" if parts.pool is None else parts.pool.resume_kind,
+    }
+
+
+def default_directory(config: TrainConfig) -> Path:
+    subject = config.env_id or (Path(config.dataset).stem if isinstance(config.dataset, str) else "data")
+    return Path("runs") / f"{config.algo}-{subject.replace('/', '-')}-s{config.seed}"

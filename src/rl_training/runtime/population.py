@@ -1,0 +1,148 @@
+"""Many seeds in one process: each member looks like a run of its own, and all of them step and update together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rl_training.algorithms import Updater
+from rl_training.data import ReplayBuffer
+from rl_training.runtime.engine import Callback, tell
+from rl_training.runtime.envs import EnvPool, Transition
+from rl_training.runtime.state import CollectResult, TrainerState
+from rl_training.types import UpdateResult
+
+
+class PoolGroup:
+    """The members' pools, stepped one after the other; every array has a leading member axis."""
+
+    def __init__(self, pools: Sequence[EnvPool]) -> None:
+        self.pools, self.spec, self.num_envs = pools, pools[0].spec, pools[0].num_envs
+
+    @property
+    def obs(self) -> np.ndarray[Any, Any]:
+        return np.stack([pool.obs for pool in self.pools])
+
+    def reset(self) -> np.ndarray[Any, Any]:
+        return np.stack([pool.reset() for pool in self.pools])
+
+    def step(self, actions: np.ndarray[Any, Any]) -> Transition:
+        moved = [pool.step(chosen) for pool, chosen in zip(self.pools, actions, strict=True)]
+        finished = [
+            episode._replace(env=member * self.num_envs + episode.env)
+            for member, each in enumerate(moved)
+            for episode in each.finished
+        ]
+        return Transition(*(np.stack(column) for column in list(zip(*moved, strict=True))[:-1]), finished)
+
+
+class MemberUpdater:
+    """One member's share of a population's updater."""
+
+    def __init__(self, updater: Updater, member: int) -> None:
+        self.updater, self.member = updater, member
+
+    @property
+    def updates(self) -> int:
+        return self.updater.updates
+
+    def schedule(self, name: str, value: float) -> None:
+        if self.member == 0:  # schedules are the same for all, and set for all
+            self.updater.schedule(name, value)
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.updater.member_state(self.member)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.updater.load_member_state(self.member, state)
+
+
+class MemberLane:
+    """One member's share of a population's lane; what it saves, a run of one seed can go on from."""
+
+    def __init__(self, lane: Any, member: int) -> None:
+        self.lane, self.member = lane, member
+
+    @property
+    def step(self) -> int:
+        return int(self.lane.step)
+
+    @property
+    def source(self) -> Any:
+        """What holds the member's rows; it is saved and restored, never sampled."""
+        source = self.lane.source
+        return source.member(self.member) if isinstance(source, ReplayBuffer) else source
+
+    def state_dict(self) -> dict[str, Any]:
+        state = {"step": self.lane.step, "source": self.lane.source.state_dict()}
+        if isinstance(self.lane.source, ReplayBuffer):
+            actor = self.lane.actor
+            pool = actor.pool.pools[self.member]
+            state["actor"] = {"obs": actor.obs[self.member], "envs": pool.snapshot(), **actor.noise_state()}
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> list[str]:
+        self.lane.step = state["step"]
+        self.lane.source.load_state_dict(state["source"])
+        if "actor" not in state:
+            return []
+        actor = self.lane.actor
+        reasons: list[str] = actor.pool.pools[self.member].restore(state["actor"]["envs"])
+        if not reasons:
+            actor.obs[self.member] = state["actor"]["obs"]
+        actor.load_noise_state(state["actor"])
+        return reasons
+
+
+def member_states(state: TrainerState) -> list[TrainerState]:
+    """A population's state as its members see it."""
+    updater: Any = state.updater
+    shares = [(MemberUpdater(updater, member), MemberLane(state.lane, member)) for member in range(updater.members)]
+    return [TrainerState(share, lane, state.total_timesteps) for share, lane in shares]
+
+
+class Members(Callback):
+    """Tells every member's callbacks what has happened to it."""
+
+    def __init__(self, members: Sequence[tuple[TrainerState, Sequence[Callback]]], *, num_envs: int) -> None:
+        self.members, self.num_envs = members, num_envs
+
+    def next_due(self, state: TrainerState) -> int | None:
+        dues = [callback.next_due(member) for member, callbacks in self.members for callback in callbacks]
+        return min((due for due in dues if due is not None), default=None)
+
+    def on_train_start(self, state: TrainerState) -> None:
+        self._tell("on_train_start", state)
+
+    def on_collect_end(self, state: TrainerState, result: CollectResult) -> None:
+        for number, (member, callbacks) in enumerate(self.members):
+            tell(callbacks, "on_collect_end", member, self._share(result, number))
+
+    def on_update_end(self, state: TrainerState, result: UpdateResult) -> None:
+        for member, callbacks in self.members:
+            tell(callbacks, "on_update_end", member, result)
+
+    def on_step_end(self, state: TrainerState) -> None:
+        self._tell("on_step_end", state)
+        first = self.members[0][0]
+        state.metrics, state.evaluation = first.metrics, first.evaluation
+
+    def on_train_end(self, state: TrainerState) -> None:
+        self._tell("on_train_end", state)
+
+    def _share(self, result: CollectResult, number: int) -> CollectResult:
+        if not result.episodes:
+            return result
+        width = self.num_envs
+        mine = [e._replace(env=e.env % width) for e in result.episodes if e.env // width == number]
+        return CollectResult(result.num_env_steps, mine)
+
+    def _tell(self, event: str, state: TrainerState) -> None:
+        for member, callbacks in self.members:
+            member.previous_step, member.status = state.previous_step, state.status
+            member.stop_reason = member.stop_reason or state.stop_reason
+            tell(callbacks, event, member)
+            if member.stop_reason is not None:
+                state.request_stop(member.stop_reason, status=member.status)

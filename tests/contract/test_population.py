@@ -1,0 +1,65 @@
+"""Many seeds as one population: each is a run of its own, and the whole resumes as if it had never stopped."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from rl_training.experiment.agent import load_agent
+from rl_training.experiment.assembly import assemble
+from rl_training.experiment.config import parse_config
+from rl_training.experiment.machine import choose
+from rl_training.experiment.run import resume_run, run_population
+from rl_training.experiment.verify import compare_runs
+from rl_training.runtime.engine import Callback
+
+SEEDS = (0, 3, 5)
+
+
+class StopAt(Callback):
+    interval = 70
+
+    def on_step_end(self, state) -> None:
+        if state.global_step >= self.interval:
+            state.request_stop("the test asked")
+
+
+@pytest.fixture(autouse=True)
+def _only_lanes_that_know_members(case):
+    if case.learner.lane == "rollout":
+        pytest.skip("on-policy seeds run as processes")
+
+
+def configs(case, folder):
+    return [parse_config(case.config(seed=seed, output_dir=str(folder / f"seed_{seed}"))) for seed in SEEDS]
+
+
+def test_a_population_resumes_byte_for_byte(case, tmp_path):
+    whole = run_population(configs(case, tmp_path / "whole"))
+    if case.learner.lane != "offline":  # which has fewer steps than the stop
+        halved = run_population(configs(case, tmp_path / "halved"), callbacks=[StopAt()])
+        assert {result.status for result in halved} == {"stopped"}
+    resumed = run_population(configs(case, tmp_path / "halved"))
+    assert [compare_runs(a.run_dir, b.run_dir) for a, b in zip(whole, resumed, strict=True)] == [[], [], []]
+
+
+def test_members_differ_and_each_goes_on_alone(case, tmp_path):
+    results = run_population(configs(case, tmp_path))
+    agents = [load_agent(result.run_dir).learner for result in results]
+    assert not next(agents[0].parameters()).equal(next(agents[1].parameters()))
+    alone = resume_run(results[1].run_dir, steps=results[1].steps + 30)
+    assert (alone.status, alone.steps) == ("finished", results[1].steps + 30)
+    assert alone.updates > results[1].updates
+
+
+def test_members_begin_as_single_runs_of_their_seed_do(case, tmp_path):
+    chosen = configs(case, tmp_path)
+    state, members = assemble(chosen, choose(chosen[0]), 60)
+    for config, member in zip(chosen, members, strict=True):
+        _, (single,) = assemble([config], choose(config), 60)
+        mine = dict(member.learner.named_parameters())
+        assert all(value.equal(mine[name]) for name, value in single.learner.named_parameters())
+        single.close()
+        member.close()
+    assert state.updater.members == len(SEEDS)
+    assert torch.equal(state.updater.params[name := next(iter(mine))][-1], mine[name])
