@@ -168,3 +168,8 @@ def test_box_actions_are_clipped_for_the_environment_and_scored_as_drawn(box):
     assert torch.equal(acted.actions, raw.clamp(-1, 1))
     normal = torch.distributions.Normal(learner.model.actor.net(obs), 1.0)
     torch.testing.assert_close(acted.extras["log_probs"], normal.log_prob(raw).sum(-1))
+
+
+def test_adam_has_the_epsilon_and_the_gradient_norm_that_ppo_was_published_with(box):
+    (group,) = PPO.build(box).parameter_groups()
+    assert (group.kind, group.eps, group.max_grad_norm) == ("adam", 1e-5, 0.5)

@@ -64,10 +64,8 @@ class TwoNumbers(nn.Module):
 
 def points(*shape: int, seed: int = 0) -> Batch:
     generator = torch.Generator().manual_seed(seed)
-    return {
-        "x": torch.randn(*shape, 4, 2, generator=generator),
-        "y": 3 * torch.randn(*shape, 4, generator=generator),
-    }
+    x, y = torch.randn(*shape, 4, 2, generator=generator), torch.randn(*shape, 4, generator=generator)
+    return {"x": x, "y": 3 * y}
 
 
 def lines(count: int, **options: Any) -> list[Line]:
@@ -129,6 +127,12 @@ def test_groups_take_parameters_by_prefix_with_their_own_learning_rates():
     assert [learner.a.item(), learner.b.item()] == pytest.approx([0.9, 0.5])
 
 
+def test_a_group_has_its_own_kind_of_optimizer_and_its_own_decay():
+    learner = TwoNumbers("a", "b", groups=[ParameterGroup(0.1, ("b",), "adamw", weight_decay=0.5), ParameterGroup(0.1)])
+    Updater([learner]).update({})
+    assert [learner.a.item(), learner.b.item()] == pytest.approx([0.9, 1 - 0.1 * 0.5 - 0.1])
+
+
 def test_a_parameter_that_no_group_takes_is_refused():
     with pytest.raises(ValueError, match=r"no parameter group takes \['a'\]"):
         Updater([TwoNumbers("a", groups=[ParameterGroup(0.1, ("b",))])])
@@ -143,14 +147,10 @@ def clipped(*gradients: list[Any], by_member: bool) -> list[list[float]]:
     return [parameter.grad.flatten().tolist() for parameter in params if parameter.grad is not None]
 
 
-def test_clipping_shrinks_all_gradients_to_one_norm():
-    vector, scalar = clipped([3.0, 0.0], [4.0], by_member=False)
-    assert vector + scalar == pytest.approx([0.6, 0.0, 0.8])
-
-
-def test_clipping_lets_small_gradients_pass():
-    (small,) = clipped([0.3, 0.4], by_member=False)
-    assert small == pytest.approx([0.3, 0.4])
+@pytest.mark.parametrize(("gradient", "shrunk"), [([3.0, 0.0, 4.0], [0.6, 0.0, 0.8]), ([0.3, 0.0, 0.4],) * 2])
+def test_clipping_shrinks_all_gradients_to_one_norm_and_lets_small_ones_pass(gradient, shrunk):
+    vector, scalar = clipped(gradient[:2], gradient[2:], by_member=False)
+    assert vector + scalar == pytest.approx(shrunk)
 
 
 def test_clipping_by_member_looks_at_each_member_alone():
@@ -183,6 +183,29 @@ def test_members_of_a_population_draw_their_own_noise():
     assert loss["loss"][0] != loss["loss"][1]
 
 
+def test_the_learners_of_a_population_hold_their_newest_numbers():
+    learners = lines(2)
+    population = Updater(learners)
+    population.update(points(2))
+    for i, learner in enumerate(learners):
+        assert torch.equal(learner.scale, population.params["scale"][i])
+        assert torch.equal(learner.get_buffer("last_mean"), population.buffers["last_mean"][i])
+
+
+def test_a_member_goes_on_alone_and_members_come_together_again():
+    population, together, alone = Updater(lines(2)), Updater(lines(2)), Updater(lines(1))
+    population.update(points(2))
+    for member in range(2):
+        together.load_member_state(member, copy.deepcopy(population.member_state(member)))
+    alone.load_state_dict(copy.deepcopy(population.member_state(1)))
+    batch = points(2, seed=1)
+    expected = population.update(batch).metrics["loss"]
+    assert torch.equal(together.update(batch).metrics["loss"], expected)
+    single = alone.update({name: rows[1] for name, rows in batch.items()}).metrics["loss"]
+    torch.testing.assert_close(single, expected[1])
+    torch.testing.assert_close(alone.params["scale"], population.params["scale"][1])
+
+
 @pytest.mark.parametrize("count", [1, 3])
 def test_buffers_of_the_loss_are_written_after_the_step(count):
     updater = Updater(lines(count))
@@ -195,6 +218,8 @@ def test_run_samples_as_often_as_told_and_hands_back_the_last_metrics():
     asked = []
 
     class Counting:
+        draws_on_device, generator = False, torch.Generator()
+
         def sample(self, batch_size: int, members: tuple[int, ...] = ()) -> Batch:
             asked.append((batch_size, members))
             return points(*members, seed=len(asked))
@@ -223,6 +248,7 @@ def test_a_loaded_updater_goes_on_bit_for_bit_in_the_memory_it_had(count):
     held = {name: tensor.data_ptr() for name, tensor in {**second.params, **second.buffers}.items()}
     moments = {name: state["exp_avg"].data_ptr() for name, state in second.state_dict()["optimizer"].items()}
     second.load_state_dict(saved)
+    assert torch.equal(second.buffers["last_mean"], saved["buffers"]["last_mean"])
     assert [second.update(batch).metrics["loss"].tolist() for batch in batches[2:]] == [e.tolist() for e in expected]
     assert second.updates == 4
     for name, tensor in {**first.params, **first.buffers}.items():

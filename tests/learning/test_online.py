@@ -13,11 +13,12 @@ def test_sac_swings_the_pendulum_up(final_return):
 
 
 def test_dqn_balances_the_pole(final_return):
-    assert final_return("dqn/cartpole", "total_timesteps=20000") > 150  # random play scores about 22
+    shortened = ("total_timesteps=8000", "schedules={}", "hidden_sizes=[64,64]", "batch_size=64")
+    assert final_return("dqn/cartpole", *shortened) > 70  # random play scores about 22
 
 
 def test_ppo_balances_the_pole(final_return):
-    assert final_return("ppo/cartpole", "total_timesteps=30000") > 350
+    assert final_return("ppo/cartpole", "total_timesteps=25600", "schedules={}") > 400
 
 
 @pytest.mark.slow

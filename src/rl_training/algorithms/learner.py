@@ -40,7 +40,7 @@ class Learner(nn.Module):
 
     def __init__(self, model: nn.Module, config: AlgorithmConfig | None = None, **options: Any) -> None:
         super().__init__()
-        self.config: Any = config or self.config_type(**options)
+        self.config: Any = self.configured(config, options)
         self.model: Any = model
         copies = {part: copy.deepcopy(getattr(model, part)) for part in self.targets}
         self.target = nn.ModuleDict(copies).requires_grad_(False)
@@ -49,8 +49,17 @@ class Learner(nn.Module):
     def build(cls, spec: EnvSpec, config: AlgorithmConfig | None = None, **options: Any) -> Self:
         """A learner with networks that fit these spaces; initial weights come from torch's default generator."""
         cls.check_spec(spec)
-        config = config or cls.config_type(**options)
+        config = cls.configured(config, options)
         return cls(cls.model_type.build(spec, config), config)
+
+    @classmethod
+    def configured(cls, config: AlgorithmConfig | None, options: dict[str, Any]) -> AlgorithmConfig:
+        """The config itself, or one made of options; never both, since one would be ignored."""
+        if config is None:
+            return cls.config_type(**options)
+        if options or not isinstance(config, cls.config_type):
+            raise TypeError(f"{cls.name} takes a {cls.config_type.__name__} or options, got {config!r} and {options}")
+        return config
 
     @classmethod
     def check_spec(cls, spec: EnvSpec) -> None:

@@ -42,6 +42,8 @@ class PPO(Learner):
         super().__init__(model, config, **options)
         self.register_buffer("clip_range", torch.tensor(self.config.clip_range))
         normalized = self.config.normalize_obs
+        if normalized and len(self.model.obs_shape) > 1:
+            raise ValueError("normalize_obs is for vectors; pixels are scaled by the encoder already")
         self.normalizer: nn.Module = Normalizer(self.model.obs_shape, clip=10.0) if normalized else nn.Identity()
 
     @torch.no_grad()

@@ -80,6 +80,8 @@ class Updater:
     def schedule(self, name: str, value: float) -> None:
         """Set a number that moves: the learning rate (of every group, in proportion) or a buffer of the learner."""
         if name != "learning_rate":
+            if name not in self.buffers:
+                raise ValueError(f"cannot schedule {name!r}; there are learning_rate, {', '.join(self.buffers)}")
             self.buffers[name].fill_(value)
             return
         base = self.groups[0][0].learning_rate
@@ -130,13 +132,13 @@ class Updater:
             return
         load_tensors({name: together[member] for name, together in self.params.items()}, state["parameters"])
         load_tensors({name: together[member] for name, together in self.buffers.items()}, state["buffers"])
-        optimizer = self._optimizer_state()
-        for name, values in state["optimizer"].items():
-            for key, value in values.items():
-                together = optimizer[name].setdefault(
-                    key, torch.zeros((), device=self.device) if key == "step" else torch.zeros_like(self.params[name])
-                )
-                (together if key == "step" else together[member]).copy_(value)
+        for name, held in self._optimizer_state().items():
+            saved = state["optimizer"].get(name, {})  # what was not saved had not begun
+            for key in {*held, *saved}:
+                shared = key == "step"
+                empty = torch.zeros((), device=self.device) if shared else torch.zeros_like(self.params[name])
+                together = held.setdefault(key, empty)
+                (together if shared else together[member]).copy_(saved.get(key, torch.zeros(())))
         self._load_shared(state)
 
     def _load_shared(self, state: dict[str, Any]) -> None:
@@ -184,6 +186,7 @@ def load_tensors(held: dict[str, Tensor], loaded: dict[str, Tensor]) -> None:
     for name, tensor in held.items():
         if tensor.shape != loaded[name].shape:
             raise ValueError(f"{name} has shape {tuple(tensor.shape)}, saved as {tuple(loaded[name].shape)}")
+    for name, tensor in held.items():
         tensor.copy_(loaded[name])
 
 
