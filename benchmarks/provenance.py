@@ -13,7 +13,8 @@ from rl_training.experiment.machine import facts
 def provenance() -> dict[str, Any]:
     """The commit, the machine and the versions that a benchmark runs with."""
     known = facts()
-    return {"commit": known_commit(known["git"]), "hardware": hardware(), "versions": known["versions"]}
+    machine = ", ".join(filter(None, [hardware(), known["hardware"]["gpu"]]))
+    return {"commit": known_commit(known["git"]), "hardware": machine, "versions": known["versions"]}
 
 
 def known_commit(commit: str | None) -> str:

@@ -46,7 +46,8 @@ def test_the_whole_adds_work_and_averages_scores():
     whole = summary(
         [1, 3], [result("finished", steps=1, return_mean=10.0), result("finished", steps=3, return_mean=30.0)]
     )
-    assert (whole["steps"], whole["updates"], whole["seconds"]) == (1 + 3, 2 + 6, 2.0)
+    assert (whole["steps"], whole["updates"], whole["seconds"]) == (1 + 3, 2 + 6, 1.0)
+    assert whole["updates_per_second"] == 10.0 + 10.0
     assert whole["metrics"] == {"loss": 2.0}
     evaluation = whole["evaluation"]
     # 20 ± 10: each seed is 10 away from the mean of the two.

@@ -42,7 +42,7 @@ def test_a_signal_ends_in_a_checkpoint_and_its_own_exit_code_and_the_same_comman
     assert introduction.endswith(f"1,000,000 updates, on from {first['steps']:,}")
 
 
-def test_a_signal_ends_the_seeds_that_would_follow(tmp_path):
+def test_a_signal_stops_all_seeds_of_a_population_together(tmp_path):
     returned, _, told = stopped(signal.SIGTERM, tmp_path / "all", "--seeds", "0-4")
     assert (returned, told["status"]) == (143, "stopped")
-    assert [run["seed"] for run in told["runs"]] == [0]
+    assert [run["seed"] for run in told["runs"]] == [0, 1, 2, 3, 4]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import typer
 
@@ -15,8 +17,8 @@ from rl_training.runtime.state import TrainerState
 class Introduction(Callback):
     """Says on stderr what is trained, once it is certain that it will be."""
 
-    def __init__(self, config: TrainConfig) -> None:
-        self.config = config
+    def __init__(self, config: TrainConfig, *, seeds: Sequence[int] = ()) -> None:
+        self.config, self.seeds = config, seeds or [config.seed]
 
     def on_train_start(self, state: TrainerState) -> None:
         config, offline = self.config, get_algorithm_spec(self.config.algo).lane == "offline"
@@ -26,7 +28,7 @@ class Introduction(Callback):
             else f"{config.algo} in {many(config.num_envs, 'environment')}",
             str(state.updater.device),
             many(torch.get_num_threads(), "thread"),
-            f"seed {config.seed}",
+            f"seed{'s' if len(self.seeds) > 1 else ''} {', '.join(map(str, self.seeds))}",
             many(state.total_timesteps, "update" if offline else "step"),
         ] + ([f"on from {state.global_step:,}"] if state.global_step else [])
         subject = "" if config.env_id is None else f"{config.env_id}: {spaces(config)}; "

@@ -50,7 +50,7 @@ def written(seeds: Sequence[int]) -> str:
 
 
 def summary(seeds: Sequence[int], results: Sequence[TrainResult]) -> dict[str, Any]:
-    """The keys of one run for all of them: steps, updates and seconds are sums, all else means.
+    """The keys of one run for all of them: steps, updates and their rate are sums, since seeds run together.
 
     A whole has no checkpoint of its own; each of `runs` has. Seeds that a signal kept from starting are not in it.
     """
@@ -63,8 +63,8 @@ def summary(seeds: Sequence[int], results: Sequence[TrainResult]) -> dict[str, A
         "best_checkpoint": None,
         "steps": sum(run["steps"] for run in runs),
         "updates": sum(run["updates"] for run in runs),
-        "updates_per_second": fmean(run["updates_per_second"] for run in runs),
-        "seconds": sum(run["seconds"] for run in runs),
+        "updates_per_second": sum(run["updates_per_second"] for run in runs),
+        "seconds": max(run["seconds"] for run in runs),
         "metrics": mean_metrics([run["metrics"] for run in runs]),
         "evaluation": mean_evaluation([run["evaluation"] for run in runs]),
         "stop_reason": next((run["stop_reason"] for run in runs if run["stop_reason"]), None),

@@ -103,17 +103,15 @@ def read_config(target: str, given: dict[str, Any], overrides: list[str]) -> Tra
 
 
 def train_all(configs: list[TrainConfig], *, fresh: bool, quiet: bool) -> list[TrainResult]:
-    """One after the other; a signal ends the one that runs and those that would follow."""
+    """One config alone, several seeds together."""
     from rl_training.cli.introduction import Introduction
     from rl_training.experiment.run import run_training
+    from rl_training.experiment.sweep import train_seeds
 
-    results: list[TrainResult] = []
-    for config in configs:
-        shown = [] if quiet else [Introduction(config)]
-        results.append(run_training(config, callbacks=shown, fresh=fresh, quiet=quiet))
-        if results[-1].signal is not None:
-            break
-    return results
+    shown = [] if quiet else [Introduction(configs[0], seeds=[config.seed for config in configs])]
+    if len(configs) == 1:
+        return [run_training(configs[0], callbacks=shown, fresh=fresh, quiet=quiet)]
+    return train_seeds(configs, callbacks=shown, fresh=fresh, quiet=quiet)
 
 
 def conclude(results: list[TrainResult], report: dict[str, Any], *, as_json: bool) -> None:

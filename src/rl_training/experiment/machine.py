@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 import subprocess
 import sys
 from importlib import metadata
@@ -13,7 +14,9 @@ from typing import Any, NamedTuple
 import torch
 
 from rl_training.experiment.config import TrainConfig
+from rl_training.experiment.registry import get_algorithm_spec
 
+COMPILE_FROM = 50_000  # updates
 PACKAGES = ("rl-training", "torch", "numpy", "gymnasium", "mujoco", "ale-py")
 
 
@@ -25,14 +28,34 @@ class Choices(NamedTuple):
     compile: bool
 
 
-def choose(config: TrainConfig, *, members: int = 1) -> Choices:
-    """The fixed rule behind `auto`: CUDA where there is one; one thread, since these networks are small."""
+def choose(config: TrainConfig) -> Choices:
+    """The fixed rule behind `auto`: CUDA where there is one; one thread, since these networks are small; compiled
+    where so many updates will follow that the half minute of compiling is earned back."""
     device = config.device
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     elif device.startswith("cuda") and not torch.cuda.is_available():
         raise ValueError(f"device {device!r} was asked for, but torch sees no CUDA device here; use cpu or auto")
-    return Choices(device, config.threads or 1, config.compile == "on")
+    compile = config.compile == "on" or (config.compile == "auto" and worth_compiling(config))
+    return Choices(device, config.threads or 1, compile)
+
+
+def apply(choices: Choices) -> None:
+    """Make torch compute as chosen; on CUDA, matrix products in TF32."""
+    torch.set_num_threads(choices.threads)
+    if choices.device.startswith("cuda"):
+        torch.set_float32_matmul_precision("high")
+
+
+def worth_compiling(config: TrainConfig) -> bool:
+    """Rollout lanes stay eager: their batches are small, and acting takes most of their time."""
+    algorithm = get_algorithm_spec(config.algo)
+    options: Any = algorithm.config_type(**config.algo_kwargs)
+    updates = config.total_timesteps
+    if algorithm.lane == "replay":
+        updates = updates // (config.num_envs * options.collect_steps) * options.updates_per_collect
+    compiler = shutil.which(os.environ.get("CXX", "c++")) or shutil.which("g++") or shutil.which("clang++")
+    return algorithm.lane != "rollout" and updates >= COMPILE_FROM and compiler is not None
 
 
 def versions() -> dict[str, str]:

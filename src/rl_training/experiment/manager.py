@@ -8,6 +8,7 @@ from typing import Any
 
 from rl_training.experiment.config import TrainConfig, load_config, parse_config
 from rl_training.experiment.run import TrainResult, default_directory, resume_run, run_training
+from rl_training.experiment.sweep import train_seeds
 from rl_training.runtime.engine import Callback
 
 
@@ -47,5 +48,5 @@ class ExperimentManager:
         ]
 
     def sweep(self, seeds: Iterable[int], *, fresh: bool = False, quiet: bool = True) -> list[TrainResult]:
-        """Train every seed, one after the other; finished ones are only told again."""
-        return [run_training(config, fresh=fresh, quiet=quiet) for config in self.seed_configs(seeds)]
+        """Train every seed, together where the lane allows it; finished ones are only told again."""
+        return train_seeds(self.seed_configs(seeds), fresh=fresh, quiet=quiet)

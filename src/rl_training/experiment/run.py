@@ -10,12 +10,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from rl_training.experiment.agent import find_checkpoint, say
 from rl_training.experiment.assembly import assemble
 from rl_training.experiment.config import ConfigError, TrainConfig, parse_config
-from rl_training.experiment.machine import Choices, choose
+from rl_training.experiment.machine import Choices, apply, choose
 from rl_training.experiment.result import TrainResult
 from rl_training.experiment.run_directory import RunDirectory
 from rl_training.experiment.trial import Trial, default_directory, run_record
@@ -79,8 +77,8 @@ def _run(
         if all(each and each["status"] != "stopped" and each["steps"] >= (steps or 0) for each in ended):
             return [TrainResult.from_json(d.path, each) for d, each in zip(directories, ended, strict=True) if each]
         record = {} if fresh else directories[0].read("run.json") or {}
-        choices = Choices(**record["choices"]) if "choices" in record else choose(configs[0], members=len(configs))
-        torch.set_num_threads(choices.threads)
+        choices = Choices(**record["choices"]) if "choices" in record else choose(configs[0])
+        apply(choices)
         total = steps or record.get("total_timesteps") or configs[0].total_timesteps
         state, members = assemble(configs, choices, total)
         for parts in members:

@@ -51,7 +51,7 @@ class Trial:
         """Say how it ended, in the directory and to the caller; `updates` were done in these `seconds`."""
         state, checkpoints = self.state, self.directory.checkpoints
         result = TrainResult(
-            self.directory.path, checkpoints / step_name(self.saving.saved), state.metrics or self.log.last(),
+            self.directory.path, checkpoints / step_name(self.saving.saved), state.metrics or dict(self.log.last()),
             status=state.status, steps=state.global_step, updates=state.updates, seconds=seconds,
             updates_per_second=updates / max(seconds, 1e-9),
             best_checkpoint=None if state.best is None else checkpoints / step_name(state.best.step),
@@ -70,6 +70,7 @@ def checkpoint_info(config: TrainConfig, parts: Assembly, choices: Choices) -> d
         "device": choices.device,
         "threads": choices.threads,
         "compile": choices.compile,
+        "tf32": choices.device.startswith("cuda"),
         "dataset": parts.fingerprint,
     }
 

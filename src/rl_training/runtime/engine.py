@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from rl_training.runtime.state import CollectResult, TrainerState
 from rl_training.types import UpdateResult
 
-STRIDE = 100  # most steps between two looks at callbacks and signals
+STRIDE = 128  # most steps between two looks at callbacks and signals; four of the longest captured graphs
 
 
 class Callback:

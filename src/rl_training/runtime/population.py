@@ -35,7 +35,8 @@ class PoolGroup:
             for member, each in enumerate(moved)
             for episode in each.finished
         ]
-        return Transition(*(np.stack(column) for column in list(zip(*moved, strict=True))[:-1]), finished)
+        columns = {name: np.stack([getattr(each, name) for each in moved]) for name in Transition._fields[:-1]}
+        return Transition(**columns, finished=finished)
 
 
 class MemberUpdater:
@@ -98,9 +99,11 @@ class MemberLane:
 
 def member_states(state: TrainerState) -> list[TrainerState]:
     """A population's state as its members see it."""
-    updater: Any = state.updater
-    shares = [(MemberUpdater(updater, member), MemberLane(state.lane, member)) for member in range(updater.members)]
-    return [TrainerState(share, lane, state.total_timesteps) for share, lane in shares]
+    members: list[tuple[Any, Any]] = [
+        (MemberUpdater(state.updater, member), MemberLane(state.lane, member))
+        for member in range(state.updater.members)
+    ]
+    return [TrainerState(updater, lane, state.total_timesteps) for updater, lane in members]
 
 
 class Members(Callback):

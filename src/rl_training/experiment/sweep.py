@@ -1,0 +1,100 @@
+"""Several seeds of one config: as one population where the lane knows members, else as processes side by side."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from rl_training.experiment.config import TrainConfig
+from rl_training.experiment.registry import get_algorithm_spec
+from rl_training.experiment.result import TrainResult
+from rl_training.experiment.run import run_population, run_training
+from rl_training.experiment.run_directory import RunDirectory
+from rl_training.experiment.trial import default_directory
+from rl_training.runtime.engine import Callback
+
+
+def train_seeds(
+    configs: Sequence[TrainConfig], *, callbacks: Sequence[Callback] = (), fresh: bool = False, quiet: bool = True
+) -> list[TrainResult]:
+    """Train every seed; those that have finished are only told again, and take no part in a population."""
+    results = {} if fresh else {config.seed: result for config in configs if (result := _finished(config))}
+    waiting = [config for config in configs if config.seed not in results]
+    if len(waiting) == 1:
+        results[waiting[0].seed] = run_training(waiting[0], callbacks=callbacks, fresh=fresh, quiet=quiet)
+    elif waiting and as_population(waiting[0]):
+        trained = run_population(waiting, callbacks=callbacks, fresh=fresh, quiet=quiet)
+        results |= {config.seed: result for config, result in zip(waiting, trained, strict=True)}
+    elif waiting:
+        results |= _train_in_processes(waiting, fresh=fresh)
+    return [results[config.seed] for config in configs if config.seed in results]
+
+
+def as_population(config: TrainConfig) -> bool:
+    """Early stopping ends one seed and not another, so it asks for processes."""
+    return get_algorithm_spec(config.algo).lane in ("offline", "replay") and config.early_stopping is None
+
+
+def _told(config: TrainConfig) -> TrainResult | None:
+    """The result that the seed's run has written, whichever process did."""
+    directory = RunDirectory(config.output_dir or default_directory(config))
+    ended = directory.read("result.json") if directory.path.is_dir() else None
+    if ended is None:
+        return None
+    directory.check(config)
+    return TrainResult.from_json(directory.path, ended)
+
+
+def _finished(config: TrainConfig) -> TrainResult | None:
+    result = _told(config)
+    return result if result is not None and result.status != "stopped" else None
+
+
+def _train_in_processes(configs: Sequence[TrainConfig], *, fresh: bool) -> dict[int, TrainResult]:
+    """At most one a core; a signal to this process reaches all of them, and they save before they end."""
+    context = multiprocessing.get_context("spawn")
+    running: dict[int, BaseProcess] = {}
+    with _passing_on_signals(running) as caught:
+        for config in configs:
+            while not caught and sum(process.is_alive() for process in running.values()) >= (os.cpu_count() or 1):
+                time.sleep(0.1)
+            if not caught:
+                running[config.seed] = context.Process(target=_train_one, args=(config, fresh), daemon=True)
+                running[config.seed].start()
+        for process in running.values():
+            process.join()
+    failed = [seed for seed, process in running.items() if process.exitcode]
+    if failed and not caught:
+        raise RuntimeError(f"seed {failed[0]} failed; its own message is above")
+    results = {config.seed: _told(config) for config in configs if config.seed in running}
+    number = caught[0] if caught else None
+    return {seed: replace(result, signal=number) for seed, result in results.items() if result is not None}
+
+
+def _train_one(config: TrainConfig, fresh: bool) -> None:
+    run_training(config, fresh=fresh)
+
+
+@contextmanager
+def _passing_on_signals(processes: Mapping[int, BaseProcess]) -> Iterator[list[int]]:
+    caught: list[int] = []
+
+    def pass_on(number: int, frame: Any) -> None:
+        caught.append(number)
+        for process in processes.values():
+            if process.is_alive():
+                process.terminate()
+
+    previous = {number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield caught
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
