@@ -57,6 +57,7 @@ class EnvSpec:
     action_shape: tuple[int, ...] = ()
     action_low: tuple[float, ...] = ()  # Box only, flat, in the environment's own units
     action_high: tuple[float, ...] = ()
+    action_start: int = 0  # Discrete only: what the environment calls action 0
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from rl_training.experiment.agent import Agent, find_checkpoint, load_agent
+from rl_training.experiment.agent import Agent, load_agent, run_of
 from rl_training.experiment.config import ConfigError, TrainConfig, parse_config
 from rl_training.experiment.run import TrainResult, default_directory, resume_run, run_training
 from rl_training.runtime.checkpoint import Checkpoint
@@ -104,11 +104,8 @@ def predict_checkpoint(
 def resume_training(
     path: Path | str, *, total_timesteps: int | None = None, callbacks: Sequence[Callback] | None = None
 ) -> TrainResult:
-    """Go on with a run as if it had never stopped; `path` is the run or a checkpoint inside it."""
-    run_dir = Path(path)
-    if (run_dir / "manifest.json").exists():
-        run_dir = find_checkpoint(run_dir).path.parent.parent
-    return resume_run(run_dir, steps=total_timesteps, callbacks=callbacks or ())
+    """Go on with a run as if it had never stopped; `path` is the run or its newest checkpoint."""
+    return resume_run(run_of(Path(path)), steps=total_timesteps, callbacks=callbacks or ())
 
 
 def train_as(

@@ -79,11 +79,11 @@ def resume(run: Run, steps: Steps = None, as_json: Json = False) -> None:
     """Go on with a run that was stopped. It ends as if it never had been; --steps takes it beyond its end."""
     with stdout_for_results():
         from rl_training.cli.introduction import Introduction
-        from rl_training.experiment.agent import find_checkpoint
+        from rl_training.experiment.agent import run_of
         from rl_training.experiment.run import resume_run
         from rl_training.experiment.run_directory import RunDirectory
 
-        run_dir = run if (run / "config.yaml").exists() else find_checkpoint(run).path.parent.parent
+        run_dir = run_of(run)
         config = RunDirectory(run_dir).config()
         shown = [] if config is None else [Introduction(config)]
         result = resume_run(run_dir, steps=steps, callbacks=shown, quiet=False)

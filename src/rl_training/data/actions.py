@@ -27,7 +27,7 @@ def derive_spec(obs: Tensor, actions: Tensor) -> EnvSpec:
 def scale_actions(actions: Tensor, spec: EnvSpec, *, name: str = "actions") -> Tensor:
     """Actions in the environment's units as a batch holds them: Box in [-1, 1], Discrete int64."""
     if spec.action_kind == "discrete":
-        return _checked_indices(actions, spec.action_dim, name)
+        return _checked_indices(actions - spec.action_start, spec.action_dim, name)
     flat = actions.reshape(len(actions), -1).float()
     if flat.shape[1] != spec.action_dim:
         raise ValueError(f"{name} have {flat.shape[1]} dimensions, the environment's have {spec.action_dim}")
@@ -47,7 +47,7 @@ def scale_actions(actions: Tensor, spec: EnvSpec, *, name: str = "actions") -> T
 def unscale_actions(actions: Tensor, spec: EnvSpec) -> Tensor:
     """Actions of a batch in the environment's own units, flat."""
     if spec.action_kind == "discrete":
-        return actions
+        return actions + spec.action_start
     center, half_range = _center_and_half_range(spec, actions.device)
     return actions * half_range + center
 

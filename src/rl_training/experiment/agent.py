@@ -16,7 +16,13 @@ from rl_training.data.actions import unscale_actions
 from rl_training.experiment.config import TrainConfig, parse_config
 from rl_training.experiment.registry import build_learner, config_type
 from rl_training.runtime import streams
-from rl_training.runtime.checkpoint import Checkpoint, CheckpointError, newest_checkpoint, read_checkpoint
+from rl_training.runtime.checkpoint import (
+    Checkpoint,
+    CheckpointError,
+    list_checkpoints,
+    newest_checkpoint,
+    read_checkpoint,
+)
 from rl_training.runtime.checkpoint_format import MANIFEST, STATE
 from rl_training.runtime.evaluation import evaluate
 from rl_training.types import EnvSpec
@@ -89,6 +95,21 @@ def find_checkpoint(path: Path, *, best: bool = False, warn: Callable[[str], Non
     if best_so_far is None:
         raise ValueError(f"the run {path} was never evaluated, so it has no best checkpoint; leave out --best")
     return read_checkpoint(path / CHECKPOINTS / newest.path.with_name(step_name(best_so_far[0])).name)
+
+
+def run_of(path: Path) -> Path:
+    """The run that resume goes on with: named itself, or by its newest checkpoint."""
+    if (path / "config.yaml").exists():
+        return path
+    run = find_checkpoint(path).path.parent.parent
+    if not (run / "config.yaml").exists():
+        raise ValueError(f"{path} is a checkpoint without its run; resume needs the run directory")
+    newest = list_checkpoints(run / CHECKPOINTS)[-1].name
+    if newest != path.name:
+        raise ValueError(
+            f"{path.name} is not the newest checkpoint of {run}; resume goes on from {newest}: name the run"
+        )
+    return run
 
 
 def step_name(step: int) -> str:

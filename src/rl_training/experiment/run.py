@@ -17,6 +17,7 @@ from rl_training.experiment.machine import Choices, apply, choose
 from rl_training.experiment.result import TrainResult
 from rl_training.experiment.run_directory import RunDirectory
 from rl_training.experiment.trial import Trial, default_directory, run_record
+from rl_training.runtime.callbacks import StopAtStep
 from rl_training.runtime.checkpoint import (
     Checkpoint,
     CheckpointError,
@@ -79,7 +80,10 @@ def _run(
         record = {} if fresh else directories[0].read("run.json") or {}
         choices = Choices(**record["choices"]) if "choices" in record else choose(configs[0])
         apply(choices)
-        total = steps or record.get("total_timesteps") or configs[0].total_timesteps
+        planned = record.get("total_timesteps") or configs[0].total_timesteps
+        total = max(steps or 0, planned)
+        if steps is not None and steps < planned:
+            callbacks = [*callbacks, StopAtStep(steps)]
         state, members = assemble(configs, choices, total)
         for parts in members:
             stack.callback(parts.close)

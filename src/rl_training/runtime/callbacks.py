@@ -70,6 +70,23 @@ class EarlyStop(Callback):
         self.waited, self.seen = state["waited"], state["seen"]
 
 
+class StopAtStep(Callback):
+    """Stops at the first boundary at or after a step, though the run has further to go."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def next_due(self, state: TrainerState) -> int | None:
+        return max(self.step, state.global_step + 1)
+
+    def on_train_start(self, state: TrainerState) -> None:
+        self.on_step_end(state)
+
+    def on_step_end(self, state: TrainerState) -> None:
+        if state.global_step >= self.step:
+            state.request_stop(f"reached step {self.step}")
+
+
 class MaxUpdates(Callback):
     """Stops at the first boundary at or after so many updates."""
 

@@ -61,7 +61,7 @@ def env_spec_of(env: gym.Env[Any, Any]) -> EnvSpec:
         raise TypeError(f"observations must be a Box of floats or of uint8, got {obs}; wrap the environment")
     obs_dtype = "uint8" if obs.dtype == np.uint8 else "float32"
     if isinstance(actions, spaces.Discrete):
-        return EnvSpec(obs.shape, "discrete", int(actions.n), obs_dtype)
+        return EnvSpec(obs.shape, "discrete", int(actions.n), obs_dtype, action_start=int(actions.start))
     if not isinstance(actions, spaces.Box) or actions.dtype.kind != "f":
         raise TypeError(
             "actions must be a Box of floats (sac, td3, redq, ppo and the offline algorithms take it) or Discrete "

@@ -1,0 +1,92 @@
+"""Agents as objects: one way to set up, learn, evaluate, predict, save and load."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import rl_training
+from rl_training import BC, PPO, evaluate_checkpoint, predict_checkpoint, resume_training, runtime, train_ppo
+from rl_training.experiment.config import ConfigError
+
+TINY = {"total_timesteps": 64, "num_steps": 32, "batch_size": 16, "epochs": 1, "hidden_sizes": [8], "eval_episodes": 1}
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory):
+    return PPO("CartPole-v1", output_dir=str(tmp_path_factory.mktemp("runs") / "ppo"), **TINY).learn()
+
+
+def test_predictions_have_the_leading_shape_of_the_observations(agent):
+    assert agent.predict(np.zeros(4)).shape == ()
+    assert agent.predict(np.zeros((3, 4))).shape == (3,)
+    assert agent.predict(np.zeros((2, 3, 4))).dtype == np.int64
+
+
+def test_box_predictions_are_in_the_environments_own_units(tmp_path):
+    dataset = {"kind": "random", "rows": 100}
+    options = {"dataset": dataset, "total_timesteps": 2, "eval_interval": 0, "hidden_sizes": [8], "batch_size": 8}
+    agent = BC("Pendulum-v1", output_dir=str(tmp_path / "bc"), **options).learn()
+    wide = np.random.default_rng(0).normal(size=(500, 3)) * 50
+    largest = np.abs(agent.predict(wide, deterministic=False)).max()
+    assert 1.0 < largest <= 2.0  # torques of Pendulum; the policy itself says [-1, 1]
+
+
+def test_predicting_reads_no_file_and_makes_no_environment(agent, monkeypatch):
+    monkeypatch.setattr(gym, "make", None)
+    monkeypatch.setattr("builtins.open", None)
+    assert agent.predict(np.zeros(4)) in (0, 1)
+
+
+def test_wrong_observations_are_refused(agent):
+    with pytest.raises(ValueError, match=r"obs must end in shape \(4,\), got \(3,\)"):
+        agent.predict(np.zeros(3))
+    with pytest.raises(ValueError, match="not finite"):
+        agent.predict([np.nan, 0, 0, 0])
+
+
+def test_a_saved_agent_acts_and_plays_the_same(agent, tmp_path):
+    saved = agent.save(tmp_path / "agent")
+    loaded = PPO.load(saved)
+    obs = np.random.default_rng(0).normal(size=(20, 4))
+    assert (loaded.predict(obs) == agent.predict(obs)).all()
+    assert (predict_checkpoint(saved, obs) == agent.predict(obs)).all()
+    assert evaluate_checkpoint(saved, num_episodes=3) == agent.evaluate(num_episodes=3)
+    with pytest.raises(FileExistsError, match="exists already"):
+        agent.save(saved)
+
+
+def test_an_agent_of_another_algorithm_is_refused(agent, tmp_path):
+    with pytest.raises(ConfigError, match="BC trains 'bc', and the config says algo: 'ppo'"):
+        BC.load(agent.result.run_dir)
+    with pytest.raises(ConfigError, match="train_ppo trains 'ppo'"):
+        train_ppo(rl_training.TrainConfig(algo="bc", env_id="CartPole-v1"))
+
+
+def test_nothing_can_be_asked_of_an_agent_that_has_not_learned():
+    with pytest.raises(RuntimeError, match=r"call learn\(\) first"):
+        PPO("CartPole-v1").predict(np.zeros(4))
+
+
+def test_a_misspelt_option_names_the_right_one():
+    with pytest.raises(ConfigError, match="learning_rate"):
+        PPO("CartPole-v1", lerning_rate=0.1)
+
+
+def test_train_function_gives_run_checkpoint_and_metrics(tmp_path):
+    config = {"env_id": "CartPole-v1", "output_dir": str(tmp_path / "run"), "total_timesteps": 64, "eval_episodes": 1,
+              "algo_kwargs": {"num_steps": 32, "batch_size": 16, "hidden_sizes": [8]}}  # fmt: skip
+    result = runtime.train_ppo(config, run_suffix="again")
+    assert result.run_dir == tmp_path / "run-again"
+    assert result.checkpoint_path.parent.parent == result.run_dir
+    assert {"policy_loss", "value_loss", "entropy", "episode_return"} <= result.metrics.keys()
+    further = resume_training(result.run_dir, total_timesteps=96)
+    assert (further.steps, further.status) == (96, "finished")
+
+
+def test_an_agent_goes_on_from_another_ones_checkpoint(agent, tmp_path):
+    options = {**TINY, "total_timesteps": 96, "output_dir": str(tmp_path / "on")}
+    config = PPO("CartPole-v1", **options).config
+    result = train_ppo(config, checkpoint_state=agent.agent.path)
+    assert (result.steps, result.updates) == (96, agent.result.updates * 96 // 64)

@@ -1,0 +1,129 @@
+"""Schedules, evaluation, early stopping, budgets and clocks, told by a loop that does nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rl_training.runtime.callbacks import EarlyStop, Evaluate, MaxUpdates, Schedules, StopAtStep
+from rl_training.runtime.engine import STRIDE, Callback, train
+from rl_training.runtime.logging import LogMetrics
+from rl_training.runtime.state import Best, CollectResult, Episode, TrainerState
+from rl_training.schedules import Schedule
+from rl_training.types import UpdateResult
+
+
+class Updates:
+    """Counts, and remembers what was scheduled."""
+
+    def __init__(self) -> None:
+        self.updates, self.scheduled = 0, []  # type: int, list[Any]
+
+    def run(self, source: Any, count: int) -> UpdateResult:
+        self.updates += count
+        return UpdateResult({}, count)
+
+    def schedule(self, name: str, value: float) -> None:
+        self.scheduled.append((name, round(value, 6)))
+
+
+class Time:
+    """A lane in which steps pass as told, like the offline one."""
+
+    source: Any = None
+
+    def __init__(self) -> None:
+        self.step, self.strides, self.owed = 0, [], 0  # type: int, list[int], int
+
+    def collect(self, limit: int) -> CollectResult:
+        self.step, self.owed = self.step + limit, limit
+        self.strides.append(limit)
+        return CollectResult(limit, [Episode(0, float(self.step), limit)])
+
+    def due(self) -> int:
+        return self.owed
+
+
+def state(total: int) -> Any:
+    updater: Any = Updates()
+    lane: Any = Time()
+    return TrainerState(updater, lane, total)
+
+
+def scores(*values: float) -> Any:
+    left = iter(values)
+    return lambda: {"return_mean": next(left)}
+
+
+def test_the_loop_never_runs_past_a_step_that_a_callback_asked_for():
+    class EveryThirty(Callback):
+        interval = 30
+
+    done = train(state(70), [EveryThirty()])
+    assert done.lane.strides == [30, 30, 10]
+    assert (done.status, done.updates) == ("finished", 70)
+
+
+def test_the_loop_looks_up_now_and_then_even_if_no_one_asks():
+    assert train(state(2 * STRIDE + 1)).lane.strides == [STRIDE, STRIDE, 1]
+
+
+def test_a_callback_can_end_it_with_a_reason():
+    class Bored(Callback):
+        interval = 10
+
+        def on_step_end(self, state):
+            state.request_stop("bored")
+            state.request_stop("later reasons do not count")
+
+    done = train(state(100), [Bored()])
+    assert (done.global_step, done.status, done.stop_reason) == (10, "stopped", "bored")
+
+
+def test_budgets_stop_at_their_number():
+    done = train(state(1000), [MaxUpdates(33)])
+    assert (done.updates, done.status, done.stop_reason) == (33, "finished", "reached 33 updates")
+    assert train(state(1000), [StopAtStep(40)]).global_step == 40
+
+
+def test_best_is_the_best_evaluation_and_not_the_last():
+    rows: list[Any] = []
+    done = train(state(40), [Evaluate(10, scores(1.0, 5.0, 3.0, 4.0), rows.append)])
+    assert done.best == Best(step=20, score=5.0)
+    assert done.evaluation == {"step": 40, "return_mean": 4.0}
+    assert [row["step"] for row in rows] == [10, 20, 30, 40]
+
+
+def test_early_stopping_waits_for_its_patience():
+    callbacks = [Evaluate(10, scores(1.0, 2.0, 1.9, 2.05, 9.0), lambda row: None), EarlyStop(2, min_delta=0.1)]
+    done = train(state(100), callbacks)
+    # 2.0 is the best; 1.9 is worse and 2.05 not better by 0.1, so the second in a row ends it.
+    assert (done.global_step, done.status) == (40, "early_stop")
+
+
+def test_early_stopping_remembers_through_a_checkpoint():
+    first, second = EarlyStop(2), EarlyStop(2)
+    train(state(20), [Evaluate(10, scores(3.0, 2.0), lambda row: None), first])
+    second.load_state_dict(first.state_dict())
+    assert (second.best, second.waited, second.seen) == (3.0, 1, 20)
+
+
+def test_schedules_move_with_progress_and_stand_at_their_start_before_it():
+    moving = Schedules({"learning_rate": Schedule(end=0.0)}, {"learning_rate": 0.4})
+    done = train(state(20), [type("Ten", (Callback,), {"interval": 10})(), moving])
+    assert done.updater.scheduled == [("learning_rate", 0.4), ("learning_rate", 0.2), ("learning_rate", 0.0)]
+
+
+def test_a_row_has_the_mean_of_the_episodes_since_the_last():
+    rows: list[Any] = []
+    train(state(40), [LogMetrics(20, rows.append), type("Ten", (Callback,), {"interval": 10})()])
+    assert [(row["step"], row["episode_return"], row["episode_length"]) for row in rows] == [(20, 15, 10), (40, 35, 10)]
+
+
+@pytest.mark.parametrize(("before", "after", "passed"), [(0, 9, False), (0, 10, True), (10, 19, False), (9, 31, True)])
+def test_an_interval_has_passed_where_a_multiple_was_crossed(before, after, passed):
+    now = state(100)
+    now.previous_step, now.lane.step = before, after
+    assert now.passed(10) is passed
+    assert not now.passed(0)
