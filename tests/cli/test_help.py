@@ -16,7 +16,7 @@ from rl_training.cli import app
 
 COMMANDS: list[list[str]] = [
     [], ["train"], ["resume"], ["evaluate"], ["predict"], ["configs"], ["configs", "ls"], ["configs", "show"],
-    ["configs", "copy"], ["algos"], ["explain"], ["doctor"],
+    ["configs", "copy"], ["algos"], ["explain"], ["doctor"], ["bench"], ["compare"],
 ]  # fmt: skip
 
 ALL_HELP = """

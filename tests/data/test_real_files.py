@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from rl_training.data import check_dataset, load_transition_dataset
-from rl_training.data.checks import find_breaks
+from rl_training.data.faults import find_breaks
 
 
 @pytest.mark.parametrize(

@@ -60,13 +60,16 @@ def test_the_loop_never_runs_past_a_step_that_a_callback_asked_for():
     class EveryThirty(Callback):
         interval = 30
 
-    done = train(state(70), [EveryThirty()])
-    assert done.lane.strides == [30, 30, 10]
-    assert (done.status, done.updates) == ("finished", 70)
+    now = state(70)
+    train(now, [EveryThirty()])
+    assert now.lane.strides == [30, 30, 10]
+    assert (now.status, now.updates) == ("finished", 70)
 
 
 def test_the_loop_looks_up_now_and_then_even_if_no_one_asks():
-    assert train(state(2 * STRIDE + 1)).lane.strides == [STRIDE, STRIDE, 1]
+    now = state(2 * STRIDE + 1)
+    train(now)
+    assert now.lane.strides == [STRIDE, STRIDE, 1]
 
 
 def test_a_callback_can_end_it_with_a_reason():
@@ -111,8 +114,9 @@ def test_early_stopping_remembers_through_a_checkpoint():
 
 def test_schedules_move_with_progress_and_stand_at_their_start_before_it():
     moving = Schedules({"learning_rate": Schedule(end=0.0)}, {"learning_rate": 0.4})
-    done = train(state(20), [type("Ten", (Callback,), {"interval": 10})(), moving])
-    assert done.updater.scheduled == [("learning_rate", 0.4), ("learning_rate", 0.2), ("learning_rate", 0.0)]
+    now = state(20)
+    train(now, [type("Ten", (Callback,), {"interval": 10})(), moving])
+    assert now.updater.scheduled == [("learning_rate", 0.4), ("learning_rate", 0.2), ("learning_rate", 0.0)]
 
 
 def test_a_row_has_the_mean_of_the_episodes_since_the_last():

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import torch
 
-from rl_training.types import Metrics, Source
-
-if TYPE_CHECKING:
-    from rl_training.algorithms.updater import Updater
+from rl_training.types import Batch, Metrics, Source, Trainable, UpdateResult
 
 LONGEST = 32  # updates in one graph
 WARM_UPS = 3  # updates run eagerly before anything is captured; they are real ones, and count
 Phases = tuple[tuple[str, ...], ...]
 
 
+class Steps(Protocol):
+    """What is captured: the draw of a batch, and the step on it."""
+
+    learner: Trainable
+    updates: int
+    device: torch.device
+
+    def draw(self, source: Source) -> Batch: ...
+    def step(self, batch: Batch, phases: tuple[str, ...]) -> UpdateResult: ...
+
+
 class CapturedUpdates:
     """One graph for each sequence of phases that has come up; they share one pool of memory."""
 
-    def __init__(self, updater: Updater) -> None:
+    def __init__(self, updater: Steps) -> None:
         self.updater = updater
         self.seen: dict[tuple[str, ...], int] = {}
         self.graphs: dict[tuple[int, Phases], tuple[torch.cuda.CUDAGraph, Metrics]] = {}

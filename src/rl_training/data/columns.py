@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from rl_training.data.actions import derive_spec, scale_actions
-from rl_training.data.checks import require_columns, require_equal_lengths, require_finite, require_flags
+from rl_training.data.faults import require_columns, require_equal_lengths, require_finite, require_flags
 from rl_training.types import Batch, EnvSpec
 
 REQUIRED = ("obs", "actions", "rewards", "next_obs", "dones")

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from rl_training.data.actions import TOLERANCE, derive_spec
-from rl_training.data.checks import require_columns, require_equal_lengths
 from rl_training.data.columns import REQUIRED, Values, to_columns
+from rl_training.data.faults import require_columns, require_equal_lengths
 from rl_training.data.sampling import RandomRows, gather
 from rl_training.types import Batch, EnvSpec
 

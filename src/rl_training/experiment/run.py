@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
+from rl_training.data import check_dataset
 from rl_training.experiment.agent import find_checkpoint, say
-from rl_training.experiment.assembly import assemble
+from rl_training.experiment.assembly import Assembly, assemble
 from rl_training.experiment.config import ConfigError, TrainConfig, parse_config
 from rl_training.experiment.machine import Choices, apply, choose
 from rl_training.experiment.result import TrainResult
 from rl_training.experiment.run_directory import RunDirectory
+from rl_training.experiment.signals import caught_signals
 from rl_training.experiment.trial import Trial, default_directory, run_record
 from rl_training.runtime.callbacks import StopAtStep
 from rl_training.runtime.checkpoint import (
@@ -74,31 +74,46 @@ def _run(
         for directory, config in zip(directories, configs, strict=True):
             stack.enter_context(directory.locked())
             directory.check(config, fresh=fresh)
-        ended = [None if fresh else directory.read("result.json") for directory in directories]
-        if all(each and each["status"] != "stopped" and each["steps"] >= (steps or 0) for each in ended):
-            return [TrainResult.from_json(d.path, each) for d, each in zip(directories, ended, strict=True) if each]
+        if not fresh and (told := _told_again(directories, steps)):
+            return told
         record = {} if fresh else directories[0].read("run.json") or {}
         choices = Choices(**record["choices"]) if "choices" in record else choose(configs[0])
         apply(choices)
         planned = record.get("total_timesteps") or configs[0].total_timesteps
-        total = max(steps or 0, planned)
         if steps is not None and steps < planned:
             callbacks = [*callbacks, StopAtStep(steps)]
-        state, members = assemble(configs, choices, total)
+        state, members = assemble(configs, choices, max(steps or 0, planned))
         for parts in members:
             stack.callback(parts.close)
-        trials = []
-        starts: list[Checkpoint | None] = [None] * len(configs)
         for directory, config in zip(directories, configs, strict=True):
             directory.begin(config, fresh=fresh)  # only now: a mistake in the config must not cost the run there was
-        if not fresh:
-            starts = _starts(directories, start_from, say)
-        for directory, config, parts, start in zip(directories, configs, members, starts, strict=True):
-            kept = {} if fresh else directory.read("run.json") or {}
-            directory.write("run.json", {**run_record(config, parts, choices), **kept, "total_timesteps": total})
-            user = callbacks if len(configs) == 1 else ()
-            trials.append(Trial(directory, config, parts, choices, checkpoint=start, user=user, say=say))
+        trials = _trials(directories, configs, members, choices, callbacks, start_from=start_from, say=say)
         return _train(state, trials, callbacks, num_envs=configs[0].num_envs, quiet=quiet)
+
+
+def _told_again(directories: Sequence[RunDirectory], steps: int | None) -> list[TrainResult]:
+    """The results of runs that have all ended, at or after `steps`; else none."""
+    ended = [directory.read("result.json") for directory in directories]
+    if not all(each and each["status"] != "stopped" and each["steps"] >= (steps or 0) for each in ended):
+        return []
+    return [TrainResult.from_json(d.path, each) for d, each in zip(directories, ended, strict=True) if each]
+
+
+def _trials(
+    directories: Sequence[RunDirectory], configs: Sequence[TrainConfig], members: Sequence[Assembly], choices: Choices,
+    callbacks: Sequence[Callback], *, start_from: Start, say: Say,
+) -> list[Trial]:  # fmt: skip
+    starts = _starts(directories, start_from, say)
+    if starts[0] is None and isinstance(configs[0].dataset, str) and members[0].dataset is not None:
+        for doubt in check_dataset(members[0].dataset):
+            say(f"the data may be amiss: {doubt}")
+    trials = []
+    for directory, config, parts, start in zip(directories, configs, members, starts, strict=True):
+        kept, total = directory.read("run.json") or {}, parts.state.total_timesteps
+        directory.write("run.json", {**run_record(config, parts, choices), **kept, "total_timesteps": total})
+        user = callbacks if len(configs) == 1 else ()
+        trials.append(Trial(directory, config, parts, choices, checkpoint=start, user=user, say=say))
+    return trials
 
 
 def _train(
@@ -138,22 +153,13 @@ def _starts(directories: Sequence[RunDirectory], start_from: Start, say: Say) ->
 
 
 @contextmanager
-def stopping_on_signals(state: Any) -> Iterator[list[int]]:
-    """SIGTERM and Ctrl-C ask for a stop at the next step boundary; a second one ends the process at once."""
-    caught: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield caught
-        return
+def stopping_on_signals(state: TrainerState) -> Iterator[list[int]]:
+    """A signal asks for a stop at the next step boundary; a second one ends the process at once."""
 
-    def stop(number: int, frame: Any) -> None:
-        if caught:
+    def stop(number: int) -> None:
+        if state.stop_reason is not None and len(caught) > 1:
             raise KeyboardInterrupt
-        caught.append(number)
         state.request_stop(f"asked to stop by {signal.Signals(number).name}")
 
-    previous = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
+    with caught_signals(stop) as caught:
         yield caught
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

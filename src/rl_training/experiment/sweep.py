@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from multiprocessing.process import BaseProcess
-from typing import Any
 
 from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.registry import get_algorithm_spec
 from rl_training.experiment.result import TrainResult
 from rl_training.experiment.run import run_population, run_training
 from rl_training.experiment.run_directory import RunDirectory
+from rl_training.experiment.signals import caught_signals
 from rl_training.experiment.trial import default_directory
 from rl_training.runtime.engine import Callback
 
@@ -61,7 +59,13 @@ def _train_in_processes(configs: Sequence[TrainConfig], *, fresh: bool) -> dict[
     """At most one a core; a signal to this process reaches all of them, and they save before they end."""
     context = multiprocessing.get_context("spawn")
     running: dict[int, BaseProcess] = {}
-    with _passing_on_signals(running) as caught:
+
+    def pass_on(number: int) -> None:
+        for process in running.values():
+            if process.is_alive():
+                process.terminate()
+
+    with caught_signals(pass_on) as caught:
         for config in configs:
             while not caught and sum(process.is_alive() for process in running.values()) >= (os.cpu_count() or 1):
                 time.sleep(0.1)
@@ -80,21 +84,3 @@ def _train_in_processes(configs: Sequence[TrainConfig], *, fresh: bool) -> dict[
 
 def _train_one(config: TrainConfig, fresh: bool) -> None:
     run_training(config, fresh=fresh)
-
-
-@contextmanager
-def _passing_on_signals(processes: Mapping[int, BaseProcess]) -> Iterator[list[int]]:
-    caught: list[int] = []
-
-    def pass_on(number: int, frame: Any) -> None:
-        caught.append(number)
-        for process in processes.values():
-            if process.is_alive():
-                process.terminate()
-
-    previous = {number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield caught
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

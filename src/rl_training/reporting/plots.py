@@ -1,20 +1,28 @@
-"""A run as a picture: its return against the steps it took."""
+"""Runs as pictures: the return against the steps it took, of one run or of many side by side."""
 
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from rl_training.reporting.statistics import bootstrap_interval, interquartile_mean
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from rl_training.reporting.comparison import Curve
 
 Row = dict[str, Any]
 
 TRAINING, EVALUATION = "#9aa5b1", "#1f5fa8"  # what is beside the point in grey, the score itself in blue
 INK = "#333333"
+# Okabe and Ito's colours, which the colour-blind can tell apart; more algorithms begin again, dashed.
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 
 
 def save_learning_curve(run_dir: Path) -> Path | None:
@@ -37,6 +45,56 @@ def save_learning_curve(run_dir: Path) -> Path | None:
     target = run_dir / "curve.png"
     figure.savefig(target)
     return target
+
+
+def save_comparison(curves: Mapping[str, Mapping[str, Curve]], target: Path) -> Path:
+    """Draws a panel for each environment: a line for each algorithm, its interquartile mean, in its 95% interval."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError('a plot needs matplotlib: pip install "rl-training[plot]"') from error
+    panels = {task: lines for task, lines in curves.items() if lines}
+    if not panels:
+        raise ValueError("there are no curves to draw: no run was evaluated while it trained (see eval_interval)")
+    columns = math.ceil(math.sqrt(len(panels)))
+    rows = math.ceil(len(panels) / columns)
+    figure = Figure(figsize=(max(6.4, 4.4 * columns), 3.6 * rows + 0.8), dpi=150, layout="constrained")
+    names = list(dict.fromkeys(algo for lines in panels.values() for algo in lines))
+    handles: dict[str, Any] = {}
+    for number, (task, lines) in enumerate(panels.items()):
+        axes = figure.add_subplot(rows, columns, number + 1)
+        for algo, curve in lines.items():
+            handles[algo] = _draw_seeds(axes, curve, names.index(algo))
+        axes.set_title(task, loc="left", fontsize=11, fontweight="bold", color=INK)
+        axes.set_xlabel("steps", color=INK)
+        axes.locator_params(axis="x", nbins=5)
+        _plain(axes)
+    figure.supylabel("return", fontsize=10, color=INK)
+    labels = [f"{algo} ({_seeds(panels, algo)})" for algo in handles]
+    figure.legend(
+        list(handles.values()), labels, loc="outside lower center", ncols=min(len(handles), 4), frameon=False,
+        fontsize=9, labelcolor=INK, title="interquartile mean over seeds, with its 95% bootstrap interval",
+        title_fontsize=9,
+    )  # fmt: skip
+    figure.savefig(target, format="png")
+    return target
+
+
+def _draw_seeds(axes: Axes, curve: Curve, number: int) -> Any:
+    """The line, for the legend."""
+    by_step = list(zip(*curve.returns, strict=True))
+    colour, style = PALETTE[number % len(PALETTE)], "--" if number >= len(PALETTE) else "-"
+    bounds = [bootstrap_interval(returns, resamples=1000) for returns in by_step]
+    low, high = [bound.low for bound in bounds], [bound.high for bound in bounds]
+    axes.fill_between(curve.steps, low, high, color=colour, alpha=0.18, linewidth=0)
+    middles = [interquartile_mean(returns) for returns in by_step]
+    (line,) = axes.plot(curve.steps, middles, style, color=colour, linewidth=2, marker="o", markersize=3)
+    return line
+
+
+def _seeds(panels: Mapping[str, Mapping[str, Curve]], algo: str) -> str:
+    count = min(len(lines[algo].returns) for lines in panels.values() if algo in lines)
+    return "1 seed" if count == 1 else f"{count} seeds"
 
 
 def _rows(file: Path) -> list[Row]:
@@ -62,8 +120,6 @@ def _draw(axes: Axes, training: list[Row], evaluations: list[Row]) -> None:
 
 
 def _dress(axes: Axes, config: dict[str, Any]) -> None:
-    from matplotlib.ticker import FuncFormatter
-
     offline = config.get("dataset") is not None
     algo = str(config["algo"]).upper().replace("_", "-")
     subject = config.get("env_id") or "data"
@@ -71,6 +127,12 @@ def _dress(axes: Axes, config: dict[str, Any]) -> None:
     axes.set_title(f"seed {config['seed']}", loc="right", fontsize=9, color=INK)
     axes.set_xlabel("gradient steps" if offline else "environment steps", color=INK)
     axes.set_ylabel("return (sum of an episode's rewards)", color=INK)
+    _plain(axes)
+
+
+def _plain(axes: Axes) -> None:
+    from matplotlib.ticker import FuncFormatter
+
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     axes.margins(x=0.02)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
-from rl_training.data.checks import find_breaks, require_equal_lengths
+from rl_training.data.faults import find_breaks, require_equal_lengths
 
 Arrays = dict[str, np.ndarray]
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rl_training.runtime.envs import Transition
-from rl_training.runtime.state import DivergedError
+from rl_training.runtime.state import CollectResult, DivergedError
 from rl_training.types import Action, Batch, Policy
 
 
@@ -59,3 +59,26 @@ class Actor:
 
     def _tensor(self, array: Any) -> Tensor:
         return torch.as_tensor(array).to(self.device, copy=True)  # the pool may reuse its arrays
+
+
+class ActingLane:
+    """A lane whose time is the environments'."""
+
+    def __init__(self, actor: Actor, source: Any) -> None:
+        self.actor, self.source, self.step = actor, source, 0
+
+    def act(self, policy: Policy | None, result: CollectResult) -> Batch:
+        """One step of every environment; `result` takes what it has to tell."""
+        row, moved = self.actor.step(self.actor.choose(policy))
+        self.step += self.actor.pool.num_envs
+        result.num_env_steps += self.actor.pool.num_envs
+        result.episodes += moved.finished
+        return row
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"step": self.step, "actor": self.actor.state_dict(), "source": self.source.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> list[str]:
+        self.step = state["step"]
+        self.source.load_state_dict(state["source"])
+        return self.actor.load_state_dict(state["actor"])

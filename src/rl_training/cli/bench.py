@@ -1,0 +1,217 @@
+"""`bench` and `compare`: many trainings at once, and what they say of the algorithms."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rl_training.cli.output import duration, print_facts, print_json, print_table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from rl_training.experiment.bench import Bench, Watch
+    from rl_training.experiment.bench_cell import CellRun
+    from rl_training.reporting.comparison import Comparison
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
+
+
+def bench(
+    plan: Annotated[
+        Path | None, typer.Argument(metavar="PLAN.yaml", help="The options below as keys; options given here win.")
+    ] = None,
+    algos: Annotated[str | None, typer.Option(metavar="A,B", help="Algorithms, with their defaults.")] = None,
+    configs: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Packaged configs (iql/pendulum) or .yaml files.")
+    ] = None,
+    envs: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Environments; without them, those of the configs.")
+    ] = None,
+    datasets: Annotated[str | None, typer.Option(metavar="F,G", help="Files, each learnt from on its own.")] = None,
+    seeds: Annotated[str | None, typer.Option(metavar="0-4", help="Seeds of every cell.", show_default="0-4")] = None,
+    steps: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Steps of every run (offline: updates).")
+    ] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Set a key of every config, or an option of every algorithm."),
+    ] = None,
+    episodes: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Played for each score.", show_default="50")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Cells at a time.", show_default="one a core")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The bench's directory.", show_default="runs/bench, or runs/PLAN")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Train algorithms on environments or datasets, with seeds. The same command again goes on and repeats nothing."""
+    import os
+
+    from rl_training.experiment.bench import Bench
+    from rl_training.experiment.bench_plan import parse_plan
+
+    given = {"algos": algos, "configs": configs, "envs": envs, "datasets": datasets, "seeds": seeds, "steps": steps,
+             "episodes": episodes}  # fmt: skip
+    values = read_plan_file(plan) | {key: value for key, value in given.items() if value is not None}
+    work = Bench(parse_plan(with_seeds_and_overrides(values, overrides or [])), output or default_output(plan))
+    with watching(work) as watch:
+        work.run(jobs=jobs or os.cpu_count() or 1, watch=watch)
+    tell(work, as_json=as_json)
+    if work.signal is not None or work.status == "failed":
+        raise typer.Exit(1 if work.signal is None else 128 + work.signal)
+
+
+def compare(
+    directory: Annotated[Path, typer.Argument(metavar="BENCH", help="The directory that `bench` wrote.")],
+    as_json: Json = False,
+    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a row for each run.")] = None,
+    markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the tables as Markdown.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE.png", help="Draw learning curves with their bands.")
+    ] = None,
+) -> None:
+    """Say what a bench found. Scores with intervals, chances of improvement, how many seeds would show a difference."""
+    from rl_training.reporting import comparison
+
+    found = comparison.compare(directory)
+    if found.missing:
+        typer.echo(f"not done yet, and left out: {', '.join(found.missing)}", err=True)
+    if csv is not None:
+        comparison.save_csv(found, csv)
+    if markdown is not None:
+        markdown.write_text(comparison.markdown(found), encoding="utf-8")
+    if plot is not None:
+        from rl_training.reporting.plots import save_comparison
+
+        save_comparison(comparison.learning_curves(found), plot)
+    if as_json:
+        print_json({"bench": str(directory), **found.to_json()})
+    else:
+        print_comparison(found)
+
+
+def read_plan_file(path: Path | None) -> dict[str, Any]:
+    from rl_training.experiment.config import load_config
+
+    if path is not None and path.suffix not in (".yaml", ".yml"):
+        raise ValueError(f"a plan must be a .yaml file, got {path}; --configs names configs")
+    return {} if path is None else load_config(str(path))
+
+
+def with_seeds_and_overrides(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """The plan's values with seeds like 0-4 as a list, and KEY=VALUE among what is set."""
+    from rl_training.cli.seeds import parse_seeds
+    from rl_training.experiment.yaml_text import read_yaml
+
+    changed = dict(values)
+    if isinstance(values.get("seeds"), str):
+        changed["seeds"] = parse_seeds(values["seeds"])
+    if overrides:
+        pairs = [override.partition("=") for override in overrides]
+        wrong = [override for override, (key, equals, _) in zip(overrides, pairs, strict=True) if not (key and equals)]
+        if wrong:
+            raise ValueError(f"--set must be KEY=VALUE, got {wrong[0]!r}")
+        changed["set"] = {**(values.get("set") or {}), **{key.strip(): read_yaml(text) for key, _, text in pairs}}
+    return changed
+
+
+def default_output(plan: Path | None) -> Path:
+    return Path("runs") / ("bench" if plan is None else plan.stem)
+
+
+@contextmanager
+def watching(work: Bench) -> Iterator[Watch]:
+    """A live table on a terminal, elsewhere a line where a cell's state changes; both on stderr."""
+    if not sys.stderr.isatty():
+        yield Lines()
+        return
+    from rich.console import Console
+    from rich.live import Live
+
+    from rl_training.experiment.bench_cell import seconds_left
+
+    began, before = time.monotonic(), overall(work.cells)
+    with Live(console=Console(stderr=True), auto_refresh=False) as live:
+
+        def show(cells: Sequence[CellRun]) -> None:
+            left = seconds_left(time.monotonic() - began, before, overall(cells))
+            live.update(table(cells, left), refresh=True)
+
+        yield show
+
+
+class Lines:
+    """Says once what each cell has come to."""
+
+    def __init__(self) -> None:
+        self.said: dict[str, str] = {}
+
+    def __call__(self, cells: Sequence[CellRun]) -> None:
+        for cell in cells:
+            if self.said.get(cell.cell.name, "waiting") != cell.state:
+                self.said[cell.cell.name] = cell.state
+                typer.echo(f"{cell.cell.name}: {cell.state}{'' if cell.error is None else f': {cell.error}'}", err=True)
+
+
+def overall(cells: Sequence[CellRun]) -> float:
+    """How far all cells are, as if each were as long as any other."""
+    return sum(cell.progress() for cell in cells) / len(cells)
+
+
+def table(cells: Sequence[CellRun], seconds_left: float | None) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    done = f"{sum(cell.state == 'done' for cell in cells)} of {len(cells)} cells done"
+    title = done if seconds_left is None else f"{done}, about {duration(seconds_left)} left"
+    grid = Table(box=box.SIMPLE_HEAD, show_edge=False, title=title, title_justify="left")
+    for column in ("cell", "state", "progress", "left", ""):
+        grid.add_column(column, justify="right" if column in ("progress", "left") else "left")
+    for cell in cells:
+        left = cell.seconds_left()
+        words = (cell.cell.name, cell.state, f"{cell.progress():.0%}", "" if left is None else duration(left))
+        grid.add_row(*(Text(word) for word in (*words, cell.error or "")))
+    return grid
+
+
+def tell(work: Bench, *, as_json: bool) -> None:
+    cells = [_told(cell) for cell in work.cells]
+    if as_json:
+        print_json({"bench": str(work.directory), "status": work.status, "cells": cells})
+        return
+    rows = [(told["cell"], told["state"], " ".join(f"{score:,.1f}" for score in told["scores"]), told["error"] or "")
+            for told in cells]  # fmt: skip
+    print_table(("cell", "state", "score of each seed", ""), rows)
+    after = f"rl-training compare {work.directory}" if work.status == "done" else "the same command again goes on"
+    print_facts({"bench": str(work.directory), "next": after})
+
+
+def _told(cell: CellRun) -> dict[str, Any]:
+    runs = [] if cell.result is None else cell.result["runs"]
+    return {
+        "cell": cell.cell.name, "algo": cell.cell.learner, "env": cell.config.env_id, "dataset": cell.cell.dataset,
+        "state": cell.state, "error": cell.error, "seeds": cell.plan.seeds, "directory": str(cell.folder),
+        "scores": [run["score"]["return_mean"] for run in runs],
+    }  # fmt: skip
+
+
+def print_comparison(found: Comparison) -> None:
+    from rl_training.reporting import comparison
+
+    print_table(*comparison.score_table(found))
+    pairs = comparison.pair_table(found)
+    if pairs.rows:
+        typer.echo()
+        print_table(*pairs)
+        typer.echo("seeds to show it: a normal approximation from these runs; 5% significance, 80% power, two-sided")

@@ -1,0 +1,193 @@
+"""What a bench says: each algorithm's score on each environment, and how sure one can be that one is better."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rl_training.data import normalized_score
+from rl_training.experiment.bench_plan import read_plan
+from rl_training.reporting.statistics import (
+    Interval,
+    bootstrap_interval,
+    improvement_interval,
+    interquartile_mean,
+    probability_of_improvement,
+    seeds_needed,
+)
+
+CSV_COLUMNS = (
+    "algo", "env", "dataset", "seed", "score", "normalized_score", "steps", "updates", "seconds", "commit",
+    "config_hash",
+)  # fmt: skip
+
+
+class Entry(NamedTuple):
+    """One algorithm on one environment."""
+
+    algo: str
+    scores: list[float]  # by seed: the mean return of its last checkpoint
+    middle: float
+    interval: Interval
+    normalized: float | None
+    normalized_interval: Interval | None
+
+
+class Pair(NamedTuple):
+    """Two algorithms on the same environment."""
+
+    a: str
+    b: str
+    probability: float  # that a run of a scores above a run of b
+    interval: Interval
+    difference: float  # of the means
+    seeds_needed: int | None
+
+
+class Task(NamedTuple):
+    name: str  # the environment, and the dataset where the bench has several
+    entries: list[Entry]
+    pairs: list[Pair]
+
+
+class Curve(NamedTuple):
+    steps: list[int]
+    returns: list[list[float]]  # [seeds][steps]
+
+
+class Comparison(NamedTuple):
+    tasks: list[Task]
+    missing: list[str]  # cells that are not done
+    results: list[dict[str, Any]]  # of those that are
+
+    def to_json(self) -> dict[str, Any]:
+        return {"tasks": [_task_json(task) for task in self.tasks], "missing": self.missing}
+
+
+def compare(directory: Path) -> Comparison:
+    """Reads `bench.yaml` and each cell's `result.json`, nothing else: the runs themselves need not be there."""
+    plan = read_plan(directory)
+    files = {cell.name: directory / cell.name / "result.json" for cell in plan.cells()}
+    results = [json.loads(file.read_text(encoding="utf-8")) for file in files.values() if file.is_file()]
+    if not results:
+        raise ValueError(f"no cell of {directory} is done yet; rl-training bench runs them")
+    missing = [name for name, file in files.items() if not file.is_file()]
+    return Comparison([_task(name, cells) for name, cells in by_task(results).items()], missing, results)
+
+
+def by_task(results: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    """Cells side by side that may be compared: the same environment, and the same dataset where one was named."""
+    tasks: dict[str, list[Mapping[str, Any]]] = {}
+    for result in results:
+        name = result["env"] if result["dataset"] is None else f"{result['env']} from {Path(result['dataset']).stem}"
+        tasks.setdefault(name, []).append(result)
+    return tasks
+
+
+def _task(name: str, results: Sequence[Mapping[str, Any]]) -> Task:
+    entries = [_entry(result) for result in results]
+    return Task(name, entries, [_pair(a, b) for a, b in combinations(entries, 2)])
+
+
+def _entry(result: Mapping[str, Any]) -> Entry:
+    scores = [run["score"]["return_mean"] for run in result["runs"]]
+    middle, interval = interquartile_mean(scores), bootstrap_interval(scores)
+    # A normalised score is the return on another scale, so its middle and its bounds are those of the returns.
+    normal, low, high = (normalized_score(result["env"], value) for value in (middle, *interval))
+    bounds = None if low is None or high is None else Interval(low, high)
+    return Entry(result["algo"], scores, middle, interval, normal, bounds)
+
+
+def _pair(a: Entry, b: Entry) -> Pair:
+    difference = sum(a.scores) / len(a.scores) - sum(b.scores) / len(b.scores)
+    chance, interval = probability_of_improvement(a.scores, b.scores), improvement_interval(a.scores, b.scores)
+    return Pair(a.algo, b.algo, chance, interval, difference, seeds_needed(a.scores, b.scores))
+
+
+def _task_json(task: Task) -> dict[str, Any]:
+    entries = [{"algo": entry.algo, "seeds": len(entry.scores), "interquartile_mean": entry.middle,
+                "interval_95": list(entry.interval), "normalized_score": entry.normalized,
+                "normalized_interval_95": entry.normalized_interval and list(entry.normalized_interval),
+                "scores": entry.scores} for entry in task.entries]  # fmt: skip
+    pairs = [{"a": pair.a, "b": pair.b, "probability_of_improvement": pair.probability,
+              "interval_95": list(pair.interval), "difference_of_means": pair.difference,
+              "seeds_needed": pair.seeds_needed} for pair in task.pairs]  # fmt: skip
+    return {"env": task.name, "algorithms": entries, "pairs": pairs}
+
+
+class Rows(NamedTuple):
+    """A table as text."""
+
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+
+
+def score_table(comparison: Comparison) -> Rows:
+    """A row for each algorithm on each environment."""
+    columns = ("environment", "algorithm", "seeds", "score [95%]", "normalized [95%]")
+    rows = [
+        (task.name, entry.algo, str(len(entry.scores)), _bounded(entry.middle, entry.interval, 1),
+         _bounded(entry.normalized, entry.normalized_interval, 1))
+        for task in comparison.tasks for entry in task.entries
+    ]  # fmt: skip
+    if not any(row[-1] for row in rows):
+        return Rows(columns[:-1], [row[:-1] for row in rows])
+    return Rows(columns, rows)
+
+
+def pair_table(comparison: Comparison) -> Rows:
+    """A row for each two algorithms on the same environment."""
+    columns = ("environment", "better?", "probability [95%]", "difference of means", "seeds to show it")
+    rows = [
+        (task.name, f"{pair.a} over {pair.b}", _bounded(pair.probability, pair.interval, 2), f"{pair.difference:+,.1f}",
+         "" if pair.seeds_needed is None else f"about {pair.seeds_needed:,} each")
+        for task in comparison.tasks for pair in task.pairs
+    ]  # fmt: skip
+    return Rows(columns, rows)
+
+
+def _bounded(value: float | None, interval: Interval | None, digits: int) -> str:
+    if value is None or interval is None:
+        return ""
+    return f"{value:,.{digits}f} [{interval.low:,.{digits}f}, {interval.high:,.{digits}f}]"
+
+
+def markdown(comparison: Comparison) -> str:
+    tables = [score_table(comparison), pair_table(comparison)]
+    return "\n".join(_markdown_table(table) for table in tables if table.rows)
+
+
+def _markdown_table(table: Rows) -> str:
+    lines = [table.columns, ("---",) * len(table.columns), *table.rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def save_csv(comparison: Comparison, target: Path) -> None:
+    """A row for each run."""
+    with target.open("w", encoding="utf-8", newline="") as file:
+        table = csv.DictWriter(file, CSV_COLUMNS, extrasaction="ignore")
+        table.writeheader()
+        for cell in comparison.results:
+            for run in cell["runs"]:
+                score = run["score"]
+                named = {"algo": cell["algo"], "env": cell["env"], "dataset": cell["dataset"],
+                         "score": score["return_mean"], "normalized_score": score.get("normalized_score")}  # fmt: skip
+                table.writerow({**run, **named})
+
+
+def learning_curves(comparison: Comparison) -> dict[str, dict[str, Curve]]:
+    """By environment and algorithm, at the steps where every seed was evaluated; those never evaluated are left out."""
+    return {
+        name: {cell["algo"]: curve for cell in cells if (curve := _curve(cell)).steps}
+        for name, cells in by_task(comparison.results).items()
+    }
+
+
+def _curve(cell: Mapping[str, Any]) -> Curve:
+    seeds = [{int(step): float(value) for step, value in run["curve"]} for run in cell["runs"]]
+    steps = sorted(set.intersection(*(set(seed) for seed in seeds)))
+    return Curve(steps, [[seed[step] for step in steps] for seed in seeds])

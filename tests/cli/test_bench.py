@@ -1,0 +1,110 @@
+"""`bench` and `compare`: what they take, what they leave, what they say."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TINY = ["--seeds", "0-1", "--steps", "4", "--episodes", "2", "--set", "dataset={kind: random, rows: 200}",
+        "--set", "hidden_sizes=[8]", "--set", "eval_interval=2", "--set", "eval_episodes=1"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def command(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """A good cell and one whose environment does not exist."""
+    output = tmp_path_factory.mktemp("benches") / "bench"
+    return ["bench", "--algos", "bc", "--envs", "Pendulum-v1,Pendulun-v1", *TINY, "--output", str(output), "--json"]
+
+
+@pytest.fixture(scope="module")
+def ended(cli, command) -> Any:
+    return cli(*command)
+
+
+@pytest.fixture(scope="module")
+def bench(ended) -> str:
+    return str(json.loads(ended.stdout)["bench"])
+
+
+def test_a_cell_that_fails_is_told_and_the_others_go_on(ended):
+    assert ended.exit_code == 1
+    told = json.loads(ended.stdout)
+    good, bad = told["cells"]
+    assert (told["status"], good["state"], bad["state"]) == ("failed", "done", "failed")
+    assert (len(good["scores"]), bad["scores"]) == (2, [])
+    assert "Pendulun" in bad["error"]
+    assert f"bc-Pendulun-v1: failed: {bad['error']}" in ended.stderr.splitlines()
+
+
+def test_a_score_is_what_evaluate_says_of_the_last_checkpoint(cli, bench):
+    run = Path(bench) / "bc-Pendulum-v1" / "seed_1"
+    asked = cli("evaluate", run, "--episodes", "2", "--seed", "12345", "--json")
+    assert asked.exit_code == 0, asked.stderr
+    played = json.loads(asked.stdout)
+    stored = json.loads((run.parent / "result.json").read_text())
+    assert stored["runs"][1]["score"]["returns"] == played["returns"]
+    assert stored["commands"][1] == "rl-training evaluate RUN --episodes 2 --seed 12345"
+
+
+def test_another_plan_for_the_directory_is_a_mistake(cli, command, bench):
+    result = cli(*command, "--seeds", "0-2")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"error: {bench} holds another bench (seeds: [0, 1] there, [0, 1, 2] here). "
+        "Continue it with the plan it has, or choose another --output.\n",
+    )
+
+
+def test_compare_tells_the_cells_that_are_done_and_names_the_others(cli, bench, tmp_path):
+    result = cli("compare", bench, "--json", "--csv", tmp_path / "runs.csv", "--markdown", tmp_path / "table.md")
+    assert (result.exit_code, result.stderr) == (0, "not done yet, and left out: bc-Pendulun-v1\n")
+    told = json.loads(result.stdout)
+    (algorithm,) = told["tasks"][0]["algorithms"]
+    assert (told["missing"], told["tasks"][0]["env"], algorithm["seeds"]) == (["bc-Pendulun-v1"], "Pendulum-v1", 2)
+    rows = list(csv.DictReader((tmp_path / "runs.csv").open()))
+    assert [(row["algo"], row["env"], row["seed"], row["steps"]) for row in rows] == [
+        ("bc", "Pendulum-v1", "0", "4"),
+        ("bc", "Pendulum-v1", "1", "4"),
+    ]
+    assert [float(row["score"]) for row in rows] == algorithm["scores"]
+    assert rows[0]["config_hash"] == rows[1]["config_hash"]  # of all but the seed
+    assert (tmp_path / "table.md").read_text().startswith("| environment | algorithm | seeds | score [95%] |\n")
+
+
+def test_compare_draws_the_curves(cli, bench, tmp_path):
+    pytest.importorskip("matplotlib")
+    assert cli("compare", bench, "--plot", tmp_path / "curves.png").exit_code == 0
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_options_win_over_the_plan_file(cli, tmp_path):
+    (tmp_path / "plan.yaml").write_text("algos: [bc]\nenvs: [Pendulum-v1]\nseeds: 0-4\nset: {gama: 0.9}\n")
+    result = cli("bench", tmp_path / "plan.yaml", "--algos", "sac", "--output", tmp_path / "bench")
+    assert (result.exit_code, result.stderr.split(":")[1]) == (2, " sac-Pendulum-v1")
+    assert "did you mean gamma?" in result.stderr or "did you mean algo_kwargs.gamma?" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "a bench needs algos or configs to run"),
+        (["iql/pendulum"], "a plan must be a .yaml file, got iql/pendulum; --configs names configs"),
+        (["--algos", "sac", "--envs", "A-v1", "--seeds", "4-0"], "--seeds must be ranges upwards"),
+        (["--algos", "sac", "--envs", "A-v1", "--set", "gamma"], "--set must be KEY=VALUE, got 'gamma'"),
+        (["--configs", "iql/pendulun"], "no packaged config 'iql/pendulun'; did you mean iql/pendulum?"),
+    ],
+)
+def test_a_mistake_is_one_sentence(cli, tmp_path, arguments, message):
+    result = cli("bench", *arguments, "--output", tmp_path / "bench")
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"error: {message}")
+    assert not (tmp_path / "bench").exists()
+
+
+def test_what_is_no_bench_cannot_be_compared(cli, tmp_path):
+    result = cli("compare", tmp_path)
+    assert (result.exit_code, result.stderr) == (2, f"error: {tmp_path} is not a bench: it has no bench.yaml\n")

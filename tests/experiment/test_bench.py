@@ -1,0 +1,159 @@
+"""A bench: its cells, what stops it, and what a second start leaves alone."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rl_training.experiment.bench import Bench
+from rl_training.experiment.bench_cell import metrics, seconds_left
+from rl_training.experiment.bench_plan import parse_plan, plan_yaml, read_plan
+from rl_training.experiment.config import ConfigError
+from rl_training.reporting.comparison import compare
+
+TINY = {"dataset": {"kind": "random", "rows": 200}, "hidden_sizes": [8], "batch_size": 8, "eval_interval": 0}
+TWO_CELLS = {"algos": ["bc", "iql"], "envs": ["Pendulum-v1"], "seeds": [0, 1], "steps": 400, "episodes": 1,
+             "set": {**TINY, "checkpoint_interval": 50}}  # fmt: skip
+
+
+def test_every_learner_meets_every_environment_and_dataset():
+    plan = parse_plan({"algos": "sac,ppo", "configs": "iql/pendulum", "envs": "A-v1,B/C-v2", "datasets": "d/x.npz"})
+    assert [cell.name for cell in plan.cells()] == [
+        "sac-A-v1-x", "sac-B-C-v2-x", "ppo-A-v1-x", "ppo-B-C-v2-x", "iql-pendulum-A-v1-x", "iql-pendulum-B-C-v2-x",
+    ]  # fmt: skip
+
+
+def test_a_config_brings_its_own_environment():
+    (cell,) = (plan := parse_plan({"configs": ["sac/pendulum"], "steps": 100})).cells()
+    config = cell.config(plan)
+    assert (cell.name, config.env_id, config.total_timesteps) == ("sac-pendulum", "Pendulum-v1", 100)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({}, "a bench needs algos or configs to run"),
+        ({"algos": ["sac"]}, "algos need envs to run in; only configs bring their own"),
+        ({"algos": ["sac", "sac"], "envs": ["A-v1"]}, "two cells would be called sac-A-v1; name each"),
+        ({"algos": ["bc"], "envs": ["A"], "datasets": ["a/x.npz", "b/x.npz"]}, "two cells would be called bc-A-x"),
+        ({"algos": ["sac"], "envs": ["A-v1"], "seeds": [1, 1]}, "seeds must name each seed once, got [1, 1]"),
+        ({"algs": ["sac"]}, "algs: unknown key; did you mean algos?"),
+        ({"algos": ["sac"], "envs": ["A-v1"], "episodes": 0}, "episodes: must be greater than or equal to 1, got 0"),
+    ],
+)
+def test_a_plan_that_cannot_be_run_is_refused(values, message):
+    with pytest.raises(ConfigError) as caught:
+        parse_plan(values)
+    assert str(caught.value).startswith(message)
+
+
+def test_a_mistake_in_a_cell_is_found_before_anything_runs(tmp_path):
+    plan = parse_plan({"algos": "bc", "envs": "Pendulum-v1", "set": {"gama": 0.9}})
+    with pytest.raises(ConfigError, match=r"bc-Pendulum-v1: algo_kwargs\.gama: unknown key"):
+        Bench(plan, tmp_path / "bench")
+    assert not (tmp_path / "bench").exists()
+
+
+def test_a_plan_reads_back_as_it_was_written(tmp_path):
+    plan = parse_plan(TWO_CELLS)
+    (tmp_path / "bench.yaml").write_text(plan_yaml(plan))
+    assert read_plan(tmp_path) == plan
+
+
+def test_another_plan_in_the_directory_is_refused_by_its_keys(tmp_path):
+    (tmp_path / "bench.yaml").write_text(plan_yaml(parse_plan(TWO_CELLS)))
+    with pytest.raises(ConfigError, match=r"holds another bench \(seeds: \[0, 1\] there, \[0\] here; steps: 400 there"):
+        Bench(parse_plan({**TWO_CELLS, "seeds": [0], "steps": 10}), tmp_path).run()
+
+
+def test_a_directory_of_other_files_is_refused(tmp_path):
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(ConfigError, match=r"holds no bench but has files in it \(thesis\.tex, …\)"):
+        Bench(parse_plan(TWO_CELLS), tmp_path).run()
+
+
+def test_one_bench_at_a_time_works_in_a_directory(tmp_path):
+    with (tmp_path / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(BlockingIOError, match="a bench is at work"):
+            Bench(parse_plan(TWO_CELLS), tmp_path).run()
+
+
+def test_time_left_goes_by_the_pace_since_the_start():
+    assert seconds_left(10.0, before=0.5, now=0.75) == 10.0  # a quarter took ten seconds, and a quarter is left
+    assert seconds_left(10.0, before=0.5, now=0.5) is None
+
+
+def test_only_whole_lines_of_a_log_are_read(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n{"step": 2}\n{"st')
+    assert metrics(tmp_path) == [{"step": 1}, {"step": 2}]
+    assert metrics(tmp_path, last_bytes=18) == [{"step": 2}]  # the first line is cut
+
+
+def start(plan: dict[str, object], directory: Path) -> subprocess.Popen[bytes]:
+    """The command, in a process group of its own as a shell would give it."""
+    file = directory.with_suffix(".yaml")
+    file.write_text(json.dumps(plan))
+    command = [sys.executable, "-m", "rl_training.cli", "bench", str(file), "--jobs", "1", "--output", str(directory)]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+
+
+def wait_for(pattern: str, directory: Path, process: subprocess.Popen[bytes]) -> None:
+    while not list(directory.glob(pattern)):
+        assert process.poll() is None
+        time.sleep(0.01)
+
+
+def written(directory: Path) -> dict[str, int]:
+    return {str(file): file.stat().st_mtime_ns for file in directory.rglob("*") if file.is_file()}
+
+
+@pytest.mark.timeout(300)
+def test_killed_half_way_and_run_again_it_repeats_nothing_and_ends_the_same(tmp_path):
+    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    undisturbed, process = start({**TWO_CELLS, "algos": ["iql"]}, whole), start(TWO_CELLS, killed)
+    try:
+        wait_for("iql-Pendulum-v1/seed_1/checkpoints/step_*", killed, process)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    first = written(killed / "bc-Pendulum-v1")
+    bench = Bench(parse_plan(TWO_CELLS), killed)
+    assert [cell.state for cell in bench.cells] == ["done", "waiting"]
+    bench.run()
+    assert (bench.status, undisturbed.wait()) == ("done", 0)
+    assert written(killed / "bc-Pendulum-v1") == first
+    assert compare(killed).tasks[0].entries[1] == compare(whole).tasks[0].entries[0]
+
+
+@pytest.mark.timeout(300)
+def test_a_signal_is_passed_on_once_and_every_cell_saves(tmp_path):
+    # A terminal sends Ctrl-C to the whole group; SIGTERM goes to one process.
+    sending = {signal.SIGTERM: os.kill, signal.SIGINT: os.killpg}
+    benches = {number: start({**TWO_CELLS, "steps": 1_000_000}, tmp_path / number.name) for number in sending}
+    try:
+        for number, process in benches.items():
+            wait_for("bc-Pendulum-v1/seed_0/checkpoints/step_*", tmp_path / number.name, process)
+            sending[number](process.pid, number)
+        assert [process.wait(60) for process in benches.values()] == [143, 130]
+    finally:
+        for process in benches.values():
+            process.kill()
+    for number in sending:
+        assert_saved(tmp_path / number.name)
+
+
+def assert_saved(bench: Path) -> None:
+    ended = json.loads((bench / "bc-Pendulum-v1" / "seed_0" / "result.json").read_text())
+    assert (ended["status"], Path(ended["checkpoint"], "manifest.json").exists()) == ("stopped", True)
+    assert not (bench / "iql-Pendulum-v1").exists()
+    with (bench / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # no process of a cell is left
