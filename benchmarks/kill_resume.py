@@ -28,12 +28,12 @@ from rl_training.experiment.verify import compare_runs
 from rl_training.runtime.checkpoint import CheckpointError, list_checkpoints
 
 # Intervals that do not divide each other, so that checkpoints fall inside episodes and between lines of the log.
-SAC_OPTIONS = "--steps 1500 --set learning_starts=150 --set checkpoint_interval=110 --set eval_interval=350"
+SAC_OPTIONS = "--steps 700 --set learning_starts=150 --set checkpoint_interval=60 --set eval_interval=250"
 CASES = {
     "iql": "iql/pendulum --steps 2000 --set checkpoint_interval=170 --set eval_interval=450",
     "sac_pendulum": f"sac/pendulum {SAC_OPTIONS}",
     "sac_hopper": f"sac/hopper {SAC_OPTIONS}",
-    "ppo_cartpole": "ppo/cartpole --steps 30000 --set checkpoint_interval=2300 --set eval_interval=7000",
+    "ppo_cartpole": "ppo/cartpole --steps 12000 --set checkpoint_interval=1000 --set eval_interval=5000",
 }
 EVERYWHERE = "--set eval_episodes=2 --device cpu --threads 1 --json"
 ATTEMPTS = 10  # a kill that comes when the run is over is tried again at another moment

@@ -33,7 +33,8 @@ class Case(NamedTuple):
         """A run of a second or two."""
         small = SMALL[self.learner.lane]
         options = {"batch_size": 16, "hidden_sizes": [8, 8], **small.get("algo_kwargs", {})}
-        rest = {"algo": self.learner.name, "env_id": ENVS[self.kind], "eval_episodes": 2, "checkpoint_interval": 30}
+        rest = {"algo": self.learner.name, "env_id": ENVS[self.kind], "eval_episodes": 1, "eval_interval": 50,
+                "checkpoint_interval": 30}  # fmt: skip
         return {**rest, **small, "algo_kwargs": options, **changes}
 
 

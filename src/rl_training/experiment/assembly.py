@@ -179,24 +179,34 @@ def new_callbacks(
     total = config.total_timesteps
     callbacks: list[Callback] = [LogMetrics(interval(config.log_interval, total, 100), *writers, member=parts.member)]
     callbacks += [Schedules(moving, defaults) for moving, defaults in [_schedules(config, parts.learner)] if moving]
-    every = interval(config.eval_interval, total, 10)
-    if config.env_id is not None and every and config.eval_episodes:
-
-        def score() -> dict[str, Any]:
-            return evaluate(
-                parts.learner, config.env_id, episodes=config.eval_episodes, env_kwargs=config.env_kwargs,
-                seed=streams.derive(config.seed, "selection"), device=choices.device,
-            ).summary(config.env_id)  # fmt: skip
-
-        def write(row: Row) -> None:
-            for each in writers:
-                each(row)
-
-        callbacks.append(Evaluate(every, score, write))
+    evaluation = _evaluation(config, parts, choices, writers)
+    callbacks += [] if evaluation is None else [evaluation]
     if config.early_stopping is not None:
+        if evaluation is None:
+            raise ConfigError("early_stopping counts evaluations, and without an env_id there are none")
         callbacks.append(EarlyStop(config.early_stopping.patience, config.early_stopping.min_delta))
     budget = _budget(config, parts)
     return callbacks + ([] if budget is None else [MaxUpdates(budget)]) + list(user)
+
+
+def _evaluation(
+    config: TrainConfig, parts: Assembly, choices: Choices, writers: Sequence[Callable[[Row], None]]
+) -> Evaluate | None:
+    every = interval(config.eval_interval, config.total_timesteps, 10)
+    if config.env_id is None or not every:
+        return None
+
+    def score() -> dict[str, Any]:
+        return evaluate(
+            parts.learner, config.env_id, episodes=config.eval_episodes, env_kwargs=config.env_kwargs,
+            seed=streams.derive(config.seed, "selection"), device=choices.device,
+        ).summary(config.env_id)  # fmt: skip
+
+    def write(row: Row) -> None:
+        for each in writers:
+            each(row)
+
+    return Evaluate(every, score, write)
 
 
 def interval(asked: int | None, total: int, parts: int) -> int:

@@ -1,0 +1,99 @@
+"""A run from its config to its result: what it refuses, what it says, what it leaves."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from rl_training.experiment.config import ConfigError, parse_config
+from rl_training.experiment.run import resume_run, run_training
+from rl_training.experiment.verify import compare_runs
+from rl_training.runtime.callbacks import StopAtStep
+from rl_training.runtime.state import DivergedError
+
+BC = {"algo": "bc", "env_id": "Pendulum-v1", "dataset": {"kind": "random", "rows": 200}, "total_timesteps": 20,
+      "eval_episodes": 1, "algo_kwargs": {"hidden_sizes": [8], "batch_size": 8}}  # fmt: skip
+SAC = {"algo": "sac", "env_id": "Pendulum-v1", "total_timesteps": 60, "eval_interval": 0,
+       "algo_kwargs": {"hidden_sizes": [8], "batch_size": 8, "learning_starts": 20}}  # fmt: skip
+
+
+def run(values, tmp_path, said=None, **changes):
+    config = parse_config({**values, "output_dir": str(tmp_path / "run"), **changes})
+    return run_training(config, say=(said.append if said is not None else print))
+
+
+def logged(rows: int, path) -> str:
+    rng = np.random.default_rng(0)
+    obs = rng.normal(size=(rows, 3))
+    np.savez(
+        path, obs=obs, actions=rng.uniform(-1, 1, (rows, 1)), rewards=np.ones(rows), next_obs=obs + 1,
+        dones=np.zeros(rows), truncated=np.arange(rows) % 10 == 9,
+    )  # fmt: skip
+    return str(path)
+
+
+def test_data_alone_is_enough_and_doubts_about_it_are_said(tmp_path):
+    said: list[str] = []
+    result = run(BC, tmp_path, said, env_id=None, dataset=logged(100, tmp_path / "logs.npz"))
+    assert (result.status, result.evaluation, result.best_checkpoint) == ("finished", None, None)
+    assert any("reward" in sentence for sentence in said)  # they are constant
+
+
+def test_a_dataset_that_has_changed_is_refused_on_resume(tmp_path):
+    file = logged(100, tmp_path / "logs.npz")
+    run(BC, tmp_path, env_id=None, dataset=file)
+    logged(90, tmp_path / "logs.npz")
+    with pytest.raises(ConfigError, match="its rows have changed"):
+        resume_run(tmp_path / "run", steps=40)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"dataset": None}, "bc learns from data"),
+        ({"env_id": None, "early_stopping": {"patience": 1}}, "without an env_id there are none"),
+        ({"schedules": {"beta": {}}}, "bc cannot schedule 'beta'; it can learning_rate"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_sentence(changes, sentence, tmp_path):
+    if "env_id" in changes:
+        changes = {**changes, "dataset": logged(50, tmp_path / "logs.npz")}
+    with pytest.raises(ConfigError, match=sentence):
+        run(BC, tmp_path, **changes)
+
+
+def test_an_action_space_of_another_kind_names_who_would_take_it(tmp_path):
+    with pytest.raises(
+        TypeError, match="sac needs a Box action space, got Discrete; these would take it: bc, dqn, ppo"
+    ):
+        run(SAC, tmp_path, env_id="CartPole-v1")
+
+
+def test_budgets_count_updates_and_passes_over_the_rows(tmp_path):
+    result = run(BC, tmp_path, max_epochs=1, total_timesteps=1000)
+    assert (result.updates, result.status) == (200 // 8, "finished")
+
+
+def test_numbers_that_stop_being_finite_stop_the_run(tmp_path):
+    broken = {**SAC, "algo_kwargs": {**SAC["algo_kwargs"], "learning_rate": 1e30}}
+    with pytest.raises(DivergedError, match="not finite"):
+        run(broken, tmp_path)
+
+
+def test_resume_stops_at_an_earlier_step_and_the_run_still_ends_as_planned(tmp_path):
+    stopped = run_training(parse_config({**SAC, "output_dir": str(tmp_path / "run")}), callbacks=[StopAtStep(25)])
+    assert (stopped.steps, stopped.status) == (25, "stopped")
+    further = resume_run(tmp_path / "run", steps=40)
+    assert (further.steps, further.status, further.stop_reason) == (40, "stopped", "reached step 40")
+    assert run(SAC, tmp_path).steps == 60
+    assert compare_runs(tmp_path / "run", run(SAC, tmp_path / "whole").run_dir) == []
+
+
+def test_a_run_tells_of_its_beginnings(tmp_path):
+    result = run(SAC, tmp_path)
+    record = json.loads((result.run_dir / "run.json").read_text())
+    assert (record["seed"], record["choices"]["device"], record["resume"]) == (0, "cpu", "snapshot")
+    assert {"torch", "gymnasium", "python"} <= record["versions"].keys()
+    assert len((result.run_dir / "metrics.jsonl").read_text().splitlines()) == 60
