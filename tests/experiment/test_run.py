@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,9 @@ from rl_training.experiment.verify import compare_runs
 from rl_training.runtime.callbacks import StopAtStep
 from rl_training.runtime.state import DivergedError
 
-BC = {"algo": "bc", "env_id": "Pendulum-v1", "dataset": {"kind": "random", "rows": 200}, "total_timesteps": 20,
+BC: dict[str, Any] = {"algo": "bc", "env_id": "Pendulum-v1", "dataset": {"kind": "random", "rows": 200}, "total_timesteps": 20,
       "eval_episodes": 1, "algo_kwargs": {"hidden_sizes": [8], "batch_size": 8}}  # fmt: skip
-SAC = {"algo": "sac", "env_id": "Pendulum-v1", "total_timesteps": 60, "eval_interval": 0,
+SAC: dict[str, Any] = {"algo": "sac", "env_id": "Pendulum-v1", "total_timesteps": 60, "eval_interval": 0,
        "algo_kwargs": {"hidden_sizes": [8], "batch_size": 8, "learning_starts": 20}}  # fmt: skip
 
 
