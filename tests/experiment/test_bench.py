@@ -116,6 +116,7 @@ def written(directory: Path) -> dict[str, int]:
     return {str(file): file.stat().st_mtime_ns for file in directory.rglob("*") if file.is_file()}
 
 
+@pytest.mark.slow  # a minute, most of it the start of processes
 @pytest.mark.timeout(300)
 def test_killed_half_way_and_run_again_it_repeats_nothing_and_ends_the_same(tmp_path):
     killed, whole = tmp_path / "killed", tmp_path / "whole"
@@ -134,6 +135,7 @@ def test_killed_half_way_and_run_again_it_repeats_nothing_and_ends_the_same(tmp_
     assert compare(killed).tasks[0].entries[1] == compare(whole).tasks[0].entries[0]
 
 
+@pytest.mark.slow  # a minute, most of it the start of processes
 @pytest.mark.timeout(300)
 def test_a_signal_is_passed_on_once_and_every_cell_saves(tmp_path):
     # A terminal sends Ctrl-C to the whole group; SIGTERM goes to one process.
