@@ -53,7 +53,7 @@ def details(result: dict[str, Any]) -> str:
 
 
 def notes(result: dict[str, Any]) -> list[str]:
-    lines = []
+    lines = [result["note"]] if "note" in result else []
     if runs := result.get("runs"):
         lines.append("seeds: " + ", ".join(f"{run['seed']}: {run['score']:.1f}" for run in runs))
         seconds = [run["train_seconds"] for run in runs if run["train_seconds"] is not None]
