@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from rl_training.data import ReplayBuffer
+from rl_training.data.sampling import PackedColumns, gather
 from rl_training.types import Batch, EnvSpec
 
 BOX = EnvSpec((2,), "box", 3, action_shape=(3,), action_low=(-1.0,) * 3, action_high=(1.0,) * 3)
@@ -100,3 +101,18 @@ def test_columns_follow_the_spec_and_extra_ones_are_kept_beside():
 def test_a_capacity_of_nothing_is_refused():
     with pytest.raises(ValueError, match="capacity must be at least 1, got 0"):
         ReplayBuffer(0, BOX)
+
+
+def test_packed_columns_hand_out_what_separate_ones_would() -> None:
+    columns = {
+        "obs": torch.arange(12.0).view(4, 3),
+        "frames": torch.arange(16, dtype=torch.uint8).view(4, 2, 2),
+        "rewards": torch.tensor([0.5, 1.5, 2.5, 3.5]),
+        "grid": torch.arange(16.0).view(4, 2, 2),
+    }
+    packed = PackedColumns.of(columns, "cpu")
+    rows = torch.tensor([[3, 0], [1, 1]])
+    for name, column in gather(packed, rows).items():
+        assert torch.equal(packed[name], columns[name])
+        assert torch.equal(column, columns[name][rows])
+    assert packed["obs"].untyped_storage().data_ptr() == packed["rewards"].untyped_storage().data_ptr()

@@ -12,7 +12,7 @@ from torch import Tensor
 from rl_training.data.actions import TOLERANCE, derive_spec
 from rl_training.data.columns import REQUIRED, Values, to_columns
 from rl_training.data.faults import require_columns, require_equal_lengths
-from rl_training.data.sampling import RandomRows, gather
+from rl_training.data.sampling import PackedColumns, RandomRows, gather
 from rl_training.types import Batch, EnvSpec
 
 
@@ -63,7 +63,10 @@ class TransitionDataset(RandomRows):
         return totals.index_add_(0, episodes, self.columns["rewards"].double()).float()
 
     def to(self, device: torch.device | str) -> TransitionDataset:
-        return self._replaced({name: column.to(device) for name, column in self.columns.items()}, self._gamma)
+        """On an accelerator, where every read costs a launch, columns are packed so that a row is one read."""
+        if torch.device(device).type == "cpu":
+            return self._replaced({name: column.to(device) for name, column in self.columns.items()}, self._gamma)
+        return self._replaced(PackedColumns.of(self.columns, device), self._gamma)
 
     def with_columns(self, **columns: Tensor) -> TransitionDataset:
         """This dataset with columns added, or put in the place of those of the same name."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from rl_training.data.sampling import RandomRows, gather
+from rl_training.data.sampling import Layout, PackedColumns, RandomRows, gather
 from rl_training.types import Batch, EnvSpec
 
 LARGE = 2**62  # far above any capacity, so that the remainder of a draw below it is as good as uniform
@@ -26,7 +26,7 @@ class ReplayBuffer(RandomRows):
         spec: EnvSpec,
         *,
         device: torch.device | str = "cpu",
-        extra: Mapping[str, tuple[tuple[int, ...], torch.dtype]] | None = None,
+        extra: Mapping[str, Layout] | None = None,
         members: int | None = None,
     ) -> None:
         if capacity < 1:
@@ -36,10 +36,7 @@ class ReplayBuffer(RandomRows):
         self.added = 0
         layout = {**_layout(spec), **(extra or {})}
         lead = (capacity,) if members is None else (members, capacity)
-        # Left empty: memory that no row has reached yet is then never touched.
-        self.columns = {
-            name: torch.empty(*lead, *shape, dtype=dtype, device=device) for name, (shape, dtype) in layout.items()
-        }
+        self.columns = PackedColumns(lead, layout, device)
         # On the device, so that a captured graph that samples sees the ring grow.
         self._size = torch.ones((), dtype=torch.int64, device=device)
 
@@ -61,10 +58,9 @@ class ReplayBuffer(RandomRows):
             raise ValueError("cannot sample from an empty replay buffer")
         shape = (*members, batch_size)
         draws = torch.randint(LARGE, shape, generator=self.generator, device=self.generator.device) % self._size
-        if self.members is None:
-            return gather(self.columns, draws)
-        own = torch.arange(self.members, device=draws.device).unsqueeze(1) * self.capacity  # each from its own ring
-        return gather({name: column.flatten(0, 1) for name, column in self.columns.items()}, draws + own)
+        if self.members is not None:  # each draws from its own ring
+            draws = draws + torch.arange(self.members, device=draws.device).unsqueeze(1) * self.capacity
+        return gather(self.columns, draws)
 
     def member(self, index: int) -> MemberRing:
         """One of several rings."""
@@ -76,7 +72,7 @@ class ReplayBuffer(RandomRows):
         if not oldest <= start <= stop <= self.added:
             raise ValueError(f"rows {start} to {stop} are not in the ring, which holds {oldest} to {self.added}")
         slots = torch.arange(start, stop, device=self.generator.device) % self.capacity
-        return gather(self._columns_of(member), slots)
+        return gather(self.columns, slots + (member or 0) * self.capacity)
 
     def restore(self, rows: Batch, start: int, *, member: int | None = None) -> None:
         """Put back rows that were number `start` and on; those the ring has left behind by now are passed over."""
@@ -144,8 +140,8 @@ def _write(rows: Batch, columns: Batch, slot: int, *, axis: int = 0) -> None:
             column.narrow(axis, 0, count - fitting).copy_(rows[name].narrow(axis, fitting, count - fitting))
 
 
-def _layout(spec: EnvSpec) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
+def _layout(spec: EnvSpec) -> dict[str, Layout]:
     obs = (spec.obs_shape, torch.uint8 if spec.obs_dtype == "uint8" else torch.float32)
-    number: tuple[tuple[int, ...], torch.dtype] = ((), torch.float32)
+    number: Layout = ((), torch.float32)
     actions = ((), torch.int64) if spec.action_kind == "discrete" else ((spec.action_dim,), torch.float32)
     return {"obs": obs, "actions": actions, "rewards": number, "next_obs": obs, "dones": number, "truncated": number}

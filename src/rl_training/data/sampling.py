@@ -1,13 +1,17 @@
-"""What every source of batches shares: a generator of its own and one gather a column."""
+"""What every source of batches shares: a generator of its own, and rows fetched in as few reads as can be."""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Mapping
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
 from rl_training.types import Batch
+
+Layout: TypeAlias = "tuple[tuple[int, ...], torch.dtype]"  # of one row of a column
 
 
 class RandomRows:
@@ -28,9 +32,52 @@ class RandomRows:
         self.generator.set_state(state["generator"].cpu())
 
 
+class PackedColumns(dict[str, Tensor]):
+    """Columns of which all float32 ones are slices of one matrix [*lead, width], so that a row is read at once."""
+
+    def __init__(self, lead: tuple[int, ...], layout: Mapping[str, Layout], device: torch.device | str) -> None:
+        packed = {name: shape for name, (shape, dtype) in layout.items() if dtype == torch.float32}
+        # Left empty: memory that no row has reached yet is then never touched.
+        self.matrix = torch.empty(*lead, sum(map(math.prod, packed.values())), device=device)
+        self.shapes = packed
+        views = self._views(self.matrix)
+        others = {
+            name: torch.empty(*lead, *shape, dtype=dtype, device=device)
+            for name, (shape, dtype) in layout.items()
+            if name not in packed
+        }
+        super().__init__({name: views[name] if name in views else others[name] for name in layout})
+
+    @classmethod
+    def of(cls, columns: Batch, device: torch.device | str) -> PackedColumns:
+        """A copy of these columns."""
+        layout = {name: (tuple(column.shape[1:]), column.dtype) for name, column in columns.items()}
+        packed = cls((len(next(iter(columns.values()))),), layout, device)
+        for name, column in columns.items():
+            packed[name].copy_(column)
+        return packed
+
+    def rows(self, rows: Tensor) -> Batch:
+        matrix = self.matrix.view(-1, self.matrix.shape[-1])
+        return self._views(matrix.index_select(0, rows)) | {
+            name: column.view(-1, *column.shape[self.matrix.dim() - 1 :]).index_select(0, rows)
+            for name, column in self.items()
+            if name not in self.shapes
+        }
+
+    def _views(self, matrix: Tensor) -> Batch:
+        parts = matrix.split([math.prod(shape) for shape in self.shapes.values()], -1)
+        return {
+            name: part.unflatten(-1, shape) if shape else part.squeeze(-1)
+            for (name, shape), part in zip(self.shapes.items(), parts, strict=True)
+        }
+
+
 def gather(columns: Batch, rows: Tensor) -> Batch:
-    """The given rows of every column; the batch takes the shape of `rows`."""
-    if rows.ndim == 1:
-        return {name: column.index_select(0, rows) for name, column in columns.items()}
-    batch = gather(columns, rows.flatten())
-    return {name: column.view(*rows.shape, *column.shape[1:]) for name, column in batch.items()}
+    """The given rows of every column, which are counted through all leading axes; the batch takes `rows`' shape."""
+    flat = rows.flatten()
+    if isinstance(columns, PackedColumns):
+        batch = columns.rows(flat)
+    else:
+        batch = {name: column.index_select(0, flat) for name, column in columns.items()}
+    return batch if rows.ndim == 1 else {name: each.unflatten(0, rows.shape) for name, each in batch.items()}

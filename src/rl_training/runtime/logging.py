@@ -6,10 +6,12 @@ import json
 import math
 import time
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.state import CollectResult, DivergedError, Episode, TrainerState
@@ -42,6 +44,16 @@ def _step_of(line: str) -> float:
         return math.inf  # a line that a crash cut short
 
 
+class MembersMetrics(dict[str, Tensor]):
+    """A population's metrics, [members] each; read from the device once for all members."""
+
+    @cached_property
+    def numbers(self) -> dict[str, list[float]]:
+        members = max(value.numel() for value in self.values())
+        together = torch.stack([value.float().expand(members) for value in self.values()])
+        return dict(zip(self, together.tolist(), strict=True))
+
+
 class LogMetrics(Callback):
     """Writes a row at each interval: the last update's metrics and the mean of the episodes since the last row."""
 
@@ -60,7 +72,7 @@ class LogMetrics(Callback):
         self.episodes += result.episodes
 
     def on_update_end(self, state: TrainerState, result: UpdateResult) -> None:
-        self.latest = result.metrics  # of a population: [members], read when a row is due
+        self.latest = result.metrics
 
     def on_step_end(self, state: TrainerState) -> None:
         if not (state.passed(self.interval) or state.global_step >= state.total_timesteps):
@@ -87,12 +99,13 @@ class LogMetrics(Callback):
 
     def last(self) -> dict[str, float]:
         """The last update's metrics as numbers: the one place where the device is waited for."""
-        mine = self._own()
-        values = torch.stack([value.float().mean() for value in mine.values()]).tolist() if mine else []
-        return dict(zip(mine, values, strict=True))
+        if isinstance(self.latest, MembersMetrics) and self.member is not None:
+            return {name: values[self.member] for name, values in self.latest.numbers.items()}
+        values = torch.stack([value.float().mean() for value in self.latest.values()]).tolist() if self.latest else []
+        return dict(zip(self.latest, values, strict=True))
 
     def _own(self) -> Metrics:
-        if self.member is None:
+        if not isinstance(self.latest, MembersMetrics):
             return self.latest
         return {name: value[self.member] if value.dim() else value for name, value in self.latest.items()}
 

@@ -11,6 +11,7 @@ from rl_training.algorithms import Updater
 from rl_training.data import ReplayBuffer
 from rl_training.runtime.engine import Callback, tell
 from rl_training.runtime.envs import EnvPool, Transition
+from rl_training.runtime.logging import MembersMetrics
 from rl_training.runtime.state import CollectResult, TrainerState
 from rl_training.types import UpdateResult
 
@@ -124,8 +125,9 @@ class Members(Callback):
             tell(callbacks, "on_collect_end", member, self._share(result, number))
 
     def on_update_end(self, state: TrainerState, result: UpdateResult) -> None:
+        shared = result._replace(metrics=MembersMetrics(result.metrics))
         for member, callbacks in self.members:
-            tell(callbacks, "on_update_end", member, result)
+            tell(callbacks, "on_update_end", member, shared)
 
     def on_step_end(self, state: TrainerState) -> None:
         self._tell("on_step_end", state)
