@@ -34,6 +34,8 @@ CASES = {
     "sac_pendulum": f"sac/pendulum {SAC_OPTIONS}",
     "sac_hopper": f"sac/hopper {SAC_OPTIONS}",
     "ppo_cartpole": "ppo/cartpole --steps 12000 --set checkpoint_interval=1000 --set eval_interval=5000",
+    "iql_5_seeds": "iql/pendulum --seeds 0-4 --steps 600 --set checkpoint_interval=70 --set eval_interval=250",
+    "sac_5_seeds": "sac/pendulum --seeds 0-4 --steps 400 --set learning_starts=150 --set checkpoint_interval=60",
 }
 EVERYWHERE = "--set eval_episodes=2 --device cpu --threads 1 --json"
 ATTEMPTS = 10  # a kill that comes when the run is over is tried again at another moment
@@ -83,12 +85,13 @@ def try_kill(name: str, folder: Path, number: int, duration: float, moments: ran
     for _ in range(ATTEMPTS):
         shutil.rmtree(run, ignore_errors=True)
         moment = moments.uniform(0, duration)
-        if killed(command(name, run), moment, saving=run / "checkpoints" if number % 4 == 3 else None):
+        saves = parts(name, run)[-1] / "checkpoints"
+        if killed(command(name, run), moment, saving=saves if number % 4 == 3 else None):
             break
     else:
         raise RuntimeError(f"{name}: {ATTEMPTS} runs in a row were over before they could be killed")
-    left = [path.name for path in list_checkpoints(run / "checkpoints")]
-    in_save = any((run / "checkpoints").glob(".tmp-*"))
+    left = [path.name for path in list_checkpoints(saves)]
+    in_save = any(saves.glob(".tmp-*"))
     kill = Kill(moment, left[-1] if left else None, in_save, restarted(name, run, folder / "reference"))
     print(f"{name}, kill {number + 1}: {kill}", file=sys.stderr, flush=True)
     if not kill.differences:
@@ -100,9 +103,15 @@ def restarted(name: str, run: Path, reference: Path) -> list[str]:
     """What is not as it should be once the run has been started again and is over."""
     try:
         ask(command(name, run))
-        return compare_runs(reference, run)
+        both = zip(parts(name, reference), parts(name, run), strict=True)
+        return [found for whole, resumed in both for found in compare_runs(whole, resumed)]
     except (RuntimeError, CheckpointError) as error:
         return [str(error)]
+
+
+def parts(name: str, run: Path) -> list[Path]:
+    """The run directory, or those of its seeds."""
+    return [run / f"seed_{seed}" for seed in range(5)] if "--seeds" in CASES[name] else [run]
 
 
 def command(name: str, run: Path) -> list[str]:
