@@ -18,8 +18,8 @@ def provenance() -> dict[str, Any]:
 
 
 def known_commit(commit: str | None) -> str:
-    """A copy of the code without its history cannot tell; $COMMIT may say it there."""
-    return commit or os.environ.get("COMMIT", "unknown")
+    """What $COMMIT says, for a copy of the code that has not its own history around it; else what git says."""
+    return os.environ.get("COMMIT") or commit or "unknown"
 
 
 def hardware() -> str:
