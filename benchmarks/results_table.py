@@ -6,7 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+from rl_training.reporting import comparison
+from rl_training.reporting.plots import save_comparison
+
 HERE = Path(__file__).parent
+DOCS = HERE.parent / "docs"
 INTRODUCTION = """\
 # Results
 
@@ -25,14 +29,35 @@ python benchmarks/kill_resume.py --json > benchmarks/results/kill_resume.json
 
 def main() -> None:
     results = [json.loads(file.read_text(encoding="utf-8")) for file in sorted((HERE / "results").glob("*.json"))]
-    target = HERE.parent / "docs" / "results.md"
-    target.parent.mkdir(exist_ok=True)
-    target.write_text(page(results), encoding="utf-8")
+    benches = [bench(plan.parent) for plan in sorted((HERE / "results").glob("*/bench.yaml"))]
+    (DOCS / "results.md").write_text("\n".join([page(results), *benches]), encoding="utf-8")
 
 
 def page(results: list[dict[str, Any]]) -> str:
     table = ["| what | result | goal | published | seeds |", "|---|---|---|---|---|"]
     return "\n".join([INTRODUCTION, *table, *map(row, results), "", *map(details, results)])
+
+
+def bench(directory: Path) -> str:
+    """What `rl-training compare` says of a stored bench, its curves, and what it takes to get them again."""
+    found, picture = comparison.compare(directory), DOCS / "pictures" / f"{directory.name}.png"
+    picture.parent.mkdir(exist_ok=True)
+    save_comparison(comparison.learning_curves(found), picture)
+    published = directory / "published.md"  # what papers and peers score, beside what was tried
+    told = published.read_text(encoding="utf-8") if published.exists() else ""
+    commands = "\n".join(cell["commands"][0] for cell in found.results)
+    facts = [f"- not run: {', '.join(found.missing)}"] if found.missing else []
+    facts += [f"- commit: {', '.join(sorted({run['commit'] for cell in found.results for run in cell['runs']}))}"]
+    facts += [f"- hardware: {', '.join(sorted({machine(cell) for cell in found.results}))}"]
+    return (
+        f"## {directory.name}\n\n{comparison.markdown(found)}\n{told}\n"
+        f"![learning curves](pictures/{picture.name})\n\n```\n{commands}\n```\n\n" + "\n".join(facts) + "\n"
+    )
+
+
+def machine(cell: dict[str, Any]) -> str:
+    known = cell["hardware"]
+    return f"{known['cores']} CPU cores" + (f" and one {known['gpu']}" if known["gpu"] else "")
 
 
 def row(result: dict[str, Any]) -> str:

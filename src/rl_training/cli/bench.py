@@ -23,35 +23,38 @@ if TYPE_CHECKING:
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
 
 
+Plan = Annotated[
+    Path | None, typer.Argument(metavar="PLAN.yaml", help="The options below as keys; options given here win.")
+]
+Algos = Annotated[str | None, typer.Option(metavar="A,B", help="Algorithms, with their defaults.")]
+Configs = Annotated[str | None, typer.Option(metavar="A,B", help="Packaged configs (iql/pendulum) or .yaml files.")]
+Envs = Annotated[str | None, typer.Option(metavar="A,B", help="Environments; without them, those of the configs.")]
+Datasets = Annotated[str | None, typer.Option(metavar="F,G", help="Files, each learnt from on its own.")]
+Seeds = Annotated[str | None, typer.Option(metavar="0-4", help="Seeds of every cell.", show_default="0-4")]
+Steps = Annotated[int | None, typer.Option(metavar="N", min=1, help="Steps of every run (offline: updates).")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Set a key of every config, or an option of every algorithm."),
+]
+Episodes = Annotated[int | None, typer.Option(metavar="N", min=1, help="Played for each score.", show_default="50")]
+Jobs = Annotated[int | None, typer.Option(metavar="N", min=1, help="Cells at a time.", show_default="one a core")]
+Output = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="The bench's directory.", show_default="runs/bench, or runs/PLAN")
+]
+
+
 def bench(
-    plan: Annotated[
-        Path | None, typer.Argument(metavar="PLAN.yaml", help="The options below as keys; options given here win.")
-    ] = None,
-    algos: Annotated[str | None, typer.Option(metavar="A,B", help="Algorithms, with their defaults.")] = None,
-    configs: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Packaged configs (iql/pendulum) or .yaml files.")
-    ] = None,
-    envs: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Environments; without them, those of the configs.")
-    ] = None,
-    datasets: Annotated[str | None, typer.Option(metavar="F,G", help="Files, each learnt from on its own.")] = None,
-    seeds: Annotated[str | None, typer.Option(metavar="0-4", help="Seeds of every cell.", show_default="0-4")] = None,
-    steps: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Steps of every run (offline: updates).")
-    ] = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Set a key of every config, or an option of every algorithm."),
-    ] = None,
-    episodes: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Played for each score.", show_default="50")
-    ] = None,
-    jobs: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Cells at a time.", show_default="one a core")
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The bench's directory.", show_default="runs/bench, or runs/PLAN")
-    ] = None,
+    plan: Plan = None,
+    algos: Algos = None,
+    configs: Configs = None,
+    envs: Envs = None,
+    datasets: Datasets = None,
+    seeds: Seeds = None,
+    steps: Steps = None,
+    overrides: Overrides = None,
+    episodes: Episodes = None,
+    jobs: Jobs = None,
+    output: Output = None,
     as_json: Json = False,
 ) -> None:
     """Train algorithms on environments or datasets, with seeds. The same command again goes on and repeats nothing."""
