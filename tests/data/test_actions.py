@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from rl_training.data.actions import derive_spec, scale_actions, unscale_actions
+from rl_training.data.actions import derive_spec, in_range, scale_actions, unscale_actions
 from rl_training.types import EnvSpec
 
 LOPSIDED = EnvSpec((1,), "box", 2, action_shape=(2,), action_low=(-2.0, 0.0), action_high=(2.0, 10.0))
@@ -20,8 +20,31 @@ def test_box_actions_are_scaled_by_each_dimensions_bounds_and_back():
 
 def test_actions_outside_the_bounds_are_refused_with_count_and_size():
     actions = torch.tensor([[0.0, 5.0], [2.5, 5.0], [3.0, 5.0]])
-    with pytest.raises(ValueError, match=r"in 2 of 3 rows, the farthest with 3 where -2 to 2 is allowed; clip them"):
+    with pytest.raises(
+        ValueError, match=r"in 2 of 3 rows, the farthest is row 2 with 3 where -2 to 2 is allowed; .*--allow"
+    ):
         scale_actions(actions, LOPSIDED)
+
+
+def test_actions_outside_the_bounds_are_clipped_where_that_is_asked():
+    assert scale_actions(torch.tensor([[-7.0, 5.0], [2.0, 11.0]]), LOPSIDED, clip=True).tolist() == [[-1, 0], [1, 1]]
+
+
+def test_a_range_stands_for_all_dimensions_or_for_each():
+    assert in_range(LOPSIDED, (-1, 1)).action_low == (-1.0, -1.0)
+    assert in_range(LOPSIDED, ([-1, 0], [1, 5])).action_high == (1.0, 5.0)
+    with pytest.raises(ValueError, match="action_range has 3 bounds, the actions have 2 dimensions"):
+        in_range(LOPSIDED, ([-1, 0, 0], 1))
+
+
+def test_a_range_is_not_for_discrete_actions():
+    with pytest.raises(ValueError, match="action_range is for Box actions, and these are one of 3"):
+        in_range(THREE, (-1, 1))
+
+
+def test_whole_numbers_with_a_range_are_box_actions():
+    spec = in_range(derive_spec(OBS, torch.tensor([[-1], [0], [2]]), (-2, 2)), (-2, 2))
+    assert (spec.action_kind, spec.action_low, spec.action_high) == ("box", (-2.0,), (2.0,))
 
 
 def test_an_overshoot_below_a_thousandth_is_clipped():

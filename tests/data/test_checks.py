@@ -1,33 +1,200 @@
-"""check_dataset tells doubts about data that can be trained on."""
+"""inspect_columns says all that is wrong with a file's columns; check_dataset what is doubtful in data that trains."""
 
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
 import torch
 
-from rl_training.data import TransitionDataset, check_dataset
+from rl_training.data import TransitionDataset, check_dataset, load_transition_dataset
+from rl_training.data.checks import inspect_columns, inspect_source
+from rl_training.data.faults import ALLOWABLE
+from rl_training.data.readers.rows import StoredColumns
+from rl_training.data.report import DatasetReport, Spread
+from rl_training.types import EnvSpec
+
+TORQUE = EnvSpec((1,), "box", 1, "float32", (1,), (-2.0,), (2.0,))
+
+
+def inspect(columns: dict[str, np.ndarray], **options: Any) -> DatasetReport:
+    stored = StoredColumns(columns=columns, names={name: name for name in columns}, rows=len(columns["obs"]), spec=None)
+    return inspect_columns(stored, **options)
+
+
+def kinds(report: DatasetReport) -> list[tuple[str, str]]:
+    return [(finding.kind, finding.severity) for finding in report.findings]
+
+
+def test_sound_data_is_counted_and_raises_no_doubt(counted):
+    report = inspect(counted([1, 2, 3, 4, 5], dones=(1,), truncated=(4,)))
+    assert (report.rows, report.transitions, report.episodes) == (5, 5, 2)
+    assert (report.terminals, report.timeouts, report.duplicates) == (1, 1, 0)
+    assert report.returns == Spread(3, 5.25, 7.5, 9.75, 12, 7.5)  # 1 + 2 and 3 + 4 + 5
+    assert report.lengths == Spread(2, 2.25, 2.5, 2.75, 3, 2.5)
+    assert (report.columns["obs"].low, report.columns["obs"].high) == ((0,), (12,))
+    assert (report.findings, report.trainable) == ((), True)
+
+
+def test_where_the_data_ends_an_episode_is_cut(counted):
+    report = inspect(counted([1, 2, 3], dones=(0,)))
+    assert (report.terminals, report.timeouts) == (1, 1)
+
+
+def test_every_fault_is_told_at_once(counted):
+    columns = counted([1, 2, 3, 4], truncated=())
+    columns["rewards"][2] = np.nan
+    columns["next_obs"][1] = np.inf
+    columns["actions"][3] = 7
+    report = inspect(columns, spec=TORQUE)
+    assert kinds(report) == [("nan", "error"), ("nan", "error"), ("no_episode_end", "error"), ("out_of_range", "error")]
+    assert [finding.text for finding in report.findings] == [
+        "column 'rewards' is NaN or infinite in 1 of 4 rows, the first is row 2",
+        "column 'next_obs' is NaN or infinite in 1 of 4 rows, the first is row 1",
+        "no row ends an episode (dones and truncated are all 0 or missing)",
+        "actions lie outside the environment's bounds in 1 of 2 rows, the farthest is row 1 with 7 where -2 to 2 is "
+        "allowed",
+    ]
+    assert (report.transitions, report.trainable) == (2, False)
+
+
+def test_an_allowed_fault_is_a_warning_that_says_what_is_done(counted):
+    columns = counted([1, 2, 3, 4])
+    columns["actions"][3] = 7
+    report = inspect(columns, spec=TORQUE, allow=("out_of_range", "no_episode_end"))
+    assert kinds(report) == [("no_episode_end", "warning"), ("out_of_range", "warning")]
+    assert report.findings[1].fix == "they are clipped"
+    assert report.trainable
+
+
+def test_a_range_given_by_hand_goes_before_the_environments(counted):
+    columns = counted([1, 2, 3], dones=(2,))  # actions -1, 0, 1
+    assert kinds(inspect(columns, spec=TORQUE, action_range=(-0.5, 1.0))) == [("out_of_range", "error")]
+    assert kinds(inspect(columns, spec=TORQUE, action_range=((-1.0,), (1.0,)))) == []
+
+
+def test_discrete_actions_count_from_0(counted):
+    columns = counted([1, 2, 3], dones=(2,)) | {"actions": np.array([0, -1, 2])}
+    (finding,) = inspect(columns).findings
+    assert finding.text == "actions must be integers from 0 to 2, 1 of 3 rows are not; the first is row 1 with -1"
+
+
+def test_bounds_that_must_be_guessed_are_told(counted):
+    columns = counted([1, 2, 3], dones=(2,))
+    columns["actions"] *= 30
+    (finding,) = inspect(columns).findings
+    assert (finding.kind, finding.severity) == ("guessed_bounds", "warning")
+    assert finding.text == "the bounds of the actions are not known; the largest seen (30) will be taken for them"
+
+
+def test_numbers_that_never_change_are_told(counted):
+    columns = counted([1, 2, 3], dones=(2,))
+    columns["obs"] = np.hstack([columns["obs"], np.full((3, 2), 5, np.float32)])
+    columns["next_obs"] = np.hstack([columns["next_obs"], np.full((3, 2), 5, np.float32)])
+    (finding,) = inspect(columns).findings
+    assert finding.text == "2 of the 3 numbers in obs never change (number 1, 2)"
+
+
+def test_pixels_are_summed_up_in_one_range(counted):
+    frames = np.stack([np.full((8, 8), row, np.uint8) for row in range(4)])
+    columns = counted([1, 2, 3], dones=(2,)) | {"obs": frames[:-1], "next_obs": frames[1:]}
+    summary = inspect(columns).columns["obs"]
+    assert (summary.shape, summary.low, summary.high) == ((8, 8), (0,), (2,))
+
+
+def test_rows_recorded_twice_are_told(counted):
+    once = counted([1, 2, 3, 4], truncated=(3,))
+    report = inspect({name: np.concatenate([column, column]) for name, column in once.items()})
+    assert report.duplicates == 4
+    assert kinds(report) == [("duplicates", "warning")]
+
+
+def test_a_terminal_row_that_is_lived_through_is_a_doubled_terminal(counted):
+    columns = counted([1, 2, 3, 4, 5, 6], dones=(2, 5))
+    columns["dones"][[1, 4]] = True  # obs go on from there
+    (finding,) = inspect(columns).findings
+    assert finding.text == "2 episodes have two terminal rows at their end; the first such row is 1"
+
+
+def test_episodes_that_all_terminate_at_one_length_look_like_time_limits(counted):
+    ends = (10, 21, 32, 43)
+    (finding,) = inspect(counted(list(range(44)), dones=ends)).findings
+    assert finding.kind == "time_limits_as_terminals"
+    assert finding.text.startswith("4 of 4 episodes terminate after exactly 11 rows and none is longer")
+    assert inspect(counted(list(range(44)), truncated=ends)).findings == ()
+
+
+def test_one_episode_is_too_few_to_look_like_a_time_limit(counted):
+    assert inspect(counted(list(range(40)), dones=(39,))).findings == ()
+
+
+def test_a_report_as_json_has_what_scripts_read(counted):
+    told = inspect(counted([1, 1], dones=(1,))).to_json()
+    assert {"rows", "transitions", "episodes", "terminals", "timeouts", "findings", "trainable"} < told.keys()
+    assert told["findings"][0].keys() == {"kind", "severity", "text", "fix"}
+
+
+def test_doubts_of_a_dataset_are_the_same_sentences(counted):
+    columns = counted([1, 1, 1], dones=(2,))
+    (finding,) = inspect(columns).findings
+    assert check_dataset(TransitionDataset.from_dict(columns)) == [finding.sentence]
+    assert finding.text == "every reward is 1: only where episodes terminate can tell one action from another"
 
 
 def test_sound_data_raises_no_doubt(counted):
     assert check_dataset(TransitionDataset.from_dict(counted([1, 2, 3, 4], dones=(1,), truncated=(3,)))) == []
 
 
-def test_constant_rewards_are_told(counted):
-    (doubt,) = check_dataset(TransitionDataset.from_dict(counted([1, 1, 1], dones=(2,))))
-    assert doubt == "every reward is 1: only where episodes terminate can tell one action from another"
-
-
 def test_data_without_any_episode_end_is_told(counted):
     (doubt,) = check_dataset(TransitionDataset.from_dict(counted([1, 2, 3])))
-    assert doubt == "no row ends an episode (dones and truncated are all 0): the 3 rows count as one"
+    assert doubt == ("no row ends an episode (dones and truncated are all 0 or missing); all rows are taken for one")
 
 
 def test_an_episode_end_that_no_flag_marks_is_told_with_its_first_row(counted):
     dataset = TransitionDataset.from_dict(counted([1, 2, 3, 4], truncated=(1, 3)))
     unmarked = TransitionDataset({**dataset.columns, "truncated": torch.tensor([0.0, 0.0, 0.0, 1.0])})
     (doubt,) = check_dataset(unmarked)
-    assert doubt.startswith("1 rows lead to another observation")
-    assert doubt.endswith("the first is row 1")
+    assert doubt.startswith("next_obs does not fit the following row in 1 of 4 rows, the first is row 1")
 
 
 def test_shuffled_rows_are_told(counted):
     every_row_ends = counted(list(range(12)), truncated=tuple(range(12)))
     (doubt,) = check_dataset(TransitionDataset.from_dict(every_row_ends))
     assert doubt.startswith("12 rows make 12 episodes: they look shuffled")
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_the_smallest_datasets_can_be_inspected(counted, rows):
+    assert inspect(counted([1.0] * rows, dones=(rows - 1,))).episodes == 1
+
+
+FAULTS: dict[str, dict[str, Any]] = {
+    "none": {},
+    "nan": {"rewards": np.array([0, np.nan, 2, 3, 4, 5])},
+    "all nan": {"rewards": np.full(6, np.nan)},
+    "out_of_range": {"actions": np.array([0, 0, 9, 0, 0, 0.5])},
+    "fractions for choices": {"actions": np.array([0, -1, 2, 0, 0, 1])},
+    "no_episode_end": {"dones": np.zeros(6), "truncated": np.zeros(6)},
+    "crossing": {"truncated": np.zeros(6)},
+    "flags": {"dones": np.array([0, 0, 2, 0, 0, 0])},
+    "shapes": {"next_obs": np.zeros((6, 2))},
+    "lengths": {"rewards": np.zeros(5)},
+}
+
+
+@pytest.mark.parametrize("allow", [(), ALLOWABLE])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_is_called_trainable_can_be_loaded_and_nothing_else(counted, tmp_path, fault, allow):
+    columns = counted([0, 1, 2, 3, 4, 5], truncated=(2, 5)) | FAULTS[fault]
+    np.savez(tmp_path / "log.npz", **columns)
+    bounds = None if fault == "fractions for choices" else (-1, 1)
+    report = inspect_source(tmp_path / "log.npz", action_range=bounds, allow=allow)
+    try:
+        loaded = load_transition_dataset(tmp_path / "log.npz", action_range=bounds, allow=allow)
+    except (TypeError, ValueError):
+        assert not report.trainable
+    else:
+        assert report.trainable
+        assert report.transitions == len(loaded)
+        assert report.episodes == len(loaded.episode_offsets)

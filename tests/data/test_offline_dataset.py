@@ -96,6 +96,11 @@ def test_rewards_are_scaled_then_shifted_and_the_original_stays(counted):
     assert dataset.columns["rewards"].tolist() == [0, 1]
 
 
+def test_rewards_are_clipped_after_scale_and_shift(counted):
+    dataset = TransitionDataset.from_dict(counted([-3, 0, 1]))
+    assert dataset.with_reward_transform(10, -5, clip=(-10, 2)).columns["rewards"].tolist() == [-10, -5, 2]
+
+
 def test_return_range_rewards_span_a_thousand_between_worst_and_best_episode(counted):
     dataset = TransitionDataset.from_dict(counted([1, 2, 3, 4, 5], dones=(1, 4)))  # returns 3 and 12
     returns = dataset.with_return_range_rewards().episode_returns()
@@ -150,6 +155,34 @@ def test_the_future_of_a_cut_episode_resembles_its_recent_past(counted):
     assert dataset.columns["returns_to_go"].tolist() == pytest.approx([17 / 3, 22 / 3])
 
 
+def returns_by_definition(rewards, ends, dones, gamma):
+    """Row by row from the last: the reward, and the discounted rest of the episode."""
+    returns, last = np.zeros(len(rewards)), len(rewards) - 1
+    starts = [0, *(np.flatnonzero(ends[:-1]) + 1)]
+    for start, stop in zip(starts, [*starts[1:], last + 1], strict=True):
+        episode = rewards[start:stop]
+        weights = gamma ** np.arange(len(episode))
+        to_go = 0.0 if dones[stop - 1] or gamma == 1 else weights @ episode[::-1] / (1 - gamma ** len(episode))
+        for row in range(stop - 1, start - 1, -1):
+            returns[row] = to_go = rewards[row] + gamma * to_go
+    return returns
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.9, 0.999, 1.0])
+@pytest.mark.parametrize("length", [1, 2, 37, 1000])
+def test_returns_to_go_agree_with_their_definition_on_episodes_of_any_length(counted, gamma, length):
+    rng = np.random.default_rng(length)
+    values = counted(rng.normal(size=1000).tolist())
+    values["dones"] = np.arange(1000) % (2 * length) == length - 1
+    values["truncated"] = np.arange(1000) % (2 * length) == 2 * length - 1
+    dataset = TransitionDataset.from_dict(values)
+    expected = returns_by_definition(
+        values["rewards"].astype(float), dataset.episode_ends.numpy(), values["dones"], gamma
+    )
+    returns = dataset.with_discounted_returns_to_go(gamma).columns["returns_to_go"].numpy()
+    np.testing.assert_allclose(returns, expected, rtol=1e-6, atol=1e-6)
+
+
 def test_undiscounted_returns_to_go_of_a_cut_episode_end_with_the_data(counted):
     dataset = TransitionDataset.from_dict(counted([1, 2], truncated=(1,))).with_discounted_returns_to_go(1.0)
     assert dataset.columns["returns_to_go"].tolist() == [3, 2]
@@ -166,6 +199,12 @@ def test_returns_to_go_of_unknown_discount_cannot_follow_a_shift(counted):
     dataset = TransitionDataset.from_dict({**counted([1, 2]), "returns_to_go": [3.0, 2.0]})
     with pytest.raises(ValueError, match="with_discounted_returns_to_go"):
         dataset.with_reward_transform(shift=1)
+
+
+def test_returns_to_go_of_unknown_discount_cannot_follow_a_clip(counted):
+    dataset = TransitionDataset.from_dict({**counted([1, 2]), "returns_to_go": [3.0, 2.0]})
+    with pytest.raises(ValueError, match="a shift or clip of rewards"):
+        dataset.with_reward_transform(clip=(0, 1))
 
 
 def test_a_discount_outside_0_to_1_is_refused(counted):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from rl_training.data import TransitionDataset, load_transition_dataset, save_npz
+from rl_training.data import load_transition_dataset, read_columns
 from rl_training.types import EnvSpec
 
 WIDE = EnvSpec((1,), "box", 1, action_shape=(1,), action_low=(-3.0,), action_high=(3.0,))
@@ -18,8 +18,8 @@ D4RL_NAMES = {"obs": "observations", "next_obs": "next_observations", "dones": "
 def load(request, tmp_path):
     """Writes columns under D4RL's names and reads them back, in either format."""
 
-    def load(columns, *, without=(), **options):
-        stored = {D4RL_NAMES.get(name, name): column for name, column in columns.items() if name not in without}
+    def load(rows, *, without=(), **options):
+        stored = {D4RL_NAMES.get(name, name): column for name, column in rows.items() if name not in without}
         path = tmp_path / f"data.{request.param}"
         if request.param == "npz":
             np.savez(path, **stored)
@@ -68,12 +68,12 @@ def test_neither_successors_nor_time_limits_is_refused(load, counted):
 
 
 def test_a_missing_column_is_told_with_its_names_and_what_is_there(load, counted):
-    with pytest.raises(ValueError, match=r"has no column obs or observations; it has \['actions', 'next_obs"):
+    with pytest.raises(ValueError, match=r"has no column obs or observations.*; it has \['actions', 'next_obs"):
         load(counted([1, 2]), without=["obs"])
 
 
 def test_actions_are_scaled_by_the_given_environments_bounds(load, counted):
-    dataset = load({**counted([1, 2]), "actions": np.array([[-3.0], [1.5]])}, spec=WIDE)
+    dataset = load({**counted([1, 2], dones=(1,)), "actions": np.array([[-3.0], [1.5]])}, spec=WIDE)
     assert dataset.columns["actions"].tolist() == [[-1.0], [0.5]]
     assert dataset.spec == WIDE
 
@@ -116,21 +116,6 @@ def test_a_d3rlpy_episode_end_that_is_no_terminal_is_a_time_limit(tmp_path):
     assert (dataset.spec.action_kind, dataset.spec.action_dim) == ("discrete", 2)
 
 
-def test_a_saved_dataset_comes_back_as_it_was_with_its_spec(tmp_path, counted):
-    columns = {**counted([1, 2, 3], dones=(2,)), "actions": np.array([[-3.0], [0.75], [1.5]]), "weights": [1, 2, 3]}
-    dataset = TransitionDataset.from_dict(columns, spec=WIDE)
-    save_npz(dataset, tmp_path / "data.npz")
-    back = load_transition_dataset(tmp_path / "data.npz")
-    assert back.spec == WIDE
-    assert back.fingerprint() == dataset.fingerprint()
-    assert np.load(tmp_path / "data.npz")["actions"].tolist() == [[-3.0], [0.75], [1.5]]
-
-
-def test_only_npz_can_be_written(tmp_path, counted):
-    with pytest.raises(ValueError, match=r"end in \.npz"):
-        save_npz(TransitionDataset.from_dict(counted([1])), tmp_path / "data.csv")
-
-
 def test_an_unknown_format_is_refused_with_the_known_ones(tmp_path):
     with pytest.raises(ValueError, match=r"supported are files that end in \.npz, \.hdf5, \.h5"):
         load_transition_dataset(tmp_path / "data.xyz")
@@ -150,7 +135,7 @@ def test_a_file_of_something_else_is_one_sentence(tmp_path, name):
 
 def test_pickled_arrays_are_refused(tmp_path, counted):
     np.savez(tmp_path / "data.npz", **counted([1, 2]), infos=np.array([{}, {}], dtype=object))
-    with pytest.raises(ValueError, match=r"not a readable \.npz file of plain arrays"):
+    with pytest.raises(ValueError, match="column 'infos' is no plain array of numbers: Object arrays cannot be loaded"):
         load_transition_dataset(tmp_path / "data.npz")
 
 
@@ -167,3 +152,111 @@ def test_successors_kept_in_another_precision_are_no_jumps(load, counted, precis
     columns["obs"] = (columns["obs"] * 0.1).astype(np.float64)
     columns["next_obs"] = np.append(columns["obs"][1:], [[9.0]], axis=0).astype(precision)
     assert torch.equal(load(columns).columns["truncated"], torch.zeros(3))
+
+
+def test_columns_of_other_names_are_taken_as_told_and_reported(counted, tmp_path):
+    columns = counted([1, 2], dones=(1,))
+    stored = {"state": columns["obs"], "u": columns["actions"], "r": columns["rewards"], "next": columns["next_obs"]}
+    np.savez(tmp_path / "mine.npz", **stored, over=columns["dones"])
+    names = {"obs": "state", "actions": "u", "rewards": "r", "next_obs": "next", "dones": "over"}
+    read = read_columns(tmp_path / "mine.npz", columns=names)
+    assert read.names == names
+    assert read.columns["dones"].tolist() == [False, True]
+
+
+def test_a_told_name_that_the_file_lacks_is_refused_with_what_it_has(load, counted):
+    with pytest.raises(ValueError, match=r"has no column 'state' to take for obs; it has \['actions', "):
+        load(counted([1, 2], dones=(1,)), columns={"obs": "state"})
+
+
+def test_an_empty_name_leaves_a_column_out(load, counted):
+    columns = {**counted([1, 2, 3], truncated=(1, 2)), "comment": np.array([np.nan, 1, 2])}
+    dataset = load(columns, columns={"comment": "", "next_obs": ""})
+    assert "comment" not in dataset.columns
+    assert dataset.columns["obs"].tolist() == [[0]]  # the ends of both episodes have no successor now
+
+
+def test_several_columns_side_by_side_are_one(load, counted):
+    columns = {**counted([1, 2], dones=(1,)), "x": np.array([1.0, 2.0]), "y": np.array([[3.0, 4.0], [5.0, 6.0]])}
+    dataset = load(columns, columns={"obs": "x,y", "next_obs": "x,y"}, allow=["crossing"])
+    assert dataset.columns["obs"].tolist() == [[1, 3, 4], [2, 5, 6]]
+
+
+@pytest.mark.parametrize("ids", [[7, 7, 3, 3, 3], ["a", "a", "b", "b", "b"]])
+def test_ids_end_episodes_where_no_flag_does(tmp_path, counted, ids):
+    columns = counted([1, 2, 3, 4, 5], truncated=(1, 4))
+    np.savez(tmp_path / "data.npz", **{**columns, "truncated": np.zeros(5)}, episode_id=ids)
+    read = read_columns(tmp_path / "data.npz").columns
+    assert read["truncated"].tolist() == [False, True, False, False, False]
+    assert "episodes" not in read
+
+
+def test_ids_alone_tell_which_successors_are_known(tmp_path, counted):
+    columns = counted([1, 2, 3, 4, 5], truncated=(1, 4))
+    np.savez(tmp_path / "data.npz", obs=columns["obs"], actions=columns["actions"], rewards=columns["rewards"],
+             traj_id=[0, 0, 1, 1, 1])  # fmt: skip
+    columns = load_transition_dataset(tmp_path / "data.npz").columns
+    assert columns["next_obs"].squeeze(1).tolist() == [1, 11, 12]
+    assert columns["truncated"].tolist() == [1, 0, 0]
+
+
+def test_rows_where_every_episode_dies_need_no_time_limits_if_that_is_said(load, counted):
+    dataset = load(
+        counted([1, 2, 3], dones=(0, 2)), without=["next_obs", "truncated"], columns={"truncated": "terminals"}
+    )
+    assert dataset.columns["dones"].tolist() == [1, 0, 1]
+    assert dataset.columns["truncated"].tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("wrong", [2.0, np.nan])
+def test_a_flag_that_is_neither_0_nor_1_is_refused_by_row(load, counted, wrong):
+    columns = {**counted([1, 2]), "dones": np.array([0.0, wrong])}
+    with pytest.raises(ValueError, match="'dones' must hold 0 or 1, row 1 holds"):
+        load(columns)
+
+
+@pytest.mark.parametrize("column", [["a", "b"], np.array(["2020-01-01", "2020-01-02"], "M8[D]"), np.array([1j, 2])])
+def test_a_needed_column_of_no_numbers_is_refused_by_name(tmp_path, counted, column):
+    np.savez(tmp_path / "data.npz", **{**counted([1, 2], dones=(1,)), "rewards": column})
+    with pytest.raises(TypeError, match="column 'rewards' must hold numbers, got"):
+        load_transition_dataset(tmp_path / "data.npz")
+
+
+def test_files_of_a_glob_are_joined_in_order_and_an_episode_ends_with_each(tmp_path, counted):
+    np.savez(tmp_path / "b.npz", **counted([3, 4], truncated=(0,)))
+    np.savez(tmp_path / "a.npz", **counted([1, 2], dones=(0,)))
+    np.savez(tmp_path / "c.npz", **counted([5], dones=(0,)))
+    dataset = load_transition_dataset(tmp_path / "*.npz")
+    assert dataset.columns["rewards"].tolist() == [1, 2, 3, 4, 5]
+    assert dataset.columns["truncated"].tolist() == [0, 1, 1, 1, 0]
+    assert dataset.episode_offsets.tolist() == [0, 1, 2, 3, 4]
+    assert read_columns(tmp_path / "*.npz").rows == 5
+
+
+def test_files_of_different_columns_are_not_joined(tmp_path, counted):
+    np.savez(tmp_path / "a.npz", **counted([1, 2], dones=(1,)))
+    np.savez(tmp_path / "b.npz", **counted([1, 2], dones=(1,)), weights=[1, 2])
+    with pytest.raises(ValueError, match=r"b\.npz has the columns .*'weights'.* read them one by one"):
+        load_transition_dataset(tmp_path / "*.npz")
+
+
+def test_a_glob_that_matches_nothing_is_one_sentence(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"^no file matches .*\*\.npz$"):
+        load_transition_dataset(tmp_path / "*.npz")
+
+
+def test_a_d3rlpy_file_of_episodes_is_read_as_its_rows(tmp_path):
+    with h5py.File(tmp_path / "replay.h5", "w") as file:  # as ReplayBuffer.dump of version 2 writes it
+        file["columns"] = ["observations", "actions", "rewards", "terminated"]
+        file["num_episodes"], file["version"] = 2, "2.1"
+        for number, (obs, terminated) in enumerate([([[0.0], [1.0], [2.0]], True), ([[10.0], [11.0], [12.0]], False)]):
+            file[f"observations_{number}"] = np.array(obs, np.float32)
+            file[f"actions_{number}"] = np.array([[0], [1], [2]], np.int32)
+            file[f"rewards_{number}"] = np.ones((3, 1), np.float32)
+            file[f"terminated_{number}"] = terminated
+    dataset = load_transition_dataset(tmp_path / "replay.h5")
+    assert dataset.columns["obs"].squeeze(1).tolist() == [0, 1, 2, 10, 11]  # where row 12 leads nobody knows
+    assert dataset.columns["next_obs"].squeeze(1).tolist() == [1, 2, 2, 11, 12]
+    assert dataset.columns["dones"].tolist() == [0, 0, 1, 0, 0]
+    assert dataset.columns["truncated"].tolist() == [0, 0, 0, 0, 1]
+    assert (dataset.spec.action_kind, dataset.spec.action_dim) == ("discrete", 3)

@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 from rl_training.experiment.config import (
     ConfigError,
     DatasetRecipe,
+    RewardTransform,
     TrainConfig,
     apply_overrides,
     config_differences,
     config_yaml,
     parse_config,
 )
+from rl_training.experiment.dataset_config import FilePart, RecipePart
 from rl_training.experiment.yaml_text import read_yaml
 
 
@@ -64,7 +66,7 @@ def test_unknown_key_is_answered_with_the_nearest_right_one(values, sentence):
         ({"seed": "abc"}, "seed: must be a valid integer, got 'abc'"),
         ({"device": "tpu"}, "device: must be auto, cpu, cuda or cuda:N, got 'tpu'"),
         ({"compile": "maybe"}, "compile: must be 'auto', 'on' or 'off', got 'maybe'"),
-        ({"dataset": 3}, "dataset: must be a valid string or a mapping, got 3"),
+        ({"dataset": 3}, "dataset: must be a file, a recipe or a list of them, got 3"),
         ({"dataset": {"kind": "random"}}, "dataset.rows: is required"),
         ({"algo_kwargs": {"expectile": 2}}, "algo_kwargs.expectile: must be less than 1, got 2"),
         ({"algo_kwargs": {"hidden_sizes": [64, 0]}}, "algo_kwargs.hidden_sizes.1: must be greater than 0, got 0"),
@@ -122,6 +124,45 @@ def test_two_datasets_are_refused():
 )
 def test_values_that_do_not_fit_together_are_refused(values, words):
     assert words in message({"algo": "iql", **values})
+
+
+def test_a_dataset_may_be_several_sources_each_with_its_weight():
+    parts = [{"source": "a.npz", "weight": 1}, {"kind": "random", "rows": 100, "weight": 3}]
+    config = parse_config({"algo": "iql", "env_id": "Pendulum-v1", "dataset": parts})
+    assert config.dataset == (FilePart(source="a.npz", weight=1.0), RecipePart(kind="random", rows=100, weight=3.0))
+    assert parse_config({"algo": "iql", "dataset": ["a.npz"]}).dataset == (FilePart(source="a.npz"),)
+
+
+def test_how_data_is_read_stays_with_the_config():
+    said = {
+        "dataset": "logs.csv", "dataset_columns": {"obs": "x,y"}, "action_range": [[-1, 0], 2], "allow": "nan",
+        "rewards": {"normalize": "return_range", "shift": -1, "clip": [-5, 5]},
+    }  # fmt: skip
+    config = parse_config({"algo": "iql", **said})
+    assert (config.action_range, config.allow) == (((-1.0, 0.0), 2.0), ("nan",))
+    assert config.rewards == RewardTransform(normalize="return_range", shift=-1.0, clip=(-5.0, 5.0))
+    assert parse_config(read_yaml(config_yaml(config))) == config
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"dataset": []}, "dataset: must name at least one source, got []"),
+        ({"dataset": [3]}, "dataset.0: must be a file, or a mapping with source or kind, got 3"),
+        ({"dataset": [{"source": "a", "weight": 0}]}, "dataset.0.weight: must be greater than 0, got 0"),
+        ({"dataset": [{"source": "a", "wait": 1}]}, "dataset.0.wait: unknown key; did you mean weight?"),
+        ({"dataset": ["a", {"source": "b", "weight": 1}]},
+         "dataset: give every source a weight, or none: then each row is drawn as often as any other"),
+        ({"allow": ["nans"]}, "allow: must be among nan, out_of_range, no_episode_end, crossing, got 'nans'"),
+        ({"action_range": 2}, "action_range: must be [low, high], got 2"),
+        ({"rewards": {"clip": [1, 0]}}, "rewards: clip must be [low, high] with low < high, got [1.0, 0.0]"),
+        ({"rewards": {"scale": 0}}, "rewards: scale must not be 0: nothing would be left of the rewards"),
+        ({"rewards": {"shft": 1}}, "rewards.shft: unknown key; did you mean shift?"),
+        ({"dataset": None, "allow": ["nan"]}, "allow says how to read a file, and the dataset is none"),
+    ],
+)  # fmt: skip
+def test_a_mistake_about_data_is_one_sentence(values, sentence):
+    assert message({"algo": "iql", "dataset": "a.npz", **values}) == sentence
 
 
 def test_on_and_off_may_come_as_booleans():

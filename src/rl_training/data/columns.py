@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TypeAlias
 
 import numpy as np
@@ -10,8 +10,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from rl_training.data.actions import derive_spec, scale_actions
-from rl_training.data.faults import require_columns, require_equal_lengths, require_finite, require_flags
+from rl_training.data.actions import Bounds, derive_spec, in_range, scale_actions
+from rl_training.data.faults import require_allowable, require_columns, require_equal_lengths, require_flags
+from rl_training.data.mending import without_nan
 from rl_training.types import Batch, EnvSpec
 
 REQUIRED = ("obs", "actions", "rewards", "next_obs", "dones")
@@ -19,10 +20,13 @@ REQUIRED = ("obs", "actions", "rewards", "next_obs", "dones")
 Values: TypeAlias = "Mapping[str, npt.ArrayLike | Tensor]"
 
 
-def to_columns(values: Values, spec: EnvSpec | None = None) -> tuple[Batch, EnvSpec]:
-    """Columns as a batch holds them, from values in the environment's units, and the spec they follow."""
+def to_columns(
+    values: Values, spec: EnvSpec | None = None, *, action_range: Bounds | None = None, allow: Collection[str] = ()
+) -> tuple[Batch, EnvSpec]:
+    """Columns as a batch holds them, from values in the data's units, and the spec they follow."""
+    require_allowable(allow)
     require_columns(values, REQUIRED)
-    columns = {name: _to_tensor(name, value) for name, value in values.items()}
+    columns = {name: to_tensor(name, value) for name, value in values.items()}
     columns.setdefault("truncated", torch.zeros_like(columns["dones"]))
     require_equal_lengths(columns)
     for name in ("rewards", "dones", "truncated", "returns_to_go"):
@@ -32,22 +36,28 @@ def to_columns(values: Values, spec: EnvSpec | None = None) -> tuple[Batch, EnvS
         columns[name] = _observations(name, columns[name], spec)
     if columns["obs"].shape != columns["next_obs"].shape:
         raise ValueError(f"obs are {tuple(columns['obs'].shape)} but next_obs are {tuple(columns['next_obs'].shape)}")
-    require_finite(columns)
+    columns = without_nan(columns, allow)
     require_flags(columns)
     # Dying at the time limit is dying: there is no future to bootstrap from.
     columns["truncated"] = columns["truncated"] * (1 - columns["dones"])
-    spec = spec or derive_spec(columns["obs"], columns["actions"])
+    if spec is None:
+        spec = in_range(derive_spec(columns["obs"], columns["actions"], action_range), action_range)
     for name in ("actions", "next_actions"):
         if name in columns:
-            columns[name] = scale_actions(columns[name], spec, name=name)
+            columns[name] = scale_actions(
+                columns[name], in_range(spec, action_range), name=name, clip="out_of_range" in allow
+            )
     return columns, spec
 
 
-def _to_tensor(name: str, value: npt.ArrayLike | Tensor) -> Tensor:
+def to_tensor(name: str, value: npt.ArrayLike | Tensor) -> Tensor:
+    """A column in one of the dtypes that batches hold, on the same memory where it can be."""
     if not isinstance(value, Tensor):
         array = np.asarray(value)
         if array.dtype.kind not in "fiub":
             raise TypeError(f"column {name!r} must hold numbers, got {array.dtype}")
+        if array.dtype.kind == "f" or (array.dtype.kind == "u" and array.dtype != np.uint8):
+            array = array.astype(np.float32 if array.dtype.kind == "f" else np.int64, copy=False)
         value = torch.from_numpy(array if array.flags.writeable and array.flags.c_contiguous else array.copy())
     if value.ndim == 0:
         raise ValueError(f"column {name!r} must have one entry a row, got a single number")

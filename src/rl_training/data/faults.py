@@ -1,11 +1,30 @@
-"""What is surely wrong with a dataset's columns: refused, with the column, the row and the reason."""
+"""What is surely wrong with a dataset's columns: refused, with the column, the row and what would accept it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Sized
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence, Sized
 
 import torch
 from torch import Tensor
+
+ALLOWABLE = ("nan", "out_of_range", "no_episode_end", "crossing")  # faults that can be mended instead of refused
+
+_BLOCK = 2**18  # numbers looked at together, so that temporaries stay small beside the columns
+
+
+class DatasetFault(ValueError):
+    """Data that cannot be trained on as it is: what is wrong, and what would mend it."""
+
+    def __init__(self, text: str, fix: str = "") -> None:
+        super().__init__(f"{text}; {fix}" if fix else text)
+        self.text, self.fix = text, fix
+
+
+def require_allowable(allow: Collection[str]) -> None:
+    unknown = [name for name in allow if name not in ALLOWABLE]
+    if unknown:
+        raise ValueError(f"allow must name faults among {', '.join(ALLOWABLE)}, got {unknown[0]!r}")
 
 
 def require_columns(columns: Mapping[str, object], names: Sequence[str]) -> None:
@@ -24,13 +43,13 @@ def require_equal_lengths(columns: Mapping[str, Sized]) -> None:
 
 def require_finite(columns: Mapping[str, Tensor]) -> None:
     for name, column in columns.items():
-        if not column.is_floating_point() or bool(column.isfinite().all()):
-            continue
-        wrong = ~column.isfinite().reshape(len(column), -1).all(1)
-        raise ValueError(
-            f"column {name!r} is NaN or infinite in {int(wrong.sum())} of {len(column)} rows, "
-            f"the first is row {int(wrong.nonzero()[0])}"
-        )
+        wrong = find_not_finite(column)
+        if bool(wrong.any()):
+            raise DatasetFault(
+                f"column {name!r} is NaN or infinite in {int(wrong.sum())} of {len(column)} rows, "
+                f"the first is row {int(wrong.nonzero()[0])}",
+                "--allow nan leaves such rows out",
+            )
 
 
 def require_flags(columns: Mapping[str, Tensor]) -> None:
@@ -41,10 +60,68 @@ def require_flags(columns: Mapping[str, Tensor]) -> None:
             raise ValueError(f"column {name!r} must hold 0 or 1, row {first} holds {columns[name][first].item():g}")
 
 
+def require_episode_ends(dones: Tensor, truncated: Tensor) -> None:
+    if not bool(dones.any() | truncated.any()):
+        raise DatasetFault(
+            "no row ends an episode (dones and truncated are all 0 or missing)",
+            f"mark the last row of each, or say that the {len(dones)} rows are one with --allow no_episode_end",
+        )
+
+
+def require_no_crossing(crossing: Tensor) -> None:
+    if bool(crossing.any()):
+        raise DatasetFault(
+            f"next_obs does not fit the following row in {int(crossing.sum())} of {len(crossing)} rows, the first is "
+            f"row {int(crossing.nonzero()[0])}: it leads into another episode, or jumps where neither dones nor "
+            "truncated ends one",
+            "--allow crossing cuts the episodes there",
+        )
+
+
+def find_not_finite(column: Tensor) -> Tensor:
+    """Per row: whether it holds NaN or infinity."""
+    wrong = torch.zeros(len(column), dtype=torch.bool, device=column.device)
+    if column.is_floating_point():
+        for rows in blocks(column):
+            if bool(column[rows].sum().isfinite()):  # one pass without a copy, and nearly always enough
+                continue
+            finite = column[rows].isfinite()
+            wrong[rows] = ~finite.reshape(len(finite), -1).all(1)
+    return wrong
+
+
 def find_breaks(obs: Tensor, next_obs: Tensor) -> Tensor:
     """Per row but the last: whether the following row starts somewhere else than this one led to."""
-    here, there = next_obs[:-1].flatten(1), obs[1:].flatten(1)
-    if not obs.is_floating_point():
-        return (here != there).any(1)
-    # Some files keep the two columns in different precision.
-    return ~torch.isclose(here, there, rtol=1e-4, atol=1e-5).all(1)
+    breaks = torch.zeros(max(len(obs) - 1, 0), dtype=torch.bool, device=obs.device)
+    for rows in blocks(obs[1:]):
+        breaks[rows] = ~same_rows(next_obs[:-1][rows], obs[1:][rows])
+    return breaks
+
+
+def find_crossings(obs: Tensor, next_obs: Tensor, dones: Tensor, truncated: Tensor) -> tuple[Tensor, Tensor]:
+    """Per row: whether it jumps though its episode goes on, and whether it was cut and yet leads to the next start."""
+    dones, truncated = dones != 0, truncated != 0
+    jumps, bridges = torch.zeros_like(dones), torch.zeros_like(dones)
+    breaks = find_breaks(obs, next_obs)
+    jumps[:-1] = breaks & ~(dones | truncated)[:-1]
+    cut = (truncated & ~dones)[:-1] & ~breaks
+    rows = cut.nonzero().squeeze(1)
+    bridges[rows] = ~same_rows(next_obs[rows], obs[rows])  # where nothing moves, the next start says nothing
+    return jumps, bridges
+
+
+def same_rows(a: Tensor, b: Tensor) -> Tensor:
+    """Per row: whether the two are the same observation; some files keep them in different precision."""
+    same = (a == b).reshape(len(a), math.prod(a.shape[1:])).all(1)
+    if a.is_floating_point() and not bool(same.all()):
+        rows = (~same).nonzero().squeeze(1)
+        close = torch.isclose(a[rows], b[rows].to(a.dtype), rtol=1e-4, atol=1e-5)
+        same[rows] = close.reshape(len(rows), math.prod(a.shape[1:])).all(1)
+    return same
+
+
+def blocks(column: Tensor) -> Iterator[slice]:
+    """Slices over all rows, each of few enough to be copied."""
+    length = len(column)
+    step = max(1, _BLOCK * length // max(column.numel(), 1))
+    return (slice(start, min(start + step, length)) for start in range(0, length, step))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
-from itertools import accumulate
+from collections.abc import Collection
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from rl_training.data.actions import TOLERANCE, derive_spec
+from rl_training.data.actions import TOLERANCE, Bounds, derive_spec
 from rl_training.data.columns import REQUIRED, Values, to_columns
 from rl_training.data.faults import require_columns, require_equal_lengths
+from rl_training.data.returns import returns_to_go
 from rl_training.data.sampling import PackedColumns, RandomRows, gather
 from rl_training.types import Batch, EnvSpec
 
@@ -33,12 +34,22 @@ class TransitionDataset(RandomRows):
         if episode_ends is not None:
             self.episode_ends |= episode_ends
         self.episode_ends[-1] = True
-        self._gamma: float | None = None  # the discount of the returns_to_go column, where it is known
+        self.gamma: float | None = None  # the discount of the returns_to_go column, where it is known
 
     @classmethod
-    def from_dict(cls, values: Values, *, spec: EnvSpec | None = None) -> TransitionDataset:
-        """Convert and check arrays; Box actions come in the environment's units, whose bounds `spec` tells."""
-        columns, spec = to_columns(values, spec)
+    def from_dict(
+        cls,
+        values: Values,
+        *,
+        spec: EnvSpec | None = None,
+        action_range: Bounds | None = None,
+        allow: Collection[str] = (),
+    ) -> TransitionDataset:
+        """Convert and check arrays; Box actions come in the units of `action_range`, or else of `spec`.
+
+        `allow` names faults to mend instead of refuse: "nan" leaves such rows out, "out_of_range" clips actions.
+        """
+        columns, spec = to_columns(values, spec, action_range=action_range, allow=allow)
         return cls(columns, spec=spec)
 
     def __len__(self) -> int:
@@ -46,9 +57,11 @@ class TransitionDataset(RandomRows):
 
     def sample(self, batch_size: int, members: tuple[int, ...] = ()) -> Batch:
         """Rows drawn with replacement, [*members, batch_size] of them."""
-        shape = (*members, batch_size)
-        rows = torch.randint(len(self), shape, generator=self.generator, device=self.generator.device)
-        return gather(self.columns, rows)
+        return gather(self.columns, self.draw_rows((*members, batch_size)))
+
+    def draw_rows(self, shape: tuple[int, ...]) -> Tensor:
+        """Row numbers, each as likely as any other."""
+        return torch.randint(len(self), shape, generator=self.generator, device=self.generator.device)
 
     @property
     def episode_offsets(self) -> Tensor:
@@ -65,54 +78,58 @@ class TransitionDataset(RandomRows):
     def to(self, device: torch.device | str) -> TransitionDataset:
         """On an accelerator, where every read costs a launch, columns are packed so that a row is one read."""
         if torch.device(device).type == "cpu":
-            return self._replaced({name: column.to(device) for name, column in self.columns.items()}, self._gamma)
-        return self._replaced(PackedColumns.of(self.columns, device), self._gamma)
+            return self._replaced({name: column.to(device) for name, column in self.columns.items()}, self.gamma)
+        return self._replaced(PackedColumns.of(self.columns, device), self.gamma)
 
     def with_columns(self, **columns: Tensor) -> TransitionDataset:
         """This dataset with columns added, or put in the place of those of the same name."""
-        gamma = None if "returns_to_go" in columns else self._gamma
+        gamma = None if "returns_to_go" in columns else self.gamma
         dataset = self._replaced({**self.columns, **columns}, gamma)
         if gamma is None or columns.keys().isdisjoint({"rewards", "dones", "truncated"}):
             return dataset
         return dataset.with_discounted_returns_to_go(gamma)
 
-    def with_reward_transform(self, scale: float = 1.0, shift: float = 0.0) -> TransitionDataset:
-        """Rewards become scale * reward + shift; returns-to-go follow."""
-        changed = {"rewards": self.columns["rewards"] * scale + shift}
-        if "returns_to_go" in self.columns and self._gamma is None:
-            if shift != 0:
+    def with_reward_transform(
+        self, scale: float = 1.0, shift: float = 0.0, clip: tuple[float, float] | None = None
+    ) -> TransitionDataset:
+        """Rewards become scale * reward + shift, then clipped to `clip`; returns-to-go follow."""
+        changed = {"rewards": transform_rewards(self.columns["rewards"], scale, shift, clip)}
+        if "returns_to_go" in self.columns and self.gamma is None:
+            if shift != 0 or clip is not None:
                 raise ValueError(
-                    "a shift of rewards moves the returns_to_go that came with the data by an amount that depends on "
-                    "their unknown discount; call with_discounted_returns_to_go(gamma) first"
+                    "a shift or clip of rewards moves the returns_to_go that came with the data by an amount that "
+                    "depends on their unknown discount; call with_discounted_returns_to_go(gamma) first"
                 )
             changed["returns_to_go"] = self.columns["returns_to_go"] * scale
         return self.with_columns(**changed)
 
     def with_return_range_rewards(self) -> TransitionDataset:
         """Rewards times 1000 / (best - worst episode return): IQL's normalisation for locomotion."""
+        return self.with_reward_transform(scale=self.return_range_scale())
+
+    def return_range_scale(self) -> float:
         returns = self.episode_returns()
         spread = float(returns.max() - returns.min())
         if spread == 0:
             raise ValueError(
                 f"all {len(returns)} episodes have the return {returns[0].item():g}: no range to divide by"
             )
-        return self.with_reward_transform(scale=1000 / spread)
+        return 1000 / spread
 
     def with_discounted_returns_to_go(self, gamma: float) -> TransitionDataset:
         """Add returns_to_go: what each row's episode pays from there on, discounted.
 
         A terminated episode pays nothing after its end. One that was only cut, by a time limit or the end of the data,
         would have gone on, and counting 0 there would pull its values toward 0: its future is estimated from its own
-        rewards (see `discounted_future`). With gamma = 1 such a future has no finite value, and 0 is counted.
+        rewards (see `cut_futures`). With gamma = 1 such a future has no finite value, and 0 is counted.
         """
         if not 0 <= gamma <= 1:
             raise ValueError(f"gamma must be in [0, 1], got {gamma}")
-        rewards = self.columns["rewards"].double().cpu().numpy()
-        episodes = np.split(rewards, self.episode_offsets[1:].cpu().numpy())
-        terminated = self.columns["dones"][self.episode_ends].bool().tolist()
-        futures = [0.0 if done else discounted_future(r, gamma) for r, done in zip(episodes, terminated, strict=True)]
-        returns = [discounted_returns(r, gamma, future) for r, future in zip(episodes, futures, strict=True)]
-        column = torch.from_numpy(np.concatenate(returns)).to(self.columns["rewards"])
+        rewards, ends, terminated = (
+            column.cpu().numpy()
+            for column in (self.columns["rewards"].double(), self.episode_ends, self.columns["dones"] > 0)
+        )
+        column = torch.from_numpy(returns_to_go(rewards, ends, terminated, gamma)).to(self.columns["rewards"])
         return self._replaced({**self.columns, "returns_to_go": column}, gamma)
 
     def fingerprint(self) -> str:
@@ -124,28 +141,17 @@ class TransitionDataset(RandomRows):
         return digest.hexdigest()
 
     def _replaced(self, columns: Batch, gamma: float | None) -> TransitionDataset:
-        dataset = TransitionDataset(columns, episode_ends=self.episode_ends.to(columns["obs"].device), spec=self.spec)
+        dataset = copy.copy(self)  # with what a mixture knows of its parts
+        ends = self.episode_ends.to(columns["obs"].device)
+        TransitionDataset.__init__(dataset, columns, episode_ends=ends, spec=self.spec)
         dataset.seed(self.generator.initial_seed())
-        dataset._gamma = gamma
+        dataset.gamma = gamma
         return dataset
 
 
-def discounted_returns(rewards: np.ndarray, gamma: float, future: float) -> np.ndarray:
-    """Return-to-go of every row of one episode, after whose last row `future` is still to come."""
-    backward = accumulate(rewards[::-1].tolist(), lambda to_go, reward: reward + gamma * to_go, initial=future)
-    return np.array(list(backward)[:0:-1])
-
-
-def discounted_future(rewards: np.ndarray, gamma: float) -> float:
-    """What a cut episode may still pay, if its future pays as its past did, the recent past weighing most.
-
-    That is sum_k gamma^k r_(T-k) / (1 - gamma^T): its rewards once more from the last to the first, for ever. Rewards
-    that are all r give r / (1 - gamma), which is also what Cal-QL counts for an episode that never succeeds.
-    """
-    if gamma == 1:
-        return 0.0
-    weights = gamma ** np.arange(len(rewards))
-    return float(weights @ rewards[::-1]) / (1 - gamma ** len(rewards))
+def transform_rewards(rewards: Tensor, scale: float, shift: float, clip: tuple[float, float] | None) -> Tensor:
+    changed = rewards * scale + shift
+    return changed if clip is None else changed.clamp(*clip)
 
 
 def _spec_in_library_units(columns: Batch) -> EnvSpec:

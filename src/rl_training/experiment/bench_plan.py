@@ -13,14 +13,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, V
 
 from rl_training.experiment.config import (
     ConfigError,
-    Count,
-    CountOrZero,
-    Name,
     TrainConfig,
     apply_overrides,
     load_config,
     parse_config,
 )
+from rl_training.experiment.fields import Count, CountOrZero, Name
 from rl_training.experiment.messages import describe
 from rl_training.experiment.yaml_text import read_yaml, write_yaml
 

@@ -6,11 +6,22 @@ import copy
 import re
 from collections.abc import Iterable, Mapping
 from functools import partial
-from pathlib import PurePath
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, JsonValue, ValidationError, model_validator
 
+from rl_training.experiment.dataset_config import (
+    ActionRange,
+    Dataset,
+    DatasetRecipe,
+    Faults,
+    FilePart,
+    RecipePart,
+    RewardTransform,
+    require_use,
+    require_weights,
+)
+from rl_training.experiment.fields import Count, CountOrZero, Location, Name, Section
 from rl_training.experiment.messages import ConfigError, KeyPath, KnownKeys, describe, did_you_mean, shown
 from rl_training.experiment.packaged import copy_config, load_config, packaged_config_text, packaged_configs
 from rl_training.experiment.yaml_text import read_yaml, write_yaml
@@ -20,6 +31,7 @@ __all__ = [
     "ConfigError",
     "DatasetRecipe",
     "EarlyStopping",
+    "RewardTransform",
     "Schedule",
     "TrainConfig",
     "apply_overrides",
@@ -31,16 +43,6 @@ __all__ = [
     "packaged_configs",
     "parse_config",
 ]
-
-
-def _whole(value: Any) -> Any:
-    if isinstance(value, bool):  # which pydantic would take for 0 or 1
-        raise ValueError(f"must be an integer, got {value}")
-    return value
-
-
-def _text(value: Any) -> Any:
-    return str(value) if isinstance(value, PurePath) else value
 
 
 def _device(value: Any) -> Any:
@@ -55,44 +57,14 @@ def _switch(value: Any) -> Any:
     return value
 
 
-_MOST = 10**15  # beyond it a count is a slip of the keyboard, and floats no longer hold it
-Count = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=_MOST)]
-CountOrZero = Annotated[int, BeforeValidator(_whole), Field(ge=0, le=_MOST)]
-Name = Annotated[str, Field(min_length=1)]
-Location = Annotated[str, BeforeValidator(_text), Field(min_length=1)]
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class DatasetRecipe(_Section):
-    """Rows rolled from the environment by a random policy or a trained one."""
-
-    kind: Literal["random", "policy"] = Field(description="who acts")
-    rows: Count = Field(description="transitions to roll")
-    seed: CountOrZero = Field(0, description="of the environment and of the actions")
-    env_id: Name | None = Field(None, description="another environment than the run's")
-    policy: Location | None = Field(None, description="the run directory or checkpoint that acts")
-    epsilon: Annotated[float, Field(ge=0, le=1)] = Field(0.0, description="share of its actions that are random")
-
-    @model_validator(mode="after")
-    def _fits_kind(self) -> DatasetRecipe:
-        if self.kind == "policy" and self.policy is None:
-            raise ValueError("policy is required for kind: policy; it is a run directory or a checkpoint")
-        if self.kind == "random" and (self.policy or self.epsilon):
-            raise ValueError("policy and epsilon go with kind: policy, got kind: random")
-        return self
-
-
-class EarlyStopping(_Section):
+class EarlyStopping(Section):
     """Stop after `patience` evaluations that are not better than the best one by more than `min_delta`."""
 
     patience: Count = Field(description="evaluations to wait for a better one")
     min_delta: Annotated[float, Field(ge=0)] = Field(0.0, description="how much better it must be")
 
 
-class TrainConfig(_Section):
+class TrainConfig(Section):
     """One training run. The algorithm's own options are in `algo_kwargs`."""
 
     algo: Name = Field(description="the algorithm")
@@ -110,7 +82,16 @@ class TrainConfig(_Section):
     keep_checkpoints: Count = Field(3, description="newest checkpoints to keep, beside the best")
     algo_kwargs: dict[str, Any] = Field({}, description="the algorithm's options")
     env_kwargs: dict[str, JsonValue] = Field({}, description="passed to the environment's constructor")
-    dataset: Location | DatasetRecipe | None = Field(None, description="a file or a recipe to learn from")
+    dataset: Dataset | None = Field(None, description="a file or a recipe to learn from, or a list of them")
+    dataset_columns: dict[str, str] = Field({}, description="our name of a column, and the file's")
+    action_range: ActionRange | None = Field(None, description="bounds of the file's Box actions: [low, high]")
+    allow: Faults = Field((), description="faults of the data to mend instead of refuse")
+    rewards: RewardTransform = Field(RewardTransform(), description="what is done to the dataset's rewards")
+    online_steps: CountOrZero = Field(0, description="environment steps after the offline ones, of a learner from data")
+    offline_ratio: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.5, description="share of the dataset in a batch of the online steps"
+    )
+    updates_per_step: Count = Field(1, description="updates for each of the online steps")
     schedules: dict[str, Schedule] = Field({}, description="numbers that move, such as learning_rate")
     max_updates: Count | None = Field(None, description="stop after so many updates")
     max_epochs: Count | None = Field(None, description="stop after so many passes over the dataset's rows")
@@ -120,6 +101,11 @@ class TrainConfig(_Section):
         "auto", description="torch.compile: auto, on or off"
     )
 
+    @property
+    def duration(self) -> int:
+        """Steps of the whole run."""
+        return self.total_timesteps + self.online_steps
+
     @model_validator(mode="before")
     @classmethod
     def _lift_dataset(cls, values: Any) -> Any:
@@ -127,8 +113,14 @@ class TrainConfig(_Section):
 
     @model_validator(mode="after")
     def _fits_together(self) -> TrainConfig:
-        if isinstance(self.dataset, DatasetRecipe) and self.dataset.env_id is None and self.env_id is None:
+        parts = self.dataset if isinstance(self.dataset, tuple) else (self.dataset,)
+        if self.env_id is None and any(isinstance(part, DatasetRecipe) and part.env_id is None for part in parts):
             raise ValueError("env_id is required: a dataset recipe is rolled from an environment")
+        reading = {name: getattr(self, name) for name in ("dataset_columns", "action_range", "allow")}
+        require_use(self.dataset, reading)
+        require_weights(self.dataset)
+        if self.online_steps and (self.env_id is None or self.dataset is None):
+            raise ValueError("online_steps follow on a dataset, in an environment: give dataset and env_id")
         if self.early_stopping is not None and self.eval_interval == 0:
             raise ValueError("early_stopping counts evaluations, so eval_interval must be at least 1, got 0")
         return self
@@ -193,13 +185,14 @@ def _validated(
 
 def _known_keys(options: list[str], section: KeyPath) -> dict[str, str]:
     """Every key that could have been meant in this section, and how to write it there."""
-    nested: dict[str | int, type[BaseModel]] = {
-        "dataset": DatasetRecipe,
-        "early_stopping": EarlyStopping,
-        "schedules": Schedule,
+    nested: dict[str | int, tuple[type[BaseModel], ...]] = {
+        "dataset": (DatasetRecipe,) if len(section) == 1 else (RecipePart, FilePart),
+        "rewards": (RewardTransform,),
+        "early_stopping": (EarlyStopping,),
+        "schedules": (Schedule,),
     }
     if section and section[0] in nested:
-        return {key: key for key in nested[section[0]].model_fields}
+        return {key: key for model in nested[section[0]] for key in model.model_fields}
     own = {key: key for key in TrainConfig.model_fields}
     if not section:
         return {**{option: f"algo_kwargs.{option}" for option in options}, **own}

@@ -1,42 +1,87 @@
-"""Transitions from HDF5, as D4RL and d3rlpy (version 1) lay them out."""
+"""Transitions from HDF5, as D4RL and d3rlpy (version 1: rows, version 2: episodes) lay them out."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from rl_training.data.offline_dataset import TransitionDataset
-from rl_training.data.readers.rows import Arrays, complete_transitions, find_names
-from rl_training.types import EnvSpec
+from rl_training.data.extras import h5py_or_error
+from rl_training.data.readers.minari import read_minari
+from rl_training.data.readers.names import choose_names, members, other_names
+from rl_training.data.readers.rows import (
+    Array,
+    Arrays,
+    StoredColumns,
+    compact_dtype,
+    complete_transitions,
+    require_numbers,
+    side_by_side,
+)
 
 
-def read_hdf5(path: Path, spec: EnvSpec | None) -> TransitionDataset:
-    stored = _load(path)
-    columns = {ours: stored[name] for ours, name in find_names(stored, path).items()}
-    if "episode_terminals" in stored:
-        columns.update(_d3rlpy_columns(stored))
-    return TransitionDataset.from_dict(complete_transitions(columns, path), spec=spec)
-
-
-def _d3rlpy_columns(stored: Arrays) -> Arrays:
-    # d3rlpy's CartPole set marks the last two rows of an episode as terminal; only the last one is.
-    ends = stored["episode_terminals"].reshape(-1) != 0
-    terminals = stored["terminals"].reshape(-1) != 0
-    columns = {"dones": terminals & ends, "truncated": ends & ~terminals}
-    if stored.get("discrete_action", np.False_):
-        columns["actions"] = stored["actions"].astype(np.int64)
-    return columns
-
-
-def _load(path: Path) -> Arrays:
+def read_hdf5(path: Path, given: Mapping[str, str] | None) -> StoredColumns:
+    h5py = h5py_or_error()
     try:
-        import h5py
-    except ImportError as error:
-        raise ImportError('reading HDF5 needs h5py: pip install "rl-training[data]"') from error
-    try:
-        with h5py.File(path, "r") as file:
-            # Groups hold simulator states and policies, no column of a transition.
-            return {name: np.asarray(item[()]) for name, item in file.items() if isinstance(item, h5py.Dataset)}
+        file = h5py.File(path, "r")
     except OSError as error:
         raise ValueError(f"{path} is not a readable HDF5 file: {error}") from error
+    with file:
+        if "episode_0" in file:
+            return read_minari(path.parent, given)
+        if "num_episodes" in file:
+            return _read_d3rlpy_episodes(file, path)
+        # Groups hold simulator states and policies, no column of a transition.
+        stored = {name: item for name, item in file.items() if isinstance(item, h5py.Dataset) and item.shape}
+        names = choose_names(list(stored), given, path)
+        columns = {
+            ours: side_by_side([_read(stored[name], name, path) for name in members(theirs, stored)])
+            for ours, theirs in names.items()
+        }
+        if "episode_terminals" in stored:
+            columns.update(_d3rlpy_columns(columns, stored.pop("episode_terminals")[()], file.get("discrete_action")))
+            names["truncated"] = "episode_terminals"
+        for name in other_names(list(stored), names, given):
+            if stored[name].dtype.kind in "fiub" and len(stored[name]) == len(columns["obs"]):
+                columns[name] = _read(stored[name], name, path)
+    return complete_transitions(columns, names, path)
+
+
+def _read(dataset: Any, name: str, path: Path) -> Array:
+    """Straight into the dtype that is kept, without a copy in the file's."""
+    require_numbers(name, dataset.dtype, path)
+    column = np.empty(dataset.shape, compact_dtype(dataset.dtype))
+    if column.size:
+        dataset.read_direct(column)
+    return column
+
+
+def _d3rlpy_columns(columns: Arrays, episode_ends: Array, discrete: Any) -> Arrays:
+    # d3rlpy's CartPole set marks the last two rows of an episode as terminal; only the last one is.
+    ends, terminals = episode_ends.reshape(-1) != 0, columns["dones"].reshape(-1) != 0
+    changed: Arrays = {"dones": terminals & ends, "truncated": ends & ~terminals}
+    if discrete is not None and discrete[()]:
+        changed["actions"] = columns["actions"].astype(np.int64)
+    return changed
+
+
+def _read_d3rlpy_episodes(file: Any, path: Path) -> StoredColumns:
+    """Version 2 keeps observations_0, actions_0, rewards_0, terminated_0, observations_1, ...; T rows an episode."""
+    episodes = range(int(file["num_episodes"][()]))
+    names = {"obs": "observations", "actions": "actions", "rewards": "rewards"}
+    if any(f"observations_{episode}" not in file for episode in episodes):
+        raise ValueError(f"{path} keeps observations of several parts, which cannot be one column")
+    columns = {
+        ours: np.concatenate([_read(file[f"{theirs}_{each}"], theirs, path) for each in episodes])
+        for ours, theirs in names.items()
+    }
+    last = np.cumsum([len(file[f"rewards_{episode}"]) for episode in episodes]) - 1
+    ends = np.zeros((2, len(columns["obs"])), bool)
+    for row, episode in zip(last, episodes, strict=True):
+        ends[0 if file[f"terminated_{episode}"][()] else 1, row] = True
+    if columns["actions"].dtype.kind in "iu":
+        columns["actions"] = columns["actions"].astype(np.int64)
+    columns |= {"dones": ends[0], "truncated": ends[1]}
+    return complete_transitions(columns, {**names, "dones": "terminated", "truncated": "terminated"}, path)

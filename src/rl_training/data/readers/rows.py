@@ -2,71 +2,137 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 
 from rl_training.data.faults import find_breaks, require_equal_lengths
+from rl_training.data.readers.names import SPELLINGS
+from rl_training.types import EnvSpec
 
-Arrays = dict[str, np.ndarray]
-
-NAMES = {  # ours, and what files call the same
-    "obs": ("obs", "observations"),
-    "actions": ("actions",),
-    "rewards": ("rewards",),
-    "next_obs": ("next_obs", "next_observations"),
-    # In other hands "dones" may count time limits too, so the plainer names go first.
-    "dones": ("terminated", "terminations", "terminals", "dones"),
-    "truncated": ("truncated", "timeouts", "truncations"),
-    "next_actions": ("next_actions",),
-    "returns_to_go": ("returns_to_go",),
-}
-NEEDED = ("obs", "actions", "rewards", "dones")
+Array: TypeAlias = "np.ndarray[Any, Any]"
+Arrays: TypeAlias = "dict[str, Array]"
 
 
-def find_names(stored: Mapping[str, object], source: object) -> dict[str, str]:
-    """Our name of each column that the file has, with the name it has there."""
-    names = {ours: next((name for name in theirs if name in stored), None) for ours, theirs in NAMES.items()}
-    missing = [" or ".join(NAMES[name]) for name in NEEDED if names[name] is None]
-    if missing:
-        raise ValueError(f"{source} has no column {', no '.join(missing)}; it has {sorted(stored)}")
-    return {ours: name for ours, name in names.items() if name is not None}
+@dataclass(frozen=True)
+class StoredColumns:
+    """The transitions of a file under our names, Box actions in the file's units; nothing is judged yet."""
+
+    columns: Arrays
+    names: dict[str, str]  # ours, and the file's for the same
+    rows: int  # in the file; some of them may have no known successor, and are left out
+    spec: EnvSpec | None = field(default=None)  # where the file keeps one
 
 
-def complete_transitions(columns: Arrays, source: object) -> Arrays:
-    """The columns with next_obs and truncated set, less the rows whose next observation is not known."""
-    flags: Arrays = {name: columns[name].reshape(-1) != 0 for name in ("dones", "truncated") if name in columns}
-    require_equal_lengths({**columns, **flags})
-    dones = flags["dones"]
+def complete_transitions(
+    columns: Arrays, names: Mapping[str, str], source: object, *, spec: EnvSpec | None = None
+) -> StoredColumns:
+    """The columns with next_obs, dones and truncated set, less the rows whose next observation is not known."""
+    columns = dict(columns)
+    require_equal_lengths(columns)
+    rows = len(columns["obs"])
+    dones, cut = (_flags(name, columns.pop(name, np.zeros(rows, bool))) for name in ("dones", "truncated"))
+    episodes = columns.pop("episodes", None)
+    if episodes is not None:
+        cut[:-1] |= (episodes[1:] != episodes[:-1]) & ~dones[:-1]
+    told = "truncated" in names or episodes is not None  # the file says itself where time limits are
     if "next_obs" in columns:
-        truncated = flags.get("truncated", np.zeros_like(dones)).copy()
-        truncated[:-1] |= _breaks(columns) & ~dones[:-1]
-        return {**columns, "dones": dones, "truncated": truncated}
-    if "truncated" not in flags:
+        _require_same_shape(columns)
+        if not told:  # then only a jump between rows can tell
+            obs, next_obs = (torch.from_numpy(columns[name]) for name in ("obs", "next_obs"))
+            cut[:-1] |= find_breaks(obs, next_obs).numpy() & ~dones[:-1]
+        complete = {**columns, "dones": dones, "truncated": cut}
+    elif told or "dones" not in names:
+        complete = _derive_next_obs(columns, dones, cut)
+    else:
         raise ValueError(
-            f"{source} has neither {' nor '.join(NAMES['next_obs'] + NAMES['truncated'])}, so where a time limit ended "
-            "an episode cannot be seen; add one of them (timeouts all 0 if every episode ends in a terminal state)"
+            f"{source} has neither {' nor '.join(SPELLINGS['next_obs'][:2] + SPELLINGS['truncated'][:2])}, so where a "
+            "time limit ended an episode cannot be seen; name a column that tells with --columns truncated=NAME, or "
+            f"--columns truncated={names['dones']} if every episode ends in a terminal state"
         )
-    return _derive_next_obs(columns, dones, flags["truncated"] & ~dones)
+    return StoredColumns(complete, dict(names), rows, spec)
 
 
-def _derive_next_obs(columns: Arrays, dones: np.ndarray, cut: np.ndarray) -> Arrays:
-    next_obs = np.roll(columns["obs"], -1, axis=0)
+def join_rows(parts: Sequence[StoredColumns], sources: Sequence[object]) -> StoredColumns:
+    """The rows of several files, one after another; an episode ends where its file does. Empties the parts."""
+    if len(parts) == 1:
+        return parts[0]
+    first = parts[0]
+    for part, source in zip(parts, sources, strict=True):
+        if part.columns.keys() != first.columns.keys() or part.spec != first.spec:
+            raise ValueError(
+                f"{source} has the columns {sorted(part.columns)} and spaces {part.spec}, "
+                f"{sources[0]} has {sorted(first.columns)} and {first.spec}: read them one by one"
+            )
+        part.columns["truncated"][-1] |= not part.columns["dones"][-1]
+    columns = {name: _joined(name, [part.columns.pop(name) for part in parts]) for name in list(first.columns)}
+    return StoredColumns(columns, first.names, sum(part.rows for part in parts), first.spec)
+
+
+def side_by_side(columns: Sequence[Array]) -> Array:
+    """One column from several, [rows, numbers]."""
+    if len(columns) == 1:
+        return columns[0]
+    return np.concatenate([column.reshape(len(column), -1).astype(np.float32) for column in columns], axis=1)
+
+
+def compact_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """What numbers of this kind are kept as: floats in 32 bits, whole numbers as they are."""
+    return np.dtype(np.float32) if dtype.kind == "f" else dtype
+
+
+def require_numbers(name: str, dtype: np.dtype[Any], source: object) -> None:
+    if dtype.kind not in "fiub":
+        what = "Python objects or text of varying length" if dtype.kind == "O" else str(dtype)
+        raise TypeError(f"{source}: column {name!r} must hold numbers, got {what}")
+
+
+def _joined(name: str, parts: Sequence[Array]) -> Array:
+    shapes = {part.shape[1:] for part in parts}
+    if len(shapes) > 1:
+        raise ValueError(f"column {name!r} has rows of different shapes in different files: {sorted(shapes)}")
+    return np.concatenate(parts)
+
+
+def _flags(name: str, column: Array) -> Array:
+    values = column.reshape(-1)
+    flags = values != 0
+    wrong = flags & (values != 1)
+    if wrong.any():
+        first = int(wrong.argmax())
+        raise ValueError(f"column {name!r} must hold 0 or 1, row {first} holds {values[first]:g}")
+    return flags
+
+
+def _derive_next_obs(columns: Arrays, dones: Array, cut: Array) -> Arrays:
+    known = dones | ~cut
+    known[-1] = dones[-1]
+    kept = np.flatnonzero(known)
+    if not len(kept):
+        raise ValueError(f"none of the {len(dones)} rows has a known successor: no next_obs, and every episode is cut")
+    truncated = np.zeros_like(cut)
+    truncated[:-1] = cut[1:] & ~dones[1:] & ~dones[:-1]  # the row before one left out is now its episode's last
+    truncated |= cut & dones
     # What follows a terminal row is another episode; no value is taken there, but a dynamics model would learn the
     # jump. Where death led is not in the file, so the row keeps its own observation.
-    next_obs[dones] = columns["obs"][dones]
-    known = ~cut
-    known[-1] = dones[-1]
-    truncated = np.zeros_like(cut)
-    truncated[:-1] = cut[1:] & ~dones[:-1]  # the row before a dropped one is now its episode's last
-    complete = {**columns, "next_obs": next_obs, "dones": dones, "truncated": truncated}
-    return {name: column[known] for name, column in complete.items()}
+    next_obs = columns["obs"][kept + ~dones[kept]]
+    complete = {**columns, "dones": dones, "truncated": truncated}
+    return {**{name: _keep(column, kept) for name, column in complete.items()}, "next_obs": next_obs}
 
 
-def _breaks(columns: Arrays) -> np.ndarray:
+def _keep(column: Array, kept: Array) -> Array:
+    """These rows moved to the front, in place: a second copy of a large column is what memory is short of."""
+    if len(kept) < len(column):
+        for start in range(0, len(kept), 4096):
+            rows = kept[start : start + 4096]
+            column[start : start + len(rows)] = column[rows]
+    return column[: len(kept)]
+
+
+def _require_same_shape(columns: Arrays) -> None:
     obs, next_obs = columns["obs"], columns["next_obs"]
     if obs.shape != next_obs.shape:
         raise ValueError(f"obs are {obs.shape} but next_obs are {next_obs.shape}")
-    rows, next_rows = (torch.from_numpy(column.reshape(len(obs), -1)) for column in (obs, next_obs))
-    return find_breaks(rows, next_rows.to(rows.dtype)).numpy()

@@ -1,4 +1,4 @@
-"""Datasets to files."""
+"""Datasets to NumPy's .npz."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from rl_training.data.actions import unscale_actions
 from rl_training.data.offline_dataset import TransitionDataset
+from rl_training.data.writers.units import arrays_in_env_units
 
 
 def save_npz(dataset: TransitionDataset, path: str | Path) -> None:
@@ -17,10 +17,6 @@ def save_npz(dataset: TransitionDataset, path: str | Path) -> None:
     path = Path(path)
     if path.suffix != ".npz":
         raise ValueError(f"save_npz writes files that end in .npz, got {path}")
-    columns = dict(dataset.columns)
-    for name in ("actions", "next_actions"):
-        if name in columns:
-            columns[name] = unscale_actions(columns[name], dataset.spec)
     # Any: the type of savez takes unpacked arrays for its own keyword, a bool.
-    arrays: dict[str, Any] = {name: column.cpu().numpy() for name, column in columns.items()}
+    arrays: dict[str, Any] = arrays_in_env_units(dataset)
     np.savez(path, **arrays, spec=np.array(json.dumps(dataset.spec.to_json())))

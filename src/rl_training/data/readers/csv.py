@@ -1,0 +1,87 @@
+"""Transitions from CSV: a header, then a number a cell, with the standard library alone."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from rl_training.data.readers.rows import Array, StoredColumns
+from rl_training.data.readers.tables import Batches, EpisodeCodes, read_table
+
+ROWS = 2**12  # of a batch
+WORDS = {"": np.nan, "true": 1.0, "false": 0.0}  # what cells of numbers may hold beside numbers
+
+
+def read_csv(path: Path, given: Mapping[str, str] | None) -> StoredColumns:
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.reader(file)
+            header = next(reader, [])
+            first = next(_rows(reader, len(header), path), None)
+        if first is None:
+            raise ValueError(f"{path} is empty: it has no rows under a header")
+        if len(set(header)) < len(header):
+            raise ValueError(f"{path} names a column twice: {header}")
+        with path.open("rb") as raw:
+            lines = sum(block.count(b"\n") for block in iter(lambda: raw.read(2**20), b""))
+
+        def batches(names: list[str], ids: str | None) -> Batches:
+            return _batches(path, header, names, ids)
+
+        numeric = [name for name, cell in zip(header, first, strict=True) if cell and _is_number(cell)]
+        return read_table(path, header, numeric, batches, given, most=lines)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not text in UTF-8: {error.reason} at byte {error.start}") from error
+
+
+def _batches(path: Path, header: Sequence[str], names: Sequence[str], ids: str | None) -> Batches:
+    codes = EpisodeCodes()
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        reader = csv.reader(file)
+        next(reader)
+        rows = _rows(reader, len(header), path)
+        number = 0
+        while batch := list(islice(rows, ROWS)):
+            cells = dict(zip(header, zip(*batch, strict=True), strict=True))
+            yield {
+                name: codes(cells[name]) if name == ids else _numbers(cells[name], f"{path}: column {name!r}", number)
+                for name in names
+            }
+            number += len(batch)
+
+
+def _rows(reader: Iterator[list[str]], width: int, path: Path) -> Iterator[list[str]]:
+    for number, row in enumerate(reader):
+        if len(row) == width:
+            yield row
+        elif row:  # a blank line is no row
+            raise ValueError(f"{path}: row {number} has {len(row)} cells, the header has {width}")
+
+
+def _numbers(cells: Sequence[str], name: str, start: int) -> Array:
+    for kind in (np.int64, np.float64):  # whole numbers stay whole: they may be Discrete actions
+        try:
+            return np.array(cells, kind)
+        except (ValueError, OverflowError):
+            continue
+    return np.array([_number(cell, name, start + row) for row, cell in enumerate(cells)])
+
+
+def _number(cell: str, name: str, row: int) -> float:
+    word = cell.strip().lower()
+    try:
+        return WORDS[word] if word in WORDS else float(word)
+    except ValueError:
+        raise TypeError(f"{name} must hold numbers, row {row} holds {cell!r}") from None
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        _number(cell, "", 0)
+    except TypeError:
+        return False
+    return True

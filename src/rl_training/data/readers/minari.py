@@ -1,0 +1,164 @@
+"""Transitions from Minari's directories, without the package: HDF5, Arrow or Parquet, an episode apiece.
+
+An episode of T steps keeps T + 1 observations, so that rows pair observations[:-1] with observations[1:]. Arrow and
+Parquet pad the other columns to T + 1 rows as well; the last is cut.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rl_training.data.extras import arrow_or_error, h5py_or_error, parquet_or_error
+from rl_training.data.readers.names import choose_names, members, other_names
+from rl_training.data.readers.parquet import to_array
+from rl_training.data.readers.rows import (
+    Array,
+    Arrays,
+    StoredColumns,
+    compact_dtype,
+    complete_transitions,
+    require_numbers,
+    side_by_side,
+)
+from rl_training.types import EnvSpec
+
+Episode = Mapping[str, Any]  # its columns by their path; arrays, or what HDF5 reads them from
+
+
+def datasets_root() -> Path:
+    """Where Minari keeps its datasets."""
+    return Path(os.environ.get("MINARI_DATASETS_PATH") or "~/.minari/datasets").expanduser()
+
+
+def minari_directory(path: Path) -> Path | None:
+    """The folder of a dataset's files, from it, the one above it, or an id; None where there is none."""
+    candidates = [path, path / "data", datasets_root() / path / "data"]
+    return next((each for each in candidates if (each / "metadata.json").is_file()), None)
+
+
+def read_minari(directory: Path, given: Mapping[str, str] | None) -> StoredColumns:
+    metadata = json.loads((directory / "metadata.json").read_text())
+    episodes = (_hdf5_episodes if metadata["data_format"] == "hdf5" else _arrow_episodes)(directory, metadata)
+    first = next(episodes, None)
+    if first is None:
+        raise ValueError(f"{directory} is empty: it has no episodes")
+    names = choose_names(list(first), given, directory)
+    _require_plain_images(names["obs"], metadata, directory)
+    chosen = {ours: members(theirs, list(first)) for ours, theirs in names.items() if ours != "next_obs"}
+    steps = len(first[chosen["rewards"][0]])
+    # Minari's own infos have one entry more, of the reset; those with one a step are columns that were put there.
+    chosen |= {
+        name.removeprefix("infos/"): [name]
+        for name in other_names(list(first), names, given)
+        if name.startswith("infos/") and first[name].shape[:1] == (steps,)
+    }
+    columns = _filled(chain([first], episodes), chosen, metadata["total_steps"], directory)
+    return complete_transitions(columns, names, directory, spec=_spec(metadata, columns["obs"]))
+
+
+def _filled(episodes: Iterable[Episode], chosen: dict[str, list[str]], rows: int, directory: Path) -> Arrays:
+    """Every column in one array, written episode by episode so that none is ever held twice."""
+    columns: Arrays = {}
+    start = 0
+    for number, episode in enumerate(episodes):
+        parts = _rows_of(episode, chosen, f"{directory}, episode {number}")
+        stop = start + len(parts["rewards"])
+        for name, part in parts.items():
+            if name not in columns:
+                columns[name] = np.empty((rows, *part.shape[1:]), compact_dtype(part.dtype))
+            columns[name][start:stop] = part
+        start = stop
+    return {name: column[:start] for name, column in columns.items()}
+
+
+def _rows_of(episode: Episode, chosen: dict[str, list[str]], source: str) -> Arrays:
+    parts: Arrays = {}
+    for ours, theirs in chosen.items():
+        for name in theirs:
+            require_numbers(name, episode[name].dtype, source)
+        parts[ours] = side_by_side([np.asarray(episode[name]) for name in theirs])
+    steps = len(parts["rewards"])
+    lengths = {name: len(part) - (name == "obs") for name, part in parts.items()}
+    if set(lengths.values()) != {steps}:
+        raise ValueError(f"{source}: {steps} steps need as many entries of everything and one observation more")
+    observations = parts.pop("obs")
+    truncated = parts.get("truncated", np.zeros(steps, bool)) != 0
+    truncated[-1] |= not parts.get("dones", truncated)[-1]  # the recording ends with the episode
+    return {**parts, "obs": observations[:-1], "next_obs": observations[1:], "truncated": truncated}
+
+
+def _hdf5_episodes(directory: Path, metadata: dict[str, Any]) -> Iterator[Episode]:
+    h5py = h5py_or_error()
+    with h5py.File(directory / "main_data.hdf5", "r") as file:
+        for number in range(metadata["total_episodes"]):
+            leaves: dict[str, Any] = {}
+            file[f"episode_{number}"].visititems(
+                lambda name, item, leaves=leaves: leaves.update({name: item} if isinstance(item, h5py.Dataset) else {})
+            )
+            yield leaves
+
+
+def _arrow_episodes(directory: Path, metadata: dict[str, Any]) -> Iterator[Episode]:
+    arrow = arrow_or_error()
+    for number in range(metadata["total_episodes"]):
+        (file,) = (directory / str(number)).glob("part-*")
+        if metadata["data_format"] == "parquet":
+            table = parquet_or_error().read_table(file)
+        else:
+            table = arrow.ipc.open_file(file).read_all()
+        (batch,) = table.combine_chunks().to_batches()
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        yield {
+            path: to_array(leaf if path.startswith("observations") else leaf[:-1], path, _space(metadata, path))
+            for name, column in columns.items()
+            if name != "infos"
+            for path, leaf in _leaves(arrow, name, column)
+        }
+
+
+def _leaves(arrow: Any, path: str, column: Any) -> Iterator[tuple[str, Any]]:
+    if not arrow.types.is_struct(column.type):
+        yield path, column
+        return
+    for number, each in enumerate(column.type):
+        yield from _leaves(arrow, f"{path}/{each.name}", column.field(number))
+
+
+def _space(metadata: dict[str, Any], path: str) -> dict[str, Any]:
+    """What is known of the part of a space that a column holds."""
+    whole, *inner = path.split("/")
+    space = json.loads(metadata.get(f"{whole.removesuffix('s')}_space", "{}"))
+    for key in inner:
+        parts = space.get("subspaces", {})
+        space = parts[int(key.removeprefix("_index_"))] if isinstance(parts, list) else parts.get(key, {})
+    return dict(space)
+
+
+def _require_plain_images(name: str, metadata: dict[str, Any], directory: Path) -> None:
+    for path in name.split(","):
+        space = _space(metadata, path)
+        image = space.get("dtype") == "uint8" and len(space["shape"]) in (2, 3) and min(space["shape"][:2]) >= 32
+        if image and metadata.get("jpeg_encoding", True):
+            raise ValueError(
+                f"{directory} keeps {path} as JPEG pictures, which are not what the agent saw; "
+                "write the dataset with jpeg_encoding=False"
+            )
+
+
+def _spec(metadata: dict[str, Any], obs: Array) -> EnvSpec | None:
+    """From the spaces that are stored with the data; None where its actions have no finite bounds."""
+    shape, dtype = obs.shape[1:] or (1,), "uint8" if obs.dtype == np.uint8 else "float32"
+    space = _space(metadata, "actions")
+    if space.get("type") == "Discrete":
+        return EnvSpec(shape, "discrete", space["n"], dtype, action_start=space["start"])
+    if space.get("type") != "Box" or not np.isfinite([space["low"], space["high"]]).all():
+        return None
+    low, high = (tuple(np.ravel(space[bound]).tolist()) for bound in ("low", "high"))
+    return EnvSpec(shape, "box", len(low), dtype, tuple(space["shape"]), low, high)

@@ -1,0 +1,71 @@
+"""Transitions from Parquet: numbers or lists of numbers a column, read batch by batch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rl_training.data.extras import arrow_or_error, parquet_or_error
+from rl_training.data.readers.rows import Array, StoredColumns
+from rl_training.data.readers.tables import Batches, EpisodeCodes, read_table
+from rl_training.types import EnvSpec
+
+ROWS = 2**13  # of a batch
+
+
+def read_parquet(path: Path, given: Mapping[str, str] | None) -> StoredColumns:
+    arrow = arrow_or_error()
+    try:
+        # Otherwise all row groups are fetched ahead of the first, and held until the last.
+        file = parquet_or_error().ParquetFile(path, pre_buffer=False, buffer_size=2**16)
+    except (arrow.ArrowInvalid, OSError) as error:
+        raise ValueError(f"{path} is not a readable Parquet file: {error}") from error
+    with file:
+        numeric = [each.name for each in file.schema_arrow if _is_numeric(arrow, each.type)]
+        text = (file.schema_arrow.metadata or {}).get(b"rl_training.spec")
+        spec = None if text is None else EnvSpec.from_json(json.loads(text))
+
+        def batches(names: list[str], ids: str | None) -> Batches:
+            codes = EpisodeCodes()
+            for batch in file.iter_batches(ROWS, columns=names, use_threads=False):
+                yield {
+                    name: codes(column.to_pylist()) if name == ids else to_array(column, f"{path}: column {name!r}")
+                    for name, column in zip(batch.schema.names, batch.columns, strict=True)
+                }
+
+        return read_table(
+            path, file.schema_arrow.names, numeric, batches, given, most=file.metadata.num_rows, spec=spec
+        )
+
+
+def to_array(column: Any, name: str, space: Mapping[str, Any] | None = None) -> Array:
+    """An Arrow array as NumPy's; lists, which must all be of one length, become further axes."""
+    shape = [len(column)]
+    while hasattr(column, "flatten") and hasattr(column.type, "value_type"):
+        inner = column.flatten()
+        if column.null_count or len(inner) % max(len(column), 1) or _ragged(column):
+            raise ValueError(f"{name} has lists of different lengths")
+        shape.append(len(inner) // max(len(column), 1))
+        column = inner
+    values: Array = column.to_numpy(zero_copy_only=False)
+    if values.dtype.kind == "O":
+        raise TypeError(f"{name} must hold numbers, got {column.type} with {column.null_count} empty entries")
+    if space and space.get("type") == "Box":
+        shape[1:] = space["shape"]
+    return np.array(values.reshape(shape))
+
+
+def _ragged(column: Any) -> bool:
+    lengths = column.value_lengths() if hasattr(column, "value_lengths") else None
+    return lengths is not None and len(set(lengths.unique().to_pylist())) > 1
+
+
+def _is_numeric(arrow: Any, kind: Any) -> bool:
+    while hasattr(kind, "value_type"):
+        kind = kind.value_type
+    types = arrow.types
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))

@@ -1,0 +1,140 @@
+"""What a dataset holds, in numbers; counted chunk by chunk, so that a long log costs little memory beside its own."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from rl_training.data.columns import to_tensor
+from rl_training.data.faults import blocks, find_not_finite
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+
+
+class Finding(NamedTuple):
+    """Something about a dataset that is wrong (it cannot be trained on) or doubtful, and what to do about it."""
+
+    kind: str
+    severity: Literal["error", "warning"]
+    text: str
+    fix: str
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.text}; {self.fix}" if self.fix else self.text
+
+
+class Spread(NamedTuple):
+    """How numbers are distributed."""
+
+    min: float
+    lower_quartile: float
+    median: float
+    upper_quartile: float
+    max: float
+    mean: float
+
+    @classmethod
+    def of(cls, values: Array) -> Spread | None:
+        """Of the finite ones; None where there are none."""
+        finite = values[np.isfinite(values)].astype(np.float64)
+        if not len(finite):
+            return None
+        return cls._make([*np.quantile(finite, [0, 0.25, 0.5, 0.75, 1]).tolist(), float(finite.mean())])
+
+
+class ColumnSummary(NamedTuple):
+    """One column: its name in the file, and the range of every number in a row of it, flat."""
+
+    stored_as: str | None  # None: made from the other columns
+    dtype: str
+    shape: tuple[int, ...]  # of a row
+    low: tuple[float, ...]  # of the finite values; NaN where there are none
+    high: tuple[float, ...]
+    not_finite: int  # rows with a NaN or an infinite number
+    first_not_finite: int | None
+
+    @property
+    def constant(self) -> list[int]:
+        """The numbers of a row that never change."""
+        return [number for number, (low, high) in enumerate(zip(self.low, self.high, strict=True)) if low == high]
+
+
+@dataclass(frozen=True)
+class DatasetReport:
+    """All that `inspect_columns` found out."""
+
+    findings: tuple[Finding, ...]
+    rows: int = 0  # in the file
+    transitions: int = 0  # of them that can be learned from
+    episodes: int = 0
+    terminals: int = 0  # episodes that ended in a terminal state
+    timeouts: int = 0  # episodes that a time limit, or the end of the recording, cut
+    columns: dict[str, ColumnSummary] = field(default_factory=dict)
+    rewards: Spread | None = None
+    returns: Spread | None = None
+    lengths: Spread | None = None
+    duplicates: int = 0  # rows that are there before
+
+    @property
+    def trainable(self) -> bool:
+        return all(finding.severity != "error" for finding in self.findings)
+
+    def to_json(self) -> dict[str, Any]:
+        spreads = {name: getattr(self, name) for name in ("rewards", "returns", "lengths")}
+        return {
+            "trainable": self.trainable,
+            **{name: getattr(self, name) for name in ("rows", "transitions", "episodes", "terminals", "timeouts")},
+            "duplicates": self.duplicates,
+            "columns": {name: column._asdict() for name, column in self.columns.items()},
+            **{name: None if spread is None else spread._asdict() for name, spread in spreads.items()},
+            "findings": [finding._asdict() for finding in self.findings],
+        }
+
+
+def summarize_column(column: Array, stored_as: str | None) -> ColumnSummary:
+    """Pixels count as one number: thousands of ranges say no more than that of all."""
+    shape = column.shape[1:]
+    low = high = np.full(1 if column.dtype == np.uint8 and len(shape) > 1 else math.prod(shape), np.nan)
+    tensor = to_tensor("", column)
+    wrong = find_not_finite(tensor).nonzero().squeeze(1)
+    for rows in blocks(tensor):
+        values = column[rows].reshape(-1, len(low))
+        if len(wrong):
+            values = np.where(np.isfinite(values), values, np.nan)
+        low, high = np.fmin(low, np.fmin.reduce(values, 0)), np.fmax(high, np.fmax.reduce(values, 0))
+    return ColumnSummary(
+        stored_as, str(column.dtype), shape, tuple(low.tolist()), tuple(high.tolist()), len(wrong),
+        int(wrong[0]) if len(wrong) else None,
+    )  # fmt: skip
+
+
+def episode_ends(dones: Array, truncated: Array) -> Array:
+    """Per row, whether it is its episode's last; the data's last row always is."""
+    ends = (dones.reshape(-1) != 0) | (truncated.reshape(-1) != 0)
+    ends[-1:] = True
+    return ends
+
+
+def episode_lengths(ends: Array) -> Array:
+    return np.diff(np.flatnonzero(ends), prepend=-1)
+
+
+def episode_returns(rewards: Array, ends: Array) -> Array:
+    """The undiscounted sum of each episode's rewards."""
+    starts = np.flatnonzero(ends) + 1 - episode_lengths(ends)
+    return np.add.reduceat(rewards.reshape(-1), starts, dtype=np.float64) if len(starts) else np.zeros(0)
+
+
+def count_duplicates(*columns: Array) -> int:
+    """Rows that are equal, bit for bit, to one before them; told apart by hashes of 64 bits."""
+    hashes = np.zeros(len(columns[0]), np.int64)
+    for rows in blocks(to_tensor("", max(columns, key=lambda column: column.size))):
+        parts = [np.ascontiguousarray(column[rows]).reshape(rows.stop - rows.start, -1) for column in columns]
+        together = np.concatenate([part.view(np.uint8) for part in parts], axis=1)
+        hashes[rows] = [hash(row) for row in together.view(f"V{together.shape[1]}").ravel().tolist()]
+    hashes.sort()
+    return int((hashes[1:] == hashes[:-1]).sum())

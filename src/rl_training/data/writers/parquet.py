@@ -1,0 +1,43 @@
+"""Datasets to Parquet: a column of numbers, or of lists of them, for each of ours."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rl_training.data.extras import arrow_or_error, parquet_or_error
+from rl_training.data.offline_dataset import TransitionDataset
+from rl_training.data.writers.units import arrays_in_env_units
+
+ROWS = 2**16  # of a row group
+
+
+def save_parquet(dataset: TransitionDataset, path: str | Path) -> None:
+    """Write every column, actions in the environment's units, and the spec in the file's metadata."""
+    path = Path(path)
+    if path.suffix != ".parquet":
+        raise ValueError(f"save_parquet writes files that end in .parquet, got {path}")
+    arrow, arrays = arrow_or_error(), arrays_in_env_units(dataset)
+    schema = arrow.schema({name: _type(arrow, array) for name, array in arrays.items()})
+    schema = schema.with_metadata({"rl_training.spec": json.dumps(dataset.spec.to_json())})
+    with parquet_or_error().ParquetWriter(path, schema) as writer:
+        for start in range(0, len(dataset), ROWS):
+            columns = [_nested(arrow, array[start : start + ROWS]) for array in arrays.values()]
+            writer.write_table(arrow.table(columns, schema=schema))
+
+
+def _type(arrow: Any, array: np.ndarray[Any, Any]) -> Any:
+    kind = arrow.from_numpy_dtype(array.dtype)
+    for size in reversed(array.shape[1:]):
+        kind = arrow.list_(kind, size)
+    return kind
+
+
+def _nested(arrow: Any, array: np.ndarray[Any, Any]) -> Any:
+    values = arrow.array(array.reshape(-1))
+    for size in reversed(array.shape[1:]):
+        values = arrow.FixedSizeListArray.from_arrays(values, size)
+    return values

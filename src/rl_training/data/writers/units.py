@@ -1,0 +1,22 @@
+"""A dataset's columns as files keep them."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from rl_training.data.actions import unscale_actions
+from rl_training.data.offline_dataset import TransitionDataset
+
+Arrays: TypeAlias = "dict[str, np.ndarray[Any, Any]]"
+
+
+def arrays_in_env_units(dataset: TransitionDataset) -> Arrays:
+    """Every column as an array, actions in the environment's units and shape."""
+    columns = dict(dataset.columns)
+    for name in ("actions", "next_actions"):
+        if name in columns:
+            shape = dataset.spec.action_shape if dataset.spec.action_kind == "box" else ()
+            columns[name] = unscale_actions(columns[name], dataset.spec).reshape(-1, *shape)
+    return {name: column.contiguous().cpu().numpy() for name, column in columns.items()}

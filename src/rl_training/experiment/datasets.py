@@ -1,0 +1,87 @@
+"""The dataset that a config names: files, recipes and mixtures, with their rewards changed as it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from torch import Tensor
+
+from rl_training.data import TransitionDataset, load_transition_dataset, mix_transition_datasets
+from rl_training.data.offline_dataset import transform_rewards
+from rl_training.experiment.agent import load_agent
+from rl_training.experiment.config import ConfigError, DatasetRecipe, RewardTransform, TrainConfig
+from rl_training.experiment.dataset_config import FilePart
+from rl_training.runtime.envs import env_spec_of, make_env
+from rl_training.runtime.policies import SometimesRandom
+from rl_training.runtime.recipes import roll_dataset
+from rl_training.types import EnvSpec
+
+
+class RewardChange(NamedTuple):
+    """What is done to rewards, as numbers: those of a dataset, and those lived after it."""
+
+    scale: float = 1.0
+    shift: float = 0.0
+    clip: tuple[float, float] | None = None
+
+    def apply(self, rewards: Tensor) -> Tensor:
+        return transform_rewards(rewards, *self)
+
+
+def load_dataset(config: TrainConfig) -> tuple[TransitionDataset, RewardChange]:
+    """The config's dataset, read or rolled, and what was done to its rewards.
+
+    Its actions are in [-1, 1] by the environment's bounds, where there is one.
+    """
+    dataset = _read(config)
+    change = reward_change(dataset, config.rewards)
+    return dataset if change == RewardChange() else dataset.with_reward_transform(*change), change
+
+
+def reward_change(dataset: TransitionDataset, rewards: RewardTransform) -> RewardChange:
+    normal = dataset.return_range_scale() if rewards.normalize == "return_range" else 1.0
+    return RewardChange(normal * rewards.scale, rewards.shift, rewards.clip)
+
+
+def _read(config: TrainConfig) -> TransitionDataset:
+    if config.dataset is None:
+        raise ConfigError(
+            f"{config.algo} learns from data: give --dataset FILE, "
+            "or a recipe in the config, such as dataset: {kind: random, rows: 50000}"
+        )
+    if isinstance(config.dataset, tuple):
+        weights = [part.weight for part in config.dataset if part.weight is not None]
+        dataset = mix_transition_datasets([_one_source(config, part) for part in config.dataset], weights or None)
+    else:
+        dataset = _one_source(config, config.dataset)
+    return dataset
+
+
+def _one_source(config: TrainConfig, source: str | DatasetRecipe | FilePart) -> TransitionDataset:
+    if isinstance(source, DatasetRecipe):
+        return roll_recipe(config, source)
+    return load_transition_dataset(
+        source if isinstance(source, str) else source.source,
+        spec=None if config.env_id is None else spec_of(config), columns=config.dataset_columns,
+        action_range=config.action_range, allow=config.allow,
+    )  # fmt: skip
+
+
+def spec_of(config: TrainConfig) -> EnvSpec:
+    env = make_env(str(config.env_id), config.env_kwargs)
+    try:
+        return env_spec_of(env)
+    finally:
+        env.close()
+
+
+def roll_recipe(config: TrainConfig, recipe: DatasetRecipe) -> TransitionDataset:
+    env_id = recipe.env_id or config.env_id
+    if env_id is None:
+        raise ConfigError("a dataset recipe needs an environment to roll: set env_id")
+    policy = None
+    if recipe.kind == "policy":
+        agent = load_agent(Path(str(recipe.policy)))
+        policy = SometimesRandom(agent.learner, agent.spec, recipe.epsilon)
+    return roll_dataset(env_id, rows=recipe.rows, seed=recipe.seed, policy=policy, env_kwargs=config.env_kwargs)

@@ -1,0 +1,116 @@
+"""Data that is surely wrong is refused with its column, its row and the word that accepts it, or mended with that."""
+
+import numpy as np
+import pytest
+
+from rl_training.data import TransitionDataset, load_transition_dataset
+
+
+@pytest.fixture
+def load(tmp_path):
+    def load(rows, **options):
+        np.savez(tmp_path / "data.npz", **rows)
+        return load_transition_dataset(tmp_path / "data.npz", **options)
+
+    return load
+
+
+def test_a_file_with_nan_is_refused_by_column_row_and_flag(load, counted):
+    sentence = r"data\.npz: column 'rewards' is NaN or infinite in 1 of 3 rows, the first is row 1; --allow nan "
+    with pytest.raises(ValueError, match=sentence):
+        load(counted([1, np.nan, 3], dones=(2,)))
+
+
+def test_rows_are_counted_among_those_that_are_left(load, counted):
+    columns = counted([1, 2, 3, np.nan, 5], truncated=(1, 4))
+    del columns["next_obs"]
+    with pytest.raises(ValueError, match=r"first is row 2; .*\(rows counted among the 3 of 5 with a successor\)"):
+        load(columns)
+
+
+# Row 2 is of no use, and row 1 has lost its future; row 3 begins another episode.
+def test_rows_with_nan_are_left_out_and_the_episode_ends_before_them(load, counted):
+    columns = load(counted([1, 2, np.nan, 4, 5], dones=(4,)), allow=["nan"]).columns
+    assert columns["rewards"].tolist() == [1, 2, 4, 5]
+    assert columns["truncated"].tolist() == [0, 1, 0, 0]
+    assert columns["dones"].tolist() == [0, 0, 0, 1]
+
+
+def test_a_death_before_a_row_with_nan_stays_a_death(load, counted):
+    columns = load(counted([1, np.nan, 3], dones=(0,), truncated=(2,)), allow=["nan"]).columns
+    assert (columns["dones"].tolist(), columns["truncated"].tolist()) == ([1, 0], [0, 1])
+
+
+def test_an_observation_that_is_nan_costs_the_row_that_leads_to_it_too(load, counted):
+    columns = counted([1, 2, 3, 4, 5], truncated=(4,))
+    columns["obs"][2] = np.nan
+    del columns["next_obs"]
+    rows = load(columns, allow=["nan"]).columns
+    assert rows["obs"].squeeze(1).tolist() == [0, 3]
+    assert rows["next_obs"].squeeze(1).tolist() == [1, 4]
+    assert rows["truncated"].tolist() == [1, 1]
+
+
+def test_rows_that_are_all_wrong_leave_nothing(load, counted):
+    with pytest.raises(ValueError, match="all 2 rows would be left out"):
+        load(counted([np.nan, np.inf], dones=(1,)), allow=["nan"])
+
+
+def test_actions_out_of_range_are_refused_or_clipped(load, counted):
+    columns = {**counted([1, 2], dones=(1,)), "actions": np.array([[1.0], [5.0]])}
+    with pytest.raises(ValueError, match=r"row 1 with 5 where -2 to 2 is allowed.*--allow out_of_range"):
+        load(columns, action_range=(-2, 2))
+    clipped = load(columns, action_range=(-2, 2), allow=["out_of_range"])
+    assert clipped.columns["actions"].tolist() == [[0.5], [1.0]]
+
+
+def test_a_file_without_any_episode_end_is_refused_or_one_episode(load, counted):
+    with pytest.raises(ValueError, match=r"no row ends an episode .* the 3 rows are one with --allow no_episode_end"):
+        load(counted([1, 2, 3]))
+    assert load(counted([1, 2, 3]), allow=["no_episode_end"]).episode_offsets.tolist() == [0]
+
+
+def test_a_file_without_columns_that_tell_of_ends_is_refused_even_where_rows_jump(load, counted):
+    columns = counted([1, 2, 3], truncated=(1,))
+    del columns["dones"], columns["truncated"]
+    with pytest.raises(ValueError, match="--allow no_episode_end"):
+        load(columns)
+    assert load(columns, allow=["no_episode_end"]).columns["truncated"].tolist() == [0, 1, 0]
+
+
+def test_a_jump_within_an_episode_is_refused_or_cut(load, counted):
+    columns = counted([1, 2, 3, 4], truncated=(1, 3))
+    columns["truncated"][1] = False  # though row 2 starts at 10
+    with pytest.raises(ValueError, match=r"next_obs does not fit the following row in 1 of 4 rows, the first is row 1"):
+        load(columns)
+    assert load(columns, allow=["crossing"]).columns["truncated"].tolist() == [0, 1, 0, 1]
+
+
+def test_a_cut_row_that_leads_to_the_next_episodes_start_is_refused_or_left_out(load, counted):
+    columns = counted([1, 2, 3, 4, 5], truncated=(2, 4))
+    columns["next_obs"][2] = columns["obs"][3]  # what an environment that resets itself hands out
+    with pytest.raises(ValueError, match=r"the first is row 2: it leads into another episode, .*--allow crossing"):
+        load(columns)
+    rows = load(columns, allow=["crossing"]).columns
+    assert rows["rewards"].tolist() == [1, 2, 4, 5]
+    assert rows["truncated"].tolist() == [0, 1, 0, 1]
+
+
+def test_successors_taken_from_the_rows_cannot_lead_astray(load, counted):
+    columns = counted([1, 2, 3, 4], truncated=(1, 3))
+    columns["obs"][1] = columns["obs"][2]  # the first episode ends where the second starts
+    del columns["next_obs"]
+    assert load(columns).columns["next_obs"].squeeze(1).tolist() == [10, 11]
+
+
+def test_an_unknown_fault_is_refused_with_the_known_ones(load, counted):
+    with pytest.raises(ValueError, match="among nan, out_of_range, no_episode_end, crossing, got 'nans'"):
+        load(counted([1], dones=(0,)), allow=["nans"])
+
+
+def test_arrays_are_mended_as_files_are(counted):
+    columns = {**counted([1, np.nan, 3], dones=(2,)), "actions": [[0.0], [0.0], [9.0]]}
+    dataset = TransitionDataset.from_dict(columns, action_range=(-3, 3), allow=["nan", "out_of_range"])
+    assert dataset.columns["rewards"].tolist() == [1, 3]
+    assert dataset.columns["actions"].tolist() == [[0], [1]]
+    assert dataset.columns["truncated"].tolist() == [1, 0]

@@ -1,0 +1,162 @@
+"""Minari's datasets, written and read by the package itself on the other side."""
+
+import json
+from dataclasses import replace
+
+import gymnasium as gym
+import minari
+import numpy as np
+import pytest
+import torch
+from minari.data_collector import EpisodeBuffer
+
+from rl_training.data import TransitionDataset, load_transition_dataset, read_columns, save_minari
+from rl_training.types import EnvSpec
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*None:UserWarning")  # of an author, a description and so on
+WIDE = EnvSpec((1,), "box", 1, action_shape=(1,), action_low=(-3.0,), action_high=(3.0,))
+OBS = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+TORQUE = gym.spaces.Box(-2, 2, (1,), np.float32)
+
+
+@pytest.fixture(autouse=True)
+def root(tmp_path, monkeypatch):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    return tmp_path
+
+
+def episode(start: float, steps: int, *, terminated: bool) -> EpisodeBuffer:
+    """Observations start, start + 1, ...; rewards and actions count the steps."""
+    ends = [step == steps - 1 for step in range(steps)]
+    return EpisodeBuffer(
+        observations=np.stack([np.full(2, start + step, np.float32) for step in range(steps + 1)]),
+        actions=np.arange(steps, dtype=np.float32)[:, None] % 2,
+        rewards=np.arange(steps, dtype=np.float64),
+        terminations=[terminated and end for end in ends],
+        truncations=[not terminated and end for end in ends],
+        infos={},
+    )
+
+
+@pytest.fixture(params=["hdf5", "arrow", "parquet"])
+def written(request, root):
+    minari.create_dataset_from_buffers(
+        "mine/counted-v0", [episode(0, 3, terminated=True), episode(10, 2, terminated=False)],
+        observation_space=OBS, action_space=TORQUE, data_format=request.param,
+    )  # fmt: skip
+    return root / "mine" / "counted-v0"
+
+
+def test_observations_are_paired_within_each_episode(written):
+    columns = load_transition_dataset(written).columns
+    assert columns["obs"][:, 0].tolist() == [0, 1, 2, 10, 11]
+    assert columns["next_obs"][:, 0].tolist() == [1, 2, 3, 11, 12]
+    assert columns["rewards"].tolist() == [0, 1, 2, 0, 1]
+    assert columns["dones"].tolist() == [0, 0, 1, 0, 0]
+    assert columns["truncated"].tolist() == [0, 0, 0, 0, 1]
+    assert columns["actions"].tolist() == [[0], [0.5], [0], [0], [0.5]]  # the space reaches to 2
+
+
+def test_a_dataset_is_found_by_its_id_its_folder_or_its_data(written):
+    fingerprints = {
+        load_transition_dataset(each).fingerprint() for each in ("mine/counted-v0", written, written / "data")
+    }
+    assert len(fingerprints) == 1
+
+
+def test_the_spaces_come_with_the_data(written):
+    stored = read_columns(written)
+    assert stored.spec == EnvSpec((2,), "box", 1, "float32", (1,), (-2.0,), (2.0,))
+    assert stored.names["dones"] == "terminations"
+    assert stored.rows == 5
+
+
+def test_an_id_that_is_not_there_is_one_sentence(root):
+    with pytest.raises(FileNotFoundError, match=rf"nor a Minari dataset in {root}, of the name D4RL/door/human-v2$"):
+        load_transition_dataset("D4RL/door/human-v2")
+
+
+@pytest.mark.parametrize("data_format", ["hdf5", "arrow"])
+def test_a_part_of_dict_observations_is_chosen_by_its_path(root, data_format):
+    space = gym.spaces.Dict({"goal": OBS, "place": OBS})
+    plain = episode(0, 2, terminated=True)
+    both = {"goal": np.ones((3, 2), np.float32), "place": plain.observations}
+    buffer = replace(plain, observations=both)
+    minari.create_dataset_from_buffers(
+        "maze-v0", [buffer], observation_space=space, action_space=TORQUE, data_format=data_format
+    )
+    with pytest.raises(ValueError, match=r"it has .*'observations/goal', 'observations/place'.* --columns"):
+        load_transition_dataset("maze-v0")
+    columns = {"obs": "observations/place,observations/goal"}
+    rows = load_transition_dataset("maze-v0", columns=columns).columns
+    assert rows["obs"].tolist() == [[0, 0, 1, 1], [1, 1, 1, 1]]
+    assert rows["next_obs"].tolist() == [[1, 1, 1, 1], [2, 2, 1, 1]]
+
+
+def test_discrete_actions_keep_where_they_start(root):
+    plain = episode(0, 3, terminated=True)
+    buffer = replace(plain, actions=np.array([1, 3, 2]))
+    minari.create_dataset_from_buffers(
+        "buttons-v0", [buffer], observation_space=OBS, action_space=gym.spaces.Discrete(3, start=1)
+    )
+    dataset = load_transition_dataset("buttons-v0")
+    assert dataset.columns["actions"].tolist() == [0, 2, 1]
+    assert (dataset.spec.action_dim, dataset.spec.action_start) == (3, 1)
+
+
+def test_lossy_pictures_are_refused(root):
+    space = gym.spaces.Box(0, 255, (32, 32, 3), np.uint8)
+    plain = episode(0, 2, terminated=True)
+    buffer = replace(plain, observations=np.zeros((3, 32, 32, 3), np.uint8))
+    minari.create_dataset_from_buffers("film-v0", [buffer], observation_space=space, action_space=TORQUE)
+    with pytest.raises(ValueError, match="keeps observations as JPEG pictures"):
+        load_transition_dataset("film-v0")
+
+
+def test_what_is_written_here_minari_reads(root, counted):
+    values = {**counted([1, 2, 3], dones=(1,)), "actions": np.array([[-3.0], [0.75], [1.5]])}
+    save_minari(TransitionDataset.from_dict(values, spec=WIDE), root / "mine" / "own-v1", env_id="Pendulum-v1")
+    theirs = minari.load_dataset("mine/own-v1")
+    first, second = theirs
+    assert (theirs.total_steps, len(theirs)) == (3, 2)
+    assert theirs.env_spec.id == "Pendulum-v1"
+    assert theirs.action_space == gym.spaces.Box(-3, 3, (1,), np.float32)
+    assert first.observations.tolist() == [[0], [1], [2]]
+    assert first.actions.tolist() == [[-3.0], [0.75]]
+    assert (first.terminations.tolist(), first.truncations.tolist()) == ([False, True], [False, False])
+    assert (second.terminations.tolist(), second.truncations.tolist()) == ([False], [True])  # the recording ends
+    assert "mine/own-v1" in minari.list_local_datasets()
+
+
+def test_every_column_comes_back_from_what_is_written_here(root, counted):
+    values = counted([1, 2, 3], dones=(1,), truncated=(2,)) | {
+        "next_actions": [[1.0], [2.0], [3.0]],
+        "weights": [7, 8, 9],
+    }
+    dataset = TransitionDataset.from_dict(values, spec=WIDE).with_discounted_returns_to_go(0.9)
+    save_minari(dataset, root / "own-v1")
+    back = load_transition_dataset("own-v1")
+    assert back.columns.keys() == dataset.columns.keys()
+    assert all(torch.equal(back.columns[name], column) for name, column in dataset.columns.items())
+    assert back.spec == WIDE
+
+
+def test_rows_that_lead_elsewhere_begin_another_episode(root, counted):
+    values = {**counted([1, 2], dones=(1,)), "next_obs": np.array([[5.0], [6.0]])}
+    save_minari(TransitionDataset.from_dict(values), root / "jumpy-v0")
+    assert [len(each) for each in minari.load_dataset("jumpy-v0")] == [1, 1]
+
+
+@pytest.mark.parametrize(("folder", "name"), [("own-v1", "own-v1"), ("own", "own-v0"), ("a/b-v2", "a/b-v2")])
+def test_the_id_follows_from_the_folder(root, counted, folder, name):
+    save_minari(TransitionDataset.from_dict(counted([1], dones=(0,))), root / folder)
+    assert json.loads((root / folder / "data" / "metadata.json").read_text())["dataset_id"] == name
+
+
+def test_a_folder_that_exists_and_a_wrong_id_are_refused(root, counted):
+    dataset = TransitionDataset.from_dict(counted([1], dones=(0,)))
+    with pytest.raises(ValueError, match="dataset_id must be NAME-vN"):
+        save_minari(dataset, root / "own", dataset_id="own")
+    save_minari(dataset, root / "own")
+    with pytest.raises(FileExistsError, match="a Minari dataset is written to a new directory"):
+        save_minari(dataset, root / "own")

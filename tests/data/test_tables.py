@@ -1,0 +1,162 @@
+"""Tables, CSV and Parquet: a column a number or a list of them, by guessed or given names."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from rl_training.data import load_transition_dataset, read_columns
+
+LOG = """episode_id,obs_0,obs_1,act_0,reward,done,note
+a,0,0.5,-1.5,1,False,start
+a,1,1.5,0.5,2,False,
+a,2,2.5,1.5,3,True,end
+b,10,10.5,0.25,4,False,start
+b,11,11.5,0.5,5,False,
+"""
+
+
+@pytest.fixture
+def log(tmp_path):
+    (tmp_path / "log.csv").write_text(LOG)
+    return tmp_path / "log.csv"
+
+
+def test_a_csv_of_numbered_columns_is_read_by_guess(log):
+    read = read_columns(log)
+    assert read.names == {
+        "obs": "obs_*", "actions": "act_*", "rewards": "reward", "dones": "done", "episodes": "episode_id"
+    }  # fmt: skip
+    assert read.rows == 5
+    assert read.columns["obs"].tolist() == [[0, 0.5], [1, 1.5], [2, 2.5], [10, 10.5]]
+    assert read.columns["next_obs"].tolist() == [[1, 1.5], [2, 2.5], [2, 2.5], [11, 11.5]]
+    assert read.columns["dones"].tolist() == [False, False, True, False]
+    assert "note" not in read.columns  # text is no column to learn from
+
+
+@pytest.mark.parametrize("names", ["obs_1,obs_0", "obs_*"])
+def test_columns_of_a_csv_can_be_named(log, names):
+    first = read_columns(log, columns={"obs": names}).columns["obs"][0].tolist()
+    assert first == ([0.5, 0] if names == "obs_1,obs_0" else [0, 0.5])
+
+
+def test_ten_numbered_columns_keep_their_order(tmp_path):
+    names = [f"state{number}" for number in (10, 9, 2, 1)]
+    (tmp_path / "log.csv").write_text(f"{','.join(names)},action,reward,terminal,timeout\n10,9,2,1,0,1,1,0\n")
+    assert read_columns(tmp_path / "log.csv").columns["obs"].tolist() == [[1, 2, 9, 10]]
+
+
+def test_whole_numbers_are_discrete_actions_until_one_is_not(tmp_path):
+    text = "obs,next_obs,action,reward,done,truncated\n1,2,0,1,0,0\n2,3,1,1,1,0\n"
+    (tmp_path / "whole.csv").write_text(text)
+    (tmp_path / "parts.csv").write_text(text.replace("3,1,1", "3,0.5,1"))
+    assert load_transition_dataset(tmp_path / "whole.csv").spec.action_kind == "discrete"
+    assert load_transition_dataset(tmp_path / "parts.csv").columns["actions"].tolist() == [[0], [0.5]]
+
+
+def test_an_empty_cell_is_nan(tmp_path):
+    (tmp_path / "log.csv").write_text("obs,next_obs,action,reward,done,truncated\n1,2,0.5,1,0,0\n2,3,0.5,,1,0\n")
+    with pytest.raises(ValueError, match="'rewards' is NaN or infinite in 1 of 2 rows, the first is row 1"):
+        load_transition_dataset(tmp_path / "log.csv")
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "sentence"),
+    [
+        ("obs,action,reward,done\n1,2,3\n", ValueError, "row 0 has 3 cells, the header has 4"),
+        ("obs,action,reward,timeout\n1,2,3,0\n1,2,x,0\n", TypeError, "'reward' must hold numbers, row 1 holds 'x'"),
+        ("obs,obs,reward\n1,2,3\n", ValueError, "names a column twice"),
+        ("obs,action,reward\n", ValueError, "it has no rows under a header"),
+        ("", ValueError, "it has no rows under a header"),
+    ],
+)
+def test_a_csv_that_is_no_table_of_numbers_is_refused_by_row(tmp_path, text, error, sentence):
+    (tmp_path / "log.csv").write_text(text)
+    with pytest.raises(error, match=sentence):
+        load_transition_dataset(tmp_path / "log.csv")
+
+
+def test_other_columns_of_text_are_passed_over(tmp_path):
+    text = "obs,next_obs,action,reward,done,time,note\n1,2,0.5,1,1,7.5,\n"
+    (tmp_path / "log.csv").write_text(text)
+    columns = load_transition_dataset(tmp_path / "log.csv").columns
+    assert columns["time"].tolist() == [7.5]
+    assert "note" not in columns
+
+
+def test_a_csv_in_another_encoding_is_one_sentence(tmp_path):
+    (tmp_path / "log.csv").write_bytes(b"obs,action,reward\n1,2,\xff\n")
+    with pytest.raises(ValueError, match=r"log\.csv is not text in UTF-8"):
+        load_transition_dataset(tmp_path / "log.csv")
+
+
+def test_a_csv_of_more_rows_than_are_read_at_once_is_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr("rl_training.data.readers.csv.ROWS", 2)
+    rows = "".join(f"{row},{row + 1},{'0' if row < 3 else '0.5'},{row},{int(row == 4)},0\n" for row in range(5))
+    (tmp_path / "log.csv").write_text(f"obs,next_obs,action,reward,done,truncated\n{rows}")
+    dataset = load_transition_dataset(tmp_path / "log.csv")
+    assert dataset.columns["rewards"].tolist() == [0, 1, 2, 3, 4]
+    assert dataset.columns["actions"].squeeze(1).tolist() == [0, 0, 0, 0.5, 0.5]
+
+
+def table(counted, **changes):
+    columns = {**counted([1, 2, 3], dones=(2,)), **changes}
+    return pa.table(
+        {name: column if isinstance(column, pa.Array) else list(column) for name, column in columns.items()}
+    )
+
+
+def test_lists_in_a_parquet_file_are_vectors(tmp_path, counted):
+    obs = pa.array([[0.0, 1.0], [1.0, 2.0], [2.0, 3.0]])
+    following = pa.array([[1.0, 2.0], [2.0, 3.0], [9.0, 9.0]])
+    pq.write_table(table(counted, obs=obs, next_obs=following), tmp_path / "log.parquet")
+    assert load_transition_dataset(tmp_path / "log.parquet").columns["obs"].tolist() == [[0, 1], [1, 2], [2, 3]]
+
+
+def test_ragged_lists_are_refused_by_column(tmp_path, counted):
+    obs = pa.array([[0.0], [1.0, 2.0, 3.0], [2.0, 3.0]])
+    pq.write_table(table(counted, obs=obs), tmp_path / "log.parquet")
+    with pytest.raises(ValueError, match="column 'obs' has lists of different lengths"):
+        load_transition_dataset(tmp_path / "log.parquet")
+
+
+def test_a_missing_number_in_a_parquet_file_is_nan(tmp_path, counted):
+    pq.write_table(table(counted, rewards=pa.array([1.0, None, 3.0])), tmp_path / "log.parquet")
+    with pytest.raises(ValueError, match="'rewards' is NaN"):
+        load_transition_dataset(tmp_path / "log.parquet")
+    assert len(load_transition_dataset(tmp_path / "log.parquet", allow=["nan"])) == 2
+
+
+def test_a_missing_flag_is_refused(tmp_path, counted):
+    pq.write_table(table(counted, dones=pa.array([False, None, True])), tmp_path / "log.parquet")
+    with pytest.raises(TypeError, match="'dones' must hold numbers, got bool with 1 empty entries"):
+        load_transition_dataset(tmp_path / "log.parquet")
+
+
+def test_text_in_a_needed_column_is_refused(tmp_path, counted):
+    pq.write_table(table(counted, rewards=pa.array(["a", "b", "c"])), tmp_path / "log.parquet")
+    with pytest.raises(TypeError, match="column 'rewards' must hold numbers"):
+        load_transition_dataset(tmp_path / "log.parquet")
+
+
+def test_ids_of_text_end_episodes_in_a_parquet_file(tmp_path, counted):
+    columns = {**counted([1, 2, 3], truncated=(0, 2)), "truncated": [False] * 3, "episode": ["x", "y", "y"]}
+    pq.write_table(table(counted, **columns), tmp_path / "log.parquet")
+    assert read_columns(tmp_path / "log.parquet").columns["truncated"].tolist() == [True, False, False]
+
+
+def test_float64_is_kept_as_float32(tmp_path, counted):
+    pq.write_table(table(counted, rewards=pa.array(np.array([0.1, 0.2, 0.3]))), tmp_path / "log.parquet")
+    assert read_columns(tmp_path / "log.parquet").columns["rewards"].dtype == np.float32
+
+
+def test_a_file_that_is_no_parquet_is_one_sentence(tmp_path):
+    (tmp_path / "log.parquet").write_bytes(b"something else")
+    with pytest.raises(ValueError, match="is not a readable Parquet file"):
+        load_transition_dataset(tmp_path / "log.parquet")
+
+
+def test_other_numeric_columns_stay_beside(tmp_path, counted):
+    pq.write_table(table(counted, weights=pa.array([7, 8, 9])), tmp_path / "log.parquet")
+    assert torch.equal(load_transition_dataset(tmp_path / "log.parquet").columns["weights"], torch.tensor([7, 8, 9]))

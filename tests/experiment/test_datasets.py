@@ -1,0 +1,70 @@
+"""From what a config says of its data to the dataset it trains on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rl_training.data import TransitionDataset
+from rl_training.experiment.config import parse_config
+from rl_training.experiment.datasets import load_dataset
+from rl_training.experiment.run import run_training
+
+
+def write(path, rewards: list[float], **changes: Any) -> str:
+    """One episode whose observations count its steps, and which terminates."""
+    steps = np.arange(len(rewards) + 1, dtype=np.float32)[:, None]
+    columns = {"obs": steps[:-1], "next_obs": steps[1:], "actions": np.zeros((len(rewards), 1)), "rewards": rewards,
+               "dones": steps[:-1, 0] == len(rewards) - 1}  # fmt: skip
+    np.savez(path, **{**columns, **changes})
+    return str(path)
+
+
+def load(**values: Any) -> TransitionDataset:
+    return load_dataset(parse_config({"algo": "bc", **values}))[0]
+
+
+def test_several_sources_are_drawn_from_by_their_weights(tmp_path):
+    few, many = write(tmp_path / "few.npz", [1]), write(tmp_path / "many.npz", [0] * 99)
+    plain = load(dataset=[few, many])
+    weighted = load(dataset=[{"source": few, "weight": 3}, {"source": many, "weight": 1}])
+    assert (len(plain), len(weighted)) == (100, 100)
+    assert plain.sample(10_000)["rewards"].mean().item() == pytest.approx(0.01, abs=0.01)
+    assert weighted.sample(10_000)["rewards"].mean().item() == pytest.approx(0.75, abs=0.03)
+
+
+def test_a_file_and_a_recipe_are_mixed(tmp_path):
+    obs = np.zeros((5, 3))
+    file = write(tmp_path / "a.npz", [1] * 5, obs=obs, next_obs=obs)
+    dataset = load(env_id="Pendulum-v1", dataset=[file, {"kind": "random", "rows": 8}])
+    assert len(dataset) == 13
+
+
+def test_columns_range_and_faults_are_passed_to_the_reader(tmp_path):
+    file = write(tmp_path / "a.npz", [1, np.nan, 3], torque=[[1.0], [1.0], [8.0]])
+    dataset = load(
+        dataset=file, dataset_columns={"actions": "torque"}, action_range=[-4, 4], allow=["nan", "out_of_range"]
+    )
+    assert dataset.columns["actions"].tolist() == [[0.25], [1.0]]
+    assert dataset.spec.action_high == (4.0,)
+
+
+# Returns 3 and 13 come to lie 1000 apart, so rewards are times 100; then times 0.01, less 1, and at most 4.
+def test_rewards_are_normalised_scaled_shifted_and_clipped_in_this_order(tmp_path):
+    sources = [write(tmp_path / "a.npz", [1, 2]), write(tmp_path / "b.npz", [4, 9])]
+    rewards = {"normalize": "return_range", "scale": 0.01, "shift": -1, "clip": [-5, 4]}
+    assert load(dataset=sources, rewards=rewards).columns["rewards"].tolist() == pytest.approx([0, 1, 3, 4])
+
+
+def test_a_run_from_several_sources_is_rebuilt_from_its_config(tmp_path):
+    files = [write(tmp_path / f"{name}.npz", [1.0, 2.0] * 8) for name in "ab"]
+    values = {
+        "algo": "bc", "total_timesteps": 4, "output_dir": str(tmp_path / "run"), "rewards": {"shift": -1},
+        "dataset": [{"source": file, "weight": 1} for file in files],
+        "algo_kwargs": {"hidden_sizes": [8], "batch_size": 8},
+    }  # fmt: skip
+    run_training(parse_config(values))
+    again = run_training(parse_config({**values, "total_timesteps": 4}))
+    assert (again.status, again.steps) == ("finished", 4)
