@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from rl_training import IQL, load_config
-from rl_training.experiment.assembly import spec_of
+from rl_training.experiment.datasets import spec_of
 from rl_training.reporting.plots import save_learning_curve
 from rl_training.runtime.evaluation import evaluate
 from rl_training.runtime.policies import RandomPolicy

@@ -41,7 +41,20 @@ class Case(NamedTuple):
 CASES = [Case(learner, kind) for learner in CATALOGUE.values() for kind in learner.action_kinds]
 
 
-@pytest.fixture(params=CASES, ids=[f"{case.learner.name}-{case.kind}" for case in CASES])
+FROM_DATA = [case for case in CASES if case.learner.lane == "offline"]
+
+
+def _name(case: Case) -> str:
+    return f"{case.learner.name}-{case.kind}"
+
+
+@pytest.fixture(params=CASES, ids=_name)
 def case(request: pytest.FixtureRequest) -> Case:
+    found: Case = request.param
+    return found
+
+
+@pytest.fixture(params=FROM_DATA, ids=_name)
+def case_from_data(request: pytest.FixtureRequest) -> Case:
     found: Case = request.param
     return found

@@ -26,6 +26,7 @@ def batch_for(case, learner: Learner, rows=16) -> Batch:
     rewards, dones = torch.randn(rows, generator=generator), (torch.arange(rows) % 5 == 0).float()
     batch = {"obs": obs, "actions": actions, "rewards": rewards, "next_obs": next_obs, "dones": dones}
     batch["truncated"] = torch.zeros(rows)
+    batch |= {name: torch.randn(rows, generator=generator) for name in learner.needs}
     if learner.lane != "rollout":
         return learner.prepare(batch)
     with torch.no_grad():

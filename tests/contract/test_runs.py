@@ -44,3 +44,17 @@ def test_resume_equals_never_having_stopped(case, finished, tmp_path, stop):
     assert resume_run(halved.run_dir, say=told.append).status == "finished"
     assert told == []
     assert compare_runs(finished, halved.run_dir) == []
+
+
+def test_a_learner_from_data_goes_on_online_and_resumes_there(case_from_data, tmp_path):
+    case = case_from_data
+    options = {"online_steps": 240, "checkpoint_interval": 20, "total_timesteps": 30, "eval_interval": 100}
+    whole = run_training(parse_config(case.config(output_dir=str(tmp_path / "whole"), **options)))
+    assert whole.steps == 270
+    assert whole.updates > 30
+    halved = run_training(
+        parse_config(case.config(output_dir=str(tmp_path / "halved"), **options)), callbacks=[StopAt(250)]
+    )
+    assert halved.status == "stopped"
+    resume_run(halved.run_dir)
+    assert compare_runs(whole.run_dir, halved.run_dir) == []

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 import typer
 
-from rl_training.experiment.assembly import spec_of
-from rl_training.experiment.config import TrainConfig
+from rl_training.experiment.config import DatasetRecipe, TrainConfig
+from rl_training.experiment.datasets import spec_of
 from rl_training.experiment.registry import get_algorithm_spec
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.state import TrainerState
@@ -33,6 +33,12 @@ class Introduction(Callback):
         ] + ([f"on from {state.global_step:,}"] if state.global_step else [])
         subject = "" if config.env_id is None else f"{config.env_id}: {spaces(config)}; "
         typer.echo(subject + ", ".join(words), err=True)
+        if config.env_id is None:
+            typer.echo(
+                "there is no environment, so nothing is evaluated while it trains; afterwards "
+                "`rl-training evaluate RUN --ope DATA` estimates its return from data",
+                err=True,
+            )
 
 
 def spaces(config: TrainConfig) -> str:
@@ -45,9 +51,12 @@ def spaces(config: TrainConfig) -> str:
 
 
 def data(config: TrainConfig) -> str:
-    recipe = config.dataset
-    return (
-        str(recipe) if recipe is None or isinstance(recipe, str) else f"{recipe.rows:,} rows of a {recipe.kind} policy"
+    parts = config.dataset if isinstance(config.dataset, tuple) else (config.dataset,)
+    return " and ".join(
+        f"{part.rows:,} rows of a {part.kind} policy"
+        if isinstance(part, DatasetRecipe)
+        else str(getattr(part, "source", part))
+        for part in parts
     )
 
 

@@ -5,29 +5,28 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from rl_training.algorithms import Learner, Updater
-from rl_training.data import ReplayBuffer, RolloutBuffer, TransitionDataset, load_transition_dataset
-from rl_training.experiment.agent import load_agent
-from rl_training.experiment.config import ConfigError, DatasetRecipe, TrainConfig
+from rl_training.data import ReplayBuffer, RolloutBuffer, TransitionDataset
+from rl_training.experiment.config import ConfigError, RewardTransform, TrainConfig
+from rl_training.experiment.datasets import RewardChange, load_dataset
 from rl_training.experiment.machine import Choices
 from rl_training.experiment.registry import build_learner, get_algorithm_spec
 from rl_training.runtime import streams
 from rl_training.runtime.callbacks import EarlyStop, Evaluate, MaxUpdates, Schedules
 from rl_training.runtime.engine import Callback
-from rl_training.runtime.envs import EnvPool, env_spec_of, make_env
+from rl_training.runtime.envs import EnvPool
 from rl_training.runtime.evaluation import evaluate
-from rl_training.runtime.lanes import Actor, OfflineLane, ReplayLane, RolloutLane
+from rl_training.runtime.lanes import Actor, FineTuneLane, OfflineLane, ReplayLane, RolloutLane
 from rl_training.runtime.logging import LogMetrics, Row
-from rl_training.runtime.policies import SometimesRandom
 from rl_training.runtime.population import PoolGroup, member_states
-from rl_training.runtime.recipes import roll_dataset
 from rl_training.runtime.state import Lane, TrainerState
 from rl_training.types import EnvSpec, Policy
+
+MOST_ROWS = 1_000_000  # of what is lived after an offline phase
 
 
 @dataclass
@@ -58,20 +57,53 @@ def assemble(configs: Sequence[TrainConfig], choices: Choices, total: int) -> tu
 def _offline(
     configs: Sequence[TrainConfig], options: Any, choices: Choices, total: int
 ) -> tuple[TrainerState, list[Assembly]]:
-    dataset = load_dataset(configs[0])
+    config = configs[0]
+    dataset, change = load_dataset(config)
     fingerprint = dataset.fingerprint()
-    learners = [new_learner(config, dataset.spec, options, choices) for config in configs]
+    learners = [new_learner(each, dataset.spec, options, choices) for each in configs]
+    if "returns_to_go" in learners[0].needs and "returns_to_go" not in dataset.columns:
+        dataset = dataset.with_discounted_returns_to_go(options.gamma)
     prepared = [learner.prepare(dataset.columns) for learner in learners]
     dataset = dataset.with_columns(**prepared[0]).to(choices.device)
-    dataset.seed(streams.derive(configs[0].seed, "sampling"))
-    state = new_state(configs[0], learners, lambda policy: OfflineLane(dataset), choices, total)
-    parts = [Assembly(learner, dataset.spec, state, dataset=dataset, fingerprint=fingerprint) for learner in learners]
+    dataset.seed(streams.derive(config.seed, "sampling"))
+    pool = new_pool(config) if config.online_steps else None
+
+    def lane(policy: Policy) -> Lane:
+        if pool is None:
+            return OfflineLane(dataset)
+        return _fine_tuning(config, dataset, change, new_actor(config, policy, pool, choices), learners[0])
+
+    state = new_state(config, learners, lane, choices, total)
+    parts = [
+        Assembly(learner, dataset.spec, state, dataset=dataset, fingerprint=fingerprint, pool=pool)
+        for learner in learners
+    ]
     return state, _as_members(state, parts)
+
+
+def _fine_tuning(
+    config: TrainConfig, dataset: TransitionDataset, change: RewardChange, actor: Actor, learner: Learner
+) -> Lane:
+    needed = dict.fromkeys(learner.needs, ((), torch.float32))
+    ring = ReplayBuffer(min(config.online_steps, MOST_ROWS), actor.pool.spec, device=actor.device, extra=needed)
+    return FineTuneLane(
+        dataset, actor, ring, offline_steps=config.total_timesteps, batch_size=learner.config.batch_size,
+        offline_ratio=config.offline_ratio, updates_per_step=config.updates_per_step, rewards=change.apply,
+        gamma=learner.config.gamma,
+    )  # fmt: skip
+
+
+def new_actor(config: TrainConfig, policy: Policy, pool: Any, choices: Choices) -> Actor:
+    device = torch.device(choices.device)
+    return Actor(policy, pool, streams.generator(config.seed, "exploration", device=device), device)
 
 
 def _online(
     configs: Sequence[TrainConfig], options: Any, choices: Choices, total: int
 ) -> tuple[TrainerState, list[Assembly]]:
+    algo = configs[0].algo
+    if configs[0].dataset is not None or configs[0].rewards != RewardTransform():
+        raise ConfigError(f"{algo} learns by acting and takes no dataset, nor changes of a dataset's rewards")
     pools: list[EnvPool] = []
     try:
         pools += [new_pool(config) for config in configs]
@@ -114,8 +146,6 @@ def new_state(
 def new_pool(config: TrainConfig) -> EnvPool:
     if config.env_id is None:
         raise ConfigError(f"{config.algo} learns by acting: name an environment, for example CartPole-v1")
-    if config.dataset is not None:
-        raise ConfigError(f"{config.algo} learns by acting and takes no dataset")
     seed = streams.derive(config.seed, "training")
     return EnvPool(config.env_id, config.num_envs, seed=seed, env_kwargs=config.env_kwargs, workers=config.env_workers)
 
@@ -124,7 +154,7 @@ def online_lane(
     config: TrainConfig, learners: Sequence[Learner], policy: Policy, pool: Any, options: Any, choices: Choices
 ) -> Lane:
     device = torch.device(choices.device)
-    actor = Actor(policy, pool, streams.generator(config.seed, "exploration", device=device), device)
+    actor = new_actor(config, policy, pool, choices)
     sampling = streams.derive(config.seed, "sampling")
     if learners[0].lane == "rollout":
         rollout = RolloutBuffer(device)
@@ -136,37 +166,6 @@ def online_lane(
     return ReplayLane(actor, ring, options)
 
 
-def load_dataset(config: TrainConfig) -> TransitionDataset:
-    """The config's dataset, read or rolled; its actions in [-1, 1] by the environment's bounds where there is one."""
-    if config.dataset is None:
-        raise ConfigError(
-            f"{config.algo} learns from data: give --dataset FILE, "
-            "or a recipe in the config, such as dataset: {kind: random, rows: 50000}"
-        )
-    if isinstance(config.dataset, DatasetRecipe):
-        return roll_recipe(config, config.dataset)
-    return load_transition_dataset(config.dataset, spec=None if config.env_id is None else spec_of(config))
-
-
-def spec_of(config: TrainConfig) -> EnvSpec:
-    env = make_env(str(config.env_id), config.env_kwargs)
-    try:
-        return env_spec_of(env)
-    finally:
-        env.close()
-
-
-def roll_recipe(config: TrainConfig, recipe: DatasetRecipe) -> TransitionDataset:
-    env_id = recipe.env_id or config.env_id
-    if env_id is None:
-        raise ConfigError("a dataset recipe needs an environment to roll: set env_id")
-    policy = None
-    if recipe.kind == "policy":
-        agent = load_agent(Path(str(recipe.policy)))
-        policy = SometimesRandom(agent.learner, agent.spec, recipe.epsilon)
-    return roll_dataset(env_id, rows=recipe.rows, seed=recipe.seed, policy=policy, env_kwargs=config.env_kwargs)
-
-
 def new_callbacks(
     config: TrainConfig,
     parts: Assembly,
@@ -176,7 +175,7 @@ def new_callbacks(
     writers: Sequence[Callable[[Row], None]],
 ) -> list[Callback]:
     """In the order they are told; saving comes after all of them."""
-    total = config.total_timesteps
+    total = config.duration
     callbacks: list[Callback] = [LogMetrics(interval(config.log_interval, total, 100), *writers, member=parts.member)]
     callbacks += [Schedules(moving, defaults) for moving, defaults in [_schedules(config, parts.learner)] if moving]
     evaluation = _evaluation(config, parts, choices, writers)
@@ -192,7 +191,7 @@ def new_callbacks(
 def _evaluation(
     config: TrainConfig, parts: Assembly, choices: Choices, writers: Sequence[Callable[[Row], None]]
 ) -> Evaluate | None:
-    every = interval(config.eval_interval, config.total_timesteps, 10)
+    every = interval(config.eval_interval, config.duration, 10)
     if config.env_id is None or not every:
         return None
 
@@ -216,14 +215,19 @@ def interval(asked: int | None, total: int, parts: int) -> int:
 
 def _schedules(config: TrainConfig, learner: Learner) -> tuple[dict[str, Any], dict[str, float]]:
     moving = {**learner.schedules(), **config.schedules}
-    numbers = {"learning_rate": learner.config.learning_rate}
+    numbers = {group.rate: group.learning_rate for group in learner.parameter_groups()}
+    numbers |= {"learning_rate": learner.config.learning_rate}
     numbers |= {name: float(value) for name, value in learner.named_buffers(recurse=False)}
     unknown = sorted(set(moving) - set(numbers))
     if unknown:
+        name = unknown[0]
+        unset = name == "actor_learning_rate" and hasattr(learner.config, name)
         raise ConfigError(
-            f"schedules: {config.algo} cannot schedule {unknown[0]!r}; it can {', '.join(sorted(numbers))}"
+            f"schedules: {config.algo} cannot schedule {name!r}; it can {', '.join(sorted(numbers))}"
+            + (f", and {name} once algo_kwargs.{name} has a value" if unset else "")
         )
-    return moving, numbers
+    # learning_rate first: it moves every group, and a group with a schedule of its own is then set by that
+    return dict(sorted(moving.items(), key=lambda item: item[0] != "learning_rate")), numbers
 
 
 def _budget(config: TrainConfig, parts: Assembly) -> int | None:

@@ -81,7 +81,7 @@ class CellRun:
         """The share of all seeds' steps that are taken, as their logs tell it."""
         if self.state in ("evaluating", "done"):
             return 1.0
-        return sum(_share(run, self.config.total_timesteps) for run in self.runs()) / len(self.plan.seeds)
+        return sum(_share(run, self.config.duration) for run in self.runs()) / len(self.plan.seeds)
 
     def seconds_left(self) -> float | None:
         began, before = self._start

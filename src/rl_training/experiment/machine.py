@@ -51,7 +51,7 @@ def worth_compiling(config: TrainConfig) -> bool:
     """Rollout lanes stay eager: their batches are small, and acting takes most of their time."""
     algorithm = get_algorithm_spec(config.algo)
     options: Any = algorithm.config_type(**config.algo_kwargs)
-    updates = config.total_timesteps
+    updates = config.total_timesteps + config.online_steps * config.updates_per_step
     if algorithm.lane == "replay":
         updates = updates // (config.num_envs * options.collect_steps) * options.updates_per_collect
     compiler = shutil.which(os.environ.get("CXX", "c++")) or shutil.which("g++") or shutil.which("clang++")

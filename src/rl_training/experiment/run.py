@@ -79,7 +79,7 @@ def _run(
         record = {} if fresh else directories[0].read("run.json") or {}
         choices = Choices(**record["choices"]) if "choices" in record else choose(configs[0])
         apply(choices)
-        planned = record.get("total_timesteps") or configs[0].total_timesteps
+        planned = record.get("total_timesteps") or configs[0].duration
         if steps is not None and steps < planned:
             callbacks = [*callbacks, StopAtStep(steps)]
         state, members = assemble(configs, choices, max(steps or 0, planned))
@@ -104,7 +104,7 @@ def _trials(
     callbacks: Sequence[Callback], *, start_from: Start, say: Say,
 ) -> list[Trial]:  # fmt: skip
     starts = _starts(directories, start_from, say)
-    if starts[0] is None and isinstance(configs[0].dataset, str) and members[0].dataset is not None:
+    if starts[0] is None and isinstance(configs[0].dataset, (str, tuple)) and members[0].dataset is not None:
         for doubt in check_dataset(members[0].dataset):
             say(f"the data may be amiss: {doubt}")
     trials = []

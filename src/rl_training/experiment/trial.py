@@ -41,7 +41,7 @@ class Trial:
             reasons = restore_trainer(self.state, callbacks, checkpoint, segments) + differences(checkpoint.info, info)
             if reasons:
                 say(f"resume is approximate, not exact: {'; '.join(reasons)}")
-        every = interval(config.checkpoint_interval, config.total_timesteps, 10)
+        every = interval(config.checkpoint_interval, config.duration, 10)
         self.saving = SaveCheckpoints(
             directory.checkpoints, every, callbacks, segments=segments, keep=config.keep_checkpoints, info=info
         )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rl_training.algorithms import Updater
-from rl_training.data import ReplayBuffer
+from rl_training.data.replay_buffer import MemberRing
 from rl_training.runtime.engine import Callback, tell
 from rl_training.runtime.envs import EnvPool, Transition
 from rl_training.runtime.logging import MembersMetrics
@@ -73,13 +73,15 @@ class MemberLane:
 
     @property
     def source(self) -> Any:
-        """What holds the member's rows; it is saved and restored, never sampled."""
-        source = self.lane.source
-        return source.member(self.member) if isinstance(source, ReplayBuffer) else source
+        return self.lane.source
+
+    @property
+    def ring(self) -> MemberRing | None:
+        return None if self.lane.ring is None else self.lane.ring.member(self.member)
 
     def state_dict(self) -> dict[str, Any]:
         state = {"step": self.lane.step, "source": self.lane.source.state_dict()}
-        if isinstance(self.lane.source, ReplayBuffer):
+        if self.lane.ring is not None:
             actor = self.lane.actor
             pool = actor.pool.pools[self.member]
             state["actor"] = {"obs": actor.obs[self.member], "envs": pool.snapshot(), **actor.noise_state()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -16,17 +17,26 @@ from rl_training.types import Action, Policy
 ROLLING_ENVS = 8
 
 
+@torch.no_grad()
 def roll_dataset(
-    env_id: Any, *, rows: int, seed: int = 0, policy: Policy | None = None, env_kwargs: dict[str, Any] | None = None
-) -> TransitionDataset:
-    """At least `rows` transitions of the policy (uniform random where none is given), episode after episode."""
+    env_id: Any, *, rows: int, seed: int = 0, policy: Policy | None = None, env_kwargs: dict[str, Any] | None = None,
+    deterministic: bool = False, progress: Callable[[int], None] = lambda rows: None,
+) -> TransitionDataset:  # fmt: skip
+    """At least `rows` transitions of the policy (uniform random where none is given), episode after episode.
+
+    `progress` is called after each step with the rows there are so far.
+    """
     if rows < 1:
         raise ValueError(f"rows must be at least 1, got {rows}")
     width = min(ROLLING_ENVS, rows)
     with EnvPool(env_id, width, seed=streams.derive(seed, "recipe"), env_kwargs=env_kwargs) as pool:
         generator = streams.generator(seed, "recipe")
         actor = Actor(policy or RandomPolicy(pool.spec), pool, generator, torch.device("cpu"))
-        steps = [actor.step(Action(actor.choose().actions))[0] for _ in range(-(-rows // width))]
+        steps = []
+        for count in range(width, rows + width, width):
+            chosen = actor.policy.act(actor.obs, deterministic=deterministic, generator=generator)
+            steps.append(actor.step(Action(chosen.actions))[0])
+            progress(count)
         columns = {name: torch.stack([step[name] for step in steps], 1) for name in steps[0]}  # [envs, time, ...]
         # Cutting a running episode off is a time limit: it has a future, so its value is bootstrapped.
         columns["truncated"][:, -1] = 1 - columns["dones"][:, -1]

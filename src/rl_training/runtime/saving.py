@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rl_training.data import ReplayBuffer
-from rl_training.data.replay_buffer import MemberRing
 from rl_training.runtime.checkpoint import Checkpoint, save_checkpoint
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.replay_segments import ReplaySegments
@@ -43,8 +41,8 @@ class SaveCheckpoints(Callback):
 
 def replay_segments(state: TrainerState) -> ReplaySegments:
     """The rings of this run, whose rows are saved beside its state; offline and on-policy runs have none."""
-    source = state.lane.source
-    return ReplaySegments({"replay": source} if isinstance(source, ReplayBuffer | MemberRing) else {})
+    ring = state.lane.ring
+    return ReplaySegments({} if ring is None else {"replay": ring})
 
 
 def trainer_state(state: TrainerState, callbacks: Sequence[Callback]) -> dict[str, Any]:

@@ -33,6 +33,10 @@ class Lane(Protocol):
     @property
     def source(self) -> Source: ...
 
+    @property
+    def ring(self) -> Any:
+        """Rows to save beside the rest of its state, as `replay_segments.Ring` has them, or None."""
+
     def collect(self, limit: int) -> CollectResult:
         """Let time pass, by `limit` steps where steps can be counted out, else by the lane's own stride."""
 

@@ -1,8 +1,9 @@
 """Lanes: the ways experience reaches a learner."""
 
 from rl_training.runtime.lanes.acting import Actor
+from rl_training.runtime.lanes.finetune import FineTuneLane
 from rl_training.runtime.lanes.offline import OfflineLane
 from rl_training.runtime.lanes.replay import ReplayLane
 from rl_training.runtime.lanes.rollout import RolloutLane
 
-__all__ = ["Actor", "OfflineLane", "ReplayLane", "RolloutLane"]
+__all__ = ["Actor", "FineTuneLane", "OfflineLane", "ReplayLane", "RolloutLane"]

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rl_training.data import ReplayBuffer
 from rl_training.runtime.envs import Transition
 from rl_training.runtime.state import CollectResult, DivergedError
 from rl_training.types import Action, Batch, Policy
@@ -63,6 +64,8 @@ class Actor:
 
 class ActingLane:
     """A lane whose time is the environments'."""
+
+    ring: ReplayBuffer | None = None
 
     def __init__(self, actor: Actor, source: Any) -> None:
         self.actor, self.source, self.step = actor, source, 0

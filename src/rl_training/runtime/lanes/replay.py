@@ -12,7 +12,7 @@ from rl_training.runtime.state import CollectResult
 class ReplayLane(ActingLane):
     def __init__(self, actor: Actor, buffer: ReplayBuffer, config: ReplayConfig) -> None:
         super().__init__(actor, buffer)
-        self.config, self.random = config, RandomPolicy(actor.pool.spec)
+        self.ring, self.config, self.random = buffer, config, RandomPolicy(actor.pool.spec)
 
     def collect(self, limit: int) -> CollectResult:
         result = CollectResult()

@@ -1,0 +1,127 @@
+"""Offline, then online: which rows a batch is made of, and what returns the online ones are told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+from rl_training.data import ReplayBuffer, TransitionDataset
+from rl_training.data.dataset_and_ring import DatasetAndRing
+from rl_training.runtime.envs import EnvPool
+from rl_training.runtime.lanes import Actor, FineTuneLane
+from rl_training.types import Action, EnvSpec
+
+SPEC = EnvSpec((1,), "discrete", 2)
+
+
+def dataset(rows: int = 10, **columns: Any) -> TransitionDataset:
+    zeros = torch.zeros(rows)
+    return TransitionDataset(
+        {"obs": torch.full((rows, 1), -1.0), "actions": zeros.long(), "rewards": zeros, "next_obs": zeros[:, None],
+         "dones": zeros, "truncated": zeros, **columns}, spec=SPEC,
+    )  # fmt: skip
+
+
+def ring(**extra: Any) -> ReplayBuffer:
+    return ReplayBuffer(100, SPEC, extra=extra)
+
+
+class Countdown(gym.Env[Any, Any]):
+    """Pays 1, 2, 3 and ends: by a terminal state in even episodes, by the clock in odd ones."""
+
+    observation_space = gym.spaces.Box(-10, 10, (1,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+    episode, cuts = -1, True
+
+    def reset(self, **options: Any) -> Any:
+        super().reset(**options)
+        self.time, self.episode = 0, self.episode + 1
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.time += 1
+        over = self.time == 3
+        cut = self.cuts and self.episode % 2 == 1
+        return np.full(1, self.time, np.float32), float(self.time), over and not cut, over and cut, {}
+
+
+class Mortal(Countdown):
+    """What it does depends on its present episode alone, so that it can be brought back by playing that again."""
+
+    cuts = False
+
+
+class Still:
+    def act(self, obs: torch.Tensor, memory: Any = None, **options: Any) -> Action:
+        return Action(torch.zeros(len(obs), dtype=torch.int64))
+
+
+def lane(data: TransitionDataset, rows: ReplayBuffer, *, env: Any = Countdown, **options: Any) -> FineTuneLane:
+    chosen = {"offline_steps": 5, "batch_size": 2, "offline_ratio": 0.5, "updates_per_step": 1,
+              "rewards": lambda rewards: 2 * rewards, "gamma": 0.5, **options}  # fmt: skip
+    actor = Actor(Still(), EnvPool(env, 1), torch.Generator(), torch.device("cpu"))
+    return FineTuneLane(data, actor, rows, **chosen)
+
+
+@pytest.mark.parametrize(("ratio", "old"), [(0.0, 0), (0.25, 2), (0.5, 4), (1.0, 8)])
+def test_the_ratio_is_the_share_of_rows_from_the_dataset(ratio: float, old: int) -> None:
+    rows = ring()
+    rows.add({**dataset(3).columns, "obs": torch.ones(3, 1)})
+    batch = DatasetAndRing(dataset(), rows, ratio).sample(8)
+    assert int((batch["obs"] == -1).sum()) == old
+    assert len(batch["obs"]) == 8
+
+
+def test_only_columns_that_both_have_are_handed_out() -> None:
+    rows = ring()
+    rows.add(dataset(3).columns)
+    batch = DatasetAndRing(dataset(extra=torch.zeros(10)), rows, 0.5).sample(4)
+    assert "extra" not in batch
+
+
+def test_updates_come_first_and_never_run_past_the_offline_steps() -> None:
+    tuned = lane(dataset(), ring())
+    assert (tuned.collect(3).num_env_steps, tuned.due(), tuned.step, tuned.source) == (0, 3, 3, tuned.mixed.dataset)
+    tuned.collect(128)
+    assert (tuned.due(), tuned.step) == (2, 5)
+    assert (tuned.collect(128).num_env_steps, tuned.step, tuned.source) == (1, 6, tuned.mixed)
+
+
+def test_updates_wait_for_a_batch_of_lived_rows() -> None:
+    tuned = lane(dataset(), ring(), offline_steps=0, batch_size=3, updates_per_step=2)
+    due = [tuned.collect(1) and tuned.due() for _ in range(4)]
+    assert due == [0, 0, 2, 2]
+
+
+def test_lived_rewards_are_treated_as_the_datasets_were() -> None:
+    tuned = lane(dataset(), ring(), offline_steps=0)
+    for _ in range(3):
+        tuned.collect(1)
+    assert tuned.ring.rows(0, 3)["rewards"].tolist() == [2.0, 4.0, 6.0]
+
+
+def test_rows_wait_for_their_episode_which_tells_their_return() -> None:
+    rows = ring(returns_to_go=((), torch.float32))
+    tuned = lane(dataset(returns_to_go=torch.zeros(10)), rows, offline_steps=0)
+    added = [tuned.collect(1) and rows.added for _ in range(6)]
+    assert added == [0, 0, 3, 3, 3, 6]
+    # Rewards 2, 4, 6 at a discount of a half. Cut, the future pays (6 + 4/2 + 2/4) / (1 - 1/8) = 68/7 at the end.
+    future = 68 / 7
+    expected = [2 + 2 + 1.5, 4 + 3, 6, 5.5 + future / 8, 7 + future / 4, 6 + future / 2]
+    assert rows.rows(0, 6)["returns_to_go"].tolist() == pytest.approx(expected)
+
+
+def test_waiting_rows_survive_a_save() -> None:
+    data, column = dataset(returns_to_go=torch.zeros(10)), {"returns_to_go": ((), torch.float32)}
+    before, after = (lane(data, ring(**column), env=Mortal, offline_steps=0) for _ in range(2))
+    for _ in range(2):
+        before.collect(1)
+    assert after.load_state_dict(before.state_dict()) == []
+    for each in (before, after):
+        each.collect(1)
+    for name, rows in before.ring.rows(0, 3).items():
+        assert torch.equal(rows, after.ring.rows(0, 3)[name])
