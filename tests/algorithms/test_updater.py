@@ -292,6 +292,22 @@ def test_a_scheduled_learning_rate_moves_every_group_in_proportion():
     assert [learner.a.item(), learner.b.item()] == pytest.approx([0.95, 0.8])
 
 
+def test_a_group_with_a_rate_of_its_own_name_is_scheduled_alone():
+    groups = [ParameterGroup(0.1, ("a",), rate="actor_learning_rate"), ParameterGroup(0.4)]
+    learner = TwoNumbers("a", "b", groups=groups)
+    updater = Updater([learner])
+    updater.schedule("actor_learning_rate", 0.05)
+    updater.update({})
+    assert [learner.a.item(), learner.b.item()] == pytest.approx([0.95, 0.6])
+    updater.schedule("learning_rate", 0.2)  # of every group: half of what each began with
+    assert [rate.item() for rate in updater.state_dict()["rates"]] == pytest.approx([0.05, 0.2])
+
+
+def test_what_cannot_be_scheduled_is_refused_with_what_can():
+    with pytest.raises(ValueError, match="cannot schedule 'tau'; there are learning_rate, last_mean"):
+        Updater(lines(1)).schedule("tau", 0.5)
+
+
 def test_a_schedule_writes_buffers_in_place_for_every_member():
     updater = Updater(lines(3))
     held = updater.buffers["last_mean"]

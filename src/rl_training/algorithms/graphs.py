@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Protocol
 
 import torch
@@ -64,6 +65,7 @@ class CapturedUpdates:
         return metrics
 
     def _capture(self, source: Source, phases: Phases) -> tuple[torch.cuda.CUDAGraph, Metrics]:
+        gc.collect()  # an older graph that is let go of while this one is captured would spoil it
         graph = torch.cuda.CUDAGraph()
         graph.register_generator_state(source.generator)  # so that every replay draws new rows
         pool = next(iter(self.graphs.values()))[0].pool() if self.graphs else None

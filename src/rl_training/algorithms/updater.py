@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from rl_training.algorithms.graphs import CapturedUpdates
+from rl_training.algorithms.optimizer import Adam
 from rl_training.algorithms.population import Population
-from rl_training.types import Batch, Loss, Metrics, ParameterGroup, Source, Trainable, UpdateResult
-
-OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+from rl_training.types import Batch, Loss, Metrics, Source, Trainable, UpdateResult
 
 
 class Updater:
@@ -30,7 +29,7 @@ class Updater:
         self.device = next(iter(self.params.values())).device
         self.captured = CapturedUpdates(self) if capture else None
         self.groups = list(zip(first.parameter_groups(), self._names_by_group(), strict=True))
-        self.optimizers = [self._optimizer(group, names) for group, names in self.groups]
+        self.optimizers = [Adam([self.params[name] for name in names], group) for group, names in self.groups]
         slow = [name for name in self.params if name.startswith("target.")]
         self.slow = [self.params[name] for name in slow]
         self.fast = [self.params[name.replace("target.", "model.", 1)] for name in slow]
@@ -65,7 +64,7 @@ class Updater:
 
     def _descend(self, loss: Loss) -> Metrics:
         for optimizer in self.optimizers:
-            optimizer.zero_grad(set_to_none=True)
+            optimizer.zero_grad()
         loss.total.sum().backward()  # members share no parameter, so the sum gives each its own gradient
         for group, names in self.groups:
             if group.max_grad_norm is not None:
@@ -78,15 +77,15 @@ class Updater:
         return {name: value.detach() for name, value in {**loss.terms, **loss.metrics}.items()}
 
     def schedule(self, name: str, value: float) -> None:
-        """Set a number that moves: the learning rate (of every group, in proportion) or a buffer of the learner."""
-        if name != "learning_rate":
-            if name not in self.buffers:
-                raise ValueError(f"cannot schedule {name!r}; there are learning_rate, {', '.join(self.buffers)}")
+        """Set a number that moves: `learning_rate` (of every group, in proportion), one group's rate, or a buffer."""
+        rates = {group.rate: group.learning_rate for group, _ in reversed(self.groups)}
+        if name in self.buffers:
             self.buffers[name].fill_(value)
-            return
-        base = self.groups[0][0].learning_rate
+        elif name not in rates:
+            raise ValueError(f"cannot schedule {name!r}; there are {', '.join([*rates, *self.buffers])}")
         for (group, _), optimizer in zip(self.groups, self.optimizers, strict=True):
-            optimizer.param_groups[0]["lr"].fill_(value * group.learning_rate / base)
+            if name in ("learning_rate", group.rate):
+                optimizer.rate.fill_(value * group.learning_rate / rates[name])
 
     def state_dict(self) -> dict[str, Any]:
         """Everything an update reads or moves, by name; the noise is the device's default generator."""
@@ -95,8 +94,8 @@ class Updater:
             "updates": self.updates,
             "parameters": {name: value.detach() for name, value in self.params.items()},
             "buffers": dict(self.buffers),
-            "optimizer": {name: dict(state) for name, state in self._optimizer_state().items() if state},
-            "rates": [optimizer.param_groups[0]["lr"] for optimizer in self.optimizers],
+            "optimizer": self._optimizer_state(),
+            "rates": [optimizer.rate for optimizer in self.optimizers],
             "noise": noise,
         }
 
@@ -106,10 +105,7 @@ class Updater:
         load_tensors(self.params, state["parameters"])
         load_tensors(self.buffers, state["buffers"])
         for name, held in self._optimizer_state().items():
-            for value in held.values():
-                value.zero_()  # what was not saved had not begun
-            for key, value in state["optimizer"].get(name, {}).items():
-                held[key] = held[key].copy_(value) if key in held else value.clone().to(self.device)
+            load_tensors(held, state["optimizer"][name])
         self._load_shared(state)
 
     def member_state(self, member: int) -> dict[str, Any]:
@@ -133,18 +129,14 @@ class Updater:
         load_tensors({name: together[member] for name, together in self.params.items()}, state["parameters"])
         load_tensors({name: together[member] for name, together in self.buffers.items()}, state["buffers"])
         for name, held in self._optimizer_state().items():
-            saved = state["optimizer"].get(name, {})  # what was not saved had not begun
-            for key in {*held, *saved}:
-                shared = key == "step"
-                empty = torch.zeros((), device=self.device) if shared else torch.zeros_like(self.params[name])
-                together = held.setdefault(key, empty)
-                (together if shared else together[member]).copy_(saved.get(key, torch.zeros(())))
+            mine = {key: together if key == "step" else together[member] for key, together in held.items()}
+            load_tensors(mine, state["optimizer"][name])
         self._load_shared(state)
 
     def _load_shared(self, state: dict[str, Any]) -> None:
         self.updates = state["updates"]
         for optimizer, rate in zip(self.optimizers, state["rates"], strict=True):
-            optimizer.param_groups[0]["lr"].copy_(rate)
+            optimizer.rate.copy_(rate)
         if self.device.type == "cuda":
             torch.cuda.set_rng_state(state["noise"].cpu(), self.device)
         else:
@@ -152,9 +144,9 @@ class Updater:
 
     def _optimizer_state(self) -> dict[str, dict[str, Tensor]]:
         return {
-            name: optimizer.state[self.params[name]]
+            name: state
             for (_, names), optimizer in zip(self.groups, self.optimizers, strict=True)
-            for name in names
+            for name, state in zip(names, optimizer.state(), strict=True)
         }
 
     def _names_by_group(self) -> list[list[str]]:
@@ -168,13 +160,6 @@ class Updater:
         if left:
             raise ValueError(f"no parameter group takes {left}")
         return chosen
-
-    def _optimizer(self, group: ParameterGroup, names: list[str]) -> torch.optim.Optimizer:
-        on_cuda = self.device.type == "cuda"
-        rate = torch.tensor(group.learning_rate, device=self.device)  # a tensor, so that a schedule can write it
-        options: dict[str, Any] = {"lr": rate, "eps": group.eps, "weight_decay": group.weight_decay}
-        params = [self.params[name] for name in names]
-        return OPTIMIZERS[group.kind](params, **options, fused=True, capturable=on_cuda)
 
 
 @torch.no_grad()
