@@ -1,4 +1,4 @@
-"""`evaluate` and `predict` from a run or a checkpoint."""
+"""`evaluate` and `predict` from a run or a checkpoint, in an environment or from data alone."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from rl_training.data import save_npz
+from rl_training.runtime.recipes import roll_dataset
 
 
 def test_evaluate_as_json(cli, finished):
@@ -55,7 +58,7 @@ def test_predict_from_a_file_in_the_environments_own_units(cli, pendulum, tmp_pa
 
 
 def test_predictions_repeat_unless_they_are_stochastic(cli, pendulum):
-    command = ["predict", pendulum, "--obs", "[0.5, 0.5, 0]"]
+    command = ["predict", pendulum, "--obs", str([[0.5, 0.5, 0]] * 20)]  # a single draw may be clipped twice
     assert cli(*command).stdout == cli(*command).stdout
     assert cli(*command, "--stochastic").stdout != cli(*command, "--stochastic").stdout
 
@@ -133,3 +136,75 @@ def test_best_of_a_single_checkpoint(cli, finished):
 
 def test_no_episodes_is_a_wrong_command_line(cli, finished):
     assert cli("evaluate", finished["run_dir"], "--episodes", "0").exit_code == 2
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory) -> str:
+    """Random steps of Pendulum: eight episodes, each cut after 50 steps."""
+    path = tmp_path_factory.mktemp("data") / "logs.npz"
+    save_npz(roll_dataset("Pendulum-v1", rows=400), path)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def offline(cli, logs, tmp_path_factory) -> str:
+    """An agent that never saw an environment, and standardises what it sees."""
+    run = tmp_path_factory.mktemp("runs") / "offline"
+    small = ["--set", "hidden_sizes=[8]", "--set", "normalize_obs=true", "--steps", "4"]
+    assert cli("train", "iql", "--dataset", logs, *small, "--output", run, "--quiet").exit_code == 0
+    return str(run)
+
+
+def test_an_estimate_from_data_as_json(cli, offline, logs):
+    asked = cli("evaluate", offline, "--ope", logs, "--updates", "20", "--gamma", "0.9", "--json")
+    told = json.loads(asked.stdout)
+    assert told.keys() == {
+        "checkpoint", "dataset", "estimate", "interval", "behaviour_return", "behaviour_interval",
+        "behaviour_undiscounted_return", "gamma", "episodes", "updates", "members", "unseen_actions", "warnings",
+    }  # fmt: skip
+    assert (told["dataset"], told["gamma"], told["episodes"], told["updates"]) == (logs, 0.9, 8, 20)
+    assert told["interval"][0] < told["estimate"] < told["interval"][1]
+    assert told["behaviour_interval"][0] < told["behaviour_return"] < told["behaviour_interval"][1] < 0
+    assert told["warnings"] == ["the interval rests on 8 episodes, which are few to judge by"]
+
+
+def test_an_estimate_from_data_for_people(cli, offline, logs):
+    lines = cli("evaluate", offline, "--ope", logs, "--updates", "5").stdout.splitlines()
+    assert [line.split()[0] for line in lines[:4]] == ["estimate", "behaviour", "unseen", "checkpoint"]
+    assert "95% interval" in lines[0]
+    assert lines[-1].startswith("caution     the estimate knows nothing of states the data never visit")
+
+
+def test_estimates_of_one_seed_repeat(cli, offline, logs):
+    first, again, other = (
+        cli("evaluate", offline, "--ope", logs, "--updates", "5", "--seed", seed, "--json").stdout for seed in (1, 1, 2)
+    )
+    assert first == again
+    assert first != other
+
+
+def test_the_data_are_scaled_by_the_bounds_of_the_agents_environment(cli, pendulum, logs):
+    asked = cli("evaluate", pendulum, "--ope", logs, "--updates", "1", "--json")
+    assert asked.exit_code == 0, asked.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--ope", "absent.npz"], "absent.npz"),
+        (["--ope", "LOGS", "--gamma", "1"], "gamma: must be less than 1, got 1.0"),
+        (["--ope", "LOGS", "--episodes", "3"], "--ope plays no episodes: leave out --episodes"),
+        (["--updates", "3"], "--updates and --gamma belong to an estimate from data: add --ope DATASET"),
+        ([], "this agent was trained from data alone; there is no environment to evaluate it in, but --ope DATASET"),
+    ],
+)
+def test_a_wrong_call_of_evaluate_is_refused(cli, offline, logs, arguments, message):
+    result = cli("evaluate", offline, *(logs if each == "LOGS" else each for each in arguments))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+
+
+def test_data_of_another_environment_are_refused(cli, finished, logs):
+    result = cli("evaluate", finished["run_dir"], "--ope", logs)
+    assert result.exit_code == 2
+    assert "obs" in result.stderr

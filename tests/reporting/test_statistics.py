@@ -3,7 +3,12 @@
 import numpy as np
 import pytest
 
-from rl_training.reporting.statistics import bootstrap_interval, interquartile_mean, probability_of_improvement
+from rl_training.reporting.statistics import (
+    bootstrap_interval,
+    interquartile_mean,
+    probability_of_improvement,
+    student_interval,
+)
 
 
 def test_interquartile_mean_of_five_leaves_out_the_smallest_and_the_largest():
@@ -68,3 +73,14 @@ def test_tasks_must_match():
 def test_confidence_is_a_share():
     with pytest.raises(ValueError, match=r"confidence must be in \(0, 1\), got 95"):
         bootstrap_interval([1, 2], confidence=95)
+
+
+@pytest.mark.parametrize(("freedom", "t"), [(2, 4.303), (4, 2.776), (9, 2.262), (19, 2.093), (1000, 1.962)])
+def test_students_interval_is_as_wide_as_the_tables_say(freedom, t):
+    interval = student_interval(10.0, 0.5, freedom)
+    assert ((10 - interval.low) / 0.5, (interval.high - 10) / 0.5) == pytest.approx((t, t), rel=0.01)
+
+
+def test_students_interval_needs_two_degrees_of_freedom():
+    with pytest.raises(ValueError, match="freedom must be at least 2, got 1"):
+        student_interval(0.0, 1.0, 1)

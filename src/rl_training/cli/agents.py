@@ -1,4 +1,4 @@
-"""`evaluate` and `predict`: what a trained agent can do."""
+"""`evaluate` and `predict`: what a trained agent can do, played or estimated."""
 
 from __future__ import annotations
 
@@ -16,26 +16,79 @@ if TYPE_CHECKING:
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory (its newest checkpoint) or a checkpoint.")]
 Best = Annotated[bool, typer.Option("--best", help="The run's best checkpoint by evaluation, not its newest.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
+CAUTION = (
+    "the estimate knows nothing of states the data never visit, and no interval shows that: compare policies by it, "
+    "do not trust the number"
+)
 
 
 def evaluate(
     run: Run,
     best: Best = False,
-    episodes: Annotated[int, typer.Option(metavar="N", min=1, help="Whole episodes to play.")] = 10,
-    seed: Annotated[int, typer.Option(metavar="S", min=0, help="Of the episodes; the same seed plays the same.")] = 0,
+    episodes: Annotated[int | None, typer.Option(metavar="N", min=1, help="Whole episodes to play; 10.")] = None,
+    seed: Annotated[int, typer.Option(metavar="S", min=0, help="Of the episodes, or of the estimate.")] = 0,
+    ope: Annotated[
+        str | None,
+        typer.Option(metavar="DATASET", help="Play nothing: estimate the return from data."),
+    ] = None,
+    updates: Annotated[int | None, typer.Option(metavar="N", min=1, help="Of the estimate; 10,000.")] = None,
+    gamma: Annotated[float | None, typer.Option(metavar="G", help="Discount of the estimate; 0.99.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Play episodes with a trained agent. It acts deterministically, in the environment it was trained for."""
+    """Play episodes with a trained agent, in the environment it was trained for; or, with --ope, estimate its
+    discounted return from data alone. It acts deterministically."""
+    if ope is not None:
+        if episodes is not None:
+            raise ValueError("--ope plays no episodes: leave out --episodes")
+        chosen = {"updates": updates, "gamma": gamma}
+        estimate(run, ope, best, seed, {name: value for name, value in chosen.items() if value is not None}, as_json)
+        return
+    if updates is not None or gamma is not None:
+        raise ValueError("--updates and --gamma belong to an estimate from data: add --ope DATASET")
     with stdout_for_results():
         from rl_training.experiment.agent import load_agent
 
         agent = load_agent(run, best=best)
-        played = agent.evaluate(episodes, seed=seed)
+        played = agent.evaluate(10 if episodes is None else episodes, seed=seed)
     if as_json:
         print_json({"checkpoint": str(agent.path), **played})
         return
     lengths = f"{min(played['lengths'])} to {max(played['lengths'])} steps"
     print_facts({"return": score(played), "lengths": lengths, "checkpoint": str(agent.path)})
+
+
+def estimate(run: Path, dataset: str, best: bool, seed: int, chosen: dict[str, Any], as_json: bool) -> None:
+    """Fitted Q evaluation of a trained agent, beside what the data's own policy earned."""
+    with stdout_for_results():
+        import torch
+
+        from rl_training.experiment.agent import load_agent
+        from rl_training.experiment.ope import evaluate_policy_offline
+        from rl_training.runtime.progress import ShowProgress
+
+        torch.set_num_threads(1)  # as in training: these networks are small, and numbers do not depend on the cores
+        agent = load_agent(run, best=best)
+        found = evaluate_policy_offline(agent, dataset, seed=seed, callbacks=[ShowProgress()], **chosen)
+    if as_json:
+        print_json({"checkpoint": str(agent.path), "dataset": dataset, **found._asdict()})
+        return
+    print_facts(
+        {
+            "estimate": f"{with_interval(found.estimate, found.interval)}, discounted by {found.gamma:g}, "
+            "in the data's own rewards",
+            "behaviour": f"{with_interval(found.behaviour_return, found.behaviour_interval)} over {found.episodes} "
+            f"episodes, likewise; undiscounted mean {found.behaviour_undiscounted_return:.5g}",
+            "unseen": f"{found.unseen_actions:.0%} of the policy's actions are unlike the data's in similar states",
+            "checkpoint": str(agent.path),
+        }
+    )
+    for warning in found.warnings:
+        typer.echo(f"warning     {warning}")
+    typer.echo(f"caution     {CAUTION}")
+
+
+def with_interval(value: float, interval: tuple[float, float] | None) -> str:
+    return f"{value:.5g}" if interval is None else f"{value:.5g} (95% interval {interval[0]:.5g} to {interval[1]:.5g})"
 
 
 def predict(

@@ -63,7 +63,10 @@ class Agent(NamedTuple):
     def evaluate(self, episodes: int, *, seed: int = 0) -> dict[str, Any]:
         """Whole episodes from fixed seeds in the environment it was trained for."""
         if self.config.env_id is None:
-            raise ValueError("this agent was trained from data alone; there is no environment to evaluate it in")
+            raise ValueError(
+                "this agent was trained from data alone; there is no environment to evaluate it in, "
+                "but --ope DATASET estimates its return from data"
+            )
         device = next(self.learner.parameters()).device
         played = evaluate(
             self.learner,

@@ -1,0 +1,228 @@
+"""Estimates from data, on a world small enough to solve: two states, two actions, a chance to end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from rl_training import BC, TransitionDataset, evaluate_policy_offline
+from rl_training.experiment.ope import OffPolicyEstimate
+from rl_training.runtime.engine import Callback
+from rl_training.runtime.recipes import roll_dataset
+from rl_training.types import Action
+
+GAMMA = 0.9
+# [action, state, next state]; what is missing to 1 is the chance that the episode ends.
+MOVES = np.array([[[0.6, 0.3], [0.2, 0.6]], [[0.1, 0.8], [0.5, 0.4]]])
+REWARDS = np.array([[1.0, -1.0], [0.0, 2.0]])  # [action, state]
+TABLE = {"hidden_sizes": (), "learning_rate": 0.04, "tau": 0.1, "batch_size": 128, "gamma": GAMMA}
+
+
+class Always:
+    def __init__(self, action: int) -> None:
+        self.action = action
+
+    def act(self, obs, memory=None, *, deterministic=False, generator=None):
+        return Action(torch.full((len(obs),), self.action))
+
+
+class Coin:
+    """Action 1 with this chance; deterministically, action 0."""
+
+    def __init__(self, chance: float) -> None:
+        self.chance = chance
+
+    def act(self, obs, memory=None, *, deterministic=False, generator=None):
+        return Action((torch.rand(len(obs), generator=generator) < self.chance * (not deterministic)).long())
+
+
+def recorded(episodes: int, *, seed: int = 0, limit: int = 8) -> TransitionDataset:
+    """Episodes of the uniform policy from state 0, cut after `limit` steps."""
+    rng, rows = np.random.default_rng(seed), []
+    for _ in range(episodes):
+        state = 0
+        for step in range(limit):
+            action = int(rng.integers(2))
+            chances = MOVES[action, state]
+            following = int(rng.choice(3, p=[*chances, 1 - chances.sum()]))
+            ended = following == 2
+            rows.append((state, action, REWARDS[action, state], following % 2, ended, step == limit - 1 and not ended))
+            if ended:
+                break
+            state = following
+    names = ("obs", "actions", "rewards", "next_obs", "dones", "truncated")
+    columns = {name: np.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
+    one_hot = {name: np.eye(2)[columns[name]] for name in ("obs", "next_obs")}
+    return TransitionDataset.from_dict({**columns, **one_hot})
+
+
+def true_value(chance_of_1: float) -> float:
+    """From state 0: V = r + gamma P V."""
+    mixture = np.array([1 - chance_of_1, chance_of_1])
+    moves, rewards = np.tensordot(mixture, MOVES, 1), mixture @ REWARDS
+    return float(np.linalg.solve(np.eye(2) - GAMMA * moves, rewards)[0])
+
+
+def estimate(policy, dataset=None, **options) -> OffPolicyEstimate:
+    return evaluate_policy_offline(policy, dataset or recorded(400), **{"updates": 250, **TABLE, **options})
+
+
+@pytest.fixture(scope="module")
+def always_0() -> OffPolicyEstimate:
+    return estimate(Always(0))
+
+
+@pytest.fixture(scope="module")
+def always_1() -> OffPolicyEstimate:
+    return estimate(Always(1))
+
+
+def test_the_interval_holds_the_true_value_of_each_policy(always_0, always_1):
+    for found, truth in ((always_0, true_value(0.0)), (always_1, true_value(1.0))):
+        assert found.estimate == pytest.approx(truth, abs=0.5)
+        assert found.interval.low < truth < found.interval.high
+        assert found.interval.high - found.interval.low < 2
+
+
+def test_policies_are_ranked(always_0, always_1):
+    assert true_value(1.0) > true_value(0.0)
+    assert always_1.interval.low > always_0.interval.high
+
+
+def test_draws_of_a_random_policy_are_averaged():
+    found = estimate(Coin(0.5), action_samples=8)
+    assert found.interval.low < true_value(0.5) < found.interval.high
+
+
+def test_a_policy_acts_deterministically_unless_draws_are_asked_for():
+    dataset = recorded(40)
+    assert estimate(Coin(0.5), dataset, updates=20) == estimate(Always(0), dataset, updates=20)
+
+
+def test_the_same_seed_gives_the_same_estimate_and_disturbs_no_other_randomness():
+    dataset, before = recorded(40), torch.get_rng_state()
+    first, again, other = (estimate(Always(0), dataset, updates=20, seed=seed) for seed in (0, 0, 1))
+    assert first == again
+    assert first.estimate != other.estimate
+    assert torch.get_rng_state().equal(before)
+
+
+def one_state(*, dones: float, truncated: float, rewards: tuple[float, ...] = (1.0,)) -> TransitionDataset:
+    """40 episodes of 5 steps in the only state there is."""
+    rows = 200
+    ends = (torch.arange(rows) % 5 == 4).float()
+    columns = {"obs": torch.zeros(rows, 1), "actions": torch.arange(rows) % 2, "next_obs": torch.zeros(rows, 1)}
+    paid = torch.tensor(rewards).repeat(rows // len(rewards))
+    return TransitionDataset({**columns, "rewards": paid, "dones": dones * ends, "truncated": truncated * ends})
+
+
+def test_a_time_limit_is_no_end():
+    # Rewards of 1 on average, whatever the action: 1 + 0.9 + 0.81 + ... = 10. As an end it would be worth 3.6.
+    found = estimate(Always(0), one_state(dones=0, truncated=1, rewards=(2.0, 0.0, 1.0, 0.5, 1.5)))
+    assert found.estimate == pytest.approx(1 / (1 - GAMMA), rel=0.1)
+
+
+def test_an_end_pays_nothing_after_it():
+    # One step in five ends: Q = 1 + 0.9 * 4/5 * Q. The rows of each action hold as many ends.
+    found = estimate(Always(0), one_state(dones=1, truncated=0))
+    assert found.estimate == pytest.approx(1 / (1 - 0.9 * 4 / 5), rel=0.1)
+
+
+def test_the_behaviours_own_return_stands_beside_the_estimate():
+    found = estimate(Always(0), one_state(dones=1, truncated=0, rewards=(1.0, 0.0, 0.0, 0.0, 1.0)), updates=1)
+    assert found.behaviour_return == pytest.approx(1 + 0.9**4)
+    assert found.behaviour_interval == pytest.approx((1 + 0.9**4,) * 2)
+    assert found.behaviour_undiscounted_return == 2
+    assert (found.gamma, found.episodes, found.updates, found.members) == (GAMMA, 40, 1, 10)
+
+
+def test_an_ordinary_fit_has_no_warning(always_1):
+    assert always_1.warnings == []
+    assert always_1.unseen_actions == 0
+
+
+def test_actions_the_data_never_took_are_warned_of():
+    tame = one_state(dones=1, truncated=0).with_columns(actions=torch.zeros(200, dtype=torch.int64))
+    found = estimate(Always(1), tame, updates=1)
+    assert found.unseen_actions == 1
+    assert found.warnings[0].startswith("in 100% of states the policy's action is unlike all that the data did")
+
+
+def test_a_fit_that_is_not_done_says_so():
+    found = estimate(Always(1), updates=50)
+    assert any("still moved" in warning for warning in found.warnings)
+
+
+def test_few_episodes_are_warned_of_and_two_have_no_interval_of_their_own():
+    found = estimate(Always(0), recorded(2), updates=1)
+    assert found.behaviour_interval is None
+    assert "the interval rests on 2 episodes, which are few to judge by" in found.warnings
+
+
+def test_episodes_cut_early_leave_the_behaviours_return_to_guessing():
+    found = estimate(Always(0), one_state(dones=0, truncated=1), updates=1)  # 0.9^5 = 0.59
+    assert any(warning.startswith("59% of the behaviour's discounted time") for warning in found.warnings)
+
+
+def test_callbacks_are_told():
+    class Count(Callback):
+        steps = 0
+
+        def on_step_end(self, state):
+            self.steps = state.global_step
+
+    count = Count()
+    estimate(Always(0), recorded(3), updates=7, callbacks=[count])
+    assert count.steps == 7
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"updates": 0}, "updates must be at least 1, got 0"),
+        ({"members": 2}, "members must be at least 3, got 2"),
+        ({"action_samples": 0}, "action_samples must be at least 1, got 0"),
+        ({"gamma": 1.0}, "gamma: must be less than 1, got 1.0"),
+        ({"learning_rat": 1.0}, "learning_rat: unknown key; did you mean learning_rate?"),
+    ],
+)
+def test_a_wrong_option_is_refused(options, message):
+    with pytest.raises(ValueError, match="^" + message.replace("?", r"\?")):
+        estimate(Always(0), recorded(3), **options)
+
+
+def test_a_single_row_is_refused():
+    with pytest.raises(ValueError, match="rows of data must be at least 2, got 1"):
+        estimate(Always(0), TransitionDataset({name: c[:1] for name, c in recorded(3).columns.items()}))
+
+
+def test_a_policy_that_remembers_is_refused():
+    class Remembering(Always):
+        def act(self, obs, memory=None, **options):
+            return super().act(obs, **options)._replace(memory=torch.zeros(1))
+
+    with pytest.raises(TypeError, match="a policy with a memory"):
+        estimate(Remembering(0), recorded(3))
+
+
+@pytest.fixture(scope="module")
+def cloned(tmp_path_factory) -> BC:
+    options: dict[str, Any] = {"dataset": {"kind": "random", "rows": 80}, "total_timesteps": 2, "hidden_sizes": [8]}
+    return BC("Pendulum-v1", output_dir=str(tmp_path_factory.mktemp("runs")), eval_interval=0, **options).learn()
+
+
+def test_a_managed_agent_can_be_asked_itself(cloned):
+    dataset = roll_dataset("Pendulum-v1", rows=80)
+    whole, agent, policy = (
+        evaluate_policy_offline(each, dataset, updates=2) for each in (cloned, cloned.agent, cloned.agent.learner)
+    )
+    assert whole == agent == policy
+
+
+def test_actions_in_other_bounds_than_the_agents_are_refused(cloned):
+    dataset = roll_dataset("Pendulum-v1", rows=80)
+    with pytest.raises(ValueError, match=r"the agent's action_low is \(-2.0,\), the dataset's \(-1.0,\)"):
+        evaluate_policy_offline(cloned, TransitionDataset(dataset.columns))
