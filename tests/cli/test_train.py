@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from rl_training.algorithms import CATALOGUE
+
 KEYS = {
     "status", "run_dir", "checkpoint", "best_checkpoint", "steps", "updates", "updates_per_second", "seconds",
     "metrics", "evaluation", "stop_reason",
@@ -137,19 +139,41 @@ def test_a_dataset_file_alone(cli, tmp_path):
     )
     result = cli(
         "train", "bc", "--dataset", tmp_path / "rows.npz", "--steps", "2", "--set", "batch_size=4",
-        "--output", tmp_path / "run",
+        "--allow", "no_episode_end", "--output", tmp_path / "run",
     )  # fmt: skip
     assert result.exit_code == 0, result.stderr
     *doubts, introduction = result.stderr.splitlines()[:3]
     assert [doubt.startswith("the data may be amiss: ") for doubt in doubts] == [True, True]  # no rewards, no ends
     assert introduction == f"bc from {tmp_path / 'rows.npz'}, cpu, 1 thread, seed 0, 2 updates"
-    assert result.stdout.splitlines()[-1] == f"next        rl-training predict {tmp_path / 'run'} --obs JSON"
+    last = f"next        rl-training evaluate {tmp_path / 'run'} --ope {tmp_path / 'rows.npz'}"
+    assert result.stdout.splitlines()[-1] == last
+
+
+def test_how_a_file_is_read_is_said_on_the_command_line_and_stored(cli, tmp_path):
+    import numpy as np
+
+    from rl_training.experiment.config import load_config
+
+    steps = np.arange(9.0)[:, None]
+    np.savez(tmp_path / "rows.npz", state=steps[:-1], torque=np.full((8, 1), 3.0), reward=np.arange(8))
+    result = cli(
+        "train", "bc", "--dataset", tmp_path / "rows.npz", "--columns", "obs=state", "--columns", "actions=torque",
+        "--action-range", "-4,4", "--allow", "no_episode_end", "--steps", "2", "--set", "batch_size=4",
+        "--output", tmp_path / "run", "--json",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    config = load_config(str(tmp_path / "run" / "config.yaml"))
+    assert config["dataset_columns"] == {"obs": "state", "actions": "torque"}
+    assert (config["action_range"], config["allow"]) == ([-4, 4], ["no_episode_end"])
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["pppo", "CartPole-v1"], "algo: must be one of bc, dqn, iql, ppo, sac, got 'pppo'; did you mean ppo?"),
+        (
+            ["pppo", "CartPole-v1"],
+            f"algo: must be one of {', '.join(sorted(CATALOGUE))}, got 'pppo'; did you mean ppo?",
+        ),
         (["ppo"], "ppo learns by acting: name an environment, for example CartPole-v1"),
         (
             ["iql"],
@@ -172,7 +196,7 @@ def test_a_dataset_file_alone(cli, tmp_path):
         (["ppo", "CartPole-v1", "--seeds", "4-0"], "--seeds must be ranges upwards of at most 1000 seeds, got '4-0'"),
         (
             ["ppo", "CartPole-v1", "--dataset", "rows.npz"],
-            "ppo learns by acting and takes no dataset",
+            "ppo learns by acting and takes no dataset, nor changes of a dataset's rewards",
         ),
         (["iql", "Pendulum-v1", "--dataset", "absent.npz"], "there is no dataset file absent.npz"),
         (
@@ -182,7 +206,7 @@ def test_a_dataset_file_alone(cli, tmp_path):
         (["absent.yaml"], "absent.yaml: no such file"),
         (
             ["iql", "CartPole-v1", "--dataset", "{kind: random, rows: 9}"],
-            "iql needs a Box action space, got Discrete; these would take it: bc, dqn, ppo",
+            "iql needs a Box action space, got Discrete; these would take it: bc, cql, dqn, ppo",
         ),
     ],
 )

@@ -31,10 +31,10 @@ def run(values, tmp_path, said=None, **changes):
 
 def logged(rows: int, path) -> str:
     rng = np.random.default_rng(0)
-    obs = rng.normal(size=(rows, 3))
+    obs = rng.normal(size=(rows + 1, 3))
     np.savez(
-        path, obs=obs, actions=rng.uniform(-1, 1, (rows, 1)), rewards=np.ones(rows), next_obs=obs + 1,
-        dones=np.zeros(rows), truncated=np.arange(rows) % 10 == 9,
+        path, obs=obs[:-1], actions=rng.uniform(-1, 1, (rows, 1)), rewards=np.ones(rows), next_obs=obs[1:],
+        dones=np.zeros(rows), truncated=np.arange(rows) == rows - 1,
     )  # fmt: skip
     return str(path)
 
@@ -71,7 +71,7 @@ def test_what_cannot_be_is_refused_in_a_sentence(changes, sentence, tmp_path):
 
 def test_an_action_space_of_another_kind_names_who_would_take_it(tmp_path):
     with pytest.raises(
-        TypeError, match="sac needs a Box action space, got Discrete; these would take it: bc, dqn, ppo"
+        TypeError, match="sac needs a Box action space, got Discrete; these would take it: bc, cql, dqn, ppo"
     ):
         run(SAC, tmp_path, env_id="CartPole-v1")
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rl_training import __version__
-from rl_training.cli import agents, bench, configs, info, train
+from rl_training.cli import agents, bench, configs, data, info, train
 from rl_training.cli.errors import Commands
 
 app = typer.Typer(
@@ -16,7 +16,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # rich help takes longer to import than all the rest
     # Without a default, typer imports pydantic to learn what a --help means that was not given: twice the time.
-    context_settings={"default_map": {"help": False, "configs": {"help": False}}},
+    context_settings={"default_map": {"help": False, "configs": {"help": False}, "data": {"help": False}}},
 )
 
 
@@ -37,6 +37,7 @@ app.command()(agents.evaluate)
 app.command()(agents.predict)
 app.command()(bench.bench)
 app.command()(bench.compare)
+app.add_typer(data.app, name="data")
 app.add_typer(configs.app, name="configs")
 app.command()(info.algos)
 app.command()(info.explain)

@@ -6,7 +6,8 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -63,8 +64,11 @@ def print_facts(facts: Mapping[str, str | None]) -> None:
             typer.echo(f"{name:<12}{fact}")
 
 
-def print_report(report: Mapping[str, Any], curve: Path | None) -> None:
-    """How a training ended, in the form `train --json` has, where everything lies and what to do next."""
+def print_report(report: Mapping[str, Any], curve: Path | None, *, data: str | None = None) -> None:
+    """How a training ended, in the form `train --json` has, where everything lies and what to do next.
+
+    `data` is what there is to judge an agent by that has no environment.
+    """
     work = f"{report['steps']:,} steps, {report['updates']:,} updates ({report['updates_per_second']:,.0f}/s)"
     evaluation, of_seeds = report["evaluation"], ""
     if "runs" in report:
@@ -79,7 +83,7 @@ def print_report(report: Mapping[str, Any], curve: Path | None) -> None:
             "curve": None if curve is None else str(curve),
             "checkpoint": report["checkpoint"],
             "best": report["best_checkpoint"],
-            "next": _next(report),
+            "next": _next(report, data),
         }
     )
 
@@ -89,10 +93,12 @@ def _row(run: Mapping[str, Any]) -> tuple[str, str, str, str]:
     return str(run["seed"]), run["status"], "" if evaluation is None else score(evaluation), run["run_dir"]
 
 
-def _next(report: Mapping[str, Any]) -> str:
+def _next(report: Mapping[str, Any], data: str | None) -> str:
     if report["status"] == "stopped":
         return "the same command again goes on" if "runs" in report else f"rl-training resume {report['run_dir']}"
     run_dir = report["runs"][0]["run_dir"] if "runs" in report else report["run_dir"]
+    if data is not None:
+        return f"rl-training evaluate {run_dir} --ope {data}"
     if report["evaluation"] is None:
         return f"rl-training predict {run_dir} --obs JSON"
     return f"rl-training evaluate {run_dir}"
@@ -109,3 +115,31 @@ def duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.1f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+@contextmanager
+def progress(noun: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Gives a function to tell how many are done: a bar on a terminal, a line every ten seconds elsewhere."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%")
+    began = shown = time.monotonic()
+    with Progress(
+        *columns, TimeRemainingColumn(), console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task("", total=total)
+
+        def show(done: int) -> None:
+            nonlocal shown
+            now = time.monotonic()
+            if now - shown < (0.2 if console.is_terminal else 10):
+                return
+            shown, rate = now, done / (now - began)
+            line = f"{noun} {done:,} of {total:,}  {rate:,.0f}/s"
+            bar.update(task, completed=done, description=line)
+            if not console.is_terminal:
+                typer.echo(f"{line}  about {duration((total - done) / rate)} left", err=True)
+
+        yield show

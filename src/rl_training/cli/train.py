@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rl_training.cli.data import ActionRange, Allow, Columns, read_options
 from rl_training.cli.output import print_json, print_report, stdout_for_results
 
 if TYPE_CHECKING:
@@ -19,11 +20,14 @@ Target = Annotated[
 Env = Annotated[str | None, typer.Argument(metavar="ENV", help="Environment id, such as CartPole-v1.")]
 Dataset = Annotated[
     str | None,
-    typer.Option(metavar="SRC", help="File to learn from, or a recipe such as '{kind: random, rows: 50000}'."),
+    typer.Option(metavar="SRC", help="Data to learn from: file, glob, Minari id, or '{kind: random, rows: 50000}'."),
 ]
 Steps = Annotated[
     int | None,
     typer.Option(metavar="N", min=1, help="Stop at the first boundary at or after N steps (offline: updates)."),
+]
+OnlineSteps = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help="After learning from data, act in ENV for N steps and learn on.")
 ]
 Seed = Annotated[int | None, typer.Option(metavar="S", min=0, help="All random numbers come from it.")]
 Seeds = Annotated[
@@ -49,7 +53,11 @@ def train(
     target: Target,
     env: Env = None,
     dataset: Dataset = None,
+    columns: Columns = None,
+    action_range: ActionRange = None,
+    allow: Allow = None,
     steps: Steps = None,
+    online_steps: OnlineSteps = None,
     seed: Seed = None,
     seeds: Seeds = None,
     overrides: Overrides = None,
@@ -66,13 +74,15 @@ def train(
 
     if seed is not None and seeds is not None:
         raise ValueError("--seed and --seeds cannot go together; give one of them")
-    given = {"env_id": env, "dataset": dataset, "total_timesteps": steps, "seed": seed, "output_dir": output,
-             "device": device, "threads": threads, "compile": compile_}  # fmt: skip
+    given = {"env_id": env, "dataset": dataset, "total_timesteps": steps, "online_steps": online_steps, "seed": seed,
+             "output_dir": output, "device": device, "threads": threads, "compile": compile_}  # fmt: skip
     with stdout_for_results():
+        given |= {key: value or None for key, value in read_options(columns, action_range, allow).items()}
         config = read_config(target, {key: value for key, value in given.items() if value is not None}, overrides or [])
         chosen = None if seeds is None else parse_seeds(seeds)
         results = train_all([config] if chosen is None else seed_configs(config, chosen), fresh=fresh, quiet=quiet)
-    conclude(results, results[0].to_json() if chosen is None else summary(chosen, results), as_json=as_json)
+    report = results[0].to_json() if chosen is None else summary(chosen, results)
+    conclude(results, report, config, as_json=as_json)
 
 
 def resume(run: Run, steps: Steps = None, as_json: Json = False) -> None:
@@ -87,7 +97,7 @@ def resume(run: Run, steps: Steps = None, as_json: Json = False) -> None:
         config = RunDirectory(run_dir).config()
         shown = [] if config is None else [Introduction(config)]
         result = resume_run(run_dir, steps=steps, callbacks=shown, quiet=False)
-    conclude([result], result.to_json(), as_json=as_json)
+    conclude([result], result.to_json(), config, as_json=as_json)
 
 
 def read_config(target: str, given: dict[str, Any], overrides: list[str]) -> TrainConfig:
@@ -97,7 +107,7 @@ def read_config(target: str, given: dict[str, Any], overrides: list[str]) -> Tra
 
     named = "/" in target or target.endswith((".yaml", ".yml"))
     values = apply_overrides(load_config(target) if named else {"algo": target}, [])
-    if given.get("dataset", "").startswith("{"):
+    if given.get("dataset", "").startswith(("{", "[{")):
         given["dataset"] = read_yaml(given["dataset"])
     return parse_config(apply_overrides({**values, **given}, overrides))
 
@@ -114,7 +124,7 @@ def train_all(configs: list[TrainConfig], *, fresh: bool, quiet: bool) -> list[T
     return train_seeds(configs, callbacks=shown, fresh=fresh, quiet=quiet)
 
 
-def conclude(results: list[TrainResult], report: dict[str, Any], *, as_json: bool) -> None:
+def conclude(results: list[TrainResult], report: dict[str, Any], config: TrainConfig | None, *, as_json: bool) -> None:
     """Draw the curves and tell the result; or only tell it, and leave, where a signal asks to make haste."""
     from rl_training.reporting.plots import save_learning_curve
 
@@ -123,6 +133,13 @@ def conclude(results: list[TrainResult], report: dict[str, Any], *, as_json: boo
     if as_json:
         print_json(report)
     else:
-        print_report(report, curves[0] if len(curves) == 1 else None)
+        print_report(report, curves[0] if len(curves) == 1 else None, data=data_alone(config))
     if signal is not None:
         raise typer.Exit(128 + signal)
+
+
+def data_alone(config: TrainConfig | None) -> str | None:
+    """What an agent without an environment was trained on."""
+    if config is None or config.env_id is not None:
+        return None
+    return config.dataset if isinstance(config.dataset, str) else "DATA"

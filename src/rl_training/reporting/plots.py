@@ -68,7 +68,7 @@ def save_comparison(curves: Mapping[str, Mapping[str, Curve]], target: Path) -> 
         axes.set_title(task, loc="left", fontsize=11, fontweight="bold", color=INK)
         axes.set_xlabel("steps", color=INK)
         axes.locator_params(axis="x", nbins=5)
-        _plain(axes)
+        plain(axes)
     figure.supylabel("return", fontsize=10, color=INK)
     labels = [f"{algo} ({_seeds(panels, algo)})" for algo in handles]
     figure.legend(
@@ -127,10 +127,10 @@ def _dress(axes: Axes, config: dict[str, Any]) -> None:
     axes.set_title(f"seed {config['seed']}", loc="right", fontsize=9, color=INK)
     axes.set_xlabel("gradient steps" if offline else "environment steps", color=INK)
     axes.set_ylabel("return (sum of an episode's rewards)", color=INK)
-    _plain(axes)
+    plain(axes)
 
 
-def _plain(axes: Axes) -> None:
+def plain(axes: Axes) -> None:
     from matplotlib.ticker import FuncFormatter
 
     for axis in (axes.xaxis, axes.yaxis):

@@ -1,0 +1,53 @@
+"""Transitions recorded from a trained agent, or from random actions, in an environment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rl_training.data import TransitionDataset
+from rl_training.experiment.agent import Agent, load_agent
+from rl_training.runtime.envs import env_spec_of, make_env
+from rl_training.runtime.policies import SometimesRandom
+from rl_training.runtime.recipes import roll_dataset
+from rl_training.types import EnvSpec, Policy
+
+
+def collect_dataset(
+    who: str, *, env_id: str | None = None, rows: int, seed: int = 0, epsilon: float = 0.0, stochastic: bool = False,
+    progress: Callable[[int], None] = lambda rows: None,
+) -> TransitionDataset:  # fmt: skip
+    """Rows of `random` actions, or of the agent of a run; its own environment is the default."""
+    policy: Policy | None = None
+    env_kwargs: dict[str, Any] = {}
+    if who != "random":
+        agent = load_agent(Path(who))
+        env_id, env_kwargs = env_id or agent.config.env_id, agent.config.env_kwargs
+        policy = SometimesRandom(agent.learner, agent.spec, epsilon)
+        _require_same_spaces(agent, env_id, env_kwargs)
+    elif epsilon or stochastic:
+        raise ValueError("--epsilon and --stochastic go with a run; random actions are random already")
+    if env_id is None:
+        raise ValueError("name the environment to collect from: --env CartPole-v1")
+    return roll_dataset(
+        env_id, rows=rows, seed=seed, policy=policy, env_kwargs=env_kwargs, deterministic=not stochastic,
+        progress=progress,
+    )  # fmt: skip
+
+
+def _require_same_spaces(agent: Agent, env_id: str | None, env_kwargs: dict[str, Any]) -> None:
+    if env_id in (None, agent.config.env_id):
+        return
+    env = make_env(str(env_id), env_kwargs)
+    try:
+        spec = env_spec_of(env)
+    finally:
+        env.close()
+    if _spaces(spec) != _spaces(agent.spec):
+        raise ValueError(f"{env_id} has {_spaces(spec)}, the agent was trained for {_spaces(agent.spec)}")
+
+
+def _spaces(spec: EnvSpec) -> str:
+    actions = f"{spec.action_dim} actions" if spec.action_kind == "discrete" else f"{spec.action_dim} action dimensions"
+    return f"observations of shape {spec.obs_shape} and {actions}"

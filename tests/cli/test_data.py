@@ -1,0 +1,202 @@
+"""`data`: looking at transitions, drawing, converting and recording them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rl_training.data import load_transition_dataset
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Two episodes of three rows: the first dies, the second runs out of time."""
+    write(tmp_path / "log.npz")
+    return tmp_path / "log.npz"
+
+
+def write(path: Path, **changed: np.ndarray) -> Path:
+    obs = np.array([0, 1, 2, 10, 11, 12], np.float32)[:, None]
+    columns = {
+        "observations": obs,
+        "actions": np.linspace(-2, 2, 6, dtype=np.float32)[:, None],
+        "rewards": np.arange(6, dtype=np.float32),
+        "next_observations": obs + 1,
+        "terminals": np.array([0, 0, 1, 0, 0, 0]),
+        "timeouts": np.array([0, 0, 0, 0, 0, 1]),
+    }
+    np.savez(path, **(columns | changed))  # type: ignore[arg-type]  # takes unpacked arrays for its own keyword
+    return path
+
+
+def test_check_as_json_has_what_scripts_read(cli, log):
+    result = cli("data", "check", log, "--action-range", "-2,2", "--json")
+    told = json.loads(result.stdout)
+    assert result.exit_code == 0
+    counts = {name: told[name] for name in ("rows", "transitions", "episodes", "terminals", "timeouts", "trainable")}
+    assert counts == {
+        "rows": 6, "transitions": 6, "episodes": 2, "terminals": 1, "timeouts": 1, "trainable": True,
+    }  # fmt: skip
+    assert told["findings"] == []
+    assert told["columns"]["obs"]["stored_as"] == "observations"
+    assert told["returns"]["max"] == 12  # 3 + 4 + 5
+
+
+def test_check_for_people_shows_the_guessed_names_and_the_verdict(cli, log):
+    lines = cli("data", "check", log, "--action-range", "-2,2").stdout.splitlines()
+    assert "rows        6 in the file, 6 transitions to learn from" in lines
+    assert "episodes    2: 1 ended in a terminal state, 1 by time-out or where the data ends" in lines
+    assert ["dones", "terminals"] in [line.split()[:2] for line in lines]
+    assert lines[-1] == "it can be trained on"
+
+
+def test_check_tells_all_faults_at_once_and_fails(cli, tmp_path):
+    path = write(tmp_path / "bad.npz", rewards=np.array([0, np.nan, 2, 3, 4, 5]), timeouts=np.zeros(6))
+    result = cli("data", "check", path, "--action-range", "-1,1", "--json")
+    told = json.loads(result.stdout)
+    assert (result.exit_code, told["trainable"]) == (1, False)
+    assert [finding["kind"] for finding in told["findings"]] == ["nan", "out_of_range"]
+
+
+def test_what_is_allowed_no_longer_fails(cli, tmp_path):
+    path = write(tmp_path / "bad.npz", rewards=np.array([0, np.nan, 2, 3, 4, 5]))
+    result = cli("data", "check", path, "--action-range", "-1,1", "--allow", "nan,out_of_range", "--json")
+    told = json.loads(result.stdout)
+    assert (result.exit_code, told["rows"], told["transitions"]) == (0, 6, 5)
+
+
+def test_check_takes_bounds_from_an_environment(cli, tmp_path):
+    obs = np.zeros((6, 3), np.float32)
+    path = write(tmp_path / "log.npz", observations=obs, next_observations=obs)  # Pendulum's torque is -2 to 2
+    assert cli("data", "check", path, "--env", "Pendulum-v1").exit_code == 0
+
+
+def test_check_and_training_refuse_with_the_same_sentence(cli, tmp_path):
+    path = write(tmp_path / "bad.npz", rewards=np.array([0, np.nan, 2, 3, 4, 5]))
+    (finding,) = [
+        each for each in json.loads(cli("data", "check", path, "--json").stdout)["findings"] if each["kind"] == "nan"
+    ]
+    refused = cli("train", "bc", "--dataset", path, "--steps", "1", "--output", tmp_path / "run")
+    assert refused.stderr == f"error: {path}: {finding['text']}; {finding['fix']}\n"
+
+
+def test_columns_by_other_names(cli, log, tmp_path):
+    with np.load(log) as stored:
+        renamed = {"x" if name == "observations" else name: stored[name] for name in stored.files}
+    np.savez(tmp_path / "own.npz", **renamed)
+    unnamed = cli("data", "check", tmp_path / "own.npz", "--json")
+    assert (unnamed.exit_code, json.loads(unnamed.stdout)["findings"][0]["kind"]) == (1, "unreadable")
+    assert cli("data", "check", tmp_path / "own.npz", "--columns", "obs=x").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--columns", "obs", "--columns must be OURS=THEIRS, such as obs=state, got 'obs'"),
+        ("--action-range", "3", "--action-range must be LOW,HIGH, such as -2,2, got '3'"),
+        ("--allow", "nans", "allow must name faults among nan, out_of_range, no_episode_end, crossing, got 'nans'"),
+    ],
+)
+def test_a_wrong_option_is_told_in_one_sentence(cli, log, option, value, message):
+    result = cli("data", "check", log, option, value)
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"error: {message}\n")
+
+
+def test_a_file_that_is_not_there(cli, tmp_path):
+    result = cli("data", "check", tmp_path / "absent.npz")
+    assert (result.exit_code, result.stderr) == (2, f"error: there is no dataset file {tmp_path}/absent.npz\n")
+
+
+def test_show_writes_a_picture(cli, log, tmp_path):
+    pytest.importorskip("matplotlib")
+    result = cli("data", "show", log, "--out", tmp_path / "log.png")
+    assert result.stdout == f"{tmp_path}/log.png\n"
+    assert (tmp_path / "log.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_show_without_matplotlib_names_the_extra(cli, log, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    result = cli("data", "show", log, "--out", tmp_path / "log.png")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        'error: a plot needs matplotlib: pip install "rl-training[plot]"\n',
+    )
+
+
+def test_show_draws_png_only(cli, log):
+    assert cli("data", "show", log, "--out", "log.jpg").stderr == "error: --out must end in .png, got log.jpg\n"
+
+
+@pytest.mark.parametrize("name", ["copy.npz", "copy.parquet", "minari"])
+def test_convert_keeps_every_row_and_unit(cli, log, tmp_path, name):
+    if name == "copy.parquet":
+        pytest.importorskip("pyarrow")
+    if name == "minari":
+        pytest.importorskip("h5py")
+    result = cli("data", "convert", log, tmp_path / name, "--action-range", "-4,4")
+    assert result.stdout == f"{tmp_path / name}: 6 transitions\n", result.stderr
+    first, again = load_transition_dataset(log, action_range=(-4, 4)), load_transition_dataset(tmp_path / name)
+    assert first.columns["actions"].flatten().tolist() == pytest.approx(again.columns["actions"].flatten().tolist())
+    assert again.spec.action_high == (4.0,)
+    for column in ("obs", "rewards", "next_obs", "dones", "truncated"):
+        assert first.columns[column].tolist() == again.columns[column].tolist()
+
+
+def test_convert_never_overwrites(cli, log):
+    result = cli("data", "convert", log, log)
+    assert (result.exit_code, result.stderr) == (2, f"error: {log} exists; name another file or remove it first\n")
+
+
+def test_collect_random_rows_that_can_be_trained_on(cli, tmp_path):
+    result = cli("data", "collect", "random", "--env", "CartPole-v1", "--steps", "80", "--out", tmp_path / "rows.npz")
+    assert result.stdout.startswith(f"data        {tmp_path}/rows.npz: 80 transitions, "), result.stderr
+    told = json.loads(cli("data", "check", tmp_path / "rows.npz", "--json").stdout)
+    assert (told["rows"], told["trainable"]) == (80, True)
+
+
+def test_collect_from_a_run_repeats_with_its_seed(cli, pendulum, tmp_path):
+    def rows(name: str, *options: str) -> str:
+        result = cli("data", "collect", pendulum, "--steps", "16", "--out", tmp_path / name, *options)
+        assert result.exit_code == 0, result.stderr
+        return load_transition_dataset(tmp_path / name).fingerprint()
+
+    first = rows("first.npz")  # in the environment the run was trained in
+    assert first == rows("again.npz", "--env", "Pendulum-v1")
+    others = {rows("a.npz", "--seed", "1"), rows("b.npz", "--epsilon", "0.9"), rows("c.npz", "--stochastic")}
+    assert len(others | {first}) == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["random"], "name the environment to collect from: --env CartPole-v1"),
+        (
+            ["random", "--env", "CartPole-v1", "--epsilon", "0.5"],
+            "--epsilon and --stochastic go with a run; random actions are random already",
+        ),
+        (["absent", "--env", "CartPole-v1"], "there is no run or checkpoint at absent"),
+    ],
+)
+def test_collect_says_what_is_missing(cli, tmp_path, arguments, message):
+    result = cli("data", "collect", *arguments, "--steps", "8", "--out", tmp_path / "rows.npz")
+    assert (result.exit_code, result.stderr) == (2, f"error: {message}\n")
+
+
+def test_collect_refuses_another_environment_than_the_agent_knows(cli, pendulum, tmp_path):
+    result = cli("data", "collect", pendulum, "--env", "CartPole-v1", "--steps", "8", "--out", tmp_path / "rows.npz")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "error: CartPole-v1 has observations of shape (4,) and 2 actions, the agent was trained for observations of "
+        "shape (3,) and 1 action dimensions\n",
+    )
+
+
+def test_a_file_that_cannot_be_written_is_told_before_anything_is_collected(cli, tmp_path):
+    result = cli("data", "collect", "random", "--env", "Absent-v0", "--steps", "8", "--out", tmp_path / "rows.txt")
+    assert result.stderr == (
+        f"error: cannot write {tmp_path}/rows.txt: supported are .npz, .parquet, or a new directory for Minari\n"
+    )
