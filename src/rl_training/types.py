@@ -77,6 +77,7 @@ class ParameterGroup(NamedTuple):
     eps: float = 1e-8
     weight_decay: float = 0.0
     max_grad_norm: float | None = None
+    rate: str = "learning_rate"  # the option its learning rate comes from, by which a schedule moves it alone
 
 
 class Source(Protocol):

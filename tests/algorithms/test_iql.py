@@ -11,7 +11,10 @@ import torch
 from torch import Tensor, distributions, nn
 
 from rl_training.algorithms import IQL, IQLConfig, IQLPredictions, iql_loss
+from rl_training.experiment.config import ConfigError, parse_config
+from rl_training.experiment.run import run_training
 from rl_training.models import MLPIQLModel
+from rl_training.runtime.checkpoint import read_checkpoint
 from rl_training.types import Batch
 
 
@@ -76,6 +79,34 @@ def test_observations_are_standardised_in_every_network(box, draw):
     moved = {name: rows[name] * learner.normalizer.std + learner.normalizer.mean for name in ("obs", "next_obs")}
     for term, expected in plain.loss(rows).terms.items():
         torch.testing.assert_close(learner.loss({**rows, **moved}).terms[term], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_an_actor_without_a_rate_of_its_own_shares_one_optimizer(box):
+    assert len(IQL.build(box).parameter_groups()) == 1
+    apart = IQL.build(box, actor_learning_rate=1e-3).parameter_groups()
+    assert [(group.rate, group.learning_rate) for group in apart] == [
+        ("actor_learning_rate", 1e-3), ("learning_rate", 3e-4)
+    ]  # fmt: skip
+
+
+def scheduled_run(folder, **options):
+    return parse_config(
+        {"algo": "iql", "env_id": "Pendulum-v1", "dataset": {"kind": "random", "rows": 200}, "total_timesteps": 300,
+         "eval_interval": 0, "output_dir": str(folder), "schedules": {"actor_learning_rate": {"kind": "cosine"}},
+         "algo_kwargs": {"hidden_sizes": [8], "batch_size": 8, **options}}
+    )  # fmt: skip
+
+
+def test_the_actors_rate_falls_to_zero_while_the_critics_stays(tmp_path):
+    result = run_training(scheduled_run(tmp_path / "run", actor_learning_rate=1e-3))
+    actor, rest = read_checkpoint(str(result.checkpoint_path)).state["updater"]["rates"]
+    assert actor.item() == 0
+    assert rest.item() == pytest.approx(3e-4)
+
+
+def test_a_schedule_of_a_rate_that_the_actor_has_not_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"it can learning_rate, and actor_learning_rate once algo_kwargs\."):
+        run_training(scheduled_run(tmp_path / "run"))
 
 
 def test_the_model_draws_bounded_actions_and_gives_twin_q_and_v():

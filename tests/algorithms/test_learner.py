@@ -25,7 +25,7 @@ from rl_training.algorithms import (
     frozen,
 )
 from rl_training.algorithms.learner import Learner
-from rl_training.types import Batch, EnvSpec
+from rl_training.types import Batch, EnvSpec, Trainable
 
 Draw = Callable[..., Batch]
 
@@ -37,12 +37,20 @@ def small(name: str, spec: EnvSpec, **options: Any) -> Learner:
 def training_rows(name: str, rows: Batch) -> Batch:
     """Transitions as this learner's updates meet them."""
     if name != "ppo":
-        return rows
+        return {**rows, **dict.fromkeys(CATALOGUE[name].needs, rows["next_obs"][..., 0])}
     shown = {"obs": rows["obs"], "raw_actions": rows["actions"], "log_probs": rows["rewards"] - 2}
     return {**shown, "advantages": rows["rewards"], "returns": rows["next_obs"][..., 0]}
 
 
-@pytest.fixture(params=["bc", "bc-discrete", "dqn", "iql", "ppo", "ppo-discrete", "sac"])
+def loss_phases(learner: Trainable) -> list[str]:
+    """What an update descends, at its fullest."""
+    return [phase for phase in learner.phases(1) if phase != "targets"] or ["loss"]
+
+
+@pytest.fixture(
+    params=["bc", "bc-discrete", "cal_ql", "cql", "cql-discrete", "dqn", "iql", "ppo", "ppo-discrete", "sac", "td3_bc",
+            "xql"]
+)  # fmt: skip
 def case(request, box, discrete) -> tuple[str, EnvSpec]:
     name, _, kind = request.param.partition("-")
     return name, discrete if kind or name == "dqn" else box
@@ -151,6 +159,8 @@ def test_update_is_the_door_to_an_updater_of_one(case, draw):
 
 def test_a_population_equals_singles_when_noise_is_silent(case, draw, monkeypatch):
     monkeypatch.setattr("rl_training.models.heads.standard_normal", lambda like, generator: torch.zeros_like(like))
+    monkeypatch.setattr(torch, "randn_like", torch.zeros_like)
+    monkeypatch.setattr("rl_training.algorithms.cql.uniform_actions", lambda n, like: like.expand(n, *like.shape) / 2)
     name, spec = case
     learners = [small(name, spec, max_grad_norm=1.0) for _ in range(3)]
     population, singles = Updater(learners), [Updater([copy.deepcopy(learner)]) for learner in learners]
@@ -167,30 +177,37 @@ def test_a_population_equals_singles_when_noise_is_silent(case, draw, monkeypatc
             torch.testing.assert_close(population.params[parameter][i], single.params[parameter], atol=1e-4, rtol=0)
 
 
-@pytest.mark.parametrize("case", ["bc", "dqn", "iql", "ppo-discrete", "sac"], indirect=True)
+@pytest.mark.parametrize(
+    "case", ["bc", "cal_ql", "cql-discrete", "dqn", "iql", "ppo-discrete", "sac", "td3_bc", "xql"], indirect=True
+)
 def test_the_compiled_loss_equals_the_eager_one(case, draw):
+    torch.compiler.reset()  # it counts how often one function was compiled, for all tests together
     name, spec = case
     learner = small(name, spec)
     batch = training_rows(name, draw(spec, 6))
-    torch.manual_seed(1)
-    eager = learner(batch)
-    torch.manual_seed(1)
-    compiled = torch.compile(learner.__call__, fullgraph=True, backend="aot_eager")(batch, "loss")
-    for term in eager.terms:
-        torch.testing.assert_close(compiled.terms[term], eager.terms[term])
     parameters = [parameter for parameter in learner.parameters() if parameter.requires_grad]
-    expected = torch.autograd.grad(eager.total, parameters, allow_unused=True)
-    for mine, theirs in zip(torch.autograd.grad(compiled.total, parameters), expected, strict=True):
-        torch.testing.assert_close(mine, theirs)
+    for phase in loss_phases(learner):
+        torch.manual_seed(1)
+        eager = learner(batch, phase)
+        torch.manual_seed(1)
+        compiled = torch.compile(learner.__call__, fullgraph=True, backend="aot_eager")(batch, phase)
+        for term in eager.terms:
+            torch.testing.assert_close(compiled.terms[term], eager.terms[term])
+        expected = torch.autograd.grad(eager.total, parameters, allow_unused=True)
+        found = torch.autograd.grad(compiled.total, parameters, allow_unused=True)
+        for mine, theirs in zip(found, expected, strict=True):
+            torch.testing.assert_close(mine, theirs)
 
 
 @pytest.mark.slow
 def test_the_compiled_loss_of_a_population_equals_the_eager_one(case, draw):
+    torch.compiler.reset()
     name, spec = case
     population = Updater([small(name, spec) for _ in range(2)])
     batch = training_rows(name, draw(spec, 2, 6))
-    torch.manual_seed(1)
-    eager = population.loss(batch, "loss").total
-    torch.manual_seed(1)
-    compiled = torch.compile(population.loss, fullgraph=True, backend="aot_eager")(batch, "loss").total
-    torch.testing.assert_close(compiled, eager)
+    for phase in loss_phases(population.learner):
+        torch.manual_seed(1)
+        eager = population.loss(batch, phase).total
+        torch.manual_seed(1)
+        compiled = torch.compile(population.loss, fullgraph=True, backend="aot_eager")(batch, phase).total
+        torch.testing.assert_close(compiled, eager)

@@ -9,10 +9,10 @@ from pydantic import Field, PositiveFloat
 from torch import Tensor
 
 from rl_training.algorithms.config import OfflineConfig, Rate
-from rl_training.algorithms.learner import OfflineLearner
+from rl_training.algorithms.learner import OfflineLearner, actor_apart
 from rl_training.algorithms.ops import bootstrapped, ensemble_squared_error, expectile_loss
 from rl_training.models import MLPIQLModel
-from rl_training.types import Batch, Loss
+from rl_training.types import Batch, Loss, ParameterGroup
 
 
 class IQLConfig(OfflineConfig):
@@ -20,6 +20,7 @@ class IQLConfig(OfflineConfig):
     beta: PositiveFloat = Field(3.0, description="inverse temperature: weight = exp(beta * advantage)")
     max_advantage_weight: PositiveFloat = Field(100.0, description="largest weight of one row in the actor's loss")
     tau: Rate = Field(0.005, description="share of the way the target critic moves at each update")
+    actor_learning_rate: PositiveFloat | None = Field(None, description="step size of the actor; none: learning_rate")
 
 
 class IQLPredictions(NamedTuple):
@@ -63,3 +64,6 @@ class IQL(OfflineLearner):
             advantage=min_q - model.value(obs),
             log_prob=model.actor(obs).log_prob(actions),
         )
+
+    def parameter_groups(self) -> list[ParameterGroup]:
+        return actor_apart(self.config)

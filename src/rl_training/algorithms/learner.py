@@ -37,6 +37,7 @@ class Learner(nn.Module):
     action_kinds: ClassVar[tuple[str, ...]]  # of "box" and "discrete"
     takes_pixels: ClassVar[bool] = False
     targets: ClassVar[tuple[str, ...]] = ()  # parts of the model that a slow copy follows
+    needs: ClassVar[tuple[str, ...]] = ()  # columns of a batch beyond those of every transition
 
     def __init__(self, model: nn.Module, config: AlgorithmConfig | None = None, **options: Any) -> None:
         super().__init__()
@@ -103,6 +104,15 @@ class Learner(nn.Module):
     def update(self, batch: Batch, *, global_step: int = 0) -> UpdateResult:
         """One update on this batch, for those who bring their own loop."""
         return self.updater.update(batch)
+
+
+def actor_apart(config: Any, *names: str) -> list[ParameterGroup]:
+    """Where the actor has a learning rate of its own, a group for it and for `names`; the rest in another."""
+    rest = ParameterGroup(config.learning_rate, max_grad_norm=config.max_grad_norm)
+    if config.actor_learning_rate is None:
+        return [rest]
+    own = {"learning_rate": config.actor_learning_rate, "rate": "actor_learning_rate"}
+    return [rest._replace(names=("model.actor.", *names), **own), rest]
 
 
 class OfflineLearner(Learner):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field, PositiveFloat
@@ -16,10 +16,14 @@ from rl_training.models import MLPSACModel
 from rl_training.types import Action, Batch, Loss
 
 
-class SACConfig(ReplayConfig):
+class TemperatureConfig(AlgorithmConfig):
     temperature: PositiveFloat = Field(1.0, description="weight of the entropy; where tuning starts")
     tune_temperature: bool = Field(True, description="move the temperature until entropy meets its target")
     target_entropy: float | Literal["auto"] = Field("auto", description="auto: minus the number of action dimensions")
+
+
+class SACConfig(TemperatureConfig, ReplayConfig):
+    """Nothing beyond the two."""
 
 
 def temperature_loss(log_alpha: Tensor, log_prob: Tensor, target_entropy: float) -> Tensor:
@@ -30,9 +34,9 @@ def temperature_loss(log_alpha: Tensor, log_prob: Tensor, target_entropy: float)
 class SAC(Learner):
     name = "sac"
     lane = "replay"
-    config_type = SACConfig
+    config_type: ClassVar[type[AlgorithmConfig]] = SACConfig
     model_type = MLPSACModel
-    action_kinds = ("box",)
+    action_kinds: ClassVar[tuple[str, ...]] = ("box",)
     targets = ("critic",)
 
     def __init__(self, model: nn.Module, config: AlgorithmConfig | None = None, **options: Any) -> None:
@@ -42,18 +46,21 @@ class SAC(Learner):
         self.log_alpha = nn.Parameter(torch.tensor(math.log(c.temperature)), requires_grad=c.tune_temperature)
 
     def loss(self, batch: Batch) -> Loss:
-        obs, alpha = batch["obs"], self.log_alpha.detach().exp()
-        target_q = self.target_q(batch, alpha)
-        new_actions, log_prob = self.model.actor(obs).sample_with_log_prob()
-        q = self.model.critic(obs, batch["actions"])
-        terms = {
-            "critic_loss": 0.5 * ensemble_squared_error(q, target_q),
-            "actor_loss": (alpha * log_prob - self.policy_value(obs, new_actions)).mean(),
-        }
+        alpha = self.log_alpha.detach().exp()
+        critic, actor = self.critic_loss(batch, alpha), self.actor_loss(batch["obs"], alpha)
+        return critic.plus(actor.terms, actor.metrics)
+
+    def critic_loss(self, batch: Batch, alpha: Tensor) -> Loss:
+        q, target_q = self.model.critic(batch["obs"], batch["actions"]), self.target_q(batch, alpha)
+        return Loss({"critic_loss": 0.5 * ensemble_squared_error(q, target_q)}, {"target_q_mean": target_q.mean()})
+
+    def actor_loss(self, obs: Tensor, alpha: Tensor) -> Loss:
+        """The actor's, and the temperature's where it is tuned."""
+        actions, log_prob = self.model.actor(obs).sample_with_log_prob()
+        terms = {"actor_loss": (alpha * log_prob - self.policy_value(obs, actions)).mean()}
         if self.config.tune_temperature:
             terms["temperature_loss"] = temperature_loss(self.log_alpha, log_prob, self.target_entropy)
-        metrics = {"target_q_mean": target_q.mean(), "entropy": -log_prob.mean(), "temperature": alpha}
-        return Loss(terms, metrics)
+        return Loss(terms, {"entropy": -log_prob.mean(), "temperature": alpha})
 
     def policy_value(self, obs: Tensor, actions: Tensor) -> Tensor:
         """What the actor climbs; gradients pass through the actions alone."""

@@ -14,6 +14,7 @@ from rl_training.models.heads import (
     BoundedMeanPolicy,
     Categorical,
     CategoricalPolicy,
+    DeterministicPolicy,
     FreeMeanPolicy,
     Gaussian,
     SquashedPolicy,
@@ -45,12 +46,14 @@ class MLPBCModel(nn.Module):
 class MLPIQLModel(nn.Module):
     """A bounded policy, twin action values and a state value."""
 
+    value_norm = False  # a layer norm in the state value's hidden layers
+
     def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int] = (256, 256)) -> None:
         super().__init__()
         self.obs_shape, self.action_dim = (obs_dim,), action_dim
         self.actor = BoundedMeanPolicy(obs_dim, action_dim, hidden_sizes)
         self.critic = Critic(obs_dim, action_dim, hidden_sizes)
-        self.value = StateValue(obs_dim, hidden_sizes)
+        self.value = StateValue(obs_dim, hidden_sizes, layer_norm=self.value_norm)
         for part in (self.actor, self.critic, self.value):
             orthogonal(part.net)
 
@@ -62,6 +65,12 @@ class MLPIQLModel(nn.Module):
         """Actions in [-1, 1]."""
         actions: Tensor = self.actor(obs).sample(generator)
         return actions.clamp(-1, 1)
+
+
+class MLPXQLModel(MLPIQLModel):
+    """IQL's networks, with layer norms in the state value, whose exponential loss they keep in hand."""
+
+    value_norm = True
 
 
 class MLPSACModel(nn.Module):
@@ -77,6 +86,20 @@ class MLPSACModel(nn.Module):
 
     @classmethod
     def build(cls, spec: EnvSpec, config: Any) -> MLPSACModel:
+        return cls(math.prod(spec.obs_shape), spec.action_dim, config.hidden_sizes)
+
+
+class MLPTD3Model(nn.Module):
+    """A deterministic policy and twin action values."""
+
+    def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int] = (256, 256)) -> None:
+        super().__init__()
+        self.obs_shape, self.action_dim = (obs_dim,), action_dim
+        self.actor = DeterministicPolicy(obs_dim, action_dim, hidden_sizes)
+        self.critic = Critic(obs_dim, action_dim, hidden_sizes)
+
+    @classmethod
+    def build(cls, spec: EnvSpec, config: Any) -> MLPTD3Model:
         return cls(math.prod(spec.obs_shape), spec.action_dim, config.hidden_sizes)
 
 

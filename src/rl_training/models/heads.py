@@ -53,6 +53,10 @@ class SquashedGaussian(NamedTuple):
     mean: Tensor
     log_std: Tensor
 
+    def repeated(self, times: int) -> SquashedGaussian:
+        """The same normals, so many times on a new leading axis."""
+        return SquashedGaussian(*(each.expand(times, *each.shape) for each in self))
+
     def sample(self, generator: torch.Generator | None = None) -> Tensor:
         return self.sample_with_log_prob(generator)[0]
 
@@ -93,6 +97,18 @@ class Categorical(NamedTuple):
         return -(log_probs.exp() * log_probs).sum(-1)
 
 
+class Certain(NamedTuple):
+    """One action and no other."""
+
+    actions: Tensor
+
+    def sample(self, generator: torch.Generator | None = None) -> Tensor:
+        return self.actions
+
+    def mode(self) -> Tensor:
+        return self.actions
+
+
 class BoundedMeanPolicy(nn.Module):
     """A normal whose mean is bounded by tanh and whose log-std is one free vector (IQL, BC)."""
 
@@ -129,6 +145,17 @@ class SquashedPolicy(nn.Module):
     def forward(self, obs: Tensor) -> SquashedGaussian:
         mean, log_std = self.net(obs).chunk(2, -1)
         return SquashedGaussian(mean, log_std.clamp(-20, 2))
+
+
+class DeterministicPolicy(nn.Module):
+    """One action for each observation, bounded by tanh (TD3)."""
+
+    def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int]) -> None:
+        super().__init__()
+        self.net = mlp((obs_dim, *hidden_sizes, action_dim))
+
+    def forward(self, obs: Tensor) -> Certain:
+        return Certain(self.net(obs).tanh())
 
 
 class CategoricalPolicy(nn.Module):

@@ -23,13 +23,15 @@ class EnsembleLinear(nn.Module):
         return torch.baddbmm(self.bias, x, self.weight)
 
 
-def mlp(sizes: Sequence[int], *, activation: type[nn.Module] = nn.ReLU, copies: int | None = None) -> nn.Sequential:
-    """Linear layers of these sizes with the activation between them; the last one has none."""
+def mlp(
+    sizes: Sequence[int], *, activation: type[nn.Module] = nn.ReLU, copies: int | None = None, layer_norm: bool = False
+) -> nn.Sequential:
+    """Linear layers of these sizes, with the activation (after a layer norm, if asked) between them."""
     layers: list[nn.Module] = []
     for fan_in, fan_out in pairwise(sizes):
         linear = nn.Linear(fan_in, fan_out) if copies is None else EnsembleLinear(copies, fan_in, fan_out)
-        layers += [linear, activation()]
-    return nn.Sequential(*layers[:-1])
+        layers += [linear, nn.LayerNorm(fan_out), activation()] if layer_norm else [linear, activation()]
+    return nn.Sequential(*layers[: -2 if layer_norm else -1])
 
 
 @torch.no_grad()
@@ -48,9 +50,9 @@ def orthogonal(network: nn.Sequential, *, gain: float = math.sqrt(2), last_gain:
 class StateValue(nn.Module):
     """The value of an observation, shape [rows]."""
 
-    def __init__(self, obs_dim: int, hidden_sizes: Sequence[int]) -> None:
+    def __init__(self, obs_dim: int, hidden_sizes: Sequence[int], *, layer_norm: bool = False) -> None:
         super().__init__()
-        self.net = mlp((obs_dim, *hidden_sizes, 1))
+        self.net = mlp((obs_dim, *hidden_sizes, 1), layer_norm=layer_norm)
 
     def forward(self, obs: Tensor) -> Tensor:
         return self.net(obs).squeeze(-1)
