@@ -24,20 +24,21 @@ def test_iql_turns_random_pendulum_rows_into_a_swing_up(final_return):
     assert final_return("iql/pendulum", "total_timesteps=3000") > -450  # random play scores about -1,240
 
 
-@pytest.mark.parametrize(("learner", "updates"), [("xql", 3000), ("cql", 2000), ("cal_ql", 2000), ("td3_bc", 3000)])
-def test_the_same_rows_are_enough_for(learner, updates, final_return):
-    assert final_return(f"{learner}/pendulum", f"total_timesteps={updates}") > -450  # they reach -170 to -300
+@pytest.mark.parametrize(
+    ("learner", "shortened"),
+    [
+        ("xql", ["total_timesteps=3000"]),
+        ("td3_bc", ["total_timesteps=3000"]),
+        ("cql", ["total_timesteps=2000", "num_cql_samples=2"]),
+        pytest.param("cal_ql", ["total_timesteps=2000"], marks=pytest.mark.slow),  # at the pace of cql, and no faster
+    ],
+)
+def test_the_same_rows_are_enough_for(learner, shortened, final_return):
+    assert final_return(f"{learner}/pendulum", *shortened) > -450  # they reach -170 to -300
 
 
 def test_cql_learns_discrete_actions_from_random_play(final_return):
     assert final_return("cql/cartpole", "total_timesteps=2000") > 100  # random play lasts about 22 steps
-
-
-@pytest.mark.slow
-def test_td3_bc_leaves_the_policies_of_a_replay_behind(final_return, shared_data):
-    replay = {"dataset": str(shared_data / "classic" / "pendulum_replay.h5")}
-    cloned = final_return("bc/pendulum", "total_timesteps=1500", **replay)
-    assert final_return("td3_bc/pendulum", "alpha=2.5", "total_timesteps=3000", **replay) > cloned + 300
 
 
 def test_bc_of_the_same_rows_stays_where_they_are(final_return):
