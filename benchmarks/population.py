@@ -30,6 +30,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, metavar="DIR", help=f"holds {PENDULUM_REPLAY}")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="single runs side by side, one thread each")
     parser.add_argument("--device", default="cpu", help="of the populations; single runs are on the CPU")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as `train` takes it")
     parser.add_argument("--output", type=Path, default=Path("runs/population"), metavar="DIR")
     args = parser.parse_args()
     with ThreadPoolExecutor(1) as alone, ThreadPoolExecutor(args.jobs) as pool:
@@ -43,7 +44,7 @@ def command(name: str, args: argparse.Namespace, run: str, *seeds: str, device: 
     words = train_command(CELLS[name], seed="0", run=run, data=str(args.data))
     at, on = words.index("--seed"), words.index("--device")
     words[at : at + 2], words[on + 1] = seeds, device
-    return words
+    return [*words, *(word for change in args.set for word in ("--set", change))]
 
 
 def single(name: str, seed: int, args: argparse.Namespace) -> float:
