@@ -95,7 +95,9 @@ def test_a_file_that_numpy_did_not_write_is_refused(cli, finished, tmp_path, con
     (tmp_path / "obs.npy").write_bytes(content)
     result = cli("predict", finished["run_dir"], "--obs-file", tmp_path / "obs.npy")
     assert result.exit_code == 2
-    assert result.stderr.startswith(f"error: --obs-file: {tmp_path}/obs.npy is not an array that np.save wrote: ")
+    assert result.stderr.startswith(
+        f"error: --obs-file: {tmp_path}/obs.npy is not an array of numbers that np.save wrote"
+    )
 
 
 def test_an_array_of_objects_is_not_unpickled(cli, finished, tmp_path):
@@ -194,7 +196,9 @@ def test_the_data_are_scaled_by_the_bounds_of_the_agents_environment(cli, pendul
         (["--ope", "absent.npz"], "absent.npz"),
         (["--ope", "LOGS", "--gamma", "1"], "gamma: must be less than 1, got 1.0"),
         (["--ope", "LOGS", "--episodes", "3"], "--ope plays no episodes: leave out --episodes"),
-        (["--updates", "3"], "--updates and --gamma belong to an estimate from data: add --ope DATASET"),
+        (["--updates", "3"], "--updates belongs to an estimate from data: add --ope DATASET"),
+        (["--gamma", "0"], "--gamma belongs to an estimate from data: add --ope DATASET"),
+        (["--columns", "obs=x"], "--columns belongs to an estimate from data: add --ope DATASET"),
         ([], "this agent was trained from data alone; there is no environment to evaluate it in, but --ope DATASET"),
     ],
 )
@@ -202,6 +206,17 @@ def test_a_wrong_call_of_evaluate_is_refused(cli, offline, logs, arguments, mess
     result = cli("evaluate", offline, *(logs if each == "LOGS" else each for each in arguments))
     assert (result.exit_code, result.stdout) == (2, "")
     assert message in result.stderr
+
+
+def test_data_are_read_by_the_runs_names_unless_others_are_given(cli, logs, tmp_path):
+    with np.load(logs) as stored:
+        np.savez(tmp_path / "own.npz", **{"x" if name == "obs" else name: stored[name] for name in stored.files})
+    small = ["--steps", "2", "--set", "hidden_sizes=[8]", "--quiet", "--output", tmp_path / "run"]
+    assert cli("train", "bc", "--dataset", tmp_path / "own.npz", "--columns", "obs=x", *small).exit_code == 0
+    judged = ["evaluate", tmp_path / "run", "--updates", "1", "--json", "--ope"]
+    assert cli(*judged, tmp_path / "own.npz").exit_code == 0
+    assert "has no column 'x' to take for obs" in cli(*judged, logs).stderr
+    assert cli(*judged, logs, "--columns", "obs=obs").exit_code == 0
 
 
 def test_data_of_another_environment_are_refused(cli, finished, logs):

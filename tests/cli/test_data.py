@@ -97,6 +97,12 @@ def test_columns_by_other_names(cli, log, tmp_path):
     ("option", "value", "message"),
     [
         ("--columns", "obs", "--columns must be OURS=THEIRS, such as obs=state, got 'obs'"),
+        (
+            "--columns",
+            "obs=x,actions=u",
+            "--columns names one column at a time, --columns obs=x --columns actions=u, got 'obs=x,actions=u'",
+        ),
+        ("--action-range", "a,b", "--action-range must be LOW,HIGH, such as -2,2, got 'a,b'"),
         ("--action-range", "3", "--action-range must be LOW,HIGH, such as -2,2, got '3'"),
         ("--allow", "nans", "allow must name faults among nan, out_of_range, no_episode_end, crossing, got 'nans'"),
     ],
@@ -104,6 +110,20 @@ def test_columns_by_other_names(cli, log, tmp_path):
 def test_a_wrong_option_is_told_in_one_sentence(cli, log, option, value, message):
     result = cli("data", "check", log, option, value)
     assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"error: {message}\n")
+
+
+def test_a_column_can_be_left_out(cli, tmp_path):
+    path = write(tmp_path / "log.npz", note=np.full(6, np.nan))
+    assert cli("data", "check", path).exit_code == 1
+    assert cli("data", "check", path, "--columns", "note=").exit_code == 0
+
+
+@pytest.mark.parametrize("command", [("show", "--out"), ("convert",)])
+def test_a_directory_that_is_not_there_is_told_before_the_work(cli, log, tmp_path, command):
+    name, *option = command
+    result = cli("data", name, log, *option, tmp_path / "absent" / f"log.{'png' if option else 'npz'}")
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"error: there is no directory {tmp_path}/absent to write log.")
 
 
 def test_a_file_that_is_not_there(cli, tmp_path):

@@ -16,6 +16,7 @@ KEYS = {
     "status", "run_dir", "checkpoint", "best_checkpoint", "steps", "updates", "updates_per_second", "seconds",
     "metrics", "evaluation", "stop_reason",
 }  # fmt: skip
+OF_DISCRETE_ACTIONS = ", ".join(sorted(name for name, each in CATALOGUE.items() if "discrete" in each.action_kinds))
 
 
 def test_the_result_as_json(finished):
@@ -122,6 +123,14 @@ def test_a_packaged_config_with_another_environment_and_options(cli, tmp_path):
     )
 
 
+def test_steps_of_acting_after_the_updates_are_told_apart_from_them(cli, tmp_path):
+    result = cli(
+        "train", "iql/pendulum", "--set", "dataset.rows=64", "--steps", "2", "--online-steps", "3",
+        "--set", "eval_interval=0", "--output", tmp_path / "run",
+    )  # fmt: skip
+    assert result.stderr.splitlines()[0].endswith("seed 0, 2 updates, then 3 steps of acting")
+
+
 def test_a_config_file_by_its_path(cli, tmp_path):
     (tmp_path / "mine.yaml").write_text(
         "{algo: bc, env_id: Pendulum-v1, total_timesteps: 2, eval_interval: 0, dataset: {kind: random, rows: 64}}"
@@ -206,7 +215,7 @@ def test_how_a_file_is_read_is_said_on_the_command_line_and_stored(cli, tmp_path
         (["absent.yaml"], "absent.yaml: no such file"),
         (
             ["iql", "CartPole-v1", "--dataset", "{kind: random, rows: 9}"],
-            "iql needs a Box action space, got Discrete; these would take it: bc, cql, dqn, ppo",
+            f"iql needs a Box action space, got Discrete; these would take it: {OF_DISCRETE_ACTIONS}",
         ),
     ],
 )

@@ -35,6 +35,8 @@ def test_a_range_stands_for_all_dimensions_or_for_each():
     assert in_range(LOPSIDED, ([-1, 0], [1, 5])).action_high == (1.0, 5.0)
     with pytest.raises(ValueError, match="action_range has 3 bounds, the actions have 2 dimensions"):
         in_range(LOPSIDED, ([-1, 0, 0], 1))
+    with pytest.raises(ValueError, match=r"action_range must be \[low, high\] with low < high, got \[3, -3\]"):
+        in_range(LOPSIDED, (3, -3))
 
 
 def test_a_range_is_not_for_discrete_actions():

@@ -28,6 +28,13 @@ def test_rows_are_counted_among_those_that_are_left(load, counted):
         load(columns)
 
 
+def test_what_is_wrong_with_no_row_counts_none(load, counted):
+    columns = counted([1, 2, 3], truncated=(2,))
+    del columns["next_obs"]
+    with pytest.raises(ValueError, match=r"got \[3, -3\]$"):
+        load(columns, action_range=(3, -3))
+
+
 # Row 2 is of no use, and row 1 has lost its future; row 3 begins another episode.
 def test_rows_with_nan_are_left_out_and_the_episode_ends_before_them(load, counted):
     columns = load(counted([1, 2, np.nan, 4, 5], dones=(4,)), allow=["nan"]).columns

@@ -53,8 +53,7 @@ def test_every_fault_is_told_at_once(counted):
         "column 'rewards' is NaN or infinite in 1 of 4 rows, the first is row 2",
         "column 'next_obs' is NaN or infinite in 1 of 4 rows, the first is row 1",
         "no row ends an episode (dones and truncated are all 0 or missing)",
-        "actions lie outside the environment's bounds in 1 of 2 rows, the farthest is row 1 with 7 where -2 to 2 is "
-        "allowed",
+        "actions lie outside their bounds in 1 of 2 rows, the farthest is row 1 with 7 where -2 to 2 is allowed",
     ]
     assert (report.transitions, report.trainable) == (2, False)
 

@@ -72,7 +72,8 @@ def test_the_spaces_come_with_the_data(written):
 
 
 def test_an_id_that_is_not_there_is_one_sentence(root):
-    with pytest.raises(FileNotFoundError, match=rf"nor a Minari dataset in {root}, of the name D4RL/door/human-v2$"):
+    sentence = rf"^there is no dataset file D4RL/door/human-v2, nor a Minari dataset in {root}: `minari download D4RL/"
+    with pytest.raises(FileNotFoundError, match=sentence):
         load_transition_dataset("D4RL/door/human-v2")
 
 

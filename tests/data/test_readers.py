@@ -169,6 +169,11 @@ def test_a_told_name_that_the_file_lacks_is_refused_with_what_it_has(load, count
         load(counted([1, 2], dones=(1,)), columns={"obs": "state"})
 
 
+def test_a_files_word_in_the_place_of_ours_is_refused_with_ours(load, counted):
+    with pytest.raises(ValueError, match="our name for 'reward' is 'rewards': say rewards=cost"):
+        load({**counted([1, 2], dones=(1,)), "cost": np.ones(2)}, columns={"reward": "cost"})
+
+
 def test_an_empty_name_leaves_a_column_out(load, counted):
     columns = {**counted([1, 2, 3], truncated=(1, 2)), "comment": np.array([np.nan, 1, 2])}
     dataset = load(columns, columns={"comment": "", "next_obs": ""})
@@ -211,7 +216,7 @@ def test_rows_where_every_episode_dies_need_no_time_limits_if_that_is_said(load,
 @pytest.mark.parametrize("wrong", [2.0, np.nan])
 def test_a_flag_that_is_neither_0_nor_1_is_refused_by_row(load, counted, wrong):
     columns = {**counted([1, 2]), "dones": np.array([0.0, wrong])}
-    with pytest.raises(ValueError, match="'dones' must hold 0 or 1, row 1 holds"):
+    with pytest.raises(ValueError, match=r"data\.\w+: column '\w+' must hold 0 or 1, row 1 holds"):
         load(columns)
 
 

@@ -155,6 +155,7 @@ def test_how_data_is_read_stays_with_the_config():
          "dataset: give every source a weight, or none: then each row is drawn as often as any other"),
         ({"allow": ["nans"]}, "allow: must be among nan, out_of_range, no_episode_end, crossing, got 'nans'"),
         ({"action_range": 2}, "action_range: must be [low, high], got 2"),
+        ({"rewards": {"clip": 5}}, "rewards.clip: must be [low, high], got 5"),
         ({"rewards": {"clip": [1, 0]}}, "rewards: clip must be [low, high] with low < high, got [1.0, 0.0]"),
         ({"rewards": {"scale": 0}}, "rewards: scale must not be 0: nothing would be left of the rewards"),
         ({"rewards": {"shft": 1}}, "rewards.shft: unknown key; did you mean shift?"),

@@ -46,6 +46,14 @@ def test_data_alone_is_enough_and_doubts_about_it_are_said(tmp_path):
     assert any("reward" in sentence for sentence in said)  # they are constant
 
 
+def test_fractions_that_run_together_are_told_of_while_training_goes_on(tmp_path):
+    said: list[str] = []
+    options = {**SAC["algo_kwargs"], "fraction_learning_rate": 0.5, "entropy_coefficient": 0.0}
+    result = run({**SAC, "algo": "fqf", "env_id": "CartPole-v1", "algo_kwargs": options}, tmp_path, said)
+    assert result.status == "finished"
+    assert len([sentence for sentence in said if "the proposed fractions have run together" in sentence]) == 1
+
+
 def test_a_dataset_that_has_changed_is_refused_on_resume(tmp_path):
     file = logged(100, tmp_path / "logs.npz")
     run(BC, tmp_path, env_id=None, dataset=file)
@@ -71,7 +79,7 @@ def test_what_cannot_be_is_refused_in_a_sentence(changes, sentence, tmp_path):
 
 def test_an_action_space_of_another_kind_names_who_would_take_it(tmp_path):
     with pytest.raises(
-        TypeError, match="sac needs a Box action space, got Discrete; these would take it: bc, cql, dqn, ppo"
+        TypeError, match="sac needs a Box action space, got Discrete; these would take it: bc, c51, cql, dqn, fqf, iqn"
     ):
         run(SAC, tmp_path, env_id="CartPole-v1")
 
@@ -94,6 +102,13 @@ def test_resume_stops_at_an_earlier_step_and_the_run_still_ends_as_planned(tmp_p
     assert (further.steps, further.status, further.stop_reason) == (40, "stopped", "reached step 40")
     assert run(SAC, tmp_path).steps == 60
     assert compare_runs(tmp_path / "run", run(SAC, tmp_path / "whole").run_dir) == []
+
+
+def test_a_run_that_goes_on_online_beyond_its_end_still_holds_whole_episodes(tmp_path):
+    options = {**BC["algo_kwargs"], "num_cql_samples": 1}
+    run(BC, tmp_path, algo="cal_ql", algo_kwargs=options, total_timesteps=2, online_steps=100, eval_interval=0)
+    result = resume_run(tmp_path / "run", steps=2 + 205)  # the first episode of Pendulum has 200 steps
+    assert (result.status, result.updates) == ("finished", 2 + 6)  # from the step on that ends it
 
 
 def test_a_run_tells_of_its_beginnings(tmp_path):

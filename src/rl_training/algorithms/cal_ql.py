@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from rl_training.algorithms.cql import CQL, CQLConfig, CQLPredictions, cql_loss
 from rl_training.types import Batch, Loss
+
+
+class CalQLConfig(CQLConfig):
+    max_target_backup: bool = Field(True, description="value next states by the best of the samples")
 
 
 def cal_ql_loss(seen: CQLPredictions, returns_to_go: Tensor, config: CQLConfig) -> Loss:
@@ -26,6 +31,7 @@ def cal_ql_loss(seen: CQLPredictions, returns_to_go: Tensor, config: CQLConfig) 
 
 class CalQL(CQL):
     name = "cal_ql"
+    config_type = CalQLConfig
     action_kinds = ("box",)
     needs = ("returns_to_go",)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rl_training.cli.data import ActionRange, Allow, Columns, read_options
 from rl_training.cli.output import print_facts, print_json, score, stdout_for_results
 
 if TYPE_CHECKING:
@@ -33,23 +34,34 @@ def evaluate(
     ] = None,
     updates: Annotated[int | None, typer.Option(metavar="N", min=1, help="Of the estimate; 10,000.")] = None,
     gamma: Annotated[float | None, typer.Option(metavar="G", help="Discount of the estimate; 0.99.")] = None,
+    columns: Columns = None,
+    action_range: ActionRange = None,
+    allow: Allow = None,
     as_json: Json = False,
 ) -> None:
     """Play episodes with a trained agent, in the environment it was trained for; or, with --ope, estimate its
-    discounted return from data alone. It acts deterministically."""
-    if ope is not None:
-        if episodes is not None:
-            raise ValueError("--ope plays no episodes: leave out --episodes")
-        chosen = {"updates": updates, "gamma": gamma}
-        estimate(run, ope, best, seed, {name: value for name, value in chosen.items() if value is not None}, as_json)
-        return
-    if updates is not None or gamma is not None:
-        raise ValueError("--updates and --gamma belong to an estimate from data: add --ope DATASET")
+    discounted return from data alone, read as the agent's own was unless told otherwise. It acts deterministically."""
+    chosen = {name: value for name, value in (("updates", updates), ("gamma", gamma)) if value is not None}
+    reading = read_options(columns, action_range, allow)
+    if ope is None:
+        given = [*chosen, *(name for name, value in reading.items() if value)]
+        if given:
+            option = given[0].removeprefix("dataset_").replace("_", "-")
+            raise ValueError(f"--{option} belongs to an estimate from data: add --ope DATASET")
+        play(run, best, 10 if episodes is None else episodes, seed, as_json)
+    elif episodes is not None:
+        raise ValueError("--ope plays no episodes: leave out --episodes")
+    else:
+        estimate(run, ope, best, seed, chosen, reading, as_json)
+
+
+def play(run: Path, best: bool, episodes: int, seed: int, as_json: bool) -> None:
+    """Whole episodes in the environment that the agent was trained for."""
     with stdout_for_results():
         from rl_training.experiment.agent import load_agent
 
         agent = load_agent(run, best=best)
-        played = agent.evaluate(10 if episodes is None else episodes, seed=seed)
+        played = agent.evaluate(episodes, seed=seed)
     if as_json:
         print_json({"checkpoint": str(agent.path), **played})
         return
@@ -57,20 +69,23 @@ def evaluate(
     print_facts({"return": score(played), "lengths": lengths, "checkpoint": str(agent.path)})
 
 
-def estimate(run: Path, dataset: str, best: bool, seed: int, chosen: dict[str, Any], as_json: bool) -> None:
+def estimate(
+    run: Path, source: str, best: bool, seed: int, chosen: dict[str, Any], reading: dict[str, Any], as_json: bool
+) -> None:
     """Fitted Q evaluation of a trained agent, beside what the data's own policy earned."""
     with stdout_for_results():
         import torch
 
         from rl_training.experiment.agent import load_agent
-        from rl_training.experiment.ope import evaluate_policy_offline
+        from rl_training.experiment.ope import evaluate_policy_offline, read_as
         from rl_training.runtime.progress import ShowProgress
 
         torch.set_num_threads(1)  # as in training: these networks are small, and numbers do not depend on the cores
         agent = load_agent(run, best=best)
+        dataset = read_as(agent, source, **reading)
         found = evaluate_policy_offline(agent, dataset, seed=seed, callbacks=[ShowProgress()], **chosen)
     if as_json:
-        print_json({"checkpoint": str(agent.path), "dataset": dataset, **found._asdict()})
+        print_json({"checkpoint": str(agent.path), "dataset": source, **found._asdict()})
         return
     print_facts(
         {
@@ -140,7 +155,7 @@ def read_obs(path: Path) -> np.ndarray[Any, Any]:
     try:
         rows = np.load(path, allow_pickle=False)
     except (ValueError, EOFError) as error:
-        raise ValueError(f"--obs-file: {path} is not an array that np.save wrote: {error}") from error
+        raise ValueError(f"--obs-file: {path} is not an array of numbers that np.save wrote") from error
     return numbers(rows, "--obs-file")
 
 

@@ -20,7 +20,7 @@ Source = Annotated[
 ]
 Columns = Annotated[
     list[str] | None,
-    typer.Option(metavar="OURS=THEIRS", help="What the file calls a column: obs=x,y,z or dones=is_terminal."),
+    typer.Option(metavar="OURS=THEIRS", help="What the file calls a column: obs=x,y,z; note= leaves it out."),
 ]
 ActionRange = Annotated[
     str | None,
@@ -76,6 +76,7 @@ def show(
     """Draw a dataset. Episode returns and lengths, rewards, actions and the ranges of observations."""
     if out.suffix != ".png":
         raise ValueError(f"--out must end in .png, got {out}")
+    require_directory(out)
     with stdout_for_results():
         from rl_training.data import read_columns
         from rl_training.reporting.data_plots import save_data_plot
@@ -141,20 +142,28 @@ def collect(
 
 def read_options(columns: list[str] | None, action_range: str | None, allow: str | None) -> dict[str, Any]:
     """The options as a config has them."""
-    from rl_training.experiment.yaml_text import read_yaml
-
     pairs = [text.partition("=") for text in columns or []]
-    wrong = [text for text, (ours, _, theirs) in zip(columns or [], pairs, strict=True) if not (ours and theirs)]
-    if wrong:
-        raise ValueError(f"--columns must be OURS=THEIRS, such as obs=state, got {wrong[0]!r}")
-    bounds = None if action_range is None else read_yaml(f"[{action_range}]")
-    if bounds is not None and len(bounds) != 2:
-        raise ValueError(f"--action-range must be LOW,HIGH, such as -2,2, got {action_range!r}")
+    for text, (ours, equals, theirs) in zip(columns or [], pairs, strict=True):
+        if not (ours and equals):
+            raise ValueError(f"--columns must be OURS=THEIRS, such as obs=state, got {text!r}")
+        if "=" in theirs:
+            raise ValueError(f"--columns names one column at a time, --columns obs=x --columns actions=u, got {text!r}")
     return {
         "dataset_columns": {ours.strip(): theirs.strip() for ours, _, theirs in pairs},
-        "action_range": None if bounds is None else tuple(bounds),
+        "action_range": None if action_range is None else bounds_of(action_range),
         "allow": tuple(name.strip() for name in (allow or "").split(",") if name.strip()),
     }
+
+
+def bounds_of(text: str) -> tuple[Any, ...]:
+    """LOW,HIGH as numbers, or as lists of them."""
+    from rl_training.experiment.yaml_text import read_yaml
+
+    bounds = read_yaml(f"[{text}]")
+    numbers = [number for bound in bounds for number in (bound if isinstance(bound, list) else [bound])]
+    if len(bounds) != 2 or not all(type(number) in (int, float) for number in numbers):
+        raise ValueError(f"--action-range must be LOW,HIGH, such as -2,2, got {text!r}")
+    return tuple(bounds)
 
 
 def spec_of(env_id: str | None) -> EnvSpec | None:
@@ -176,6 +185,13 @@ def require_new(path: Path) -> None:
     writer_for(path)
     if path.exists():
         raise FileExistsError(f"{path} exists; name another file or remove it first")
+    if path.suffix:  # a directory for Minari is made with those above it
+        require_directory(path)
+
+
+def require_directory(path: Path) -> None:
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no directory {path.parent} to write {path.name} to")
 
 
 def print_dataset(source: str, report: DatasetReport) -> None:
@@ -196,10 +212,9 @@ def print_contents(source: str, report: DatasetReport) -> None:
         }
     )
     spreads = {"return": report.returns, "length": report.lengths, "reward": report.rewards}
-    print_table(
-        ("of", "lowest", "quarter", "median", "three quarters", "highest", "mean"),
-        [(name, *(f"{value:.4g}" for value in spread)) for name, spread in spreads.items() if spread is not None],
-    )
+    known = [(name, *(f"{value:.4g}" for value in spread)) for name, spread in spreads.items() if spread is not None]
+    if known:
+        print_table(("of", "lowest", "quarter", "median", "three quarters", "highest", "mean"), known)
     print_table(
         ("column", "in the file", "kind", "range"),
         [(name, column.stored_as or "made from the others", kind(column), ranges(column))

@@ -62,7 +62,7 @@ def explain(
     algo: Annotated[str, typer.Argument(metavar="ALGO", help="A name that `rl-training algos` lists.")],
 ) -> None:
     """Say all that can be set for an algorithm. Also its packaged configs and how to start it."""
-    from rl_training.experiment.config import TrainConfig, packaged_configs
+    from rl_training.experiment.config import TrainConfig, load_config, packaged_configs
     from rl_training.experiment.registry import get_algorithm_spec
 
     spec = get_algorithm_spec(algo)
@@ -72,7 +72,8 @@ def explain(
             for name, option in schema.items()]  # fmt: skip
     print_table(("option", "default", "allowed", "what it does"), rows)
     configs = [name for name in packaged_configs() if name.startswith(f"{algo}/")]
-    start = configs[0] if configs else f"{algo} ENV"
+    whole = [each for each in configs if spec.lane != "offline" or "dataset" in load_config(each)]  # run as they are
+    start = whole[0] if whole else f"{algo} ENV"
     name, value, *_ = rows[0]
     print_facts(
         {

@@ -29,7 +29,7 @@ class Introduction(Callback):
             str(state.updater.device),
             many(torch.get_num_threads(), "thread"),
             f"seed{'s' if len(self.seeds) > 1 else ''} {', '.join(map(str, self.seeds))}",
-            many(state.total_timesteps, "update" if offline else "step"),
+            length(config, state.total_timesteps) if offline else many(state.total_timesteps, "step"),
         ] + ([f"on from {state.global_step:,}"] if state.global_step else [])
         subject = "" if config.env_id is None else f"{config.env_id}: {spaces(config)}; "
         typer.echo(subject + ", ".join(words), err=True)
@@ -39,6 +39,13 @@ class Introduction(Callback):
                 "`rl-training evaluate RUN --ope DATA` estimates its return from data",
                 err=True,
             )
+
+
+def length(config: TrainConfig, total: int) -> str:
+    """Of a learner from data: updates, and the steps it acts after them."""
+    if not config.online_steps:
+        return many(total, "update")
+    return f"{many(config.total_timesteps, 'update')}, then {many(total - config.total_timesteps, 'step')} of acting"
 
 
 def spaces(config: TrainConfig) -> str:

@@ -38,6 +38,8 @@ def in_range(spec: EnvSpec, action_range: Bounds | None) -> EnvSpec:
     if spec.action_kind == "discrete":
         raise ValueError(f"action_range is for Box actions, and these are one of {spec.action_dim}")
     low, high = (_each_dimension(bound, spec.action_dim) for bound in action_range)
+    if any(least >= most for least, most in zip(low, high, strict=True)):
+        raise ValueError(f"action_range must be [low, high] with low < high, got {list(action_range)}")
     return replace(spec, action_low=low, action_high=high)
 
 
@@ -75,7 +77,7 @@ def _require_inside(actions: Tensor, excess: Tensor, spec: EnvSpec, name: str) -
     low, high = torch.tensor(spec.action_low), torch.tensor(spec.action_high)
     dimension = int(((actions[row].cpu() - (low + high) / 2).abs() / (high - low)).argmax())
     raise DatasetFault(
-        f"{name} lie outside the environment's bounds in {int(outside.sum())} of {len(actions)} rows, the farthest is "
+        f"{name} lie outside their bounds in {int(outside.sum())} of {len(actions)} rows, the farthest is "
         f"row {row} with {float(actions[row, dimension]):g} where {spec.action_low[dimension]:g} to "
         f"{spec.action_high[dimension]:g} is allowed",
         "give the range they were recorded in with --action-range, or clip them with --allow out_of_range",

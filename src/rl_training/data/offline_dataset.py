@@ -98,7 +98,8 @@ class TransitionDataset(RandomRows):
             if shift != 0 or clip is not None:
                 raise ValueError(
                     "a shift or clip of rewards moves the returns_to_go that came with the data by an amount that "
-                    "depends on their unknown discount; call with_discounted_returns_to_go(gamma) first"
+                    "depends on their unknown discount; leave them out (--columns returns_to_go=) or call "
+                    "with_discounted_returns_to_go(gamma) first"
                 )
             changed["returns_to_go"] = self.columns["returns_to_go"] * scale
         return self.with_columns(**changed)

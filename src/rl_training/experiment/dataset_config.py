@@ -87,6 +87,12 @@ Dataset = Annotated[
 ]
 
 
+def _low_and_high(value: Any) -> Any:
+    if not isinstance(value, (list, tuple)) or len(value) != 2:
+        raise ValueError(f"must be [low, high], got {shown(value)}")
+    return value
+
+
 class RewardTransform(Section):
     """What is done to a dataset's rewards, in this order: normalize, scale, shift, clip."""
 
@@ -95,7 +101,9 @@ class RewardTransform(Section):
     )
     scale: float = Field(1.0, description="rewards are multiplied by it")
     shift: float = Field(0.0, description="then it is added; -1 for AntMaze")
-    clip: tuple[float, float] | None = Field(None, description="then they are kept within these bounds")
+    clip: Annotated[tuple[float, float], BeforeValidator(_low_and_high)] | None = Field(
+        None, description="then they are kept within these bounds"
+    )
 
     @model_validator(mode="after")
     def _fits_together(self) -> RewardTransform:
@@ -114,12 +122,6 @@ def _faults(names: Any) -> Any:
     if unknown:
         raise ValueError(f"must be among {', '.join(ALLOWABLE)}, got {shown(unknown[0])}")
     return names
-
-
-def _low_and_high(value: Any) -> Any:
-    if not isinstance(value, (list, tuple)) or len(value) != 2:
-        raise ValueError(f"must be [low, high], got {shown(value)}")
-    return value
 
 
 Faults = Annotated[tuple[str, ...], BeforeValidator(_faults)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from rl_training.algorithms import FQE, FQEConfig, Updater
 from rl_training.data import TransitionDataset, load_transition_dataset
+from rl_training.data.actions import Bounds
 from rl_training.data.columns import REQUIRED
 from rl_training.data.coverage import unseen_share
 from rl_training.data.resampling import EpisodeResamples
@@ -170,7 +171,7 @@ def _asked(policy: Any, dataset: TransitionDataset | Path | str) -> tuple[Policy
     """The policy itself, the data as it would see them, and the spaces of both."""
     agent = policy if isinstance(policy, Agent) else getattr(policy, "agent", None)
     if not isinstance(dataset, TransitionDataset):
-        dataset = _read(dataset, agent)
+        dataset = load_transition_dataset(dataset) if agent is None else read_as(agent, dataset)
     if agent is None:
         return policy, dataset, dataset.spec
     for name in ("obs_shape", "obs_dtype", "action_kind", "action_low", "action_high", "action_start"):
@@ -180,14 +181,16 @@ def _asked(policy: Any, dataset: TransitionDataset | Path | str) -> tuple[Policy
     return agent.learner, dataset, agent.spec
 
 
-def _read(source: Path | str, agent: Agent | None) -> TransitionDataset:
-    """Data as the agent's own was read: the same names of columns, bounds and faults to mend."""
-    if agent is None:
-        return load_transition_dataset(source)
+def read_as(
+    agent: Agent, source: Path | str, *, dataset_columns: Mapping[str, str] | None = None,
+    action_range: Bounds | None = None, allow: Collection[str] = (),
+) -> TransitionDataset:  # fmt: skip
+    """Data as the agent's own was read, with its names, bounds and allowed faults where no others are given."""
     config = agent.config
     return load_transition_dataset(
-        source, spec=agent.spec, columns=config.dataset_columns, action_range=config.action_range, allow=config.allow
-    )
+        source, spec=agent.spec, columns={**config.dataset_columns, **(dataset_columns or {})},
+        action_range=action_range or config.action_range, allow=(*config.allow, *allow),
+    )  # fmt: skip
 
 
 def _with_choices(dataset: TransitionDataset, choices: PolicyChoices, gamma: float) -> TransitionDataset:

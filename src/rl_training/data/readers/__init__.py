@@ -10,7 +10,7 @@ import torch
 
 from rl_training.data.actions import Bounds
 from rl_training.data.columns import to_tensor
-from rl_training.data.faults import require_allowable, require_episode_ends
+from rl_training.data.faults import DatasetFault, require_allowable, require_episode_ends
 from rl_training.data.mending import without_crossing, without_nan
 from rl_training.data.offline_dataset import TransitionDataset
 from rl_training.data.readers.csv import read_csv
@@ -50,7 +50,8 @@ def load_transition_dataset(
         return TransitionDataset.from_dict(rows, spec=spec or stored.spec, action_range=action_range, allow=allow)
     except (TypeError, ValueError) as error:
         known = len(stored.columns["obs"])
-        counted = "" if known == stored.rows else f" (rows counted among the {known} of {stored.rows} with a successor)"
+        told = isinstance(error, DatasetFault) and known < stored.rows  # then it speaks of rows
+        counted = f" (rows counted among the {known} of {stored.rows} with a successor)" if told else ""
         raise type(error)(f"{source}: {error}{counted}") from error
 
 
@@ -89,8 +90,6 @@ def _read(path: Path, columns: Mapping[str, str] | None) -> StoredColumns:
     if path.suffix not in READERS and (path.suffix or path.exists()):
         raise ValueError(f"cannot read {path}: supported are files that end in {', '.join(READERS)}, and Minari's data")
     if not path.is_file():
-        kind = (
-            "dataset file" if path.suffix else f"dataset file, nor a Minari dataset in {datasets_root()}, of the name"
-        )
-        raise FileNotFoundError(f"there is no {kind} {path}")
+        minari = f", nor a Minari dataset in {datasets_root()}: `minari download {path}` fetches those of its servers"
+        raise FileNotFoundError(f"there is no dataset file {path}{'' if path.suffix else minari}")
     return READERS[path.suffix](path, columns)

@@ -20,12 +20,10 @@ def read_csv(path: Path, given: Mapping[str, str] | None) -> StoredColumns:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.reader(file)
-            header = next(reader, [])
+            header = _header(reader, path)
             first = next(_rows(reader, len(header), path), None)
         if first is None:
             raise ValueError(f"{path} is empty: it has no rows under a header")
-        if len(set(header)) < len(header):
-            raise ValueError(f"{path} names a column twice: {header}")
         with path.open("rb") as raw:
             lines = sum(block.count(b"\n") for block in iter(lambda: raw.read(2**20), b""))
 
@@ -36,6 +34,15 @@ def read_csv(path: Path, given: Mapping[str, str] | None) -> StoredColumns:
         return read_table(path, header, numeric, batches, given, most=lines)
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not text in UTF-8: {error.reason} at byte {error.start}") from error
+
+
+def _header(reader: Iterator[list[str]], path: Path) -> list[str]:
+    header = next(reader, [])
+    if len(header) == 1 and any(mark in header[0] for mark in ";\t"):
+        raise ValueError(f"{path} must separate its cells by commas, its first line is {header[0]!r}")
+    if len(set(header)) < len(header):
+        raise ValueError(f"{path} names a column twice: {header}")
+    return header
 
 
 def _batches(path: Path, header: Sequence[str], names: Sequence[str], ids: str | None) -> Batches:

@@ -26,6 +26,7 @@ def choose_names(stored: Sequence[str], given: Mapping[str, str] | None, source:
     names = {ours: _guess(ours, stored) for ours in SPELLINGS}
     names.update(given or {})
     for ours, theirs in (given or {}).items():
+        _require_our_word(ours, theirs)
         missing = [name for name in theirs.split(",") if theirs and not members(name, stored)]
         if missing:
             raise ValueError(f"{source} has no column {missing[0]!r} to take for {ours}; it has {sorted(stored)}")
@@ -58,6 +59,13 @@ def other_names(stored: Sequence[str], names: Mapping[str, str], given: Mapping[
     known = {spelling for spellings in SPELLINGS.values() for spelling in spellings}
     left_out = {ours for ours, theirs in (given or {}).items() if not theirs}
     return [name for name in stored if name and name not in used | known | left_out]
+
+
+def _require_our_word(ours: str, theirs: str) -> None:
+    """A file's word for a column in the place of ours would be taken for a column of its own, and change nothing."""
+    meant = [name for name, spellings in SPELLINGS.items() if ours in spellings and ours not in SPELLINGS]
+    if meant:
+        raise ValueError(f"our name for {ours!r} is {meant[0]!r}: say {meant[0]}={theirs}")
 
 
 def _guess(ours: str, stored: Sequence[str]) -> str:

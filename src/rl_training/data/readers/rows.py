@@ -34,7 +34,8 @@ def complete_transitions(
     columns = dict(columns)
     require_equal_lengths(columns)
     rows = len(columns["obs"])
-    dones, cut = (_flags(name, columns.pop(name, np.zeros(rows, bool))) for name in ("dones", "truncated"))
+    flags = {ours: columns.pop(ours, np.zeros(rows, bool)) for ours in ("dones", "truncated")}
+    dones, cut = (_flags(names.get(ours, ours), column, source) for ours, column in flags.items())
     episodes = columns.pop("episodes", None)
     if episodes is not None:
         cut[:-1] |= (episodes[1:] != episodes[:-1]) & ~dones[:-1]
@@ -46,7 +47,7 @@ def complete_transitions(
             cut[:-1] |= find_breaks(obs, next_obs).numpy() & ~dones[:-1]
         complete = {**columns, "dones": dones, "truncated": cut}
     elif told or "dones" not in names:
-        complete = _derive_next_obs(columns, dones, cut)
+        complete = _derive_next_obs(columns, dones, cut, source)
     else:
         raise ValueError(
             f"{source} has neither {' nor '.join(SPELLINGS['next_obs'][:2] + SPELLINGS['truncated'][:2])}, so where a "
@@ -97,22 +98,24 @@ def _joined(name: str, parts: Sequence[Array]) -> Array:
     return np.concatenate(parts)
 
 
-def _flags(name: str, column: Array) -> Array:
+def _flags(name: str, column: Array, source: object) -> Array:
     values = column.reshape(-1)
     flags = values != 0
     wrong = flags & (values != 1)
     if wrong.any():
         first = int(wrong.argmax())
-        raise ValueError(f"column {name!r} must hold 0 or 1, row {first} holds {values[first]:g}")
+        raise ValueError(f"{source}: column {name!r} must hold 0 or 1, row {first} holds {values[first]:g}")
     return flags
 
 
-def _derive_next_obs(columns: Arrays, dones: Array, cut: Array) -> Arrays:
+def _derive_next_obs(columns: Arrays, dones: Array, cut: Array, source: object) -> Arrays:
     known = dones | ~cut
     known[-1] = dones[-1]
     kept = np.flatnonzero(known)
     if not len(kept):
-        raise ValueError(f"none of the {len(dones)} rows has a known successor: no next_obs, and every episode is cut")
+        raise ValueError(
+            f"{source}: none of the {len(dones)} rows has a known successor: no next_obs, and every episode is cut"
+        )
     truncated = np.zeros_like(cut)
     truncated[:-1] = cut[1:] & ~dones[1:] & ~dones[:-1]  # the row before one left out is now its episode's last
     truncated |= cut & dones
