@@ -15,11 +15,15 @@ Metrics: TypeAlias = "dict[str, Tensor]"  # scalars that stay on the device unti
 
 
 class Loss(NamedTuple):
-    """Terms are minimised, summed; metrics are only seen; buffers are new values of named buffers."""
+    """Terms are minimised, summed; metrics are only seen; buffers are new values of named buffers.
+
+    `rows` has a number for each row of the batch: "priorities" are what prioritised replay draws by.
+    """
 
     terms: Metrics
     metrics: Metrics = {}
     buffers: Metrics = {}
+    rows: Metrics = {}
 
     @property
     def total(self) -> Tensor:
@@ -27,7 +31,7 @@ class Loss(NamedTuple):
 
     def plus(self, terms: Metrics, metrics: Metrics | None = None) -> Loss:
         """This loss with terms (and metrics) added, or put in the place of those of the same name."""
-        return Loss({**self.terms, **terms}, {**self.metrics, **(metrics or {})}, self.buffers)
+        return self._replace(terms={**self.terms, **terms}, metrics={**self.metrics, **(metrics or {})})
 
 
 class UpdateResult(NamedTuple):
@@ -35,7 +39,7 @@ class UpdateResult(NamedTuple):
 
     metrics: Metrics
     num_gradient_steps: int
-    priorities: Tensor | None = None
+    priorities: Tensor | None = None  # of the last batch's rows
 
 
 class Action(NamedTuple):
@@ -87,6 +91,12 @@ class Source(Protocol):
     generator: torch.Generator
 
     def sample(self, batch_size: int, members: tuple[int, ...] = ()) -> Batch: ...
+
+
+class PrioritizedSource(Source, Protocol):
+    """Its batches say in `slots` where their rows rest, so that it can be told how much each is worth another look."""
+
+    def set_priorities(self, slots: Tensor, priorities: Tensor) -> None: ...
 
 
 class Trainable(Protocol):

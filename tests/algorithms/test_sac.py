@@ -35,6 +35,16 @@ def expected_terms(learner: SAC, rows: Batch, alpha: float, gamma: float) -> dic
     }
 
 
+def test_a_target_of_several_steps_is_discounted_by_row(box, draw):
+    learner, rows = SAC.build(box, hidden_sizes=(8,), temperature=0.5, gamma=0.9), draw(box, 6)
+    discounts = torch.tensor([0.9, 0.81, 0.729, 0.9, 0.81, 0.729])
+    targets = []
+    for batch in (rows, {**rows, "discounts": discounts}):
+        torch.manual_seed(1)
+        targets.append(learner.target_q(batch, torch.tensor(0.5)) - rows["rewards"])
+    torch.testing.assert_close(targets[1], targets[0] * discounts / 0.9)
+
+
 def test_the_three_losses_are_those_of_the_paper(box, draw):
     learner, rows = SAC.build(box, hidden_sizes=(8,), temperature=0.5, gamma=0.9), draw(box, 6)
     with torch.no_grad():

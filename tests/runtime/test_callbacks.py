@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rl_training.runtime.callbacks import EarlyStop, Evaluate, MaxUpdates, Schedules, StopAtStep
+from rl_training.runtime.callbacks import Doubts, EarlyStop, Evaluate, MaxUpdates, Schedules, StopAtStep
 from rl_training.runtime.engine import STRIDE, Callback, train
 from rl_training.runtime.logging import LogMetrics
 from rl_training.runtime.state import Best, CollectResult, Episode, TrainerState
@@ -123,6 +123,13 @@ def test_a_row_has_the_mean_of_the_episodes_since_the_last():
     rows: list[Any] = []
     train(state(40), [LogMetrics(20, rows.append), type("Ten", (Callback,), {"interval": 10})()])
     assert [(row["step"], row["episode_return"], row["episode_length"]) for row in rows] == [(20, 15, 10), (40, 35, 10)]
+
+
+def test_doubts_about_what_was_logged_are_said_once():
+    said: list[str] = []
+    low = Doubts(lambda metrics: ["returns are low"] if (metrics.get("episode_return") or 0) > 20 else [], said.append)
+    train(state(40), [LogMetrics(10, lambda row: None), low])
+    assert said == ["step 30: returns are low"]  # returns are the step they end at
 
 
 @pytest.mark.parametrize(("before", "after", "passed"), [(0, 9, False), (0, 10, True), (10, 19, False), (9, 31, True)])

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import torch
 
-from rl_training.types import Batch, Metrics, Source, Trainable, UpdateResult
+from rl_training.types import Metrics, Source, Trainable, UpdateResult
 
 LONGEST = 32  # updates in one graph
 WARM_UPS = 3  # updates run eagerly before anything is captured; they are real ones, and count
@@ -15,14 +15,13 @@ Phases = tuple[tuple[str, ...], ...]
 
 
 class Steps(Protocol):
-    """What is captured: the draw of a batch, and the step on it."""
+    """What is captured: the draw of a batch, the step on it, and what its source is told of it."""
 
     learner: Trainable
     updates: int
     device: torch.device
 
-    def draw(self, source: Source) -> Batch: ...
-    def step(self, batch: Batch, phases: tuple[str, ...]) -> UpdateResult: ...
+    def step_from(self, source: Source, phases: tuple[str, ...]) -> UpdateResult: ...
 
 
 class CapturedUpdates:
@@ -51,7 +50,7 @@ class CapturedUpdates:
         """On a stream aside, as capture asks; whatever is allocated once, such as optimizer state, is now."""
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream):
-            metrics = self._update(source, phases)
+            metrics = self.updater.step_from(source, phases).metrics
         torch.cuda.current_stream().wait_stream(self.stream)
         self.seen[phases] = self.seen.get(phases, 0) + 1
         return metrics
@@ -71,8 +70,5 @@ class CapturedUpdates:
         pool = next(iter(self.graphs.values()))[0].pool() if self.graphs else None
         with torch.cuda.graph(graph, pool=pool, stream=self.stream):
             for each in phases:
-                metrics = self._update(source, each)
+                metrics = self.updater.step_from(source, each).metrics
         return graph, metrics
-
-    def _update(self, source: Source, phases: tuple[str, ...]) -> Metrics:
-        return self.updater.step(self.updater.draw(source), phases).metrics

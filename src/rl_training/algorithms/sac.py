@@ -72,7 +72,8 @@ class SAC(Learner):
         next_obs = batch["next_obs"]
         actions, log_prob = self.model.actor(next_obs).sample_with_log_prob()
         next_q = self.target["critic"](next_obs, actions).amin(0) - alpha * log_prob
-        return bootstrapped(batch["rewards"], batch["dones"], next_q, self.config.gamma)
+        discounts = batch.get("discounts", self.config.gamma)
+        return bootstrapped(batch["rewards"], batch["dones"], next_q, discounts)
 
     def act(
         self, obs: Tensor, memory: Any = None, *, deterministic: bool = False, generator: torch.Generator | None = None

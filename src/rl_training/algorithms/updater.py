@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from torch import Tensor
 from rl_training.algorithms.graphs import CapturedUpdates
 from rl_training.algorithms.optimizer import Adam
 from rl_training.algorithms.population import Population
-from rl_training.types import Batch, Loss, Metrics, Source, Trainable, UpdateResult
+from rl_training.types import Batch, Loss, Metrics, PrioritizedSource, Source, Trainable, UpdateResult
 
 
 class Updater:
@@ -45,22 +45,33 @@ class Updater:
             return UpdateResult(self.captured.run(source, count), count)
         result = UpdateResult({}, 0)
         for _ in range(count):
-            result = self.update(self.draw(source))
-        return UpdateResult(result.metrics, count, result.priorities)
+            result = self.step_from(source, self.learner.phases(self.updates))
+            self.updates += 1
+        return result._replace(num_gradient_steps=count)
 
-    def draw(self, source: Source) -> Batch:
-        return source.sample(self.learner.config.batch_size, () if self.members == 1 else (self.members,))
+    def step_from(self, source: Source, phases: tuple[str, ...]) -> UpdateResult:
+        """A step on rows drawn here; a source that draws by priorities is told the new ones."""
+        batch = source.sample(self.learner.config.batch_size, () if self.members == 1 else (self.members,))
+        result = self.step(batch, phases)
+        if "slots" in batch:
+            if result.priorities is None:
+                raise ValueError('the rows are drawn by priorities, and the loss has none in rows["priorities"]')
+            cast(PrioritizedSource, source).set_priorities(batch["slots"], result.priorities)  # no other names slots
+        return result
 
     def step(self, batch: Batch, phases: tuple[str, ...]) -> UpdateResult:
         """Tensors in, tensors out: no number is read on the host, so that it can be captured."""
         metrics: Metrics = {}
+        priorities: Tensor | None = None
         for phase in phases:
             if phase == "targets":
                 with torch.no_grad():  # else the slow copy would keep the history of every move
                     torch._foreach_lerp_(self.slow, self.fast, self.learner.config.tau)
             else:
-                metrics |= self._descend(self.loss(batch, phase))
-        return UpdateResult(metrics, 1)
+                loss = self.loss(batch, phase)
+                metrics |= self._descend(loss)
+                priorities = loss.rows.get("priorities", priorities)
+        return UpdateResult(metrics, 1, None if priorities is None else priorities.detach())
 
     def _descend(self, loss: Loss) -> Metrics:
         for optimizer in self.optimizers:

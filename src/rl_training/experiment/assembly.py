@@ -10,13 +10,13 @@ from typing import Any
 import torch
 
 from rl_training.algorithms import Learner, Updater
-from rl_training.data import ReplayBuffer, RolloutBuffer, TransitionDataset
+from rl_training.data import FrameReplayBuffer, ReplayBuffer, RolloutBuffer, TransitionDataset
 from rl_training.experiment.config import ConfigError, RewardTransform, TrainConfig
 from rl_training.experiment.datasets import RewardChange, load_dataset
 from rl_training.experiment.machine import Choices
 from rl_training.experiment.registry import build_learner, get_algorithm_spec
 from rl_training.runtime import streams
-from rl_training.runtime.callbacks import EarlyStop, Evaluate, MaxUpdates, Schedules
+from rl_training.runtime.callbacks import Doubts, EarlyStop, Evaluate, MaxUpdates, Schedules
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.envs import EnvPool
 from rl_training.runtime.evaluation import evaluate
@@ -27,6 +27,7 @@ from rl_training.runtime.state import Lane, TrainerState
 from rl_training.types import EnvSpec, Policy
 
 MOST_ROWS = 1_000_000  # of what is lived after an offline phase
+PRIORITIES = ("prioritized", "priority_alpha")  # options of those learners that can weigh rows
 
 
 @dataclass
@@ -71,7 +72,8 @@ def _offline(
     def lane(policy: Policy) -> Lane:
         if pool is None:
             return OfflineLane(dataset)
-        return _fine_tuning(config, dataset, change, new_actor(config, policy, pool, choices), learners[0])
+        actor = new_actor(config, policy, pool, choices)
+        return _fine_tuning(config, dataset, change, actor, learners[0], total - config.total_timesteps)
 
     state = new_state(config, learners, lane, choices, total)
     parts = [
@@ -82,10 +84,11 @@ def _offline(
 
 
 def _fine_tuning(
-    config: TrainConfig, dataset: TransitionDataset, change: RewardChange, actor: Actor, learner: Learner
+    config: TrainConfig, dataset: TransitionDataset, change: RewardChange, actor: Actor, learner: Learner, steps: int
 ) -> Lane:
     needed = dict.fromkeys(learner.needs, ((), torch.float32))
-    ring = ReplayBuffer(min(config.online_steps, MOST_ROWS), actor.pool.spec, device=actor.device, extra=needed)
+    rows = min(max(steps, config.num_envs), MOST_ROWS)  # of all steps, so that every episode fits
+    ring = ReplayBuffer(rows, actor.pool.spec, device=actor.device, extra=needed)
     return FineTuneLane(
         dataset, actor, ring, offline_steps=config.total_timesteps, batch_size=learner.config.batch_size,
         offline_ratio=config.offline_ratio, updates_per_step=config.updates_per_step, rewards=change.apply,
@@ -161,7 +164,10 @@ def online_lane(
         rollout.seed(sampling)
         return RolloutLane(learners[0], actor, rollout, options)
     members = len(learners) if len(learners) > 1 else None
-    ring = ReplayBuffer(options.buffer_size, pool.spec, device=device, members=members)
+    ring = (FrameReplayBuffer if options.stacked_frames else ReplayBuffer)(
+        options.buffer_size, pool.spec, device=device, members=members, stride=pool.num_envs, n_step=options.n_step,
+        gamma=options.gamma, **{name: getattr(options, name) for name in PRIORITIES if hasattr(options, name)},
+    )  # fmt: skip
     ring.seed(sampling)
     return ReplayLane(actor, ring, options)
 
@@ -173,10 +179,12 @@ def new_callbacks(
     *,
     user: Sequence[Callback],
     writers: Sequence[Callable[[Row], None]],
+    say: Callable[[str], None],
 ) -> list[Callback]:
     """In the order they are told; saving comes after all of them."""
     total = config.duration
     callbacks: list[Callback] = [LogMetrics(interval(config.log_interval, total, 100), *writers, member=parts.member)]
+    callbacks.append(Doubts(parts.learner.doubts, say))
     callbacks += [Schedules(moving, defaults) for moving, defaults in [_schedules(config, parts.learner)] if moving]
     evaluation = _evaluation(config, parts, choices, writers)
     callbacks += [] if evaluation is None else [evaluation]

@@ -32,7 +32,7 @@ class Trial:
         self.metrics = MetricsFile(directory.metrics, keep_until=start)
         board = tensorboard_writer(directory.path / "tensorboard", resume_at=start)
         writers = [self.metrics.write] + ([] if board is None else [board])
-        callbacks = new_callbacks(config, parts, choices, user=user, writers=writers)
+        callbacks = new_callbacks(config, parts, choices, user=user, writers=writers, say=say)
         self.log = next(callback for callback in callbacks if isinstance(callback, LogMetrics))
         segments, info = replay_segments(self.state), checkpoint_info(config, parts, choices)
         if checkpoint is not None:

@@ -24,6 +24,19 @@ class Schedules(Callback):
             state.updater.schedule(name, schedule.at(state.progress, self.defaults.get(name, 0.0)))
 
 
+class Doubts(Callback):
+    """Says, once, what is amiss by the numbers that were last logged."""
+
+    def __init__(self, find: Callable[[Mapping[str, float | None]], list[str]], say: Callable[[str], None]) -> None:
+        self.find, self.say, self.found = find, say, False
+
+    def on_step_end(self, state: TrainerState) -> None:
+        doubts = [] if self.found else self.find(state.metrics)
+        self.found = self.found or bool(doubts)
+        for doubt in doubts:
+            self.say(f"step {state.global_step}: {doubt}")
+
+
 class Evaluate(Callback):
     """Plays episodes from fixed seeds at each interval and at the end; remembers the best score."""
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
 from rl_training.algorithms import Updater
 from rl_training.data.replay_buffer import MemberRing
@@ -79,8 +80,12 @@ class MemberLane:
     def ring(self) -> MemberRing | None:
         return None if self.lane.ring is None else self.lane.ring.member(self.member)
 
+    @property
+    def _own_source(self) -> Any:
+        return self.lane.source if self.ring is None else self.ring
+
     def state_dict(self) -> dict[str, Any]:
-        state = {"step": self.lane.step, "source": self.lane.source.state_dict()}
+        state = {"step": self.lane.step, "source": self._own_source.state_dict()}
         if self.lane.ring is not None:
             actor = self.lane.actor
             pool = actor.pool.pools[self.member]
@@ -89,14 +94,16 @@ class MemberLane:
 
     def load_state_dict(self, state: dict[str, Any]) -> list[str]:
         self.lane.step = state["step"]
-        self.lane.source.load_state_dict(state["source"])
+        self._own_source.load_state_dict(state["source"])
         if "actor" not in state:
             return []
         actor = self.lane.actor
-        reasons: list[str] = actor.pool.pools[self.member].restore(state["actor"]["envs"])
-        if not reasons:
-            actor.obs[self.member] = state["actor"]["obs"]
+        pool = actor.pool.pools[self.member]
+        reasons: list[str] = pool.restore(state["actor"]["envs"])
+        actor.obs[self.member] = torch.as_tensor(pool.obs if reasons else state["actor"]["obs"])
         actor.load_noise_state(state["actor"])
+        if reasons and self.ring is not None:  # the environments start anew
+            self.ring.cut()
         return reasons
 
 

@@ -67,6 +67,10 @@ class ReplaySegments:
         """The rings stand as in this checkpoint; the next one may link to its segments."""
         self._previous = checkpoint
 
+    def forget(self) -> None:
+        """Rows have changed: the next checkpoint must write them all anew."""
+        self._previous = None
+
     def restore(self, checkpoint: Checkpoint) -> None:
         """Fill the rings with the rows that were alive."""
         for name, ring in self._rings.items():

@@ -42,7 +42,7 @@ class SaveCheckpoints(Callback):
 def replay_segments(state: TrainerState) -> ReplaySegments:
     """The rings of this run, whose rows are saved beside its state; offline and on-policy runs have none."""
     ring = state.lane.ring
-    return ReplaySegments({} if ring is None else {"replay": ring})
+    return ReplaySegments({} if ring is None else ring.parts())
 
 
 def trainer_state(state: TrainerState, callbacks: Sequence[Callback]) -> dict[str, Any]:
@@ -64,6 +64,8 @@ def restore_trainer(
     saved = checkpoint.state
     segments.restore(checkpoint)
     reasons = state.lane.load_state_dict(saved["lane"])
+    if reasons:
+        segments.forget()  # the newest rows now end their episodes
     for callback in callbacks:
         if callback.name in saved["callbacks"]:
             callback.load_state_dict(saved["callbacks"][callback.name])

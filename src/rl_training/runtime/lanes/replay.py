@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rl_training.algorithms.config import ReplayConfig
 from rl_training.data import ReplayBuffer
 from rl_training.runtime.lanes.acting import ActingLane, Actor
@@ -10,6 +12,8 @@ from rl_training.runtime.state import CollectResult
 
 
 class ReplayLane(ActingLane):
+    ring: ReplayBuffer
+
     def __init__(self, actor: Actor, buffer: ReplayBuffer, config: ReplayConfig) -> None:
         super().__init__(actor, buffer)
         self.ring, self.config, self.random = buffer, config, RandomPolicy(actor.pool.spec)
@@ -20,6 +24,12 @@ class ReplayLane(ActingLane):
             policy = self.random if self.step < self.config.learning_starts else None
             self.source.add(self.act(policy, result))
         return result
+
+    def load_state_dict(self, state: dict[str, Any]) -> list[str]:
+        reasons = super().load_state_dict(state)
+        if reasons:  # the environments start anew
+            self.ring.cut()
+        return reasons
 
     def due(self) -> int:
         return self.config.updates_per_collect if self.step > self.config.learning_starts else 0

@@ -1,0 +1,180 @@
+"""Prioritised draws: as often as priorities say, whatever was set, set twice, overwritten or restored."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rl_training.data import ReplayBuffer
+from rl_training.data.priorities import BLOCK, SMALLEST, Priorities
+from rl_training.types import Batch, EnvSpec
+
+SPEC = EnvSpec((1,), "discrete", 2)
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def numbered(start: int, stop: int, members: int | None = None) -> Batch:
+    numbers = torch.arange(start, stop) if members is None else torch.arange(start, stop).expand(members, -1)
+    number, zeros = numbers.float(), torch.zeros(numbers.shape)
+    obs = {"obs": number.unsqueeze(-1), "next_obs": number.unsqueeze(-1) + 1}
+    return {**obs, "actions": numbers % 2, "rewards": number, "dones": zeros, "truncated": zeros}
+
+
+def ring_of(rows, capacity, **options):
+    ring = ReplayBuffer(capacity, SPEC, prioritized=True, **options)
+    ring.seed(1)
+    for first in range(rows):
+        ring.add(numbered(first, first + 1, options.get("members")))
+    return ring
+
+
+def test_rows_are_drawn_as_often_as_their_priorities_say():
+    capacity, count = 3 * BLOCK + 5, 20_000
+    priorities = Priorities(capacity, alpha=1.0)
+    errors = torch.rand(capacity, generator=generator()) ** 3
+    priorities.set(torch.arange(capacity), errors)
+    expected = (errors + SMALLEST).double() / (errors + SMALLEST).double().sum()
+    slots, chances = priorities.draw((count,), generator(1))
+    torch.testing.assert_close(chances, expected[slots])
+    # One draw from each slice: a slot's count is at most one away from its share at either side.
+    assert ((slots.bincount(minlength=capacity) - count * expected).abs() < 2).all()
+
+
+def test_draws_are_stratified_and_random_within_their_slice():
+    priorities = Priorities(1000)
+    priorities.renew(torch.arange(1000))
+    draws = torch.stack([priorities.draw((10,), generator(seed))[0] for seed in range(50)])
+    assert torch.equal(draws // 100, torch.arange(10).expand(50, 10))  # the i-th in the i-th tenth
+    assert draws[:, 0].unique().numel() > 30
+
+
+def test_errors_are_raised_to_alpha_and_an_error_of_nothing_is_still_drawn():
+    priorities = Priorities(2, alpha=0.5)
+    priorities.set(torch.tensor([0, 1]), torch.tensor([-4.0, 0.0]))
+    torch.testing.assert_close(
+        priorities.values[0, :2], torch.tensor([2.0, 1e-3], dtype=torch.float64), rtol=1e-6, atol=0
+    )
+
+
+def test_an_alpha_of_nothing_draws_evenly():
+    ring = ring_of(4, 4, priority_alpha=0.0)
+    ring.set_priorities(torch.arange(4), torch.tensor([1.0, 10.0, 100.0, 1000.0]))
+    batch = ring.sample(4)
+    assert (batch["slots"].tolist(), batch["chances"].tolist()) == ([0, 1, 2, 3], [1, 1, 1, 1])
+
+
+def test_of_two_errors_for_one_slot_the_larger_counts():
+    for order in ([1.0, 5.0, 3.0], [5.0, 3.0, 1.0]):
+        priorities = Priorities(3, alpha=1.0)
+        priorities.set(torch.tensor([1, 1, 1]), torch.tensor(order))
+        assert priorities.sums.item() == pytest.approx(5.0)
+
+
+def test_an_error_that_is_no_number_does_not_end_the_drawing():
+    priorities = Priorities(3, alpha=1.0)
+    priorities.set(torch.arange(3), torch.tensor([1.0, torch.nan, torch.inf]))
+    assert priorities.sums.isfinite().all()
+
+
+@given(st.lists(st.tuples(st.integers(0, 2 * BLOCK), st.floats(0, 1e6)), min_size=1, max_size=40))
+def test_sums_are_those_of_what_was_set_last(changes):
+    priorities, plain = Priorities(2 * BLOCK + 1, alpha=1.0), [0.0] * (2 * BLOCK + 1)
+    for slot, error in changes:
+        priorities.set(torch.tensor([slot]), torch.tensor([error]))
+        plain[slot] = torch.tensor(error).item() + SMALLEST
+    blocks = [sum(plain[first : first + BLOCK]) for first in range(0, len(plain), BLOCK)]
+    assert priorities.sums.tolist() == pytest.approx(blocks, rel=1e-12)
+    slots, _ = priorities.draw((64,), generator())
+    assert all(plain[slot] for slot in slots.tolist())
+
+
+@pytest.mark.parametrize("draw", [0.0, 1.0])
+def test_the_very_first_and_the_very_last_draw_find_a_slot_that_was_set(draw, monkeypatch):
+    monkeypatch.setattr(torch, "rand", lambda shape, **_: torch.full(shape, draw, dtype=torch.float64))
+    priorities = Priorities(3 * BLOCK)
+    priorities.renew(torch.tensor([7, BLOCK + 3, BLOCK + 4]))
+    slots, chances = priorities.draw((1,), generator())
+    assert slots.item() == (7 if draw == 0 else BLOCK + 4)
+    assert chances.item() == pytest.approx(1 / 3)
+
+
+def test_new_rows_get_the_largest_priority_so_far_and_take_that_of_the_rows_before_them():
+    ring = ring_of(3, 3, priority_alpha=1.0)
+    ring.set_priorities(torch.tensor([0, 1, 2]), torch.tensor([9.0, 1.0, 0.0]))
+    ring.set_priorities(torch.tensor([0]), torch.tensor([1.0]))
+    ring.add(numbered(3, 4))  # into slot 0; the largest was 9
+    ring.add(numbered(4, 5))
+    assert ring.priorities.values[0, :3].tolist() == pytest.approx([9, 9, 0], abs=1e-5)
+
+
+def test_chances_compare_with_an_even_draw_of_the_rows_that_are_there():
+    ring = ring_of(2, 100, priority_alpha=1.0)
+    ring.set_priorities(torch.tensor([0, 1]), torch.tensor([3.0, 1.0]))
+    batch = ring.sample(400)
+    assert batch["rewards"].mean().item() == pytest.approx(0.25)
+    assert batch["chances"].dtype == torch.float32
+    torch.testing.assert_close(batch["chances"], torch.where(batch["rewards"] == 0, 1.5, 0.5), atol=1e-5, rtol=0)
+
+
+def test_each_member_has_priorities_of_its_own():
+    ring = ring_of(300, 300, members=2, priority_alpha=1.0)
+    errors = torch.stack([torch.arange(300) < 3, torch.arange(300) >= 297]).float()
+    ring.set_priorities(torch.arange(300).expand(2, -1), errors)
+    batch = ring.sample(60, (2,))
+    assert batch["rewards"][0].unique().tolist() == [0, 1, 2]
+    assert batch["rewards"][1].unique().tolist() == [297, 298, 299]
+    assert torch.equal(batch["slots"].float(), batch["rewards"])
+
+
+def test_many_may_draw_from_one_ring():
+    ring = ring_of(10, 10)
+    batch = ring.sample(10, (3,))
+    assert torch.equal(batch["slots"], torch.arange(10).expand(3, 10))
+
+
+@pytest.mark.parametrize("members", [None, 2])
+def test_a_ring_goes_on_from_its_state_bit_for_bit(members):
+    ring, twin = ring_of(500, 400, members=members), ring_of(0, 400, members=members)
+    lead = () if members is None else (members,)
+    for seed in range(3):
+        ring.set_priorities(ring.sample(32, lead)["slots"], torch.rand(*lead, 32, generator=generator(seed)) * 3)
+    parts = [(ring, twin)] if members is None else [(ring.member(i), twin.member(i)) for i in range(members)]
+    for mine, other in parts:
+        other.restore(mine.rows(100, 500), 100)
+        other.load_state_dict(mine.state_dict())
+    for _ in range(3):
+        for each in (ring, twin):
+            each.add(numbered(500, 501, members))
+        batch, same = ring.sample(32, lead), twin.sample(32, lead)
+        assert all(torch.equal(column, same[name]) for name, column in batch.items())
+        for each in (ring, twin):
+            each.set_priorities(batch["slots"], batch["chances"])
+    assert torch.equal(ring.priorities.sums, twin.priorities.sums)
+
+
+def test_a_member_goes_on_as_a_ring_of_its_own():
+    ring, alone = ring_of(50, 40, members=2), ring_of(0, 40)
+    ring.set_priorities(torch.tensor([[3], [5]]), torch.tensor([[100.0], [200.0]]))
+    alone.restore(ring.member(1).rows(10, 50), 10)
+    alone.load_state_dict(ring.member(1).state_dict())
+    assert torch.equal(alone.priorities.values, ring.priorities.values[1])
+    assert alone.priorities.largest == ring.priorities.largest[1]
+
+
+def test_only_slots_that_hold_rows_are_saved():
+    assert ring_of(5, 100_000).state_dict()["priorities"]["values"].shape == (5,)
+
+
+def test_a_ring_that_draws_evenly_takes_no_priorities():
+    with pytest.raises(ValueError, match="prioritized=True"):
+        ReplayBuffer(4, SPEC).set_priorities(torch.tensor([0]), torch.tensor([1.0]))
+
+
+def test_an_alpha_above_one_is_refused():
+    with pytest.raises(ValueError, match=r"priority_alpha must be in \[0, 1\], got 2"):
+        Priorities(4, alpha=2)
