@@ -181,8 +181,8 @@ def table(*values: float) -> DiscreteCQL:
     learner = DiscreteCQL(DQNModel(EnvSpec((3,), "discrete", 3), ()), gamma=0.5, cql_alpha=2.0)
     with torch.no_grad():
         for part, sign in ((learner.model, 1), (learner.target, -1)):
-            part.get_parameter("q.advantage.0.weight").zero_()
-            part.get_parameter("q.advantage.0.bias").copy_(sign * torch.tensor(values))
+            part.get_parameter("q.head.advantage.layers.0.weight").zero_()
+            part.get_parameter("q.head.advantage.layers.0.bias").copy_(sign * torch.tensor(values))
     return learner
 
 

@@ -8,17 +8,18 @@ import pytest
 import torch
 
 from rl_training.algorithms import DQN
-from rl_training.models import QNetwork
+from rl_training.algorithms.dqn import importance_weights
 from rl_training.types import Batch, EnvSpec
 
 TWO_STATES = EnvSpec((2,), "discrete", 2)
+LAYER = "head.advantage.layers.0"  # the only one, without hidden layers
 
 
 def tabular(online: list[list[float]], target: list[list[float]], **options: Any) -> DQN:
     """Observations are one-hot states, so that a layer's columns are the rows of a table."""
     learner = DQN.build(TWO_STATES, hidden_sizes=(), **options)
     for network, table in ((learner.model.q, online), (learner.target["q"], target)):
-        network.load_state_dict({"advantage.0.weight": torch.tensor(table).T, "advantage.0.bias": torch.zeros(2)})
+        network.load_state_dict({f"{LAYER}.weight": torch.tensor(table).T, f"{LAYER}.bias": torch.zeros(2)})
     return learner
 
 
@@ -59,20 +60,39 @@ def test_only_the_value_of_the_action_taken_is_trained(reached):
     learner = tabular(ONLINE, TARGET, double=True)
     loss = learner.loss(step()).total
     assert reached(loss, learner) == {"q"}
-    (gradient,) = torch.autograd.grad(loss, learner.model.q.advantage[0].weight)
+    (gradient,) = torch.autograd.grad(loss, learner.model.q.head.advantage.layers[0].weight)
     assert gradient.nonzero().tolist() == [[0, 0]]  # action 0 at state 0
 
 
-def test_dueling_values_average_to_the_state_value():
-    network, obs = QNetwork(TWO_STATES, (8,), dueling=True), torch.randn(5, 2)
-    values = network(obs)
-    torch.testing.assert_close(values.mean(-1), network.get_submodule("value")(obs)[:, 0])
-    torch.testing.assert_close(values.diff(dim=-1), network.advantage(obs).diff(dim=-1))
+def test_after_several_steps_the_rows_own_discounts_count():
+    rows = {**step(), "discounts": torch.tensor([0.125])}  # three steps at a gamma of 0.5
+    assert tabular(ONLINE, TARGET, gamma=0.5).loss(rows).metrics["target_q_mean"].item() == 1 + 0.125 * 5
+
+
+def test_priorities_are_absolute_errors():
+    learner = tabular(ONLINE, TARGET, gamma=0.5)
+    result = learner.update(step())
+    assert result.priorities is learner.last_td_errors
+    assert learner.last_td_errors is not None
+    assert learner.last_td_errors.tolist() == [2.5]  # from 1 to 1 + 0.5 * 5
+
+
+def test_rows_drawn_often_weigh_less_and_the_rarest_one():
+    chances, halfway = torch.tensor([4.0, 1.0, 0.25]), torch.tensor(0.5)
+    assert importance_weights(chances, halfway).tolist() == [0.25, 0.5, 1.0]  # 1/2, 1 and 2, over 2
+
+
+def test_the_weights_multiply_the_losses_of_their_rows():
+    one, other = step(), step(dones=1.0)
+    both = {name: torch.cat([one[name], other[name]]) for name in one}
+    learner = tabular(ONLINE, TARGET, gamma=0.5, priority_beta=1.0)
+    loss = learner.loss({**both, "chances": torch.tensor([2.0, 0.5])})
+    assert loss.total.item() == pytest.approx((0.25 * 2.0 + 1.0 * 0.0) / 2)  # errors of 2.5, and of 0 where it ends
 
 
 def test_targets_are_copied_at_every_nth_update_and_rest_between():
     learner = tabular(ONLINE, TARGET, target_interval=3, learning_rate=0.1)
-    slow, fast = (part.get_parameter("q.advantage.0.weight") for part in (learner.target, learner.model))
+    slow, fast = (part.get_parameter("q.head.advantage.layers.0.weight") for part in (learner.target, learner.model))
     seen = []
     for _ in range(7):
         before = slow.clone()
@@ -116,3 +136,31 @@ def test_a_scheduled_epsilon_is_what_acting_reads():
     learner = tabular(ONLINE, TARGET, epsilon_start=1.0)
     learner.updater.schedule("epsilon", 0.0)
     assert learner.act(states(100)).actions.tolist() == [1] * 100
+
+
+def test_the_exponent_of_the_weights_rises_to_one_where_rows_are_drawn_by_priority():
+    schedule = tabular(ONLINE, TARGET, prioritized=True).schedules()["priority_beta"]
+    assert [schedule.at(done, 0.0) for done in (0.0, 0.5, 1.0)] == pytest.approx([0.4, 0.7, 1.0])
+    assert "priority_beta" not in tabular(ONLINE, TARGET).schedules()
+
+
+def noisy(**options: Any) -> DQN:
+    return DQN.build(TWO_STATES, hidden_sizes=(8,), noisy=True, **options)
+
+
+def test_a_noisy_network_explores_by_its_noise_and_not_by_epsilon():
+    learner, obs = noisy(epsilon_start=1.0), torch.randn(1, 2).expand(200, 2)
+    choices = [set(learner.act(obs, generator=torch.Generator().manual_seed(i)).actions.tolist()) for i in range(50)]
+    assert all(len(chosen) == 1 for chosen in choices)  # one noise for all rows, and the best action under it
+    assert set.union(*choices) == {0, 1}
+    assert learner.schedules() == {}
+
+
+def test_every_loss_of_a_noisy_network_has_noise_of_its_own():
+    learner = noisy()
+    assert len({learner.loss(step()).total.item() for _ in range(5)}) == 5
+
+
+def test_a_noisy_network_acts_by_its_means_when_deterministic():
+    learner, obs = noisy(), torch.randn(30, 2)
+    assert torch.equal(learner.act(obs, deterministic=True).actions, learner.model.q(obs).argmax(-1))

@@ -25,6 +25,7 @@ from rl_training.algorithms import (
     frozen,
 )
 from rl_training.algorithms.learner import Learner
+from rl_training.models import midpoints
 from rl_training.types import Batch, EnvSpec, Trainable
 
 Draw = Callable[..., Batch]
@@ -48,12 +49,12 @@ def loss_phases(learner: Trainable) -> list[str]:
 
 
 @pytest.fixture(
-    params=["bc", "bc-discrete", "cal_ql", "cql", "cql-discrete", "dqn", "iql", "ppo", "ppo-discrete", "sac", "td3_bc",
-            "xql"]
+    params=["bc", "bc-discrete", "c51", "cal_ql", "cql", "cql-discrete", "dqn", "fqf", "iql", "iqn", "ppo",
+            "ppo-discrete", "qr_dqn", "rainbow", "sac", "td3_bc", "xql"]
 )  # fmt: skip
 def case(request, box, discrete) -> tuple[str, EnvSpec]:
     name, _, kind = request.param.partition("-")
-    return name, discrete if kind or name == "dqn" else box
+    return name, discrete if kind or issubclass(CATALOGUE[name], DQN) else box
 
 
 def test_frozen_passes_gradients_through_inputs_and_not_into_parameters():
@@ -161,6 +162,8 @@ def test_a_population_equals_singles_when_noise_is_silent(case, draw, monkeypatc
     monkeypatch.setattr("rl_training.models.heads.standard_normal", lambda like, generator: torch.zeros_like(like))
     monkeypatch.setattr(torch, "randn_like", torch.zeros_like)
     monkeypatch.setattr("rl_training.algorithms.cql.uniform_actions", lambda n, like: like.expand(n, *like.shape) / 2)
+    monkeypatch.setattr("rl_training.algorithms.dqn.new_noise", lambda network, *_: torch.zeros(network.noise_size))
+    monkeypatch.setattr("rl_training.algorithms.iqn.random_fractions", lambda obs, count, *_: midpoints(count))
     name, spec = case
     learners = [small(name, spec, max_grad_norm=1.0) for _ in range(3)]
     population, singles = Updater(learners), [Updater([copy.deepcopy(learner)]) for learner in learners]
@@ -178,7 +181,24 @@ def test_a_population_equals_singles_when_noise_is_silent(case, draw, monkeypatc
 
 
 @pytest.mark.parametrize(
-    "case", ["bc", "cal_ql", "cql-discrete", "dqn", "iql", "ppo-discrete", "sac", "td3_bc", "xql"], indirect=True
+    "case",
+    [
+        "bc",
+        "c51",
+        "cal_ql",
+        "cql-discrete",
+        "dqn",
+        "fqf",
+        "iql",
+        "iqn",
+        "ppo-discrete",
+        "qr_dqn",
+        "rainbow",
+        "sac",
+        "td3_bc",
+        "xql",
+    ],
+    indirect=True,
 )
 def test_the_compiled_loss_equals_the_eager_one(case, draw):
     torch.compiler.reset()  # it counts how often one function was compiled, for all tests together

@@ -30,6 +30,11 @@ def test_atari_frames_give_512_features_through_a_flat_layer_of_3136():
     assert encoder(torch.zeros(2, 4, 84, 84, dtype=torch.uint8)).shape == (2, width) == (2, 512)
 
 
+def test_without_the_dense_layer_the_features_are_the_convolutions():
+    encoder, width = encoder_for(spec((4, 84, 84), "uint8"), dense=False)
+    assert encoder(torch.zeros(2, 4, 84, 84, dtype=torch.uint8)).shape == (2, width) == (2, 64 * 7 * 7)
+
+
 def test_bytes_become_numbers_between_zero_and_one():
     encoder = NatureCNN((1, 36, 36))
     white = torch.full((1, 1, 36, 36), 255, dtype=torch.uint8)

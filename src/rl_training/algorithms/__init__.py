@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from rl_training.algorithms.bc import BC, BCConfig, bc_loss
-from rl_training.algorithms.cal_ql import CalQL, cal_ql_loss
+from rl_training.algorithms.c51 import C51, C51Config, categorical_divergence, project_atoms
+from rl_training.algorithms.cal_ql import CalQL, CalQLConfig, cal_ql_loss
 from rl_training.algorithms.config import AlgorithmConfig, OfflineConfig, ReplayConfig, RolloutConfig
 from rl_training.algorithms.cql import CQL, CQLConfig, CQLPredictions, cql_loss
 from rl_training.algorithms.dqn import DQN, DQNConfig
 from rl_training.algorithms.fqe import FQE, FQEConfig, fqe_loss
+from rl_training.algorithms.fqf import FQF, FQFConfig, fraction_gradient
 from rl_training.algorithms.iql import IQL, IQLConfig, IQLPredictions, iql_loss
+from rl_training.algorithms.iqn import IQN, IQNConfig
 from rl_training.algorithms.learner import Learner, OfflineLearner, frozen
 from rl_training.algorithms.ppo import PPO, PPOConfig
+from rl_training.algorithms.qr_dqn import QRDQN, QRDQNConfig, quantile_huber_loss
+from rl_training.algorithms.rainbow import Rainbow, RainbowConfig
 from rl_training.algorithms.sac import SAC, SACConfig
 from rl_training.algorithms.td3_bc import TD3BC, TD3BCConfig, td3_bc_loss
 from rl_training.algorithms.updater import Updater
@@ -18,40 +23,59 @@ from rl_training.algorithms.xql import XQL, XQLConfig, gumbel_rescale_loss, xql_
 
 BCAlgorithm, DQNAlgorithm, IQLAlgorithm, PPOAlgorithm, SACAlgorithm = BC, DQN, IQL, PPO, SAC
 CalQLAlgorithm, CQLAlgorithm, TD3BCAlgorithm, XQLAlgorithm = CalQL, CQL, TD3BC, XQL
+C51Algorithm, FQFAlgorithm, IQNAlgorithm, QRDQNAlgorithm, RainbowAlgorithm = C51, FQF, IQN, QRDQN, Rainbow
 
-_LEARNERS: tuple[type[Learner], ...] = (BC, CalQL, CQL, DQN, IQL, PPO, SAC, TD3BC, XQL)
+_LEARNERS: tuple[type[Learner], ...] = (
+    BC, C51, CalQL, CQL, DQN, FQF, IQL, IQN, PPO, QRDQN, Rainbow, SAC, TD3BC, XQL,
+)  # fmt: skip
 CATALOGUE: dict[str, type[Learner]] = {learner.name: learner for learner in _LEARNERS}
 
 __all__ = [
     "BC",
+    "C51",
     "CATALOGUE",
     "CQL",
     "DQN",
     "FQE",
+    "FQF",
     "IQL",
+    "IQN",
     "PPO",
+    "QRDQN",
     "SAC",
     "TD3BC",
     "XQL",
     "AlgorithmConfig",
     "BCAlgorithm",
     "BCConfig",
+    "C51Algorithm",
+    "C51Config",
     "CQLAlgorithm",
     "CQLConfig",
     "CQLPredictions",
     "CalQL",
     "CalQLAlgorithm",
+    "CalQLConfig",
     "DQNAlgorithm",
     "DQNConfig",
     "FQEConfig",
+    "FQFAlgorithm",
+    "FQFConfig",
     "IQLAlgorithm",
     "IQLConfig",
     "IQLPredictions",
+    "IQNAlgorithm",
+    "IQNConfig",
     "Learner",
     "OfflineConfig",
     "OfflineLearner",
     "PPOAlgorithm",
     "PPOConfig",
+    "QRDQNAlgorithm",
+    "QRDQNConfig",
+    "Rainbow",
+    "RainbowAlgorithm",
+    "RainbowConfig",
     "ReplayConfig",
     "RolloutConfig",
     "SACAlgorithm",
@@ -63,11 +87,15 @@ __all__ = [
     "XQLConfig",
     "bc_loss",
     "cal_ql_loss",
+    "categorical_divergence",
     "cql_loss",
     "fqe_loss",
+    "fraction_gradient",
     "frozen",
     "gumbel_rescale_loss",
     "iql_loss",
+    "project_atoms",
+    "quantile_huber_loss",
     "td3_bc_loss",
     "xql_loss",
     "xql_value_loss",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -92,6 +92,10 @@ class Learner(nn.Module):
     def schedules(self) -> dict[str, Schedule]:
         """Numbers that move by themselves as training goes on: buffers of this learner, by name."""
         return {}
+
+    def doubts(self, metrics: Mapping[str, float | None]) -> list[str]:
+        """What is amiss by these numbers, in sentences; asked where they are logged, so that no update waits for it."""
+        return []
 
     def forward(self, batch: Any, phase: str = "loss", **options: Any) -> Any:
         """A phase, or `act`, by name: the door for those who call a module and not a method."""

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 
-def bootstrapped(rewards: Tensor, dones: Tensor, next_values: Tensor, gamma: float) -> Tensor:
-    """One-step targets; only a termination ends the future, a time limit does not."""
-    return rewards + gamma * (1 - dones) * next_values
+def bootstrapped(rewards: Tensor, dones: Tensor, next_values: Tensor, discounts: Tensor | float) -> Tensor:
+    """Targets that go on with the next value, discounted alike or by row; a termination alone ends the future."""
+    return rewards + discounts * (1 - dones) * next_values
 
 
 def ensemble_squared_error(predictions: Tensor, targets: Tensor) -> Tensor:

@@ -9,6 +9,10 @@ class BC(ManagedAlgorithm):
     algorithm = "bc"
 
 
+class C51(ManagedAlgorithm):
+    algorithm = "c51"
+
+
 class CalQL(ManagedAlgorithm):
     algorithm = "cal_ql"
 
@@ -21,12 +25,28 @@ class DQN(ManagedAlgorithm):
     algorithm = "dqn"
 
 
+class FQF(ManagedAlgorithm):
+    algorithm = "fqf"
+
+
 class IQL(ManagedAlgorithm):
     algorithm = "iql"
 
 
+class IQN(ManagedAlgorithm):
+    algorithm = "iqn"
+
+
 class PPO(ManagedAlgorithm):
     algorithm = "ppo"
+
+
+class QRDQN(ManagedAlgorithm):
+    algorithm = "qr_dqn"
+
+
+class Rainbow(ManagedAlgorithm):
+    algorithm = "rainbow"
 
 
 class SAC(ManagedAlgorithm):
@@ -42,11 +62,16 @@ class XQL(ManagedAlgorithm):
 
 
 train_bc = partial(train_as, "bc")
+train_c51 = partial(train_as, "c51")
 train_cal_ql = partial(train_as, "cal_ql")
 train_cql = partial(train_as, "cql")
 train_dqn = partial(train_as, "dqn")
+train_fqf = partial(train_as, "fqf")
 train_iql = partial(train_as, "iql")
+train_iqn = partial(train_as, "iqn")
 train_ppo = partial(train_as, "ppo")
+train_qr_dqn = partial(train_as, "qr_dqn")
+train_rainbow = partial(train_as, "rainbow")
 train_sac = partial(train_as, "sac")
 train_td3_bc = partial(train_as, "td3_bc")
 train_xql = partial(train_as, "xql")

@@ -10,16 +10,36 @@ from rl_training.models.actor_critic import (
 )
 from rl_training.models.normalizer import Normalizer
 from rl_training.models.q_networks import DQNModel, FQEModel, QNetwork
+from rl_training.models.return_distributions import (
+    Atoms,
+    C51Model,
+    FQFModel,
+    IQNModel,
+    MLPFQFNetwork,
+    ProposedQuantiles,
+    QRDQNModel,
+    Quantiles,
+    midpoints,
+)
 
 __all__ = [
+    "Atoms",
+    "C51Model",
     "DQNModel",
     "FQEModel",
+    "FQFModel",
+    "IQNModel",
     "MLPBCModel",
+    "MLPFQFNetwork",
     "MLPIQLModel",
     "MLPSACModel",
     "MLPTD3Model",
     "MLPXQLModel",
     "Normalizer",
     "PPOModel",
+    "ProposedQuantiles",
     "QNetwork",
+    "QRDQNModel",
+    "Quantiles",
+    "midpoints",
 ]

@@ -3,43 +3,82 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from rl_training.models.encoders import encoder_for
 from rl_training.models.mlp import mlp
+from rl_training.models.noisy import Stack
 from rl_training.types import EnvSpec
 
 
-class QNetwork(nn.Module):
-    """Action values [rows, actions]; dueling splits them into a state value and advantages of mean zero."""
+class QHead(nn.Module):
+    """The last layers: features [..., width] to [..., actions, outputs].
 
-    def __init__(self, spec: EnvSpec, hidden_sizes: Sequence[int] = (256, 256), *, dueling: bool = False) -> None:
+    Dueling splits the outputs into those of the state and, of mean zero over the actions, those of each action.
+    """
+
+    def __init__(self, sizes: Sequence[int], actions: int, *, outputs: int, dueling: bool, noisy: bool) -> None:
         super().__init__()
-        self.encoder, features = encoder_for(spec)
-        self.advantage = mlp((features, *hidden_sizes, spec.action_dim))
-        self.value = mlp((features, *hidden_sizes, 1)) if dueling else None
+        self.shape = (actions, outputs)
+        self.advantage = Stack((*sizes, actions * outputs), noisy=noisy)
+        self.value = Stack((*sizes, outputs), noisy=noisy) if dueling else None
+        streams = [self.advantage] if self.value is None else [self.advantage, self.value]
+        self.noise_sizes = [sum(stream.noise_sizes) for stream in streams]
 
-    def forward(self, obs: Tensor) -> Tensor:
-        features = self.encoder(obs)
-        values: Tensor = self.advantage(features)
+    def forward(self, features: Tensor, noise: Tensor | None = None) -> Tensor:
+        parts = [None] * len(self.noise_sizes) if noise is None else noise.split(self.noise_sizes)
+        advantage: Tensor = self.advantage(features, parts[0]).unflatten(-1, self.shape)
         if self.value is None:
-            return values
-        state_value: Tensor = self.value(features)
-        return state_value + values - values.mean(-1, keepdim=True)
+            return advantage
+        value: Tensor = self.value(features, parts[1]).unsqueeze(-2)
+        return value + advantage - advantage.mean(-2, keepdim=True)
+
+
+class TrunkAndHead(nn.Module):
+    """What every network of the family is made of; the trunk has all hidden layers but the last, which is the head's.
+
+    So on pixels hidden sizes of (512,) are the papers' networks. A noisy one takes `noise_size` normal numbers,
+    the same for all rows; without them it is what it is on average.
+    """
+
+    def __init__(
+        self, spec: EnvSpec, hidden_sizes: Sequence[int] = (256, 256), *, outputs: int = 1, dueling: bool = False,
+        noisy: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        encoder, width = encoder_for(spec, dense=False)
+        widths = (width, *hidden_sizes[:-1])
+        hidden = [mlp(widths), nn.ReLU()] if hidden_sizes[:-1] else []
+        self.trunk, self.features = nn.Sequential(encoder, *hidden), widths[-1]
+        sizes = (self.features, *hidden_sizes[-1:])
+        self.head = QHead(sizes, spec.action_dim, outputs=outputs, dueling=dueling, noisy=noisy)
+        self.noise_size = sum(self.head.noise_sizes)
+
+
+class QNetwork(TrunkAndHead):
+    """Action values [rows, actions]."""
+
+    def forward(self, obs: Tensor, noise: Tensor | None = None) -> Tensor:
+        return self.head(self.trunk(obs), noise).squeeze(-1)
 
 
 class DQNModel(nn.Module):
-    def __init__(self, spec: EnvSpec, hidden_sizes: Sequence[int] = (256, 256), *, dueling: bool = False) -> None:
+    """A Q-network under the name `q`, which the target network copies."""
+
+    network: ClassVar[type[TrunkAndHead]] = QNetwork
+    options: ClassVar[tuple[str, ...]] = ("dueling", "noisy")  # of the config, for the network
+
+    def __init__(self, spec: EnvSpec, hidden_sizes: Sequence[int] = (256, 256), **options: Any) -> None:
         super().__init__()
         self.obs_shape = spec.obs_shape
-        self.q = QNetwork(spec, hidden_sizes, dueling=dueling)
+        self.q = self.network(spec, hidden_sizes, **options)
 
     @classmethod
     def build(cls, spec: EnvSpec, config: Any) -> DQNModel:
-        return cls(spec, config.hidden_sizes, dueling=config.dueling)
+        return cls(spec, config.hidden_sizes, **{name: getattr(config, name) for name in cls.options})
 
 
 class ValuesOfBoxActions(nn.Module):

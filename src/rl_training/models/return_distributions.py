@@ -1,0 +1,173 @@
+"""Networks that give a distribution of returns for each of a few actions: atoms, or quantiles at given fractions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from rl_training.models.q_networks import DQNModel, TrunkAndHead
+from rl_training.types import EnvSpec
+
+
+def midpoints(count: int, device: torch.device | None = None) -> Tensor:
+    """The middles of so many equal parts of [0, 1]."""
+    return (torch.arange(count, device=device) + 0.5) / count
+
+
+class Atoms(NamedTuple):
+    """Probabilities of fixed returns."""
+
+    logits: Tensor  # [rows, actions, atoms]
+    support: Tensor  # [atoms], evenly spaced
+
+    def expected(self) -> Tensor:
+        return (self.logits.softmax(-1) * self.support).sum(-1)
+
+
+class Quantiles(NamedTuple):
+    """Returns at fractions that each stand for an equal share of the distribution."""
+
+    quantile_hats: Tensor  # [rows, actions, fractions]
+    tau_hats: Tensor  # [fractions], or [rows, fractions]
+
+    def expected(self) -> Tensor:
+        return self.quantile_hats.mean(-1)
+
+
+class ProposedQuantiles(NamedTuple):
+    """Returns at the middles of uneven parts of [0, 1]; a part's width is the share its return stands for."""
+
+    quantile_hats: Tensor  # [rows, actions, fractions]
+    taus: Tensor  # [rows, fractions + 1], from 0 to 1
+    tau_hats: Tensor  # [rows, fractions]
+    entropy: Tensor  # [rows], of the widths; log(fractions) where they are even
+
+    def expected(self) -> Tensor:
+        widths = self.taus.detach().diff(dim=-1)
+        return (self.quantile_hats * widths.unsqueeze(-2)).sum(-1)
+
+
+class AtomsNetwork(TrunkAndHead):
+    def __init__(
+        self, spec: EnvSpec, hidden_sizes: Sequence[int] = (256, 256), *, num_atoms: int = 51, v_min: float = -10.0,
+        v_max: float = 10.0, **options: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(spec, hidden_sizes, outputs=num_atoms, **options)
+        self.range = (v_min, v_max, num_atoms)
+
+    def forward(self, obs: Tensor, noise: Tensor | None = None) -> Atoms:
+        return Atoms(self.head(self.trunk(obs), noise), torch.linspace(*self.range, device=obs.device))
+
+
+class QuantilesNetwork(TrunkAndHead):
+    """Quantiles at the middles of equal parts."""
+
+    def __init__(
+        self, spec: EnvSpec, hidden_sizes: Sequence[int] = (256, 256), *, num_quantiles: int = 200, **options: Any
+    ) -> None:
+        super().__init__(spec, hidden_sizes, outputs=num_quantiles, **options)
+        self.num_quantiles = num_quantiles
+
+    def forward(self, obs: Tensor, noise: Tensor | None = None) -> Quantiles:
+        return Quantiles(self.head(self.trunk(obs), noise), midpoints(self.num_quantiles, obs.device))
+
+
+class QuantileFunction(TrunkAndHead):
+    """Quantiles at any fractions: features of the fraction multiply those of the observation before the head."""
+
+    def __init__(
+        self, spec: EnvSpec, hidden_sizes: Sequence[int] = (256, 256), *, num_cosines: int = 64, **options: Any
+    ) -> None:
+        super().__init__(spec, hidden_sizes, **options)
+        self.num_cosines = num_cosines
+        self.embedding = nn.Linear(num_cosines, self.features)
+
+    def at(self, features: Tensor, taus: Tensor, noise: Tensor | None = None) -> Tensor:
+        """Quantiles [rows, actions, fractions] at taus [fractions] or [rows, fractions]."""
+        cosines = torch.cos(math.pi * torch.arange(self.num_cosines, device=taus.device) * taus.unsqueeze(-1))
+        mixed = features.unsqueeze(-2) * self.embedding(cosines).relu()
+        return self.head(mixed, noise).squeeze(-1).transpose(-1, -2)
+
+
+class GivenQuantilesNetwork(QuantileFunction):
+    """Quantiles at fractions that the caller gives."""
+
+    def forward(self, obs: Tensor, taus: Tensor, noise: Tensor | None = None) -> Quantiles:
+        return Quantiles(self.at(self.trunk(obs), taus, noise), taus)
+
+
+class ProposedQuantilesNetwork(QuantileFunction):
+    """Quantiles at fractions that a layer of its own proposes for each observation.
+
+    The two learn apart: the layer sees the features and sends them no gradient, nor do the quantiles to the fractions.
+    """
+
+    def __init__(
+        self, spec: EnvSpec, hidden_sizes: Sequence[int] = (256, 256), *, num_quantiles: int = 32, **options: Any
+    ) -> None:
+        super().__init__(spec, hidden_sizes, **options)
+        self.proposal = nn.Linear(self.features, num_quantiles)
+        nn.init.xavier_uniform_(self.proposal.weight, gain=0.01)  # so that parts are even in the beginning, or nearly
+        nn.init.zeros_(self.proposal.bias)
+
+    def forward(self, obs: Tensor, noise: Tensor | None = None) -> ProposedQuantiles:
+        return self._quantiles(self.trunk(obs), noise)
+
+    def with_inner(self, obs: Tensor, noise: Tensor | None = None) -> tuple[ProposedQuantiles, Tensor]:
+        """Beside the quantiles those at the inner taus [rows, actions, fractions - 1], without gradients."""
+        features = self.trunk(obs)
+        seen = self._quantiles(features, noise)
+        with torch.no_grad():
+            return seen, self.at(features, seen.taus[..., 1:-1], noise)
+
+    def _quantiles(self, features: Tensor, noise: Tensor | None) -> ProposedQuantiles:
+        taus, entropy = self.propose(features.detach())
+        tau_hats = ((taus[..., :-1] + taus[..., 1:]) / 2).detach()
+        return ProposedQuantiles(self.at(features, tau_hats, noise), taus, tau_hats, entropy)
+
+    def propose(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Taus that begin with 0 and end with 1 to the bit, and the entropy of the parts between them."""
+        log_widths = self.proposal(features).log_softmax(-1)
+        widths = log_widths.exp()
+        inner = widths.cumsum(-1)[..., :-1]
+        ends = torch.zeros_like(inner[..., :1])
+        return torch.cat([ends, inner, ends + 1], -1), -(widths * log_widths).sum(-1)
+
+
+class C51Model(DQNModel):
+    network = AtomsNetwork
+    options = (*DQNModel.options, "num_atoms", "v_min", "v_max")
+
+
+class QRDQNModel(DQNModel):
+    network = QuantilesNetwork
+    options = (*DQNModel.options, "num_quantiles")
+
+
+class IQNModel(DQNModel):
+    network = GivenQuantilesNetwork
+    options = (*DQNModel.options, "num_cosines")
+
+
+class FQFModel(DQNModel):
+    network = ProposedQuantilesNetwork
+    options = (*DQNModel.options, "num_quantiles", "num_cosines")
+
+    def forward(self, obs: Tensor) -> ProposedQuantiles:
+        quantiles: ProposedQuantiles = self.q(obs)
+        return quantiles
+
+    def act(self, obs: Tensor) -> Tensor:
+        """The actions of the highest expected return."""
+        return self(obs).expected().argmax(-1)
+
+
+class MLPFQFNetwork(FQFModel):
+    """FQF's networks for vectors, by the number of their entries and of the actions."""
+
+    def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int] = (256, 256), **options: Any) -> None:
+        super().__init__(EnvSpec((obs_dim,), "discrete", action_dim), hidden_sizes, **options)
