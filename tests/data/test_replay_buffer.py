@@ -78,6 +78,15 @@ def test_draws_come_from_the_rings_own_generator_and_resume_with_its_state():
     assert torch.equal(torch.get_rng_state(), before)
 
 
+def test_a_ring_can_go_back_to_an_earlier_state():
+    ring = ReplayBuffer(5, BOX)
+    ring.add(numbered(0, 3))
+    earlier = ring.state_dict()
+    ring.add(numbered(3, 8))
+    ring.load_state_dict(earlier)
+    assert (len(ring), ring.added) == (3, 3)
+
+
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
 def test_segments_rebuild_the_ring_in_any_order_and_stale_rows_are_passed_over(order):
     segments = [(0, numbered(0, 4)), (4, numbered(4, 8)), (8, numbered(8, 11))]

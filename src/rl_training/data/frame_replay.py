@@ -59,10 +59,6 @@ class FrameReplayBuffer(ReplayBuffer):
     def state_dict(self, *, member: int | None = None) -> dict[str, Any]:
         return {**super().state_dict(member=member), "gone": self.gone}
 
-    def load_state_dict(self, state: dict[str, Any], *, member: int | None = None) -> None:
-        self.gone = state["gone"]
-        super().load_state_dict(state, member=member)
-
     def _number(self, rows: Batch) -> tuple[Tensor, Tensor]:
         """Store what frames are new; the numbers of all of `obs` and `next_obs`, [..., environments, stack]."""
         begins = self._begins()

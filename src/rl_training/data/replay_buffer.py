@@ -141,6 +141,7 @@ class ReplayBuffer(RandomRows):
 
     def load_state_dict(self, state: dict[str, Any], *, member: int | None = None) -> None:
         super().load_state_dict(state)
+        self.gone = state.get("gone", 0)
         self._set_added(state["added"])
         if (priorities := self._priorities_of(member)) is not None:
             priorities.load_state_dict(state["priorities"])
