@@ -12,7 +12,7 @@ from typing import Any
 
 LONG = ["train", "bc", "Pendulum-v1", "--dataset", "{kind: random, rows: 200}", "--steps", "1000000",
         "--set", "hidden_sizes=[8]", "--set", "batch_size=8", "--set", "eval_interval=0",
-        "--set", "checkpoint_interval=100"]  # fmt: skip
+        "--set", "checkpoint_interval=100", "--compile", "off"]  # fmt: skip
 
 
 def stopped(number: signal.Signals, run: Path, *arguments: str) -> tuple[int, str, dict[str, Any]]:
