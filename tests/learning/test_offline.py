@@ -10,7 +10,7 @@ from rl_training.runtime.policies import RandomPolicy
 from rl_training.runtime.recipes import roll_dataset
 from rl_training.types import Action, EnvSpec, Policy
 
-pytestmark = pytest.mark.learning
+pytestmark = [pytest.mark.learning, pytest.mark.timeout(400)]  # on two slow or busy cores they take long
 
 
 class Balancing:
