@@ -14,15 +14,17 @@ DOCS = HERE.parent / "docs"
 INTRODUCTION = """\
 # Results
 
-A score is an undiscounted return: for each seed the mean of 50 episodes that its last checkpoint plays, without
-exploring, from fixed seeds; over the seeds the interquartile mean, its 95% bootstrap interval in brackets. A published
-score is that of one run. This page is written by `benchmarks/results_table.py` from what these leave in
-`benchmarks/results/`:
+A score is an undiscounted return: for each seed the mean of 50 episodes (10 in the locomotion benches) that its last
+checkpoint plays, without exploring, from fixed seeds; over the seeds the interquartile mean, its 95% bootstrap interval
+in brackets. A published score is that of one run. This page is written by `benchmarks/results_table.py` from what these
+leave in `benchmarks/results/`:
 
 ```
 python benchmarks/figures.py --data DATA
 python benchmarks/engine_overhead.py --json > benchmarks/results/engine_overhead.json
 python benchmarks/kill_resume.py --json > benchmarks/results/kill_resume.json
+python benchmarks/throughput.py > benchmarks/results/throughput.json
+rl-training bench benchmarks/plans/halfcheetah.yaml --output benchmarks/results/halfcheetah     # and hopper
 ```
 """
 
