@@ -33,7 +33,7 @@ STANDING = 0.95  # cosine of the angle
 TASKS = {"Pendulum-v1": -1_240.0, "StandingPendulum-v0": 3.0}  # and what random play returns
 
 
-class StandingPendulum(gym.RewardWrapper[Any, Any, Any]):
+class StandingPendulum(gym.RewardWrapper[Any, Any]):
     def reward(self, reward: Any) -> float:
         return float(np.cos(self.unwrapped.state[0]) > STANDING)  # type: ignore[attr-defined]
 

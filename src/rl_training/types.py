@@ -31,7 +31,7 @@ class Loss(NamedTuple):
 
     def plus(self, terms: Metrics, metrics: Metrics | None = None) -> Loss:
         """This loss with terms (and metrics) added, or put in the place of those of the same name."""
-        return self._replace(terms={**self.terms, **terms}, metrics={**self.metrics, **(metrics or {})})
+        return Loss({**self.terms, **terms}, {**self.metrics, **(metrics or {})}, self.buffers, self.rows)
 
 
 class UpdateResult(NamedTuple):
