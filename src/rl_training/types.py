@@ -7,9 +7,12 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
     from torch import Tensor, nn
 
+Array: TypeAlias = "np.ndarray[Any, Any]"
+Arrays: TypeAlias = "dict[str, Array]"  # a batch's columns before they are tensors, as files hold them
 Batch: TypeAlias = "dict[str, Tensor]"  # obs, actions, rewards, next_obs, dones (terminated only), truncated, and more
 Metrics: TypeAlias = "dict[str, Tensor]"  # scalars that stay on the device until they are logged
 

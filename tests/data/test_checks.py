@@ -95,6 +95,15 @@ def test_numbers_that_never_change_are_told(counted):
     assert finding.text == "2 of the 3 numbers in obs never change (number 1, 2)"
 
 
+@pytest.mark.parametrize("row", [0, 63, 64, 128, 129])
+def test_the_range_of_a_column_is_that_of_all_its_rows(counted, row):
+    columns = counted([0] * 130, dones=(129,))
+    columns["actions"] = np.zeros((130, 2), np.float32)
+    columns["actions"][row] = [-7, 9]
+    summary = inspect(columns).columns["actions"]
+    assert (summary.low, summary.high) == ((-7, 0), (0, 9))
+
+
 def test_pixels_are_summed_up_in_one_range(counted):
     frames = np.stack([np.full((8, 8), row, np.uint8) for row in range(4)])
     columns = counted([1, 2, 3], dones=(2,)) | {"obs": frames[:-1], "next_obs": frames[1:]}

@@ -52,6 +52,14 @@ def test_float64_and_one_number_in_brackets_become_plain_float32(counted):
     assert {column.dtype for column in columns.values()} == {torch.float32}
 
 
+def test_tensors_of_any_precision_are_taken_as_arrays_are(counted):
+    tensors = {name: torch.from_numpy(column) for name, column in counted([1, 2, 3], dones=(2,)).items()}
+    changed = {"rewards": tensors["rewards"].bfloat16().requires_grad_(), "obs": tensors["obs"].double()}
+    dataset = TransitionDataset.from_dict({**tensors, **changed})
+    assert dataset.fingerprint() == TransitionDataset.from_dict(tensors).fingerprint()
+    assert dataset.columns["next_obs"].data_ptr() == tensors["next_obs"].data_ptr()
+
+
 def test_pixels_stay_uint8():
     frames = np.zeros((4, 3, 8, 8), np.uint8)
     dataset = TransitionDataset.from_dict(

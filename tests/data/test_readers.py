@@ -220,6 +220,18 @@ def test_a_flag_that_is_neither_0_nor_1_is_refused_by_row(load, counted, wrong):
         load(columns)
 
 
+def test_numbers_in_another_machines_byte_order_are_read(load, counted):
+    rows = {
+        **counted([1, 2, 3], dones=(2,)),
+        "actions": np.array([0, 2, 1], ">i4"),
+        "weights": np.array([7, 8, 9], ">u2"),
+    }
+    columns = load({**rows, "rewards": rows["rewards"].astype(">f8")}).columns
+    assert {name: columns[name].tolist() for name in ("actions", "weights", "rewards")} == {
+        "actions": [0, 2, 1], "weights": [7, 8, 9], "rewards": [1, 2, 3],
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("column", [["a", "b"], np.array(["2020-01-01", "2020-01-02"], "M8[D]"), np.array([1j, 2])])
 def test_a_needed_column_of_no_numbers_is_refused_by_name(tmp_path, counted, column):
     np.savez(tmp_path / "data.npz", **{**counted([1, 2], dones=(1,)), "rewards": column})

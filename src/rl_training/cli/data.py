@@ -167,10 +167,10 @@ def bounds_of(text: str) -> tuple[Any, ...]:
 
 
 def spec_of(env_id: str | None) -> EnvSpec | None:
-    from rl_training.runtime.envs import env_spec_of, make_env
-
     if env_id is None:
         return None
+    from rl_training.runtime.envs import env_spec_of, make_env
+
     env = make_env(env_id, {})
     try:
         return env_spec_of(env)

@@ -1,29 +1,9 @@
-"""Where transitions rest: offline datasets, replay rings, rollouts, and the files they come from."""
+"""Where transitions rest: offline datasets, replay rings, rollouts, and the files they come from.
 
-from rl_training.data.checks import check_dataset, inspect_columns
-from rl_training.data.frame_replay import FrameReplayBuffer
-from rl_training.data.offline_dataset import TransitionDataset
-from rl_training.data.offline_mixers import mix_transition_datasets
-from rl_training.data.readers import load_transition_dataset, read_columns
-from rl_training.data.reference_returns import normalized_score
-from rl_training.data.replay_buffer import ReplayBuffer
-from rl_training.data.rollout_buffer import RolloutBuffer, generalized_advantages
-from rl_training.data.writers import save_minari, save_npz, save_parquet, save_transition_dataset
+The public names stand in `__init__.pyi`. Each is imported when it is first used, so that files are read and checked
+without torch.
+"""
 
-__all__ = [
-    "FrameReplayBuffer",
-    "ReplayBuffer",
-    "RolloutBuffer",
-    "TransitionDataset",
-    "check_dataset",
-    "generalized_advantages",
-    "inspect_columns",
-    "load_transition_dataset",
-    "mix_transition_datasets",
-    "normalized_score",
-    "read_columns",
-    "save_minari",
-    "save_npz",
-    "save_parquet",
-    "save_transition_dataset",
-]
+from rl_training.lazy_names import lazy_names
+
+__getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rl_training.data.actions import TOLERANCE, Bounds, derive_spec, in_range, scale_actions
-from rl_training.data.columns import to_columns, to_tensor
+import numpy as np
+
+from rl_training.data.actions import TOLERANCE, Bounds, in_range, scale_actions
+from rl_training.data.columns import to_array, to_columns
+from rl_training.data.episodes import episode_ends, episode_lengths, episode_returns
 from rl_training.data.faults import (
     ALLOWABLE,
     DatasetFault,
@@ -20,22 +23,20 @@ from rl_training.data.faults import (
     same_rows,
 )
 from rl_training.data.mending import without_crossing, without_nan
-from rl_training.data.offline_dataset import TransitionDataset
 from rl_training.data.readers import read_columns
 from rl_training.data.readers.rows import StoredColumns
 from rl_training.data.report import (
-    Array,
     ColumnSummary,
     DatasetReport,
     Finding,
     Spread,
     count_duplicates,
-    episode_ends,
-    episode_lengths,
-    episode_returns,
     summarize_column,
 )
-from rl_training.types import Batch, EnvSpec
+from rl_training.types import Array, Arrays, EnvSpec
+
+if TYPE_CHECKING:
+    from rl_training.data.offline_dataset import TransitionDataset
 
 __all__ = ["DatasetReport", "Finding", "check_dataset", "inspect_columns", "inspect_source"]
 
@@ -49,7 +50,7 @@ MENDED = {  # what is done about a fault that is allowed
 
 def check_dataset(dataset: TransitionDataset) -> list[str]:
     """Warnings about data that can be trained on but may not mean what it seems to; empty when there is no doubt."""
-    columns = {name: column.cpu() for name, column in dataset.columns.items()}
+    columns = {name: column.cpu().numpy() for name, column in dataset.columns.items()}
     # Files without ends are refused long before, unless that was allowed.
     faults = [_judged(fault, ("no_episode_end",)) for fault in _missing_ends(columns, columns.keys())]
     return [finding.sentence for finding in (*faults, *_crossings(columns), *_doubts(columns))]
@@ -81,8 +82,8 @@ def inspect_columns(
         *_constant_columns(summaries),
         *_duplicates(duplicates, len(stored.columns["obs"])),
     ]
-    dones, rewards = usable["dones"].numpy() != 0, usable["rewards"].numpy()
-    ends = episode_ends(dones, usable["truncated"].numpy())
+    dones, rewards = usable["dones"] != 0, usable["rewards"]
+    ends = episode_ends(dones, usable["truncated"])
     return DatasetReport(
         rows=stored.rows, transitions=len(ends), episodes=int(ends.sum()), terminals=int(dones.sum()),
         timeouts=int(ends.sum() - dones.sum()), columns=summaries, rewards=Spread.of(rewards),
@@ -93,18 +94,17 @@ def inspect_columns(
 
 def _usable(
     stored: StoredColumns, wrong: Collection[str], spec: EnvSpec | None, action_range: Bounds | None
-) -> tuple[Batch, list[Finding]]:
+) -> tuple[Arrays, list[Finding]]:
     """The rows that would remain if every fault were mended, and the faults; `wrong` columns are not all finite."""
-    rows = {name: to_tensor(name, column) for name, column in stored.columns.items()}
+    rows = {name: to_array(name, column) for name, column in stored.columns.items()}
     faults = [fault for name in wrong for fault in _refusals("nan", partial(require_finite, {name: rows[name]}))]
     faults += _missing_ends(rows, stored.names.keys())
     try:
         rows = without_nan(rows, ALLOWABLE) if wrong else rows
         crossings = list(_crossings(rows)) if "next_obs" in stored.names else []  # made from the rows, it fits them
         faults += crossings
-        columns, _ = to_columns(rows, spec, action_range=action_range, allow=ALLOWABLE)
-        bounds = in_range(spec or derive_spec(columns["obs"], rows["actions"], action_range), action_range)
-        faults += _refusals("out_of_range", partial(scale_actions, rows["actions"], bounds))
+        columns, spec = to_columns(rows, spec, action_range=action_range, allow=ALLOWABLE)
+        faults += _refusals("out_of_range", partial(scale_actions, rows["actions"], in_range(spec, action_range)))
         return without_crossing(columns, ALLOWABLE) if crossings else columns, faults
     except (TypeError, ValueError) as error:  # what cannot be mended
         nothing = {name: column[:0] for name, column in rows.items()}
@@ -124,22 +124,22 @@ def _judged(fault: Finding, allow: Collection[str]) -> Finding:
     return fault._replace(severity="warning", fix=MENDED[fault.kind]) if fault.kind in allow else fault
 
 
-def _missing_ends(columns: Batch, told: Set[str]) -> Iterator[Finding]:
+def _missing_ends(columns: Arrays, told: Set[str]) -> Iterator[Finding]:
     """Ends count that the data tell itself; where none of the columns is `told`, they were only guessed from jumps."""
     truncated = columns["truncated"] if told & {"dones", "truncated", "episodes"} else columns["truncated"][:0]
     return _refusals("no_episode_end", partial(require_episode_ends, columns["dones"], truncated))
 
 
-def _crossings(columns: Batch) -> Iterator[Finding]:
+def _crossings(columns: Arrays) -> Iterator[Finding]:
     jumps, bridges = find_crossings(*(columns[name] for name in ("obs", "next_obs", "dones", "truncated")))
     return _refusals("crossing", partial(require_no_crossing, jumps | bridges))
 
 
-def _doubts(columns: Batch) -> Iterator[Finding]:
-    dones, rewards = columns["dones"].numpy() != 0, columns["rewards"].numpy()
+def _doubts(columns: Arrays) -> Iterator[Finding]:
+    dones, rewards = columns["dones"] != 0, columns["rewards"]
     if not len(dones):
         return
-    ends = episode_ends(dones, columns["truncated"].numpy())
+    ends = episode_ends(dones, columns["truncated"])
     lengths = episode_lengths(ends)
     yield from _constant_rewards(rewards, dones)
     if len(ends) >= 10 and len(lengths) > len(ends) / 2:
@@ -167,9 +167,9 @@ def _constant_rewards(rewards: Array, dones: Array) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-def _doubled_terminals(columns: Batch) -> Iterator[Finding]:
+def _doubled_terminals(columns: Arrays) -> Iterator[Finding]:
     dones = columns["dones"] != 0
-    pairs = (dones[:-1] & dones[1:]).nonzero().squeeze(1)
+    pairs = np.flatnonzero(dones[:-1] & dones[1:])
     going_on = pairs[same_rows(columns["next_obs"][pairs], columns["obs"][pairs + 1])]  # lived on after their end
     # Where next_obs was made from the rows it cannot tell; then it is the habit that does.
     habit = len(pairs) * 2 >= int(dones.sum()) - len(pairs)

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from rl_training.data.actions import Bounds, derive_spec, in_range, scale_actions
 from rl_training.data.faults import require_allowable, require_columns, require_equal_lengths, require_flags
 from rl_training.data.mending import without_nan
-from rl_training.types import Batch, EnvSpec
+from rl_training.types import Array, Arrays, EnvSpec
 
 REQUIRED = ("obs", "actions", "rewards", "next_obs", "dones")
 
-Values: TypeAlias = "Mapping[str, npt.ArrayLike | Tensor]"
-
 
 def to_columns(
-    values: Values, spec: EnvSpec | None = None, *, action_range: Bounds | None = None, allow: Collection[str] = ()
-) -> tuple[Batch, EnvSpec]:
+    values: Mapping[str, npt.ArrayLike],
+    spec: EnvSpec | None = None,
+    *,
+    action_range: Bounds | None = None,
+    allow: Collection[str] = (),
+) -> tuple[Arrays, EnvSpec]:
     """Columns as a batch holds them, from values in the data's units, and the spec they follow."""
     require_allowable(allow)
     require_columns(values, REQUIRED)
-    columns = {name: to_tensor(name, value) for name, value in values.items()}
-    columns.setdefault("truncated", torch.zeros_like(columns["dones"]))
+    columns = {name: to_array(name, value) for name, value in values.items()}
+    columns.setdefault("truncated", np.zeros_like(columns["dones"]))
     require_equal_lengths(columns)
     for name in ("rewards", "dones", "truncated", "returns_to_go"):
         if name in columns:
@@ -35,7 +35,7 @@ def to_columns(
     for name in ("obs", "next_obs"):
         columns[name] = _observations(name, columns[name], spec)
     if columns["obs"].shape != columns["next_obs"].shape:
-        raise ValueError(f"obs are {tuple(columns['obs'].shape)} but next_obs are {tuple(columns['next_obs'].shape)}")
+        raise ValueError(f"obs are {columns['obs'].shape} but next_obs are {columns['next_obs'].shape}")
     columns = without_nan(columns, allow)
     require_flags(columns)
     # Dying at the time limit is dying: there is no future to bootstrap from.
@@ -50,34 +50,39 @@ def to_columns(
     return columns, spec
 
 
-def to_tensor(name: str, value: npt.ArrayLike | Tensor) -> Tensor:
+def to_array(name: str, value: npt.ArrayLike) -> Array:
     """A column in one of the dtypes that batches hold, on the same memory where it can be."""
-    if not isinstance(value, Tensor):
-        array = np.asarray(value)
-        if array.dtype.kind not in "fiub":
-            raise TypeError(f"column {name!r} must hold numbers, got {array.dtype}")
-        if array.dtype.kind == "f" or (array.dtype.kind == "u" and array.dtype != np.uint8):
-            array = array.astype(np.float32 if array.dtype.kind == "f" else np.int64, copy=False)
-        value = torch.from_numpy(array if array.flags.writeable and array.flags.c_contiguous else array.copy())
-    if value.ndim == 0:
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"column {name!r} must hold numbers, got {array.dtype}")
+    if array.ndim == 0:
         raise ValueError(f"column {name!r} must have one entry a row, got a single number")
-    return value.detach().float() if value.is_floating_point() else value.detach()
+    with np.errstate(over="ignore"):  # what is too large becomes infinite, and that is told
+        return array.astype(_dtype_in_batches(array.dtype), copy=False)
 
 
-def _one_number_a_row(name: str, column: Tensor) -> Tensor:
-    if column.numel() != len(column):
-        raise ValueError(f"column {name!r} must have one number a row, got shape {tuple(column.shape)}")
-    return column.reshape(-1).float()
+def _dtype_in_batches(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    if dtype.kind == "f":
+        return np.dtype(np.float32)
+    if dtype.kind == "u" and dtype != np.uint8:
+        return np.dtype(np.int64)
+    return dtype.newbyteorder("=")  # files may hold another machine's order
 
 
-def _observations(name: str, column: Tensor, spec: EnvSpec | None) -> Tensor:
-    rows = column.unsqueeze(1) if column.ndim == 1 else column
+def _one_number_a_row(name: str, column: Array) -> Array:
+    if column.size != len(column):
+        raise ValueError(f"column {name!r} must have one number a row, got shape {column.shape}")
+    return column.reshape(-1).astype(np.float32, copy=False)
+
+
+def _observations(name: str, column: Array, spec: EnvSpec | None) -> Array:
+    rows = column[:, None] if column.ndim == 1 else column
     if spec is None:
-        return rows if rows.dtype == torch.uint8 else rows.float()
-    if tuple(rows.shape[1:]) != spec.obs_shape:
+        return rows if rows.dtype == np.uint8 else rows.astype(np.float32, copy=False)
+    if rows.shape[1:] != spec.obs_shape:
         raise ValueError(
-            f"{name} have shape {tuple(rows.shape[1:])} a row, the environment's observations have {spec.obs_shape}"
+            f"{name} have shape {rows.shape[1:]} a row, the environment's observations have {spec.obs_shape}"
         )
-    if spec.obs_dtype == "uint8" and rows.dtype != torch.uint8:
+    if spec.obs_dtype == "uint8" and rows.dtype != np.uint8:
         raise ValueError(f"{name} are {rows.dtype}, the environment's observations are uint8")
-    return rows if spec.obs_dtype == "uint8" else rows.float()
+    return rows if spec.obs_dtype == "uint8" else rows.astype(np.float32, copy=False)

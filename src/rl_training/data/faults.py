@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence, Sized
 
-import torch
-from torch import Tensor
+import numpy as np
+
+from rl_training.types import Array
 
 ALLOWABLE = ("nan", "out_of_range", "no_episode_end", "crossing")  # faults that can be mended instead of refused
 
 _BLOCK = 2**18  # numbers looked at together, so that temporaries stay small beside the columns
+_SIDE_BY_SIDE = 64
 
 
 class DatasetFault(ValueError):
@@ -41,87 +43,94 @@ def require_equal_lengths(columns: Mapping[str, Sized]) -> None:
         raise ValueError("the dataset is empty: its columns have no rows")
 
 
-def require_finite(columns: Mapping[str, Tensor]) -> None:
+def require_finite(columns: Mapping[str, Array]) -> None:
     for name, column in columns.items():
         wrong = find_not_finite(column)
-        if bool(wrong.any()):
+        if wrong.any():
             raise DatasetFault(
-                f"column {name!r} is NaN or infinite in {int(wrong.sum())} of {len(column)} rows, "
-                f"the first is row {int(wrong.nonzero()[0])}",
+                f"column {name!r} is NaN or infinite in {wrong.sum()} of {len(column)} rows, "
+                f"the first is row {wrong.argmax()}",
                 "--allow nan leaves such rows out",
             )
 
 
-def require_flags(columns: Mapping[str, Tensor]) -> None:
+def require_flags(columns: Mapping[str, Array]) -> None:
     for name in ("dones", "truncated"):
         wrong = (columns[name] != 0) & (columns[name] != 1)
-        if bool(wrong.any()):
-            first = int(wrong.nonzero()[0])
-            raise ValueError(f"column {name!r} must hold 0 or 1, row {first} holds {columns[name][first].item():g}")
+        if wrong.any():
+            first = int(wrong.argmax())
+            raise ValueError(f"column {name!r} must hold 0 or 1, row {first} holds {columns[name][first]:g}")
 
 
-def require_episode_ends(dones: Tensor, truncated: Tensor) -> None:
-    if not bool(dones.any() | truncated.any()):
+def require_episode_ends(dones: Array, truncated: Array) -> None:
+    if not (dones.any() or truncated.any()):
         raise DatasetFault(
             "no row ends an episode (dones and truncated are all 0 or missing)",
             f"mark the last row of each, or say that the {len(dones)} rows are one with --allow no_episode_end",
         )
 
 
-def require_no_crossing(crossing: Tensor) -> None:
-    if bool(crossing.any()):
+def require_no_crossing(crossing: Array) -> None:
+    if crossing.any():
         raise DatasetFault(
-            f"next_obs does not fit the following row in {int(crossing.sum())} of {len(crossing)} rows, the first is "
-            f"row {int(crossing.nonzero()[0])}: it leads into another episode, or jumps where neither dones nor "
+            f"next_obs does not fit the following row in {crossing.sum()} of {len(crossing)} rows, the first is "
+            f"row {crossing.argmax()}: it leads into another episode, or jumps where neither dones nor "
             "truncated ends one",
             "--allow crossing cuts the episodes there",
         )
 
 
-def find_not_finite(column: Tensor) -> Tensor:
+def find_not_finite(column: Array) -> Array:
     """Per row: whether it holds NaN or infinity."""
-    wrong = torch.zeros(len(column), dtype=torch.bool, device=column.device)
-    if column.is_floating_point():
+    wrong = np.zeros(len(column), bool)
+    if column.dtype.kind == "f":
         for rows in blocks(column):
-            if bool(column[rows].sum().isfinite()):  # one pass without a copy, and nearly always enough
-                continue
-            finite = column[rows].isfinite()
-            wrong[rows] = ~finite.reshape(len(finite), -1).all(1)
+            finite = np.isfinite(column[rows])
+            if not finite.all():
+                wrong[rows] = ~finite.reshape(len(finite), -1).all(1)
     return wrong
 
 
-def find_breaks(obs: Tensor, next_obs: Tensor) -> Tensor:
+def find_breaks(obs: Array, next_obs: Array) -> Array:
     """Per row but the last: whether the following row starts somewhere else than this one led to."""
-    breaks = torch.zeros(max(len(obs) - 1, 0), dtype=torch.bool, device=obs.device)
+    breaks = np.zeros(max(len(obs) - 1, 0), bool)
     for rows in blocks(obs[1:]):
         breaks[rows] = ~same_rows(next_obs[:-1][rows], obs[1:][rows])
     return breaks
 
 
-def find_crossings(obs: Tensor, next_obs: Tensor, dones: Tensor, truncated: Tensor) -> tuple[Tensor, Tensor]:
+def find_crossings(obs: Array, next_obs: Array, dones: Array, truncated: Array) -> tuple[Array, Array]:
     """Per row: whether it jumps though its episode goes on, and whether it was cut and yet leads to the next start."""
     dones, truncated = dones != 0, truncated != 0
-    jumps, bridges = torch.zeros_like(dones), torch.zeros_like(dones)
+    jumps, bridges = np.zeros_like(dones), np.zeros_like(dones)
     breaks = find_breaks(obs, next_obs)
     jumps[:-1] = breaks & ~(dones | truncated)[:-1]
-    cut = (truncated & ~dones)[:-1] & ~breaks
-    rows = cut.nonzero().squeeze(1)
+    rows = np.flatnonzero((truncated & ~dones)[:-1] & ~breaks)
     bridges[rows] = ~same_rows(next_obs[rows], obs[rows])  # where nothing moves, the next start says nothing
     return jumps, bridges
 
 
-def same_rows(a: Tensor, b: Tensor) -> Tensor:
+def same_rows(a: Array, b: Array) -> Array:
     """Per row: whether the two are the same observation; some files keep them in different precision."""
-    same = (a == b).reshape(len(a), math.prod(a.shape[1:])).all(1)
-    if a.is_floating_point() and not bool(same.all()):
-        rows = (~same).nonzero().squeeze(1)
-        close = torch.isclose(a[rows], b[rows].to(a.dtype), rtol=1e-4, atol=1e-5)
+    same: Array = (a == b).reshape(len(a), math.prod(a.shape[1:])).all(1)
+    if a.dtype.kind == "f" and not same.all():
+        rows = np.flatnonzero(~same)
+        close = np.isclose(a[rows], b[rows].astype(a.dtype), rtol=1e-4, atol=1e-5)
         same[rows] = close.reshape(len(rows), math.prod(a.shape[1:])).all(1)
     return same
 
 
-def blocks(column: Tensor) -> Iterator[slice]:
+def reduce_rows(function: np.ufunc, rows: Array) -> Array:
+    """`function.reduce` of short rows, many of them side by side: numpy has one loop for each row it is given."""
+    whole = len(rows) // _SIDE_BY_SIDE * _SIDE_BY_SIDE
+    if whole:
+        wide = function.reduce(rows[:whole].reshape(whole // _SIDE_BY_SIDE, -1), 0)
+        rows = np.concatenate([wide.reshape(_SIDE_BY_SIDE, -1), rows[whole:]])
+    return function.reduce(rows, 0)
+
+
+def blocks(column: Array) -> Iterator[slice]:
     """Slices over all rows, each of few enough to be copied."""
     length = len(column)
-    step = max(1, _BLOCK * length // max(column.numel(), 1))
+    step = max(1, _BLOCK * length // max(column.size, 1))
     return (slice(start, min(start + step, length)) for start in range(0, length, step))

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from rl_training.data.faults import find_crossings, find_not_finite, require_finite, require_no_crossing
-from rl_training.types import Batch
+from rl_training.types import Array, Arrays
 
 
-def without_nan(columns: Batch, allow: Collection[str]) -> Batch:
+def without_nan(columns: Arrays, allow: Collection[str]) -> Arrays:
     """Refuses what is not finite, or leaves such rows out where `allow` names "nan"."""
     if "nan" not in allow:
         require_finite(columns)
         return columns
-    wrong = torch.stack([find_not_finite(column) for column in columns.values()]).any(0)
+    wrong = np.logical_or.reduce([find_not_finite(column) for column in columns.values()])
     return leave_out(columns, wrong)
 
 
-def without_crossing(columns: Batch, allow: Collection[str]) -> Batch:
+def without_crossing(columns: Arrays, allow: Collection[str]) -> Arrays:
     """Refuses rows that lead into another episode, or cuts the episodes there where `allow` names "crossing".
 
     A row that jumps has its own successor and becomes its episode's last; one that was cut and shows the start of the
@@ -30,16 +29,16 @@ def without_crossing(columns: Batch, allow: Collection[str]) -> Batch:
     if "crossing" not in allow:
         require_no_crossing(jumps | bridges)
         return columns
-    truncated = columns["truncated"].logical_or(jumps).to(columns["truncated"].dtype)
+    truncated = np.logical_or(columns["truncated"], jumps).astype(columns["truncated"].dtype)
     return leave_out({**columns, "truncated": truncated}, bridges)
 
 
-def leave_out(columns: Batch, wrong: Tensor) -> Batch:
+def leave_out(columns: Arrays, wrong: Array) -> Arrays:
     """The columns less these rows; the episode that held one ends before it."""
-    if not bool(wrong.any()):
+    if not wrong.any():
         return columns
-    if bool(wrong.all()):
+    if wrong.all():
         raise ValueError(f"all {len(wrong)} rows would be left out")
-    truncated = columns["truncated"].clone()
+    truncated = columns["truncated"].copy()
     truncated[:-1][wrong[1:] & (columns["dones"][:-1] == 0)] = 1
     return {name: column[~wrong] for name, column in {**columns, "truncated": truncated}.items()}

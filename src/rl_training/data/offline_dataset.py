@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from rl_training.data.actions import TOLERANCE, Bounds, derive_spec
-from rl_training.data.columns import REQUIRED, Values, to_columns
+from rl_training.data.columns import REQUIRED, to_columns
+from rl_training.data.episodes import episode_returns
 from rl_training.data.faults import require_columns, require_equal_lengths
 from rl_training.data.returns import returns_to_go
 from rl_training.data.sampling import PackedColumns, RandomRows, gather
-from rl_training.types import Batch, EnvSpec
+from rl_training.types import Array, Batch, EnvSpec
 
 
 class TransitionDataset(RandomRows):
@@ -39,7 +42,7 @@ class TransitionDataset(RandomRows):
     @classmethod
     def from_dict(
         cls,
-        values: Values,
+        values: Mapping[str, npt.ArrayLike | Tensor],
         *,
         spec: EnvSpec | None = None,
         action_range: Bounds | None = None,
@@ -49,8 +52,10 @@ class TransitionDataset(RandomRows):
 
         `allow` names faults to mend instead of refuse: "nan" leaves such rows out, "out_of_range" clips actions.
         """
-        columns, spec = to_columns(values, spec, action_range=action_range, allow=allow)
-        return cls(columns, spec=spec)
+        arrays = {name: _to_array(value) if isinstance(value, Tensor) else value for name, value in values.items()}
+        columns, spec = to_columns(arrays, spec, action_range=action_range, allow=allow)
+        device = next((value.device for value in values.values() if isinstance(value, Tensor)), "cpu")
+        return cls({name: _to_tensor(column).to(device) for name, column in columns.items()}, spec=spec)
 
     def __len__(self) -> int:
         return len(self.columns["obs"])
@@ -71,9 +76,8 @@ class TransitionDataset(RandomRows):
 
     def episode_returns(self) -> Tensor:
         """The undiscounted sum of each episode's rewards."""
-        episodes = self.episode_ends.cumsum(0) - self.episode_ends.long()
-        totals = torch.zeros(int(episodes[-1]) + 1, dtype=torch.float64, device=episodes.device)
-        return totals.index_add_(0, episodes, self.columns["rewards"].double()).float()
+        returns = episode_returns(_to_array(self.columns["rewards"]), _to_array(self.episode_ends))
+        return torch.from_numpy(returns).to(self.columns["rewards"])
 
     def to(self, device: torch.device | str) -> TransitionDataset:
         """On an accelerator, where every read costs a launch, columns are packed so that a row is one read."""
@@ -126,9 +130,8 @@ class TransitionDataset(RandomRows):
         """
         if not 0 <= gamma <= 1:
             raise ValueError(f"gamma must be in [0, 1], got {gamma}")
-        rewards, ends, terminated = (
-            column.cpu().numpy()
-            for column in (self.columns["rewards"].double(), self.episode_ends, self.columns["dones"] > 0)
+        rewards, ends, terminated = map(
+            _to_array, (self.columns["rewards"].double(), self.episode_ends, self.columns["dones"] > 0)
         )
         column = torch.from_numpy(returns_to_go(rewards, ends, terminated, gamma)).to(self.columns["rewards"])
         return self._replaced({**self.columns, "returns_to_go": column}, gamma)
@@ -162,4 +165,14 @@ def _spec_in_library_units(columns: Batch) -> EnvSpec:
             f"Box actions must be in [-1, 1], the largest magnitude is {actions.abs().max().item():g}; "
             "TransitionDataset.from_dict scales them"
         )
-    return derive_spec(columns["obs"], actions)
+    return derive_spec(_to_array(columns["obs"][:1]), _to_array(actions))
+
+
+def _to_array(column: Tensor) -> Array:
+    """On the same memory, where that is the host's."""
+    return (column.float() if column.dtype == torch.bfloat16 else column).detach().cpu().numpy()
+
+
+def _to_tensor(column: Array) -> Tensor:
+    """On the same memory, where a tensor can be."""
+    return torch.from_numpy(np.require(column, requirements=["C", "W"]))

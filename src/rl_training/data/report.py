@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from rl_training.data.columns import to_tensor
-from rl_training.data.faults import blocks, find_not_finite
-
-Array: TypeAlias = "np.ndarray[Any, Any]"
+from rl_training.data.columns import to_array
+from rl_training.data.faults import blocks, find_not_finite, reduce_rows
+from rl_training.types import Array
 
 
 class Finding(NamedTuple):
@@ -99,42 +98,24 @@ def summarize_column(column: Array, stored_as: str | None) -> ColumnSummary:
     """Pixels count as one number: thousands of ranges say no more than that of all."""
     shape = column.shape[1:]
     low = high = np.full(1 if column.dtype == np.uint8 and len(shape) > 1 else math.prod(shape), np.nan)
-    tensor = to_tensor("", column)
-    wrong = find_not_finite(tensor).nonzero().squeeze(1)
-    for rows in blocks(tensor):
+    wrong = np.flatnonzero(find_not_finite(to_array("", column)))
+    for rows in blocks(column):
         values = column[rows].reshape(-1, len(low))
         if len(wrong):
             values = np.where(np.isfinite(values), values, np.nan)
         least, most = (np.fmin, np.fmax) if len(wrong) else (np.minimum, np.maximum)  # the latter are faster
-        low, high = np.fmin(low, least.reduce(values, 0)), np.fmax(high, most.reduce(values, 0))
+        low, high = np.fmin(low, reduce_rows(least, values)), np.fmax(high, reduce_rows(most, values))
     return ColumnSummary(
         stored_as, str(column.dtype), shape, tuple(low.tolist()), tuple(high.tolist()), len(wrong),
         int(wrong[0]) if len(wrong) else None,
     )  # fmt: skip
 
 
-def episode_ends(dones: Array, truncated: Array) -> Array:
-    """Per row, whether it is its episode's last; the data's last row always is."""
-    ends = (dones.reshape(-1) != 0) | (truncated.reshape(-1) != 0)
-    ends[-1:] = True
-    return ends
-
-
-def episode_lengths(ends: Array) -> Array:
-    return np.diff(np.flatnonzero(ends), prepend=-1)
-
-
-def episode_returns(rewards: Array, ends: Array) -> Array:
-    """The undiscounted sum of each episode's rewards."""
-    starts = np.flatnonzero(ends) + 1 - episode_lengths(ends)
-    return np.add.reduceat(rewards.reshape(-1), starts, dtype=np.float64) if len(starts) else np.zeros(0)
-
-
 def count_duplicates(*columns: Array) -> int:
     """Rows that are equal, bit for bit, to one before them."""
     sums = np.zeros(len(columns[0]), np.uint64)
     weights = np.random.default_rng(0).integers(2**64, size=sum(map(_words_a_row, columns)), dtype=np.uint64)
-    for rows in blocks(to_tensor("", max(columns, key=lambda column: column.size))):
+    for rows in blocks(max(columns, key=lambda column: column.size)):
         sums[rows] = np.concatenate([_words(column[rows]) for column in columns], axis=1) @ weights
     seen = np.sort(sums)
     alike = np.flatnonzero(np.isin(sums, seen[1:][seen[1:] == seen[:-1]]))  # few, and the only ones to look at closely

@@ -115,7 +115,7 @@ class RewardTransform(Section):
 
 
 def _faults(names: Any) -> Any:
-    from rl_training.data.faults import ALLOWABLE  # which imports torch
+    from rl_training.data.faults import ALLOWABLE  # which imports numpy
 
     names = [names] if isinstance(names, str) else names
     unknown = [name for name in names if name not in ALLOWABLE] if isinstance(names, (list, tuple)) else [names]

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from rl_training.data.readers.rows import Array, StoredColumns
+from rl_training.data.readers.rows import StoredColumns
 from rl_training.data.readers.tables import Batches, EpisodeCodes, read_table
+from rl_training.types import Array
 
 ROWS = 2**12  # of a batch
 WORDS = {"": np.nan, "true": 1.0, "false": 0.0}  # what cells of numbers may hold beside numbers

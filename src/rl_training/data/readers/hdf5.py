@@ -12,14 +12,13 @@ from rl_training.data.extras import h5py_or_error
 from rl_training.data.readers.minari import read_minari
 from rl_training.data.readers.names import choose_names, members, other_names
 from rl_training.data.readers.rows import (
-    Array,
-    Arrays,
     StoredColumns,
     compact_dtype,
     complete_transitions,
     require_numbers,
     side_by_side,
 )
+from rl_training.types import Array, Arrays
 
 
 def read_hdf5(path: Path, given: Mapping[str, str] | None) -> StoredColumns:

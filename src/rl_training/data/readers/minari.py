@@ -19,15 +19,13 @@ from rl_training.data.extras import arrow_or_error, h5py_or_error, parquet_or_er
 from rl_training.data.readers.names import choose_names, members, other_names
 from rl_training.data.readers.parquet import to_array
 from rl_training.data.readers.rows import (
-    Array,
-    Arrays,
     StoredColumns,
     compact_dtype,
     complete_transitions,
     require_numbers,
     side_by_side,
 )
-from rl_training.types import EnvSpec
+from rl_training.types import Array, Arrays, EnvSpec
 
 Episode = Mapping[str, Any]  # its columns by their path; arrays, or what HDF5 reads them from
 

@@ -12,15 +12,13 @@ import numpy as np
 
 from rl_training.data.readers.names import choose_names, members, other_names
 from rl_training.data.readers.rows import (
-    Array,
-    Arrays,
     StoredColumns,
     compact_dtype,
     complete_transitions,
     require_numbers,
     side_by_side,
 )
-from rl_training.types import EnvSpec
+from rl_training.types import Array, Arrays, EnvSpec
 
 
 def read_npz(path: Path, given: Mapping[str, str] | None) -> StoredColumns:

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from rl_training.data.extras import arrow_or_error, parquet_or_error
-from rl_training.data.readers.rows import Array, StoredColumns
+from rl_training.data.readers.rows import StoredColumns
 from rl_training.data.readers.tables import Batches, EpisodeCodes, read_table
-from rl_training.types import EnvSpec
+from rl_training.types import Array, EnvSpec
 
 ROWS = 2**13  # of a batch
 

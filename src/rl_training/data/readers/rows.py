@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import torch
 
 from rl_training.data.faults import find_breaks, require_equal_lengths
 from rl_training.data.readers.names import SPELLINGS
-from rl_training.types import EnvSpec
-
-Array: TypeAlias = "np.ndarray[Any, Any]"
-Arrays: TypeAlias = "dict[str, Array]"
+from rl_training.types import Array, Arrays, EnvSpec
 
 
 @dataclass(frozen=True)
@@ -43,8 +39,7 @@ def complete_transitions(
     if "next_obs" in columns:
         _require_same_shape(columns)
         if not told:  # then only a jump between rows can tell
-            obs, next_obs = (torch.from_numpy(columns[name]) for name in ("obs", "next_obs"))
-            cut[:-1] |= find_breaks(obs, next_obs).numpy() & ~dones[:-1]
+            cut[:-1] |= find_breaks(columns["obs"], columns["next_obs"]) & ~dones[:-1]
         complete = {**columns, "dones": dones, "truncated": cut}
     elif told or "dones" not in names:
         complete = _derive_next_obs(columns, dones, cut, source)

@@ -58,11 +58,11 @@ def _id_of(directory: Path) -> str:
 
 
 def _write_episodes(dataset: TransitionDataset, path: Path) -> int:
-    ends = dataset.episode_ends.clone()
-    ends[:-1] |= find_breaks(dataset.columns["obs"], dataset.columns["next_obs"])
-    last = ends.nonzero().squeeze(1).tolist()
     arrays = arrays_in_env_units(dataset)
-    arrays["truncated"] = ends.cpu().numpy() & (arrays["dones"] == 0)
+    ends = dataset.episode_ends.cpu().numpy().copy()
+    ends[:-1] |= find_breaks(arrays["obs"], arrays["next_obs"])
+    last = np.flatnonzero(ends).tolist()
+    arrays["truncated"] = ends & (arrays["dones"] == 0)
     arrays["dones"] = arrays["dones"] != 0
     with h5py_or_error().File(path, "w", track_order=True) as file:
         for number, (start, stop) in enumerate(zip([0, *(row + 1 for row in last)], last, strict=False)):

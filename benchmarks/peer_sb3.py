@@ -1,0 +1,37 @@
+"""One training by stable-baselines3 (or its contrib), told and answered in JSON; run by the Python of its own venv.
+
+python benchmarks/peer_sb3.py '{"algo": "DQN", "env": "CartPole-v1", "steps": 50000, "seed": 0, "options": {...}}'
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+import gymnasium as gym
+import sb3_contrib
+import stable_baselines3
+import torch
+from stable_baselines3.common.evaluation import evaluate_policy
+
+EPISODES, EVALUATION_SEED = 50, 12345
+
+
+def main() -> None:
+    asked = json.loads(sys.argv[1])
+    torch.set_num_threads(1)
+    algorithm = getattr(stable_baselines3, asked["algo"], None) or getattr(sb3_contrib, asked["algo"])
+    model = algorithm("MlpPolicy", gym.make(asked["env"]), seed=asked["seed"], device="cpu", **asked["options"])
+    began = time.perf_counter()
+    model.learn(asked["steps"])
+    seconds = time.perf_counter() - began
+    env = gym.make(asked["env"])
+    env.reset(seed=EVALUATION_SEED)
+    score, _ = evaluate_policy(model, env, EPISODES, deterministic=True, warn=False)
+    versions = {"stable_baselines3": stable_baselines3.__version__, "sb3_contrib": sb3_contrib.__version__}
+    print(json.dumps({"score": float(score), "seconds": seconds, "versions": versions}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""Beside stable-baselines3 at equal settings: return and wall time, seed by seed in turns, one thread each.
+
+python benchmarks/peers.py --peer VENV/bin/python [--cells NAME ...] [--seeds 0 1 2 3 4]
+
+The peer lives in a venv of its own. Each seed trains both, the one that begins changing from seed to seed, so that
+whatever slows the machine slows both. Time is that of training alone: neither evaluates meanwhile, ours writes its
+checkpoints. A cell's result goes to benchmarks/results/peer_NAME.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from command_line import SINGLE_THREADED, ask, shown
+from figures import RESULTS, evaluate_command, write
+from provenance import provenance
+
+from rl_training.reporting.statistics import bootstrap_interval, interquartile_mean
+
+PEER = Path(__file__).with_name("peer_sb3.py")
+
+
+@dataclass(frozen=True)
+class Match:
+    what: str
+    env: str
+    steps: int
+    goal: str
+    algo: str  # ours
+    ours: dict[str, Any]
+    peer: str
+    theirs: dict[str, Any]
+
+
+# The RL Zoo's setting: bursts of 128 updates after every 256 steps, the target copied before each burst.
+ZOO_DQN = {
+    "learning_rate": 2.3e-3, "batch_size": 64, "gamma": 0.99, "buffer_size": 100_000, "learning_starts": 1_000,
+}  # fmt: skip
+OURS_DQN = {
+    **ZOO_DQN, "hidden_sizes": [256, 256], "collect_steps": 256, "updates_per_collect": 128, "target_interval": 128,
+    "tau": 1.0, "exploration_fraction": 0.16, "epsilon_end": 0.04, "max_grad_norm": 10.0,
+}  # fmt: skip
+THEIRS_DQN = {
+    **ZOO_DQN, "train_freq": 256, "gradient_steps": 128, "target_update_interval": 10, "exploration_fraction": 0.16,
+    "exploration_final_eps": 0.04, "max_grad_norm": 10.0, "policy_kwargs": {"net_arch": [256, 256]},
+}  # fmt: skip
+MATCHES = {
+    "dqn_cartpole": Match(
+        "DQN on CartPole-v1, 50,000 steps", "CartPole-v1", 50_000, "as good, 1.5 times as fast",
+        "dqn", OURS_DQN, "DQN", THEIRS_DQN,
+    ),
+    "qr_dqn_cartpole": Match(
+        "QR-DQN on CartPole-v1, 50,000 steps", "CartPole-v1", 50_000, "as good, 1.5 times as fast",
+        "qr_dqn", {**OURS_DQN, "num_quantiles": 10}, "QRDQN",
+        {**THEIRS_DQN, "policy_kwargs": {"net_arch": [256, 256], "n_quantiles": 10}},
+    ),
+}  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peer", type=Path, required=True, metavar="PYTHON", help="of the venv that holds the peer")
+    parser.add_argument("--cells", nargs="+", choices=MATCHES, default=list(MATCHES), metavar="NAME")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4], metavar="SEED")
+    parser.add_argument("--steps", type=int, metavar="N", help="fewer than the cell's, for a look")
+    parser.add_argument("--output", type=Path, default=Path("runs/peers"), metavar="DIR", help="where our runs go")
+    args = parser.parse_args()
+    for name in args.cells:
+        pairs = [pair(name, seed, args) for seed in args.seeds]
+        result = {**summary(MATCHES[name], pairs), **provenance()}
+        result["versions"] |= pairs[0]["theirs"]["versions"]
+        write(RESULTS / f"peer_{name}.json", result)
+        print(f"{name}: {result['result']}", flush=True)
+
+
+def pair(name: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
+    match, order = MATCHES[name], ("ours", "theirs") if seed % 2 else ("theirs", "ours")
+    run = args.output / name / f"seed_{seed}"
+    steps = args.steps or match.steps
+    trained = {side: ours(match, seed, steps, run) if side == "ours" else theirs(match, seed, steps, args.peer)
+               for side in order}  # fmt: skip
+    told = ", ".join(f"{side} {each['score']:.1f} in {each['seconds']:.0f} s" for side, each in trained.items())
+    print(f"{name} seed {seed}: {told}", file=sys.stderr, flush=True)
+    return trained
+
+
+def train_command(match: Match, seed: str, steps: int, run: str) -> list[str]:
+    options = {**match.ours, "eval_interval": 0}
+    changes = [word for key, value in options.items() for word in ("--set", f"{key}={json.dumps(value)}")]
+    machine = ["--device", "cpu", "--threads", "1", "--json"]
+    return ["train", match.algo, match.env, "--steps", str(steps), "--seed", seed, *changes, "--output", run, *machine]
+
+
+def ours(match: Match, seed: int, steps: int, run: Path) -> dict[str, Any]:
+    trained = ask(train_command(match, str(seed), steps, str(run)))
+    if trained["updates_per_second"] is None:
+        raise SystemExit(f"{run} was trained before: give another --output, since a time cannot be taken again")
+    return {"score": ask(evaluate_command(str(run)))["return_mean"], "seconds": trained["seconds"]}
+
+
+def theirs(match: Match, seed: int, steps: int, python: Path) -> dict[str, Any]:
+    asked = {"algo": match.peer, "env": match.env, "steps": steps, "seed": seed, "options": match.theirs}
+    words = [str(python), str(PEER), json.dumps(asked)]
+    ended = subprocess.run(words, env=SINGLE_THREADED, capture_output=True, text=True)
+    if ended.returncode:
+        raise SystemExit(f"the peer ended with {ended.returncode}:\n{ended.stderr.strip()}")
+    answer: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+    return answer
+
+
+def summary(match: Match, pairs: list[dict[str, Any]]) -> dict[str, Any]:
+    scores = {side: [each[side]["score"] for each in pairs] for side in ("ours", "theirs")}
+    seconds = {side: [each[side]["seconds"] for each in pairs] for side in ("ours", "theirs")}
+    ratios = [slow / fast for slow, fast in zip(seconds["theirs"], seconds["ours"], strict=True)]
+    low, high = bootstrap_interval(ratios)
+    returns = " against ".join(f"{interquartile_mean(each):.1f}" for each in scores.values())
+    times = " against ".join(f"{interquartile_mean(each):.0f} s" for each in seconds.values())
+    faster = f"{interquartile_mean(ratios):.2f} [{low:.2f}, {high:.2f}] times as fast"
+    asked = {"algo": match.peer, "env": match.env, "steps": match.steps, "seed": "SEED", "options": match.theirs}
+    return {
+        "what": f"{match.what}, beside stable-baselines3 at equal settings",
+        "result": f"{returns}; {faster} ({times})",
+        "goal": match.goal,
+        "scores": scores,
+        "seconds": seconds,
+        "commands": [
+            shown(train_command(match, "SEED", match.steps, "RUN")),
+            f"VENV/bin/python benchmarks/peer_sb3.py '{json.dumps(asked)}'",
+        ],
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,15 @@
+from rl_training.data.checks import check_dataset as check_dataset
+from rl_training.data.checks import inspect_columns as inspect_columns
+from rl_training.data.frame_replay import FrameReplayBuffer as FrameReplayBuffer
+from rl_training.data.loading import load_transition_dataset as load_transition_dataset
+from rl_training.data.offline_dataset import TransitionDataset as TransitionDataset
+from rl_training.data.offline_mixers import mix_transition_datasets as mix_transition_datasets
+from rl_training.data.readers import read_columns as read_columns
+from rl_training.data.reference_returns import normalized_score as normalized_score
+from rl_training.data.replay_buffer import ReplayBuffer as ReplayBuffer
+from rl_training.data.rollout_buffer import RolloutBuffer as RolloutBuffer
+from rl_training.data.rollout_buffer import generalized_advantages as generalized_advantages
+from rl_training.data.writers import save_minari as save_minari
+from rl_training.data.writers import save_npz as save_npz
+from rl_training.data.writers import save_parquet as save_parquet
+from rl_training.data.writers import save_transition_dataset as save_transition_dataset
