@@ -7,11 +7,13 @@ from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "rl_training"
 FLOORS = [
+    "lazy_names",
     "types",
     "schedules",
     "models",
     "data",
     "algorithms",
+    "envs",
     "runtime",
     "reporting",
     "export",
@@ -19,7 +21,7 @@ FLOORS = [
     "api",
     "cli",
 ]
-SAME_FLOOR = [{"types", "schedules"}, {"models", "data"}, {"experiment", "reporting", "export"}]
+SAME_FLOOR = [{"lazy_names", "types", "schedules"}, {"models", "data"}, {"experiment", "reporting", "export"}]
 
 
 def floor(name: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from rl_training.models.encoders import NatureCNN, encoder_for
+from rl_training.models.encoders import GridCNN, NatureCNN, encoder_for
 from rl_training.types import EnvSpec
 
 
@@ -41,7 +41,19 @@ def test_bytes_become_numbers_between_zero_and_one():
     torch.testing.assert_close(encoder(white), encoder.out(encoder.conv(torch.ones(1, 1, 36, 36))))
 
 
-@pytest.mark.parametrize("shape", [(84, 84), (3, 35, 84), (84, 84, 3)])
+@pytest.mark.parametrize(("dense", "features"), [(True, 128), (False, 16 * 8 * 8)])  # 10 -> 8
+def test_small_worlds_go_through_one_small_convolution(dense, features):
+    encoder, width = encoder_for(spec((7, 10, 10), "uint8"), dense=dense)
+    assert isinstance(encoder, GridCNN)
+    assert encoder(torch.zeros(2, 7, 10, 10, dtype=torch.uint8)).shape == (2, width) == (2, features)
+
+
+@pytest.mark.parametrize(("side", "network"), [(35, GridCNN), (36, NatureCNN)])
+def test_the_shorter_side_decides_which_network_a_picture_goes_through(side, network):
+    assert isinstance(encoder_for(spec((1, 84, side), "uint8"))[0], network)
+
+
+@pytest.mark.parametrize("shape", [(84, 84), (3, 4, 84), (84, 84, 3)])
 def test_pictures_too_small_or_not_channels_first_are_refused(shape):
-    with pytest.raises(ValueError, match=r"\[channels, height, width\] of at least 36x36, got"):
+    with pytest.raises(ValueError, match=r"\[channels, height, width\] of at least 5x5, got"):
         encoder_for(spec(shape, "uint8"))

@@ -5,7 +5,7 @@ A field's description is its help text: `rl-training explain ALGO` and the docs 
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationInfo, field_validator
 
@@ -26,7 +26,7 @@ class AlgorithmConfig(BaseModel):
     @classmethod
     def _no_truth_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
         wanted = cls.model_fields[str(info.field_name)].annotation
-        if isinstance(value, bool) and wanted is not bool:  # pydantic would take it for 0 or 1
+        if isinstance(value, bool) and bool not in (wanted, *get_args(wanted)):  # pydantic would take it for 0 or 1
             raise ValueError(f"must not be a truth value, got {value}")
         return value
 
@@ -40,8 +40,8 @@ class ReplayConfig(AlgorithmConfig):
     learning_starts: int = Field(1_000, ge=0, description="steps of random actions before the first update")
     collect_steps: PositiveInt = Field(1, description="steps of every environment between updates")
     updates_per_collect: PositiveInt = Field(1, description="updates after each collection")
-    stacked_frames: bool = Field(
-        False, description="observations are stacks of frames, newest last: keep each frame once"
+    stacked_frames: bool | None = Field(
+        None, description="observations are stacks of frames, newest last: keep each frame once; none: if Atari's"
     )
     n_step: PositiveInt = Field(1, description="rewards summed in a target before the next value is taken")
     tau: Rate = Field(0.005, description="share of the way a target network moves at each of its moves")

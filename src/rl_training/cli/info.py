@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 EXTRAS = {  # what users can install beside the core, and the modules that it brings
     "data": ("h5py", "pyarrow", "minari"),
     "mujoco": ("mujoco", "imageio"),
-    "atari": ("ale_py", "cv2"),
+    "atari": ("ale_py",),
     "box2d": ("Box2D",),
     "log": ("tensorboard",),
     "wandb": ("wandb",),

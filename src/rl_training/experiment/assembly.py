@@ -150,7 +150,10 @@ def new_pool(config: TrainConfig) -> EnvPool:
     if config.env_id is None:
         raise ConfigError(f"{config.algo} learns by acting: name an environment, for example CartPole-v1")
     seed = streams.derive(config.seed, "training")
-    return EnvPool(config.env_id, config.num_envs, seed=seed, env_kwargs=config.env_kwargs, workers=config.env_workers)
+    return EnvPool(
+        config.env_id, config.num_envs, seed=seed, env_kwargs=config.env_kwargs, workers=config.env_workers,
+        training=True,
+    )  # fmt: skip
 
 
 def online_lane(
@@ -164,7 +167,8 @@ def online_lane(
         rollout.seed(sampling)
         return RolloutLane(learners[0], actor, rollout, options)
     members = len(learners) if len(learners) > 1 else None
-    ring = (FrameReplayBuffer if options.stacked_frames else ReplayBuffer)(
+    by_frames = pool.stacks_frames if options.stacked_frames is None else options.stacked_frames
+    ring = (FrameReplayBuffer if by_frames else ReplayBuffer)(
         options.buffer_size, pool.spec, device=device, members=members, stride=pool.num_envs, n_step=options.n_step,
         gamma=options.gamma, **{name: getattr(options, name) for name in PRIORITIES if hasattr(options, name)},
     )  # fmt: skip

@@ -12,6 +12,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+from rl_training.envs.atari import AtariGame, is_atari, make_atari
 from rl_training.runtime import snapshots
 from rl_training.runtime.env_group import EnvError, EnvGroup
 from rl_training.runtime.env_worker import Workers
@@ -20,7 +21,7 @@ from rl_training.types import EnvSpec
 
 __all__ = ["EnvError", "EnvPool", "Episode", "Transition", "env_spec_of", "make_env"]
 
-EXTRAS = {"gymnasium.envs.mujoco": "rl-training[mujoco]", "gymnasium.envs.box2d": "rl-training[box2d]"}
+EXTRAS = {"gymnasium.envs.mujoco": "rl-training[mujoco]", "gymnasium.envs.box2d": "rl-training[box2d]"}  # by module
 
 
 class Transition(NamedTuple):
@@ -34,14 +35,21 @@ class Transition(NamedTuple):
     finished: list[Episode]
 
 
-def make_env(env_id: str | Callable[..., gym.Env[Any, Any]], env_kwargs: Mapping[str, Any]) -> gym.Env[Any, Any]:
-    """The environment of this id or from this function; what is unknown or not installed is said in one sentence."""
+def make_env(
+    env_id: str | Callable[..., gym.Env[Any, Any]], env_kwargs: Mapping[str, Any], *, training: bool = False
+) -> gym.Env[Any, Any]:
+    """The environment of this id or from this function; what is unknown or not installed is said in one sentence.
+
+    Games of Atari are preprocessed, and shaped for `training`; `preprocess: false` in env_kwargs leaves them bare.
+    """
     if callable(env_id):
         env = env_id(**env_kwargs)
         if not isinstance(env, gym.Env):
             raise TypeError(f"env_id must name or make a gymnasium.Env, got {type(env).__name__}")
         return env
     try:
+        if is_atari(env_id):
+            return make_atari(env_id, training=training, **env_kwargs)
         return gym.make(env_id, **{"disable_env_checker": True, **env_kwargs})
     except (gym.error.UnregisteredEnv, gym.error.DeprecatedEnv) as error:
         nearest = get_close_matches(env_id, list(gym.registry))
@@ -49,7 +57,8 @@ def make_env(env_id: str | Callable[..., gym.Env[Any, Any]], env_kwargs: Mapping
         raise ValueError(f"env_id {env_id!r} is not registered with Gymnasium; {hint}") from error
     except (gym.error.DependencyNotInstalled, ImportError) as error:
         module = str(getattr(gym.registry.get(env_id), "entry_point", ""))
-        extra = next((extra for family, extra in EXTRAS.items() if module.startswith(family)), None)
+        known = "rl-training[atari]" if is_atari(env_id) else None
+        extra = next((extra for family, extra in EXTRAS.items() if module.startswith(family)), known)
         cure = f'run: pip install "{extra}"' if extra else str(error)
         raise ImportError(f"{env_id} needs a package that is not installed; {cure}") from error
 
@@ -78,7 +87,8 @@ class EnvPool:
 
     Every episode has its own seed, from the pool's, the environment's number and its own; so trajectories do not
     depend on where the environments live. Actions are in [-1, 1] for a Box, clipped and scaled here, and in 0..n-1
-    for Discrete. An episode lost with its worker is reported as truncated, and not among the finished.
+    for Discrete. An episode lost with its worker is reported as truncated, and not among the finished. `training` is
+    told to those few environments that are not the same in training and when a policy is scored.
     """
 
     def __init__(
@@ -89,16 +99,18 @@ class EnvPool:
         seed: int = 0,
         env_kwargs: Mapping[str, Any] | None = None,
         workers: int = 0,
+        training: bool = False,
     ) -> None:
         if num_envs < 1:
             raise ValueError(f"num_envs must be at least 1, got {num_envs}")
         if not 0 <= workers <= num_envs:
             raise ValueError(f"workers must be between 0 and num_envs = {num_envs}, got {workers}")
-        make = partial(make_env, env_id, dict(env_kwargs or {}))
+        make = partial(make_env, env_id, dict(env_kwargs or {}), training=training)
         env = make()
         native = not callable(env_id) and snapshots.is_exact_for(env)
         self.num_envs, self.seed, self.spec = num_envs, int(seed), env_spec_of(env)
         self.resume_kind = "snapshot" if native else "replay"
+        self.stacks_frames = isinstance(env, AtariGame)  # known to move on by one frame a step
         self._door = ActionDoor(env.action_space, self.spec, num_envs)
         self._obs: np.ndarray | None = None
         self._steps = 0

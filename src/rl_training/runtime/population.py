@@ -22,6 +22,7 @@ class PoolGroup:
 
     def __init__(self, pools: Sequence[EnvPool]) -> None:
         self.pools, self.spec, self.num_envs = pools, pools[0].spec, pools[0].num_envs
+        self.stacks_frames = pools[0].stacks_frames
 
     @property
     def obs(self) -> np.ndarray[Any, Any]:

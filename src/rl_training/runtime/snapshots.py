@@ -11,6 +11,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.wrappers import FrameStackObservation, OrderEnforcing, TimeLimit
 
+from rl_training.envs.atari import AtariGame
+
 PROVEN_WRAPPERS = (TimeLimit, OrderEnforcing, FrameStackObservation)
 SEQUENCES = {"tuple": tuple, "list": list, "deque": deque}
 
@@ -21,7 +23,8 @@ STALE_POSES = ("xpos", "xipos")
 def is_exact_for(env: gym.Env[Any, Any]) -> bool:
     """Whether this environment is of a family whose snapshots are proven bit for bit by a test."""
     *wrappers, core = layers(env)
-    return (_is_classic_control(core) or _is_mujoco(core)) and all(type(layer) in PROVEN_WRAPPERS for layer in wrappers)
+    is_proven = _is_classic_control(core) or _is_mujoco(core) or type(core) is AtariGame
+    return is_proven and all(type(layer) in PROVEN_WRAPPERS for layer in wrappers)
 
 
 def take(env: gym.Env[Any, Any]) -> dict[str, Any]:
@@ -33,6 +36,8 @@ def take(env: gym.Env[Any, Any]) -> dict[str, Any]:
     }
     if _is_mujoco(chain[-1]):
         state["mujoco"] = _mujoco_state(chain[-1])
+    if isinstance(chain[-1], AtariGame):
+        state["tape"] = chain[-1].tape()
     return state
 
 
@@ -51,6 +56,8 @@ def put_back(env: gym.Env[Any, Any], state: dict[str, Any]) -> None:
                 vars(layer)[name] = _decode(saved)
     if _is_mujoco(chain[-1]):
         _set_mujoco_state(chain[-1], state["mujoco"])
+    if isinstance(chain[-1], AtariGame):
+        chain[-1].play_tape(state["tape"])
 
 
 def with_arrays(state: Any) -> Any:
@@ -61,8 +68,8 @@ def with_arrays(state: Any) -> Any:
 
 
 def layers(env: gym.Env[Any, Any]) -> Iterator[gym.Env[Any, Any]]:
-    """The wrappers from the outside in, then the environment itself."""
-    while isinstance(env, gym.Wrapper):
+    """The wrappers from the outside in, then the environment itself; AtariGame is one, and saves what it wraps."""
+    while isinstance(env, gym.Wrapper) and not isinstance(env, AtariGame):
         yield env
         env = env.env
     yield env

@@ -1,0 +1,45 @@
+"""MinAtar's games as pictures, channels first: `minatar_games:MinAtar/Breakout-v0` where this folder is on the path.
+
+All is as in Young and Tian (2019): six actions in every game, of which one in ten is the last one again, and games that
+grow harder. The environment option `minimal` leaves a game the actions that it uses.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from minatar import Environment
+
+GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
+MOST_STEPS = 10_000  # who never misses would play for ever
+
+
+class MinAtarGame(gym.Env[np.ndarray, np.int64]):
+    def __init__(self, name: str, *, minimal: bool = False, **options: Any) -> None:
+        self._game = Environment(name, **options)
+        height, width, channels = self._game.state_shape()
+        self._actions = self._game.minimal_action_set() if minimal else range(self._game.num_actions())
+        self.action_space = gym.spaces.Discrete(len(self._actions))
+        self.observation_space = gym.spaces.Box(0, 255, (channels, height, width), np.uint8)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        if seed is not None:
+            self._game.seed(seed % 2**32)
+        self._game.last_action = 0  # else the last game's could be repeated in this one
+        self._game.reset()
+        return self._picture(), {}
+
+    def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        reward, over = self._game.act(self._actions[int(action)])
+        return self._picture(), float(reward), bool(over), False, {}
+
+    def _picture(self) -> np.ndarray:
+        return 255 * self._game.state().transpose(2, 0, 1).astype(np.uint8)
+
+
+for game in GAMES:
+    title = game.title().replace("_", "")
+    gym.register(f"MinAtar/{title}-v0", MinAtarGame, kwargs={"name": game}, max_episode_steps=MOST_STEPS)

@@ -1,0 +1,1 @@
+"""Environments that need preparing before an agent can learn in them."""

@@ -1,0 +1,164 @@
+"""Atari as agents see it, on the real games: pictures, rewards, lives and limits."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rl_training.envs.atari import AreaAverage, AtariGame, make_atari
+from rl_training.runtime.envs import EnvPool, make_env
+
+pytest.importorskip("ale_py", reason="Atari needs the extra atari")
+BREAKOUT = "ALE/Breakout-v5"
+PLAIN = {"repeat_action_probability": 0.0, "noop_max": 0}  # nothing left to chance
+NOOP, FIRE, RIGHT = 0, 1, 2
+
+
+def game(env_id: str = BREAKOUT, **options: Any) -> AtariGame:
+    made = make_atari(env_id, **{**PLAIN, **options})
+    assert isinstance(made, AtariGame)
+    return made
+
+
+def played(env: AtariGame, actions: Any, seed: int = 0) -> list[tuple[np.ndarray, float, bool, bool, dict[str, Any]]]:
+    """What these actions lead to, or those before the end."""
+    env.reset(seed=seed)
+    steps = []
+    for action in actions:
+        steps.append(env.step(action))
+        if steps[-1][2] or steps[-1][3]:
+            break
+    return steps
+
+
+def test_a_small_picture_has_the_means_of_areas():
+    rows = np.array([10, 20, 30, 40, 50], np.uint8)
+    picture = np.stack([rows, rows + 100], axis=1)
+    # The middle row lies half in each: (10 + 20 + 30 / 2) / 2.5 = 18, and (30 / 2 + 40 + 50) / 2.5 = 42.
+    assert AreaAverage((5, 2), (2, 2))(picture).tolist() == [[18, 118], [42, 142]]
+    assert AreaAverage((5, 2), (2, 1))(picture).tolist() == [[68], [92]]
+
+
+def test_a_screen_has_the_means_of_areas_to_the_last_bit():
+    screen = np.random.default_rng(0).integers(0, 256, (210, 160), dtype=np.uint8)
+    # Twice as high and 21 times as wide, each new pixel covers 5 x 40 whole ones.
+    blocks = screen.astype(np.int64).repeat(2, axis=0).repeat(21, axis=1).reshape(84, 5, 84, 40)
+    np.testing.assert_array_equal(AreaAverage((210, 160), (84, 84))(screen), np.rint(blocks.sum((1, 3)) / 200))
+
+
+def test_a_frame_is_the_brighter_of_the_last_two_of_four():
+    bare: Any = make_atari(
+        BREAKOUT, preprocess=False, frameskip=1, repeat_action_probability=0.0, obs_type="grayscale"
+    )  # fmt: skip
+    bare.reset(seed=0)
+    screens = [bare.step(action)[0] for action in [FIRE] * 4 + [RIGHT] * 4]
+    shrink = AreaAverage((210, 160), (84, 84))
+    fired, moved = (shrink(np.maximum(screens[i], screens[i + 1])) for i in (2, 6))
+    env = game()
+    first, _ = env.reset(seed=0)
+    np.testing.assert_array_equal(first, np.stack([fired] * 4))
+    np.testing.assert_array_equal(env.step(RIGHT)[0], np.stack([fired, fired, fired, moved]))
+    assert not np.array_equal(moved, shrink(screens[7]))  # the ball has moved between the two
+
+
+def test_rewards_are_their_sign_in_training_and_raw_when_scored():
+    actions = np.random.default_rng(0).integers(6, size=200)
+    raw, clipped = (
+        [step[1] for step in played(game("ALE/SpaceInvaders-v5", training=training), actions)]
+        for training in (False, True)
+    )
+    assert max(raw) >= 5  # the cheapest invader
+    assert clipped == np.sign(raw[: len(clipped)]).tolist()
+    unclipped = played(game("ALE/SpaceInvaders-v5", training=True, clip_rewards=False), actions)
+    assert [step[1] for step in unclipped] == raw[: len(unclipped)]
+
+
+def test_a_life_lost_is_terminal_in_training_while_the_game_goes_on():
+    env, lives, frames = game(training=True), [], []
+    for episode in range(5):
+        *_, (_, _, terminated, truncated, info) = played(env, [NOOP] * 100, seed=episode)
+        assert (terminated, truncated) == (True, False)
+        lives.append(info["lives"])
+        frames.append(info["episode_frame_number"])
+    assert lives == [4, 3, 2, 1, 0]
+    assert frames == sorted(frames)
+    assert env.reset(seed=5)[1] == {"lives": 5, "episode_frame_number": 4}  # a new game, and FIRE
+
+
+def test_a_scored_game_is_whole_and_serves_every_ball_itself():
+    steps = played(game(), [NOOP] * 1000)
+    assert len(steps) < 1000
+    assert steps[-1][2:4] == (True, False)
+    assert [lives for lives in range(5, -1, -1) if lives in {step[4]["lives"] for step in steps}] == [5, 4, 3, 2, 1, 0]
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_the_limit_of_frames_truncates_and_a_new_game_follows(training):
+    env = game(training=training, max_num_frames_per_episode=40)
+    steps = played(env, [NOOP] * 100)
+    assert len(steps) == 9  # 4 frames of FIRE, then 9 times 4
+    assert steps[-1][2:4] == (False, True)
+    assert env.reset(seed=1)[1]["episode_frame_number"] == 4
+
+
+def test_a_game_begins_with_up_to_thirty_frames_of_nothing():
+    env = game(noop_max=30)
+    waited = {env.reset(seed=seed)[1]["episode_frame_number"] - 4 for seed in range(200)}
+    assert (min(waited), max(waited)) == (0, 30)
+
+
+def test_sticky_actions_depend_on_the_seed_alone():
+    actions = np.random.default_rng(1).integers(4, size=20)
+    env = game(repeat_action_probability=0.25)
+    first, other, again = ([step[0] for step in played(env, actions, seed=seed)] for seed in (0, 1, 0))
+    assert not np.array_equal(first, other)
+    np.testing.assert_array_equal(first, again)
+
+
+def test_a_quarter_of_the_frames_is_sticky_where_the_id_says_so():
+    env, bare = make_atari(BREAKOUT), make_atari("BreakoutNoFrameskip-v4")
+    env.reset(seed=0)
+    bare.reset(seed=0)
+    assert isinstance(env, AtariGame)
+    held = []
+    for frame in range(4000):
+        env._act(frame % 2)
+        held.append(env._held != frame % 2)
+    # Among alternating actions a repeated one is another in 1/4 of the frames less those that repeat a repeat:
+    # x = (1 - x) / 4, so x = 1/5; four deviations are 0.025.
+    assert abs(np.mean(held) - 0.2) < 0.026
+    assert vars(bare)["_sticky"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ({"frameskip": 0}, "frameskip must be an integer of at least 1, got 0"),
+        ({"noop_max": -1}, "noop_max must be an integer of at least 0, got -1"),
+        ({"repeat_action_probability": 1.0}, "repeat_action_probability must be at least 0 and below 1, got 1.0"),
+        ({"continuous": True}, "preprocessed for Discrete actions, got Box"),
+    ],
+)
+def test_options_that_make_no_game_are_refused(option, words):
+    with pytest.raises(ValueError, match=words):
+        game(**option)
+
+
+def test_an_id_is_enough_for_preprocessing_and_an_option_turns_it_off():
+    with EnvPool(BREAKOUT) as pool, EnvPool(BREAKOUT, env_kwargs={"preprocess": False}) as bare:
+        assert (pool.spec.obs_shape, pool.spec.obs_dtype, pool.resume_kind) == ((4, 84, 84), "uint8", "snapshot")
+        assert (bare.spec.obs_shape, bare.resume_kind) == ((210, 160, 3), "replay")
+
+
+def test_without_the_extra_its_name_is_told(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ale_py", None)
+    with pytest.raises(ImportError, match=r'ALE/Breakout-v5 needs .* run: pip install "rl-training\[atari\]"'):
+        make_env(BREAKOUT, {})
+
+
+def test_a_misspelt_game_is_answered_with_the_nearest():
+    with pytest.raises(ValueError, match="'ALE/Brakout-v5' is not registered with Gymnasium; nearest are ALE/Breakout"):
+        make_env("ALE/Brakout-v5", {})

@@ -1,0 +1,116 @@
+"""Training on Atari: frames are kept once, and a run goes on in the middle of a game."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from rl_training.cli import app
+from rl_training.data import FrameReplayBuffer
+from rl_training.experiment.config import TrainConfig, parse_config
+from rl_training.experiment.packaged import load_config
+from rl_training.experiment.run import resume_run, run_training
+from rl_training.experiment.verify import compare_runs
+from rl_training.runtime.engine import Callback
+from rl_training.runtime.envs import EnvPool, Transition
+
+pytest.importorskip("ale_py", reason="Atari needs the extra atari")
+BREAKOUT = "ALE/Breakout-v5"
+FRAME = 84 * 84  # bytes
+
+
+def played(pool: EnvPool, actions: np.ndarray) -> list[Transition]:
+    return [pool.step(row) for row in actions]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_game_goes_on_from_a_snapshot_through_lives_and_games(workers):
+    """Lives of Breakout last some 25 steps, and games five of them."""
+    actions = np.random.default_rng(0).integers(4, size=(200, 2))
+    with EnvPool(BREAKOUT, 2, training=True, workers=workers) as pool, EnvPool(BREAKOUT, 2, training=True) as fresh:
+        pool.reset()
+        played(pool, actions[:60])
+        state = pool.snapshot()
+        uninterrupted = played(pool, actions[60:])
+        assert fresh.restore(state) == []
+        for ours, theirs in zip(played(fresh, actions[60:]), uninterrupted, strict=True):
+            for name in ("next_obs", "rewards", "terminated", "truncated", "obs"):
+                np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
+            assert ours.finished == theirs.finished
+        assert sum(len(step.finished) for step in uninterrupted) >= 8
+
+
+def test_a_damaged_tape_is_told_of_and_a_new_game_begins():
+    with EnvPool(BREAKOUT, training=True) as pool:
+        pool.reset()
+        state = pool.snapshot()
+        state["envs"]["0"]["tape"] = np.array([0, 200], np.uint8)
+        (reason,) = pool.restore(state)
+        assert reason.endswith("its game has 4 actions, and action 200 was saved")
+        assert pool.snapshot()["envs"]["0"]["episode"] == 1
+
+
+def config(folder: Path) -> TrainConfig:
+    """Breakout's packaged config, made small: a few lives, and more rows than the ring holds."""
+    values = load_config("dqn/breakout_atari")
+    small = {"buffer_size": 60, "learning_starts": 40, "batch_size": 4, "hidden_sizes": [8], "target_interval": 3}
+    run = {"total_timesteps": 100, "eval_interval": 0, "checkpoint_interval": 20, "compile": "off", "device": "cpu"}
+    return parse_config(
+        {**values, **run, "algo_kwargs": {**values["algo_kwargs"], **small}, "output_dir": str(folder)}
+    )  # fmt: skip
+
+
+class StopAt(Callback):
+    interval = 68
+
+    def on_step_end(self, state: Any) -> None:
+        if state.global_step >= self.interval:
+            state.request_stop("the test asked")
+
+
+def test_a_run_resumes_byte_for_byte_in_the_middle_of_a_game(tmp_path):
+    whole = run_training(config(tmp_path / "whole"))
+    halved = run_training(config(tmp_path / "halved"), callbacks=[StopAt()])
+    assert halved.status == "stopped"
+    resume_run(halved.run_dir)
+    assert compare_runs(whole.run_dir, halved.run_dir) == []
+
+
+def test_the_command_line_trains_the_packaged_config_and_keeps_each_frame_once(tmp_path):
+    small = {
+        "buffer_size": 200, "learning_starts": 30, "eval_episodes": 1, "eval_interval": 40, "checkpoint_interval": 40,
+        "compile": "off",
+    }  # fmt: skip
+    changes = [word for key, value in small.items() for word in ("--set", f"{key}={value}")]
+    command = ["train", "dqn/breakout_atari", "--steps", "40", *changes, "--output", str(tmp_path / "run"), "--json"]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0, result.stderr
+    told = json.loads(result.stdout)
+    assert (told["steps"], told["evaluation"]["episodes"]) == (40, 1)
+    stored = (Path(told["checkpoint"]) / "frames-000000.safetensors").stat().st_size
+    assert 40 * FRAME < stored < 45 * FRAME  # one a step, and one more for each life
+
+
+def test_real_frames_come_out_of_the_ring_as_they_were_seen():
+    with EnvPool(BREAKOUT, training=True) as pool:
+        ring = FrameReplayBuffer(100, pool.spec)
+        obs, seen = pool.reset(), []
+        for action in np.random.default_rng(0).integers(4, size=(60, 1)):
+            moved = pool.step(action)
+            columns = (obs, action, moved.rewards, moved.next_obs, moved.terminated, moved.truncated)
+            names = ("obs", "actions", "rewards", "next_obs", "dones", "truncated")
+            seen.append({name: torch.as_tensor(column) for name, column in zip(names, columns, strict=True)})
+            seen[-1] |= {name: seen[-1][name].float() for name in ("dones", "truncated")}
+            ring.add(seen[-1])
+            obs = moved.obs
+        assert sum(float(row["dones"]) for row in seen) >= 1  # a life was lost
+        for name in ("obs", "next_obs"):
+            kept = ring.frames.stacks(ring.columns[name][:60])
+            assert torch.equal(kept, torch.cat([row[name] for row in seen]))
+        assert ring.frames.frames.nbytes == 100 * FRAME

@@ -1,0 +1,51 @@
+"""MinAtar, which the benchmarks bring: pictures of a few cells, and runs on them that resume."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rl_training.experiment.config import load_config, parse_config
+from rl_training.experiment.run import run_training
+from rl_training.runtime.envs import EnvPool
+
+pytest.importorskip("minatar", reason="pip install --no-deps MinAtar")
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+BREAKOUT = "minatar_games:MinAtar/Breakout-v0"
+
+
+@pytest.fixture(autouse=True)
+def _on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+
+
+def test_a_game_is_a_picture_with_the_channels_first():
+    with EnvPool(BREAKOUT) as pool:
+        obs = pool.reset()
+    assert (pool.spec.obs_shape, pool.spec.obs_dtype, pool.spec.action_dim) == ((4, 10, 10), "uint8", 6)
+    # Paddle, ball, its trail, bricks: three full rows of ten.
+    assert [int(channel.sum()) // 255 for channel in obs[0]] == [1, 1, 1, 30]
+    assert np.unique(obs).tolist() == [0, 255]
+
+
+def test_a_game_goes_on_exactly_though_the_package_remembers_the_last_games_action():
+    actions = np.random.default_rng(0).integers(6, size=(80, 1))
+    with EnvPool(BREAKOUT) as pool, EnvPool(BREAKOUT) as fresh:
+        pool.reset()
+        for row in actions[:40]:
+            pool.step(row)
+        assert fresh.restore(pool.snapshot()) == []
+        for row in actions[40:]:
+            np.testing.assert_array_equal(pool.step(row).obs, fresh.step(row).obs)
+
+
+@pytest.mark.parametrize("name", ["dqn", "qr_dqn", "rainbow"])
+def test_the_benchmarks_settings_train(name, tmp_path):
+    values = load_config(str(BENCHMARKS / "plans" / "minatar" / f"{name}_breakout.yaml"))
+    run = {"total_timesteps": 60, "eval_interval": 0, "output_dir": str(tmp_path), "compile": "off", "device": "cpu"}
+    result = run_training(
+        parse_config({**values, **run, "algo_kwargs": {**values["algo_kwargs"], "learning_starts": 40}})
+    )  # fmt: skip
+    assert (result.status, result.steps) == ("finished", 60)
