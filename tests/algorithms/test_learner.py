@@ -29,6 +29,7 @@ from rl_training.models import midpoints
 from rl_training.types import Batch, EnvSpec, Trainable
 
 Draw = Callable[..., Batch]
+DIFFERENTIATED = {"dqn", "iql", "ppo", "sac"}  # by the compiler too, which takes as long again; one of each kind
 
 
 def small(name: str, spec: EnvSpec, **options: Any) -> Learner:
@@ -206,11 +207,12 @@ def test_the_compiled_loss_equals_the_eager_one(case, draw):
     learner = small(name, spec)
     batch = training_rows(name, draw(spec, 6))
     parameters = [parameter for parameter in learner.parameters() if parameter.requires_grad]
+    backend = "aot_eager" if name in DIFFERENTIATED else "eager"
     for phase in loss_phases(learner):
         torch.manual_seed(1)
         eager = learner(batch, phase)
         torch.manual_seed(1)
-        compiled = torch.compile(learner.__call__, fullgraph=True, backend="aot_eager")(batch, phase)
+        compiled = torch.compile(learner.__call__, fullgraph=True, backend=backend)(batch, phase)
         for term in eager.terms:
             torch.testing.assert_close(compiled.terms[term], eager.terms[term])
         expected = torch.autograd.grad(eager.total, parameters, allow_unused=True)

@@ -10,6 +10,10 @@ import pytest
 from rl_training.cli.seeds import mean_evaluation, parse_seeds, summary, written
 from rl_training.experiment.run import TrainResult
 
+# Seeds of a learner from data train in this process.
+CLONING = ["train", "bc", "Pendulum-v1", "--dataset", "{kind: random, rows: 64}", "--steps", "2",
+           "--set", "hidden_sizes=[8]", "--set", "eval_interval=2", "--set", "eval_episodes=1"]  # fmt: skip
+
 
 @pytest.mark.parametrize(
     ("text", "seeds"), [("0-4", [0, 1, 2, 3, 4]), ("0,2,5", [0, 2, 5]), ("7", [7]), ("0-1, 9", [0, 1, 9])]
@@ -73,8 +77,8 @@ def test_a_seed_that_was_not_evaluated_leaves_no_mean():
     assert mean_evaluation([{"return_mean": 1.0}, None]) is None
 
 
-def test_each_seed_has_its_own_run_in_the_output_directory(cli, cartpole, tmp_path):
-    asked = cli(*cartpole, "--seeds", "0,2", "--output", tmp_path / "both", "--quiet", "--json")
+def test_each_seed_has_its_own_run_in_the_output_directory(cli, tmp_path):
+    asked = cli(*CLONING, "--seeds", "0,2", "--output", tmp_path / "both", "--quiet", "--json")
     told = json.loads(asked.stdout)
     assert told["run_dir"] == str(tmp_path / "both")
     assert [(run["seed"], run["run_dir"]) for run in told["runs"]] == [
@@ -85,10 +89,10 @@ def test_each_seed_has_its_own_run_in_the_output_directory(cli, cartpole, tmp_pa
     assert told["evaluation"]["returns"] == [run["evaluation"]["return_mean"] for run in told["runs"]]
 
 
-def test_without_an_output_the_directory_is_named_after_the_seeds(cli, cartpole, tmp_path, monkeypatch):
+def test_without_an_output_the_directory_is_named_after_the_seeds(cli, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    told = cli(*cartpole, "--set", "eval_interval=0", "--seeds", "0-1", "--quiet")
-    assert [path.name for path in sorted((tmp_path / "runs" / "ppo-CartPole-v1-s0-1").iterdir())] == [
+    told = cli(*CLONING, "--set", "eval_interval=0", "--seeds", "0-1", "--quiet")
+    assert [path.name for path in sorted((tmp_path / "runs" / "bc-Pendulum-v1-s0-1").iterdir())] == [
         "seed_0",
         "seed_1",
     ]

@@ -15,10 +15,13 @@ SPECS = {
     "discrete": EnvSpec((4,), "discrete", 3),
 }
 SMALL: dict[str, dict[str, Any]] = {
-    "offline": {"dataset": {"kind": "random", "rows": 400}, "total_timesteps": 60},
-    "replay": {"total_timesteps": 120, "algo_kwargs": {"learning_starts": 40, "buffer_size": 90}},
-    "rollout": {"total_timesteps": 192, "num_envs": 2, "algo_kwargs": {"num_steps": 16, "epochs": 2}},
+    "offline": {"dataset": {"kind": "random", "rows": 200}, "total_timesteps": 40},
+    "replay": {"total_timesteps": 60, "algo_kwargs": {"learning_starts": 20, "buffer_size": 45}},
+    "rollout": {"total_timesteps": 96, "num_envs": 2, "algo_kwargs": {"num_steps": 8, "epochs": 2}},
 }
+FEW_QUANTILES = 8  # of 200 the update takes ten times as long as all the rest
+# Of replay: before the first update, and with a ring that has come round.
+STOPS = {"offline": (7, 27), "replay": (13, 51), "rollout": (16, 80)}
 
 
 class Case(NamedTuple):
@@ -29,18 +32,23 @@ class Case(NamedTuple):
     def spec(self) -> EnvSpec:
         return SPECS[self.kind]
 
+    @property
+    def stops(self) -> tuple[int, int]:
+        """Two steps at which a run is no longer at its start and not yet at its end."""
+        return STOPS[self.learner.lane]
+
     def config(self, **changes: Any) -> dict[str, Any]:
-        """A run of a second or two."""
+        """A run of less than a second that meets every kind of end: of an episode, of the ring, of a time limit."""
         small = SMALL[self.learner.lane]
         options = {"batch_size": 16, "hidden_sizes": [8, 8], **small.get("algo_kwargs", {})}
-        rest = {"algo": self.learner.name, "env_id": ENVS[self.kind], "eval_episodes": 1, "eval_interval": 50,
-                "checkpoint_interval": 30}  # fmt: skip
+        if "num_quantiles" in self.learner.config_type.model_fields:
+            options["num_quantiles"] = FEW_QUANTILES
+        rest = {"algo": self.learner.name, "env_id": ENVS[self.kind], "env_kwargs": {"max_episode_steps": 25},
+                "eval_episodes": 1, "eval_interval": 30, "checkpoint_interval": 25}  # fmt: skip
         return {**rest, **small, "algo_kwargs": options, **changes}
 
 
 CASES = [Case(learner, kind) for learner in CATALOGUE.values() for kind in learner.action_kinds]
-
-
 FROM_DATA = [case for case in CASES if case.learner.lane == "offline"]
 
 
@@ -48,7 +56,7 @@ def _name(case: Case) -> str:
     return f"{case.learner.name}-{case.kind}"
 
 
-@pytest.fixture(params=CASES, ids=_name)
+@pytest.fixture(scope="module", params=CASES, ids=_name)
 def case(request: pytest.FixtureRequest) -> Case:
     found: Case = request.param
     return found

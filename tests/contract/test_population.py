@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 import torch
 
@@ -9,22 +11,15 @@ from rl_training.experiment.agent import load_agent
 from rl_training.experiment.assembly import assemble
 from rl_training.experiment.config import parse_config
 from rl_training.experiment.machine import choose
+from rl_training.experiment.result import TrainResult
 from rl_training.experiment.run import resume_run, run_population
 from rl_training.experiment.verify import compare_runs
-from rl_training.runtime.engine import Callback
+from rl_training.runtime.callbacks import StopAtStep
 
 SEEDS = (0, 3, 5)
 
 
-class StopAt(Callback):
-    interval = 70
-
-    def on_step_end(self, state) -> None:
-        if state.global_step >= self.interval:
-            state.request_stop("the test asked")
-
-
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _only_lanes_that_know_members(case):
     if case.learner.lane == "rollout":
         pytest.skip("on-policy seeds run as processes")
@@ -34,22 +29,26 @@ def configs(case, folder):
     return [parse_config(case.config(seed=seed, output_dir=str(folder / f"seed_{seed}"))) for seed in SEEDS]
 
 
-def test_a_population_resumes_byte_for_byte(case, tmp_path):
-    whole = run_population(configs(case, tmp_path / "whole"))
-    if case.learner.lane != "offline":  # which has fewer steps than the stop
-        halved = run_population(configs(case, tmp_path / "halved"), callbacks=[StopAt()])
-        assert {result.status for result in halved} == {"stopped"}
-    resumed = run_population(configs(case, tmp_path / "halved"))
+@pytest.fixture(scope="module")
+def whole(case, tmp_path_factory) -> list[TrainResult]:
+    """A population that was never stopped, to compare with."""
+    return run_population(configs(case, tmp_path_factory.mktemp("whole")))
+
+
+def test_a_population_resumes_byte_for_byte(case, whole, tmp_path):
+    halved = run_population(configs(case, tmp_path), callbacks=[StopAtStep(case.stops[1])])
+    assert {(result.status, result.steps) for result in halved} == {("stopped", case.stops[1])}
+    resumed = run_population(configs(case, tmp_path))
     assert [compare_runs(a.run_dir, b.run_dir) for a, b in zip(whole, resumed, strict=True)] == [[], [], []]
 
 
-def test_members_differ_and_each_goes_on_alone(case, tmp_path):
-    results = run_population(configs(case, tmp_path))
-    agents = [load_agent(result.run_dir).learner for result in results]
+def test_members_differ_and_each_goes_on_alone(whole, tmp_path):
+    agents = [load_agent(result.run_dir).learner for result in whole]
     assert not next(agents[0].parameters()).equal(next(agents[1].parameters()))
-    alone = resume_run(results[1].run_dir, steps=results[1].steps + 30)
-    assert (alone.status, alone.steps) == ("finished", results[1].steps + 30)
-    assert alone.updates > results[1].updates
+    before = whole[1]
+    alone = resume_run(shutil.copytree(before.run_dir, tmp_path / "alone"), steps=before.steps + 30)
+    assert (alone.status, alone.steps) == ("finished", before.steps + 30)
+    assert alone.updates > before.updates
 
 
 def test_members_begin_as_single_runs_of_their_seed_do(case, tmp_path):

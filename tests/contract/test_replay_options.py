@@ -14,7 +14,7 @@ from gymnasium.wrappers import FrameStackObservation
 from rl_training.experiment.config import TrainConfig, parse_config
 from rl_training.experiment.run import resume_run, run_population, run_training
 from rl_training.experiment.verify import compare_runs
-from rl_training.runtime.engine import Callback
+from rl_training.runtime.callbacks import StopAtStep
 
 SEEDS = (0, 3)
 PIXELS = "FramesOfATest-v0"
@@ -45,14 +45,6 @@ class Pixels(gym.Env[Any, Any]):
         return self.np_random.integers(0, 256, self.observation_space.shape, dtype=np.uint8)
 
 
-class StopAt(Callback):
-    interval = 70
-
-    def on_step_end(self, state: Any) -> None:
-        if state.global_step >= self.interval:
-            state.request_stop("the test asked")
-
-
 @pytest.fixture(autouse=True)
 def _pixels() -> Iterator[None]:
     gym.register(PIXELS, lambda **_: FrameStackObservation(Pixels(), 3))
@@ -62,19 +54,20 @@ def _pixels() -> Iterator[None]:
 
 @pytest.fixture(params=list(RUNS))
 def configured(request: pytest.FixtureRequest) -> Configured:
-    """A run of a second or two, with more rows than its ring holds."""
+    """A run of less than a second, with more rows than its ring holds."""
     chosen = RUNS[request.param]
-    options = {"batch_size": 16, "hidden_sizes": [8], "learning_starts": 40, "buffer_size": 90, "n_step": 3}
+    options = {"batch_size": 16, "hidden_sizes": [8], "learning_starts": 20, "buffer_size": 44, "n_step": 3}
     run = {
-        "algo": request.param.split()[0], "num_envs": 2, "total_timesteps": 120, "eval_episodes": 1,
-        "eval_interval": 60, "checkpoint_interval": 30, **chosen, "algo_kwargs": {**options, **chosen["algo_kwargs"]},
+        "algo": request.param.split()[0], "num_envs": 2, "total_timesteps": 64, "env_kwargs": {"max_episode_steps": 25},
+        "eval_episodes": 1, "eval_interval": 32, "checkpoint_interval": 24, **chosen,
+        "algo_kwargs": {**options, **chosen["algo_kwargs"]},
     }  # fmt: skip
     return lambda folder, seed: parse_config({**run, "seed": seed, "output_dir": str(folder / f"seed_{seed}")})
 
 
 def test_a_run_resumes_byte_for_byte(configured, tmp_path):
     whole = run_training(configured(tmp_path / "whole", 0))
-    halved = run_training(configured(tmp_path / "halved", 0), callbacks=[StopAt()])
+    halved = run_training(configured(tmp_path / "halved", 0), callbacks=[StopAtStep(50)])
     assert halved.status == "stopped"
     resume_run(halved.run_dir)
     assert compare_runs(whole.run_dir, halved.run_dir) == []
@@ -83,7 +76,7 @@ def test_a_run_resumes_byte_for_byte(configured, tmp_path):
 def test_a_population_resumes_byte_for_byte_and_a_member_goes_on_alone(configured, tmp_path):
     whole, halved = ([configured(tmp_path / name, seed) for seed in SEEDS] for name in ("whole", "halved"))
     finished = run_population(whole)
-    assert {result.status for result in run_population(halved, callbacks=[StopAt()])} == {"stopped"}
+    assert {result.status for result in run_population(halved, callbacks=[StopAtStep(50)])} == {"stopped"}
     resumed = run_population(halved)
     assert [compare_runs(a.run_dir, b.run_dir) for a, b in zip(finished, resumed, strict=True)] == [[], []]
-    assert resume_run(finished[1].run_dir, steps=150).steps == 150
+    assert resume_run(finished[1].run_dir, steps=80).steps == 80

@@ -16,7 +16,7 @@ from rl_training.runtime.state import DivergedError
 
 BC: dict[str, Any] = {
     "algo": "bc", "env_id": "Pendulum-v1", "dataset": {"kind": "random", "rows": 200}, "total_timesteps": 20,
-    "eval_episodes": 1, "algo_kwargs": {"hidden_sizes": [8], "batch_size": 8},
+    "eval_interval": 10, "eval_episodes": 1, "algo_kwargs": {"hidden_sizes": [8], "batch_size": 8},
 }  # fmt: skip
 SAC: dict[str, Any] = {
     "algo": "sac", "env_id": "Pendulum-v1", "total_timesteps": 60, "eval_interval": 0,

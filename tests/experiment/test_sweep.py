@@ -10,7 +10,7 @@ from rl_training.experiment.sweep import as_population, train_seeds
 
 TINY = {"hidden_sizes": [8, 8], "batch_size": 16}
 BC = {"algo": "bc", "env_id": "Pendulum-v1", "dataset": {"kind": "random", "rows": 200}, "total_timesteps": 20,
-      "eval_episodes": 1, "algo_kwargs": TINY}  # fmt: skip
+      "eval_interval": 10, "eval_episodes": 1, "algo_kwargs": TINY}  # fmt: skip
 PPO = {"algo": "ppo", "env_id": "CartPole-v1", "total_timesteps": 64, "eval_episodes": 1,
        "algo_kwargs": {**TINY, "num_steps": 32}}  # fmt: skip
 

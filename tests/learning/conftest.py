@@ -7,9 +7,19 @@ from typing import Any
 
 import pytest
 
+from rl_training.data.writers import save_npz
 from rl_training.experiment.agent import load_agent
 from rl_training.experiment.config import apply_overrides, load_config, parse_config
 from rl_training.experiment.run import run_training
+from rl_training.runtime.recipes import roll_dataset
+
+
+@pytest.fixture(scope="session")
+def pendulum_rows(tmp_path_factory) -> str:
+    """The file of what every packaged Pendulum setting rolls for itself: 50,000 steps of a random policy."""
+    path = tmp_path_factory.mktemp("data") / "pendulum.npz"
+    save_npz(roll_dataset("Pendulum-v1", rows=50_000), path)
+    return str(path)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from rl_training.runtime.policies import RandomPolicy
 from rl_training.runtime.recipes import roll_dataset
 from rl_training.types import Action, EnvSpec, Policy
 
+SMALL = ["learning_rate=0.001", "batch_size=128", "hidden_sizes=[64,64]"]  # as other learners are packaged
 pytestmark = [pytest.mark.learning, pytest.mark.timeout(400)]  # on two slow or busy cores they take long
 
 
@@ -20,29 +21,28 @@ class Balancing:
         return Action((obs @ torch.tensor([0.05, 0.2, 1.0, 0.5]) > 0).long())
 
 
-def test_iql_turns_random_pendulum_rows_into_a_swing_up(final_return):
-    assert final_return("iql/pendulum", "total_timesteps=3000") > -450  # random play scores about -1,240
-
-
 @pytest.mark.parametrize(
     ("learner", "shortened"),
     [
+        ("iql", ["total_timesteps=3000", *SMALL]),
         ("xql", ["total_timesteps=3000"]),
         ("td3_bc", ["total_timesteps=3000"]),
         ("cql", ["total_timesteps=2000", "num_cql_samples=2"]),
+        pytest.param("iql", ["total_timesteps=3000"], marks=pytest.mark.slow),
         pytest.param("cal_ql", ["total_timesteps=2000"], marks=pytest.mark.slow),  # at the pace of cql, and no faster
     ],
 )
-def test_the_same_rows_are_enough_for(learner, shortened, final_return):
-    assert final_return(f"{learner}/pendulum", *shortened) > -450  # they reach -170 to -300
+def test_random_rows_are_enough_for_a_swing_up_by(learner, shortened, final_return, pendulum_rows):
+    score = final_return(f"{learner}/pendulum", *shortened, dataset=pendulum_rows)
+    assert score > -450  # they reach -170 to -300; random play scores about -1,240
 
 
 def test_cql_learns_discrete_actions_from_random_play(final_return):
     assert final_return("cql/cartpole", "total_timesteps=2000") > 100  # random play lasts about 22 steps
 
 
-def test_bc_of_the_same_rows_stays_where_they_are(final_return):
-    assert final_return("bc/pendulum", "total_timesteps=1000") < -1000
+def test_bc_of_the_same_rows_stays_where_they_are(final_return, pendulum_rows):
+    assert final_return("bc/pendulum", "total_timesteps=1000", *SMALL, dataset=pendulum_rows) < -1000
 
 
 def test_bc_learns_an_expert_and_not_a_random_policy(final_return, tmp_path):
@@ -51,6 +51,6 @@ def test_bc_learns_an_expert_and_not_a_random_policy(final_return, tmp_path):
     for name, policy in behaviours.items():
         save_npz(roll_dataset("CartPole-v1", rows=4_000, policy=policy), tmp_path / f"{name}.npz")
         changes = {"dataset": str(tmp_path / f"{name}.npz"), "env_id": "CartPole-v1"}
-        scores[name] = final_return("bc/pendulum", "total_timesteps=1000", **changes)
+        scores[name] = final_return("bc/pendulum", "total_timesteps=1000", *SMALL, **changes)
     assert scores["expert"] > 450
     assert scores["random"] < 200
