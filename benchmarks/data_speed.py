@@ -56,7 +56,8 @@ def check_seconds(file: Path) -> float:
 def summary(kinds: dict[str, dict[str, float]], rows: int) -> dict[str, Any]:
     told = [
         f"successors {name}: loaded in {each['load_seconds']:.2f} s and {each['peak_over_columns']:.2f} times the "
-        f"columns' size, returns-to-go in {each['returns_to_go_seconds']:.2f} s, `data check` {each['check_seconds']:.1f} s"
+        f"columns' size, returns-to-go in {each['returns_to_go_seconds']:.2f} s, "
+        f"`data check` {each['check_seconds']:.1f} s"
         for name, each in kinds.items()
     ]
     return {

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from rl_training.data import TransitionDataset
+from rl_training.data.returns import BLOCK, returns_to_go
 from rl_training.types import EnvSpec
 
 PENDULUM = EnvSpec((3,), "box", 1, action_shape=(1,), action_low=(-2.0,), action_high=(2.0,))
@@ -189,6 +190,13 @@ def test_returns_to_go_agree_with_their_definition_on_episodes_of_any_length(cou
     )
     returns = dataset.with_discounted_returns_to_go(gamma).columns["returns_to_go"].numpy()
     np.testing.assert_allclose(returns, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_returns_to_go_of_an_episode_longer_than_a_block_agree_with_their_definition():
+    rewards, ends = np.random.default_rng(0).normal(size=2 * BLOCK + 77), np.zeros(2 * BLOCK + 77, bool)
+    ends[[BLOCK - 3, -1]] = True
+    expected = returns_by_definition(rewards, ends, ends, 0.9999)
+    np.testing.assert_allclose(returns_to_go(rewards, ends, ends, 0.9999), expected, rtol=1e-9, atol=1e-9)
 
 
 def test_undiscounted_returns_to_go_of_a_cut_episode_end_with_the_data(counted):

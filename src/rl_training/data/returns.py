@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
+BLOCK = 2**15  # rows
 
 
 def returns_to_go(rewards: Floats, ends: Flags, terminated: Flags, gamma: float) -> Floats:
@@ -22,14 +25,19 @@ def returns_to_go(rewards: Floats, ends: Flags, terminated: Flags, gamma: float)
     return discounted_sums(rewards, remaining, gamma) + discounts[remaining + 1] * np.repeat(futures, lengths)
 
 
-def discounted_sums(rewards: Floats, remaining: npt.NDArray[np.int64], gamma: float) -> Floats:
-    """sum_k gamma^k r_(t+k) to the end of each episode, twice as many terms a pass."""
-    sums = rewards.copy()
+def discounted_sums(rewards: Floats, remaining: npt.NDArray[np.integer[Any]], gamma: float) -> Floats:
+    """sum_k gamma^k r_(t+k) to the end of each episode, twice as many terms a pass.
+
+    A pass goes forward in blocks that the cache holds: what a block looks ahead to is still as the last pass left it.
+    """
+    sums, remaining = rewards.copy(), remaining.astype(np.int32)
     reach, longest = 1, int(remaining.max())
     while reach <= longest and gamma**reach > 0:
-        ahead = sums[reach:] * gamma**reach
-        ahead *= remaining[:-reach] >= reach
-        sums[:-reach] += ahead
+        for start in range(0, len(sums) - reach, BLOCK):
+            rows = slice(start, min(start + BLOCK, len(sums) - reach))
+            ahead = sums[rows.start + reach : rows.stop + reach] * gamma**reach
+            ahead *= remaining[rows] >= reach
+            sums[rows] += ahead
         reach *= 2
     return sums
 
