@@ -23,7 +23,12 @@ leave in `benchmarks/results/`:
 python benchmarks/figures.py --data DATA
 python benchmarks/engine_overhead.py --json > benchmarks/results/engine_overhead.json
 python benchmarks/kill_resume.py --json > benchmarks/results/kill_resume.json
-python benchmarks/throughput.py > benchmarks/results/throughput.json
+for name in throughput compiled bench_resume data_speed; do
+    python benchmarks/$name.py > benchmarks/results/$name.json
+done
+for name in population fine_tuning; do
+    python benchmarks/$name.py --data DATA > benchmarks/results/$name.json
+done
 rl-training bench benchmarks/plans/halfcheetah.yaml --output benchmarks/results/halfcheetah     # and hopper
 ```
 """
