@@ -3,8 +3,8 @@
 python benchmarks/data_speed.py [--rows 1000000] > benchmarks/results/data_speed.json
 
 Writes D4RL-like HDF5 files of HalfCheetah's shape (17 numbers seen, 6 acted, in float32) to a temporary folder, with
-successors and without, which are then derived. Each measurement is a process of its own; memory is its peak above what
-it held before reading; `data check` is timed whole, from the command line to its end, the best of three.
+successors and without, which are then derived. Each measurement is a process of its own, on a file just written; memory
+is how much its peak rises by loading; `data check` is timed whole, the best of three.
 """
 
 from __future__ import annotations

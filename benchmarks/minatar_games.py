@@ -1,7 +1,7 @@
 """MinAtar's games as pictures, channels first: `minatar_games:MinAtar/Breakout-v0` where this folder is on the path.
 
-All is as in Young and Tian (2019): six actions in every game, of which one in ten is the last one again, and games that
-grow harder. The environment option `minimal` leaves a game the actions that it uses.
+As in Young and Tian (2019), but for the limit of steps: six actions in every game, of which one in ten is the last one
+again, and games that grow harder. The environment option `minimal` leaves a game the actions that it uses.
 """
 
 from __future__ import annotations

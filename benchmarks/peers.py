@@ -4,7 +4,8 @@ python benchmarks/peers.py --peer VENV/bin/python [--cells NAME ...] [--seeds 0 
 
 The peer lives in a venv of its own. Each seed trains both, the one that begins changing from seed to seed, so that
 whatever slows the machine slows both. Time is that of training alone: neither evaluates meanwhile, ours writes its
-checkpoints. A cell's result goes to benchmarks/results/peer_NAME.json.
+checkpoints. Epsilon alone moves otherwise: theirs after each step, ours after each collection. A cell's result goes to
+benchmarks/results/peer_NAME.json, but for a look at fewer steps.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ MATCHES = {
     ),
     "qr_dqn_cartpole": Match(
         "QR-DQN on CartPole-v1, 50,000 steps", "CartPole-v1", 50_000, "as good, 1.5 times as fast",
-        "qr_dqn", {**OURS_DQN, "num_quantiles": 10}, "QRDQN",
+        "qr_dqn", {**OURS_DQN, "num_quantiles": 10, "adam_eps": 0.01 / 64}, "QRDQN",  # the peer's own default
         {**THEIRS_DQN, "policy_kwargs": {"net_arch": [256, 256], "n_quantiles": 10}},
     ),
 }  # fmt: skip
@@ -74,8 +75,9 @@ def main() -> None:
     for name in args.cells:
         pairs = [pair(name, seed, args) for seed in args.seeds]
         result = {**summary(MATCHES[name], pairs), **provenance()}
-        result["versions"] |= pairs[0]["theirs"]["versions"]
-        write(RESULTS / f"peer_{name}.json", result)
+        result["versions"] |= {f"peer's {name}": version for name, version in pairs[0]["theirs"]["versions"].items()}
+        if args.steps is None:
+            write(RESULTS / f"peer_{name}.json", result)
         print(f"{name}: {result['result']}", flush=True)
 
 

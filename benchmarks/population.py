@@ -40,8 +40,10 @@ def main() -> None:
     print(json.dumps({**summary(cells, args), **provenance()}, indent=2))
 
 
-def command(name: str, args: argparse.Namespace, run: str, *seeds: str, device: str) -> list[str]:
-    words = train_command(CELLS[name], seed="0", run=run, data=str(args.data))
+def command(
+    name: str, args: argparse.Namespace, run: str, *seeds: str, device: str, data: str | None = None
+) -> list[str]:
+    words = train_command(CELLS[name], seed="0", run=run, data=data or str(args.data))
     at, on = words.index("--seed"), words.index("--device")
     words[at : at + 2], words[on + 1] = seeds, device
     return [*words, *(word for change in args.set for word in ("--set", change))]
@@ -115,7 +117,7 @@ def summary(cells: dict[str, dict[str, Any]], args: argparse.Namespace) -> dict[
         "note": f"populations on {args.device}, single runs on the CPU with one thread each",
         "cells": cells,
         "commands": [
-            shown(command(name, args, "RUN", *seeds, device=device))
+            shown(command(name, args, "RUN", *seeds, device=device, data="DATA"))
             for name in cells
             for seeds, device in ((("--seed", "SEED"), "cpu"), (("--seeds", f"0-{SEEDS - 1}"), args.device))
         ],

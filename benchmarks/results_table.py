@@ -29,7 +29,8 @@ done
 for name in population fine_tuning; do
     python benchmarks/$name.py --data DATA > benchmarks/results/$name.json
 done
-rl-training bench benchmarks/plans/halfcheetah.yaml --output benchmarks/results/halfcheetah     # and hopper
+rl-training bench benchmarks/plans/halfcheetah.yaml --output benchmarks/results/halfcheetah
+rl-training bench benchmarks/plans/hopper.yaml --output benchmarks/results/hopper     # and hopper_mixture
 ```
 """
 

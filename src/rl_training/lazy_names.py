@@ -18,9 +18,11 @@ def lazy_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[
     def get(name: str) -> Any:
         if name not in home_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(home_of[name]), name)
+        found = getattr(import_module(home_of[name]), name)
+        setattr(sys.modules[package], name, found)  # so that it is asked for once
+        return found
 
     def names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *home_of})
+        return sorted({*vars(sys.modules[package]), *home_of} - {"lazy_names"})
 
     return get, names

@@ -1,5 +1,7 @@
 """Actions cross between the environment's units and the library's without loss, or are refused."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -77,6 +79,13 @@ def test_discrete_actions_outside_the_range_are_refused_by_row(wrong):
         ValueError, match=rf"integers from 0 to 2, 1 of 2 rows are not; the first is row 1 with {wrong}"
     ):
         scale_actions(np.array([0, wrong]), THREE)
+
+
+def test_discrete_actions_that_count_from_1_are_refused_in_their_own_numbers():
+    from_one = replace(THREE, action_start=1)
+    assert scale_actions(np.array([1, 3]), from_one).tolist() == [0, 2]
+    with pytest.raises(ValueError, match="integers from 1 to 3, 1 of 2 rows are not; the first is row 1 with 4"):
+        scale_actions(np.array([1, 4]), from_one)
 
 
 def test_small_float_actions_are_taken_for_a_unit_box():

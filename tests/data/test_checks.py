@@ -73,6 +73,13 @@ def test_a_range_given_by_hand_goes_before_the_environments(counted):
     assert kinds(inspect(columns, spec=TORQUE, action_range=((-1.0,), (1.0,)))) == []
 
 
+def test_next_actions_must_lie_in_the_range_too(counted):
+    columns = counted([1, 2, 3], dones=(2,)) | {"next_actions": np.full((3, 1), 3.0, np.float32)}
+    (finding,) = inspect(columns, spec=TORQUE).findings
+    assert (finding.kind, finding.severity) == ("out_of_range", "error")
+    assert finding.text.startswith("next_actions lie outside their bounds in 3 of 3 rows")
+
+
 def test_discrete_actions_count_from_0(counted):
     columns = counted([1, 2, 3], dones=(2,)) | {"actions": np.array([0, -1, 2])}
     (finding,) = inspect(columns).findings

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from rl_training.data import load_transition_dataset, read_columns
+from rl_training.data import TransitionDataset, load_transition_dataset, read_columns
 from rl_training.types import EnvSpec
 
 WIDE = EnvSpec((1,), "box", 1, action_shape=(1,), action_low=(-3.0,), action_high=(3.0,))
@@ -83,6 +83,13 @@ def test_optional_columns_are_loaded_and_lose_the_dropped_rows_too(load, counted
     dataset = load({**columns, "next_actions": np.array([[0.1], [0.2], [0.3]])}, without=["next_obs"])
     assert dataset.columns["returns_to_go"].tolist() == [6, 5]
     assert dataset.columns["next_actions"].squeeze(1).tolist() == pytest.approx([0.1, 0.2])
+
+
+def test_successors_of_another_dtype_are_refused():
+    pictures = np.zeros((2, 3, 8, 8), np.uint8)
+    rows = {"obs": pictures, "next_obs": pictures / 255, "actions": [0, 1], "rewards": [0, 0], "dones": [0, 1]}
+    with pytest.raises(TypeError, match="obs are uint8 but next_obs are float32"):
+        TransitionDataset.from_dict(rows)
 
 
 def test_successors_of_another_shape_are_refused(load, counted):

@@ -137,8 +137,12 @@ def test_a_quarter_of_the_frames_is_sticky_where_the_id_says_so():
     ("option", "words"),
     [
         ({"frameskip": 0}, "frameskip must be an integer of at least 1, got 0"),
+        ({"frameskip": True}, "frameskip must be an integer of at least 1, got True"),
+        ({"clip_rewards": "false"}, "clip_rewards must be true or false, got false"),
+        ({"obs_type": "ram"}, "obs_type is for games as ALE has them: set preprocess to false with it"),
         ({"noop_max": -1}, "noop_max must be an integer of at least 0, got -1"),
         ({"repeat_action_probability": 1.0}, "repeat_action_probability must be at least 0 and below 1, got 1.0"),
+        ({"repeat_action_probability": "x"}, "repeat_action_probability must be at least 0 and below 1, got x"),
         ({"continuous": True}, "preprocessed for Discrete actions, got Box"),
     ],
 )
@@ -147,10 +151,17 @@ def test_options_that_make_no_game_are_refused(option, words):
         game(**option)
 
 
+def test_the_first_action_of_a_life_never_sticks():
+    env = game(repeat_action_probability=0.99)
+    env.reset(seed=0)
+    assert env.tape().tolist() == [FIRE] * 4
+
+
 def test_an_id_is_enough_for_preprocessing_and_an_option_turns_it_off():
     with EnvPool(BREAKOUT) as pool, EnvPool(BREAKOUT, env_kwargs={"preprocess": False}) as bare:
         assert (pool.spec.obs_shape, pool.spec.obs_dtype, pool.resume_kind) == ((4, 84, 84), "uint8", "snapshot")
         assert (bare.spec.obs_shape, bare.resume_kind) == ((210, 160, 3), "replay")
+    assert make_env(f"ale_py:{BREAKOUT}", {}).observation_space.shape == (4, 84, 84)
 
 
 def test_without_the_extra_its_name_is_told(monkeypatch):

@@ -56,6 +56,16 @@ def test_a_damaged_tape_is_told_of_and_a_new_game_begins():
         assert pool.snapshot()["envs"]["0"]["episode"] == 1
 
 
+def test_a_tape_that_leads_elsewhere_is_told_of():
+    with EnvPool(BREAKOUT, training=True) as pool:
+        pool.reset()
+        played(pool, np.full((5, 1), 2))
+        state = pool.snapshot()
+        state["envs"]["0"]["tape"] = state["envs"]["0"]["tape"][:-8]
+        (reason,) = pool.restore(state)
+        assert reason.endswith("its game, played again, came to another point")
+
+
 def config(folder: Path) -> TrainConfig:
     """Breakout's packaged config, made small: a few lives, and more rows than the ring holds."""
     values = load_config("dqn/breakout_atari")
@@ -80,6 +90,12 @@ def test_a_run_resumes_byte_for_byte_in_the_middle_of_a_game(tmp_path):
     assert halved.status == "stopped"
     resume_run(halved.run_dir)
     assert compare_runs(whole.run_dir, halved.run_dir) == []
+
+
+def test_lives_that_do_not_end_episodes_are_stacks_that_move_on_by_one_frame_too(tmp_path):
+    whole_games = {"env_kwargs": {"terminal_on_life_loss": False, "repeat_action_probability": 0.0}}
+    result = run_training(config(tmp_path / "run").model_copy(update=whole_games))
+    assert (result.status, result.steps) == ("finished", 100)  # some three lives
 
 
 def test_the_command_line_trains_the_packaged_config_and_keeps_each_frame_once(tmp_path):

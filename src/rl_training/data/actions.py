@@ -95,8 +95,8 @@ def _checked_indices(actions: Array, spec: EnvSpec, name: str) -> Array:
     if wrong.any():
         first = int(wrong.argmax())
         raise DatasetFault(
-            f"{name} must be integers from 0 to {count - 1}, {wrong.sum()} of {len(wrong)} rows are not; "
-            f"the first is row {first} with {values[first].item()}",
+            f"{name} must be integers from {spec.action_start} to {spec.action_start + count - 1}, {wrong.sum()} of "
+            f"{len(wrong)} rows are not; the first is row {first} with {numbers.reshape(-1)[first].item()}",
             "number the choices from 0, or give --action-range if they are amounts",
         )
     return indices

@@ -104,7 +104,9 @@ def _usable(
         crossings = list(_crossings(rows)) if "next_obs" in stored.names else []  # made from the rows, it fits them
         faults += crossings
         columns, spec = to_columns(rows, spec, action_range=action_range, allow=ALLOWABLE)
-        faults += _refusals("out_of_range", partial(scale_actions, rows["actions"], in_range(spec, action_range)))
+        bounds = in_range(spec, action_range)
+        for name in (each for each in ("actions", "next_actions") if each in rows):
+            faults += _refusals("out_of_range", partial(scale_actions, rows[name], bounds, name=name))
         return without_crossing(columns, ALLOWABLE) if crossings else columns, faults
     except (TypeError, ValueError) as error:  # what cannot be mended
         nothing = {name: column[:0] for name, column in rows.items()}

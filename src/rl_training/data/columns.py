@@ -36,6 +36,8 @@ def to_columns(
         columns[name] = _observations(name, columns[name], spec)
     if columns["obs"].shape != columns["next_obs"].shape:
         raise ValueError(f"obs are {columns['obs'].shape} but next_obs are {columns['next_obs'].shape}")
+    if columns["obs"].dtype != columns["next_obs"].dtype:
+        raise TypeError(f"obs are {columns['obs'].dtype} but next_obs are {columns['next_obs'].dtype}")
     columns = without_nan(columns, allow)
     require_flags(columns)
     # Dying at the time limit is dying: there is no future to bootstrap from.

@@ -14,7 +14,8 @@ NOOP = 0  # every game's first action
 
 def is_atari(env_id: str) -> bool:
     """Whether this is the id of a game of the Arcade Learning Environment."""
-    return env_id.startswith("ALE/") or env_id.endswith("NoFrameskip-v4")
+    name = env_id.removeprefix("ale_py:")
+    return name.startswith("ALE/") or name.endswith(("NoFrameskip-v0", "NoFrameskip-v4"))
 
 
 def make_atari(env_id: str, *, training: bool = False, preprocess: bool = True, **options: Any) -> gym.Env[Any, Any]:
@@ -22,11 +23,15 @@ def make_atari(env_id: str, *, training: bool = False, preprocess: bool = True, 
     import ale_py  # whose games are registered by this
 
     gym.register_envs(ale_py)
+    env_id = env_id.removeprefix("ale_py:")
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # else every game prints a banner
     if not preprocess:
         return gym.make(env_id, disable_env_checker=True, **options)
     names = ("frameskip", "repeat_action_probability", "noop_max", "clip_rewards", "terminal_on_life_loss")
     ours = {name: options.pop(name) for name in names if name in options}
+    for name in ("obs_type", "sound_obs"):
+        if name in options:
+            raise ValueError(f"{name} is for games as ALE has them: set preprocess to false with it, or leave it out")
     sticky = ours.pop("repeat_action_probability", gym.spec(env_id).kwargs["repeat_action_probability"])
     # Both are ours to do: ALE would skip frames unseen, and hides the dice of its sticky actions from a snapshot.
     bare = gym.make(env_id, disable_env_checker=True, frameskip=1, repeat_action_probability=0.0, **options)
@@ -54,10 +59,12 @@ class AtariGame(gym.Wrapper[np.ndarray, Any, Any, Any]):
         super().__init__(env)
         if not isinstance(env.action_space, gym.spaces.Discrete):
             raise ValueError(f"an Atari game is preprocessed for Discrete actions, got {env.action_space}")
-        _require("frameskip", frameskip, isinstance(frameskip, int) and frameskip >= 1, "an integer of at least 1")
-        _require("noop_max", noop_max, isinstance(noop_max, int) and noop_max >= 0, "an integer of at least 0")
-        sticky = repeat_action_probability
-        _require("repeat_action_probability", sticky, 0 <= sticky < 1, "at least 0 and below 1")
+        _require("frameskip", frameskip, type(frameskip) is int and frameskip >= 1, "an integer of at least 1")
+        _require("noop_max", noop_max, type(noop_max) is int and noop_max >= 0, "an integer of at least 0")
+        sticky, is_number = repeat_action_probability, type(repeat_action_probability) in (int, float)
+        _require("repeat_action_probability", sticky, is_number and 0 <= sticky < 1, "at least 0 and below 1")
+        for name, value in (("clip_rewards", clip_rewards), ("terminal_on_life_loss", terminal_on_life_loss)):
+            _require(name, value, isinstance(value, bool), "true or false")
         game: Any = env.unwrapped
         meanings = game.get_action_meanings()
         self.observation_space = gym.spaces.Box(0, 255, (STACK, SIZE, SIZE), np.uint8)
@@ -82,17 +89,20 @@ class AtariGame(gym.Wrapper[np.ndarray, Any, Any, Any]):
             for _ in range(self._rng.integers(self._noop_max, endpoint=True)):
                 self._act(NOOP)
         self._is_between_lives = False
-        self._begin_life()
+        _, frame = self._hold(self._opening, surely=True)
+        self._frames = np.repeat(frame[None], STACK, axis=0)
+        self._lives = self._ale.lives()
         return self._frames, self._info()
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         reward, frame = self._hold(int(action))
-        self._frames = np.concatenate([self._frames[1:], frame[None]])
-        lives, before = self._ale.lives(), self._lives
-        self._lives, lost = lives, 0 < lives < before  # some games show no life left a while before they are over
+        lost = 0 < self._ale.lives() < self._lives  # some games show no life left a while before they are over
         if lost and not self._lives_end and self._opening != NOOP:
             # Who was trained with lives that begin by themselves may never press FIRE, and would wait for ever.
-            reward += self._begin_life()
+            more, frame = self._hold(self._opening, surely=True)
+            reward += more
+        self._lives = self._ale.lives()
+        self._frames = np.concatenate([self._frames[1:], frame[None]])
         over, cut = self._ale.game_over(with_truncation=False), self._ale.game_truncated()
         terminal = over or (lost and self._lives_end)
         self._is_between_lives = terminal and not (over or cut)
@@ -102,26 +112,27 @@ class AtariGame(gym.Wrapper[np.ndarray, Any, Any, Any]):
         """The actions of all frames of this game; ALE would hang, or worse, on a damaged copy of its own memory."""
         return np.frombuffer(bytes(self._tape), np.uint8)
 
-    def play_tape(self, tape: np.ndarray) -> None:
+    def memory(self) -> np.ndarray:
+        """What the console holds in its 128 bytes: two games at the same point of the same tape hold the same."""
+        return np.array(self._ale.getRAM())
+
+    def play_tape(self, tape: np.ndarray, memory: np.ndarray) -> None:
         """Bring the console to where it was; what is seen and remembered of the game is saved beside it."""
         if tape.max(initial=0) >= len(self._actions):
             raise ValueError(f"its game has {len(self._actions)} actions, and action {tape.max()} was saved")
         self._rewind()
         for action in tape.tolist():
             self._press(action)
+        if not np.array_equal(self.memory(), memory):
+            raise ValueError("its game, played again, came to another point")
 
-    def _begin_life(self) -> float:
-        """The reward of its first action; its first frame fills the stack."""
-        reward, frame = self._hold(self._opening)
-        self._frames = np.repeat(frame[None], STACK, axis=0)
-        self._lives = self._ale.lives()
-        return reward
-
-    def _hold(self, action: int) -> tuple[float, np.ndarray]:
-        """The reward of an action over all its frames, and the frame that is seen after it."""
+    def _hold(self, action: int, *, surely: bool = False) -> tuple[float, np.ndarray]:
+        """The reward of an action over all its frames, and the frame seen after it; `surely` none of them sticks."""
         reward, screens = 0.0, []
+        if surely:
+            self._held = action
         for left in reversed(range(self._frameskip)):
-            reward += self._act(action)
+            reward += self._press(action) if surely else self._act(action)
             over = self._ale.game_over()
             if left < 2 or over:
                 screens.append(self._ale.getScreenGrayscale())

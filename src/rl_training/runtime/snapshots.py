@@ -37,7 +37,7 @@ def take(env: gym.Env[Any, Any]) -> dict[str, Any]:
     if _is_mujoco(chain[-1]):
         state["mujoco"] = _mujoco_state(chain[-1])
     if isinstance(chain[-1], AtariGame):
-        state["tape"] = chain[-1].tape()
+        state["tape"], state["memory"] = chain[-1].tape(), chain[-1].memory()
     return state
 
 
@@ -57,7 +57,7 @@ def put_back(env: gym.Env[Any, Any], state: dict[str, Any]) -> None:
     if _is_mujoco(chain[-1]):
         _set_mujoco_state(chain[-1], state["mujoco"])
     if isinstance(chain[-1], AtariGame):
-        chain[-1].play_tape(state["tape"])
+        chain[-1].play_tape(state["tape"], state["memory"])
 
 
 def with_arrays(state: Any) -> Any:
