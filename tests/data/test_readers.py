@@ -87,7 +87,8 @@ def test_optional_columns_are_loaded_and_lose_the_dropped_rows_too(load, counted
 
 def test_successors_of_another_dtype_are_refused():
     pictures = np.zeros((2, 3, 8, 8), np.uint8)
-    rows = {"obs": pictures, "next_obs": pictures / 255, "actions": [0, 1], "rewards": [0, 0], "dones": [0, 1]}
+    ends = np.array([0, 1])
+    rows = {"obs": pictures, "next_obs": pictures / 255, "actions": ends, "rewards": ends, "dones": ends}
     with pytest.raises(TypeError, match="obs are uint8 but next_obs are float32"):
         TransitionDataset.from_dict(rows)
 
