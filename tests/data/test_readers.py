@@ -88,9 +88,10 @@ def test_optional_columns_are_loaded_and_lose_the_dropped_rows_too(load, counted
 def test_successors_of_another_dtype_are_refused():
     pictures = np.zeros((2, 3, 8, 8), np.uint8)
     ends = np.array([0, 1])
-    rows = {"obs": pictures, "next_obs": pictures / 255, "actions": ends, "rewards": ends, "dones": ends}
     with pytest.raises(TypeError, match="obs are uint8 but next_obs are float32"):
-        TransitionDataset.from_dict(rows)
+        TransitionDataset.from_dict(
+            {"obs": pictures, "next_obs": pictures / 255, "actions": ends, "rewards": ends, "dones": ends}
+        )
 
 
 def test_successors_of_another_shape_are_refused(load, counted):
