@@ -72,6 +72,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, metavar="N", help="fewer than the cell's, for a look")
     parser.add_argument("--output", type=Path, default=Path("runs/peers"), metavar="DIR", help="where our runs go")
     args = parser.parse_args()
+    if not args.peer.is_file():
+        parser.error(f"there is no {args.peer}: make a venv, and install stable-baselines3 and sb3-contrib in it")
     for name in args.cells:
         pairs = [pair(name, seed, args) for seed in args.seeds]
         result = {**summary(MATCHES[name], pairs), **provenance()}

@@ -23,7 +23,7 @@ leave in `benchmarks/results/`:
 python benchmarks/figures.py --data DATA
 python benchmarks/engine_overhead.py --json > benchmarks/results/engine_overhead.json
 python benchmarks/kill_resume.py --json > benchmarks/results/kill_resume.json
-for name in throughput compiled bench_resume data_speed; do
+for name in throughput compiled bench_resume data_speed; do     # priorities with --json
     python benchmarks/$name.py > benchmarks/results/$name.json
 done
 for name in population fine_tuning; do
