@@ -48,7 +48,7 @@ class Population:
 
     def loss(self, batch: Batch, phase: str = "loss") -> Loss:
         """Of every member on its own rows of the batch: each tensor has a leading member axis."""
-        result: Loss = self._mapped(lambda state, rows: functional_call(self.program, state, (rows, phase)), batch)
+        result: Loss = self._mapped(lambda state, rows: functional_call(self.program, state, (rows, phase), tie_weights=False), batch)
         return result
 
     def act(
@@ -58,7 +58,7 @@ class Population:
         options = {"deterministic": deterministic, "generator": generator}
 
         def member(state: Tensors, rows: Tensor) -> tuple[Tensor, Tensors]:
-            chosen: Action = functional_call(self.program, state, (rows, "act"), options)
+            chosen: Action = functional_call(self.program, state, (rows, "act"), options, tie_weights=False)
             return chosen.actions, chosen.extras
 
         actions, extras = self._mapped(member, obs)
