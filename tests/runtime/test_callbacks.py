@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 
 from rl_training.runtime.callbacks import Doubts, EarlyStop, Evaluate, MaxUpdates, Schedules, StopAtStep
 from rl_training.runtime.engine import STRIDE, Callback, train
@@ -123,6 +124,16 @@ def test_a_row_has_the_mean_of_the_episodes_since_the_last():
     rows: list[Any] = []
     train(state(40), [LogMetrics(20, rows.append), type("Ten", (Callback,), {"interval": 10})()])
     assert [(row["step"], row["episode_return"], row["episode_length"]) for row in rows] == [(20, 15, 10), (40, 35, 10)]
+
+
+def test_a_row_keeps_what_the_lane_fitted_last_beside_the_updates_metrics_also_after_a_resume():
+    log = LogMetrics(10)
+    log.on_collect_end(state(40), CollectResult(metrics={"model_loss": torch.tensor(2.0)}))
+    log.on_collect_end(state(40), CollectResult())
+    resumed = LogMetrics(10)
+    resumed.load_state_dict(log.state_dict())
+    resumed.on_update_end(state(40), UpdateResult({"loss": torch.tensor(1.0)}, 1))
+    assert resumed.last() == {"model_loss": 2.0, "loss": 1.0}
 
 
 def test_doubts_about_what_was_logged_are_said_once():

@@ -48,7 +48,9 @@ class Population:
 
     def loss(self, batch: Batch, phase: str = "loss") -> Loss:
         """Of every member on its own rows of the batch: each tensor has a leading member axis."""
-        result: Loss = self._mapped(lambda state, rows: functional_call(self.program, state, (rows, phase), tie_weights=False), batch)
+        result: Loss = self._mapped(
+            lambda state, rows: functional_call(self.program, state, (rows, phase), tie_weights=False), batch
+        )
         return result
 
     def act(

@@ -55,13 +55,14 @@ class MembersMetrics(dict[str, Tensor]):
 
 
 class LogMetrics(Callback):
-    """Writes a row at each interval: the last update's metrics and the mean of the episodes since the last row."""
+    """Writes a row at each interval: the last metrics of lane and update, and the mean of episodes since the last row."""
 
     name = "log"
 
     def __init__(self, interval: int, *writers: Callable[[Row], None], member: int | None = None) -> None:
         self.interval, self.writers, self.member = interval, writers, member
-        self.latest: Metrics = {}
+        self.latest: Metrics = {}  # of an update
+        self.fitted: Metrics = {}  # of the lane
         self.episodes: list[Episode] = []
         self._clock = (time.perf_counter(), 0, 0)
 
@@ -70,6 +71,7 @@ class LogMetrics(Callback):
 
     def on_collect_end(self, state: TrainerState, result: CollectResult) -> None:
         self.episodes += result.episodes
+        self.fitted = {**self.fitted, **result.metrics}
 
     def on_update_end(self, state: TrainerState, result: UpdateResult) -> None:
         self.latest = result.metrics
@@ -98,11 +100,12 @@ class LogMetrics(Callback):
         return {**numbers, **episodes}
 
     def last(self) -> dict[str, float]:
-        """The last update's metrics as numbers: the one place where the device is waited for."""
+        """The last metrics as numbers: the one place where the device is waited for."""
         if isinstance(self.latest, MembersMetrics) and self.member is not None:
             return {name: values[self.member] for name, values in self.latest.numbers.items()}
-        values = torch.stack([value.float().mean() for value in self.latest.values()]).tolist() if self.latest else []
-        return dict(zip(self.latest, values, strict=True))
+        seen = {**self.fitted, **self.latest}
+        values = torch.stack([value.float().mean() for value in seen.values()]).tolist() if seen else []
+        return dict(zip(seen, values, strict=True))
 
     def _own(self) -> Metrics:
         if not isinstance(self.latest, MembersMetrics):
@@ -119,10 +122,10 @@ class LogMetrics(Callback):
         }
 
     def state_dict(self) -> dict[str, Any]:
-        return {"latest": self._own(), "episodes": [list(episode) for episode in self.episodes]}
+        return {"latest": self._own(), "fitted": self.fitted, "episodes": [list(episode) for episode in self.episodes]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.latest = state["latest"]
+        self.latest, self.fitted = state["latest"], state["fitted"]
         self.episodes = [Episode(*episode) for episode in state["episodes"]]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from rl_training.types import Source
+from rl_training.types import Metrics, Source
 
 if TYPE_CHECKING:
     from rl_training.algorithms import Updater
@@ -23,6 +23,7 @@ class Episode(NamedTuple):
 class CollectResult:
     num_env_steps: int = 0
     episodes: list[Episode] = field(default_factory=list)
+    metrics: Metrics = field(default_factory=dict)  # of what the lane itself has fitted
 
 
 class Lane(Protocol):
