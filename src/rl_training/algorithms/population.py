@@ -48,9 +48,7 @@ class Population:
 
     def loss(self, batch: Batch, phase: str = "loss") -> Loss:
         """Of every member on its own rows of the batch: each tensor has a leading member axis."""
-        result: Loss = self._mapped(
-            lambda state, rows: functional_call(self.program, state, (rows, phase), tie_weights=False), batch
-        )
+        result: Loss = self._mapped(lambda state, rows: self._member(state, rows, phase), batch)
         return result
 
     def act(
@@ -60,11 +58,15 @@ class Population:
         options = {"deterministic": deterministic, "generator": generator}
 
         def member(state: Tensors, rows: Tensor) -> tuple[Tensor, Tensors]:
-            chosen: Action = functional_call(self.program, state, (rows, "act"), options, tie_weights=False)
+            chosen: Action = self._member(state, rows, "act", **options)
             return chosen.actions, chosen.extras
 
         actions, extras = self._mapped(member, obs)
         return Action(actions, extras=extras)
+
+    def _member(self, state: Tensors, inputs: Any, phase: str, **options: Any) -> Any:
+        # no two parameters of a learner are one, and looking for such takes longer than a small network
+        return functional_call(self.program, state, (inputs, phase), options, tie_weights=False)
 
     def _mapped(self, one: Any, inputs: Any) -> Any:
         return torch.vmap(one, randomness="different")({**self.params, **self.buffers}, inputs)

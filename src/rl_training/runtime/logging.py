@@ -55,7 +55,7 @@ class MembersMetrics(dict[str, Tensor]):
 
 
 class LogMetrics(Callback):
-    """Writes a row at each interval: the last metrics of lane and update, and the mean of episodes since the last row."""
+    """Writes a row at each interval: the last metrics of lane and update, the mean of episodes since the last row."""
 
     name = "log"
 
