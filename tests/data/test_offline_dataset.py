@@ -46,6 +46,17 @@ def test_text_is_refused_as_a_column(counted):
         TransitionDataset.from_dict({**counted([0, 0]), "names": ["a", "b"]})
 
 
+def test_whole_numbers_beyond_64_signed_bits_are_refused_instead_of_turning_negative(counted):
+    with pytest.raises(ValueError, match=r"'ids' holds whole numbers up to 9223372036854775808"):
+        TransitionDataset.from_dict({**counted([0, 0]), "ids": np.array([1, 2**63], np.uint64)})
+
+
+def test_observations_without_numbers_are_refused(counted):
+    values = {**counted([0, 0]), "obs": np.zeros((2, 0), np.float32)}
+    with pytest.raises(ValueError, match=r"obs have no numbers in a row: their shape is \(2, 0\)"):
+        TransitionDataset.from_dict(values)
+
+
 def test_float64_and_one_number_in_brackets_become_plain_float32(counted):
     values = {**counted([0, 0]), "rewards": np.array([[1.0], [2.0]]), "obs": np.zeros((2, 1))}
     columns = TransitionDataset.from_dict(values).columns

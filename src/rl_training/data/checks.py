@@ -127,9 +127,7 @@ def _judged(fault: Finding, allow: Collection[str]) -> Finding:
 
 
 def _missing_ends(columns: Arrays, told: Set[str]) -> Iterator[Finding]:
-    """Ends count that the data tell itself; where none of the columns is `told`, they were only guessed from jumps."""
-    truncated = columns["truncated"] if told & {"dones", "truncated", "episodes"} else columns["truncated"][:0]
-    return _refusals("no_episode_end", partial(require_episode_ends, columns["dones"], truncated))
+    return _refusals("no_episode_end", partial(require_episode_ends, columns, told))
 
 
 def _crossings(columns: Arrays) -> Iterator[Finding]:

@@ -59,6 +59,10 @@ def to_array(name: str, value: npt.ArrayLike) -> Array:
         raise TypeError(f"column {name!r} must hold numbers, got {array.dtype}")
     if array.ndim == 0:
         raise ValueError(f"column {name!r} must have one entry a row, got a single number")
+    if array.dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
+        raise ValueError(
+            f"column {name!r} holds whole numbers up to {array.max()}, which are too large for 64 signed bits"
+        )
     with np.errstate(over="ignore"):  # what is too large becomes infinite, and that is told
         return array.astype(_dtype_in_batches(array.dtype), copy=False)
 
@@ -79,6 +83,8 @@ def _one_number_a_row(name: str, column: Array) -> Array:
 
 def _observations(name: str, column: Array, spec: EnvSpec | None) -> Array:
     rows = column[:, None] if column.ndim == 1 else column
+    if 0 in rows.shape[1:]:
+        raise ValueError(f"{name} have no numbers in a row: their shape is {rows.shape}")
     if spec is None:
         return rows if rows.dtype == np.uint8 else rows.astype(np.float32, copy=False)
     if rows.shape[1:] != spec.obs_shape:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence, Sized
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set, Sized
 
 import numpy as np
 
-from rl_training.types import Array
+from rl_training.types import Array, Arrays
 
 ALLOWABLE = ("nan", "out_of_range", "no_episode_end", "crossing")  # faults that can be mended instead of refused
 
@@ -62,8 +62,10 @@ def require_flags(columns: Mapping[str, Array]) -> None:
             raise ValueError(f"column {name!r} must hold 0 or 1, row {first} holds {columns[name][first]:g}")
 
 
-def require_episode_ends(dones: Array, truncated: Array) -> None:
-    if not (dones.any() or truncated.any()):
+def require_episode_ends(columns: Arrays, told: Set[str]) -> None:
+    """Ends count that the data tell themselves; where no such column is `told`, they were only guessed from jumps."""
+    dones, truncated = columns["dones"], columns["truncated"]
+    if not (dones.any() or (truncated.any() and told & {"dones", "truncated", "episodes"})):
         raise DatasetFault(
             "no row ends an episode (dones and truncated are all 0 or missing)",
             f"mark the last row of each, or say that the {len(dones)} rows are one with --allow no_episode_end",

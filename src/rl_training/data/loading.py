@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-import numpy as np
-
 from rl_training.data.actions import Bounds
 from rl_training.data.columns import to_array
 from rl_training.data.faults import DatasetFault, require_allowable, require_episode_ends
@@ -46,8 +44,7 @@ def _sound(stored: StoredColumns, allow: Collection[str]) -> Arrays:
     """What the rows tell of their episodes must be right: refused or mended here, while the file is known."""
     rows = {name: to_array(name, column) for name, column in stored.columns.items()}
     if "no_episode_end" not in allow:
-        told = not {"dones", "truncated", "episodes"}.isdisjoint(stored.names)
-        require_episode_ends(rows["dones"], rows["truncated"] if told else np.zeros(1))
+        require_episode_ends(rows, stored.names.keys())
     rows = without_nan(rows, allow)
     if "next_obs" in stored.names:  # made from the following rows it fits them
         rows = without_crossing(rows, allow)
