@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rl_training.algorithms import CQL, CQLConfig, CQLPredictions, cql_loss
+from rl_training.algorithms import CQL, CQLConfig, CQLPredictions, Updater, cql_loss
 from rl_training.algorithms.cql import DiscreteCQL, soft_maximum
 from rl_training.models import DQNModel, MLPSACModel
 from rl_training.types import Batch, EnvSpec
@@ -123,6 +123,37 @@ def test_each_term_trains_its_own_part_alone(box, draw, reached):
     assert reached(terms["actor_loss"], learner) == {"actor"}
     assert reached(terms["temperature_loss"], learner) == {"log_alpha"}
     assert reached(terms["multiplier_loss"], learner) == {"log_multiplier"}
+
+
+def test_the_actor_clones_the_data_in_the_first_updates_that_are_asked_for(box, draw, reached):
+    learner, rows = CQL.build(box, hidden_sizes=(8,), cloning_updates=2), draw(box, 6)
+    assert [learner.phases(update) for update in (1, 2)] == [("cloning", "targets"), ("loss", "targets")]
+    torch.manual_seed(1)
+    cloning = learner.cloning(rows)
+    torch.manual_seed(1)
+    usual = learner.loss(rows)
+    mean, log_std = learner.model.actor.net(rows["obs"]).chunk(2, -1)
+    actions = rows["actions"].clamp(-0.999999, 0.999999)
+    normal = torch.distributions.Normal(mean, log_std.exp())
+    likelihood = (normal.log_prob(actions.atanh()) - (1 - actions**2).log()).sum(-1).mean()
+    torch.testing.assert_close(
+        cloning.terms["actor_loss"], -usual.metrics["entropy"] - likelihood, rtol=1e-4, atol=1e-4
+    )
+    assert reached(cloning.terms["actor_loss"], learner) == {"actor"}
+    for name in ("critic_loss", "cql_penalty", "temperature_loss"):
+        torch.testing.assert_close(cloning.terms[name], usual.terms[name])
+
+
+@pytest.mark.parametrize("rows", [(6,), pytest.param((2, 6), marks=pytest.mark.slow)])
+def test_cloning_compiles_in_one_piece_for_one_and_for_two(rows, box, draw):
+    torch.compiler.reset()
+    updater = Updater([CQL.build(box, hidden_sizes=(8,), cloning_updates=1) for _ in rows])
+    batch, compiled = draw(box, *rows), torch.compile(updater.loss, fullgraph=True, backend="aot_eager")
+    totals = []
+    for loss in (updater.loss, compiled):
+        torch.manual_seed(1)
+        totals.append(loss(batch, "cloning").total)
+    torch.testing.assert_close(*totals)
 
 
 def test_the_target_has_no_entropy_unless_asked(box, draw):

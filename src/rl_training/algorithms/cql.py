@@ -6,7 +6,7 @@ import math
 from typing import Any, ClassVar, NamedTuple
 
 import torch
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 from torch.nn.functional import huber_loss
 
@@ -26,6 +26,7 @@ class CQLConfig(TemperatureConfig, OfflineConfig):
     num_cql_samples: PositiveInt = Field(10, description="actions drawn each of uniform, policy and next policy (Box)")
     max_target_backup: bool = Field(False, description="value next states by the best of the samples (Box)")
     backup_entropy: bool = Field(False, description="pay for entropy in the targets, as SAC does (Box)")
+    cloning_updates: NonNegativeInt = Field(0, description="first updates in which the actor clones the data (Box)")
     actor_learning_rate: PositiveFloat | None = Field(
         1e-4, description="step size of the actor and the temperature (Box); none: learning_rate"
     )
@@ -33,7 +34,7 @@ class CQLConfig(TemperatureConfig, OfflineConfig):
 
 BOX_ALONE = (
     "temperature", "tune_temperature", "target_entropy", "num_cql_samples", "max_target_backup", "backup_entropy",
-    "actor_learning_rate",
+    "cloning_updates", "actor_learning_rate",
 )  # fmt: skip
 
 
@@ -105,6 +106,15 @@ class CQL(OfflineLearner, SAC):
         seen = {name: self.normalizer(batch[name]) for name in ("obs", "next_obs")}
         loss = super().loss({**batch, **seen})
         return loss.plus({}, {"entropy_term": -loss.metrics["temperature"] * loss.metrics["entropy"]})
+
+    def cloning(self, batch: Batch) -> Loss:
+        """As `loss`, but the actor climbs the likelihood of the data's actions: how the first release begins."""
+        loss, policy = self.loss(batch), self.model.actor(self.normalizer(batch["obs"]))
+        likelihood = policy.log_prob(batch["actions"]).mean()
+        return loss.plus({"actor_loss": loss.metrics["entropy_term"] - likelihood})
+
+    def phases(self, update: int) -> tuple[str, ...]:
+        return ("cloning" if update < self.config.cloning_updates else "loss", "targets")
 
     def critic_loss(self, batch: Batch, alpha: Tensor) -> Loss:
         return cql_loss(self.predict_batch(batch, alpha), self.config)
