@@ -19,11 +19,12 @@ from rl_training.runtime import snapshots
 from rl_training.runtime.envs import EnvPool, Transition
 
 CLASSIC = ["CartPole-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1", "Acrobot-v1"]
+OURS = ["FixedHorizonCartPole-v0"]
 MUJOCO = sorted(name for name, spec in gym.registry.items() if re.match(r"gymnasium.*_v5:", str(spec.entry_point)))
 LIMIT = {"max_episode_steps": 60}
 
 
-@pytest.fixture(params=CLASSIC + MUJOCO)
+@pytest.fixture(params=CLASSIC + OURS + MUJOCO)
 def env_id(request: pytest.FixtureRequest) -> str:
     if request.param in MUJOCO:
         pytest.importorskip("mujoco")

@@ -12,6 +12,7 @@ import numpy as np
 from gymnasium.wrappers import FrameStackObservation, OrderEnforcing, TimeLimit
 
 from rl_training.envs.atari import AtariGame
+from rl_training.envs.fixed_horizon import FixedHorizonCartPole
 
 PROVEN_WRAPPERS = (TimeLimit, OrderEnforcing, FrameStackObservation)
 SEQUENCES = {"tuple": tuple, "list": list, "deque": deque}
@@ -76,7 +77,8 @@ def layers(env: gym.Env[Any, Any]) -> Iterator[gym.Env[Any, Any]]:
 
 
 def _is_classic_control(core: gym.Env[Any, Any]) -> bool:
-    return type(core).__module__.startswith("gymnasium.envs.classic_control.")
+    own = type(core) is FixedHorizonCartPole
+    return own or type(core).__module__.startswith("gymnasium.envs.classic_control.")
 
 
 def _is_mujoco(core: gym.Env[Any, Any]) -> bool:

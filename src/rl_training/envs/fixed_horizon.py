@@ -1,0 +1,28 @@
+"""CartPole in which every episode lasts equally long, so that staying alive tells nothing of how well one does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium.envs.classic_control import CartPoleEnv
+
+
+class FixedHorizonCartPole(CartPoleEnv):
+    """CartPole-v1 that no failure ends: what is down stays down and pays nothing, until the time is up.
+
+    With rewards that are never negative, as most learned ones are, longer episodes pay more whatever is done in them.
+    Here all are 500 steps long. An upright step pays 1; a pole that falls, or a cart that leaves the track, stays as
+    it is.
+    """
+
+    fallen = False
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        self.fallen = False
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        if not self.fallen:
+            _, _, self.fallen, _, _ = super().step(action)
+        return np.array(self.state, np.float32), float(not self.fallen), False, False, {}
