@@ -3,6 +3,7 @@ from rl_training.api.algorithms import C51 as C51
 from rl_training.api.algorithms import CQL as CQL
 from rl_training.api.algorithms import DQN as DQN
 from rl_training.api.algorithms import FQF as FQF
+from rl_training.api.algorithms import GAIL as GAIL
 from rl_training.api.algorithms import IQL as IQL
 from rl_training.api.algorithms import IQN as IQN
 from rl_training.api.algorithms import PPO as PPO
@@ -18,6 +19,7 @@ from rl_training.api.algorithms import train_cal_ql as train_cal_ql
 from rl_training.api.algorithms import train_cql as train_cql
 from rl_training.api.algorithms import train_dqn as train_dqn
 from rl_training.api.algorithms import train_fqf as train_fqf
+from rl_training.api.algorithms import train_gail as train_gail
 from rl_training.api.algorithms import train_iql as train_iql
 from rl_training.api.algorithms import train_iqn as train_iqn
 from rl_training.api.algorithms import train_ppo as train_ppo

@@ -40,6 +40,8 @@ class Case(NamedTuple):
     def config(self, **changes: Any) -> dict[str, Any]:
         """A run of less than a second that meets every kind of end: of an episode, of the ring, of a time limit."""
         small = SMALL[self.learner.lane]
+        if self.learner.imitates:
+            small = {**small, "dataset": {"kind": "random", "rows": 100}}
         options = {"batch_size": 16, "hidden_sizes": [8, 8], **small.get("algo_kwargs", {})}
         if "num_quantiles" in self.learner.config_type.model_fields:
             options["num_quantiles"] = FEW_QUANTILES

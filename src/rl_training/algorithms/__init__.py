@@ -10,6 +10,14 @@ from rl_training.algorithms.cql import CQL, CQLConfig, CQLPredictions, cql_loss
 from rl_training.algorithms.dqn import DQN, DQNConfig
 from rl_training.algorithms.fqe import FQE, FQEConfig, fqe_loss
 from rl_training.algorithms.fqf import FQF, FQFConfig, fraction_gradient
+from rl_training.algorithms.gail import (
+    GAIL,
+    DiscriminatorConfig,
+    GAILConfig,
+    GAILDiscriminator,
+    discriminator_loss,
+    gail_reward,
+)
 from rl_training.algorithms.iql import IQL, IQLConfig, IQLPredictions, iql_loss
 from rl_training.algorithms.iqn import IQN, IQNConfig
 from rl_training.algorithms.learner import Learner, OfflineLearner, frozen
@@ -24,9 +32,10 @@ from rl_training.algorithms.xql import XQL, XQLConfig, gumbel_rescale_loss, xql_
 BCAlgorithm, DQNAlgorithm, IQLAlgorithm, PPOAlgorithm, SACAlgorithm = BC, DQN, IQL, PPO, SAC
 CalQLAlgorithm, CQLAlgorithm, TD3BCAlgorithm, XQLAlgorithm = CalQL, CQL, TD3BC, XQL
 C51Algorithm, FQFAlgorithm, IQNAlgorithm, QRDQNAlgorithm, RainbowAlgorithm = C51, FQF, IQN, QRDQN, Rainbow
+GAILAlgorithm = GAIL
 
 _LEARNERS: tuple[type[Learner], ...] = (
-    BC, C51, CalQL, CQL, DQN, FQF, IQL, IQN, PPO, QRDQN, Rainbow, SAC, TD3BC, XQL,
+    BC, C51, CalQL, CQL, DQN, FQF, GAIL, IQL, IQN, PPO, QRDQN, Rainbow, SAC, TD3BC, XQL,
 )  # fmt: skip
 CATALOGUE: dict[str, type[Learner]] = {learner.name: learner for learner in _LEARNERS}
 
@@ -38,6 +47,7 @@ __all__ = [
     "DQN",
     "FQE",
     "FQF",
+    "GAIL",
     "IQL",
     "IQN",
     "PPO",
@@ -58,9 +68,13 @@ __all__ = [
     "CalQLConfig",
     "DQNAlgorithm",
     "DQNConfig",
+    "DiscriminatorConfig",
     "FQEConfig",
     "FQFAlgorithm",
     "FQFConfig",
+    "GAILAlgorithm",
+    "GAILConfig",
+    "GAILDiscriminator",
     "IQLAlgorithm",
     "IQLConfig",
     "IQLPredictions",
@@ -89,9 +103,11 @@ __all__ = [
     "cal_ql_loss",
     "categorical_divergence",
     "cql_loss",
+    "discriminator_loss",
     "fqe_loss",
     "fraction_gradient",
     "frozen",
+    "gail_reward",
     "gumbel_rescale_loss",
     "iql_loss",
     "project_atoms",

@@ -36,6 +36,7 @@ class Learner(nn.Module):
     model_type: ClassVar[Any]  # a module class with `build(spec, config)`
     action_kinds: ClassVar[tuple[str, ...]]  # of "box" and "discrete"
     takes_pixels: ClassVar[bool] = False
+    imitates: ClassVar[bool] = False  # an expert's dataset stands beside what it lives
     targets: ClassVar[tuple[str, ...]] = ()  # parts of the model that a slow copy follows
     needs: ClassVar[tuple[str, ...]] = ()  # columns of a batch beyond those of every transition
 

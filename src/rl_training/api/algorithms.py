@@ -29,6 +29,10 @@ class FQF(ManagedAlgorithm):
     algorithm = "fqf"
 
 
+class GAIL(ManagedAlgorithm):
+    algorithm = "gail"
+
+
 class IQL(ManagedAlgorithm):
     algorithm = "iql"
 
@@ -67,6 +71,7 @@ train_cal_ql = partial(train_as, "cal_ql")
 train_cql = partial(train_as, "cql")
 train_dqn = partial(train_as, "dqn")
 train_fqf = partial(train_as, "fqf")
+train_gail = partial(train_as, "gail")
 train_iql = partial(train_as, "iql")
 train_iqn = partial(train_as, "iqn")
 train_ppo = partial(train_as, "ppo")

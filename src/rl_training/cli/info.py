@@ -72,7 +72,7 @@ def explain(
             for name, option in schema.items()]  # fmt: skip
     print_table(("option", "default", "allowed", "what it does"), rows)
     configs = [name for name in packaged_configs() if name.startswith(f"{algo}/")]
-    whole = [each for each in configs if spec.lane != "offline" or "dataset" in load_config(each)]  # run as they are
+    whole = [each for each in configs if not spec.needs_data or "dataset" in load_config(each)]  # run as they are
     start = whole[0] if whole else f"{algo} ENV"
     name, value, *_ = rows[0]
     print_facts(

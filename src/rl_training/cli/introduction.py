@@ -25,7 +25,8 @@ class Introduction(Callback):
         words = [
             f"{config.algo} from {data(config)}"
             if offline
-            else f"{config.algo} in {many(config.num_envs, 'environment')}",
+            else f"{config.algo} in {many(config.num_envs, 'environment')}"
+            + ("" if config.dataset is None else f", beside {data(config)}"),
             str(state.updater.device),
             many(torch.get_num_threads(), "thread"),
             f"seed{'s' if len(self.seeds) > 1 else ''} {', '.join(map(str, self.seeds))}",

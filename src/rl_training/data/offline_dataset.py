@@ -85,6 +85,17 @@ class TransitionDataset(RandomRows):
             return self._replaced({name: column.to(device) for name, column in self.columns.items()}, self.gamma)
         return self._replaced(PackedColumns.of(self.columns, device), self.gamma)
 
+    def thinned(self, *, episodes: int | None = None, stride: int = 1) -> TransitionDataset:
+        """The first so many episodes, and of each every `stride`-th row, beginning with its first."""
+        starts, number = self.episode_offsets, self.episode_ends.cumsum(0) - self.episode_ends.long()
+        if episodes is not None and episodes > len(starts):
+            raise ValueError(f"episodes must be at most the {len(starts)} there are, got {episodes}")
+        age = torch.arange(len(self), device=starts.device) - starts[number]
+        rows = ((age % stride == 0) & (number < (episodes or len(starts)))).nonzero().squeeze(1)
+        kept = number[rows]
+        ends = torch.cat([kept[1:] != kept[:-1], kept.new_ones(1, dtype=torch.bool)])
+        return TransitionDataset(gather(self.columns, rows), episode_ends=ends, spec=self.spec)
+
     def with_columns(self, **columns: Tensor) -> TransitionDataset:
         """This dataset with columns added, or put in the place of those of the same name."""
         gamma = None if "returns_to_go" in columns else self.gamma

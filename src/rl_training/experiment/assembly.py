@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from rl_training.algorithms import Learner, Updater
+from rl_training.algorithms import GAILConfig, GAILDiscriminator, Learner, Updater
 from rl_training.data import FrameReplayBuffer, ReplayBuffer, RolloutBuffer, TransitionDataset
 from rl_training.experiment.config import ConfigError, RewardTransform, TrainConfig
 from rl_training.experiment.datasets import RewardChange, load_dataset
@@ -20,7 +20,7 @@ from rl_training.runtime.callbacks import Doubts, EarlyStop, Evaluate, MaxUpdate
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.envs import EnvPool
 from rl_training.runtime.evaluation import evaluate
-from rl_training.runtime.lanes import Actor, FineTuneLane, OfflineLane, ReplayLane, RolloutLane
+from rl_training.runtime.lanes import Actor, FineTuneLane, ImitationLane, OfflineLane, ReplayLane, RolloutLane
 from rl_training.runtime.logging import LogMetrics, Row
 from rl_training.runtime.population import PoolGroup, member_states
 from rl_training.runtime.state import Lane, TrainerState
@@ -63,6 +63,8 @@ def _offline(
     fingerprint = dataset.fingerprint()
     learners = [new_learner(each, dataset.spec, options, choices) for each in configs]
     if "returns_to_go" in learners[0].needs and "returns_to_go" not in dataset.columns:
+        if config.dataset_stride > 1:
+            raise ConfigError(f"{config.algo} needs returns-to-go, which cannot be summed over a dataset_stride's gaps")
         dataset = dataset.with_discounted_returns_to_go(options.gamma)
     prepared = [learner.prepare(dataset.columns) for learner in learners]
     dataset = dataset.with_columns(**prepared[0]).to(choices.device)
@@ -104,9 +106,7 @@ def new_actor(config: TrainConfig, policy: Policy, pool: Any, choices: Choices) 
 def _online(
     configs: Sequence[TrainConfig], options: Any, choices: Choices, total: int
 ) -> tuple[TrainerState, list[Assembly]]:
-    algo = configs[0].algo
-    if configs[0].dataset is not None or configs[0].rewards != RewardTransform():
-        raise ConfigError(f"{algo} learns by acting and takes no dataset, nor changes of a dataset's rewards")
+    experts = _experts(configs[0])
     pools: list[EnvPool] = []
     try:
         pools += [new_pool(config) for config in configs]
@@ -114,15 +114,32 @@ def _online(
 
         def lane(policy: Policy) -> Lane:
             pool = pools[0] if len(pools) == 1 else PoolGroup(pools)
-            return online_lane(configs[0], learners, policy, pool, options, choices)
+            return online_lane(configs[0], learners, policy, pool, options, choices, experts)
 
         state = new_state(configs[0], learners, lane, choices, total)
-        parts = [Assembly(each, pool.spec, state, pool=pool) for each, pool in zip(learners, pools, strict=True)]
+        fingerprint = None if experts is None else experts.fingerprint()
+        parts = [
+            Assembly(learner, pool.spec, state, dataset=experts, fingerprint=fingerprint, pool=pool)
+            for learner, pool in zip(learners, pools, strict=True)
+        ]
         return state, _as_members(state, parts)
     except BaseException:
         for pool in pools:
             pool.close()
         raise
+
+
+def _experts(config: TrainConfig) -> TransitionDataset | None:
+    """Those that an imitator learns from; whoever else learns by acting takes none."""
+    algo, imitates = config.algo, get_algorithm_spec(config.algo).learner.imitates
+    if config.rewards != RewardTransform() or (config.dataset is not None and not imitates):
+        raise ConfigError(
+            f"{algo} learns by acting and takes no "
+            + ("changes of a dataset's rewards" if imitates else "dataset, nor changes of a dataset's rewards")
+        )
+    if config.online_steps:
+        raise ConfigError(f"online_steps follow on an offline phase, and {algo} has none; use total_timesteps")
+    return load_dataset(config)[0] if imitates else None
 
 
 def _as_members(state: TrainerState, parts: list[Assembly]) -> list[Assembly]:
@@ -157,15 +174,22 @@ def new_pool(config: TrainConfig) -> EnvPool:
 
 
 def online_lane(
-    config: TrainConfig, learners: Sequence[Learner], policy: Policy, pool: Any, options: Any, choices: Choices
-) -> Lane:
+    config: TrainConfig, learners: Sequence[Learner], policy: Policy, pool: Any, options: Any, choices: Choices,
+    experts: TransitionDataset | None = None,
+) -> Lane:  # fmt: skip
     device = torch.device(choices.device)
     actor = new_actor(config, policy, pool, choices)
     sampling = streams.derive(config.seed, "sampling")
     if learners[0].lane == "rollout":
         rollout = RolloutBuffer(device)
         rollout.seed(sampling)
-        return RolloutLane(learners[0], actor, rollout, options)
+        if experts is None:
+            return RolloutLane(learners[0], actor, rollout, options)
+        discriminator, seeded = new_discriminator(config, pool.spec, options, choices), experts.to(device)
+        seeded.seed(streams.derive(config.seed, "experts"))
+        return ImitationLane(
+            learners[0], actor, rollout, options, discriminator=discriminator, experts=seeded, compile=choices.compile
+        )
     members = len(learners) if len(learners) > 1 else None
     by_frames = pool.stacks_frames if options.stacked_frames is None else options.stacked_frames
     ring = (FrameReplayBuffer if by_frames else ReplayBuffer)(
@@ -174,6 +198,11 @@ def online_lane(
     )  # fmt: skip
     ring.seed(sampling)
     return ReplayLane(actor, ring, options)
+
+
+def new_discriminator(config: TrainConfig, spec: EnvSpec, options: GAILConfig, choices: Choices) -> GAILDiscriminator:
+    with streams.fork(config.seed, "discriminator"):
+        return GAILDiscriminator.build(spec, options.discriminator()).to(choices.device)
 
 
 def new_callbacks(
@@ -245,7 +274,9 @@ def _schedules(config: TrainConfig, learner: Learner) -> tuple[dict[str, Any], d
 def _budget(config: TrainConfig, parts: Assembly) -> int | None:
     budgets = [] if config.max_updates is None else [config.max_updates]
     if config.max_epochs is not None:
-        if parts.dataset is None:
-            raise ConfigError(f"max_epochs counts passes over a dataset, and {config.algo} has none; use max_updates")
+        if parts.dataset is None or parts.learner.imitates:
+            raise ConfigError(
+                f"max_epochs counts passes over a dataset, and {config.algo} updates on none; use max_updates"
+            )
         budgets.append(math.ceil(config.max_epochs * len(parts.dataset) / parts.learner.config.batch_size))
     return min(budgets, default=None)

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, Field, JsonValue, ValidationError, model_validator
 
 from rl_training.experiment.dataset_config import (
+    EXPERT_KEYS,
     ActionRange,
     Dataset,
     DatasetRecipe,
@@ -18,6 +19,7 @@ from rl_training.experiment.dataset_config import (
     FilePart,
     RecipePart,
     RewardTransform,
+    expert_dataset,
     require_use,
     require_weights,
 )
@@ -83,6 +85,8 @@ class TrainConfig(Section):
     algo_kwargs: dict[str, Any] = Field({}, description="the algorithm's options")
     env_kwargs: dict[str, JsonValue] = Field({}, description="passed to the environment's constructor")
     dataset: Dataset | None = Field(None, description="a file or a recipe to learn from, or a list of them")
+    dataset_episodes: Count | None = Field(None, description="take the first so many of each source; none: all")
+    dataset_stride: Count = Field(1, description="take every so-many-th row of an episode")
     dataset_columns: dict[str, str] = Field({}, description="our name of a column, and the file's")
     action_range: ActionRange | None = Field(None, description="bounds of the file's Box actions: [low, high]")
     allow: Faults = Field((), description="faults of the data to mend instead of refuse")
@@ -119,6 +123,8 @@ class TrainConfig(Section):
         reading = {name: getattr(self, name) for name in ("dataset_columns", "action_range", "allow")}
         require_use(self.dataset, reading)
         require_weights(self.dataset)
+        if self.dataset_stride > 1 and self.rewards.normalize != "none":
+            raise ValueError("dataset_stride leaves out rewards, so rewards.normalize cannot tell episodes' returns")
         if self.online_steps and (self.env_id is None or self.dataset is None):
             raise ValueError("online_steps follow on a dataset, in an environment: give dataset and env_id")
         if self.early_stopping is not None and self.eval_interval == 0:
@@ -129,12 +135,17 @@ class TrainConfig(Section):
 def lift_dataset(values: Mapping[Any, Any]) -> dict[Any, Any]:
     """These values with a dataset among the algorithm's options moved to its own key."""
     options = values.get("algo_kwargs")
-    if not isinstance(options, Mapping) or "dataset" not in options:
+    if not isinstance(options, Mapping) or not {"dataset", *EXPERT_KEYS} & options.keys():
         return dict(values)
-    if values.get("dataset") is not None:
-        raise ConfigError("dataset and algo_kwargs.dataset are both given; keep one")
-    rest = {name: value for name, value in options.items() if name != "dataset"}
-    return {**values, "algo_kwargs": rest, "dataset": options["dataset"]}
+    sources = {
+        "dataset": values.get("dataset"), "algo_kwargs.dataset": options.get("dataset"),
+        "algo_kwargs.expert_dataset_*": expert_dataset(**{key: options.get(name) for name, key in EXPERT_KEYS.items()}),
+    }  # fmt: skip
+    given = [name for name, source in sources.items() if source is not None]
+    if len(given) > 1:
+        raise ConfigError(f"{given[0]} and {given[1]} are both given; keep one")
+    rest = {name: value for name, value in options.items() if name != "dataset" and name not in EXPERT_KEYS}
+    return {**values, "algo_kwargs": rest, "dataset": sources[given[0]] if given else None}
 
 
 def parse_config(values: object) -> TrainConfig:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from rl_training.experiment.fields import Count, CountOrZero, Location, Name, Section
-from rl_training.experiment.messages import shown
+from rl_training.experiment.messages import ConfigError, shown
 
 Weight = Annotated[float, Field(gt=0)]
 
@@ -85,6 +85,36 @@ Dataset = Annotated[
     Discriminator(_whole_kind),
     BeforeValidator(_any_source),
 ]
+
+
+EXPERT_KEYS = {f"expert_dataset_{key}": key for key in ("kind", "path", "id", "size")}  # of imitation, by their keys
+RECIPES = ("random", "policy")
+ENDINGS = {"npz": (".npz",), "hdf5": (".hdf5", ".h5"), "parquet": (".parquet",), "csv": (".csv",), "minari": ("",)}
+
+
+def expert_dataset(kind: Any = None, path: Any = None, id: Any = None, size: Any = None) -> Any:
+    """A dataset as the options `expert_dataset_*` say it; None where none of them is given."""
+    if kind is not None and kind not in (*RECIPES, *ENDINGS):
+        raise ConfigError(f"expert_dataset_kind: must be one of {', '.join((*RECIPES, *ENDINGS))}, got {shown(kind)}")
+    if kind in RECIPES:
+        _require_expert(kind, size=size, path=path if kind == "policy" else "")
+        return {"kind": kind, "rows": size, **({"policy": path} if kind == "policy" else {})}
+    if size is not None:
+        raise ConfigError("expert_dataset_size counts rows to roll; of a file, dataset_episodes takes a part")
+    if path is not None and id is not None:
+        raise ConfigError("expert_dataset_path and expert_dataset_id are both given; keep one")
+    if kind is None:
+        return id if path is None else path
+    _require_expert(kind, **{"id" if kind == "minari" else "path": path or id})
+    if kind != "minari" and not str(path).endswith(ENDINGS[kind]):
+        raise ConfigError(f"expert_dataset_kind: {kind} reads files ending in {ENDINGS[kind][0]}, got {shown(path)}")
+    return path or id
+
+
+def _require_expert(kind: str, **needed: Any) -> None:
+    missing = next((key for key, value in needed.items() if value is None), None)
+    if missing is not None:
+        raise ConfigError(f"expert_dataset_{missing} is required for expert_dataset_kind: {kind}")
 
 
 def _low_and_high(value: Any) -> Any:

@@ -59,8 +59,13 @@ def _read(config: TrainConfig) -> TransitionDataset:
 
 
 def _one_source(config: TrainConfig, source: str | DatasetRecipe | FilePart) -> TransitionDataset:
-    if isinstance(source, DatasetRecipe):
-        return roll_recipe(config, source)
+    whole = roll_recipe(config, source) if isinstance(source, DatasetRecipe) else _from_file(config, source)
+    if config.dataset_episodes is None and config.dataset_stride == 1:
+        return whole
+    return whole.thinned(episodes=config.dataset_episodes, stride=config.dataset_stride)
+
+
+def _from_file(config: TrainConfig, source: str | FilePart) -> TransitionDataset:
     return load_transition_dataset(
         source if isinstance(source, str) else source.source,
         spec=None if config.env_id is None else spec_of(config), columns=config.dataset_columns,

@@ -19,6 +19,11 @@ class AlgorithmSpec(NamedTuple):
     learner: type[Learner]
     config_type: type[AlgorithmConfig]
 
+    @property
+    def needs_data(self) -> bool:
+        """Whether a dataset must be given, to learn from or to imitate."""
+        return self.lane == "offline" or self.learner.imitates
+
 
 def algorithm_names() -> list[str]:
     return sorted(CATALOGUE)

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from rl_training.data import check_dataset
+from rl_training.data import TransitionDataset, check_dataset
 from rl_training.experiment.agent import find_checkpoint, say
 from rl_training.experiment.assembly import Assembly, assemble
-from rl_training.experiment.config import ConfigError, TrainConfig, parse_config
+from rl_training.experiment.config import ConfigError, DatasetRecipe, TrainConfig, parse_config
 from rl_training.experiment.machine import Choices, apply, choose
 from rl_training.experiment.result import TrainResult
 from rl_training.experiment.run_directory import RunDirectory
@@ -104,9 +104,9 @@ def _trials(
     callbacks: Sequence[Callback], *, start_from: Start, say: Say,
 ) -> list[Trial]:  # fmt: skip
     starts = _starts(directories, start_from, say)
-    if starts[0] is None and isinstance(configs[0].dataset, (str, tuple)) and members[0].dataset is not None:
-        for doubt in check_dataset(members[0].dataset):
-            say(f"the data may be amiss: {doubt}")
+    if starts[0] is None and members[0].dataset is not None:
+        for doubt in _doubts(configs[0], members[0].dataset, imitates=members[0].learner.imitates):
+            say(doubt)
     trials = []
     for directory, config, parts, start in zip(directories, configs, members, starts, strict=True):
         kept, total = directory.read("run.json") or {}, parts.state.total_timesteps
@@ -114,6 +114,15 @@ def _trials(
         user = callbacks if len(configs) == 1 else ()
         trials.append(Trial(directory, config, parts, choices, checkpoint=start, user=user, say=say))
     return trials
+
+
+def _doubts(config: TrainConfig, dataset: TransitionDataset, *, imitates: bool) -> list[str]:
+    if isinstance(config.dataset, DatasetRecipe):
+        smoke = imitates and config.dataset.kind == "random"
+        return ["a random policy is no expert: this run tries the machinery, its scores mean nothing"] if smoke else []
+    if config.dataset_stride > 1:  # which leaves gaps that are meant
+        return []
+    return [f"the data may be amiss: {doubt}" for doubt in check_dataset(dataset)]
 
 
 def _train(

@@ -8,6 +8,7 @@ from rl_training.models.actor_critic import (
     MLPXQLModel,
     PPOModel,
 )
+from rl_training.models.discriminator import MLPGAILDiscriminator
 from rl_training.models.normalizer import Normalizer
 from rl_training.models.q_networks import DQNModel, FQEModel, QNetwork
 from rl_training.models.return_distributions import (
@@ -31,6 +32,7 @@ __all__ = [
     "IQNModel",
     "MLPBCModel",
     "MLPFQFNetwork",
+    "MLPGAILDiscriminator",
     "MLPIQLModel",
     "MLPSACModel",
     "MLPTD3Model",

@@ -2,8 +2,9 @@
 
 from rl_training.runtime.lanes.acting import Actor
 from rl_training.runtime.lanes.finetune import FineTuneLane
+from rl_training.runtime.lanes.imitation import ImitationLane
 from rl_training.runtime.lanes.offline import OfflineLane
 from rl_training.runtime.lanes.replay import ReplayLane
 from rl_training.runtime.lanes.rollout import RolloutLane
 
-__all__ = ["Actor", "FineTuneLane", "OfflineLane", "ReplayLane", "RolloutLane"]
+__all__ = ["Actor", "FineTuneLane", "ImitationLane", "OfflineLane", "ReplayLane", "RolloutLane"]

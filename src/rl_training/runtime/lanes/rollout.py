@@ -7,6 +7,7 @@ from rl_training.algorithms.config import RolloutConfig
 from rl_training.data import RolloutBuffer
 from rl_training.runtime.lanes.acting import ActingLane, Actor
 from rl_training.runtime.state import CollectResult
+from rl_training.types import Batch
 
 
 class RolloutLane(ActingLane):
@@ -22,9 +23,13 @@ class RolloutLane(ActingLane):
         self.source.clear()
         for _ in range(self.config.num_steps):
             self.source.append(self.act(None, result))
-        prepared = self.learner.prepare(self.source.stack())
+        prepared = self.learner.prepare(self.rewarded(self.source.stack(), result))
         self.source.fill({name: column.flatten(0, 1) for name, column in prepared.items()})
         return result
+
+    def rewarded(self, rollout: Batch, result: CollectResult) -> Batch:
+        """The rollout as the learner is paid for it; `result` takes what there is to tell of that."""
+        return rollout
 
     def due(self) -> int:
         return self._due

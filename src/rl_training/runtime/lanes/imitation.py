@@ -1,0 +1,43 @@
+"""Imitation: a rollout that a discriminator pays for, after it has learned to tell it from an expert's steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rl_training.algorithms import GAILConfig, GAILDiscriminator, Learner, Updater, gail_reward
+from rl_training.data import RolloutBuffer, TransitionDataset
+from rl_training.data.experts import PolicyAndExpert
+from rl_training.runtime.lanes.acting import Actor
+from rl_training.runtime.lanes.rollout import RolloutLane
+from rl_training.runtime.state import CollectResult
+from rl_training.types import Batch
+
+
+class ImitationLane(RolloutLane):
+    """The environment's own rewards never reach the learner; finished episodes alone tell them, for the log."""
+
+    def __init__(
+        self, learner: Learner, actor: Actor, buffer: RolloutBuffer, config: GAILConfig, *,
+        discriminator: GAILDiscriminator, experts: TransitionDataset, compile: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(learner, actor, buffer, config)
+        self.options, self.discriminator, self.rows = config, discriminator, PolicyAndExpert(experts)
+        self.updater = Updater([discriminator], compile=compile)
+
+    def rewarded(self, rollout: Batch, result: CollectResult) -> Batch:
+        """The rollout with the rewards of a discriminator that has seen it."""
+        flat = {name: rollout[name].flatten(0, 1) for name in ("obs", "actions")}
+        self.rows.policy = flat
+        self.discriminator.prepare({**flat, **self.rows.expert_rows(len(flat["obs"]))})
+        fitted = self.updater.run(self.rows, self.options.discriminator_updates)
+        rewards = gail_reward(self.discriminator.logits(**flat), self.options.reward_form)
+        result.metrics |= {**fitted.metrics, "gail_reward_mean": rewards.mean()}
+        return {**rollout, "rewards": rewards.view_as(rollout["rewards"])}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "discriminator": self.updater.state_dict(), "rows": self.rows.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> list[str]:
+        self.updater.load_state_dict(state["discriminator"])
+        self.rows.load_state_dict(state["rows"])
+        return super().load_state_dict(state)

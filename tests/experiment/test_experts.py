@@ -1,0 +1,139 @@
+"""The expert that a config names: the same data as any learner's, in the words of imitation too, and thinned."""
+
+from __future__ import annotations
+
+import pytest
+
+from rl_training.data.writers import save_npz
+from rl_training.experiment.config import apply_overrides, parse_config
+from rl_training.experiment.datasets import load_dataset
+from rl_training.experiment.messages import ConfigError
+from rl_training.experiment.run import run_training
+from rl_training.runtime.recipes import roll_dataset
+
+GAIL = {"algo": "gail", "env_id": "CartPole-v1", "num_envs": 2, "total_timesteps": 16, "eval_interval": 0}
+SMALL = {"num_steps": 8, "batch_size": 16}
+
+
+@pytest.mark.parametrize(
+    ("options", "dataset"),
+    [
+        ({"kind": "npz", "path": "mine.npz"}, "mine.npz"),
+        ({"path": "mine.csv"}, "mine.csv"),
+        ({"kind": "hdf5", "path": "mine.h5"}, "mine.h5"),
+        ({"kind": "minari", "id": "mujoco/hopper/expert-v0"}, "mujoco/hopper/expert-v0"),
+        ({"id": "mujoco/hopper/expert-v0"}, "mujoco/hopper/expert-v0"),
+        ({"kind": "random", "size": 500}, {"kind": "random", "rows": 500}),
+        ({"kind": "policy", "path": "runs/a", "size": 9}, {"kind": "policy", "policy": "runs/a", "rows": 9}),
+    ],
+    ids=str,
+)
+def test_experts_are_a_dataset_in_other_words(options, dataset):
+    named = {f"expert_dataset_{key}": value for key, value in options.items()}
+    assert parse_config({**GAIL, "algo_kwargs": named}) == parse_config({**GAIL, "dataset": dataset})
+    overrides = [f"{key}={value}" for key, value in named.items()]
+    assert parse_config(apply_overrides(GAIL, overrides)) == parse_config({**GAIL, "dataset": dataset})
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"kind": "pickle"}, "expert_dataset_kind: must be one of random, policy, npz.*got 'pickle'"),
+        ({"kind": "npz"}, "expert_dataset_path is required for expert_dataset_kind: npz"),
+        ({"kind": "minari"}, "expert_dataset_id is required"),
+        ({"kind": "random"}, "expert_dataset_size is required"),
+        ({"kind": "policy", "size": 9}, "expert_dataset_path is required"),
+        ({"kind": "npz", "path": "mine.csv"}, "reads files ending in .npz, got 'mine.csv'"),
+        ({"kind": "npz", "path": "mine.npz", "size": 9}, "expert_dataset_size counts rows to roll"),
+        ({"path": "mine.npz", "id": "a/b-v0"}, "expert_dataset_path and expert_dataset_id are both given"),
+    ],
+    ids=str,
+)
+def test_what_is_missing_or_contradicts_is_said(options, words):
+    named = {f"expert_dataset_{key}": value for key, value in options.items()}
+    with pytest.raises(ConfigError, match=words):
+        parse_config({**GAIL, "algo_kwargs": named})
+
+
+def test_experts_named_twice_are_refused():
+    with pytest.raises(ConfigError, match=r"dataset and algo_kwargs.expert_dataset_\* are both given"):
+        parse_config({**GAIL, "dataset": "a.npz", "algo_kwargs": {"expert_dataset_path": "b.npz"}})
+
+
+def test_gail_without_an_expert_asks_for_one(tmp_path):
+    with pytest.raises(ConfigError, match="gail learns from data: give --dataset"):
+        run_training(parse_config({**GAIL, "output_dir": str(tmp_path / "run")}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"rewards": {"scale": 2.0}}, "takes no changes of a dataset's rewards"),
+        ({"online_steps": 5}, "use total_timesteps"),
+        ({"max_epochs": 5}, "use max_updates"),
+    ],
+    ids=str,
+)
+def test_what_means_nothing_to_an_imitator_is_refused(changes, words, tmp_path):
+    dataset = {"kind": "random", "rows": 50}
+    with pytest.raises(ConfigError, match=words):
+        run_training(
+            parse_config(
+                {**GAIL, "dataset": dataset, "algo_kwargs": SMALL, "output_dir": str(tmp_path / "run"), **changes}
+            )
+        )
+
+
+def test_a_random_expert_is_said_to_be_for_trying_alone(tmp_path):
+    told: list[str] = []
+    dataset = {"kind": "random", "rows": 50}
+    config = parse_config({**GAIL, "dataset": dataset, "algo_kwargs": SMALL, "output_dir": str(tmp_path / "run")})
+    result = run_training(config, say=told.append)
+    assert told == ["a random policy is no expert: this run tries the machinery, its scores mean nothing"]
+    assert {"gail_discriminator_loss", "gail_expert_accuracy", "gail_policy_accuracy"} <= result.metrics.keys()
+
+
+def test_an_expert_of_another_task_is_refused(tmp_path):
+    save_npz(roll_dataset("Pendulum-v1", rows=20), tmp_path / "pendulum.npz")
+    config = parse_config({**GAIL, "dataset": str(tmp_path / "pendulum.npz"), "output_dir": str(tmp_path / "run")})
+    with pytest.raises((TypeError, ValueError), match=r"pendulum\.npz"):
+        run_training(config)
+
+
+@pytest.fixture
+def short_episodes(tmp_path) -> str:
+    """Eight of seven steps each."""
+    dataset = roll_dataset("Pendulum-v1", rows=50)
+    ends = dataset.episode_ends.nonzero().squeeze(1)
+    assert ends[:5].tolist() == [6, 13, 20, 27, 34]
+    save_npz(dataset, tmp_path / "short.npz")
+    return str(tmp_path / "short.npz")
+
+
+def test_the_first_episodes_and_every_third_of_their_rows_are_taken(short_episodes):
+    base = {"algo": "bc", "env_id": "Pendulum-v1", "dataset": short_episodes}
+    whole = load_dataset(parse_config(base))[0]
+    part = load_dataset(parse_config({**base, "dataset_episodes": 2, "dataset_stride": 3}))[0]
+    rows = [0, 3, 6, 7, 10, 13]  # of two episodes, 0..6 and 7..13
+    assert part.columns["obs"].equal(whole.columns["obs"][rows])
+    assert part.columns["next_obs"].equal(whole.columns["next_obs"][rows])
+    assert part.episode_offsets.tolist() == [0, 3]
+
+
+def test_more_episodes_than_there_are_are_refused(short_episodes):
+    config = parse_config({"algo": "bc", "env_id": "Pendulum-v1", "dataset": short_episodes, "dataset_episodes": 60})
+    with pytest.raises(ValueError, match="episodes must be at most the 8 there are, got 60"):
+        load_dataset(config)
+
+
+def test_returns_are_not_summed_over_gaps(short_episodes, tmp_path):
+    base = {
+        "env_id": "Pendulum-v1",
+        "dataset": short_episodes,
+        "dataset_stride": 3,
+        "output_dir": str(tmp_path / "run"),
+    }
+    with pytest.raises(ConfigError, match="dataset_stride"):
+        run_training(parse_config({"algo": "cal_ql", **base}))
+    with pytest.raises(ConfigError, match="dataset_stride"):
+        parse_config({"algo": "iql", **base, "rewards": {"normalize": "return_range"}})
