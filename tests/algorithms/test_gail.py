@@ -68,6 +68,13 @@ def test_the_expert_is_labelled_one_and_the_sources_count_alike():
     assert loss.metrics["gail_policy_accuracy"].item() == 1.0
 
 
+def test_weights_say_how_much_a_row_of_the_expert_counts():
+    logits = torch.tensor([math.log(3), -math.log(3)])
+    loss = discriminator_loss(logits, torch.tensor([0.0]), expert_weights=torch.tensor([1.0, 0.5]))
+    by_hand = (math.log(4 / 3) + 0.5 * math.log(4)) / 1.5 + math.log(2)
+    assert loss.terms["gail_discriminator_loss"].item() == pytest.approx(by_hand)
+
+
 @pytest.mark.parametrize("kind", ["box", "discrete"])
 def test_it_learns_to_tell_the_sources_apart(kind, box, discrete):
     spec = box if kind == "box" else discrete
@@ -138,7 +145,14 @@ def test_its_state_round_trips(discrete):
 
 
 @pytest.mark.parametrize(
-    "option", [{"reward_form": "airl"}, {"discriminator_updates": 0}, {"gradient_penalty": -1}], ids=str
+    "option",
+    [
+        {"reward_form": "airl"},
+        {"discriminator_updates": 0},
+        {"gradient_penalty": -1},
+        {"absorbing_states": True, "gamma": 1.0},
+    ],
+    ids=str,
 )
 def test_a_bad_option_is_refused_by_name(option):
     with pytest.raises(ValueError, match=next(iter(option))):

@@ -8,7 +8,9 @@ from rl_training.data.writers import save_npz
 from rl_training.experiment.config import apply_overrides, parse_config
 from rl_training.experiment.datasets import load_dataset
 from rl_training.experiment.messages import ConfigError
-from rl_training.experiment.run import run_training
+from rl_training.experiment.run import resume_run, run_training
+from rl_training.experiment.verify import compare_runs
+from rl_training.runtime.callbacks import StopAtStep
 from rl_training.runtime.recipes import roll_dataset
 
 GAIL = {"algo": "gail", "env_id": "CartPole-v1", "num_envs": 2, "total_timesteps": 16, "eval_interval": 0}
@@ -137,3 +139,23 @@ def test_returns_are_not_summed_over_gaps(short_episodes, tmp_path):
         run_training(parse_config({"algo": "cal_ql", **base}))
     with pytest.raises(ConfigError, match="dataset_stride"):
         parse_config({"algo": "iql", **base, "rewards": {"normalize": "return_range"}})
+
+
+@pytest.mark.parametrize("options", [{"absorbing_states": True}, {"gradient_penalty": 1.0}], ids=str)
+def test_a_run_with_every_part_resumes_as_if_it_had_never_stopped(options, tmp_path):
+    save_npz(roll_dataset("CartPole-v1", rows=400), tmp_path / "experts.npz")
+    shared = {**GAIL, "dataset": str(tmp_path / "experts.npz"), "dataset_episodes": 6, "dataset_stride": 5,
+              "total_timesteps": 96, "algo_kwargs": {**SMALL, **options}}  # fmt: skip
+    whole = run_training(parse_config({**shared, "output_dir": str(tmp_path / "whole")}))
+    halved = run_training(parse_config({**shared, "output_dir": str(tmp_path / "halved")}), callbacks=[StopAtStep(48)])
+    assert (halved.status, halved.steps) == ("stopped", 48)
+    told: list[str] = []
+    resume_run(halved.run_dir, say=told.append)
+    assert told == []
+    assert compare_runs(whole.run_dir, halved.run_dir) == []
+
+
+def test_the_ends_of_thinned_episodes_are_still_counted():
+    whole = roll_dataset("CartPole-v1", rows=400)
+    thin = whole.thinned(stride=100)
+    assert thin.terminals == whole.columns["dones"].sum() > thin.columns["dones"].sum()

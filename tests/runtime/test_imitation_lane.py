@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from gymnasium.envs.classic_control import CartPoleEnv
 
 from rl_training.algorithms import GAIL, GAILConfig, GAILDiscriminator, gail_reward
 from rl_training.data import RolloutBuffer
-from rl_training.data.experts import PolicyAndExpert
+from rl_training.data.experts import PolicyAndExpert, with_absorbing
 from rl_training.runtime import streams
 from rl_training.runtime.envs import EnvPool
 from rl_training.runtime.lanes import Actor, ImitationLane
@@ -42,14 +43,16 @@ class Shown(GAIL):
 
 def new_lane(pay: float = 1.0, **options: Any) -> tuple[ImitationLane, Shown]:
     config = GAILConfig(**{**SMALL, **options})
+    pool, rolled = EnvPool(lambda: Paying(pay), 2, seed=1), roll_dataset("CartPole-v1", rows=64).columns
+    experts = {name: rolled[name] for name in ("obs", "actions")}
+    rows = PolicyAndExpert(with_absorbing(experts, 2) if config.absorbing_states else experts)
+    rows.seed(2)
+    spec = replace(pool.spec, obs_shape=rows.experts["obs"].shape[1:])
     with streams.fork(0, "init"):
-        pool = EnvPool(lambda: Paying(pay), 2, seed=1)
         learner = Shown.build(pool.spec, config)
-        discriminator = GAILDiscriminator.build(pool.spec, config.discriminator())
+        discriminator = GAILDiscriminator.build(spec, config.discriminator())
     actor = Actor(learner, pool, streams.generator(0, "exploration"), torch.device("cpu"))
-    experts = roll_dataset("CartPole-v1", rows=64)
-    experts.seed(2)
-    return ImitationLane(learner, actor, RolloutBuffer(), config, discriminator=discriminator, experts=experts), learner
+    return ImitationLane(learner, actor, RolloutBuffer(), config, discriminator=discriminator, rows=rows), learner
 
 
 @pytest.mark.parametrize("form", ["softplus", "log_d", "logit"])
@@ -85,16 +88,38 @@ def test_the_discriminator_takes_as_many_updates_as_asked_after_each_rollout():
 
 
 def test_a_batch_has_as_many_rows_of_the_policy_as_of_the_expert():
-    rows = PolicyAndExpert(roll_dataset("CartPole-v1", rows=32))
+    rows = PolicyAndExpert({"obs": torch.zeros(3, 4), "actions": torch.tensor([1, 1, 0])})
     rows.policy = {"obs": torch.full((5, 4), 9.0), "actions": torch.tensor([0, 1, 0, 1, 0])}
     batch = rows.sample(7)
     assert {name: tuple(column.shape) for name, column in batch.items()} == {
         "obs": (7, 4), "actions": (7,), "expert_obs": (7, 4), "expert_actions": (7,)
     }  # fmt: skip
     assert (batch["obs"] == 9).all()
-    assert (batch["expert_obs"] != 9).all()
+    assert (batch["expert_obs"] == 0).all()
 
 
 def test_its_time_is_that_of_the_environments():
     lane, _ = new_lane()
     assert (lane.collect(1).num_env_steps, lane.step, lane.due()) == (16, 16, 10)
+
+
+def test_every_terminal_end_adds_an_absorbing_row():
+    rows = {"obs": torch.tensor([[3.0, 4.0], [5.0, 6.0]]), "actions": torch.tensor([1, 1])}
+    added = with_absorbing(rows, 1, weight=0.05)
+    assert added["obs"].tolist() == [[3, 4, 0], [5, 6, 0], [0, 0, 1]]
+    assert added["actions"].tolist() == [1, 1, 0]
+    assert added["weights"].tolist() == pytest.approx([1, 1, 0.05])
+
+
+def test_an_end_is_paid_what_the_absorbing_state_pays_for_ever():
+    lane, learner = new_lane(absorbing_states=True, gamma=0.9)
+    for _ in range(8):  # by then a pole has fallen
+        lane.collect(1)
+        ended = learner.seen["dones"] > 0
+        if ended.any():
+            break
+    obs, actions = (learner.seen[name][ended] for name in ("obs", "actions"))
+    last = gail_reward(lane.discriminator.logits(torch.cat([obs, torch.zeros(len(obs), 1)], 1), actions))
+    absorbing = gail_reward(lane.discriminator.logits(torch.tensor([[0.0, 0, 0, 0, 1]]), torch.tensor([0])))
+    torch.testing.assert_close(learner.seen["rewards"][ended], last + 9 * absorbing)  # 0.9 + 0.81 + ... = 9
+    assert len(lane.rows.policy["obs"]) == 16 + int(ended.sum())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import torch
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor, nn
 from torch.func import grad
 from torch.nn.functional import logsigmoid, softplus
@@ -39,6 +39,17 @@ class GAILConfig(PPOConfig):
     gradient_penalty: float = Field(0.0, ge=0, description="weight of the pull of the discriminator's slopes towards 1")
     spectral_norm: bool = Field(False, description="divide the discriminator's weights by their largest singular value")
 
+    absorbing_states: bool = Field(
+        False,
+        description="an end leads to a state of its own, which the discriminator judges and pays for ever",
+    )
+
+    @model_validator(mode="after")
+    def _pays_a_finite_sum(self) -> GAILConfig:
+        if self.absorbing_states and self.gamma == 1:
+            raise ValueError("absorbing_states pay for ever, so gamma must be below 1, got 1")
+        return self
+
     def discriminator(self) -> DiscriminatorConfig:
         return DiscriminatorConfig(
             learning_rate=self.discriminator_learning_rate,
@@ -59,10 +70,12 @@ def gail_reward(logits: Tensor, form: RewardForm = "softplus") -> Tensor:
     return forms[form](logits)
 
 
-def discriminator_loss(expert_logits: Tensor, policy_logits: Tensor) -> Loss:
+def discriminator_loss(expert_logits: Tensor, policy_logits: Tensor, expert_weights: Tensor | None = None) -> Loss:
     """Binary cross-entropy, the expert labelled 1 and the policy 0; each source's mean, so that they count alike."""
+    expert = softplus(-expert_logits)
+    mean = expert.mean() if expert_weights is None else (expert_weights * expert).sum() / expert_weights.sum()
     return Loss(
-        terms={"gail_discriminator_loss": softplus(-expert_logits).mean() + softplus(policy_logits).mean()},
+        terms={"gail_discriminator_loss": mean + softplus(policy_logits).mean()},
         metrics={
             "gail_expert_accuracy": (expert_logits > 0).float().mean(),
             "gail_policy_accuracy": (policy_logits < 0).float().mean(),
@@ -71,7 +84,10 @@ def discriminator_loss(expert_logits: Tensor, policy_logits: Tensor) -> Loss:
 
 
 class GAILDiscriminator(Learner):
-    """Learns to tell the expert's rows (expert_obs, expert_actions) from the policy's (obs, actions)."""
+    """Learns to tell the expert's rows (expert_obs, expert_actions) from the policy's (obs, actions).
+
+    Where there are expert_weights, they say how much each of the expert's rows counts.
+    """
 
     name = "gail_discriminator"
     lane = "rollout"
@@ -92,7 +108,7 @@ class GAILDiscriminator(Learner):
     def loss(self, batch: Batch) -> Loss:
         policy = self.model.inputs(self.normalizer(batch["obs"]), batch["actions"])
         expert = self.model.inputs(self.normalizer(batch["expert_obs"]), batch["expert_actions"])
-        loss = discriminator_loss(self.model.logits(expert), self.model.logits(policy))
+        loss = discriminator_loss(self.model.logits(expert), self.model.logits(policy), batch.get("expert_weights"))
         if not self.config.gradient_penalty:
             return loss
         return loss.plus({"gradient_penalty": self.config.gradient_penalty * self.slope_penalty(expert, policy)})

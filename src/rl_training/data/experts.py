@@ -1,10 +1,10 @@
-"""Batches of a policy's rows and an expert's, for who must tell them apart."""
+"""Batches of a policy's rows and an expert's, for who must tell them apart; and the state that follows an end."""
 
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
-from rl_training.data.offline_dataset import TransitionDataset
 from rl_training.data.sampling import RandomRows, gather
 from rl_training.types import Batch
 
@@ -14,18 +14,40 @@ class PolicyAndExpert(RandomRows):
 
     draws_on_device = False  # the policy's rows are others after every rollout
 
-    def __init__(self, experts: TransitionDataset) -> None:
-        super().__init__(experts.generator.device)
-        self.experts, self.policy = experts, dict[str, torch.Tensor]()
-        experts.generator = self.generator  # one stream for both, so that one state restores them
+    def __init__(self, experts: Batch) -> None:
+        super().__init__(experts["obs"].device)
+        self.experts, self.policy = experts, dict[str, Tensor]()
 
     def sample(self, batch_size: int, members: tuple[int, ...] = ()) -> Batch:
         if members:
             raise ValueError(f"a rollout belongs to one learner, got members={members}")
-        count, device = len(self.policy["obs"]), self.generator.device
-        rows = torch.randint(count, (batch_size,), generator=self.generator, device=device)
-        return {**gather(self.policy, rows), **self.expert_rows(batch_size)}
+        return {**self._drawn(self.policy, batch_size), **self.expert_rows(batch_size)}
 
     def expert_rows(self, count: int) -> Batch:
-        drawn = self.experts.sample(count)
-        return {f"expert_{name}": drawn[name] for name in ("obs", "actions")}
+        return {f"expert_{name}": column for name, column in self._drawn(self.experts, count).items()}
+
+    def _drawn(self, columns: Batch, count: int) -> Batch:
+        most, device = len(columns["obs"]), self.generator.device
+        return gather(columns, torch.randint(most, (count,), generator=self.generator, device=device))
+
+
+def alive(obs: Tensor) -> Tensor:
+    """Observations [rows, numbers] with a last number that tells them from the absorbing state: 0."""
+    return torch.cat([obs, torch.zeros_like(obs[:, :1])], -1)
+
+
+def absorbing(rows: Batch, count: int) -> Batch:
+    """The state that every terminal end leads to, `count` times: all zeros but for its last number; nothing is done."""
+    obs = rows["obs"].new_zeros(count, rows["obs"].shape[1] + 1)
+    obs[:, -1] = 1
+    return {"obs": obs, "actions": rows["actions"].new_zeros(count, *rows["actions"].shape[1:])}
+
+
+def with_absorbing(rows: Batch, ends: int, *, weight: float = 1.0) -> Batch:
+    """These obs and actions, and the absorbing state for each of so many ends; each of those counts for `weight`."""
+    after, ones = absorbing(rows, ends), rows["obs"].new_ones(len(rows["obs"]))
+    return {
+        "obs": torch.cat([alive(rows["obs"]), after["obs"]]),
+        "actions": torch.cat([rows["actions"], after["actions"]]),
+        "weights": torch.cat([ones, ones.new_full((ends,), weight)]),
+    }

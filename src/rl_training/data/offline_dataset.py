@@ -37,6 +37,7 @@ class TransitionDataset(RandomRows):
         if episode_ends is not None:
             self.episode_ends |= episode_ends
         self.episode_ends[-1] = True
+        self.terminals = int(columns["dones"].sum())  # ends that are no time limit; some may have been thinned out
         self.gamma: float | None = None  # the discount of the returns_to_go column, where it is known
 
     @classmethod
@@ -94,7 +95,9 @@ class TransitionDataset(RandomRows):
         rows = ((age % stride == 0) & (number < (episodes or len(starts)))).nonzero().squeeze(1)
         kept = number[rows]
         ends = torch.cat([kept[1:] != kept[:-1], kept.new_ones(1, dtype=torch.bool)])
-        return TransitionDataset(gather(self.columns, rows), episode_ends=ends, spec=self.spec)
+        thin = TransitionDataset(gather(self.columns, rows), episode_ends=ends, spec=self.spec)
+        thin.terminals = int(self.columns["dones"][number < (episodes or len(starts))].sum())
+        return thin
 
     def with_columns(self, **columns: Tensor) -> TransitionDataset:
         """This dataset with columns added, or put in the place of those of the same name."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from rl_training.algorithms import GAILConfig, GAILDiscriminator, Learner, Updater
 from rl_training.data import FrameReplayBuffer, ReplayBuffer, RolloutBuffer, TransitionDataset
+from rl_training.data.experts import PolicyAndExpert, with_absorbing
 from rl_training.experiment.config import ConfigError, RewardTransform, TrainConfig
 from rl_training.experiment.datasets import RewardChange, load_dataset
 from rl_training.experiment.machine import Choices
@@ -185,11 +186,7 @@ def online_lane(
         rollout.seed(sampling)
         if experts is None:
             return RolloutLane(learners[0], actor, rollout, options)
-        discriminator, seeded = new_discriminator(config, pool.spec, options, choices), experts.to(device)
-        seeded.seed(streams.derive(config.seed, "experts"))
-        return ImitationLane(
-            learners[0], actor, rollout, options, discriminator=discriminator, experts=seeded, compile=choices.compile
-        )
+        return _imitation(config, experts, learners[0], actor, rollout, options, compile=choices.compile)
     members = len(learners) if len(learners) > 1 else None
     by_frames = pool.stacks_frames if options.stacked_frames is None else options.stacked_frames
     ring = (FrameReplayBuffer if by_frames else ReplayBuffer)(
@@ -200,9 +197,19 @@ def online_lane(
     return ReplayLane(actor, ring, options)
 
 
-def new_discriminator(config: TrainConfig, spec: EnvSpec, options: GAILConfig, choices: Choices) -> GAILDiscriminator:
+def _imitation(
+    config: TrainConfig, experts: TransitionDataset, learner: Learner, actor: Actor, rollout: RolloutBuffer,
+    options: GAILConfig, *, compile: bool,
+) -> Lane:  # fmt: skip
+    columns, spec = {name: experts.columns[name] for name in ("obs", "actions")}, experts.spec
+    if options.absorbing_states:  # all of them, of thinned episodes too; so they count for less
+        columns = with_absorbing(columns, experts.terminals, weight=1 / config.dataset_stride)
+        spec = replace(spec, obs_shape=columns["obs"].shape[1:])
+    rows = PolicyAndExpert({name: column.to(actor.device) for name, column in columns.items()})
+    rows.seed(streams.derive(config.seed, "experts"))
     with streams.fork(config.seed, "discriminator"):
-        return GAILDiscriminator.build(spec, options.discriminator()).to(choices.device)
+        discriminator = GAILDiscriminator.build(spec, options.discriminator()).to(actor.device)
+    return ImitationLane(learner, actor, rollout, options, discriminator=discriminator, rows=rows, compile=compile)
 
 
 def new_callbacks(

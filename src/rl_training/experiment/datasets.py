@@ -52,7 +52,9 @@ def _read(config: TrainConfig) -> TransitionDataset:
         )
     if isinstance(config.dataset, tuple):
         weights = [part.weight for part in config.dataset if part.weight is not None]
-        dataset = mix_transition_datasets([_one_source(config, part) for part in config.dataset], weights or None)
+        parts = [_one_source(config, part) for part in config.dataset]
+        dataset = mix_transition_datasets(parts, weights or None)
+        dataset.terminals = sum(part.terminals for part in parts)
     else:
         dataset = _one_source(config, config.dataset)
     return dataset
