@@ -108,8 +108,8 @@ def test_the_gradient_penalty_pulls_slopes_to_one(box):
     learner = GAILDiscriminator.build(box, hidden_sizes=(), gradient_penalty=10.0)
     learner.model.net[0].weight.data = torch.tensor([[2.0, 1.0, 2.0, 0.0, 0.0]])  # of slope 3 everywhere
     loss = learner.loss(two_sources(box))
-    assert loss.terms["gradient_penalty"].item() == pytest.approx(10 * (3 - 1) ** 2)
-    loss.terms["gradient_penalty"].backward()
+    assert loss.terms["gail_gradient_penalty"].item() == pytest.approx(10 * (3 - 1) ** 2)
+    loss.terms["gail_gradient_penalty"].backward()
     # d/dw of 10 (|w| - 1)^2 = 20 (|w| - 1) w / |w|
     slopes = learner.model.net[0].weight.grad
     torch.testing.assert_close(slopes, 40 / 3 * torch.tensor([[2.0, 1.0, 2.0, 0.0, 0.0]]))

@@ -40,14 +40,16 @@ def test_experts_are_a_dataset_in_other_words(options, dataset):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"kind": "pickle"}, "expert_dataset_kind: must be one of random, policy, npz.*got 'pickle'"),
+        ({"kind": "pickle"}, "expert_dataset_kind: must be one of random, policy, minari.*got 'pickle'"),
         ({"kind": "npz"}, "expert_dataset_path is required for expert_dataset_kind: npz"),
         ({"kind": "minari"}, "expert_dataset_id is required"),
         ({"kind": "random"}, "expert_dataset_size is required"),
         ({"kind": "policy", "size": 9}, "expert_dataset_path is required"),
-        ({"kind": "npz", "path": "mine.csv"}, "reads files ending in .npz, got 'mine.csv'"),
-        ({"kind": "npz", "path": "mine.npz", "size": 9}, "expert_dataset_size counts rows to roll"),
-        ({"path": "mine.npz", "id": "a/b-v0"}, "expert_dataset_path and expert_dataset_id are both given"),
+        ({"kind": "npz", "path": "mine.csv"}, r"must end in \.npz for that kind, got 'mine.csv'"),
+        ({"kind": "npz", "path": "mine.npz", "size": 9}, "expert_dataset_size does not go with"),
+        ({"kind": "random", "path": "mine.npz", "size": 9}, "expert_dataset_path does not go with"),
+        ({"path": "mine.npz", "id": "a/b-v0"}, "expert_dataset_kind: must be one of"),
+        ({"size": 9}, "expert_dataset_kind: must be one of"),
     ],
     ids=str,
 )
@@ -73,6 +75,7 @@ def test_gail_without_an_expert_asks_for_one(tmp_path):
         ({"rewards": {"scale": 2.0}}, "takes no changes of a dataset's rewards"),
         ({"online_steps": 5}, "use total_timesteps"),
         ({"max_epochs": 5}, "use max_updates"),
+        ({"dataset": [{"kind": "random", "rows": 50, "weight": 1}]}, "leave out the weights"),
     ],
     ids=str,
 )

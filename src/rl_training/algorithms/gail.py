@@ -38,7 +38,6 @@ class GAILConfig(PPOConfig):
     )
     gradient_penalty: float = Field(0.0, ge=0, description="weight of the pull of the discriminator's slopes towards 1")
     spectral_norm: bool = Field(False, description="divide the discriminator's weights by their largest singular value")
-
     absorbing_states: bool = Field(
         False,
         description="an end leads to a state of its own, which the discriminator judges and pays for ever",
@@ -111,7 +110,7 @@ class GAILDiscriminator(Learner):
         loss = discriminator_loss(self.model.logits(expert), self.model.logits(policy), batch.get("expert_weights"))
         if not self.config.gradient_penalty:
             return loss
-        return loss.plus({"gradient_penalty": self.config.gradient_penalty * self.slope_penalty(expert, policy)})
+        return loss.plus({"gail_gradient_penalty": self.config.gradient_penalty * self.slope_penalty(expert, policy)})
 
     def slope_penalty(self, expert: Tensor, policy: Tensor) -> Tensor:
         """How far the slope is from 1 at random points between the sources (Gulrajani et al., 2017)."""

@@ -138,6 +138,8 @@ def _experts(config: TrainConfig) -> TransitionDataset | None:
             f"{algo} learns by acting and takes no "
             + ("changes of a dataset's rewards" if imitates else "dataset, nor changes of a dataset's rewards")
         )
+    if isinstance(config.dataset, tuple) and config.dataset[0].weight is not None:
+        raise ConfigError(f"{algo} draws every row of its experts as often as any other; leave out the weights")
     if config.online_steps:
         raise ConfigError(f"online_steps follow on an offline phase, and {algo} has none; use total_timesteps")
     return load_dataset(config)[0] if imitates else None

@@ -87,34 +87,31 @@ Dataset = Annotated[
 ]
 
 
-EXPERT_KEYS = {f"expert_dataset_{key}": key for key in ("kind", "path", "id", "size")}  # of imitation, by their keys
-RECIPES = ("random", "policy")
-ENDINGS = {"npz": (".npz",), "hdf5": (".hdf5", ".h5"), "parquet": (".parquet",), "csv": (".csv",), "minari": ("",)}
+EXPERT_KEYS = {f"expert_dataset_{key}": key for key in ("kind", "path", "id", "size")}  # as imitation names them
+EXPERT_KINDS = {  # what goes with each of them
+    "random": ("size",), "policy": ("path", "size"), "minari": ("id",),
+    "npz": ("path",), "hdf5": ("path",), "parquet": ("path",), "csv": ("path",),
+}  # fmt: skip
 
 
-def expert_dataset(kind: Any = None, path: Any = None, id: Any = None, size: Any = None) -> Any:
+def expert_dataset(kind: Any = None, **details: Any) -> Any:
     """A dataset as the options `expert_dataset_*` say it; None where none of them is given."""
-    if kind is not None and kind not in (*RECIPES, *ENDINGS):
-        raise ConfigError(f"expert_dataset_kind: must be one of {', '.join((*RECIPES, *ENDINGS))}, got {shown(kind)}")
-    if kind in RECIPES:
-        _require_expert(kind, size=size, path=path if kind == "policy" else "")
-        return {"kind": kind, "rows": size, **({"policy": path} if kind == "policy" else {})}
-    if size is not None:
-        raise ConfigError("expert_dataset_size counts rows to roll; of a file, dataset_episodes takes a part")
-    if path is not None and id is not None:
-        raise ConfigError("expert_dataset_path and expert_dataset_id are both given; keep one")
-    if kind is None:
-        return id if path is None else path
-    _require_expert(kind, **{"id" if kind == "minari" else "path": path or id})
-    if kind != "minari" and not str(path).endswith(ENDINGS[kind]):
-        raise ConfigError(f"expert_dataset_kind: {kind} reads files ending in {ENDINGS[kind][0]}, got {shown(path)}")
-    return path or id
-
-
-def _require_expert(kind: str, **needed: Any) -> None:
-    missing = next((key for key, value in needed.items() if value is None), None)
-    if missing is not None:
-        raise ConfigError(f"expert_dataset_{missing} is required for expert_dataset_kind: {kind}")
+    given = {key: value for key, value in details.items() if value is not None}
+    if kind is None and set(given) in ({"path"}, {"id"}, set()):  # a file's name says what it is
+        return next(iter(given.values()), None)
+    if kind not in EXPERT_KINDS:
+        raise ConfigError(f"expert_dataset_kind: must be one of {', '.join(EXPERT_KINDS)}, got {shown(kind)}")
+    for key in (*EXPERT_KINDS[kind], *given):
+        if key not in given:
+            raise ConfigError(f"expert_dataset_{key} is required for expert_dataset_kind: {kind}")
+        if key not in EXPERT_KINDS[kind]:
+            raise ConfigError(f"expert_dataset_{key} does not go with expert_dataset_kind: {kind}")
+    if kind in ("random", "policy"):
+        return {"kind": kind, "rows": given["size"], **({"policy": given["path"]} if kind == "policy" else {})}
+    (source,) = given.values()
+    if kind != "minari" and PurePath(str(source)).suffix.replace(".h5", ".hdf5") != f".{kind}":
+        raise ConfigError(f"expert_dataset_path: must end in .{kind} for that kind, got {shown(source)}")
+    return source
 
 
 def _low_and_high(value: Any) -> Any:
