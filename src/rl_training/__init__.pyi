@@ -6,6 +6,8 @@ from rl_training.api.algorithms import FQF as FQF
 from rl_training.api.algorithms import GAIL as GAIL
 from rl_training.api.algorithms import IQL as IQL
 from rl_training.api.algorithms import IQN as IQN
+from rl_training.api.algorithms import MBPO as MBPO
+from rl_training.api.algorithms import MOPO as MOPO
 from rl_training.api.algorithms import PPO as PPO
 from rl_training.api.algorithms import QRDQN as QRDQN
 from rl_training.api.algorithms import SAC as SAC
@@ -22,6 +24,8 @@ from rl_training.api.algorithms import train_fqf as train_fqf
 from rl_training.api.algorithms import train_gail as train_gail
 from rl_training.api.algorithms import train_iql as train_iql
 from rl_training.api.algorithms import train_iqn as train_iqn
+from rl_training.api.algorithms import train_mbpo as train_mbpo
+from rl_training.api.algorithms import train_mopo as train_mopo
 from rl_training.api.algorithms import train_ppo as train_ppo
 from rl_training.api.algorithms import train_qr_dqn as train_qr_dqn
 from rl_training.api.algorithms import train_rainbow as train_rainbow

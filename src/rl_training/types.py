@@ -91,7 +91,9 @@ class Source(Protocol):
     """Hands out batches: a dataset, a ring, a rollout, or a mix of them."""
 
     draws_on_device: bool  # with `generator` and nothing of the host, so that a CUDA graph can hold the draw
-    generator: torch.Generator
+
+    @property
+    def generator(self) -> torch.Generator: ...
 
     def sample(self, batch_size: int, members: tuple[int, ...] = ()) -> Batch: ...
 

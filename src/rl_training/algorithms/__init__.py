@@ -8,6 +8,7 @@ from rl_training.algorithms.cal_ql import CalQL, CalQLConfig, cal_ql_loss
 from rl_training.algorithms.config import AlgorithmConfig, OfflineConfig, ReplayConfig, RolloutConfig
 from rl_training.algorithms.cql import CQL, CQLConfig, CQLPredictions, cql_loss
 from rl_training.algorithms.dqn import DQN, DQNConfig
+from rl_training.algorithms.dynamics import Dynamics, ModelBasedConfig, gaussian_nll
 from rl_training.algorithms.fqe import FQE, FQEConfig, fqe_loss
 from rl_training.algorithms.fqf import FQF, FQFConfig, fraction_gradient
 from rl_training.algorithms.gail import (
@@ -21,6 +22,8 @@ from rl_training.algorithms.gail import (
 from rl_training.algorithms.iql import IQL, IQLConfig, IQLPredictions, iql_loss
 from rl_training.algorithms.iqn import IQN, IQNConfig
 from rl_training.algorithms.learner import Learner, OfflineLearner, frozen
+from rl_training.algorithms.mbpo import MBPO, MBPOConfig
+from rl_training.algorithms.mopo import MOPO, MOPOConfig
 from rl_training.algorithms.ppo import PPO, PPOConfig
 from rl_training.algorithms.qr_dqn import QRDQN, QRDQNConfig, quantile_huber_loss
 from rl_training.algorithms.rainbow import Rainbow, RainbowConfig
@@ -31,11 +34,12 @@ from rl_training.algorithms.xql import XQL, XQLConfig, gumbel_rescale_loss, xql_
 
 BCAlgorithm, DQNAlgorithm, IQLAlgorithm, PPOAlgorithm, SACAlgorithm = BC, DQN, IQL, PPO, SAC
 CalQLAlgorithm, CQLAlgorithm, TD3BCAlgorithm, XQLAlgorithm = CalQL, CQL, TD3BC, XQL
+MBPOAlgorithm, MOPOAlgorithm = MBPO, MOPO
 C51Algorithm, FQFAlgorithm, IQNAlgorithm, QRDQNAlgorithm, RainbowAlgorithm = C51, FQF, IQN, QRDQN, Rainbow
 GAILAlgorithm = GAIL
 
 _LEARNERS: tuple[type[Learner], ...] = (
-    BC, C51, CalQL, CQL, DQN, FQF, GAIL, IQL, IQN, PPO, QRDQN, Rainbow, SAC, TD3BC, XQL,
+    BC, C51, CalQL, CQL, DQN, FQF, GAIL, IQL, IQN, MBPO, MOPO, PPO, QRDQN, Rainbow, SAC, TD3BC, XQL,
 )  # fmt: skip
 CATALOGUE: dict[str, type[Learner]] = {learner.name: learner for learner in _LEARNERS}
 
@@ -50,6 +54,8 @@ __all__ = [
     "GAIL",
     "IQL",
     "IQN",
+    "MBPO",
+    "MOPO",
     "PPO",
     "QRDQN",
     "SAC",
@@ -69,6 +75,7 @@ __all__ = [
     "DQNAlgorithm",
     "DQNConfig",
     "DiscriminatorConfig",
+    "Dynamics",
     "FQEConfig",
     "FQFAlgorithm",
     "FQFConfig",
@@ -81,6 +88,11 @@ __all__ = [
     "IQNAlgorithm",
     "IQNConfig",
     "Learner",
+    "MBPOAlgorithm",
+    "MBPOConfig",
+    "MOPOAlgorithm",
+    "MOPOConfig",
+    "ModelBasedConfig",
     "OfflineConfig",
     "OfflineLearner",
     "PPOAlgorithm",
@@ -108,6 +120,7 @@ __all__ = [
     "fraction_gradient",
     "frozen",
     "gail_reward",
+    "gaussian_nll",
     "gumbel_rescale_loss",
     "iql_loss",
     "project_atoms",

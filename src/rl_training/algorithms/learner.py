@@ -39,6 +39,7 @@ class Learner(nn.Module):
     imitates: ClassVar[bool] = False  # an expert's dataset stands beside what it lives
     targets: ClassVar[tuple[str, ...]] = ()  # parts of the model that a slow copy follows
     needs: ClassVar[tuple[str, ...]] = ()  # columns of a batch beyond those of every transition
+    learns_a_model: ClassVar[bool] = False  # of its environment, which the lane fits and draws rows from
 
     def __init__(self, model: nn.Module, config: AlgorithmConfig | None = None, **options: Any) -> None:
         super().__init__()

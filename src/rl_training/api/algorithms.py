@@ -41,6 +41,14 @@ class IQN(ManagedAlgorithm):
     algorithm = "iqn"
 
 
+class MBPO(ManagedAlgorithm):
+    algorithm = "mbpo"
+
+
+class MOPO(ManagedAlgorithm):
+    algorithm = "mopo"
+
+
 class PPO(ManagedAlgorithm):
     algorithm = "ppo"
 
@@ -74,6 +82,8 @@ train_fqf = partial(train_as, "fqf")
 train_gail = partial(train_as, "gail")
 train_iql = partial(train_as, "iql")
 train_iqn = partial(train_as, "iqn")
+train_mbpo = partial(train_as, "mbpo")
+train_mopo = partial(train_as, "mopo")
 train_ppo = partial(train_as, "ppo")
 train_qr_dqn = partial(train_as, "qr_dqn")
 train_rainbow = partial(train_as, "rainbow")

@@ -1,4 +1,4 @@
-"""Batches drawn partly from a dataset and partly from a ring that is still growing."""
+"""Batches drawn partly from a dataset, or a ring that stands for one, and partly from a ring that is still growing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class DatasetAndRing:
 
     draws_on_device = True
 
-    def __init__(self, dataset: TransitionDataset, ring: ReplayBuffer, ratio: float) -> None:
+    def __init__(self, dataset: TransitionDataset | ReplayBuffer, ring: ReplayBuffer, ratio: float) -> None:
         if not 0 <= ratio <= 1:
             raise ValueError(f"the share of the dataset must be in [0, 1], got {ratio}")
         self.dataset, self.ring, self.ratio = dataset, ring, ratio

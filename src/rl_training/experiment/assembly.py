@@ -9,12 +9,13 @@ from typing import Any
 
 import torch
 
-from rl_training.algorithms import GAILConfig, GAILDiscriminator, Learner, Updater
+from rl_training.algorithms import MBPO, GAILConfig, GAILDiscriminator, Learner, Updater
 from rl_training.data import FrameReplayBuffer, ReplayBuffer, RolloutBuffer, TransitionDataset
 from rl_training.data.experts import PolicyAndExpert, with_absorbing
 from rl_training.experiment.config import ConfigError, RewardTransform, TrainConfig
 from rl_training.experiment.datasets import RewardChange, load_dataset
 from rl_training.experiment.machine import Choices
+from rl_training.experiment.model_based import with_model
 from rl_training.experiment.registry import build_learner, get_algorithm_spec
 from rl_training.runtime import streams
 from rl_training.runtime.callbacks import Doubts, EarlyStop, Evaluate, MaxUpdates, Schedules
@@ -60,6 +61,8 @@ def _offline(
     configs: Sequence[TrainConfig], options: Any, choices: Choices, total: int
 ) -> tuple[TrainerState, list[Assembly]]:
     config = configs[0]
+    if config.online_steps and get_algorithm_spec(config.algo).learner.learns_a_model:
+        raise ConfigError(f"{config.algo} learns in a model of its data, and has no online_steps; mbpo acts as well")
     dataset, change = load_dataset(config)
     fingerprint = dataset.fingerprint()
     learners = [new_learner(each, dataset.spec, options, choices) for each in configs]
@@ -74,7 +77,7 @@ def _offline(
 
     def lane(policy: Policy) -> Lane:
         if pool is None:
-            return OfflineLane(dataset)
+            return _with_model(config, OfflineLane(dataset), learners[0], dataset.spec, choices)
         actor = new_actor(config, policy, pool, choices)
         return _fine_tuning(config, dataset, change, actor, learners[0], total - config.total_timesteps)
 
@@ -196,7 +199,13 @@ def online_lane(
         gamma=options.gamma, **{name: getattr(options, name) for name in PRIORITIES if hasattr(options, name)},
     )  # fmt: skip
     ring.seed(sampling)
-    return ReplayLane(actor, ring, options)
+    return _with_model(config, ReplayLane(actor, ring, options), learners[0], pool.spec, choices)
+
+
+def _with_model(
+    config: TrainConfig, lane: OfflineLane | ReplayLane, learner: Learner, spec: EnvSpec, choices: Choices
+) -> Lane:
+    return with_model(config, lane, learner, spec, torch.device(choices.device)) if isinstance(learner, MBPO) else lane
 
 
 def _imitation(

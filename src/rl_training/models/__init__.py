@@ -9,6 +9,7 @@ from rl_training.models.actor_critic import (
     PPOModel,
 )
 from rl_training.models.discriminator import MLPGAILDiscriminator
+from rl_training.models.ensemble import MLPMOPOEnsembleModel, Prediction
 from rl_training.models.normalizer import Normalizer
 from rl_training.models.q_networks import DQNModel, FQEModel, QNetwork
 from rl_training.models.return_distributions import (
@@ -34,11 +35,13 @@ __all__ = [
     "MLPFQFNetwork",
     "MLPGAILDiscriminator",
     "MLPIQLModel",
+    "MLPMOPOEnsembleModel",
     "MLPSACModel",
     "MLPTD3Model",
     "MLPXQLModel",
     "Normalizer",
     "PPOModel",
+    "Prediction",
     "ProposedQuantiles",
     "QNetwork",
     "QRDQNModel",

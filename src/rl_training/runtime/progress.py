@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from rl_training.runtime.engine import Callback
-from rl_training.runtime.state import TrainerState
+from rl_training.runtime.state import CollectResult, TrainerState
 
 REFRESH_SECONDS = 0.2
 LINE_SECONDS = 10.0  # between plain lines where there is no terminal
@@ -24,6 +24,7 @@ class ShowProgress(Callback):
         self._bar: Progress | None = None
         self._task = TaskID(0)
         self._start, self._shown = (0.0, 0), 0.0
+        self._doing = ""
 
     def on_train_start(self, state: TrainerState) -> None:
         self._start, self._shown = (time.monotonic(), state.global_step), time.monotonic()
@@ -32,6 +33,9 @@ class ShowProgress(Callback):
             self._bar = Progress(*columns, TimeRemainingColumn(), console=self.console, transient=True)
             self._bar.start()
             self._task = self._bar.add_task("", total=state.total_timesteps, completed=state.global_step)
+
+    def on_collect_end(self, state: TrainerState, result: CollectResult) -> None:
+        self._doing = result.doing
 
     def on_step_end(self, state: TrainerState) -> None:
         now = time.monotonic()
@@ -57,6 +61,7 @@ class ShowProgress(Callback):
 
     def line(self, state: TrainerState) -> str:
         words = [f"step {state.global_step:,} of {state.total_timesteps:,}", f"{self.rate(state):,.0f}/s"]
+        words += [self._doing] if self._doing else []
         words += [f"{label} {value:.4g}" for label, value in _scores(state).items() if value is not None]
         return "  ".join(words)
 

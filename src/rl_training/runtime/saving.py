@@ -23,7 +23,7 @@ class SaveCheckpoints(Callback):
         self.keep, self.info, self.saved = keep, info, -1
 
     def on_step_end(self, state: TrainerState) -> None:
-        new_best = state.best is not None and state.best.step == state.global_step
+        new_best = state.best is not None and state.best.step == state.global_step != self.saved
         if state.passed(self.interval) or new_best or state.over:
             self.save(state)
 

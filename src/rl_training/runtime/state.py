@@ -24,12 +24,14 @@ class CollectResult:
     num_env_steps: int = 0
     episodes: list[Episode] = field(default_factory=list)
     metrics: Metrics = field(default_factory=dict)  # of what the lane itself has fitted
+    doing: str = ""  # while time stands still
 
 
 class Lane(Protocol):
     """Where batches come from, and what a step of training time is."""
 
-    step: int
+    @property
+    def step(self) -> int: ...
 
     @property
     def source(self) -> Source: ...

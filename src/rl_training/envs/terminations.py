@@ -1,0 +1,70 @@
+"""What ends an episode in well-known environments, as rules on observations that a model can be asked by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Rule = Callable[[Tensor], Tensor]  # next observations [rows, numbers] -> whether the episode is over [rows]
+
+CHANGED_BY = ("healthy_", "terminate_when_unhealthy", "exclude_current_positions", "xml_file")  # options' beginnings
+
+
+def never(obs: Tensor) -> Tensor:
+    return torch.zeros(obs.shape[:-1], dtype=torch.bool, device=obs.device)
+
+
+def hopper(obs: Tensor) -> Tensor:
+    height, angle = obs[..., 0], obs[..., 1]
+    sane = (obs[..., 1:].abs() < 100).all(-1)
+    return ~(sane & (height > 0.7) & (angle.abs() < 0.2))
+
+
+def walker2d(obs: Tensor) -> Tensor:
+    height, angle = obs[..., 0], obs[..., 1]
+    return ~((height > 0.8) & (height < 2.0) & (angle.abs() < 1.0))
+
+
+def ant(obs: Tensor) -> Tensor:
+    height = obs[..., 0]
+    return ~(obs.isfinite().all(-1) & (height >= 0.2) & (height <= 1.0))
+
+
+def humanoid(obs: Tensor) -> Tensor:
+    height = obs[..., 0]
+    return ~((height > 1.0) & (height < 2.0))
+
+
+def inverted_pendulum(obs: Tensor) -> Tensor:
+    return ~(obs.isfinite().all(-1) & (obs[..., 1].abs() <= 0.2))
+
+
+def inverted_double_pendulum(obs: Tensor) -> Tensor:
+    sin_1, sin_2, cos_1, cos_2 = obs[..., 1:5].unbind(-1)
+    tip = 0.6 * (cos_1 + cos_1 * cos_2 - sin_1 * sin_2)  # of two poles, the second bent by both angles
+    return ~(tip > 1)
+
+
+RULES: dict[str, Rule] = {
+    "Ant": ant,
+    "HalfCheetah": never,
+    "Hopper": hopper,
+    "Humanoid": humanoid,
+    "InvertedDoublePendulum": inverted_double_pendulum,
+    "InvertedPendulum": inverted_pendulum,
+    "Pendulum": never,
+    "Pusher": never,
+    "Reacher": never,
+    "Swimmer": never,
+    "Walker2d": walker2d,
+}
+
+
+def termination_rule(env_id: str | None, env_kwargs: Mapping[str, Any] | None = None) -> Rule | None:
+    """The rule of this environment, where it is known and no option has changed it."""
+    if env_id is None or any(name.startswith(CHANGED_BY) for name in env_kwargs or {}):
+        return None
+    return RULES.get(env_id.rsplit("-v", 1)[0])

@@ -1,0 +1,86 @@
+"""A probabilistic model of an environment: several networks side by side, each with a mean and a variance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+
+from rl_training.models.mlp import EnsembleLinear, mlp
+from rl_training.types import EnvSpec
+
+
+class Prediction(NamedTuple):
+    """What every member foresees: changes of the observation, then the reward, [members, rows, obs_dim + 1]."""
+
+    mean: Tensor
+    log_var: Tensor
+    ends: Tensor  # [members, rows], logits of a termination
+
+    def of(self, members: Tensor) -> Prediction:
+        """For each row that of one member, [rows, ...]."""
+        rows = torch.arange(len(members), device=members.device)
+        return Prediction(*(each[members, rows] for each in self))
+
+
+class MLPMOPOEnsembleModel(nn.Module):
+    """(obs, actions) -> `Prediction`, by all members in one batched product; MBPO and MOPO share it.
+
+    It standardises what goes in; what comes out is in the environment's units. `elites` are the members to trust.
+    """
+
+    input_mean: Tensor
+    input_std: Tensor
+    elites: Tensor
+
+    def __init__(
+        self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int] = (200, 200, 200, 200), *, members: int = 7,
+        elites: int = 5,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        if elites > members:
+            raise ValueError(f"elites must be at most the number of members, {members}, got {elites}")
+        self.members, self.outputs = members, obs_dim + 1
+        sizes = (obs_dim + action_dim, *hidden_sizes, 2 * self.outputs + 1)
+        self.net = mlp(sizes, activation=nn.SiLU, copies=members)
+        for layer in self.layers():
+            deviation = 1 / (2 * math.sqrt(layer.weight.shape[1]))
+            nn.init.trunc_normal_(layer.weight, std=deviation, a=-2 * deviation, b=2 * deviation)
+            nn.init.zeros_(layer.bias)
+        self.max_log_var = nn.Parameter(torch.full((self.outputs,), 0.5))  # shared by all members
+        self.min_log_var = nn.Parameter(torch.full((self.outputs,), -10.0))
+        self.register_buffer("input_mean", torch.zeros(obs_dim + action_dim))
+        self.register_buffer("input_std", torch.ones(obs_dim + action_dim))
+        self.register_buffer("elites", torch.arange(elites))
+
+    @classmethod
+    def build(cls, spec: EnvSpec, config: Any) -> MLPMOPOEnsembleModel:
+        return cls(
+            math.prod(spec.obs_shape), spec.action_dim, config.model_hidden_sizes, members=config.model_members,
+            elites=config.model_elites,
+        )  # fmt: skip
+
+    def forward(self, obs: Tensor, actions: Tensor) -> Prediction:
+        """Rows for all members alike, [rows, ...], or for each its own, [members, rows, ...]."""
+        inputs = (torch.cat([obs, actions], -1) - self.input_mean) / self.input_std
+        if inputs.dim() == 2:
+            inputs = inputs.expand(self.members, *inputs.shape)
+        mean, log_var, ends = self.net(inputs).split([self.outputs, self.outputs, 1], -1)
+        log_var = self.max_log_var - softplus(self.max_log_var - log_var)
+        log_var = self.min_log_var + softplus(log_var - self.min_log_var)
+        return Prediction(mean, log_var, ends.squeeze(-1))
+
+    def layers(self) -> list[EnsembleLinear]:
+        return [layer for layer in self.net if isinstance(layer, EnsembleLinear)]
+
+    @torch.no_grad()
+    def standardize(self, obs: Tensor, actions: Tensor) -> None:
+        """Take the mean and deviation of inputs from these rows; a column that never moves keeps its scale."""
+        inputs = torch.cat([obs, actions], -1)
+        deviation = inputs.std(0, unbiased=False)
+        self.input_mean.copy_(inputs.mean(0))
+        self.input_std.copy_(torch.where(deviation < 1e-12, 1.0, deviation))
