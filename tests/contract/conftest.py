@@ -19,6 +19,8 @@ SMALL: dict[str, dict[str, Any]] = {
     "replay": {"total_timesteps": 60, "algo_kwargs": {"learning_starts": 20, "buffer_size": 45}},
     "rollout": {"total_timesteps": 96, "num_envs": 2, "algo_kwargs": {"num_steps": 8, "epochs": 2}},
 }
+SMALL_MODEL = {"model_members": 3, "model_elites": 2, "model_hidden_sizes": [8], "model_max_epochs": 2,
+               "rollout_batch_size": 20, "rollout_interval": 10, "rollout_schedule": [0, 30, 1, 3]}  # fmt: skip
 FEW_QUANTILES = 8  # of 200 the update takes ten times as long as all the rest
 # Of replay: before the first update, and with a ring that has come round.
 STOPS = {"offline": (7, 27), "replay": (13, 51), "rollout": (16, 80)}
@@ -45,13 +47,16 @@ class Case(NamedTuple):
         options = {"batch_size": 16, "hidden_sizes": [8, 8], **small.get("algo_kwargs", {})}
         if "num_quantiles" in self.learner.config_type.model_fields:
             options["num_quantiles"] = FEW_QUANTILES
+        options |= SMALL_MODEL if self.learner.learns_a_model else {}
+        if "model_train_interval" in self.learner.config_type.model_fields:
+            options |= {"model_train_interval": 15, "updates_per_collect": 2}
         rest = {"algo": self.learner.name, "env_id": ENVS[self.kind], "env_kwargs": {"max_episode_steps": 25},
                 "eval_episodes": 1, "eval_interval": 30, "checkpoint_interval": 25}  # fmt: skip
         return {**rest, **small, "algo_kwargs": options, **changes}
 
 
 CASES = [Case(learner, kind) for learner in CATALOGUE.values() for kind in learner.action_kinds]
-FROM_DATA = [case for case in CASES if case.learner.lane == "offline"]
+FROM_DATA = [case for case in CASES if case.learner.lane == "offline" and not case.learner.learns_a_model]
 
 
 def _name(case: Case) -> str:

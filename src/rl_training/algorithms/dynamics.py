@@ -44,6 +44,9 @@ class ModelBasedConfig(AlgorithmConfig):
     model_weight_decay: NonNegativeFloat = Field(
         2.5e-5, description="of the model's first layer; twice that of the second, thrice of others, four times at last"
     )
+    model_normalize_targets: bool = Field(
+        False, description="standardise what the model foresees; not so in the paper, but few rows go further"
+    )
     model_holdout: Fraction = Field(0.2, gt=0, lt=1, description="share of the rows that only judge the model")
     model_max_holdout: PositiveInt = Field(5_000, description="rows that judge the model, at most")
     model_patience: PositiveInt = Field(5, description="passes over the rows without a better member before it ends")
@@ -115,8 +118,10 @@ class Dynamics(Learner):
 
     @torch.no_grad()
     def prepare(self, batch: Batch) -> Batch:
-        """Once for the rows of a fit: the scale of inputs, and how rare terminations are."""
-        self.model.standardize(batch["obs"], batch["actions"])
+        """Once for the rows of a fit: the scales of numbers, and how rare terminations are."""
+        self.model.scale_inputs(batch["obs"], batch["actions"])
+        if self.config.model_normalize_targets:
+            self.model.scale_targets(dynamics_targets(batch))
         ended = batch["dones"].sum()
         self.rarity.copy_(((len(batch["dones"]) - ended) / ended.clamp_min(1)).clamp(1, RAREST))
         return batch
@@ -144,9 +149,9 @@ class Dynamics(Learner):
 
     @torch.no_grad()
     def errors(self, batch: Batch) -> Tensor:
-        """Mean squared error of each member's mean, [members]."""
-        prediction = self.model(batch["obs"], batch["actions"])
-        return (prediction.mean - dynamics_targets(batch)).square().mean((-2, -1))
+        """Mean squared error of each member's mean, on the scale that its targets have; [members]."""
+        errors = self.model(batch["obs"], batch["actions"]).mean - dynamics_targets(batch)
+        return (errors / self.model.target_std).square().mean((-2, -1))
 
     @torch.no_grad()
     def imagine(self, obs: Tensor, actions: Tensor, generator: torch.Generator | None = None) -> Imagined:

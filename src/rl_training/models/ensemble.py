@@ -30,11 +30,14 @@ class Prediction(NamedTuple):
 class MLPMOPOEnsembleModel(nn.Module):
     """(obs, actions) -> `Prediction`, by all members in one batched product; MBPO and MOPO share it.
 
-    It standardises what goes in; what comes out is in the environment's units. `elites` are the members to trust.
+    Inputs are standardised, and targets too where `scale_targets` has been told of them; what comes out is in the
+    environment's units. `elites` are the members to trust.
     """
 
     input_mean: Tensor
     input_std: Tensor
+    target_mean: Tensor
+    target_std: Tensor
     elites: Tensor
 
     def __init__(
@@ -55,6 +58,8 @@ class MLPMOPOEnsembleModel(nn.Module):
         self.min_log_var = nn.Parameter(torch.full((self.outputs,), -10.0))
         self.register_buffer("input_mean", torch.zeros(obs_dim + action_dim))
         self.register_buffer("input_std", torch.ones(obs_dim + action_dim))
+        self.register_buffer("target_mean", torch.zeros(self.outputs))
+        self.register_buffer("target_std", torch.ones(self.outputs))
         self.register_buffer("elites", torch.arange(elites))
 
     @classmethod
@@ -72,15 +77,23 @@ class MLPMOPOEnsembleModel(nn.Module):
         mean, log_var, ends = self.net(inputs).split([self.outputs, self.outputs, 1], -1)
         log_var = self.max_log_var - softplus(self.max_log_var - log_var)
         log_var = self.min_log_var + softplus(log_var - self.min_log_var)
+        mean, log_var = self.target_mean + self.target_std * mean, log_var + 2 * self.target_std.log()
         return Prediction(mean, log_var, ends.squeeze(-1))
 
     def layers(self) -> list[EnsembleLinear]:
         return [layer for layer in self.net if isinstance(layer, EnsembleLinear)]
 
     @torch.no_grad()
-    def standardize(self, obs: Tensor, actions: Tensor) -> None:
-        """Take the mean and deviation of inputs from these rows; a column that never moves keeps its scale."""
-        inputs = torch.cat([obs, actions], -1)
-        deviation = inputs.std(0, unbiased=False)
-        self.input_mean.copy_(inputs.mean(0))
-        self.input_std.copy_(torch.where(deviation < 1e-12, 1.0, deviation))
+    def scale_inputs(self, obs: Tensor, actions: Tensor) -> None:
+        _measure(torch.cat([obs, actions], -1), self.input_mean, self.input_std)
+
+    @torch.no_grad()
+    def scale_targets(self, targets: Tensor) -> None:
+        _measure(targets, self.target_mean, self.target_std)
+
+
+def _measure(rows: Tensor, mean: Tensor, std: Tensor) -> None:
+    """Write what these rows have; a column that never moves keeps its scale."""
+    deviation = rows.std(0, unbiased=False)
+    mean.copy_(rows.mean(0))
+    std.copy_(torch.where(deviation < 1e-12, 1.0, deviation))
