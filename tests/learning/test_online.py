@@ -19,6 +19,18 @@ def test_sac_swings_it_up_at_the_rates_it_is_packaged_with(final_return):
     assert final_return("sac/pendulum", "total_timesteps=5000", "batch_size=128", "hidden_sizes=[64,64]") > -300
 
 
+def test_mbpo_swings_it_up_with_far_fewer_steps(final_return):
+    shortened = ("total_timesteps=900", "learning_starts=300", "updates_per_collect=4", "hidden_sizes=[32,32]")
+    smaller = ("model_members=3", "model_elites=2", "model_hidden_sizes=[64,64]", "model_max_epochs=60")
+    faster = ("learning_rate=0.003", "tau=0.02", "model_train_interval=300", "rollout_interval=150")
+    assert final_return("mbpo/pendulum", *shortened, *smaller, *faster) > -700  # random play scores about -1,240
+
+
+@pytest.mark.slow
+def test_mbpo_swings_it_up_as_it_is_packaged(final_return):
+    assert final_return("mbpo/pendulum", "total_timesteps=2000") > -300
+
+
 def test_dqn_balances_the_pole(final_return):
     assert final_return("dqn/cartpole", "total_timesteps=5000", *SMALL) > 70  # random play scores about 22
 
