@@ -51,6 +51,12 @@ def test_the_loss_names_what_users_plot(box, draw):
     assert {"mbpo_model_loss", "reward_mae"} <= {*loss.terms, *loss.metrics}
 
 
+def test_the_loss_is_one_graph(box, draw):
+    learner, batch = Dynamics.build(box, **SMALL), draw(box, 3, 6)
+    compiled = torch.compile(learner.loss, fullgraph=True, backend="eager")(batch)
+    torch.testing.assert_close(compiled.total, learner.loss(batch).total)
+
+
 def test_the_reward_error_is_in_units_of_the_reward(box, draw):
     learner, batch = Dynamics.build(box, **SMALL), draw(box, 6)
     seen = learner.model(batch["obs"], batch["actions"]).mean[..., -1]

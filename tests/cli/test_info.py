@@ -54,6 +54,8 @@ def test_explain_of_an_unknown_algorithm_names_the_nearest(cli):
         ({"enum": ["mse", "likelihood"], "type": "string"}, "mse, likelihood"),
         ({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "null"}]}, "number > 0 or none"),
         ({"type": "array", "items": {"type": "integer", "exclusiveMinimum": 0}}, "list, each integer > 0"),
+        ({"type": "array", "prefixItems": [{"type": "integer"}, {"type": "number"}]}, "list of 2"),
+        ({"type": "integer", "const": 1}, "1"),
     ],
 )
 def test_a_range_in_words(schema, words):

@@ -96,6 +96,10 @@ def allowed(option: Mapping[str, Any]) -> str:
         return " or ".join(allowed(choice) for choice in option["anyOf"])
     if "enum" in option:
         return ", ".join(map(str, option["enum"]))
+    if "const" in option:
+        return str(option["const"])
+    if "prefixItems" in option:
+        return f"list of {len(option['prefixItems'])}"
     if option.get("type") == "array":
         return f"list, each {allowed(option['items'])}"
     kind = {"null": "none", "boolean": "true or false"}.get(option["type"], option["type"])
