@@ -1,4 +1,4 @@
-"""Environments that need preparing before an agent can learn in them, and those that come with the package."""
+"""Environments that need preparing before an agent can learn in them, those of our own, and what is known of others."""
 
 import gymnasium as gym
 
