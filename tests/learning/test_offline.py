@@ -37,6 +37,11 @@ def test_random_rows_are_enough_for_a_swing_up_by(learner, shortened, final_retu
     assert score > -450  # they reach -170 to -300; random play scores about -1,240
 
 
+@pytest.mark.slow
+def test_mopo_swings_up_in_a_model_of_random_rows(final_return):
+    assert final_return("mopo/pendulum") > -450  # it reaches -150
+
+
 def test_cql_learns_discrete_actions_from_random_play(final_return):
     assert final_return("cql/cartpole", "total_timesteps=2000") > 100  # random play lasts about 22 steps
 
