@@ -10,7 +10,6 @@ import torch
 from rl_training.algorithms import (
     GAILConfig,
     GAILDiscriminator,
-    Updater,
     discriminator_loss,
     gail_reward,
 )
@@ -131,17 +130,9 @@ def test_the_compiled_loss_equals_the_eager_one(options, discrete):
         torch.testing.assert_close(mine, theirs)
 
 
-def test_its_state_round_trips(discrete):
+def test_its_state_round_trips(discrete, goes_on_alike):
     learner, other = (GAILDiscriminator.build(discrete, gradient_penalty=1.0) for _ in range(2))
-    batch = learner.prepare(two_sources(discrete))
-    mine, theirs = Updater([learner]), Updater([other])
-    mine.update(batch)
-    theirs.load_state_dict(mine.state_dict())
-    noise = torch.get_rng_state()
-    mine.update(batch)
-    torch.set_rng_state(noise)
-    theirs.update(batch)
-    assert all(value.equal(dict(other.named_parameters())[name]) for name, value in learner.named_parameters())
+    goes_on_alike(learner, other, learner.prepare(two_sources(discrete)))
 
 
 @pytest.mark.parametrize(

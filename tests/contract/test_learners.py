@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from rl_training.algorithms import Learner, Updater
+from rl_training.algorithms import Learner
 from rl_training.types import Batch
 
 
@@ -46,17 +46,9 @@ def test_updates_move_every_trained_tensor_and_keep_metrics_finite(case):
     assert results[-1].num_gradient_steps == 1
 
 
-def test_state_round_trips_into_another_learner(case):
+def test_state_round_trips_into_another_learner(case, goes_on_alike):
     learner, other = build(case), build(case, seed=7)
-    batch = batch_for(case, learner)
-    mine, theirs = Updater([learner]), Updater([other])
-    mine.update(batch)
-    theirs.load_state_dict(mine.state_dict())
-    noise = torch.get_rng_state()
-    mine.update(batch)
-    torch.set_rng_state(noise)
-    theirs.update(batch)
-    assert all(value.equal(dict(other.named_parameters())[name]) for name, value in learner.named_parameters())
+    goes_on_alike(learner, other, batch_for(case, learner))
 
 
 def test_actions_stay_in_bounds(case):

@@ -37,7 +37,7 @@ class TransitionDataset(RandomRows):
         if episode_ends is not None:
             self.episode_ends |= episode_ends
         self.episode_ends[-1] = True
-        self.terminals = int(columns["dones"].sum())  # ends that are no time limit; some may have been thinned out
+        self.lost_terminals = 0  # ends that are no time limit, whose rows were thinned out
         self.gamma: float | None = None  # the discount of the returns_to_go column, where it is known
 
     @classmethod
@@ -96,8 +96,14 @@ class TransitionDataset(RandomRows):
         kept = number[rows]
         ends = torch.cat([kept[1:] != kept[:-1], kept.new_ones(1, dtype=torch.bool)])
         thin = TransitionDataset(gather(self.columns, rows), episode_ends=ends, spec=self.spec)
-        thin.terminals = int(self.columns["dones"][number < (episodes or len(starts))].sum())
+        within = self.columns["dones"][number < (episodes or len(starts))]
+        thin.lost_terminals = self.lost_terminals + int(within.sum() - thin.columns["dones"].sum())
         return thin
+
+    @property
+    def terminals(self) -> int:
+        """Episodes that ended by themselves, also where their last row was thinned out."""
+        return int(self.columns["dones"].sum()) + self.lost_terminals
 
     def with_columns(self, **columns: Tensor) -> TransitionDataset:
         """This dataset with columns added, or put in the place of those of the same name."""
@@ -163,7 +169,7 @@ class TransitionDataset(RandomRows):
         ends = self.episode_ends.to(columns["obs"].device)
         TransitionDataset.__init__(dataset, columns, episode_ends=ends, spec=self.spec)
         dataset.seed(self.generator.initial_seed())
-        dataset.gamma = gamma
+        dataset.gamma, dataset.lost_terminals = gamma, self.lost_terminals
         return dataset
 
 

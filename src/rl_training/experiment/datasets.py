@@ -54,7 +54,7 @@ def _read(config: TrainConfig) -> TransitionDataset:
         weights = [part.weight for part in config.dataset if part.weight is not None]
         parts = [_one_source(config, part) for part in config.dataset]
         dataset = mix_transition_datasets(parts, weights or None)
-        dataset.terminals = sum(part.terminals for part in parts)
+        dataset.lost_terminals = sum(part.lost_terminals for part in parts)
     else:
         dataset = _one_source(config, config.dataset)
     return dataset

@@ -37,9 +37,8 @@ def train_seeds(
 
 def as_population(config: TrainConfig) -> bool:
     """Early stopping ends one seed and not another, and so do the episodes of online steps: they ask for processes."""
-    alone = config.early_stopping is not None or config.online_steps > 0
     algorithm = get_algorithm_spec(config.algo)
-    alone = alone or algorithm.learner.learns_a_model
+    alone = config.early_stopping is not None or config.online_steps > 0 or algorithm.learner.learns_a_model
     return algorithm.lane in ("offline", "replay") and not alone
 
 
