@@ -127,7 +127,7 @@ def test_the_first_episodes_and_every_third_of_their_rows_are_taken(short_episod
 
 def test_more_episodes_than_there_are_are_refused(short_episodes):
     config = parse_config({"algo": "bc", "env_id": "Pendulum-v1", "dataset": short_episodes, "dataset_episodes": 60})
-    with pytest.raises(ValueError, match="episodes must be at most the 8 there are, got 60"):
+    with pytest.raises(ConfigError, match="dataset_episodes must be at most the 8 of its source, got 60"):
         load_dataset(config)
 
 

@@ -64,6 +64,9 @@ def _one_source(config: TrainConfig, source: str | DatasetRecipe | FilePart) -> 
     whole = roll_recipe(config, source) if isinstance(source, DatasetRecipe) else _from_file(config, source)
     if config.dataset_episodes is None and config.dataset_stride == 1:
         return whole
+    there = len(whole.episode_offsets)
+    if config.dataset_episodes is not None and config.dataset_episodes > there:
+        raise ConfigError(f"dataset_episodes must be at most the {there} of its source, got {config.dataset_episodes}")
     return whole.thinned(episodes=config.dataset_episodes, stride=config.dataset_stride)
 
 
