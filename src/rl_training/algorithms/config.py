@@ -5,12 +5,22 @@ A field's description is its help text: `rl-training explain ALGO` and the docs 
 
 from __future__ import annotations
 
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    ValidationInfo,
+    field_validator,
+)
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Rate = Annotated[float, Field(gt=0, le=1)]
+NoiseKind = Literal["none", "gaussian", "ornstein_uhlenbeck"]
 
 
 class AlgorithmConfig(BaseModel):
@@ -45,6 +55,14 @@ class ReplayConfig(AlgorithmConfig):
     )
     n_step: PositiveInt = Field(1, description="rewards summed in a target before the next value is taken")
     tau: Rate = Field(0.005, description="share of the way a target network moves at each of its moves")
+
+
+class ActionNoiseConfig(AlgorithmConfig):
+    action_noise: NoiseKind = Field("none", description="noise added to the actions that are taken")
+    action_noise_scale: NonNegativeFloat = Field(0.1, description="its deviation; actions are in [-1, 1]")
+    action_noise_theta: Rate = Field(
+        0.15, description="share of ornstein_uhlenbeck noise that each step forgets; 1: all of it, as gaussian does"
+    )
 
 
 class RolloutConfig(AlgorithmConfig):

@@ -9,7 +9,7 @@ import torch
 from pydantic import Field, PositiveFloat
 from torch import Tensor, nn
 
-from rl_training.algorithms.config import AlgorithmConfig, ReplayConfig
+from rl_training.algorithms.config import ActionNoiseConfig, AlgorithmConfig, ReplayConfig
 from rl_training.algorithms.learner import Learner, frozen
 from rl_training.algorithms.ops import bootstrapped, ensemble_squared_error
 from rl_training.models import MLPSACModel
@@ -22,8 +22,8 @@ class TemperatureConfig(AlgorithmConfig):
     target_entropy: float | Literal["auto"] = Field("auto", description="auto: minus the number of action dimensions")
 
 
-class SACConfig(TemperatureConfig, ReplayConfig):
-    """Nothing beyond the two."""
+class SACConfig(TemperatureConfig, ActionNoiseConfig, ReplayConfig):
+    """Nothing beyond the three."""
 
 
 def temperature_loss(log_alpha: Tensor, log_prob: Tensor, target_entropy: float) -> Tensor:
@@ -67,11 +67,16 @@ class SAC(Learner):
         q: Tensor = frozen(self.model.critic)(obs, actions)
         return q.amin(0)
 
+    def next_value(self, next_obs: Tensor, actions: Tensor) -> Tensor:
+        """What the targets say of the policy's next actions, before its entropy is paid for."""
+        q: Tensor = self.target["critic"](next_obs, actions)
+        return q.amin(0)
+
     @torch.no_grad()
     def target_q(self, batch: Batch, alpha: Tensor) -> Tensor:
         next_obs = batch["next_obs"]
         actions, log_prob = self.model.actor(next_obs).sample_with_log_prob()
-        next_q = self.target["critic"](next_obs, actions).amin(0) - alpha * log_prob
+        next_q = self.next_value(next_obs, actions) - alpha * log_prob
         discounts = batch.get("discounts", self.config.gamma)
         return bootstrapped(batch["rewards"], batch["dones"], next_q, discounts)
 

@@ -18,6 +18,7 @@ from rl_training.experiment.machine import Choices
 from rl_training.experiment.model_based import with_model
 from rl_training.experiment.registry import build_learner, get_algorithm_spec
 from rl_training.runtime import streams
+from rl_training.runtime.action_noise import ActionNoise
 from rl_training.runtime.callbacks import Doubts, EarlyStop, Evaluate, MaxUpdates, Schedules
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.envs import EnvPool
@@ -78,7 +79,7 @@ def _offline(
     def lane(policy: Policy) -> Lane:
         if pool is None:
             return _with_model(config, OfflineLane(dataset), learners[0], dataset.spec, choices)
-        actor = new_actor(config, policy, pool, choices)
+        actor = new_actor(config, policy, pool, options, choices)
         return _fine_tuning(config, dataset, change, actor, learners[0], total - config.total_timesteps)
 
     state = new_state(config, learners, lane, choices, total)
@@ -102,9 +103,9 @@ def _fine_tuning(
     )  # fmt: skip
 
 
-def new_actor(config: TrainConfig, policy: Policy, pool: Any, choices: Choices) -> Actor:
-    device = torch.device(choices.device)
-    return Actor(policy, pool, streams.generator(config.seed, "exploration", device=device), device)
+def new_actor(config: TrainConfig, policy: Policy, pool: Any, options: Any, choices: Choices) -> Actor:
+    device, noise = torch.device(choices.device), ActionNoise.build(options)
+    return Actor(policy, pool, streams.generator(config.seed, "exploration", device=device), device, noise=noise)
 
 
 def _online(
@@ -183,11 +184,10 @@ def online_lane(
     config: TrainConfig, learners: Sequence[Learner], policy: Policy, pool: Any, options: Any, choices: Choices,
     experts: TransitionDataset | None = None,
 ) -> Lane:  # fmt: skip
-    device = torch.device(choices.device)
-    actor = new_actor(config, policy, pool, choices)
+    actor = new_actor(config, policy, pool, options, choices)
     sampling = streams.derive(config.seed, "sampling")
     if learners[0].lane == "rollout":
-        rollout = RolloutBuffer(device)
+        rollout = RolloutBuffer(actor.device)
         rollout.seed(sampling)
         if experts is None:
             return RolloutLane(learners[0], actor, rollout, options)
@@ -195,8 +195,8 @@ def online_lane(
     members = len(learners) if len(learners) > 1 else None
     by_frames = pool.stacks_frames if options.stacked_frames is None else options.stacked_frames
     ring = (FrameReplayBuffer if by_frames else ReplayBuffer)(
-        options.buffer_size, pool.spec, device=device, members=members, stride=pool.num_envs, n_step=options.n_step,
-        gamma=options.gamma, **{name: getattr(options, name) for name in PRIORITIES if hasattr(options, name)},
+        options.buffer_size, pool.spec, device=actor.device, members=members, stride=pool.num_envs, gamma=options.gamma,
+        n_step=options.n_step, **{name: getattr(options, name) for name in PRIORITIES if hasattr(options, name)},
     )  # fmt: skip
     ring.seed(sampling)
     return _with_model(config, ReplayLane(actor, ring, options), learners[0], pool.spec, choices)

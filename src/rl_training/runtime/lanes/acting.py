@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from rl_training.data import ReplayBuffer
+from rl_training.runtime.action_noise import ActionNoise
 from rl_training.runtime.envs import Transition
 from rl_training.runtime.state import CollectResult, DivergedError
 from rl_training.types import Action, Batch, Policy
@@ -16,14 +17,23 @@ from rl_training.types import Action, Batch, Policy
 class Actor:
     """Acts in a pool of environments and hands out rows; noise comes from a generator of its own."""
 
-    def __init__(self, policy: Policy, pool: Any, generator: torch.Generator, device: torch.device) -> None:
+    def __init__(
+        self, policy: Policy, pool: Any, generator: torch.Generator, device: torch.device, *,
+        noise: ActionNoise | None = None,
+    ) -> None:  # fmt: skip
         self.policy, self.pool, self.generator, self.device = policy, pool, generator, device
         self.obs = self._tensor(pool.reset())
+        lead = self.obs.shape[: self.obs.dim() - len(pool.spec.obs_shape)]
+        self.noise, self.drift = noise, torch.zeros(*lead, pool.spec.action_dim, device=device)
 
     @torch.no_grad()
     def choose(self, policy: Policy | None = None) -> Action:
-        """The actions of this policy, or of the actor's own."""
-        return (policy or self.policy).act(self.obs, generator=self.generator)
+        """The actions of this policy; or of the actor's own, with its noise."""
+        action = (policy or self.policy).act(self.obs, generator=self.generator)
+        if policy is not None or self.noise is None:
+            return action
+        self.drift = self.noise.follow(self.drift, self.generator)
+        return action._replace(actions=(action.actions + self.drift).clamp(-1, 1))
 
     def step(self, action: Action) -> tuple[Batch, Transition]:
         """Take these actions everywhere; the rows end at their own episode's last observation, never beyond."""
@@ -41,10 +51,13 @@ class Actor:
             **action.extras,
         }
         self.obs = self._tensor(moved.obs)
+        if self.noise is not None and moved.finished:
+            self.drift[self._tensor(moved.terminated | moved.truncated)] = 0
         return row, moved
 
     def state_dict(self) -> dict[str, Any]:
-        return {"obs": self.obs, "envs": self.pool.snapshot(), **self.noise_state()}
+        drift = {} if self.noise is None else {"drift": self.drift}
+        return {"obs": self.obs, "envs": self.pool.snapshot(), **drift, **self.noise_state()}
 
     def noise_state(self) -> dict[str, Any]:
         return {"generator": self.generator.get_state()}
@@ -55,6 +68,8 @@ class Actor:
     def load_state_dict(self, state: dict[str, Any]) -> list[str]:
         reasons = self.pool.restore(state["envs"])
         self.obs = self._tensor(self.pool.obs) if reasons else state["obs"].to(self.device)
+        if self.noise is not None:
+            self.drift = torch.zeros_like(self.drift) if reasons else state["drift"].to(self.device)
         self.load_noise_state(state)
         return reasons
 
