@@ -10,7 +10,9 @@ from rl_training.api.algorithms import MBPO as MBPO
 from rl_training.api.algorithms import MOPO as MOPO
 from rl_training.api.algorithms import PPO as PPO
 from rl_training.api.algorithms import QRDQN as QRDQN
+from rl_training.api.algorithms import REDQ as REDQ
 from rl_training.api.algorithms import SAC as SAC
+from rl_training.api.algorithms import TD3 as TD3
 from rl_training.api.algorithms import TD3BC as TD3BC
 from rl_training.api.algorithms import XQL as XQL
 from rl_training.api.algorithms import CalQL as CalQL
@@ -29,7 +31,9 @@ from rl_training.api.algorithms import train_mopo as train_mopo
 from rl_training.api.algorithms import train_ppo as train_ppo
 from rl_training.api.algorithms import train_qr_dqn as train_qr_dqn
 from rl_training.api.algorithms import train_rainbow as train_rainbow
+from rl_training.api.algorithms import train_redq as train_redq
 from rl_training.api.algorithms import train_sac as train_sac
+from rl_training.api.algorithms import train_td3 as train_td3
 from rl_training.api.algorithms import train_td3_bc as train_td3_bc
 from rl_training.api.algorithms import train_xql as train_xql
 from rl_training.api.managed import ManagedAlgorithm as ManagedAlgorithm

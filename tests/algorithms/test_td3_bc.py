@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from rl_training.algorithms import TD3BC, TD3BCConfig, Updater, td3_bc_loss
-from rl_training.algorithms.td3_bc import smoothed
+from rl_training.algorithms.td3 import smoothed
 
 
 def test_the_critic_is_weighed_by_its_own_size_and_cloning_is_a_mean():

@@ -47,6 +47,10 @@ class Case(NamedTuple):
         options = {"batch_size": 16, "hidden_sizes": [8, 8], **small.get("algo_kwargs", {})}
         if "num_quantiles" in self.learner.config_type.model_fields:
             options["num_quantiles"] = FEW_QUANTILES
+        if "policy_delay" in self.learner.config_type.model_fields:
+            options["policy_delay"] = 2  # so that the actor learns in it too
+        if "num_critics" in self.learner.config_type.model_fields:
+            options |= {"num_critics": 4, "updates_per_collect": 3}
         options |= SMALL_MODEL if self.learner.learns_a_model else {}
         if "model_train_interval" in self.learner.config_type.model_fields:
             options |= {"model_train_interval": 15, "updates_per_collect": 2}

@@ -21,6 +21,8 @@ PIXELS = "FramesOfATest-v0"
 RUNS: dict[str, dict[str, Any]] = {
     "dqn": {"env_id": "CartPole-v1", "algo_kwargs": {"prioritized": True}},
     "sac": {"env_id": "Pendulum-v1", "algo_kwargs": {}},
+    "td3": {"env_id": "Pendulum-v1", "algo_kwargs": {"action_noise": "ornstein_uhlenbeck"}},
+    "redq": {"env_id": "Pendulum-v1", "algo_kwargs": {"num_critics": 3, "updates_per_collect": 2, "policy_delay": 2}},
     "dqn of frames": {"env_id": PIXELS, "algo_kwargs": {"prioritized": True, "stacked_frames": True}},
 }
 Configured = Callable[[Path, int], TrainConfig]

@@ -27,7 +27,9 @@ from rl_training.algorithms.mopo import MOPO, MOPOConfig
 from rl_training.algorithms.ppo import PPO, PPOConfig
 from rl_training.algorithms.qr_dqn import QRDQN, QRDQNConfig, quantile_huber_loss
 from rl_training.algorithms.rainbow import Rainbow, RainbowConfig
-from rl_training.algorithms.sac import SAC, SACConfig
+from rl_training.algorithms.redq import REDQ, REDQConfig
+from rl_training.algorithms.sac import SAC, SACConfig, temperature_loss
+from rl_training.algorithms.td3 import TD3, TD3Config
 from rl_training.algorithms.td3_bc import TD3BC, TD3BCConfig, td3_bc_loss
 from rl_training.algorithms.updater import Updater
 from rl_training.algorithms.xql import XQL, XQLConfig, gumbel_rescale_loss, xql_loss, xql_value_loss
@@ -37,9 +39,11 @@ CalQLAlgorithm, CQLAlgorithm, TD3BCAlgorithm, XQLAlgorithm = CalQL, CQL, TD3BC, 
 MBPOAlgorithm, MOPOAlgorithm = MBPO, MOPO
 C51Algorithm, FQFAlgorithm, IQNAlgorithm, QRDQNAlgorithm, RainbowAlgorithm = C51, FQF, IQN, QRDQN, Rainbow
 GAILAlgorithm = GAIL
+REDQAlgorithm, TD3Algorithm = REDQ, TD3
 
 _LEARNERS: tuple[type[Learner], ...] = (
-    BC, C51, CalQL, CQL, DQN, FQF, GAIL, IQL, IQN, MBPO, MOPO, PPO, QRDQN, Rainbow, SAC, TD3BC, XQL,
+    BC, C51, CalQL, CQL, DQN, FQF, GAIL, IQL, IQN, MBPO, MOPO, PPO, QRDQN, Rainbow, REDQ, SAC, TD3,
+    TD3BC, XQL,
 )  # fmt: skip
 CATALOGUE: dict[str, type[Learner]] = {learner.name: learner for learner in _LEARNERS}
 
@@ -58,7 +62,9 @@ __all__ = [
     "MOPO",
     "PPO",
     "QRDQN",
+    "REDQ",
     "SAC",
+    "TD3",
     "TD3BC",
     "XQL",
     "AlgorithmConfig",
@@ -99,6 +105,8 @@ __all__ = [
     "PPOConfig",
     "QRDQNAlgorithm",
     "QRDQNConfig",
+    "REDQAlgorithm",
+    "REDQConfig",
     "Rainbow",
     "RainbowAlgorithm",
     "RainbowConfig",
@@ -106,8 +114,10 @@ __all__ = [
     "RolloutConfig",
     "SACAlgorithm",
     "SACConfig",
+    "TD3Algorithm",
     "TD3BCAlgorithm",
     "TD3BCConfig",
+    "TD3Config",
     "Updater",
     "XQLAlgorithm",
     "XQLConfig",
@@ -126,6 +136,7 @@ __all__ = [
     "project_atoms",
     "quantile_huber_loss",
     "td3_bc_loss",
+    "temperature_loss",
     "xql_loss",
     "xql_value_loss",
 ]

@@ -103,8 +103,7 @@ class CQL(OfflineLearner, SAC):
         return DiscreteCQL.build(spec, config, **options) if discrete else super().build(spec, config, **options)
 
     def loss(self, batch: Batch) -> Loss:
-        seen = {name: self.normalizer(batch[name]) for name in ("obs", "next_obs")}
-        loss = super().loss({**batch, **seen})
+        loss = super().loss(self.standardized(batch))
         return loss.plus({}, {"entropy_term": -loss.metrics["temperature"] * loss.metrics["entropy"]})
 
     def cloning(self, batch: Batch) -> Loss:

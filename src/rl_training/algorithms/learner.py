@@ -135,6 +135,10 @@ class OfflineLearner(Learner):
             self.normalizer.fit(batch["obs"])
         return batch
 
+    def standardized(self, batch: Batch) -> Batch:
+        """The batch with observations as the networks see them."""
+        return {**batch, **{name: self.normalizer(batch[name]) for name in ("obs", "next_obs")}}
+
     def act(
         self, obs: Tensor, memory: Any = None, *, deterministic: bool = False, generator: torch.Generator | None = None
     ) -> Action:

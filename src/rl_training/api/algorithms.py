@@ -61,8 +61,16 @@ class Rainbow(ManagedAlgorithm):
     algorithm = "rainbow"
 
 
+class REDQ(ManagedAlgorithm):
+    algorithm = "redq"
+
+
 class SAC(ManagedAlgorithm):
     algorithm = "sac"
+
+
+class TD3(ManagedAlgorithm):
+    algorithm = "td3"
 
 
 class TD3BC(ManagedAlgorithm):
@@ -87,6 +95,8 @@ train_mopo = partial(train_as, "mopo")
 train_ppo = partial(train_as, "ppo")
 train_qr_dqn = partial(train_as, "qr_dqn")
 train_rainbow = partial(train_as, "rainbow")
+train_redq = partial(train_as, "redq")
 train_sac = partial(train_as, "sac")
+train_td3 = partial(train_as, "td3")
 train_td3_bc = partial(train_as, "td3_bc")
 train_xql = partial(train_as, "xql")

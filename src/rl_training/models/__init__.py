@@ -3,6 +3,7 @@
 from rl_training.models.actor_critic import (
     MLPBCModel,
     MLPIQLModel,
+    MLPREDQModel,
     MLPSACModel,
     MLPTD3Model,
     MLPXQLModel,
@@ -36,6 +37,7 @@ __all__ = [
     "MLPGAILDiscriminator",
     "MLPIQLModel",
     "MLPMOPOEnsembleModel",
+    "MLPREDQModel",
     "MLPSACModel",
     "MLPTD3Model",
     "MLPXQLModel",

@@ -19,7 +19,7 @@ from rl_training.models.heads import (
     Gaussian,
     SquashedPolicy,
 )
-from rl_training.models.mlp import Critic, StateValue, mlp, orthogonal
+from rl_training.models.mlp import Critic, StateValue, mlp, orthogonal, xavier
 from rl_training.types import EnvSpec
 
 
@@ -87,6 +87,16 @@ class MLPSACModel(nn.Module):
     @classmethod
     def build(cls, spec: EnvSpec, config: Any) -> MLPSACModel:
         return cls(math.prod(spec.obs_shape), spec.action_dim, config.hidden_sizes)
+
+
+class MLPREDQModel(MLPSACModel):
+    """SAC's networks with as many critics as the config asks for, and its authors' initialisation."""
+
+    @classmethod
+    def build(cls, spec: EnvSpec, config: Any) -> MLPREDQModel:
+        model = cls(math.prod(spec.obs_shape), spec.action_dim, config.hidden_sizes, num_critics=config.num_critics)
+        xavier(model)
+        return model
 
 
 class MLPTD3Model(nn.Module):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -37,14 +39,30 @@ def mlp(
 @torch.no_grad()
 def orthogonal(network: nn.Sequential, *, gain: float = math.sqrt(2), last_gain: float | None = None) -> nn.Sequential:
     """The same network with orthogonal weights and zero biases; `last_gain` is for its output layer."""
-    layers = [layer for layer in network.modules() if isinstance(layer, nn.Linear | EnsembleLinear | nn.Conv2d)]
+    layers = _layers(network)
     for layer in layers:
         scale = last_gain if last_gain is not None and layer is layers[-1] else gain
-        for weight in layer.weight if isinstance(layer, EnsembleLinear) else [layer.weight]:
-            nn.init.orthogonal_(weight, scale)
-        if layer.bias is not None:
-            nn.init.zeros_(layer.bias)
+        _initialize(layer, partial(nn.init.orthogonal_, gain=scale))
     return network
+
+
+@torch.no_grad()
+def xavier(network: nn.Module) -> None:
+    """Weights evenly drawn by fan-in and fan-out (Glorot & Bengio, 2010), and zero biases."""
+    for layer in _layers(network):
+        _initialize(layer, nn.init.xavier_uniform_)
+
+
+def _layers(network: nn.Module) -> list[Any]:
+    return [layer for layer in network.modules() if isinstance(layer, nn.Linear | EnsembleLinear | nn.Conv2d)]
+
+
+def _initialize(layer: Any, draw: Callable[[Tensor], Any]) -> None:
+    """Each matrix by `draw`, of an ensemble one by one, and a bias of zero."""
+    for weight in layer.weight if isinstance(layer, EnsembleLinear) else [layer.weight]:
+        draw(weight)
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
 
 
 class StateValue(nn.Module):
@@ -63,10 +81,9 @@ class Critic(nn.Module):
 
     def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int], *, copies: int = 2) -> None:
         super().__init__()
-        self.copies = copies
         self.net = mlp((obs_dim + action_dim, *hidden_sizes, 1), copies=copies)
 
     def forward(self, obs: Tensor, actions: Tensor) -> Tensor:
         x = torch.cat([obs, actions], -1)
-        rows = x.flatten(0, -2)
-        return self.net(rows.expand(self.copies, *rows.shape)).view(self.copies, *x.shape[:-1])
+        rows, copies = x.flatten(0, -2), len(next(self.parameters()))  # which may be those of a few copies
+        return self.net(rows.expand(copies, *rows.shape)).view(copies, *x.shape[:-1])

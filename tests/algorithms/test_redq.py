@@ -1,0 +1,77 @@
+"""REDQ: targets of a random pair of critics, an actor that climbs the mean of all, and how often each learns."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+import torch
+
+from rl_training.algorithms import REDQ, REDQConfig, Updater, redq
+from rl_training.models.mlp import Critic
+
+
+def test_subsets_are_of_different_critics_and_all_of_them_come_up():
+    seen = {tuple(sorted(redq.drawn(2, 4, torch.device("cpu")).tolist())) for _ in range(200)}
+    assert seen == set(combinations(range(4), 2))
+
+
+def test_a_few_critics_say_what_they_say_among_all(draw, box):
+    critic, rows = Critic(3, 2, (8,), copies=5), draw(box, 6)
+    everyone = critic(rows["obs"], rows["actions"])
+    few = redq.values_of(critic, torch.tensor([3, 0]), rows["obs"], rows["actions"])
+    torch.testing.assert_close(few, everyone[[3, 0]])
+
+
+def test_every_critic_is_fitted_to_the_minimum_of_the_drawn_ones(box, draw, monkeypatch):
+    monkeypatch.setattr(redq, "drawn", lambda *_: torch.tensor([4, 1]))
+    learner, rows = REDQ.build(box, hidden_sizes=(8,), num_critics=5, gamma=0.9, temperature=0.5), draw(box, 3)
+    torch.manual_seed(1)
+    loss = learner.critics(rows)
+    torch.manual_seed(1)
+    actions, log_prob = learner.model.actor(rows["next_obs"]).sample_with_log_prob()
+    said = learner.target["critic"](rows["next_obs"], actions)
+    next_q = torch.minimum(said[4], said[1]) - 0.5 * log_prob
+    y = (rows["rewards"] + 0.9 * torch.tensor([1.0, 0.0, 1.0]) * next_q).detach()  # the second row terminates
+    errors = [(q - y).square().mean() for q in learner.model.critic(rows["obs"], rows["actions"])]
+    assert loss.terms.keys() == {"critic_loss"}
+    torch.testing.assert_close(loss.terms["critic_loss"], 0.5 * sum(errors))
+
+
+def test_the_actor_climbs_the_mean_of_all_critics(box, draw, reached):
+    learner, rows, alpha = REDQ.build(box, hidden_sizes=(8,), num_critics=5), draw(box, 6), torch.tensor(0.5)
+    torch.manual_seed(1)
+    loss = learner.actor_loss(rows["obs"], alpha).terms
+    torch.manual_seed(1)
+    actions, log_prob = learner.model.actor(rows["obs"]).sample_with_log_prob()
+    q = learner.model.critic(rows["obs"], actions).mean(0)
+    torch.testing.assert_close(loss["actor_loss"], (0.5 * log_prob - q).mean())
+    assert reached(loss["actor_loss"], learner) == {"actor"}
+
+
+def test_of_twenty_updates_all_move_critics_and_targets_and_the_last_the_actor_too(box, draw):
+    learner, rows = REDQ.build(box, hidden_sizes=(8,)), draw(box, 4)
+    updater = Updater([learner])
+    watched = {"critic": learner.model.critic, "target": learner.target["critic"], "actor": learner.model.actor}
+    moves = dict.fromkeys(watched, 0)
+    for number in range(20):
+        before = {name: next(part.parameters()).clone() for name, part in watched.items()}
+        result = updater.update(rows)
+        for name, part in watched.items():
+            moves[name] += not next(part.parameters()).equal(before[name])
+        assert ("actor_loss" in result.metrics) == (number == 19)
+    assert moves == {"critic": 20, "target": 20, "actor": 1}
+
+
+def test_ten_critics_are_one_batched_product_with_glorots_weights(box):
+    learner = REDQ.build(box, hidden_sizes=(16,))
+    first, last = learner.model.critic.net[0], learner.model.critic.net[2]
+    assert (first.weight.shape, last.weight.shape) == ((10, 5, 16), (10, 16, 1))
+    bound = (6 / (5 + 16)) ** 0.5
+    assert 0.9 * bound < first.weight.abs().max().item() <= bound
+    assert [layer.bias.abs().max().item() for layer in (first, last, learner.model.actor.net[0])] == [0, 0, 0]
+
+
+def test_more_critics_in_a_subset_than_there_are_is_refused():
+    with pytest.raises(ValueError, match="subset_size must be at most num_critics = 2, got 3"):
+        REDQConfig(num_critics=2, subset_size=3)

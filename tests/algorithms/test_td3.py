@@ -1,0 +1,79 @@
+"""TD3: its losses by hand, its delayed actor, and where gradients go."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+from rl_training.algorithms import TD3, TD3Config, Updater
+
+
+def test_the_critics_are_fitted_to_the_smaller_target_critic(box, draw):
+    learner, rows = TD3.build(box, hidden_sizes=(8,), target_noise=0.0, gamma=0.9), draw(box, 3)
+    with torch.no_grad():
+        for parameter in learner.target.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))  # targets that are not what they follow
+        actions = learner.target["actor"](rows["next_obs"]).mode()
+        next_q = torch.minimum(*learner.target["critic"](rows["next_obs"], actions))
+    y = rows["rewards"] + 0.9 * torch.tensor([1.0, 0.0, 1.0]) * next_q  # the second row terminates, the third runs out
+    q1, q2 = learner.model.critic(rows["obs"], rows["actions"])
+    loss = learner.critic_loss(rows)
+    torch.testing.assert_close(loss.terms["critic_loss"], (q1 - y).square().mean() + (q2 - y).square().mean())
+    torch.testing.assert_close(loss.metrics["target_q_mean"], y.mean())
+
+
+def test_a_target_of_several_steps_is_discounted_by_row(box, draw):
+    learner, rows = TD3.build(box, hidden_sizes=(8,), target_noise=0.0, gamma=0.9), draw(box, 3)
+    discounts = torch.tensor([0.9, 0.81, 0.729])
+    plain, told = (learner.target_q(batch) - rows["rewards"] for batch in (rows, {**rows, "discounts": discounts}))
+    torch.testing.assert_close(told, plain * discounts / 0.9)
+
+
+def test_the_target_smooths_the_actions_that_it_values(box, draw):
+    learner, rows = TD3.build(box, hidden_sizes=(8,)), draw(box, 3)
+    draws = [learner.target_q(rows) for _ in range(2)]
+    assert draws[0][0] != draws[1][0]
+    assert draws[0][1] == draws[1][1] == rows["rewards"][1]  # nothing follows on a termination
+
+
+def test_the_actor_climbs_the_first_critic_alone(box, draw):
+    learner, rows = TD3.build(box, hidden_sizes=(8,)), draw(box, 4)
+    q1 = learner.model.critic(rows["obs"], learner.model.actor(rows["obs"]).mode())[0]
+    loss = learner.actor_loss(rows).terms
+    assert loss.keys() == {"actor_loss"}
+    torch.testing.assert_close(loss["actor_loss"], -q1.mean())
+
+
+def test_each_term_trains_its_own_network_alone(box, draw, reached):
+    learner, rows = TD3.build(box, hidden_sizes=(8,)), draw(box, 4)
+    assert reached(learner.critic_loss(rows).total, learner) == {"critic"}
+    assert reached(learner.actor_loss(rows).total, learner) == {"actor"}
+
+
+def test_actor_and_targets_move_at_every_third_update_where_the_delay_is_three(box, draw):
+    learner, rows = TD3.build(box, hidden_sizes=(8,), policy_delay=3), draw(box, 4)
+    updater, moved = Updater([learner]), []
+    for _ in range(4):
+        before = copy.deepcopy(learner.state_dict())
+        updater.update(rows)
+        changed = [name for name, value in learner.state_dict().items() if not value.equal(before[name])]
+        moved.append({name.split(".net")[0] for name in changed})
+    critic, everything = {"model.critic"}, {"model.actor", "model.critic", "target.actor", "target.critic"}
+    assert moved == [critic, critic, everything, critic]
+
+
+def test_it_acts_by_its_actor_and_leaves_noise_to_the_lane(box):
+    learner, obs = TD3.build(box, hidden_sizes=(8,)), torch.randn(5, 3)
+    assert learner.act(obs).actions.equal(learner.model.actor.net(obs).tanh())
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("policy_delay", 0), ("target_noise", -0.1), ("action_noise", "pink"), ("action_noise_scale", -1),
+     ("action_noise_theta", 0), ("n_step", 0)],
+)  # fmt: skip
+def test_bad_values_are_refused_by_the_name_of_their_option(option, value):
+    with pytest.raises(ValueError, match=option):
+        TD3Config(**{option: value})
