@@ -47,6 +47,21 @@ def test_the_first_line_says_what_is_trained_and_the_last_what_to_do(cli, cartpo
     assert facts["next"] == f"rl-training evaluate {tmp_path / 'run'}"
 
 
+def test_profile_tells_where_the_time_went(cli, cartpole, tmp_path):
+    told = json.loads(cli(*cartpole, "--output", tmp_path / "json", "--profile", "--json").stdout)
+    assert told.keys() == {*KEYS, "profile"}
+    assert sum(told["profile"].values()) == pytest.approx(told["seconds"], rel=0.2)
+    printed = cli(*cartpole, "--output", tmp_path / "table", "--profile").stdout
+    parts = ["env", "act", "collect", "sample", "update", "evaluate", "log", "checkpoint", "rest"]
+    assert [line.split()[0] for line in printed.splitlines()[-len(parts) :]] == parts
+
+
+def test_profile_is_of_one_process(cli, cartpole, tmp_path):
+    refused = cli(*cartpole, "--seeds", "0,1", "--output", tmp_path / "runs", "--profile")
+    assert refused.exit_code != 0
+    assert "--profile watches one process, and seeds of ppo have one each; give one --seed" in refused.stderr
+
+
 def test_quiet_says_nothing_but_the_result(cli, cartpole, tmp_path):
     assert cli(*cartpole, "--output", tmp_path / "run", "--quiet").stderr == ""
 

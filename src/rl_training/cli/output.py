@@ -88,6 +88,13 @@ def print_report(report: Mapping[str, Any], curve: Path | None, *, data: str | N
     )
 
 
+def print_profile(seconds: Mapping[str, float]) -> None:
+    """Where the time of a training went, by parts."""
+    whole = max(sum(seconds.values()), 1e-9)
+    rows = [(part, f"{each:.1f} s", f"{100 * each / whole:.0f}%") for part, each in seconds.items()]
+    print_table(("part", "time", "share"), rows)
+
+
 def _row(run: Mapping[str, Any]) -> tuple[str, str, str, str]:
     evaluation = run["evaluation"]
     return str(run["seed"]), run["status"], "" if evaluation is None else score(evaluation), run["run_dir"]

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rl_training.cli.data import ActionRange, Allow, Columns, read_options
-from rl_training.cli.output import print_json, print_report, stdout_for_results
+from rl_training.cli.output import print_json, print_profile, print_report, stdout_for_results
 
 if TYPE_CHECKING:
     from rl_training.experiment.config import TrainConfig
     from rl_training.experiment.run import TrainResult
+    from rl_training.runtime.engine import Callback
+    from rl_training.runtime.profile import Profile
 
 Target = Annotated[
     str, typer.Argument(metavar="CONFIG|ALGO", help="A packaged config (iql/pendulum), a .yaml file, or an algorithm.")
@@ -45,6 +48,9 @@ Threads = Annotated[int | None, typer.Option(metavar="N", min=1, help="CPU threa
 Compile = Annotated[str | None, typer.Option("--compile", metavar="auto|on|off", help="Whether to use torch.compile.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Remove the run that DIR holds and start over.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress, only the result.")]
+Profiled = Annotated[
+    bool, typer.Option("--profile", help="Tell where the time went: env, act, sample, update and more.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, or a checkpoint in it.")]
 
@@ -67,6 +73,7 @@ def train(
     compile_: Compile = None,
     fresh: Fresh = False,
     quiet: Quiet = False,
+    profile: Profiled = False,
     as_json: Json = False,
 ) -> None:
     """Train an agent. The same command again goes on with its run, or tells the result of a finished one."""
@@ -80,8 +87,11 @@ def train(
         given |= {key: value or None for key, value in read_options(columns, action_range, allow).items()}
         config = read_config(target, {key: value for key, value in given.items() if value is not None}, overrides or [])
         chosen = None if seeds is None else parse_seeds(seeds)
-        results = train_all([config] if chosen is None else seed_configs(config, chosen), fresh=fresh, quiet=quiet)
+        configs = [config] if chosen is None else seed_configs(config, chosen)
+        watch = profile_of(configs) if profile else None
+        results = train_all(configs, fresh=fresh, quiet=quiet, callbacks=[] if watch is None else [watch])
     report = results[0].to_json() if chosen is None else summary(chosen, results)
+    report |= {} if watch is None else {"profile": watch.told()}
     conclude(results, report, config, as_json=as_json)
 
 
@@ -112,13 +122,26 @@ def read_config(target: str, given: dict[str, Any], overrides: list[str]) -> Tra
     return parse_config(apply_overrides({**values, **given}, overrides))
 
 
-def train_all(configs: list[TrainConfig], *, fresh: bool, quiet: bool) -> list[TrainResult]:
+def profile_of(configs: list[TrainConfig]) -> Profile:
+    from rl_training.experiment.sweep import as_population
+    from rl_training.runtime.profile import Profile
+
+    if len(configs) > 1 and not as_population(configs[0]):
+        raise ValueError(
+            f"--profile watches one process, and seeds of {configs[0].algo} have one each; give one --seed"
+        )
+    return Profile()
+
+
+def train_all(
+    configs: list[TrainConfig], *, fresh: bool, quiet: bool, callbacks: Sequence[Callback] = ()
+) -> list[TrainResult]:
     """One config alone, several seeds together."""
     from rl_training.cli.introduction import Introduction
     from rl_training.experiment.run import run_training
     from rl_training.experiment.sweep import train_seeds
 
-    shown = [] if quiet else [Introduction(configs[0], seeds=[config.seed for config in configs])]
+    shown = [*callbacks, *([] if quiet else [Introduction(configs[0], seeds=[config.seed for config in configs])])]
     if len(configs) == 1:
         return [run_training(configs[0], callbacks=shown, fresh=fresh, quiet=quiet)]
     return train_seeds(configs, callbacks=shown, fresh=fresh, quiet=quiet)
@@ -134,6 +157,8 @@ def conclude(results: list[TrainResult], report: dict[str, Any], config: TrainCo
         print_json(report)
     else:
         print_report(report, curves[0] if len(curves) == 1 else None, data=data_alone(config))
+        if report.get("profile"):
+            print_profile(report["profile"])
     if signal is not None:
         raise typer.Exit(128 + signal)
 

@@ -27,6 +27,7 @@ from rl_training.runtime.checkpoint import (
 )
 from rl_training.runtime.engine import Callback, train
 from rl_training.runtime.population import Members
+from rl_training.runtime.profile import Profile
 from rl_training.runtime.progress import ShowProgress
 from rl_training.runtime.state import TrainerState
 
@@ -132,6 +133,8 @@ def _train(
     alone = len(trials) == 1
     members = [(trial.state, trial.callbacks) for trial in trials]
     told = trials[0].callbacks if alone else [Members(members, num_envs=num_envs), *callbacks]
+    for profile in (each for each in callbacks if isinstance(each, Profile)):
+        profile.watch(state, [callback for trial in trials for callback in trial.callbacks])
     began, updates = time.perf_counter(), state.updates
     try:
         with stopping_on_signals(state) as caught:
