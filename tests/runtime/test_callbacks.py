@@ -136,6 +136,17 @@ def test_a_row_keeps_what_the_lane_fitted_last_beside_the_updates_metrics_also_a
     assert resumed.last() == {"model_loss": 2.0, "loss": 1.0}
 
 
+def test_a_row_keeps_the_metrics_of_a_phase_that_the_last_update_did_not_have_also_after_a_resume():
+    log = LogMetrics(10)
+    for critic, actor in ((1.0, 5.0), (2.0, None), (3.0, 6.0), (4.0, None)):
+        losses = {"critic_loss": critic} | ({} if actor is None else {"actor_loss": actor})
+        metrics = {name: torch.tensor(value) for name, value in losses.items()}
+        log.on_update_end(state(40), UpdateResult(metrics, 1))
+    resumed = LogMetrics(10)
+    resumed.load_state_dict(log.state_dict())
+    assert log.last() == resumed.last() == {"actor_loss": 6.0, "critic_loss": 4.0}
+
+
 def test_doubts_about_what_was_logged_are_said_once():
     said: list[str] = []
     low = Doubts(lambda metrics: ["returns are low"] if (metrics.get("episode_return") or 0) > 20 else [], said.append)

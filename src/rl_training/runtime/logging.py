@@ -62,6 +62,7 @@ class LogMetrics(Callback):
     def __init__(self, interval: int, *writers: Callable[[Row], None], member: int | None = None) -> None:
         self.interval, self.writers, self.member = interval, writers, member
         self.latest: Metrics = {}  # of an update
+        self.others: Metrics = {}  # of phases that the latest update did not have
         self.fitted: Metrics = {}  # of the lane
         self.episodes: list[Episode] = []
         self._clock = (time.perf_counter(), 0, 0)
@@ -74,6 +75,8 @@ class LogMetrics(Callback):
         self.fitted = {**self.fitted, **result.metrics}
 
     def on_update_end(self, state: TrainerState, result: UpdateResult) -> None:
+        if missing := self.latest.keys() - result.metrics.keys():
+            self.others = {**self.others, **{name: self._mine(self.latest[name]) for name in missing}}
         self.latest = result.metrics
 
     def on_step_end(self, state: TrainerState) -> None:
@@ -102,15 +105,15 @@ class LogMetrics(Callback):
     def last(self) -> dict[str, float]:
         """The last metrics as numbers: the one place where the device is waited for."""
         if isinstance(self.latest, MembersMetrics) and self.member is not None:
-            return {name: values[self.member] for name, values in self.latest.numbers.items()}
-        seen = {**self.fitted, **self.latest}
-        values = torch.stack([value.float().mean() for value in seen.values()]).tolist() if seen else []
-        return dict(zip(seen, values, strict=True))
+            mine = {name: values[self.member] for name, values in self.latest.numbers.items()}
+            return {**_numbers(self.others), **mine}
+        return _numbers({**self.fitted, **self.others, **self.latest})
+
+    def _mine(self, value: Tensor) -> Tensor:
+        return value[self.member] if isinstance(self.latest, MembersMetrics) and value.dim() else value
 
     def _own(self) -> Metrics:
-        if not isinstance(self.latest, MembersMetrics):
-            return self.latest
-        return {name: value[self.member] if value.dim() else value for name, value in self.latest.items()}
+        return {**self.others, **{name: self._mine(value) for name, value in self.latest.items()}}
 
     def _rates(self, state: TrainerState) -> dict[str, float]:
         now, (then, step, updates) = time.perf_counter(), self._clock
@@ -127,6 +130,11 @@ class LogMetrics(Callback):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.latest, self.fitted = state["latest"], state["fitted"]
         self.episodes = [Episode(*episode) for episode in state["episodes"]]
+
+
+def _numbers(metrics: Metrics) -> dict[str, float]:
+    values = torch.stack([value.float().mean() for value in metrics.values()]).tolist() if metrics else []
+    return dict(zip(metrics, values, strict=True))
 
 
 def tensorboard_writer(directory: Path, *, resume_at: int) -> Callable[[Row], None] | None:
