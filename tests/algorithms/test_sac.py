@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from rl_training.algorithms import SAC
-from rl_training.algorithms.sac import temperature_loss
+from rl_training.algorithms import SAC, sac_actor_loss, temperature_loss
 from rl_training.types import Batch
 
 
@@ -90,6 +89,14 @@ def test_temperature_rises_below_the_entropy_target_and_falls_above_it(box, draw
     entropy = learner.update(draw(box, 6)).metrics["entropy"]
     assert -10 < entropy < 10
     assert learner.log_alpha.item() == pytest.approx(direction * 1e-2)  # from log 1, by Adam's first step
+
+
+def test_the_actor_climbs_values_and_entropy_by_its_price():
+    q, log_prob = torch.tensor([3.0, 1.0], requires_grad=True), torch.tensor([-2.0, 4.0], requires_grad=True)
+    loss = sac_actor_loss(q, log_prob, 0.5)
+    assert loss.item() == ((0.5 * -2 - 3) + (0.5 * 4 - 1)) / 2
+    slopes = torch.autograd.grad(loss, (q, log_prob))
+    assert [slope.tolist() for slope in slopes] == [[-0.5, -0.5], [0.25, 0.25]]
 
 
 def test_temperature_loss_pulls_equally_whatever_the_temperature_is():

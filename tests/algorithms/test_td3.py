@@ -7,7 +7,14 @@ import copy
 import pytest
 import torch
 
-from rl_training.algorithms import TD3, TD3Config, Updater
+from rl_training.algorithms import TD3, TD3Config, Updater, smoothed_actions
+
+
+def test_target_noise_is_clipped_and_so_are_the_actions():
+    middle = smoothed_actions(torch.zeros(10_000, 1), noise=0.2, clip=0.5)
+    assert middle.abs().max().item() == 0.5
+    assert middle.std().item() == pytest.approx(0.197, abs=0.005)  # 0.2, less the tails beyond 2.5 deviations
+    assert smoothed_actions(torch.full((10_000, 1), 0.9), noise=0.2, clip=0.5).max().item() == 1.0
 
 
 def test_the_critics_are_fitted_to_the_smaller_target_critic(box, draw):

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from rl_training.algorithms import TD3BC, TD3BCConfig, Updater, td3_bc_loss
-from rl_training.algorithms.td3 import smoothed
 
 
 def test_the_critic_is_weighed_by_its_own_size_and_cloning_is_a_mean():
@@ -23,13 +22,6 @@ def test_no_gradient_passes_through_the_weight():
     q = torch.tensor([1.0, -3.0], requires_grad=True)
     (slope,) = torch.autograd.grad(td3_bc_loss(q, torch.zeros(2, 1), torch.zeros(2, 1), 2.5).terms["actor_loss"], q)
     assert slope.tolist() == [-1.25 / 2, -1.25 / 2]
-
-
-def test_target_noise_is_clipped_and_so_are_the_actions():
-    middle = smoothed(torch.zeros(10_000, 1), noise=0.2, clip=0.5)
-    assert middle.abs().max().item() == 0.5
-    assert middle.std().item() == pytest.approx(0.197, abs=0.005)  # 0.2, less the tails beyond 2.5 deviations
-    assert smoothed(torch.full((10_000, 1), 0.9), noise=0.2, clip=0.5).max().item() == 1.0
 
 
 def test_the_target_is_the_smaller_critic_at_the_target_actors_action(box, draw):

@@ -28,8 +28,8 @@ from rl_training.algorithms.ppo import PPO, PPOConfig
 from rl_training.algorithms.qr_dqn import QRDQN, QRDQNConfig, quantile_huber_loss
 from rl_training.algorithms.rainbow import Rainbow, RainbowConfig
 from rl_training.algorithms.redq import REDQ, REDQConfig
-from rl_training.algorithms.sac import SAC, SACConfig, temperature_loss
-from rl_training.algorithms.td3 import TD3, TD3Config
+from rl_training.algorithms.sac import SAC, SACConfig, sac_actor_loss, temperature_loss
+from rl_training.algorithms.td3 import TD3, TD3Config, smoothed_actions
 from rl_training.algorithms.td3_bc import TD3BC, TD3BCConfig, td3_bc_loss
 from rl_training.algorithms.updater import Updater
 from rl_training.algorithms.xql import XQL, XQLConfig, gumbel_rescale_loss, xql_loss, xql_value_loss
@@ -135,6 +135,8 @@ __all__ = [
     "iql_loss",
     "project_atoms",
     "quantile_huber_loss",
+    "sac_actor_loss",
+    "smoothed_actions",
     "td3_bc_loss",
     "temperature_loss",
     "xql_loss",

@@ -31,6 +31,11 @@ def temperature_loss(log_alpha: Tensor, log_prob: Tensor, target_entropy: float)
     return -(log_alpha * (log_prob.detach() + target_entropy)).mean()
 
 
+def sac_actor_loss(q: Tensor, log_prob: Tensor, alpha: Tensor | float) -> Tensor:
+    """Of actions drawn from the policy: their values are climbed, and so is their entropy, by its price."""
+    return (alpha * log_prob - q).mean()
+
+
 class SAC(Learner):
     name = "sac"
     lane = "replay"
@@ -57,7 +62,7 @@ class SAC(Learner):
     def actor_loss(self, obs: Tensor, alpha: Tensor) -> Loss:
         """The actor's, and the temperature's where it is tuned."""
         actions, log_prob = self.model.actor(obs).sample_with_log_prob()
-        terms = {"actor_loss": (alpha * log_prob - self.policy_value(obs, actions)).mean()}
+        terms = {"actor_loss": sac_actor_loss(self.policy_value(obs, actions), log_prob, alpha)}
         if self.config.tune_temperature:
             terms["temperature_loss"] = temperature_loss(self.log_alpha, log_prob, self.target_entropy)
         return Loss(terms, {"entropy": -log_prob.mean(), "temperature": alpha})

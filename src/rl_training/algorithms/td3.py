@@ -26,7 +26,7 @@ class TD3Config(DelayedActorConfig, ActionNoiseConfig, ReplayConfig):
     action_noise: NoiseKind = Field("gaussian", description="noise added to the actions that are taken")
 
 
-def smoothed(actions: Tensor, *, noise: float, clip: float) -> Tensor:
+def smoothed_actions(actions: Tensor, *, noise: float, clip: float) -> Tensor:
     """These actions with clipped noise, so that no narrow peak of the critic can be the target."""
     return (actions + (noise * torch.randn_like(actions)).clamp(-clip, clip)).clamp(-1, 1)
 
@@ -51,7 +51,7 @@ class TD3(Learner):
     def target_q(self, batch: Batch) -> Tensor:
         c, next_obs = self.config, batch["next_obs"]
         chosen = self.target["actor"](next_obs).mode()
-        next_actions = smoothed(chosen, noise=c.target_noise, clip=c.target_noise_clip)
+        next_actions = smoothed_actions(chosen, noise=c.target_noise, clip=c.target_noise_clip)
         next_q = self.target["critic"](next_obs, next_actions).amin(0)
         return bootstrapped(batch["rewards"], batch["dones"], next_q, batch.get("discounts", c.gamma))
 
