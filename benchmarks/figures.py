@@ -48,6 +48,14 @@ CELLS = {
         "SAC on Pendulum-v1, 20,000 steps", "sac/pendulum --steps 20000",
         goal="at least -170", published="-157 (RL Zoo)",
     ),
+    "td3_pendulum": Cell(
+        "TD3 on Pendulum-v1, 20,000 steps", "td3/pendulum --steps 20000",
+        goal="at least -170", published="-152 (RL Zoo)",
+    ),
+    "redq_pendulum": Cell(
+        "REDQ on Pendulum-v1, 5,000 steps", "redq/pendulum --steps 5000",
+        goal="at least -170",
+    ),
     "dqn_cartpole": Cell(
         "DQN on CartPole-v1, 50,000 steps", "dqn/cartpole --steps 50000",
         goal="at least 475", published="500 (RL Zoo)",

@@ -1,4 +1,4 @@
-"""Seed-updates per second on one machine: IQL through the command line and SAC alone, one seed and sixteen.
+"""Seed-updates per second on one machine: IQL through the command line, SAC, TD3 and REDQ alone; one seed and sixteen.
 
 python benchmarks/throughput.py --device cuda > benchmarks/results/throughput.json
 """
@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import numpy as np
 import torch
 from provenance import provenance
 
-from rl_training.algorithms import SAC, Updater
+from rl_training.algorithms import REDQ, SAC, TD3, Learner, Updater
 from rl_training.data import ReplayBuffer
 from rl_training.types import EnvSpec
 
@@ -41,8 +42,8 @@ def main() -> None:
         data = random_rows(Path(folder) / "rows.npz", asked.rows)
         for seeds, updates in ((1, asked.updates), (16, asked.updates // 4)):
             rates[f"IQL x {seeds}"] = iql(data, seeds, updates, asked, Path(folder))
-    for seeds in (1, 16):
-        rates[f"SAC x {seeds}"] = sac(seeds, asked)
+    for learner, seeds in product((SAC, TD3, REDQ), (1, 16)):
+        rates[f"{learner.__name__} x {seeds}"] = on_a_ring(learner, seeds, asked)
     print(json.dumps({**summary(rates, asked), **provenance()}, indent=2))
 
 
@@ -82,10 +83,10 @@ def iql(data: Path, seeds: int, updates: int, asked: argparse.Namespace, folder:
     return seeds * statistics.median(rates)
 
 
-def sac(seeds: int, asked: argparse.Namespace) -> float:
+def on_a_ring(learner: type[Learner], seeds: int, asked: argparse.Namespace) -> float:
     """Seed-updates a second of `Updater.run` on a full ring."""
     torch.set_float32_matmul_precision("high")
-    learners = [SAC.build(SPEC).to(asked.device) for _ in range(seeds)]
+    learners = [learner.build(SPEC).to(asked.device) for _ in range(seeds)]
     members = seeds if seeds > 1 else None
     ring = ReplayBuffer(100_000, SPEC, device=asked.device, members=members)
     lead = (100_000,) if members is None else (members, 100_000)
