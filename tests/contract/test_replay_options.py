@@ -17,6 +17,7 @@ from rl_training.experiment.verify import compare_runs
 from rl_training.runtime.callbacks import StopAtStep
 
 SEEDS = (0, 3)
+IN_AN_EPISODE = 54  # of two environments, where episodes have 25 steps, or 4
 PIXELS = "FramesOfATest-v0"
 RUNS: dict[str, dict[str, Any]] = {
     "dqn": {"env_id": "CartPole-v1", "algo_kwargs": {"prioritized": True}},
@@ -69,7 +70,7 @@ def configured(request: pytest.FixtureRequest) -> Configured:
 
 def test_a_run_resumes_byte_for_byte(configured, tmp_path):
     whole = run_training(configured(tmp_path / "whole", 0))
-    halved = run_training(configured(tmp_path / "halved", 0), callbacks=[StopAtStep(50)])
+    halved = run_training(configured(tmp_path / "halved", 0), callbacks=[StopAtStep(IN_AN_EPISODE)])
     assert halved.status == "stopped"
     resume_run(halved.run_dir)
     assert compare_runs(whole.run_dir, halved.run_dir) == []
@@ -78,7 +79,7 @@ def test_a_run_resumes_byte_for_byte(configured, tmp_path):
 def test_a_population_resumes_byte_for_byte_and_a_member_goes_on_alone(configured, tmp_path):
     whole, halved = ([configured(tmp_path / name, seed) for seed in SEEDS] for name in ("whole", "halved"))
     finished = run_population(whole)
-    assert {result.status for result in run_population(halved, callbacks=[StopAtStep(50)])} == {"stopped"}
+    assert {result.status for result in run_population(halved, callbacks=[StopAtStep(IN_AN_EPISODE)])} == {"stopped"}
     resumed = run_population(halved)
     assert [compare_runs(a.run_dir, b.run_dir) for a, b in zip(finished, resumed, strict=True)] == [[], []]
     assert resume_run(finished[1].run_dir, steps=80).steps == 80
