@@ -20,6 +20,18 @@ def test_sac_swings_it_up_at_the_rates_it_is_packaged_with(final_return):
     assert final_return("sac/pendulum", "total_timesteps=5000", "batch_size=128", "hidden_sizes=[64,64]") > -300
 
 
+def test_td3_swings_it_up_by_noise_on_its_actions(final_return):
+    shortened = ("total_timesteps=3000", "learning_starts=500", "batch_size=64", "hidden_sizes=[64,64]")
+    faster = ("learning_rate=0.003", "tau=0.02", "gamma=0.95")
+    assert final_return("td3/pendulum", *shortened, *faster) > -300
+
+
+def test_redq_swings_it_up_with_far_fewer_steps(final_return):
+    shortened = ("total_timesteps=750", "learning_starts=300", "batch_size=64", "hidden_sizes=[64,64]", "num_critics=5")
+    faster = ("updates_per_collect=8", "policy_delay=4", "learning_rate=0.003", "tau=0.02", "gamma=0.95")
+    assert final_return("redq/pendulum", *shortened, *faster) > -500
+
+
 def test_mbpo_swings_it_up_with_far_fewer_steps(final_return):
     shortened = ("total_timesteps=700", "model_members=3", "model_elites=2", "model_max_epochs=80")
     faster = ("updates_per_collect=8", "learning_rate=0.003", "tau=0.02")
