@@ -52,6 +52,8 @@ def test_profile_tells_where_the_time_went(cli, cartpole, tmp_path):
     assert told.keys() == {*KEYS, "profile"}
     assert sum(told["profile"].values()) == pytest.approx(told["seconds"], rel=0.2)
     printed = cli(*cartpole, "--output", tmp_path / "table", "--profile").stdout
+    again = cli(*cartpole, "--output", tmp_path / "json", "--profile")
+    assert again.stderr.splitlines()[-1].startswith("the run had ended before, so there is nothing to profile")
     parts = ["env", "act", "collect", "sample", "update", "evaluate", "log", "checkpoint", "rest"]
     assert [line.split()[0] for line in printed.splitlines()[-len(parts) :]] == parts
 

@@ -91,7 +91,10 @@ def train(
         watch = profile_of(configs) if profile else None
         results = train_all(configs, fresh=fresh, quiet=quiet, callbacks=[] if watch is None else [watch])
     report = results[0].to_json() if chosen is None else summary(chosen, results)
-    report |= {} if watch is None else {"profile": watch.told()}
+    if watch is not None:
+        report["profile"] = watch.told()
+        if not report["profile"]:
+            typer.echo("the run had ended before, so there is nothing to profile; --fresh trains it again", err=True)
     conclude(results, report, config, as_json=as_json)
 
 
