@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import gymnasium as gym
+import numpy as np
 import pytest
 import torch
 from hypothesis import settings
@@ -15,6 +18,30 @@ from rl_training.types import Batch
 torch.set_num_threads(1)
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
+
+
+class Levers(gym.Env[Any, Any]):
+    """Two levers of three and two places: each pays a half a step where it stands as one of the two signs says."""
+
+    observation_space = gym.spaces.Box(0, 2, (2,))
+    action_space = gym.spaces.MultiDiscrete([3, 2], start=[5, 0])
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return self._signs(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        if not self.action_space.contains(action):
+            raise ValueError(f"these levers cannot be put to {action!r}")
+        right = (action - self.action_space.start) == self.signs
+        return self._signs(), float(right.mean()), False, False, {}
+
+    def _signs(self) -> Any:
+        self.signs = self.np_random.integers(0, [3, 2])
+        return self.signs.astype(np.float32)
+
+
+gym.register("Levers-v0", lambda **_: Levers(), max_episode_steps=20)
 
 
 @pytest.fixture(scope="session")

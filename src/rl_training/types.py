@@ -15,6 +15,7 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 Arrays: TypeAlias = "dict[str, Array]"  # a batch's columns before they are tensors, as files hold them
 Batch: TypeAlias = "dict[str, Tensor]"  # obs, actions, rewards, next_obs, dones (terminated only), truncated, and more
 Metrics: TypeAlias = "dict[str, Tensor]"  # scalars that stay on the device until they are logged
+ACTION_SPACES = {"box": "Box", "discrete": "Discrete", "multi_discrete": "MultiDiscrete"}  # as Gymnasium names them
 
 
 class Loss(NamedTuple):
@@ -46,7 +47,7 @@ class UpdateResult(NamedTuple):
 
 
 class Action(NamedTuple):
-    """Actions in the policy's units (Box: [-1, 1]; Discrete: int64), and what the policy wants remembered."""
+    """Actions in the policy's units (Box: [-1, 1]; others: int64 from 0), and what the policy wants remembered."""
 
     actions: Tensor
     memory: Any = None
@@ -58,13 +59,15 @@ class EnvSpec:
     """What a learner must know of an environment, or of a dataset that stands for one."""
 
     obs_shape: tuple[int, ...]
-    action_kind: str  # "box" or "discrete"
-    action_dim: int  # Box: length of the flat action; Discrete: number of actions
+    action_kind: str  # one of ACTION_SPACES
+    action_dim: int  # Box: length of the flat action; Discrete: number of actions; MultiDiscrete: of choices
     obs_dtype: str = "float32"  # "float32", or "uint8" for pixels
     action_shape: tuple[int, ...] = ()
     action_low: tuple[float, ...] = ()  # Box only, flat, in the environment's own units
     action_high: tuple[float, ...] = ()
     action_start: int = 0  # Discrete only: what the environment calls action 0
+    action_sizes: tuple[int, ...] = ()  # MultiDiscrete only, flat: of how many actions each choice is
+    action_starts: tuple[int, ...] = ()  # MultiDiscrete only, flat: what the environment calls action 0 of each
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -125,4 +128,5 @@ class Policy(Protocol):
     ) -> Action: ...
 
 
+HALTED = "halted"  # a learner that has a buffer of this name is left as it is by every update while that is 1
 Module: TypeAlias = "nn.Module"

@@ -89,6 +89,16 @@ def test_the_wrong_action_space_is_refused(learner, kind, message):
         learner.build(EnvSpec((3,), kind, 2))
 
 
+@pytest.mark.parametrize("name", sorted(CATALOGUE))
+def test_several_choices_at_once_are_refused_by_all_who_do_not_say_they_take_them(name):
+    spec = EnvSpec((3,), "multi_discrete", 2, action_shape=(2,), action_sizes=(3, 2), action_starts=(0, 0))
+    if "multi_discrete" in CATALOGUE[name].action_kinds:
+        assert CATALOGUE[name].build(spec).act(torch.zeros(5, 3)).actions.shape == (5, 2)
+        return
+    with pytest.raises(TypeError, match=f"{name} needs a .* action space, got MultiDiscrete"):
+        CATALOGUE[name].build(spec)
+
+
 @pytest.mark.parametrize(("shape", "dtype"), [((4, 84, 84), "uint8"), ((2, 3), "float32"), ((128,), "uint8")])
 def test_learners_of_vectors_refuse_pixels_and_tables(shape, dtype):
     with pytest.raises(TypeError, match="iql takes vectors of floats, got"):

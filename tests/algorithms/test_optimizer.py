@@ -41,6 +41,22 @@ def test_without_a_gradient_nothing_moves():
     assert all(torch.equal(a, b) for a, b in zip(params, before, strict=True))
 
 
+def test_a_halted_step_leaves_parameters_moments_and_counts_as_they_are():
+    mine, theirs = parameters(), parameters()
+    ours, reference = (Adam(params, ParameterGroup(1e-2)) for params in (mine, theirs))
+    for halted in (0.0, 1.0, 0.0):
+        for params, adam in ((mine, ours), (theirs, reference)):
+            adam.zero_grad()
+            torch.stack([parameter.pow(3).sum() for parameter in params]).sum().backward()
+        ours.step(torch.tensor(halted))
+        if not halted:
+            reference.step()
+    for a, b, state, expected in zip(mine, theirs, ours.state(), reference.state(), strict=True):
+        assert torch.equal(a, b)
+        assert all(torch.equal(state[name], expected[name]) for name in expected)
+        assert state["step"] == 2
+
+
 def test_the_rate_can_be_written_between_steps():
     (parameter,) = [torch.zeros((), requires_grad=True)]
     adam = Adam([parameter], ParameterGroup(0.1))

@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 import torch
 
-from rl_training.algorithms import PPO
+from rl_training.algorithms import PPO, Updater
 from rl_training.algorithms.ppo import clipped_surrogate
+from rl_training.data import RolloutBuffer
 from rl_training.types import Batch, EnvSpec
+
+LEVERS = EnvSpec((3,), "multi_discrete", 2, action_shape=(2,), action_sizes=(3, 2), action_starts=(0, 0))
 
 
 def rollout(learner: PPO, steps: int = 5, envs: int = 4) -> Batch:
@@ -47,10 +50,10 @@ def test_a_clipped_row_pulls_no_more():
     assert slopes.tolist() == [0.0, 0.25, -0.25, 0.0]
 
 
-@pytest.mark.parametrize("kind", ["box", "discrete"])
+@pytest.mark.parametrize("spec", [EnvSpec((3,), "box", 2), EnvSpec((3,), "discrete", 2), LEVERS])
 @pytest.mark.parametrize("normalize_obs", [False, True])
-def test_right_after_acting_every_ratio_is_one(kind, normalize_obs):
-    learner = PPO.build(EnvSpec((3,), kind, 2), normalize_obs=normalize_obs)
+def test_right_after_acting_every_ratio_is_one(spec, normalize_obs):
+    learner = PPO.build(spec, normalize_obs=normalize_obs)
     for _ in range(2):  # the second time there are statistics to act with, and newer ones after `prepare`
         batch = flat(learner.prepare(rollout(learner)))
     policy = learner.model(batch["obs"])[0]
@@ -173,3 +176,57 @@ def test_box_actions_are_clipped_for_the_environment_and_scored_as_drawn(box):
 def test_adam_has_the_epsilon_and_the_gradient_norm_that_ppo_was_published_with(box):
     (group,) = PPO.build(box).parameter_groups()
     assert (group.kind, group.eps, group.max_grad_norm) == ("adam", 1e-5, 0.5)
+
+
+def test_several_choices_are_scored_by_the_product_of_their_probabilities():
+    learner = PPO.build(LEVERS)
+    acted = learner.act(torch.randn(7, 3))
+    assert acted.actions.shape == (7, 2)
+    assert torch.equal(acted.actions, acted.extras["raw_actions"])
+    # the last layer starts so small that the choices are nearly even: one of 3, and one of 2
+    torch.testing.assert_close(acted.extras["log_probs"].exp(), torch.full((7,), 1 / 6), atol=5e-3, rtol=0)
+
+
+def test_a_policy_that_has_moved_too_far_is_left_alone_until_the_next_rollout(discrete):
+    learner = PPO.build(discrete, target_kl=0.04)
+    near, far = ((high - 1 - math.log(high) - 0.1 - math.log(0.9)) / 2 for high in (1.5, 1.7))
+    assert 0.04 < near < 1.5 * 0.04 < far
+    for ratios, halted in (([1.5, 0.9], 0), ([1.7, 0.9], 1), ([1.5, 0.9], 1)):
+        before = [parameter.detach().clone() for parameter in learner.parameters()]
+        metrics = learner.update(two_rows(learner, ratios)).metrics
+        moved = any(not a.equal(b) for a, b in zip(learner.parameters(), before, strict=True))
+        assert (metrics["halted"].item(), moved) == (halted, not halted)
+    learner.prepare(rollout(learner))
+    assert learner.update(two_rows(learner, [1.0, 1.0])).metrics["halted"].item() == 0
+
+
+def test_without_a_target_the_policy_may_move_as_far_as_it_likes(discrete):
+    learner = PPO.build(discrete)
+    assert "halted" not in learner.update(two_rows(learner, [9.0, 0.1])).metrics
+
+
+def test_epochs_end_at_the_minibatch_that_moves_too_far(discrete):
+    learner, rows = PPO.build(discrete, target_kl=1e-4, learning_rate=0.1, batch_size=10), RolloutBuffer()
+    rows.fill(flat(learner.prepare(rollout(learner))))
+    updater = Updater([learner])
+    result = updater.run(rows, 20)
+    assert 2 <= result.num_gradient_steps < 20  # the first is taken by the policy that acted, which has not moved
+    assert result.metrics["approx_kl"] > 1.5e-4
+    (count, *_) = {state["step"].item() for state in updater.state_dict()["optimizer"].values()}
+    assert count == result.num_gradient_steps - 1
+
+
+@pytest.mark.parametrize("options", [{}, {"target_kl": 0.01}])
+def test_the_loss_of_several_choices_compiles_whole(options):
+    torch.compiler.reset()
+    learner = PPO.build(LEVERS, **options)
+    batch = flat(learner.prepare(rollout(learner)))
+    compiled = torch.compile(learner.__call__, fullgraph=True, backend="eager")(batch)
+    torch.testing.assert_close(compiled.total, learner.loss(batch).total)
+
+
+def test_weights_can_start_as_torch_starts_them_with_another_deviation_and_activation(box):
+    learner = PPO.build(box, orthogonal_init=False, log_std_init=-2.0, activation="relu")
+    assert learner.model.actor.log_std.tolist() == [-2.0, -2.0]
+    assert {type(layer) for layer in learner.model.value} == {torch.nn.Linear, torch.nn.ReLU}
+    assert learner.model.actor.net[-1].bias.abs().min() > 0  # orthogonal ones start with biases of 0

@@ -214,6 +214,50 @@ def test_buffers_of_the_loss_are_written_after_the_step(count):
     torch.testing.assert_close(updater.buffers["last_mean"], batch["x"].mean((-2, -1)))
 
 
+class Halting(TwoNumbers):
+    """Descends `a` while the batch's number is below 2, and halts for good where it is not."""
+
+    halted: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__("a")
+        self.config = SimpleNamespace(tau=1.0, batch_size=1)
+        self.register_buffer("halted", torch.zeros(()))
+
+    def forward(self, batch: Batch, phase: str = "loss") -> Loss:
+        halted = torch.maximum(self.halted, (batch["x"] >= 2).float())
+        return super().forward(batch, phase)._replace(buffers={"halted": halted})
+
+
+def test_a_halted_learner_is_left_as_it_is_from_that_batch_on():
+    learner = Halting()
+    updater = Updater([learner])
+    for x, expected in ((1.0, 0.9), (1.0, 0.8), (2.0, 0.8), (1.0, 0.8)):  # a step of Adam is its rate, 0.1
+        updater.update({"x": torch.tensor(x)})
+        assert learner.a.item() == pytest.approx(expected)
+    learner.halted.zero_()
+    updater.update({"x": torch.tensor(1.0)})
+    assert learner.a.item() == pytest.approx(0.7)
+
+
+def test_run_goes_no_further_than_the_batch_that_halts():
+    class Rising:
+        draws_on_device, generator, drawn = False, torch.Generator(), 0
+
+        def sample(self, batch_size: int, members: tuple[int, ...] = ()) -> Batch:
+            self.drawn += 1
+            return {"x": torch.tensor(self.drawn / 2)}
+
+    updater, source = Updater([Halting()]), Rising()
+    result = updater.run(source, 10)
+    assert (result.num_gradient_steps, updater.updates, source.drawn) == (4, 4, 4)  # 0.5, 1, 1.5; 2 halts
+
+
+def test_members_of_a_population_cannot_halt():
+    with pytest.raises(ValueError, match="updated alone"):
+        Updater([Halting(), Halting()])
+
+
 def test_run_samples_as_often_as_told_and_hands_back_the_last_metrics():
     asked = []
 

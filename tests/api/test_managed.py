@@ -33,6 +33,23 @@ def test_box_predictions_are_in_the_environments_own_units(tmp_path):
     assert 1.0 < largest <= 2.0  # torques of Pendulum; the policy itself says [-1, 1]
 
 
+def test_several_choices_are_predicted_saved_and_loaded_in_the_environments_own_numbers(tmp_path):
+    agent = PPO("Levers-v0", output_dir=str(tmp_path / "ppo"), **TINY).learn()
+    signs = np.array([[[0, 0], [2, 1]]])
+    chosen = agent.predict(signs, deterministic=False)
+    assert chosen.shape == (1, 2, 2)
+    assert all(gym.make("Levers-v0").action_space.contains(each) for each in chosen[0])  # from 5 and from 0
+    loaded = PPO.load(agent.save(tmp_path / "agent"))
+    np.testing.assert_array_equal(loaded.predict(signs), agent.predict(signs))
+    assert loaded.evaluate(num_episodes=2) == agent.evaluate(num_episodes=2)
+
+
+def test_data_of_several_choices_is_refused_in_a_sentence(tmp_path):
+    agent = BC("Levers-v0", dataset={"kind": "random", "rows": 20}, output_dir=str(tmp_path / "bc"), total_timesteps=2)
+    with pytest.raises(TypeError, match="a dataset has Box or Discrete actions, got MultiDiscrete"):
+        agent.learn()
+
+
 def test_predicting_reads_no_file_and_makes_no_environment(agent, monkeypatch):
     monkeypatch.setattr(gym, "make", None)
     monkeypatch.setattr("builtins.open", None)

@@ -9,10 +9,11 @@ import pytest
 from rl_training.algorithms import CATALOGUE, Learner
 from rl_training.types import EnvSpec
 
-ENVS = {"box": "Pendulum-v1", "discrete": "CartPole-v1"}
+ENVS = {"box": "Pendulum-v1", "discrete": "CartPole-v1", "multi_discrete": "Levers-v0"}
 SPECS = {
     "box": EnvSpec((3,), "box", 2, action_shape=(2,), action_low=(-2.0, -2.0), action_high=(2.0, 2.0)),
     "discrete": EnvSpec((4,), "discrete", 3),
+    "multi_discrete": EnvSpec((4,), "multi_discrete", 2, action_shape=(2,), action_sizes=(3, 2), action_starts=(0, 0)),
 }
 SMALL: dict[str, dict[str, Any]] = {
     "offline": {"dataset": {"kind": "random", "rows": 200}, "total_timesteps": 40},

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from rl_training.algorithms import Learner
+from rl_training.runtime.policies import RandomPolicy
 from rl_training.types import Batch
 
 
@@ -18,11 +19,8 @@ def batch_for(case, learner: Learner, rows=16) -> Batch:
     """Random rows as the learner's lane would hand them out."""
     spec, generator = case.spec, torch.Generator().manual_seed(1)
     obs, next_obs = torch.randn(2, rows, *spec.obs_shape, generator=generator)
-    actions = (
-        torch.rand(rows, spec.action_dim, generator=generator) * 1.8 - 0.9
-        if case.kind == "box"
-        else torch.randint(spec.action_dim, (rows,), generator=generator)
-    )
+    actions = RandomPolicy(spec).act(obs, generator=generator).actions
+    actions = 0.9 * actions if case.kind == "box" else actions
     rewards, dones = torch.randn(rows, generator=generator), (torch.arange(rows) % 5 == 0).float()
     batch = {"obs": obs, "actions": actions, "rewards": rewards, "next_obs": next_obs, "dones": dones}
     batch["truncated"] = torch.zeros(rows)
@@ -58,9 +56,11 @@ def test_actions_stay_in_bounds(case):
     if case.kind == "box":
         assert actions.shape == (64, case.spec.action_dim)
         assert actions.abs().max() <= 1
-    else:
-        assert actions.shape == (64,)
-        assert set(actions.tolist()) <= set(range(case.spec.action_dim))
+        return
+    assert actions.shape == ((64,) if case.kind == "discrete" else (64, case.spec.action_dim))
+    sizes = case.spec.action_sizes or (case.spec.action_dim,)
+    for choices, size in zip(actions.view(64, -1).unbind(1), sizes, strict=True):
+        assert set(choices.tolist()) <= set(range(size))
 
 
 def test_deterministic_actions_repeat_and_draw_nothing(case):

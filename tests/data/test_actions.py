@@ -88,6 +88,11 @@ def test_discrete_actions_that_count_from_1_are_refused_in_their_own_numbers():
         scale_actions(np.array([1, 4]), from_one)
 
 
+def test_choices_are_given_back_in_the_numbers_of_their_own_starts():
+    spec = EnvSpec((1,), "multi_discrete", 2, action_shape=(2,), action_sizes=(3, 2), action_starts=(5, -1))
+    assert unscale_actions(torch.tensor([[0, 1], [2, 0]]), spec).tolist() == [[5, 0], [7, -1]]
+
+
 def test_small_float_actions_are_taken_for_a_unit_box():
     spec = derive_spec(OBS, np.array([[0.1], [-0.3], [0.2]]))
     assert (spec.action_kind, spec.action_low, spec.action_high) == ("box", (-1.0,), (1.0,))

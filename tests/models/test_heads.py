@@ -12,6 +12,8 @@ from rl_training.models.heads import (
     BoundedMeanPolicy,
     Categorical,
     Gaussian,
+    MultiCategorical,
+    MultiCategoricalPolicy,
     SquashedGaussian,
     SquashedPolicy,
 )
@@ -20,6 +22,7 @@ HEADS = [
     Gaussian(torch.zeros(6, 2), torch.zeros(6, 2)),
     SquashedGaussian(torch.zeros(6, 2), torch.zeros(6, 2)),
     Categorical(torch.zeros(6, 5)),
+    MultiCategorical((Categorical(torch.zeros(6, 5)), Categorical(torch.zeros(6, 2)))),
 ]
 
 
@@ -46,6 +49,23 @@ def test_categorical_log_prob_and_entropy_are_those_of_softmax():
     oracle = distributions.Categorical(logits=logits)
     torch.testing.assert_close(Categorical(logits).log_prob(actions), oracle.log_prob(actions))
     torch.testing.assert_close(Categorical(logits).entropy(), oracle.entropy())
+
+
+def test_independent_choices_multiply_their_probabilities_and_add_their_entropies():
+    logits = torch.tensor([[math.log(1), math.log(3), 0.0, 0.0, 0.0]])  # 1/4 and 3/4; thrice 1/3
+    policy = MultiCategoricalPolicy(torch.nn.Identity(), (2, 3))(logits)
+    assert policy.log_prob(torch.tensor([[1, 2]])).exp().item() == pytest.approx(3 / 4 * 1 / 3)
+    entropies = -(0.25 * math.log(0.25) + 0.75 * math.log(0.75)), math.log(3)
+    assert policy.entropy().item() == pytest.approx(sum(entropies))
+    assert policy.mode().tolist() == [[1, 0]]
+
+
+def test_choices_are_drawn_independently_and_as_often_as_softmax_says():
+    logits = torch.tensor([math.log(1), math.log(3), 0.0, 0.0, 0.0]).expand(24_000, 5)
+    first, second = MultiCategoricalPolicy(torch.nn.Identity(), (2, 3))(logits).sample().unbind(-1)
+    counts = torch.bincount(3 * first + second, minlength=6)
+    expected = torch.tensor([2_000.0] * 3 + [6_000.0] * 3)
+    assert ((counts - expected).square() / expected).sum() < 20.5  # 0.999 quantile of chi-square, five degrees
 
 
 def test_squashed_log_prob_is_that_of_a_normal_sent_through_tanh():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from functools import partial
 from typing import Any
@@ -155,6 +156,33 @@ def test_discrete_actions_count_from_the_spaces_start():
         assert pool.step(np.array([0, 1, 2])).next_obs.ravel().tolist() == [5, 6, 7]
 
 
+def test_choices_count_from_their_own_starts_and_take_the_spaces_shape():
+    space = spaces.MultiDiscrete(np.array([[3, 2], [4, 5]]), start=np.array([[5, 0], [-1, 0]]))
+    with EnvPool(partial(Echo, space), 2) as pool:
+        assert (pool.spec.action_kind, pool.spec.action_dim) == ("multi_discrete", 4)
+        assert (pool.spec.action_sizes, pool.spec.action_starts) == ((3, 2, 4, 5), (5, 0, -1, 0))
+        assert EnvSpec.from_json(json.loads(json.dumps(pool.spec.to_json()))) == pool.spec
+        pool.reset()
+        moved = pool.step(np.array([[0, 0, 0, 0], [2, 1, 3, 4]]))  # Echo refuses what is not of the space
+        assert moved.next_obs.tolist() == [[5, 0, -1, 0], [7, 1, 2, 4]]
+
+
+@pytest.mark.parametrize(
+    ("actions", "message"),
+    [
+        (np.array([[0, 0], [2, 2]]), r"choice 1 must be in 0\.\.1, got 2 for environment 1"),
+        (np.array([[-1, 0], [0, 0]]), r"choice 0 must be in 0\.\.2, got -1 for environment 0"),
+        (np.zeros((2, 2)), r"integers of shape \(2, 2\), got float64"),
+        (np.array([0, 0]), r"integers of shape \(2, 2\), got int64 of \(2,\)"),
+    ],
+)
+def test_bad_choices_never_reach_an_environment(actions: np.ndarray, message: str):
+    with EnvPool(partial(Echo, spaces.MultiDiscrete([3, 2])), 2) as pool:
+        pool.reset()
+        with pytest.raises(ValueError, match=message):
+            pool.step(actions)
+
+
 @pytest.mark.parametrize(
     ("actions", "message"),
     [
@@ -227,7 +255,7 @@ VECTOR, CHOICE = spaces.Box(-1, 1, (2,)), spaces.Discrete(2)
         (spaces.Tuple((VECTOR,)), CHOICE, "observations must be a Box"),
         (spaces.Discrete(4), CHOICE, "observations must be a Box"),
         (spaces.Box(0, 9, (2,), np.int64), CHOICE, "observations must be a Box"),
-        (VECTOR, spaces.MultiDiscrete([2, 3]), r"Box of floats \(sac.*\) or Discrete \(dqn.*\), got MultiDiscrete"),
+        (VECTOR, spaces.MultiBinary(3), r"Box of floats \(sac.*\), Discrete \(dqn.*\) or MultiDiscrete .*, got MultiB"),
         (VECTOR, spaces.Box(0, 9, (2,), np.int64), "actions must be a Box of floats"),
         (VECTOR, spaces.Box(-np.inf, np.inf, (2,)), "must have finite bounds"),
     ],

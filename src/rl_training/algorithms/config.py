@@ -70,3 +70,4 @@ class RolloutConfig(AlgorithmConfig):
     epochs: PositiveInt = Field(10, description="passes over a rollout")
     gae_lambda: Fraction = Field(0.95, description="trace decay of the advantage estimates")
     normalize_obs: bool = Field(False, description="standardise observations by their running statistics")
+    normalize_rewards: bool = Field(False, description="divide rewards by the deviation of their discounted sums")

@@ -128,5 +128,6 @@ class GAIL(PPO):
 
     name = "gail"
     config_type = GAILConfig
+    action_kinds = ("box", "discrete")
     takes_pixels = False
     imitates = True

@@ -15,7 +15,7 @@ from rl_training.algorithms.config import AlgorithmConfig
 from rl_training.algorithms.updater import Updater
 from rl_training.models import Normalizer
 from rl_training.schedules import Schedule
-from rl_training.types import Action, Batch, EnvSpec, Loss, ParameterGroup, UpdateResult
+from rl_training.types import ACTION_SPACES, Action, Batch, EnvSpec, Loss, ParameterGroup, UpdateResult
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -34,7 +34,7 @@ class Learner(nn.Module):
     lane: ClassVar[str]  # "offline", "replay" or "rollout"
     config_type: ClassVar[type[AlgorithmConfig]]
     model_type: ClassVar[Any]  # a module class with `build(spec, config)`
-    action_kinds: ClassVar[tuple[str, ...]]  # of "box" and "discrete"
+    action_kinds: ClassVar[tuple[str, ...]]  # of ACTION_SPACES
     takes_pixels: ClassVar[bool] = False
     imitates: ClassVar[bool] = False  # an expert's dataset stands beside what it lives
     targets: ClassVar[tuple[str, ...]] = ()  # parts of the model that a slow copy follows
@@ -67,8 +67,8 @@ class Learner(nn.Module):
     @classmethod
     def check_spec(cls, spec: EnvSpec) -> None:
         if spec.action_kind not in cls.action_kinds:
-            wanted = " or ".join(kind.capitalize() for kind in cls.action_kinds)
-            raise TypeError(f"{cls.name} needs a {wanted} action space, got {spec.action_kind.capitalize()}")
+            wanted = " or ".join(ACTION_SPACES[kind] for kind in cls.action_kinds)
+            raise TypeError(f"{cls.name} needs a {wanted} action space, got {ACTION_SPACES[spec.action_kind]}")
         if not cls.takes_pixels and (len(spec.obs_shape) != 1 or spec.obs_dtype == "uint8"):
             raise TypeError(f"{cls.name} takes vectors of floats, got {spec.obs_dtype} of shape {spec.obs_shape}")
 

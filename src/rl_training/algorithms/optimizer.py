@@ -40,17 +40,18 @@ class Adam:
             parameter.grad = None
 
     @torch.no_grad()
-    def step(self) -> None:
+    def step(self, halted: Tensor | None = None) -> None:
+        """A move by the gradients, or none at all where `halted` is 1, which the kernel itself looks at."""
         gradients = {index: p.grad for index, p in enumerate(self.params) if p.grad is not None}
         if not gradients:
             return
         which = tuple(gradients)
         moved = self._moved.get(which) or self._moved.setdefault(which, self._select(which))
-        self.counts.add_(moved.ones)
+        self.counts.add_(moved.ones if halted is None else moved.ones * (1 - halted))
         self.kernel(
             moved.params, list(gradients.values()), moved.means, moved.squares, [], moved.counts,
             lr=self.rate, beta1=0.9, beta2=0.999, weight_decay=self.group.weight_decay, eps=self.group.eps,
-            amsgrad=False, maximize=False,
+            amsgrad=False, maximize=False, found_inf=halted,
         )  # fmt: skip
 
     def state(self) -> list[dict[str, Tensor]]:

@@ -1,8 +1,8 @@
-"""Proximal policy optimization (Schulman et al., 2017), for Box and Discrete actions, vectors and pixels."""
+"""Proximal policy optimization (Schulman et al., 2017), for actions of all kinds, vectors and pixels."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from pydantic import Field, PositiveFloat, PositiveInt
@@ -12,7 +12,8 @@ from rl_training.algorithms.config import AlgorithmConfig, RolloutConfig
 from rl_training.algorithms.learner import Learner
 from rl_training.data import generalized_advantages
 from rl_training.models import Normalizer, PPOModel
-from rl_training.types import Action, Batch, Loss, ParameterGroup
+from rl_training.models.actor_critic import Activation
+from rl_training.types import HALTED, Action, Batch, Loss, ParameterGroup
 
 
 class PPOConfig(RolloutConfig):
@@ -22,6 +23,12 @@ class PPOConfig(RolloutConfig):
     clip_range: PositiveFloat = Field(0.2, description="how far the new policy's probability ratio may count")
     value_weight: float = Field(0.5, ge=0, description="weight of the value loss")
     entropy_weight: float = Field(0.0, ge=0, description="weight of the entropy bonus")
+    target_kl: PositiveFloat | None = Field(
+        None, description="stop the updates on a rollout where the policy has moved 1.5 times this far; none: never"
+    )
+    activation: Activation = Field("tanh", description="between the layers: tanh or relu")
+    orthogonal_init: bool = Field(True, description="orthogonal weights in the beginning, small in the last layer")
+    log_std_init: float = Field(0.0, description="the logarithm of a Box policy's deviation in the beginning")
 
 
 def clipped_surrogate(ratio: Tensor, advantages: Tensor, clip_range: Tensor) -> Tensor:
@@ -34,13 +41,16 @@ class PPO(Learner):
     lane = "rollout"
     config_type = PPOConfig
     model_type = PPOModel
-    action_kinds = ("box", "discrete")
+    action_kinds: ClassVar[tuple[str, ...]] = ("box", "discrete", "multi_discrete")
     takes_pixels = True
     clip_range: Tensor
+    halted: Tensor  # 1 from where the policy has moved too far, until the next rollout
 
     def __init__(self, model: nn.Module, config: AlgorithmConfig | None = None, **options: Any) -> None:
         super().__init__(model, config, **options)
         self.register_buffer("clip_range", torch.tensor(self.config.clip_range))
+        if self.config.target_kl is not None:
+            self.register_buffer(HALTED, torch.zeros(()))
         normalized = self.config.normalize_obs
         if normalized and len(self.model.obs_shape) > 1:
             raise ValueError("normalize_obs is for vectors; pixels are scaled by the encoder already")
@@ -49,6 +59,8 @@ class PPO(Learner):
     @torch.no_grad()
     def prepare(self, batch: Batch) -> Batch:
         """Observations as the policy saw them, advantages and returns; then the statistics move on."""
+        if self.config.target_kl is not None:
+            self.halted.zero_()
         seen = self.normalizer(batch["obs"])
         values, next_values = self.values(seen), self.values(self.normalizer(batch["next_obs"]))
         advantages = generalized_advantages(
@@ -70,7 +82,7 @@ class PPO(Learner):
         log_ratio = policy.log_prob(batch["raw_actions"]) - batch["log_probs"]
         ratio, advantages, entropy = log_ratio.exp(), batch["advantages"], policy.entropy().mean()
         advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
-        return Loss(
+        loss = Loss(
             terms={
                 "policy_loss": clipped_surrogate(ratio, advantages, self.clip_range),
                 "value_loss": self.config.value_weight * (values - batch["returns"]).square().mean(),
@@ -82,6 +94,13 @@ class PPO(Learner):
                 "clip_fraction": ((ratio - 1).abs() > self.clip_range).float().mean(),
             },
         )
+        return loss if self.config.target_kl is None else self.stopping(loss)
+
+    def stopping(self, loss: Loss) -> Loss:
+        """The same loss, which leaves this update and all that follow undone where the policy has moved too far."""
+        too_far = loss.metrics["approx_kl"].detach() > 1.5 * self.config.target_kl
+        halted = torch.maximum(self.halted, too_far.float())
+        return loss._replace(buffers={HALTED: halted}, metrics={**loss.metrics, HALTED: halted})
 
     def parameter_groups(self) -> list[ParameterGroup]:
         return [ParameterGroup(self.config.learning_rate, eps=1e-5, max_grad_norm=self.config.max_grad_norm)]

@@ -11,7 +11,7 @@ from torch import Tensor
 from rl_training.algorithms.graphs import CapturedUpdates
 from rl_training.algorithms.optimizer import Adam
 from rl_training.algorithms.population import Population
-from rl_training.types import Batch, Loss, Metrics, PrioritizedSource, Source, Trainable, UpdateResult
+from rl_training.types import HALTED, Batch, Loss, Metrics, PrioritizedSource, Source, Trainable, UpdateResult
 
 
 class Updater:
@@ -27,6 +27,9 @@ class Updater:
         if compile:
             self.loss = torch.compile(self.loss, fullgraph=True)
         self.device = next(iter(self.params.values())).device
+        self.halted = self.buffers.get(HALTED)
+        if self.halted is not None and self.population:
+            raise ValueError("a learner that can halt its updates is updated alone, not as one of several members")
         self.captured = CapturedUpdates(self) if capture else None
         self.groups = list(zip(first.parameter_groups(), self._names_by_group(), strict=True))
         self.optimizers = [Adam([self.params[name] for name in names], group) for group, names in self.groups]
@@ -40,13 +43,16 @@ class Updater:
         return result
 
     def run(self, source: Source, count: int) -> UpdateResult:
-        """Sample and update, `count` times; the metrics are those of the last one."""
+        """Sample and update, `count` times or until halted; the metrics are those of the last one."""
         if self.captured is not None and source.draws_on_device:
             return UpdateResult(self.captured.run(source, count), count)
         result = UpdateResult({}, 0)
-        for _ in range(count):
+        for done in range(1, count + 1):
             result = self.step_from(source, self.learner.phases(self.updates))
             self.updates += 1
+            # an accelerator would be waited for; there the rest is run through and comes to nothing
+            if self.halted is not None and self.device.type == "cpu" and self.halted:
+                return result._replace(num_gradient_steps=done)
         return result._replace(num_gradient_steps=count)
 
     def step_from(self, source: Source, phases: tuple[str, ...]) -> UpdateResult:
@@ -80,11 +86,11 @@ class Updater:
         for group, names in self.groups:
             if group.max_grad_norm is not None:
                 clip_gradients([self.params[name] for name in names], group.max_grad_norm, by_member=self.members > 1)
-        for optimizer in self.optimizers:
-            optimizer.step()
         with torch.no_grad():
             for name, value in loss.buffers.items():
                 self.buffers[name].copy_(value)
+        for optimizer in self.optimizers:
+            optimizer.step(self.halted)
         return {name: value.detach() for name, value in {**loss.terms, **loss.metrics}.items()}
 
     def schedule(self, name: str, value: float) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rl_training.cli.output import print_facts, print_json, print_table
+from rl_training.types import ACTION_SPACES
 
 if TYPE_CHECKING:
     from rl_training.experiment.registry import AlgorithmSpec
@@ -53,7 +54,7 @@ def algos(
 
 
 def _about(spec: AlgorithmSpec) -> dict[str, Any]:
-    kinds = [kind.capitalize() for kind in spec.action_kinds]
+    kinds = [ACTION_SPACES[kind] for kind in spec.action_kinds]
     return {"name": spec.name, "lane": spec.lane, "action_spaces": kinds, "pixels": spec.takes_pixels,
             "summary": spec.summary}  # fmt: skip
 

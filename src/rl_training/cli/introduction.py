@@ -54,8 +54,12 @@ def spaces(config: TrainConfig) -> str:
     spec = spec_of(config)
     shape = "x".join(map(str, spec.obs_shape))
     obs = f"{shape} pixels" if spec.obs_dtype == "uint8" else f"{shape} numbers"
-    action = many(spec.action_dim, "number") if spec.action_kind == "box" else f"one of {spec.action_dim} actions"
-    return f"{obs} in, {action} out"
+    actions = {
+        "box": many(spec.action_dim, "number"),
+        "discrete": f"one of {spec.action_dim} actions",
+        "multi_discrete": f"{many(spec.action_dim, 'choice')} of {', '.join(map(str, spec.action_sizes))} actions",
+    }
+    return f"{obs} in, {actions[spec.action_kind]} out"
 
 
 def data(config: TrainConfig) -> str:

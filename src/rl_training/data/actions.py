@@ -66,6 +66,8 @@ def unscale_actions(actions: Tensor, spec: EnvSpec) -> Tensor:
     """Actions of a batch in the environment's own units, flat."""
     if spec.action_kind == "discrete":
         return actions + spec.action_start
+    if spec.action_kind == "multi_discrete":
+        return actions + actions.new_tensor(spec.action_starts)
     center, half_range = map(actions.new_tensor, _center_and_half_range(spec))
     return actions * half_range + center
 

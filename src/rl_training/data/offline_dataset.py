@@ -17,7 +17,7 @@ from rl_training.data.episodes import episode_returns
 from rl_training.data.faults import require_columns, require_equal_lengths
 from rl_training.data.returns import returns_to_go
 from rl_training.data.sampling import PackedColumns, RandomRows, gather
-from rl_training.types import Array, Batch, EnvSpec
+from rl_training.types import ACTION_SPACES, Array, Batch, EnvSpec
 
 
 class TransitionDataset(RandomRows):
@@ -33,6 +33,8 @@ class TransitionDataset(RandomRows):
         super().__init__(columns["obs"].device)
         self.columns = columns
         self.spec = spec or _spec_in_library_units(columns)
+        if self.spec.action_kind not in ("box", "discrete"):
+            raise TypeError(f"a dataset has Box or Discrete actions, got {ACTION_SPACES[self.spec.action_kind]}")
         self.episode_ends = (columns["dones"] + columns["truncated"]) > 0  # [rows], an episode's last row
         if episode_ends is not None:
             self.episode_ends |= episode_ends

@@ -27,7 +27,7 @@ from rl_training.runtime.lanes import Actor, FineTuneLane, ImitationLane, Offlin
 from rl_training.runtime.logging import LogMetrics, Row
 from rl_training.runtime.population import PoolGroup, member_states
 from rl_training.runtime.state import Lane, TrainerState
-from rl_training.types import EnvSpec, Policy
+from rl_training.types import HALTED, EnvSpec, Policy
 
 MOST_ROWS = 1_000_000  # of what is lived after an offline phase
 PRIORITIES = ("prioritized", "priority_alpha")  # options of those learners that can weigh rows
@@ -276,7 +276,7 @@ def _schedules(config: TrainConfig, learner: Learner) -> tuple[dict[str, Any], d
     moving = {**learner.schedules(), **config.schedules}
     numbers = {group.rate: group.learning_rate for group in learner.parameter_groups()}
     numbers |= {"learning_rate": learner.config.learning_rate}
-    numbers |= {name: float(value) for name, value in learner.named_buffers(recurse=False)}
+    numbers |= {name: float(value) for name, value in learner.named_buffers(recurse=False) if name != HALTED}
     unknown = sorted(set(moving) - set(numbers))
     if unknown:
         name = unknown[0]

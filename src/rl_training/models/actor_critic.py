@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -17,10 +17,15 @@ from rl_training.models.heads import (
     DeterministicPolicy,
     FreeMeanPolicy,
     Gaussian,
+    MultiCategorical,
+    MultiCategoricalPolicy,
     SquashedPolicy,
 )
 from rl_training.models.mlp import Critic, StateValue, mlp, orthogonal, xavier
 from rl_training.types import EnvSpec
+
+Activation = Literal["tanh", "relu"]
+ACTIVATIONS: dict[Activation, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU}
 
 
 class MLPBCModel(nn.Module):
@@ -114,22 +119,41 @@ class MLPTD3Model(nn.Module):
 
 
 class PPOModel(nn.Module):
-    """A policy and a state value: separate tanh networks on vectors, one shared encoder on pixels."""
+    """A policy and a state value: separate networks on vectors, one shared encoder on pixels."""
 
-    def __init__(self, spec: EnvSpec, hidden_sizes: Sequence[int] = (64, 64)) -> None:
+    def __init__(
+        self, spec: EnvSpec, hidden_sizes: Sequence[int] = (64, 64), *, activation: Activation = "tanh",
+        orthogonal_init: bool = True, log_std_init: float = 0.0,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.obs_shape = spec.obs_shape
         self.encoder, features = encoder_for(spec)
-        orthogonal(nn.Sequential(self.encoder))
-        actor = orthogonal(mlp((features, *hidden_sizes, spec.action_dim), activation=nn.Tanh), last_gain=0.01)
-        discrete = spec.action_kind == "discrete"
-        self.actor: nn.Module = CategoricalPolicy(actor) if discrete else FreeMeanPolicy(actor, spec.action_dim)
-        self.value = orthogonal(mlp((features, *hidden_sizes, 1), activation=nn.Tanh), last_gain=1.0)
+        outputs = sum(spec.action_sizes) if spec.action_kind == "multi_discrete" else spec.action_dim
+
+        def network(width: int, last_gain: float) -> nn.Sequential:
+            plain = mlp((features, *hidden_sizes, width), activation=ACTIVATIONS[activation])
+            return orthogonal(plain, last_gain=last_gain) if orthogonal_init else plain
+
+        if orthogonal_init:
+            orthogonal(nn.Sequential(self.encoder))
+        self.actor = _free_policy(spec, network(outputs, 0.01), log_std_init)
+        self.value = network(1, 1.0)
 
     @classmethod
     def build(cls, spec: EnvSpec, config: Any) -> PPOModel:
-        return cls(spec, config.hidden_sizes)
+        return cls(
+            spec, config.hidden_sizes, activation=config.activation, orthogonal_init=config.orthogonal_init,
+            log_std_init=config.log_std_init,
+        )  # fmt: skip
 
-    def forward(self, obs: Tensor) -> tuple[Categorical | Gaussian, Tensor]:
+    def forward(self, obs: Tensor) -> tuple[Categorical | Gaussian | MultiCategorical, Tensor]:
         features = self.encoder(obs)
         return self.actor(features), self.value(features).squeeze(-1)
+
+
+def _free_policy(spec: EnvSpec, net: nn.Module, log_std: float) -> nn.Module:
+    if spec.action_kind == "discrete":
+        return CategoricalPolicy(net)
+    if spec.action_kind == "multi_discrete":
+        return MultiCategoricalPolicy(net, spec.action_sizes)
+    return FreeMeanPolicy(net, spec.action_dim, log_std)

@@ -97,6 +97,25 @@ class Categorical(NamedTuple):
         return -(log_probs.exp() * log_probs).sum(-1)
 
 
+class MultiCategorical(NamedTuple):
+    """Several choices, each made without looking at the others; actions are [rows, choices]."""
+
+    choices: tuple[Categorical, ...]
+
+    def sample(self, generator: torch.Generator | None = None) -> Tensor:
+        return torch.stack([choice.sample(generator) for choice in self.choices], -1)
+
+    def mode(self) -> Tensor:
+        return torch.stack([choice.mode() for choice in self.choices], -1)
+
+    def log_prob(self, actions: Tensor) -> Tensor:
+        each = zip(self.choices, actions.unbind(-1), strict=True)
+        return torch.stack([choice.log_prob(chosen) for choice, chosen in each]).sum(0)
+
+    def entropy(self) -> Tensor:
+        return torch.stack([choice.entropy() for choice in self.choices]).sum(0)
+
+
 class Certain(NamedTuple):
     """One action and no other."""
 
@@ -125,10 +144,10 @@ class BoundedMeanPolicy(nn.Module):
 class FreeMeanPolicy(nn.Module):
     """A normal with an unbounded mean and one free log-std vector (PPO); the environment's door clips."""
 
-    def __init__(self, net: nn.Module, action_dim: int) -> None:
+    def __init__(self, net: nn.Module, action_dim: int, log_std: float = 0.0) -> None:
         super().__init__()
         self.net = net
-        self.log_std = nn.Parameter(torch.zeros(action_dim))
+        self.log_std = nn.Parameter(torch.full((action_dim,), log_std))
 
     def forward(self, features: Tensor) -> Gaussian:
         mean = self.net(features)
@@ -165,3 +184,14 @@ class CategoricalPolicy(nn.Module):
 
     def forward(self, features: Tensor) -> Categorical:
         return Categorical(self.net(features))
+
+
+class MultiCategoricalPolicy(nn.Module):
+    """Choices of so many actions each, all logits of them from one network."""
+
+    def __init__(self, net: nn.Module, sizes: Sequence[int]) -> None:
+        super().__init__()
+        self.net, self.sizes = net, list(sizes)
+
+    def forward(self, features: Tensor) -> MultiCategorical:
+        return MultiCategorical(tuple(map(Categorical, self.net(features).split(self.sizes, -1))))

@@ -71,10 +71,17 @@ def env_spec_of(env: gym.Env[Any, Any]) -> EnvSpec:
     obs_dtype = "uint8" if obs.dtype == np.uint8 else "float32"
     if isinstance(actions, spaces.Discrete):
         return EnvSpec(obs.shape, "discrete", int(actions.n), obs_dtype, action_start=int(actions.start))
+    if isinstance(actions, spaces.MultiDiscrete):
+        sizes, starts = (tuple(each.ravel().tolist()) for each in (actions.nvec, actions.start))
+        shape = actions.nvec.shape
+        return EnvSpec(
+            obs.shape, "multi_discrete", len(sizes), obs_dtype, shape, action_sizes=sizes, action_starts=starts
+        )
     if not isinstance(actions, spaces.Box) or actions.dtype.kind != "f":
         raise TypeError(
-            "actions must be a Box of floats (sac, td3, redq, ppo and the offline algorithms take it) or Discrete "
-            f"(dqn and its family, ppo, bc and cql take it), got {actions}; wrap the environment"
+            "actions must be a Box of floats (sac, td3, redq, ppo and the offline algorithms take it), Discrete "
+            f"(dqn and its family, ppo, bc and cql take it) or MultiDiscrete (ppo takes it), got {actions}; "
+            "wrap the environment"
         )
     if not actions.is_bounded():
         raise TypeError(f"a Box of actions must have finite bounds, to which [-1, 1] is scaled, got {actions}")
@@ -86,9 +93,10 @@ class EnvPool:
     """Environments stepped together, each beginning its next episode as soon as one is over.
 
     Every episode has its own seed, from the pool's, the environment's number and its own; so trajectories do not
-    depend on where the environments live. Actions are in [-1, 1] for a Box, clipped and scaled here, and in 0..n-1
-    for Discrete. An episode lost with its worker is reported as truncated, and not among the finished. `training` is
-    told to those few environments that are not the same in training and when a policy is scored.
+    depend on where the environments live. Actions are in [-1, 1] for a Box, clipped and scaled here, and count from 0
+    for Discrete and MultiDiscrete. An episode lost with its worker is reported as truncated, and not among the
+    finished. `training` is told to those few environments that are not the same in training and when a policy is
+    scored.
     """
 
     def __init__(
@@ -212,7 +220,8 @@ class ActionDoor:
         self._is_centered = not self._center.any()
 
     def __call__(self, actions: np.ndarray) -> np.ndarray:
-        return self._numbered(actions) if self._spec.action_kind == "discrete" else self._scaled(actions)
+        doors = {"box": self._scaled, "discrete": self._numbered, "multi_discrete": self._chosen}
+        return doors[self._spec.action_kind](actions)
 
     def _scaled(self, actions: np.ndarray) -> np.ndarray:
         if actions.shape != self._low.shape:
@@ -236,6 +245,17 @@ class ActionDoor:
         if self._space.start != 0:
             actions = actions + self._space.start
         return actions.astype(self._space.dtype)
+
+    def _chosen(self, actions: np.ndarray) -> np.ndarray:
+        wanted = (self._num_envs, self._spec.action_dim)
+        if actions.shape != wanted or actions.dtype.kind not in "iu":
+            raise ValueError(f"actions must be integers of shape {wanted}, got {actions.dtype} of {actions.shape}")
+        wrong = (actions < 0) | (actions >= self._spec.action_sizes)
+        if wrong.any():
+            env, choice = np.argwhere(wrong)[0].tolist()
+            most, came = self._spec.action_sizes[choice] - 1, actions[env, choice]
+            raise ValueError(f"choice {choice} must be in 0..{most}, got {came} for environment {env}")
+        return (actions + self._spec.action_starts).astype(self._space.dtype).reshape(self._rows)
 
 
 def _first_not_finite(rows: np.ndarray) -> list[int] | None:

@@ -22,7 +22,10 @@ class RandomPolicy:
         lead = obs.shape[: obs.dim() - len(self.spec.obs_shape)]
         if self.spec.action_kind == "discrete":
             return Action(torch.randint(self.spec.action_dim, lead, generator=generator, device=obs.device))
-        return Action(torch.rand(*lead, self.spec.action_dim, generator=generator, device=obs.device) * 2 - 1)
+        uniform = torch.rand(*lead, self.spec.action_dim, generator=generator, device=obs.device)
+        if self.spec.action_kind == "multi_discrete":
+            return Action((uniform * uniform.new_tensor(self.spec.action_sizes)).long())
+        return Action(uniform * 2 - 1)
 
 
 class SometimesRandom:

@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rl_training.algorithms import Learner
 from rl_training.algorithms.config import RolloutConfig
+from rl_training.algorithms.updater import load_tensors
 from rl_training.data import RolloutBuffer
 from rl_training.runtime.lanes.acting import ActingLane, Actor
+from rl_training.runtime.reward_scale import RewardScale
 from rl_training.runtime.state import CollectResult
 from rl_training.types import Batch
 
 
 class RolloutLane(ActingLane):
     def __init__(self, learner: Learner, actor: Actor, buffer: RolloutBuffer, config: RolloutConfig) -> None:
-        rows = config.num_steps * actor.pool.num_envs
+        envs = actor.pool.num_envs
+        rows = config.num_steps * envs
         if rows % config.batch_size:
             raise ValueError(f"batch_size must divide num_steps * num_envs = {rows}, got {config.batch_size}")
         super().__init__(actor, buffer)
         self.learner, self.config, self._due = learner, config, config.epochs * (rows // config.batch_size)
+        self.scale = RewardScale(envs, config.gamma).to(actor.device) if config.normalize_rewards else None
 
     def collect(self, limit: int) -> CollectResult:
         result = CollectResult()
         self.source.clear()
         for _ in range(self.config.num_steps):
             self.source.append(self.act(None, result))
-        prepared = self.learner.prepare(self.rewarded(self.source.stack(), result))
+        rollout = self.rewarded(self.source.stack(), result)
+        if self.scale is not None:
+            ends = rollout["dones"] + rollout["truncated"]  # never both
+            rollout["rewards"] = self.scale(rollout["rewards"], ends)
+        prepared = self.learner.prepare(rollout)
         self.source.fill({name: column.flatten(0, 1) for name, column in prepared.items()})
         return result
 
@@ -33,3 +43,15 @@ class RolloutLane(ActingLane):
 
     def due(self) -> int:
         return self._due
+
+    def state_dict(self) -> dict[str, Any]:
+        scale = {} if self.scale is None else {"reward_scale": dict(self.scale.named_buffers())}
+        return {**super().state_dict(), **scale}
+
+    def load_state_dict(self, state: dict[str, Any]) -> list[str]:
+        if self.scale is not None:
+            load_tensors(dict(self.scale.named_buffers()), state["reward_scale"])
+        reasons = super().load_state_dict(state)
+        if self.scale is not None and reasons:  # the environments start anew, and so do their sums
+            self.scale.sums.zero_()
+        return reasons
