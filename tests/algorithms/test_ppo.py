@@ -93,7 +93,6 @@ def test_advantages_bootstrap_at_time_limits_and_not_at_terminations():
         "dones": torch.tensor([[0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]),
         "truncated": torch.tensor([[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]),
         "raw_actions": zeros.long(),
-        "log_probs": zeros,
     }
     prepared = identity_value(gamma=0.5, gae_lambda=0.8).prepare(batch)
     last = 0.5 * 6 - 10  # -7, in all three
@@ -106,8 +105,9 @@ def test_advantages_bootstrap_at_time_limits_and_not_at_terminations():
 def test_the_successor_is_standardised_like_the_observation():
     learner = identity_value(gamma=0.5, normalize_obs=True)
     learner.normalizer.load_state_dict({"mean": torch.ones(1), "std": torch.ones(1), "count": torch.tensor(2.0)})
-    one = {name: torch.zeros(1, 1) for name in ("rewards", "dones", "truncated", "raw_actions", "log_probs")}
-    prepared = learner.prepare({**one, "obs": torch.ones(1, 1, 1), "next_obs": 3 * torch.ones(1, 1, 1)})
+    one = {name: torch.zeros(1, 1) for name in ("rewards", "dones", "truncated")}
+    one |= {"raw_actions": torch.zeros(1, 1, dtype=torch.int64), "obs": torch.ones(1, 1, 1)}
+    prepared = learner.prepare({**one, "next_obs": 3 * torch.ones(1, 1, 1)})
     assert prepared["advantages"].item() == 0.5 * (3 - 1)
 
 
@@ -169,8 +169,11 @@ def test_box_actions_are_clipped_for_the_environment_and_scored_as_drawn(box):
     raw = acted.extras["raw_actions"]
     assert raw.max() > 5
     assert torch.equal(acted.actions, raw.clamp(-1, 1))
+    zeros = torch.zeros(1, 50)
+    rows = {"obs": obs[None], "next_obs": obs[None], "rewards": zeros, "dones": zeros, "truncated": zeros}
+    prepared = learner.prepare({**rows, "raw_actions": raw[None]})
     normal = torch.distributions.Normal(learner.model.actor.net(obs), 1.0)
-    torch.testing.assert_close(acted.extras["log_probs"], normal.log_prob(raw).sum(-1))
+    torch.testing.assert_close(prepared["log_probs"][0], normal.log_prob(raw).sum(-1))
 
 
 def test_adam_has_the_epsilon_and_the_gradient_norm_that_ppo_was_published_with(box):
@@ -180,11 +183,11 @@ def test_adam_has_the_epsilon_and_the_gradient_norm_that_ppo_was_published_with(
 
 def test_several_choices_are_scored_by_the_product_of_their_probabilities():
     learner = PPO.build(LEVERS)
-    acted = learner.act(torch.randn(7, 3))
-    assert acted.actions.shape == (7, 2)
-    assert torch.equal(acted.actions, acted.extras["raw_actions"])
+    rows = rollout(learner)
+    assert rows["raw_actions"].shape == (5, 4, 2)
     # the last layer starts so small that the choices are nearly even: one of 3, and one of 2
-    torch.testing.assert_close(acted.extras["log_probs"].exp(), torch.full((7,), 1 / 6), atol=5e-3, rtol=0)
+    likelihoods = learner.prepare(rows)["log_probs"].exp()
+    torch.testing.assert_close(likelihoods, torch.full((5, 4), 1 / 6), atol=5e-3, rtol=0)
 
 
 def test_a_policy_that_has_moved_too_far_is_left_alone_until_the_next_rollout(discrete):

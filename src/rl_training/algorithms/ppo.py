@@ -13,7 +13,7 @@ from rl_training.algorithms.learner import Learner
 from rl_training.data import generalized_advantages
 from rl_training.models import Normalizer, PPOModel
 from rl_training.models.actor_critic import Activation
-from rl_training.types import HALTED, Action, Batch, Loss, ParameterGroup
+from rl_training.types import HALTED, Action, Batch, Loss, Metrics, ParameterGroup
 
 
 class PPOConfig(RolloutConfig):
@@ -32,8 +32,12 @@ class PPOConfig(RolloutConfig):
 
 
 def clipped_surrogate(ratio: Tensor, advantages: Tensor, clip_range: Tensor) -> Tensor:
-    """The pessimistic bound of the policy's improvement, negated."""
-    return -torch.minimum(ratio * advantages, ratio.clamp(1 - clip_range, 1 + clip_range) * advantages).mean()
+    """The pessimistic bound of the policy's improvement, negated.
+
+    What clipping leaves of a ratio counts only where it is the worse one: above 1 + clip_range for what was good, below
+    1 - clip_range for what was bad. So the bound is a number of the advantages alone.
+    """
+    return -torch.minimum(ratio * advantages, advantages + clip_range * advantages.abs()).mean()
 
 
 class PPO(Learner):
@@ -58,47 +62,54 @@ class PPO(Learner):
 
     @torch.no_grad()
     def prepare(self, batch: Batch) -> Batch:
-        """Observations as the policy saw them, advantages and returns; then the statistics move on."""
+        """Observations as the policy saw them, and all that updates compare with; then the statistics move on."""
         if self.config.target_kl is not None:
             self.halted.zero_()
+        time_and_envs = batch["rewards"].shape
         seen = self.normalizer(batch["obs"])
-        values, next_values = self.values(seen), self.values(self.normalizer(batch["next_obs"]))
+        policy, values = self.model(seen.flatten(0, 1))
+        next_values = self.model.values(self.normalizer(batch["next_obs"]).flatten(0, 1))
+        log_probs, values, next_values = (
+            each.view(time_and_envs)
+            for each in (policy.log_prob(batch["raw_actions"].flatten(0, 1)), values, next_values)
+        )
         advantages = generalized_advantages(
             batch["rewards"], values, next_values, batch["dones"], batch["truncated"],
             gamma=self.config.gamma, gae_lambda=self.config.gae_lambda,
         )  # fmt: skip
         if isinstance(self.normalizer, Normalizer):
             self.normalizer.merge(batch["obs"].flatten(0, 1))
-        kept = {name: batch[name] for name in ("raw_actions", "log_probs")}
-        return {**kept, "obs": seen, "advantages": advantages, "returns": advantages + values}
-
-    def values(self, obs: Tensor) -> Tensor:
-        """Of observations [time, envs, ...]."""
-        values: Tensor = self.model(obs.flatten(0, 1))[1]
-        return values.view(obs.shape[:2])
+        kept = {"obs": seen, "raw_actions": batch["raw_actions"], "log_probs": log_probs}
+        return {**kept, "advantages": advantages, "returns": advantages + values}
 
     def loss(self, batch: Batch) -> Loss:
         policy, values = self.model(batch["obs"])
-        log_ratio = policy.log_prob(batch["raw_actions"]) - batch["log_probs"]
-        ratio, advantages, entropy = log_ratio.exp(), batch["advantages"], policy.entropy().mean()
-        advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+        log_probs, entropies = policy.log_prob_and_entropy(batch["raw_actions"])
+        log_ratio, advantages, entropy = log_probs - batch["log_probs"], batch["advantages"], entropies.mean()
+        if not self.config.entropy_weight:
+            entropy = entropy.detach()  # else zeros would be sent back through it
+        ratio, (deviation, mean) = log_ratio.exp(), torch.std_mean(advantages)
         loss = Loss(
             terms={
-                "policy_loss": clipped_surrogate(ratio, advantages, self.clip_range),
+                "policy_loss": clipped_surrogate(ratio, (advantages - mean) / (deviation + 1e-8), self.clip_range),
                 "value_loss": self.config.value_weight * (values - batch["returns"]).square().mean(),
                 "entropy_loss": -self.config.entropy_weight * entropy,
             },
-            metrics={
-                "entropy": entropy,
-                "approx_kl": (ratio - 1 - log_ratio).mean(),
-                "clip_fraction": ((ratio - 1).abs() > self.clip_range).float().mean(),
-            },
+            metrics={"entropy": entropy, **self.distance(log_ratio.detach(), ratio.detach())},
         )
         return loss if self.config.target_kl is None else self.stopping(loss)
 
+    def distance(self, log_ratio: Tensor, ratio: Tensor) -> Metrics:
+        """How far the policy has moved from the one that acted."""
+        moved = ratio - 1
+        return {
+            "approx_kl": (moved - log_ratio).mean(),
+            "clip_fraction": (moved.abs() > self.clip_range).float().mean(),
+        }
+
     def stopping(self, loss: Loss) -> Loss:
         """The same loss, which leaves this update and all that follow undone where the policy has moved too far."""
-        too_far = loss.metrics["approx_kl"].detach() > 1.5 * self.config.target_kl
+        too_far = loss.metrics["approx_kl"] > 1.5 * self.config.target_kl
         halted = torch.maximum(self.halted, too_far.float())
         return loss._replace(buffers={HALTED: halted}, metrics={**loss.metrics, HALTED: halted})
 
@@ -111,4 +122,4 @@ class PPO(Learner):
         policy = self.model.actor(self.model.encoder(self.normalizer(obs)))
         raw = policy.mode() if deterministic else policy.sample(generator)
         actions = raw if raw.dtype == torch.int64 else raw.clamp(-1, 1)
-        return Action(actions, extras={"raw_actions": raw, "log_probs": policy.log_prob(raw)})
+        return Action(actions, extras={"raw_actions": raw})

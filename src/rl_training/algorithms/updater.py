@@ -82,7 +82,8 @@ class Updater:
     def _descend(self, loss: Loss) -> Metrics:
         for optimizer in self.optimizers:
             optimizer.zero_grad()
-        loss.total.sum().backward()  # members share no parameter, so the sum gives each its own gradient
+        total = loss.total
+        (total.sum() if self.population else total).backward()  # members share none, so each gets its own gradient
         for group, names in self.groups:
             if group.max_grad_norm is not None:
                 clip_gradients([self.params[name] for name in names], group.max_grad_norm, by_member=self.members > 1)

@@ -150,6 +150,9 @@ class PPOModel(nn.Module):
         features = self.encoder(obs)
         return self.actor(features), self.value(features).squeeze(-1)
 
+    def values(self, obs: Tensor) -> Tensor:
+        return self.value(self.encoder(obs)).squeeze(-1)
+
 
 def _free_policy(spec: EnvSpec, net: nn.Module, log_std: float) -> nn.Module:
     if spec.action_kind == "discrete":

@@ -46,6 +46,9 @@ class Gaussian(NamedTuple):
     def entropy(self) -> Tensor:
         return (self.log_std + 0.5 + LOG_SQRT_TWO_PI).expand_as(self.mean).sum(-1)
 
+    def log_prob_and_entropy(self, actions: Tensor) -> tuple[Tensor, Tensor]:
+        return self.log_prob(actions), self.entropy()
+
 
 class SquashedGaussian(NamedTuple):
     """Independent normals sent through tanh, so that every sample lies in (-1, 1)."""
@@ -90,11 +93,23 @@ class Categorical(NamedTuple):
         return self.logits.argmax(-1)
 
     def log_prob(self, actions: Tensor) -> Tensor:
-        return self.logits.log_softmax(-1).gather(-1, actions.unsqueeze(-1)).squeeze(-1)
+        return _chosen(self.logits.log_softmax(-1), actions)
 
     def entropy(self) -> Tensor:
+        return _entropy(self.logits.log_softmax(-1))
+
+    def log_prob_and_entropy(self, actions: Tensor) -> tuple[Tensor, Tensor]:
+        """Both, of one softmax."""
         log_probs = self.logits.log_softmax(-1)
-        return -(log_probs.exp() * log_probs).sum(-1)
+        return _chosen(log_probs, actions), _entropy(log_probs)
+
+
+def _chosen(log_probs: Tensor, actions: Tensor) -> Tensor:
+    return log_probs.gather(-1, actions.unsqueeze(-1)).squeeze(-1)
+
+
+def _entropy(log_probs: Tensor) -> Tensor:
+    return -(log_probs.exp() * log_probs).sum(-1)
 
 
 class MultiCategorical(NamedTuple):
@@ -109,11 +124,15 @@ class MultiCategorical(NamedTuple):
         return torch.stack([choice.mode() for choice in self.choices], -1)
 
     def log_prob(self, actions: Tensor) -> Tensor:
-        each = zip(self.choices, actions.unbind(-1), strict=True)
-        return torch.stack([choice.log_prob(chosen) for choice, chosen in each]).sum(0)
+        return self.log_prob_and_entropy(actions)[0]
 
     def entropy(self) -> Tensor:
         return torch.stack([choice.entropy() for choice in self.choices]).sum(0)
+
+    def log_prob_and_entropy(self, actions: Tensor) -> tuple[Tensor, Tensor]:
+        each = zip(self.choices, actions.unbind(-1), strict=True)
+        log_probs, entropies = zip(*(choice.log_prob_and_entropy(chosen) for choice, chosen in each), strict=True)
+        return torch.stack(log_probs).sum(0), torch.stack(entropies).sum(0)
 
 
 class Certain(NamedTuple):

@@ -218,10 +218,11 @@ class ActionDoor:
         bounds = low, high, (high - low) / 2, (high + low) / 2
         self._low, self._high, self._scale, self._center = (bound.astype(space.dtype) for bound in bounds)
         self._is_centered = not self._center.any()
+        doors = {"box": self._scaled, "discrete": self._numbered, "multi_discrete": self._chosen}
+        self._through = doors[spec.action_kind]
 
     def __call__(self, actions: np.ndarray) -> np.ndarray:
-        doors = {"box": self._scaled, "discrete": self._numbered, "multi_discrete": self._chosen}
-        return doors[self._spec.action_kind](actions)
+        return self._through(actions)
 
     def _scaled(self, actions: np.ndarray) -> np.ndarray:
         if actions.shape != self._low.shape:

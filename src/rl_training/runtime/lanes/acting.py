@@ -46,11 +46,11 @@ class Actor:
             "actions": action.actions,
             "rewards": self._tensor(moved.rewards),
             "next_obs": self._tensor(moved.next_obs),
-            "dones": self._tensor(moved.terminated).float(),
-            "truncated": self._tensor(moved.truncated).float(),
+            "dones": self._number(moved.terminated),
+            "truncated": self._number(moved.truncated),
             **action.extras,
         }
-        self.obs = self._tensor(moved.obs)
+        self.obs = row["next_obs"] if moved.obs is moved.next_obs else self._tensor(moved.obs)
         if self.noise is not None and moved.finished:
             self.drift[self._tensor(moved.terminated | moved.truncated)] = 0
         return row, moved
@@ -75,6 +75,9 @@ class Actor:
 
     def _tensor(self, array: Any) -> Tensor:
         return torch.as_tensor(array).to(self.device, copy=True)  # the pool may reuse its arrays
+
+    def _number(self, flags: Any) -> Tensor:
+        return torch.as_tensor(flags).to(self.device, torch.float32)
 
 
 class ActingLane:
