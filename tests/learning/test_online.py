@@ -2,11 +2,40 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
 import pytest
 
 SMALL = ["schedules={}", "hidden_sizes=[64,64]", "batch_size=64"]
 HALF = "updates_per_collect=32"  # of what most are packaged with
 pytestmark = [pytest.mark.learning, pytest.mark.timeout(400)]  # on two slow or busy cores they take long
+
+
+class Dot(gym.Env[Any, Any]):
+    """A bright dot somewhere in a dark picture: naming its quarter pays 1 a step."""
+
+    observation_space = gym.spaces.Box(0, 255, (1, 8, 8), np.uint8)
+    action_space = gym.spaces.Discrete(4)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return self._picture(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        right = action == self.quarter
+        return self._picture(), float(right), False, False, {}
+
+    def _picture(self) -> Any:
+        row, column = self.np_random.integers(0, 8, 2)
+        self.quarter = 2 * (row // 4) + column // 4
+        picture = np.zeros((1, 8, 8), np.uint8)
+        picture[0, row, column] = 255
+        return picture
+
+
+gym.register("Dot-v0", lambda **_: Dot(), max_episode_steps=20)
 
 
 def test_sac_swings_the_pendulum_up(final_return):
@@ -63,6 +92,18 @@ def test_the_rest_of_its_family_balances_it_too(learner, shortened, final_return
 
 def test_ppo_balances_the_pole(final_return):
     assert final_return("ppo/cartpole", "total_timesteps=25600", "schedules={}") > 400
+
+
+def test_ppo_learns_to_make_two_choices_at_once(final_return):
+    choices = {"env_id": "Levers-v0", "total_timesteps": 8192, "num_envs": 8}
+    scaled = ("schedules={}", "num_steps=32", "normalize_obs=true", "normalize_rewards=true", "target_kl=0.02")
+    assert final_return("ppo/cartpole", *scaled, **choices) > 17  # of 20; guesses get 20 (1/3 + 1/2) / 2 = 8.3
+
+
+def test_ppo_learns_from_pixels(final_return):
+    pictures = {"env_id": "Dot-v0", "total_timesteps": 4096, "num_envs": 8}
+    shortened = ("schedules={}", "num_steps=32", "epochs=10", "batch_size=64", "hidden_sizes=[]")
+    assert final_return("ppo/cartpole", *shortened, **pictures) > 17  # of 20; guesses get 5
 
 
 @pytest.mark.slow
