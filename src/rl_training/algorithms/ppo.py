@@ -26,7 +26,7 @@ class PPOConfig(RolloutConfig):
     target_kl: PositiveFloat | None = Field(
         None, description="stop the updates on a rollout where the policy has moved 1.5 times this far; none: never"
     )
-    activation: Activation = Field("tanh", description="between the layers: tanh or relu")
+    activation: Activation = Field("tanh", description="what stands between the hidden layers")
     orthogonal_init: bool = Field(True, description="orthogonal weights in the beginning, small in the last layer")
     log_std_init: float = Field(0.0, description="the logarithm of a Box policy's deviation in the beginning")
 

@@ -57,7 +57,7 @@ def spaces(config: TrainConfig) -> str:
     actions = {
         "box": many(spec.action_dim, "number"),
         "discrete": f"one of {spec.action_dim} actions",
-        "multi_discrete": f"{many(spec.action_dim, 'choice')} of {', '.join(map(str, spec.action_sizes))} actions",
+        "multi_discrete": f"{many(spec.action_dim, 'choice')}, of {' and '.join(map(str, spec.action_sizes))} actions,",
     }
     return f"{obs} in, {actions[spec.action_kind]} out"
 

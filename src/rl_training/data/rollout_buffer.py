@@ -22,7 +22,7 @@ class RolloutBuffer(RandomRows):
         self._steps: list[Batch] = []
         self._flat: Batch = {}
         self._length = 0
-        self._order: Tensor | None = None
+        self._shuffled: Batch = {}
         self._served = 0
 
     def __len__(self) -> int:
@@ -42,7 +42,7 @@ class RolloutBuffer(RandomRows):
         lengths = {name: len(column) for name, column in flat.items()}
         if len(set(lengths.values())) != 1:
             raise ValueError(f"all columns must have the same length, got {lengths}")
-        self._flat, self._length, self._order = flat, next(iter(lengths.values())), None
+        self._flat, self._length, self._shuffled = flat, next(iter(lengths.values())), {}
 
     def sample(self, batch_size: int, members: tuple[int, ...] = ()) -> Batch:
         """The next minibatch; each row comes once before any comes again."""
@@ -50,12 +50,12 @@ class RolloutBuffer(RandomRows):
             raise ValueError(f"a rollout belongs to one learner, got members={members}")
         if not self._length or self._length % batch_size:
             raise ValueError(f"batch_size must divide the {self._length} rows of the rollout, got {batch_size}")
-        if self._order is None or self._served + batch_size > self._length:
-            self._order = torch.randperm(self._length, generator=self.generator, device=self.generator.device)
-            self._served = 0
-        rows = self._order[self._served : self._served + batch_size]
+        if not self._shuffled or self._served + batch_size > self._length:
+            order = torch.randperm(self._length, generator=self.generator, device=self.generator.device)
+            self._shuffled, self._served = gather(self._flat, order), 0  # at once: a minibatch is then no read at all
+        rows = slice(self._served, self._served + batch_size)
         self._served += batch_size
-        return gather(self._flat, rows)
+        return {name: column[rows] for name, column in self._shuffled.items()}
 
 
 def generalized_advantages(
