@@ -77,8 +77,9 @@ def test_the_memory_is_a_gru_whose_blocks_see_their_own_part_and_all_inputs():
     inputs = torch.cat([cell.from_deter(latent.deter), cell.from_stoch(latent.stoch.flatten(1)), action], -1)
     wide = []
     for block in range(8):
-        mine = torch.cat([latent.deter[:, 2 * block : 2 * block + 2], inputs], -1)
-        wide.append(mine @ cell.hidden.weight[block] + cell.hidden.bias[block])
+        own = slice(2 * block, 2 * block + 2)
+        mine = latent.deter[:, own] @ cell.from_block.weight[block] + cell.from_block.bias[block]
+        wide.append(mine + inputs @ cell.from_inputs.weight[own].mT)
     hidden = torch.nn.functional.silu(cell.norm(torch.cat(wide, -1)))
     expected = []
     for block in range(8):

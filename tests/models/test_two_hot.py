@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor
 
 from rl_training.models.two_hot import TwoHot, TwoHotHead, mirrored_bins, symexp, symlog, two_hot
 
 BINS = torch.tensor([-3.0, -1.0, 0.0, 1.0, 3.0])
+
+
+def weights_of(values: Tensor, bins: Tensor = BINS) -> Tensor:
+    """Of all bins, [values, bins]."""
+    beside, weights = two_hot(values, bins)
+    return torch.zeros(len(values), len(bins)).scatter(-1, beside, weights)
 
 
 def test_symlog_and_symexp_undo_one_another():
@@ -27,11 +34,11 @@ def test_bins_are_255_around_an_exact_zero_and_each_has_its_exact_negative(symlo
 
 
 def test_a_value_is_shared_by_the_two_bins_beside_it_by_nearness():
-    assert two_hot(torch.tensor([1.5, -0.25]), BINS).tolist() == [[0, 0, 0, 0.75, 0.25], [0, 0.25, 0.75, 0, 0]]
+    assert weights_of(torch.tensor([1.5, -0.25])).tolist() == [[0, 0, 0, 0.75, 0.25], [0, 0.25, 0.75, 0, 0]]
 
 
 def test_a_value_on_a_bin_is_one_hot_and_beyond_the_ends_it_is_the_end():
-    weights = two_hot(torch.tensor([-3.0, 0.0, 1.0, 3.0, 99.0, -99.0]), BINS)
+    weights = weights_of(torch.tensor([-3.0, 0.0, 1.0, 3.0, 99.0, -99.0]))
     assert weights.equal(torch.eye(5)[[0, 2, 3, 4, 4, 0]])
 
 
@@ -40,7 +47,7 @@ def test_encoding_and_decoding_keep_numbers_of_any_size(squashed):
     bins = mirrored_bins(symlog_spaced=squashed)
     size = torch.logspace(-2, 8, 200)
     values = torch.cat([-size, torch.zeros(1), size])
-    weights = two_hot(symlog(values) if squashed else values, bins)
+    weights = weights_of(symlog(values) if squashed else values, bins)
     assert torch.allclose(weights.sum(-1), torch.ones(401))
     assert ((weights > 0).sum(-1) <= 2).all()
     decoded = TwoHot(weights.clamp_min(1e-30).log(), bins, squashed).mean()

@@ -14,6 +14,7 @@ from rl_training.algorithms.config import AlgorithmConfig, Fraction, Rate, Seque
 from rl_training.algorithms.learner import Learner, actor_apart
 from rl_training.models.dreamer import SIZES, DreamerModel
 from rl_training.models.rssm import Beliefs, Latent, divergence
+from rl_training.models.two_hot import TwoHot
 from rl_training.types import Action, Batch, Loss, Metrics, ParameterGroup
 
 PERCENTILES, RETURN_RATE = (0.05, 0.95), 0.01  # of returns, whose range scales the advantages, and how fast it follows
@@ -175,8 +176,9 @@ class Dreamer(Learner):
     def behaviour_loss(self, dream: Dream) -> tuple[Loss, Tensor]:
         """The actor's by REINFORCE and the critic's, on imagined states; and the returns [horizon, rows]."""
         c, weights, seen = self.config, dream.weights[:-1], dream.features[:-1]
+        guesses: TwoHot = self.model.critic(dream.features)
         with torch.no_grad():
-            values = self.model.critic(dream.features).mean()
+            values = guesses.mean()
             traces = torch.full_like(values, c.return_lambda)
             returns = lambda_returns(dream.rewards, dream.discounts, values, traces)
             scale, ends = self.return_scale(returns)
@@ -186,7 +188,9 @@ class Dreamer(Learner):
         gains = policy.log_prob(dream.actions) * advantages + c.entropy_weight * spread
         terms = {
             "dreamer_actor_loss": -(weights * gains).mean(),
-            "dreamer_critic_loss": (weights * self.critic_errors(seen, returns)).mean(),
+            "dreamer_critic_loss": (
+                weights * self.critic_errors(guesses._replace(logits=guesses.logits[:-1]), seen, returns)
+            ).mean(),
         }
         metrics: Metrics = {
             "dreamer_policy_entropy": spread.mean(),
@@ -204,19 +208,19 @@ class Dreamer(Learner):
         high = self.return_high.lerp(percentile(ordered, PERCENTILES[1]), RETURN_RATE)
         return (high - low).clamp(min=1.0), {"return_low": low, "return_high": high}
 
-    def critic_errors(self, features: Tensor, returns: Tensor) -> Tensor:
+    def critic_errors(self, guesses: TwoHot, features: Tensor, returns: Tensor) -> Tensor:
         """To the returns, and to what the slow critic says, which keeps the critic from running off."""
-        values = self.model.critic(features)
         with torch.no_grad():
             slow = self.target["critic"](features).mean()
-        return values.loss(returns) + values.loss(slow)
+        return guesses.loss(returns) + guesses.loss(slow)
 
     def replay_value_loss(self, features: Tensor, ahead: Tensor, batch: Batch) -> Tensor:
         """Of states that were lived [batch, time, ...] by rewards that were paid; `ahead` is their imagined return."""
         going = 1 - batch["is_last"]
         columns = (batch["rewards"], self.config.gamma * (1 - batch["dones"]), ahead, self.config.return_lambda * going)
         returns = lambda_returns(*(column.mT for column in columns)).mT
-        return (going[:, :-1] * self.critic_errors(features[:, :-1], returns)).mean()
+        seen = features[:, :-1]
+        return (going[:, :-1] * self.critic_errors(self.model.critic(seen), seen, returns)).mean()
 
     def parameter_groups(self) -> list[ParameterGroup]:
         c, groups = self.config, actor_apart(self.config, "model.critic.")

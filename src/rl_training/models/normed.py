@@ -38,27 +38,22 @@ def truncated_normal(weight: Tensor, fan_in: int, scale: float = 1.0) -> None:
     weight.mul_(scale * CUT / math.sqrt(fan_in))
 
 
-def linear(fan_in: int, fan_out: int, *, scale: float = 1.0) -> nn.Linear:
-    """A layer with a zero bias; a scale of 0 makes every output exactly 0 in the beginning."""
-    layer = nn.Linear(fan_in, fan_out)
-    truncated_normal(layer.weight, fan_in, scale)
-    nn.init.zeros_(layer.bias)
+def linear(fan_in: int, fan_out: int, *, scale: float = 1.0, bias: bool = True, inputs: int | None = None) -> nn.Linear:
+    """A layer with a zero bias; a scale of 0 makes every output exactly 0 in the beginning.
+
+    `inputs` are those of the whole layer, where this one is a part whose output is added to another's.
+    """
+    layer = nn.Linear(fan_in, fan_out, bias=bias)
+    truncated_normal(layer.weight, inputs or fan_in, scale)
+    if bias:
+        nn.init.zeros_(layer.bias)
     return layer
 
 
-def linear_in_two(fans_in: tuple[int, int], fan_out: int) -> tuple[nn.Linear, nn.Linear]:
-    """A layer of two inputs as two, whose outputs are to be added: one of them may be had long before the other."""
-    first, second = nn.Linear(fans_in[0], fan_out), nn.Linear(fans_in[1], fan_out, bias=False)
-    truncated_normal(first.weight, sum(fans_in))
-    truncated_normal(second.weight, sum(fans_in))
-    nn.init.zeros_(first.bias)
-    return first, second
-
-
-def block_linear(blocks: int, fan_in: int, fan_out: int) -> EnsembleLinear:
+def block_linear(blocks: int, fan_in: int, fan_out: int, *, inputs: int | None = None) -> EnsembleLinear:
     """A layer for each block: [blocks, rows, fan_in] -> [blocks, rows, fan_out]."""
     layer = EnsembleLinear(blocks, fan_in, fan_out)
-    truncated_normal(layer.weight, fan_in)
+    truncated_normal(layer.weight, inputs or fan_in)
     nn.init.zeros_(layer.bias)
     return layer
 

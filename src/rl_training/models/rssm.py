@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot, silu
 
 from rl_training.models.heads import gumbel
-from rl_training.models.normed import RMSNorm, block_linear, dense, linear, linear_in_two, normed_mlp
+from rl_training.models.normed import RMSNorm, block_linear, dense, linear, normed_mlp
 
 UNIMIX = 0.01  # share of every latent's distribution that is even, so that no divergence is infinite
 
@@ -68,17 +68,18 @@ class BlockGRU(nn.Module):
         self.blocks, width = blocks, deter // blocks
         self.from_deter, self.from_stoch = dense(deter, hidden), dense(stoch, hidden)
         self.from_action = dense(action_dim, hidden)
-        self.hidden, self.norm = block_linear(blocks, width + 3 * hidden, width), RMSNorm(deter)
-        self.gates = block_linear(blocks, width, 3 * width)
+        both = width + 3 * hidden  # one layer of two inputs, in two parts: all blocks see the same of the second
+        self.from_block = block_linear(blocks, width, width, inputs=both)
+        self.from_inputs = linear(3 * hidden, deter, bias=False, inputs=both)
+        self.norm, self.gates = RMSNorm(deter), block_linear(blocks, width, 3 * width)
 
     def forward(self, latent: Latent, action: Tensor) -> Tensor:
         """The next memory; `action` has been through `from_action`, which needs no loop over time."""
         deter, stoch = latent.deter, latent.stoch.flatten(-2)
-        seen = torch.cat([self.from_deter(deter), self.from_stoch(stoch), action], -1)
+        inputs = torch.cat([self.from_deter(deter), self.from_stoch(stoch), action], -1)
         memory = self._split(deter)
-        hidden = self.hidden(torch.cat([memory, seen.expand(self.blocks, *seen.shape)], -1))
-        hidden = self._split(silu(self.norm(self._join(hidden))))
-        reset, candidate, update = self.gates(hidden).chunk(3, -1)
+        hidden = silu(self.norm(self._join(self.from_block(memory)) + self.from_inputs(inputs)))
+        reset, candidate, update = self.gates(self._split(hidden)).chunk(3, -1)
         update = (update - 1).sigmoid()  # so that in the beginning most is kept
         return self._join(update * (reset.sigmoid() * candidate).tanh() + (1 - update) * memory)
 
@@ -98,7 +99,8 @@ class RSSM(nn.Module):
         super().__init__()
         self.deter, self.shape = deter, (latents, classes)
         self.cell = BlockGRU(deter, hidden, latents * classes, action_dim, blocks=blocks)
-        self.seen, self.recalled = linear_in_two((embedded, deter), hidden)
+        both = embedded + deter  # one layer of two inputs, in two parts: what is seen does not wait for the memory
+        self.seen, self.recalled = linear(embedded, hidden, inputs=both), linear(deter, hidden, bias=False, inputs=both)
         self.posterior = nn.Sequential(RMSNorm(hidden), nn.SiLU(), linear(hidden, latents * classes))
         self.prior = normed_mlp((deter, hidden, hidden, latents * classes))
 

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import one_hot
 
 from rl_training.models.normed import normed_mlp
 
@@ -29,13 +28,13 @@ def mirrored_bins(*, symlog_spaced: bool) -> Tensor:
     return torch.cat([half, -half[:-1].flip(0)])
 
 
-def two_hot(values: Tensor, bins: Tensor) -> Tensor:
-    """Each value as weights [..., bins] of the two bins beside it, by nearness; one beyond the ends goes to the end."""
+def two_hot(values: Tensor, bins: Tensor) -> tuple[Tensor, Tensor]:
+    """Of each value the two bins beside it [..., 2], and their weights by nearness; beyond the ends it is the end."""
     values = values.clamp(bins[0], bins[-1]).contiguous()
     below = (torch.searchsorted(bins, values, right=True) - 1).clamp(0, len(bins) - 2)
     low, high = bins[below], bins[below + 1]
-    share = ((values - low) / (high - low)).unsqueeze(-1)
-    return one_hot(below, len(bins)) * (1 - share) + one_hot(below + 1, len(bins)) * share
+    share = (values - low) / (high - low)
+    return torch.stack([below, below + 1], -1), torch.stack([1 - share, share], -1)
 
 
 class TwoHot(NamedTuple):
@@ -54,8 +53,8 @@ class TwoHot(NamedTuple):
 
     def loss(self, values: Tensor) -> Tensor:
         """Cross-entropy to the two-hot weights of these values, which get no gradient."""
-        targets = two_hot((symlog(values) if self.squashed else values).detach(), self.bins)
-        return -(targets * self.logits.log_softmax(-1)).sum(-1)
+        beside, weights = two_hot((symlog(values) if self.squashed else values).detach(), self.bins)
+        return -(weights * self.logits.log_softmax(-1).gather(-1, beside)).sum(-1)
 
 
 class TwoHotHead(nn.Module):
