@@ -36,6 +36,7 @@ from rl_training.api.managed import ManagedAlgorithm as ManagedAlgorithm
 from rl_training.api.managed import evaluate_checkpoint as evaluate_checkpoint
 from rl_training.api.managed import predict_checkpoint as predict_checkpoint
 from rl_training.api.managed import resume_training as resume_training
+from rl_training.data import RecurrentReplayBuffer as RecurrentReplayBuffer
 from rl_training.data import ReplayBuffer as ReplayBuffer
 from rl_training.data import RolloutBuffer as RolloutBuffer
 from rl_training.data import TransitionDataset as TransitionDataset
