@@ -52,5 +52,6 @@ from rl_training.experiment.registry import get_algorithm_spec as get_algorithm_
 from rl_training.experiment.registry import list_algorithm_specs as list_algorithm_specs
 from rl_training.experiment.run import TrainResult as TrainResult
 from rl_training.runtime.engine import Callback as Callback
+from rl_training.runtime.memory import Memory as Memory
 
 __version__: str

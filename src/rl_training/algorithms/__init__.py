@@ -5,7 +5,13 @@ from __future__ import annotations
 from rl_training.algorithms.bc import BC, BCConfig, bc_loss
 from rl_training.algorithms.c51 import C51, C51Config, categorical_divergence, project_atoms
 from rl_training.algorithms.cal_ql import CalQL, CalQLConfig, cal_ql_loss
-from rl_training.algorithms.config import AlgorithmConfig, OfflineConfig, ReplayConfig, RolloutConfig
+from rl_training.algorithms.config import (
+    AlgorithmConfig,
+    OfflineConfig,
+    ReplayConfig,
+    RolloutConfig,
+    SequenceConfig,
+)
 from rl_training.algorithms.cql import CQL, CQLConfig, CQLPredictions, cql_loss
 from rl_training.algorithms.dqn import DQN, DQNConfig
 from rl_training.algorithms.dynamics import Dynamics, ModelBasedConfig, gaussian_nll
@@ -106,6 +112,7 @@ __all__ = [
     "RolloutConfig",
     "SACAlgorithm",
     "SACConfig",
+    "SequenceConfig",
     "TD3BCAlgorithm",
     "TD3BCConfig",
     "Updater",

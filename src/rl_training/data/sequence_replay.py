@@ -46,17 +46,17 @@ class RecurrentReplayBuffer(RandomRows):
             )
         super().__init__(device)
         self.capacity, self.num_envs, self.window = capacity // num_envs, num_envs, window  # records of one ring
-        lead, whole = (num_envs, self.capacity), {"dtype": torch.int64, "device": device}
+        lead = (num_envs, self.capacity)
         self.columns = PackedColumns(lead, _record_layout(spec, obs_dtype), device)
         self.latents = {name: torch.zeros(*lead, *shape, dtype=dtype, device=device)
                         for name, (shape, dtype) in (latents or {}).items()}  # fmt: skip
         self.counts = [0] * num_envs  # records ever added, on the host and on the device
-        self._added = torch.zeros(num_envs, **whole)
+        self._added = torch.zeros(num_envs, dtype=torch.int64, device=device)
         self._arrived = torch.zeros(num_envs, device=device)  # rewards that came with what is acted on next
         self._begins = torch.ones(num_envs, device=device)  # whether that is an episode's first observation
         # Fresh windows, by environment and first record: as many as can be alive, in a ring of their own.
-        self._queue = torch.zeros(capacity // window + num_envs, 2, **whole)
-        self._queued, self._served = torch.zeros((), **whole), torch.zeros((), **whole)
+        self._queue = torch.zeros(capacity // window + num_envs, 2, dtype=torch.int64, device=device)
+        self._queued, self._served = self._queue.new_zeros(()), self._queue.new_zeros(())  # how many ever were
         self._steps = torch.arange(window, device=device)
 
     def __len__(self) -> int:
@@ -96,9 +96,9 @@ class RecurrentReplayBuffer(RandomRows):
         rows = self._rows(envs.unsqueeze(1), starts.unsqueeze(1) + self._steps)
         before = self._rows(envs, starts - 1)
         batch = {**gather(self.columns, rows), "rows": rows}
-        if self.latents:
-            batch |= {f"start_{name}": held.flatten(0, 1).index_select(0, before) for name, held in self.latents.items()}
-        else:  # what came before is not known
+        for name, held in self.latents.items():
+            batch[f"start_{name}"] = held.flatten(0, 1).index_select(0, before)
+        if not self.latents:  # what came before is not known
             batch["is_first"][:, 0] = 1
         return {**batch, "previous_actions": self._previous(batch, before)}
 
