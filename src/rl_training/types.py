@@ -92,6 +92,8 @@ class ParameterGroup(NamedTuple):
     weight_decay: float = 0.0
     max_grad_norm: float | None = None
     rate: str = "learning_rate"  # the option its learning rate comes from, by which a schedule moves it alone
+    max_grad_ratio: float | None = None  # of a gradient's norm to that of its tensor
+    warm_up: int = 0  # steps over which the learning rate rises to what it is
 
 
 class Source(Protocol):
