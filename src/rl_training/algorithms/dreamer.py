@@ -10,7 +10,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
 
-from rl_training.algorithms.config import AlgorithmConfig, Fraction, Rate
+from rl_training.algorithms.config import AlgorithmConfig, Fraction, Rate, SequenceConfig
 from rl_training.algorithms.learner import Learner, actor_apart
 from rl_training.models.dreamer import SIZES, DreamerModel
 from rl_training.models.rssm import Beliefs, Latent, divergence
@@ -28,7 +28,7 @@ RECIPES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-class DreamerConfig(AlgorithmConfig):
+class DreamerConfig(SequenceConfig):
     size: Literal[
         "tiny", "nano", "size1m", "mini", "size12m", "size25m", "size50m", "size100m", "size200m"
     ] = Field("size12m", description="of the networks: from 0.4 million parameters to 166 million")  # fmt: skip
@@ -36,11 +36,6 @@ class DreamerConfig(AlgorithmConfig):
     learning_rate: PositiveFloat = Field(4e-5, description="step size; if not given, by size and train ratio")
     actor_learning_rate: PositiveFloat | None = Field(None, description="the actor's and critic's; none: the same")
     hidden_sizes: tuple[PositiveInt, ...] = Field((), description="of actor and critic; none: three of the size's")
-    batch_size: PositiveInt = Field(16, description="windows in one update")
-    window: int = Field(64, ge=2, description="steps of a window")
-    train_ratio: PositiveFloat = Field(256.0, description="steps replayed in updates for each step of a policy")
-    buffer_size: PositiveInt = Field(1_000_000, description="steps the replay holds")
-    learning_starts: int = Field(1024, ge=0, description="steps before the first update")
     gamma: Fraction = Field(0.997, description="discount of future rewards")
     tau: Rate = Field(0.02, description="share of the way the slow critic moves at each update")
     horizon: PositiveInt = Field(15, description="steps of an imagined trajectory")
@@ -61,9 +56,11 @@ class DreamerConfig(AlgorithmConfig):
     @model_validator(mode="before")
     @classmethod
     def _by_recipe(cls, values: dict[str, Any]) -> dict[str, Any]:
-        chosen = {**RECIPES.get(values.get("recipe", "default"), {}), **values}
-        size, ratio = chosen.get("size", "size12m"), chosen.get("train_ratio", 256.0)
-        if "learning_rate" not in chosen and size in SIZES:
+        recipe = str(values.get("recipe", "default"))  # a year is a number in yaml
+        chosen = {**RECIPES.get(recipe, {}), **values, "recipe": recipe}
+        defaults = {name: cls.model_fields[name].default for name in ("size", "train_ratio")}
+        size, ratio = ({**defaults, **chosen}[name] for name in defaults)
+        if "learning_rate" not in chosen and str(size) in SIZES and isinstance(ratio, int | float) and ratio > 0:
             chosen["learning_rate"] = learning_rate_for(SIZES[size].units, ratio)
         return chosen
 
@@ -105,7 +102,7 @@ class Dream(NamedTuple):
 
 class Dreamer(Learner):
     name = "dreamer"
-    lane = "replay"
+    lane = "sequence"
     config_type = DreamerConfig
     model_type = DreamerModel
     action_kinds = ("box", "discrete")
@@ -114,31 +111,28 @@ class Dreamer(Learner):
     return_low: Tensor
     return_high: Tensor
 
-    @property
-    def latents(self) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
-        """What replay keeps of every step, so that a window can begin in the middle: shapes and kinds."""
-        size = self.model.size
-        return {"deter": ((size.deter,), torch.float16), "stoch": ((size.latents,), torch.uint8)}
-
     def __init__(self, model: nn.Module, config: AlgorithmConfig | None = None, **options: Any) -> None:
         super().__init__(model, config, **options)
         self.register_buffer("return_low", torch.zeros(()))
         self.register_buffer("return_high", torch.zeros(()))
 
     def loss(self, batch: Batch) -> Loss:
-        c, device = self.config, batch["rewards"].device.type
-        low = [torch.autocast(device, torch.bfloat16, enabled=c.precision == "bfloat16") for _ in range(3)]
-        with low[0]:
+        with self.precision(batch):
             beliefs = self.observe(batch)
             world = self.world_loss(beliefs, batch)
-        with low[1]:  # one of its own, since weights that are cast without gradients would be kept for the next
+        with self.precision(batch):
             dream = self.imagine(beliefs.latent.flat(), 1 - batch["dones"].flatten())
-        with low[2]:
+        with self.precision(batch):
             behaviour, returns = self.behaviour_loss(dream)
             lived = self.replay_value_loss(beliefs.latent.features, returns[0].view_as(batch["rewards"]), batch)
-        terms = {**behaviour.terms, "dreamer_replay_value_loss": c.replay_value_weight * lived}
+        terms = {**behaviour.terms, "dreamer_replay_value_loss": self.config.replay_value_weight * lived}
         rows = {"deter": beliefs.latent.deter.detach().half(), "stoch": classes_of(beliefs.latent)}
         return world.plus(terms, behaviour.metrics)._replace(buffers=behaviour.buffers, rows=rows)
+
+    def precision(self, batch: Batch) -> torch.autocast:
+        """For a part of the loss alone: weights that are cast where no gradients are kept would have none after it."""
+        low = self.config.precision == "bfloat16"
+        return torch.autocast(batch["rewards"].device.type, torch.bfloat16, enabled=low)
 
     def observe(self, batch: Batch) -> Beliefs:
         obs = batch["obs"]
@@ -150,14 +144,14 @@ class Dreamer(Learner):
         """Of what was seen, paid and ended; and the divergence of what was believed before and after seeing."""
         c, model, (latent, posterior, prior) = self.config, self.model, beliefs
         errors = model.decode(latent).flatten(2) - model.scaled(batch["obs"]).flatten(2)
-        features, going = latent.features, 1 - batch["dones"]
-        ahead = model.continuation(features).squeeze(-1).float()
+        features, going = latent.features, (1 - batch["dones"]) * (c.gamma if c.discounted_continue else 1.0)
+        goes_on = model.continuation(features).squeeze(-1).float()
         dynamics, representation = divergence(posterior.detach(), prior), divergence(posterior, prior.detach())
         return Loss(
             terms={
                 "dreamer_reconstruction_loss": errors.square().sum(-1).mean(),
                 "dreamer_reward_loss": model.reward(features).loss(batch["rewards"]).mean(),
-                "dreamer_continue_loss": binary_cross_entropy_with_logits(ahead, going * self.discount_inside),
+                "dreamer_continue_loss": binary_cross_entropy_with_logits(goes_on, going),
                 "dreamer_dynamics_loss": c.dynamics_weight * dynamics.clamp(min=c.free_nats).mean(),
                 "dreamer_representation_loss": c.representation_weight * representation.clamp(min=c.free_nats).mean(),
             },
@@ -168,18 +162,14 @@ class Dreamer(Learner):
             },
         )
 
-    @property
-    def discount_inside(self) -> float:
-        """The part of the discount that the continuation predicts with it."""
-        return float(self.config.gamma) if self.config.discounted_continue else 1.0
-
     @torch.no_grad()
     def imagine(self, start: Latent, going: Tensor) -> Dream:
         """From states [rows, ...], of which it is known whether the episode goes on."""
-        latents, actions = self.model.imagine(start, self.config.horizon)
+        c = self.config
+        latents, actions = self.model.imagine(start, c.horizon)
         features = latents.features
-        chances = self.model.continuation(features[1:]).squeeze(-1).float().sigmoid()
-        discounts = torch.cat([going[None], chances * self.config.gamma / self.discount_inside])
+        goes_on = self.model.continuation(features[1:]).squeeze(-1).float().sigmoid()
+        discounts = torch.cat([going[None], goes_on if c.discounted_continue else c.gamma * goes_on])
         return Dream(features, actions, discounts.cumprod(0), self.model.reward(features).mean(), discounts)
 
     def behaviour_loss(self, dream: Dream) -> tuple[Loss, Tensor]:
@@ -203,7 +193,7 @@ class Dreamer(Learner):
             "dreamer_return_scale": scale,
             "dreamer_imagined_reward": dream.rewards[1:].mean(),
             "dreamer_imagined_value": values.mean(),
-            "dreamer_imagined_continue": dream.discounts[1:].mean() / c.gamma,
+            "dreamer_imagined_discount": dream.discounts[1:].mean(),
         }
         return Loss(terms, metrics, buffers=ends), returns
 

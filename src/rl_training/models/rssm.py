@@ -117,17 +117,18 @@ class RSSM(nn.Module):
         first = is_first.bool().unsqueeze(-1)
         actions = self.cell.from_action(actions.masked_fill(first, 0))
         seen = self.seen(embedded)
-        deters, stochs, posteriors = [], [], []
-        for t in range(embedded.shape[1]):
-            start = Latent(start.deter.masked_fill(first[:, t], 0), start.stoch.masked_fill(first[:, t, None], 0))
-            deter = self.cell(start, actions[:, t])
-            posterior = self.log_probs(self.posterior(self.recalled(deter) + seen[:, t]))
-            drawn = draw(posterior, None if noise is None else noise[:, t])
-            start = Latent(deter, straight_through(drawn, posterior))
-            deters.append(deter)
-            stochs.append(start.stoch)
+        noises = [None] * embedded.shape[1] if noise is None else noise.unbind(1)
+        latents, posteriors = [], []
+        for first_now, action, seen_now, noise_now in zip(
+            first.unbind(1), actions.unbind(1), seen.unbind(1), noises, strict=True
+        ):
+            start = Latent(start.deter.masked_fill(first_now, 0), start.stoch.masked_fill(first_now.unsqueeze(1), 0))
+            deter = self.cell(start, action)
+            posterior = self.log_probs(self.posterior(self.recalled(deter) + seen_now))
+            start = Latent(deter, straight_through(draw(posterior, noise_now), posterior))
+            latents.append(start)
             posteriors.append(posterior)
-        latent = Latent(torch.stack(deters, 1), torch.stack(stochs, 1))
+        latent = Latent(*(torch.stack(each, 1) for each in zip(*latents, strict=True)))
         return Beliefs(latent, torch.stack(posteriors, 1), self.log_probs(self.prior(latent.deter)))
 
     def predict(self, latent: Latent, action: Tensor, noise: Tensor | None) -> Latent:
