@@ -14,12 +14,14 @@ from rl_training.api.algorithms import SAC as SAC
 from rl_training.api.algorithms import TD3BC as TD3BC
 from rl_training.api.algorithms import XQL as XQL
 from rl_training.api.algorithms import CalQL as CalQL
+from rl_training.api.algorithms import Dreamer as Dreamer
 from rl_training.api.algorithms import Rainbow as Rainbow
 from rl_training.api.algorithms import train_bc as train_bc
 from rl_training.api.algorithms import train_c51 as train_c51
 from rl_training.api.algorithms import train_cal_ql as train_cal_ql
 from rl_training.api.algorithms import train_cql as train_cql
 from rl_training.api.algorithms import train_dqn as train_dqn
+from rl_training.api.algorithms import train_dreamer as train_dreamer
 from rl_training.api.algorithms import train_fqf as train_fqf
 from rl_training.api.algorithms import train_gail as train_gail
 from rl_training.api.algorithms import train_iql as train_iql
