@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rl_training.data import ReplayBuffer
+from rl_training.data import RecurrentReplayBuffer, ReplayBuffer
 from rl_training.runtime.envs import Transition
+from rl_training.runtime.memory import Memory
 from rl_training.runtime.state import CollectResult, DivergedError
 from rl_training.types import Action, Batch, Policy
 
@@ -18,12 +19,13 @@ class Actor:
 
     def __init__(self, policy: Policy, pool: Any, generator: torch.Generator, device: torch.device) -> None:
         self.policy, self.pool, self.generator, self.device = policy, pool, generator, device
-        self.obs = self._tensor(pool.reset())
+        self.obs, self.memory = self._tensor(pool.reset()), Memory()
 
     @torch.no_grad()
-    def choose(self, policy: Policy | None = None) -> Action:
-        """The actions of this policy, or of the actor's own."""
-        return (policy or self.policy).act(self.obs, generator=self.generator)
+    def choose(self, policy: Policy | None = None, *, deterministic: bool = False) -> Action:
+        """The actions of this policy, or of the actor's own, by what it sees and remembers."""
+        chooser = policy or self.policy
+        return chooser.act(self.obs, self.memory.rows, deterministic=deterministic, generator=self.generator)
 
     def step(self, action: Action) -> tuple[Batch, Transition]:
         """Take these actions everywhere; the rows end at their own episode's last observation, never beyond."""
@@ -41,10 +43,12 @@ class Actor:
             **action.extras,
         }
         self.obs = self._tensor(moved.obs)
+        self.memory.keep(action, row["dones"] + row["truncated"])
         return row, moved
 
     def state_dict(self) -> dict[str, Any]:
-        return {"obs": self.obs, "envs": self.pool.snapshot(), **self.noise_state()}
+        remembered = {} if self.memory.rows is None else {"memory": self.memory.rows}
+        return {"obs": self.obs, "envs": self.pool.snapshot(), **self.noise_state(), **remembered}
 
     def noise_state(self) -> dict[str, Any]:
         return {"generator": self.generator.get_state()}
@@ -55,6 +59,9 @@ class Actor:
     def load_state_dict(self, state: dict[str, Any]) -> list[str]:
         reasons = self.pool.restore(state["envs"])
         self.obs = self._tensor(self.pool.obs) if reasons else state["obs"].to(self.device)
+        self.memory = Memory()
+        if "memory" in state and not reasons:
+            self.memory.rows = {name: column.to(self.device) for name, column in state["memory"].items()}
         self.load_noise_state(state)
         return reasons
 
@@ -65,7 +72,7 @@ class Actor:
 class ActingLane:
     """A lane whose time is the environments'."""
 
-    ring: ReplayBuffer | None = None
+    ring: ReplayBuffer | RecurrentReplayBuffer | None = None
 
     def __init__(self, actor: Actor, source: Any) -> None:
         self.actor, self.source, self.step = actor, source, 0
