@@ -352,7 +352,7 @@ def test_lower_precision_changes_little():
 
 def test_the_slow_critic_moves_a_fiftieth_of_the_way_at_every_update():
     learner = used()
-    slow, fast = learner.target["critic"].net[-1].bias, learner.model.critic.net[-1].bias
+    slow, fast = (part.get_parameter("net.3.bias") for part in (learner.target["critic"], learner.model.critic))
     for _ in range(2):
         before = slow.detach().clone()
         learner.update(windows())
