@@ -70,7 +70,7 @@ def drawn(channels: int) -> Array:
 
 def test_a_strip_has_a_line_for_the_truth_what_was_seen_and_what_was_foreseen():
     picture = drawn(channels=1)
-    assert picture.shape == (3 * (64 + 2), 3 * (64 + 2))  # 32 pixels are drawn twice as large, two lie between
+    assert picture.shape == (3 * (64 + 2) + 6, 3 * (64 + 2))  # 32 pixels are drawn twice as large, two lie between
     assert set(np.unique(picture[:64, :64])) == {0}
     assert set(np.unique(picture[:64, 64:66])) == {255}  # where foreseeing begins
     assert set(np.unique(picture[:64, 130:132])) == {96}

@@ -80,12 +80,10 @@ def dream(agent: Agent, *, context: int = 5, steps: int = 10, episodes: int = EP
 
 def strip(dreams: Dreams, rows: int = 4) -> Array:
     """A picture: for each episode a line of what was, of what the model saw in it, and of what it foresaw."""
-    lines = [
-        _line(frames[row], dreams.context)
-        for row in range(min(rows, len(dreams.truth)))
-        for frames in (dreams.truth, dreams.reconstruction, dreams.prediction)
-    ]
-    picture = np.vstack([part for line in lines for part in (line, np.full_like(line[:GAP], PAPER))])
+    kinds = ((dreams.truth, GAP), (dreams.reconstruction, GAP), (dreams.prediction, 4 * GAP))
+    episodes = range(min(rows, len(dreams.truth)))
+    drawn = [(_line(frames[row], dreams.context), gap) for row in episodes for frames, gap in kinds]
+    picture = np.vstack([part for line, gap in drawn for part in (line, np.full_like(line[:gap], PAPER))])
     return picture if picture.shape[2] == 3 else picture[:, :, 0]
 
 
