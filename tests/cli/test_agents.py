@@ -238,6 +238,13 @@ def test_dream_draws_a_world_models_expectations(cli, tmp_path):
     assert "copy last" in cli("dream", tmp_path / "run", "--output", tmp_path / "dream.png").stdout
 
 
+def test_predict_goes_through_an_episode_step_by_step(cli, finished):
+    rows = "[[0.1, 0, 0.2, 0], [0, 0, -0.2, 0], [0, 1, 0, 1]]"
+    asked = ("predict", finished["run_dir"], "--obs", rows)
+    assert cli(*asked, "--episode").stdout == cli(*asked).stdout  # who goes by what it sees is the same in any order
+    assert cli("predict", finished["run_dir"], "--obs", "[0.1, 0, 0.2, 0]", "--episode").exit_code == 2
+
+
 def test_only_a_world_model_dreams(cli, finished, tmp_path):
     result = cli("dream", finished["run_dir"], "--output", tmp_path / "dream.png")
     assert (result.exit_code, result.stdout) == (2, "")

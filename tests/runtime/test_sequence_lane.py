@@ -172,6 +172,36 @@ def test_after_an_update_the_replay_keeps_what_the_learner_remembers_by_now():
     assert lane.ring.latents["deter"][0, :count, 0].tolist() == (seen + 100).tolist()
 
 
+def replayed(device: str, *, capture: bool) -> tuple[dict[str, Any], Tensor]:
+    """The draws' state and what is remembered, after updates between which the replay has grown."""
+    learner, zero = Start(), torch.zeros(2, device=device)
+    learner.model.to(device)
+    spec, latents = EnvSpec((1,), "discrete", 2), {"deter": ((1,), torch.float16)}
+    replay = RecurrentReplayBuffer(60, spec, num_envs=2, window=4, latents=latents, device=device)
+    replay.seed(5)
+    updater = Updater([learner], capture=capture)
+    for step in range(50):
+        obs = torch.full((2, 1), float(step), device=device)
+        replay.add({"obs": obs, "actions": zero.long(), "rewards": zero, "next_obs": obs + 1, "dones": zero,
+                    "truncated": zero, "deter": -obs})  # fmt: skip
+        if step >= 10:
+            updater.run(replay, 3)
+    return replay.state_dict(), replay.latents["deter"]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="captured updates need CUDA")
+def test_captured_draws_see_the_replay_grow_and_serve_fresh_windows_once():
+    (eager, mine), (captured, theirs) = (replayed("cuda", capture=capture) for capture in (False, True))
+    assert mine.equal(theirs)
+    assert all(captured[name].equal(eager[name]) for name in ("queued", "served", "generator"))
+
+
+def test_fresh_windows_are_soon_learned_from():
+    state, remembered = replayed("cpu", capture=False)
+    assert int(state["queued"]) == int(state["served"]) == 2 * (50 // 4)
+    assert remembered[:, :18].flatten().tolist() == [100.0 + step for step in range(30, 48)] * 2  # the newest of 30
+
+
 class Answer:
     """Remembers on which side the cue was; with `forgetful`, nothing."""
 
