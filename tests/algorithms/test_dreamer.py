@@ -420,6 +420,7 @@ def test_a_learner_given_the_state_of_another_goes_on_alike(goes_on_alike):
     goes_on_alike(used(), small(), windows())
 
 
+@pytest.mark.slow  # half a minute to trace what is unrolled over time
 def test_compiled_updates_are_the_eager_ones():
     eager, compiled = used(horizon=1), used(horizon=1)
     compiled.load_state_dict(eager.state_dict())

@@ -186,12 +186,8 @@ class Dreamer(Learner):
         policy = self.model.actor(seen)
         spread = policy.entropy()
         gains = policy.log_prob(dream.actions) * advantages + c.entropy_weight * spread
-        terms = {
-            "dreamer_actor_loss": -(weights * gains).mean(),
-            "dreamer_critic_loss": (
-                weights * self.critic_errors(guesses._replace(logits=guesses.logits[:-1]), seen, returns)
-            ).mean(),
-        }
+        errors = self.critic_errors(guesses._replace(logits=guesses.logits[:-1]), seen, returns)
+        terms = {"dreamer_actor_loss": -(weights * gains).mean(), "dreamer_critic_loss": (weights * errors).mean()}
         metrics: Metrics = {
             "dreamer_policy_entropy": spread.mean(),
             "dreamer_return_scale": scale,
