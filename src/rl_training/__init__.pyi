@@ -16,12 +16,14 @@ from rl_training.api.algorithms import TD3 as TD3
 from rl_training.api.algorithms import TD3BC as TD3BC
 from rl_training.api.algorithms import XQL as XQL
 from rl_training.api.algorithms import CalQL as CalQL
+from rl_training.api.algorithms import Dreamer as Dreamer
 from rl_training.api.algorithms import Rainbow as Rainbow
 from rl_training.api.algorithms import train_bc as train_bc
 from rl_training.api.algorithms import train_c51 as train_c51
 from rl_training.api.algorithms import train_cal_ql as train_cal_ql
 from rl_training.api.algorithms import train_cql as train_cql
 from rl_training.api.algorithms import train_dqn as train_dqn
+from rl_training.api.algorithms import train_dreamer as train_dreamer
 from rl_training.api.algorithms import train_fqf as train_fqf
 from rl_training.api.algorithms import train_gail as train_gail
 from rl_training.api.algorithms import train_iql as train_iql
@@ -40,6 +42,7 @@ from rl_training.api.managed import ManagedAlgorithm as ManagedAlgorithm
 from rl_training.api.managed import evaluate_checkpoint as evaluate_checkpoint
 from rl_training.api.managed import predict_checkpoint as predict_checkpoint
 from rl_training.api.managed import resume_training as resume_training
+from rl_training.data import RecurrentReplayBuffer as RecurrentReplayBuffer
 from rl_training.data import ReplayBuffer as ReplayBuffer
 from rl_training.data import RolloutBuffer as RolloutBuffer
 from rl_training.data import TransitionDataset as TransitionDataset
@@ -55,5 +58,6 @@ from rl_training.experiment.registry import get_algorithm_spec as get_algorithm_
 from rl_training.experiment.registry import list_algorithm_specs as list_algorithm_specs
 from rl_training.experiment.run import TrainResult as TrainResult
 from rl_training.runtime.engine import Callback as Callback
+from rl_training.runtime.memory import Memory as Memory
 
 __version__: str

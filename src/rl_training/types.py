@@ -21,7 +21,8 @@ ACTION_SPACES = {"box": "Box", "discrete": "Discrete", "multi_discrete": "MultiD
 class Loss(NamedTuple):
     """Terms are minimised, summed; metrics are only seen; buffers are new values of named buffers.
 
-    `rows` has a number for each row of the batch: "priorities" are what prioritised replay draws by.
+    `rows` has something for each row of the batch: "priorities" are what prioritised replay draws by, and all else
+    is kept with the rows by a replay of sequences, for whoever goes on from them.
     """
 
     terms: Metrics
@@ -44,6 +45,7 @@ class UpdateResult(NamedTuple):
     metrics: Metrics
     num_gradient_steps: int
     priorities: Tensor | None = None  # of the last batch's rows
+    latents: Metrics = {}  # what else was found at them
 
 
 class Action(NamedTuple):
@@ -52,6 +54,11 @@ class Action(NamedTuple):
     actions: Tensor
     memory: Any = None
     extras: Metrics = {}
+
+    def instead(self, actions: Tensor) -> Action:
+        """With other actions in the place of these; who remembers, remembers what was done."""
+        memory = None if self.memory is None else {**self.memory, "action": actions}
+        return self._replace(actions=actions, memory=memory)
 
 
 @dataclass(frozen=True)
@@ -88,6 +95,8 @@ class ParameterGroup(NamedTuple):
     weight_decay: float = 0.0
     max_grad_norm: float | None = None
     rate: str = "learning_rate"  # the option its learning rate comes from, by which a schedule moves it alone
+    max_grad_ratio: float | None = None  # of a gradient's norm to that of its tensor
+    warm_up: int = 0  # steps over which the learning rate rises to what it is
 
 
 class Source(Protocol):
@@ -105,6 +114,12 @@ class PrioritizedSource(Source, Protocol):
     """Its batches say in `slots` where their rows rest, so that it can be told how much each is worth another look."""
 
     def set_priorities(self, slots: Tensor, priorities: Tensor) -> None: ...
+
+
+class SequenceSource(Source, Protocol):
+    """Its batches say in `rows` where their steps rest, so that it can keep what a learner remembers at them."""
+
+    def write_back(self, rows: Tensor, latents: Batch) -> None: ...
 
 
 class Trainable(Protocol):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from rl_training.algorithms import CATALOGUE, Learner, Updater
-from rl_training.data import ReplayBuffer
+from rl_training.algorithms import CATALOGUE, Dreamer, Learner, Updater
+from rl_training.data import RecurrentReplayBuffer, ReplayBuffer
 from rl_training.types import EnvSpec
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="captured updates need CUDA")
@@ -14,7 +14,7 @@ SPECS = {
     "box": EnvSpec((5,), "box", 2, action_shape=(2,), action_low=(-1.0, -1.0), action_high=(1.0, 1.0)),
     "discrete": EnvSpec((5,), "discrete", 3),
 }
-LEARNERS = [learner for learner in CATALOGUE.values() if learner.lane != "rollout"]
+LEARNERS = [learner for learner in CATALOGUE.values() if learner.lane in ("offline", "replay")]
 
 
 def ring(spec: EnvSpec, members: int | None, **options) -> ReplayBuffer:
@@ -61,5 +61,38 @@ def test_captured_updates_look_ahead_and_set_priorities_as_eager_ones_do(members
 @pytest.mark.parametrize("learner", LEARNERS, ids=lambda learner: learner.name)
 def test_captured_updates_equal_eager_ones(learner, members):
     eager, captured = (trained(learner, members, capture=capture) for capture in (False, True))
+    furthest = {name: (value - captured[name]).abs().max().item() for name, value in eager.items()}
+    assert max(furthest.values()) < 1e-4, furthest
+
+
+def dreamt(*, capture: bool, **options) -> dict[str, torch.Tensor]:
+    """Dreamer's parameters after updates on windows of steps whose memories are written back as it learns."""
+    spec = SPECS["discrete"]
+    torch.manual_seed(3)
+    learner = Dreamer.build(spec, size="tiny", batch_size=4, window=5, horizon=3, warm_up=0, **options).cuda()
+    latents = {"deter": ((256,), torch.float16), "stoch": ((8,), torch.uint8)}
+    replay = RecurrentReplayBuffer(64, spec, window=5, latents=latents, device="cuda")
+    for step in range(30):
+        rewards, ends = torch.randn(1, device="cuda"), torch.full((1,), float(step % 7 == 6), device="cuda")
+        row = {"obs": torch.randn(1, 5, device="cuda"), "next_obs": torch.randn(1, 5, device="cuda")}
+        row |= {
+            "actions": torch.randint(3, (1,), device="cuda"),
+            "rewards": rewards,
+            "dones": ends,
+            "truncated": 0 * ends,
+        }
+        kept = {name: torch.zeros(1, *shape, dtype=dtype, device="cuda") for name, (shape, dtype) in latents.items()}
+        replay.add({**row, **kept})
+    replay.seed(1)
+    updater = Updater([learner], capture=capture)
+    torch.cuda.manual_seed(7)
+    result = updater.run(replay, 11)
+    assert all(value.isfinite().all() for value in result.metrics.values())
+    return {name: value.detach().cpu() for name, value in updater.params.items()}
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_captured_updates_of_a_world_model_equal_eager_ones(precision):
+    eager, captured = (dreamt(capture=capture, precision=precision) for capture in (False, True))
     furthest = {name: (value - captured[name]).abs().max().item() for name, value in eager.items()}
     assert max(furthest.values()) < 1e-4, furthest

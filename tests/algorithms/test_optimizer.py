@@ -1,9 +1,9 @@
-"""Our Adam is torch's, to the bit."""
+"""Our Adam is torch's, to the bit; LaProp is a plain loop's."""
 
 import pytest
 import torch
 
-from rl_training.algorithms.optimizer import Adam
+from rl_training.algorithms.optimizer import Adam, clip_to_weights
 from rl_training.types import ParameterGroup
 
 TORCH = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
@@ -32,6 +32,63 @@ def test_it_moves_as_torchs_does_even_where_a_phase_leaves_parameters_out(kind):
         assert {key: value.tolist() for key, value in state.items()} == {
             key: value.tolist() for key, value in reference.state[b].items()
         }
+
+
+def laprop(value: float, gradients: list[float | None], rate: float) -> float:
+    """By hand, of one number: scaled by the root of mean squares first, averaged after."""
+    mean = square = 0.0
+    count = 0
+    for gradient in gradients:
+        if gradient is not None:
+            count += 1
+            square = 0.999 * square + 0.001 * gradient**2
+            mean = 0.9 * mean + 0.1 * gradient / ((square / (1 - 0.999**count)) ** 0.5 + 1e-20)
+            value -= rate * mean / (1 - 0.9**count)
+    return value
+
+
+def moved(optimizer: Adam, gradients: list[list[float | None]]) -> list[float]:
+    """Where so many single numbers are after these gradients, a row for each step."""
+    for row in gradients:
+        for parameter, gradient in zip(optimizer.params, row, strict=True):
+            parameter.grad = None if gradient is None else torch.full_like(parameter, gradient)
+        optimizer.step()
+    return [parameter.item() for parameter in optimizer.params]
+
+
+def test_laprop_scales_first_and_averages_after_and_a_number_left_out_keeps_its_count():
+    optimizer = Adam([torch.tensor(1.0), torch.tensor(-2.0)], ParameterGroup(0.1, kind="laprop", eps=1e-20))
+    gradients: list[list[float | None]] = [[1.0, 5.0], [-30.0, None], [0.2, None], [4.0, -1e-9], [0.0, 0.0]]
+    mine, other = zip(*gradients, strict=True)
+    expected = [laprop(1.0, list(mine), 0.1), laprop(-2.0, list(other), 0.1)]
+    assert moved(optimizer, gradients) == pytest.approx(expected, rel=1e-5)
+    assert optimizer.counts.tolist() == [5, 3]
+
+
+def test_the_rate_rises_over_the_warm_up():
+    optimizer = Adam([torch.tensor(0.0)], ParameterGroup(1.0, kind="laprop", eps=1e-20, warm_up=4))
+    places = [moved(optimizer, [[1.0]])[0] for _ in range(6)]  # a constant gradient makes steps as long as the rate
+    assert places == pytest.approx([-0.25, -0.75, -1.5, -2.5, -3.5, -4.5], rel=1e-4)
+
+
+def test_gradients_are_clipped_to_a_share_of_their_own_tensors_norm():
+    weights = [torch.tensor([3.0, 4.0]), torch.zeros(2), torch.tensor([3.0, 4.0])]
+    grads = [torch.tensor([0.0, 10.0]), torch.tensor([0.0, 10.0]), torch.tensor([0.0, 1.0])]
+    clip_to_weights(weights, grads, 0.3)
+    # 0.3 * 5 = 1.5; of a tensor of zeros 0.3 * 0.001; and what is below is left as it is
+    assert [grad[1].item() for grad in grads] == pytest.approx([1.5, 3e-4, 1.0])
+
+
+def test_a_gradient_of_zero_stays_zero():
+    grads = [torch.zeros(2)]
+    clip_to_weights([torch.ones(2)], grads, 0.3)
+    assert grads[0].tolist() == [0, 0]
+
+
+def test_a_group_can_ask_for_both():
+    optimizer = Adam([torch.tensor(2.0)], ParameterGroup(0.1, kind="laprop", eps=1e-20, max_grad_ratio=0.5))
+    at = moved(optimizer, [[100.0], [1.0]])  # clipped to halves of 2 and of 1.9
+    assert at == pytest.approx([laprop(2.0, [1.0, 0.95], 0.1)], rel=1e-5)
 
 
 def test_without_a_gradient_nothing_moves():

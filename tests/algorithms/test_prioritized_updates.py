@@ -46,7 +46,7 @@ def ring_of(rewards, **options):
 
 def test_after_an_update_the_source_draws_by_the_errors_of_its_rows():
     ring = ring_of(torch.tensor([1.0, 2.0, 3.0]), prioritized=True)
-    _, _, priorities = Updater([Guess()]).run(ring, 1)  # six draws of three equal priorities: each twice
+    priorities = Updater([Guess()]).run(ring, 1).priorities  # six draws of three equal priorities: each twice
     assert ring.priorities.values[0, :3].tolist() == pytest.approx([1, 2, 3], abs=1e-5)
     torch.testing.assert_close(priorities, torch.tensor([1.0, 1.0, 2.0, 2.0, 3.0, 3.0]))
 
@@ -59,7 +59,7 @@ def test_each_member_of_a_population_tells_of_its_own_rows():
 
 
 def test_a_source_that_draws_evenly_is_told_nothing():
-    _, count, priorities = Updater([Guess()]).run(ring_of(torch.ones(3)), 2)
+    _, count, priorities, _ = Updater([Guess()]).run(ring_of(torch.ones(3)), 2)
     assert count == 2
     torch.testing.assert_close(priorities, torch.ones(6))
 

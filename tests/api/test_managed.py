@@ -7,7 +7,17 @@ import numpy as np
 import pytest
 
 import rl_training
-from rl_training import BC, PPO, evaluate_checkpoint, predict_checkpoint, resume_training, runtime, train_ppo
+from rl_training import (
+    BC,
+    PPO,
+    Dreamer,
+    Memory,
+    evaluate_checkpoint,
+    predict_checkpoint,
+    resume_training,
+    runtime,
+    train_ppo,
+)
 from rl_training.experiment.config import ConfigError
 
 TINY = {"total_timesteps": 64, "num_steps": 32, "batch_size": 16, "epochs": 1, "hidden_sizes": [8], "eval_episodes": 1}
@@ -54,6 +64,27 @@ def test_predicting_reads_no_file_and_makes_no_environment(agent, monkeypatch):
     monkeypatch.setattr(gym, "make", None)
     monkeypatch.setattr("builtins.open", None)
     assert agent.predict(np.zeros(4)) in (0, 1)
+
+
+def test_an_agent_that_remembers_goes_on_from_its_memory(tmp_path):
+    small = {"size": "tiny", "window": 4, "batch_size": 2, "horizon": 2, "learning_starts": 8, "train_ratio": 1}
+    options = {"total_timesteps": 12, "eval_interval": 0, "checkpoint_interval": 12, **small}
+    dreamer = Dreamer("CueMemory-v0", output_dir=str(tmp_path / "dreamer"), **options).learn()
+    obs, memory = np.random.default_rng(0).integers(256, size=(3, 1, 16, 16), dtype=np.uint8), Memory()
+    assert dreamer.predict(obs, memory=memory).shape == (3,)
+    once = remembered(memory)
+    dreamer.predict(obs, memory=memory)
+    assert not np.array_equal(remembered(memory)[0], once[0])
+    memory.forget(np.array([False, True, False]))
+    dreamer.predict(obs, memory=memory)
+    np.testing.assert_allclose(remembered(memory)[1], once[1], rtol=1e-5)  # as at its first observation
+    assert not np.allclose(remembered(memory)[0], once[0], rtol=1e-5)
+    with pytest.raises(ValueError, match="this memory is of 3 environments, got observations of 1"):
+        dreamer.predict(obs[0], memory=memory)
+
+
+def remembered(memory: Memory) -> np.ndarray:
+    return np.empty(0) if memory.rows is None else memory.rows["deter"].numpy()
 
 
 def test_wrong_observations_are_refused(agent):

@@ -223,3 +223,29 @@ def test_data_of_another_environment_are_refused(cli, finished, logs):
     result = cli("evaluate", finished["run_dir"], "--ope", logs)
     assert result.exit_code == 2
     assert "obs" in result.stderr
+
+
+def test_dream_draws_a_world_models_expectations(cli, tmp_path):
+    small = ("size=tiny", "window=4", "batch_size=2", "horizon=2", "learning_starts=8", "train_ratio=1")
+    options = [part for each in (*small, "eval_interval=0", "checkpoint_interval=12") for part in ("--set", each)]
+    trained = cli("train", "dreamer", "Catch-v0", "--steps", 12, *options, "--output", tmp_path / "run", "--quiet")
+    assert trained.exit_code == 0, trained.stderr
+    result = cli("dream", tmp_path / "run", "--rows", 2, "--output", tmp_path / "dream.png", "--json")
+    assert result.exit_code == 0, result.stderr
+    told = json.loads(result.stdout)
+    assert told["prediction_error"] > 0
+    assert (tmp_path / "dream.png").read_bytes().startswith(b"\x89PNG")
+    assert "copy last" in cli("dream", tmp_path / "run", "--output", tmp_path / "dream.png").stdout
+
+
+def test_predict_goes_through_an_episode_step_by_step(cli, finished):
+    rows = "[[0.1, 0, 0.2, 0], [0, 0, -0.2, 0], [0, 1, 0, 1]]"
+    asked = ("predict", finished["run_dir"], "--obs", rows)
+    assert cli(*asked, "--episode").stdout == cli(*asked).stdout  # who goes by what it sees is the same in any order
+    assert cli("predict", finished["run_dir"], "--obs", "[0.1, 0, 0.2, 0]", "--episode").exit_code == 2
+
+
+def test_only_a_world_model_dreams(cli, finished, tmp_path):
+    result = cli("dream", finished["run_dir"], "--output", tmp_path / "dream.png")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "ppo has no world model to dream with; dreamer has" in result.stderr

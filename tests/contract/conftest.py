@@ -18,13 +18,25 @@ SPECS = {
 SMALL: dict[str, dict[str, Any]] = {
     "offline": {"dataset": {"kind": "random", "rows": 200}, "total_timesteps": 40},
     "replay": {"total_timesteps": 60, "algo_kwargs": {"learning_starts": 20, "buffer_size": 45}},
+    "sequence": {
+        "total_timesteps": 60,
+        "num_envs": 2,
+        "algo_kwargs": {
+            "learning_starts": 20,
+            "buffer_size": 45,
+            "train_ratio": 24,
+            "window": 6,
+            "size": "tiny",
+            "horizon": 3,
+        },
+    },
     "rollout": {"total_timesteps": 96, "num_envs": 2, "algo_kwargs": {"num_steps": 8, "epochs": 2}},
 }
 SMALL_MODEL = {"model_members": 3, "model_elites": 2, "model_hidden_sizes": [8], "model_max_epochs": 2,
                "rollout_batch_size": 20, "rollout_interval": 10, "rollout_schedule": [0, 30, 1, 3]}  # fmt: skip
 FEW_QUANTILES = 8  # of 200 the update takes ten times as long as all the rest
-# Of replay: before the first update, and with a ring that has come round.
-STOPS = {"offline": (7, 27), "replay": (13, 51), "rollout": (16, 80)}
+# Of replay and sequences: before the first update, and with a ring that has come round.
+STOPS = {"offline": (7, 27), "replay": (13, 51), "sequence": (14, 50), "rollout": (16, 80)}
 
 
 class Case(NamedTuple):

@@ -6,13 +6,17 @@ import pytest
 import torch
 
 from rl_training.algorithms import Learner
+from rl_training.data import RecurrentReplayBuffer
+from rl_training.experiment.sequences import kept_memory
+from rl_training.runtime.memory import Memory
 from rl_training.runtime.policies import RandomPolicy
 from rl_training.types import Batch
 
 
 def build(case, seed=0) -> Learner:
     torch.manual_seed(seed)
-    return case.learner.build(case.spec, batch_size=16, hidden_sizes=(8, 8))
+    options = {"size": "tiny", "horizon": 3} if case.learner.lane == "sequence" else {}
+    return case.learner.build(case.spec, batch_size=16, hidden_sizes=(8, 8), **options)
 
 
 def batch_for(case, learner: Learner, rows=16) -> Batch:
@@ -25,12 +29,25 @@ def batch_for(case, learner: Learner, rows=16) -> Batch:
     batch = {"obs": obs, "actions": actions, "rewards": rewards, "next_obs": next_obs, "dones": dones}
     batch["truncated"] = torch.zeros(rows)
     batch |= {name: torch.randn(rows, generator=generator) for name in learner.needs}
+    if learner.lane == "sequence":
+        return windows_of(case, learner, batch)
     if learner.lane != "rollout":
         return learner.prepare(batch)
     with torch.no_grad():
         extras = learner.act(obs, generator=generator).extras
     prepared = learner.prepare({name: column.unsqueeze(1) for name, column in {**batch, **extras}.items()})
     return {name: column.flatten(0, 1) for name, column in prepared.items()}
+
+
+def windows_of(case, learner: Learner, batch: Batch) -> Batch:
+    """The rows as steps of one environment, and the windows in which they come back."""
+    latents, memory = kept_memory(learner), Memory()
+    replay = RecurrentReplayBuffer(100, case.spec, window=5, latents=latents)
+    for row in range(len(batch["obs"])):
+        step = {name: column[row : row + 1] for name, column in batch.items()}
+        memory.keep(learner.act(step["obs"], memory.rows), step["dones"])
+        replay.add({**step, **{name: rows for name, rows in (memory.rows or {}).items() if name in latents}})
+    return replay.sample(16)
 
 
 def test_updates_move_every_trained_tensor_and_keep_metrics_finite(case):

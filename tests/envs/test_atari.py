@@ -64,6 +64,42 @@ def test_a_frame_is_the_brighter_of_the_last_two_of_four():
     assert not np.array_equal(moved, shrink(screens[7]))  # the ball has moved between the two
 
 
+def test_a_frame_can_have_another_size_and_stand_alone():
+    env = game(screen_size=64, stack=1)
+    assert env.observation_space.shape == (1, 64, 64)
+    large, small = (played(each, [RIGHT] * 3)[-1][0] for each in (game(screen_size=84), env))
+    assert small.shape == (1, 64, 64)
+    assert small.mean() == pytest.approx(large[-1].mean(), abs=0.5)  # the same screen
+    two = played(game(screen_size=64, stack=2), [RIGHT] * 3)
+    np.testing.assert_array_equal(two[-1][0], np.concatenate([two[-2][0][1:], small]))
+
+
+def test_colours_are_three_planes():
+    bare: Any = make_atari(BREAKOUT, preprocess=False, frameskip=1, repeat_action_probability=0.0, obs_type="rgb")
+    bare.reset(seed=0)
+    screens = [np.moveaxis(bare.step(NOOP)[0], -1, 0) for _ in range(8)]
+    shrink = AreaAverage((210, 160), (64, 64))
+    first, second = (np.stack([shrink(plane) for plane in np.maximum(screens[i], screens[i + 1])]) for i in (2, 6))
+    env = game(screen_size=64, stack=2, grayscale=False, fire_at_start=False)
+    np.testing.assert_array_equal(env.reset(seed=0)[0], np.concatenate([first, first]))
+    np.testing.assert_array_equal(env.step(NOOP)[0], np.concatenate([first, second]))
+    assert not np.array_equal(second[0], second[2])  # red is not blue
+
+
+def test_who_is_to_fire_can_be_left_to_the_agent():
+    served, waiting = (played(game(fire_at_start=fire), [NOOP] * 300) for fire in (True, False))
+    assert served[-1][4]["lives"] < 5
+    assert waiting[-1][4]["lives"] == 5
+
+
+def test_frames_are_kept_once_only_where_they_move_by_planes():
+    def stacks_frames(**options: Any) -> bool:
+        return EnvPool(BREAKOUT, env_kwargs={"noop_max": 0, **options}).stacks_frames
+
+    assert stacks_frames(screen_size=64)
+    assert not stacks_frames(grayscale=False)
+
+
 def test_rewards_are_their_sign_in_training_and_raw_when_scored():
     actions = np.random.default_rng(0).integers(6, size=200)
     raw, clipped = (

@@ -109,3 +109,9 @@ def test_ppo_learns_from_pixels(final_return):
 @pytest.mark.slow
 def test_ppo_swings_the_pendulum_up_with_continuous_actions(final_return):
     assert final_return("ppo/pendulum") > -350
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_dreamer_catches_what_falls_by_its_pixels(final_return):
+    assert final_return("dreamer/catch") > 0.8  # it reaches 1; random play scores -0.6

@@ -19,7 +19,7 @@ from rl_training.runtime import snapshots
 from rl_training.runtime.envs import EnvPool, Transition
 
 CLASSIC = ["CartPole-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1", "Acrobot-v1"]
-OURS = ["FixedHorizonCartPole-v0"]
+OURS = ["FixedHorizonCartPole-v0", "Catch-v0", "CueMemory-v0"]
 MUJOCO = sorted(name for name, spec in gym.registry.items() if re.match(r"gymnasium.*_v5:", str(spec.entry_point)))
 LIMIT = {"max_episode_steps": 60}
 

@@ -5,9 +5,16 @@ from __future__ import annotations
 from rl_training.algorithms.bc import BC, BCConfig, bc_loss
 from rl_training.algorithms.c51 import C51, C51Config, categorical_divergence, project_atoms
 from rl_training.algorithms.cal_ql import CalQL, CalQLConfig, cal_ql_loss
-from rl_training.algorithms.config import AlgorithmConfig, OfflineConfig, ReplayConfig, RolloutConfig
+from rl_training.algorithms.config import (
+    AlgorithmConfig,
+    OfflineConfig,
+    ReplayConfig,
+    RolloutConfig,
+    SequenceConfig,
+)
 from rl_training.algorithms.cql import CQL, CQLConfig, CQLPredictions, cql_loss
 from rl_training.algorithms.dqn import DQN, DQNConfig
+from rl_training.algorithms.dreamer import Dreamer, DreamerConfig, lambda_returns
 from rl_training.algorithms.dynamics import Dynamics, ModelBasedConfig, gaussian_nll
 from rl_training.algorithms.fqe import FQE, FQEConfig, fqe_loss
 from rl_training.algorithms.fqf import FQF, FQFConfig, fraction_gradient
@@ -38,12 +45,11 @@ BCAlgorithm, DQNAlgorithm, IQLAlgorithm, PPOAlgorithm, SACAlgorithm = BC, DQN, I
 CalQLAlgorithm, CQLAlgorithm, TD3BCAlgorithm, XQLAlgorithm = CalQL, CQL, TD3BC, XQL
 MBPOAlgorithm, MOPOAlgorithm = MBPO, MOPO
 C51Algorithm, FQFAlgorithm, IQNAlgorithm, QRDQNAlgorithm, RainbowAlgorithm = C51, FQF, IQN, QRDQN, Rainbow
-GAILAlgorithm = GAIL
+GAILAlgorithm, DreamerAlgorithm = GAIL, Dreamer
 REDQAlgorithm, TD3Algorithm = REDQ, TD3
 
 _LEARNERS: tuple[type[Learner], ...] = (
-    BC, C51, CalQL, CQL, DQN, FQF, GAIL, IQL, IQN, MBPO, MOPO, PPO, QRDQN, Rainbow, REDQ, SAC, TD3,
-    TD3BC, XQL,
+    BC, C51, CalQL, CQL, DQN, Dreamer, FQF, GAIL, IQL, IQN, MBPO, MOPO, PPO, QRDQN, Rainbow, REDQ, SAC, TD3, TD3BC, XQL,
 )  # fmt: skip
 CATALOGUE: dict[str, type[Learner]] = {learner.name: learner for learner in _LEARNERS}
 
@@ -81,6 +87,9 @@ __all__ = [
     "DQNAlgorithm",
     "DQNConfig",
     "DiscriminatorConfig",
+    "Dreamer",
+    "DreamerAlgorithm",
+    "DreamerConfig",
     "Dynamics",
     "FQEConfig",
     "FQFAlgorithm",
@@ -114,6 +123,7 @@ __all__ = [
     "RolloutConfig",
     "SACAlgorithm",
     "SACConfig",
+    "SequenceConfig",
     "TD3Algorithm",
     "TD3BCAlgorithm",
     "TD3BCConfig",
@@ -133,6 +143,7 @@ __all__ = [
     "gaussian_nll",
     "gumbel_rescale_loss",
     "iql_loss",
+    "lambda_returns",
     "project_atoms",
     "quantile_huber_loss",
     "sac_actor_loss",

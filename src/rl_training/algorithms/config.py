@@ -65,6 +65,14 @@ class ActionNoiseConfig(AlgorithmConfig):
     )
 
 
+class SequenceConfig(AlgorithmConfig):
+    batch_size: PositiveInt = Field(16, description="windows in one update")
+    window: int = Field(64, ge=2, description="steps of a window")
+    train_ratio: PositiveFloat = Field(256.0, description="steps replayed in updates for each step of a policy")
+    buffer_size: PositiveInt = Field(1_000_000, description="steps the replay holds")
+    learning_starts: int = Field(1_024, ge=0, description="steps before the first update")
+
+
 class RolloutConfig(AlgorithmConfig):
     num_steps: PositiveInt = Field(2048, description="steps of every environment in a rollout")
     epochs: PositiveInt = Field(10, description="passes over a rollout")

@@ -31,7 +31,7 @@ class Learner(nn.Module):
     """Subclasses say what can be set (`config_type`), what is minimised (`loss`) and how to act (`act`)."""
 
     name: ClassVar[str]
-    lane: ClassVar[str]  # "offline", "replay" or "rollout"
+    lane: ClassVar[str]  # "offline", "replay", "sequence" or "rollout"
     config_type: ClassVar[type[AlgorithmConfig]]
     model_type: ClassVar[Any]  # a module class with `build(spec, config)`
     action_kinds: ClassVar[tuple[str, ...]]  # of ACTION_SPACES
@@ -79,6 +79,10 @@ class Learner(nn.Module):
         self, obs: Tensor, memory: Any = None, *, deterministic: bool = False, generator: torch.Generator | None = None
     ) -> Action:
         raise NotImplementedError(f"{type(self).__name__} must say how it acts")
+
+    def initial_memory(self, rows: int) -> Batch:
+        """What `act` remembers of so many environments at their beginning; nothing, if it goes by what it sees."""
+        return {}
 
     def prepare(self, batch: Batch) -> Batch:
         """Once for a dataset or rollout, before updates draw from it."""

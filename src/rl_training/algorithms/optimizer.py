@@ -1,16 +1,34 @@
-"""Adam for a group of parameters: torch's fused kernel without the bookkeeping, which costs small networks dear."""
+"""Adam and LaProp for a group of parameters, without the bookkeeping, which costs small networks dear."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from rl_training.types import ParameterGroup
 
-KERNELS = {"adam": torch._fused_adam_, "adamw": torch._fused_adamw_}
+LEAST_NORM = 1e-3  # of a tensor, as the ratio of its gradient to it is taken: those that begin at zero must move too
+
+
+def laprop_(
+    params: list[Tensor], grads: list[Tensor], means: list[Tensor], squares: list[Tensor], _: list[Tensor],
+    counts: list[Tensor], *, lr: Tensor, beta1: float, beta2: float, eps: float, **unused: Any,
+) -> None:  # fmt: skip
+    """LaProp (Ziyin et al., 2020), called as the fused kernels are: gradients are scaled first, then averaged."""
+    count = torch.stack(counts)
+    torch._foreach_lerp_(squares, torch._foreach_mul(grads, grads), 1 - beta2)
+    scales = torch._foreach_div(squares, (1 - beta2**count).unbind())
+    torch._foreach_sqrt_(scales)
+    torch._foreach_add_(scales, eps)
+    torch._foreach_lerp_(means, torch._foreach_div(grads, scales), 1 - beta1)
+    steps = torch._foreach_mul(means, (-lr / (1 - beta1**count)).unbind())
+    torch._foreach_add_(params, steps)
+
+
+KERNELS: dict[str, Any] = {"adam": torch._fused_adam_, "adamw": torch._fused_adamw_, "laprop": laprop_}
 
 
 class _Moved(NamedTuple):
@@ -23,8 +41,15 @@ class _Moved(NamedTuple):
     ones: Tensor  # [parameters of the group], 1 for each of these
 
 
+def clip_to_weights(params: list[Tensor], grads: list[Tensor], ratio: float) -> None:
+    """Shrink each gradient to a norm of at most this share of its tensor's (Brock et al., 2021, by whole tensors)."""
+    weights, norms = torch.stack(torch._foreach_norm(params)), torch.stack(torch._foreach_norm(grads))
+    shares = (ratio * weights.clamp(min=LEAST_NORM) / norms).clamp(max=1.0)
+    torch._foreach_mul_(grads, shares.unbind())
+
+
 class Adam:
-    """`torch.optim.Adam` (or AdamW) to the bit; parameters without a gradient keep still, and so does their count."""
+    """`torch.optim.Adam` (or AdamW) to the bit, or LaProp; what has no gradient keeps still, and so does its count."""
 
     def __init__(self, params: Sequence[Tensor], group: ParameterGroup) -> None:
         self.params, self.group, self.kernel = list(params), group, KERNELS[group.kind]
@@ -48,9 +73,14 @@ class Adam:
         which = tuple(gradients)
         moved = self._moved.get(which) or self._moved.setdefault(which, self._select(which))
         self.counts.add_(moved.ones if halted is None else moved.ones * (1 - halted))
+        rate = self.rate
+        if self.group.warm_up:
+            rate = rate * (self.counts.amax() / self.group.warm_up).clamp(max=1.0)
+        if self.group.max_grad_ratio is not None:
+            clip_to_weights(moved.params, list(gradients.values()), self.group.max_grad_ratio)
         self.kernel(
             moved.params, list(gradients.values()), moved.means, moved.squares, [], moved.counts,
-            lr=self.rate, beta1=0.9, beta2=0.999, weight_decay=self.group.weight_decay, eps=self.group.eps,
+            lr=rate, beta1=0.9, beta2=0.999, weight_decay=self.group.weight_decay, eps=self.group.eps,
             amsgrad=False, maximize=False, found_inf=halted,
         )  # fmt: skip
 

@@ -11,7 +11,17 @@ from torch import Tensor
 from rl_training.algorithms.graphs import CapturedUpdates
 from rl_training.algorithms.optimizer import Adam
 from rl_training.algorithms.population import Population
-from rl_training.types import HALTED, Batch, Loss, Metrics, PrioritizedSource, Source, Trainable, UpdateResult
+from rl_training.types import (
+    HALTED,
+    Batch,
+    Loss,
+    Metrics,
+    PrioritizedSource,
+    SequenceSource,
+    Source,
+    Trainable,
+    UpdateResult,
+)
 
 
 class Updater:
@@ -56,19 +66,21 @@ class Updater:
         return result._replace(num_gradient_steps=count)
 
     def step_from(self, source: Source, phases: tuple[str, ...]) -> UpdateResult:
-        """A step on rows drawn here; a source that draws by priorities is told the new ones."""
+        """A step on rows drawn here; a source that asks what was found at its rows is told."""
         batch = source.sample(self.learner.config.batch_size, () if self.members == 1 else (self.members,))
         result = self.step(batch, phases)
         if "slots" in batch:
             if result.priorities is None:
                 raise ValueError('the rows are drawn by priorities, and the loss has none in rows["priorities"]')
             cast(PrioritizedSource, source).set_priorities(batch["slots"], result.priorities)  # no other names slots
+        if "rows" in batch and result.latents:
+            cast(SequenceSource, source).write_back(batch["rows"], result.latents)  # no other names rows
         return result
 
     def step(self, batch: Batch, phases: tuple[str, ...]) -> UpdateResult:
         """Tensors in, tensors out: no number is read on the host, so that it can be captured."""
         metrics: Metrics = {}
-        priorities: Tensor | None = None
+        rows: Metrics = {}
         for phase in phases:
             if phase == "targets":
                 with torch.no_grad():  # else the slow copy would keep the history of every move
@@ -76,8 +88,8 @@ class Updater:
             else:
                 loss = self.loss(batch, phase)
                 metrics |= self._descend(loss)
-                priorities = loss.rows.get("priorities", priorities)
-        return UpdateResult(metrics, 1, None if priorities is None else priorities.detach())
+                rows |= {name: value.detach() for name, value in loss.rows.items()}
+        return UpdateResult(metrics, 1, rows.pop("priorities", None), rows)
 
     def _descend(self, loss: Loss) -> Metrics:
         for optimizer in self.optimizers:

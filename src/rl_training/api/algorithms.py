@@ -25,6 +25,10 @@ class DQN(ManagedAlgorithm):
     algorithm = "dqn"
 
 
+class Dreamer(ManagedAlgorithm):
+    algorithm = "dreamer"
+
+
 class FQF(ManagedAlgorithm):
     algorithm = "fqf"
 
@@ -86,6 +90,7 @@ train_c51 = partial(train_as, "c51")
 train_cal_ql = partial(train_as, "cal_ql")
 train_cql = partial(train_as, "cql")
 train_dqn = partial(train_as, "dqn")
+train_dreamer = partial(train_as, "dreamer")
 train_fqf = partial(train_as, "fqf")
 train_gail = partial(train_as, "gail")
 train_iql = partial(train_as, "iql")

@@ -14,6 +14,7 @@ from rl_training.experiment.config import ConfigError, TrainConfig, parse_config
 from rl_training.experiment.run import TrainResult, default_directory, resume_run, run_training
 from rl_training.runtime.checkpoint import Checkpoint
 from rl_training.runtime.engine import Callback
+from rl_training.runtime.memory import Memory
 
 Managed = TypeVar("Managed", bound="ManagedAlgorithm")
 
@@ -55,9 +56,9 @@ class ManagedAlgorithm:
         """Returns of whole episodes from fixed seeds, with deterministic actions."""
         return self.agent.evaluate(num_episodes, seed=seed)
 
-    def predict(self, obs: Any, deterministic: bool = True) -> np.ndarray[Any, Any]:
-        """Actions in the environment's own units; a forward pass and nothing more."""
-        return self.agent.predict(obs, deterministic=deterministic)
+    def predict(self, obs: Any, deterministic: bool = True, memory: Memory | None = None) -> np.ndarray[Any, Any]:
+        """Actions in the environment's own units; who remembers needs a `memory`, see `Agent.predict`."""
+        return self.agent.predict(obs, deterministic=deterministic, memory=memory)
 
     def save(self, path: Path | str) -> Path:
         """Copy the agent's checkpoint to `path`, a new directory."""

@@ -114,9 +114,13 @@ def predict(
     ] = None,
     obs_file: Annotated[Path | None, typer.Option(metavar="FILE.npy", help="Observations in a NumPy file.")] = None,
     stochastic: Annotated[bool, typer.Option("--stochastic", help="Draw actions, anew at each call.")] = False,
+    episode: Annotated[
+        bool, typer.Option("--episode", help="The observations are one episode's, in order: each is remembered.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Print what a trained agent would do. Actions are in the environment's own units, one for each observation."""
+    """Print what a trained agent would do. Actions are in the environment's own units, one for each observation,
+    which an agent that remembers takes for the first of an episode unless told otherwise."""
     if obs is not None and obs_file is None:
         rows = parse_obs(obs)
     elif obs_file is not None and obs is None:
@@ -127,10 +131,16 @@ def predict(
         import torch
 
         from rl_training.experiment.agent import load_agent
+        from rl_training.runtime.memory import Memory
 
         generator = torch.Generator()
         generator.seed()
-        actions = load_agent(run, best=best).predict(rows, deterministic=not stochastic, generator=generator).tolist()
+        agent, memory = load_agent(run, best=best), Memory()
+        options: Any = {"deterministic": not stochastic, "generator": generator}
+        if episode:
+            actions = [agent.predict(row, memory=memory, **options).tolist() for row in rows]
+        else:
+            actions = agent.predict(rows, **options).tolist()
     if as_json:
         print_json({"actions": actions})
     else:

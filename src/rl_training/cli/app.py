@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rl_training import __version__
-from rl_training.cli import agents, bench, configs, data, info, train
+from rl_training.cli import agents, bench, configs, data, dreams, info, train
 from rl_training.cli.errors import Commands
 
 app = typer.Typer(
@@ -35,6 +35,7 @@ app.command()(train.train)
 app.command()(train.resume)
 app.command()(agents.evaluate)
 app.command()(agents.predict)
+app.command()(dreams.dream)
 app.command()(bench.bench)
 app.command()(bench.compare)
 app.add_typer(data.app, name="data")

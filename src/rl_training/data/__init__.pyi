@@ -9,6 +9,7 @@ from rl_training.data.reference_returns import normalized_score as normalized_sc
 from rl_training.data.replay_buffer import ReplayBuffer as ReplayBuffer
 from rl_training.data.rollout_buffer import RolloutBuffer as RolloutBuffer
 from rl_training.data.rollout_buffer import generalized_advantages as generalized_advantages
+from rl_training.data.sequence_replay import RecurrentReplayBuffer as RecurrentReplayBuffer
 from rl_training.data.writers import save_minari as save_minari
 from rl_training.data.writers import save_npz as save_npz
 from rl_training.data.writers import save_parquet as save_parquet

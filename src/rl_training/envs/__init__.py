@@ -5,3 +5,5 @@ import gymnasium as gym
 gym.register(
     "FixedHorizonCartPole-v0", "rl_training.envs.fixed_horizon:FixedHorizonCartPole", max_episode_steps=500
 )  # fmt: skip
+gym.register("Catch-v0", "rl_training.envs.pixels:Catch")
+gym.register("CueMemory-v0", "rl_training.envs.pixels:CueMemory")

@@ -1,4 +1,4 @@
-"""Atari games as agents are trained and scored on them: small grey pictures in stacks, without OpenCV."""
+"""Atari games as agents are trained and scored on them: small pictures in stacks, without OpenCV."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-STACK, SIZE = 4, 84  # frames in an observation, and pixels along each side of one
+OPTIONS = (  # of AtariGame, beside those told by other ways
+    "frameskip", "noop_max", "stack", "screen_size", "grayscale", "fire_at_start", "clip_rewards",
+    "terminal_on_life_loss",
+)  # fmt: skip
 NOOP = 0  # every game's first action
 
 
@@ -27,23 +30,23 @@ def make_atari(env_id: str, *, training: bool = False, preprocess: bool = True, 
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # else every game prints a banner
     if not preprocess:
         return gym.make(env_id, disable_env_checker=True, **options)
-    names = ("frameskip", "repeat_action_probability", "noop_max", "clip_rewards", "terminal_on_life_loss")
-    ours = {name: options.pop(name) for name in names if name in options}
+    ours = {name: options.pop(name) for name in OPTIONS if name in options}
     for name in ("obs_type", "sound_obs"):
         if name in options:
             raise ValueError(f"{name} is for games as ALE has them: set preprocess to false with it, or leave it out")
-    sticky = ours.pop("repeat_action_probability", gym.spec(env_id).kwargs["repeat_action_probability"])
+    sticky = options.pop("repeat_action_probability", gym.spec(env_id).kwargs["repeat_action_probability"])
     # Both are ours to do: ALE would skip frames unseen, and hides the dice of its sticky actions from a snapshot.
     bare = gym.make(env_id, disable_env_checker=True, frameskip=1, repeat_action_probability=0.0, **options)
     return AtariGame(bare, training=training, repeat_action_probability=sticky, **ours)
 
 
 class AtariGame(gym.Wrapper[np.ndarray, Any, Any, Any]):
-    """One game; observations are the last four frames, uint8 [4, 84, 84] with the newest last.
+    """One game; observations are the last `stack` frames, uint8 [4, 84, 84] with the newest last, unless set otherwise.
 
-    An action is held for `frameskip` frames, and each of them repeats the one before with `repeat_action_probability`
-    (Machado et al., 2018). A frame is the brighter of the last two, pixel by pixel, since sprites take turns. A game
-    begins with up to `noop_max` frames of nothing, and every life with FIRE where there is such an action.
+    Frames have `screen_size` pixels a side, and three planes each where they are not `grayscale`. An action is held
+    for `frameskip` frames, and each of them repeats the one before with `repeat_action_probability` (Machado et al.,
+    2018). A frame is the brighter of the last two, pixel by pixel, since sprites take turns. A game begins with up to
+    `noop_max` frames of nothing, and every life with FIRE where there is such an action and `fire_at_start`.
 
     In training, rewards are their sign and a life lost is terminal: the next episode goes on with the same game. Else
     games are whole and rewards raw. The limit of frames is ALE's own, `max_num_frames_per_episode`, and truncates.
@@ -51,7 +54,8 @@ class AtariGame(gym.Wrapper[np.ndarray, Any, Any, Any]):
 
     def __init__(
         self, env: gym.Env[Any, Any], *, training: bool = False, frameskip: int = 4,
-        repeat_action_probability: float = 0.0, noop_max: int = 30, clip_rewards: bool = True,
+        repeat_action_probability: float = 0.0, noop_max: int = 30, stack: int = 4, screen_size: int = 84,
+        grayscale: bool = True, fire_at_start: bool = True, clip_rewards: bool = True,
         terminal_on_life_loss: bool = True,
     ) -> None:  # fmt: skip
         import ale_py
@@ -59,18 +63,22 @@ class AtariGame(gym.Wrapper[np.ndarray, Any, Any, Any]):
         super().__init__(env)
         if not isinstance(env.action_space, gym.spaces.Discrete):
             raise ValueError(f"an Atari game is preprocessed for Discrete actions, got {env.action_space}")
-        _require("frameskip", frameskip, type(frameskip) is int and frameskip >= 1, "an integer of at least 1")
-        _require("noop_max", noop_max, type(noop_max) is int and noop_max >= 0, "an integer of at least 0")
+        counts = {"frameskip": (frameskip, 1), "noop_max": (noop_max, 0), "stack": (stack, 1)}
+        for name, (count, least) in {**counts, "screen_size": (screen_size, 1)}.items():
+            _require(name, count, type(count) is int and count >= least, f"an integer of at least {least}")
         sticky, is_number = repeat_action_probability, type(repeat_action_probability) in (int, float)
         _require("repeat_action_probability", sticky, is_number and 0 <= sticky < 1, "at least 0 and below 1")
-        for name, value in (("clip_rewards", clip_rewards), ("terminal_on_life_loss", terminal_on_life_loss)):
+        switches = {"grayscale": grayscale, "fire_at_start": fire_at_start, "clip_rewards": clip_rewards}
+        for name, value in {**switches, "terminal_on_life_loss": terminal_on_life_loss}.items():
             _require(name, value, isinstance(value, bool), "true or false")
         game: Any = env.unwrapped
         meanings = game.get_action_meanings()
-        self.observation_space = gym.spaces.Box(0, 255, (STACK, SIZE, SIZE), np.uint8)
+        self._stack, self._planes = stack, 1 if grayscale else 3
+        shape = (stack * self._planes, screen_size, screen_size)
+        self.observation_space = gym.spaces.Box(0, 255, shape, np.uint8)
         self._ale, self._actions = game.ale, [getattr(ale_py.Action, meaning) for meaning in meanings]
-        self._opening = meanings.index("FIRE") if "FIRE" in meanings else NOOP
-        self._shrink = AreaAverage(game.ale.getScreenDims(), (SIZE, SIZE))
+        self._opening = meanings.index("FIRE") if fire_at_start and "FIRE" in meanings else NOOP
+        self._shrink = AreaAverage(game.ale.getScreenDims(), (screen_size, screen_size))
         self._frameskip, self._sticky, self._noop_max = frameskip, sticky, noop_max
         self._clips, self._lives_end = training and clip_rewards, training and terminal_on_life_loss
         env.reset()
@@ -90,7 +98,7 @@ class AtariGame(gym.Wrapper[np.ndarray, Any, Any, Any]):
                 self._act(NOOP)
         self._is_between_lives = False
         _, frame = self._hold(self._opening, surely=True)
-        self._frames = np.repeat(frame[None], STACK, axis=0)
+        self._frames = np.tile(frame, (self._stack, 1, 1))
         self._lives = self._ale.lives()
         return self._frames, self._info()
 
@@ -102,11 +110,16 @@ class AtariGame(gym.Wrapper[np.ndarray, Any, Any, Any]):
             more, frame = self._hold(self._opening, surely=True)
             reward += more
         self._lives = self._ale.lives()
-        self._frames = np.concatenate([self._frames[1:], frame[None]])
+        self._frames = np.concatenate([self._frames[self._planes :], frame])
         over, cut = self._ale.game_over(with_truncation=False), self._ale.game_truncated()
         terminal = over or (lost and self._lives_end)
         self._is_between_lives = terminal and not (over or cut)
         return self._frames, float(np.sign(reward)) if self._clips else reward, terminal, cut, self._info()
+
+    @property
+    def moves_by_planes(self) -> bool:
+        """Whether a step brings one new plane, so that a stack is the one before less its oldest."""
+        return self._planes == 1
 
     def tape(self) -> np.ndarray:
         """The actions of all frames of this game; ALE would hang, or worse, on a damaged copy of its own memory."""
@@ -127,7 +140,7 @@ class AtariGame(gym.Wrapper[np.ndarray, Any, Any, Any]):
             raise ValueError("its game, played again, came to another point")
 
     def _hold(self, action: int, *, surely: bool = False) -> tuple[float, np.ndarray]:
-        """The reward of an action over all its frames, and the frame seen after it; `surely` none of them sticks."""
+        """The reward of an action over all its frames, and the planes seen after it; `surely` none of them sticks."""
         reward, screens = 0.0, []
         if surely:
             self._held = action
@@ -135,10 +148,16 @@ class AtariGame(gym.Wrapper[np.ndarray, Any, Any, Any]):
             reward += self._press(action) if surely else self._act(action)
             over = self._ale.game_over()
             if left < 2 or over:
-                screens.append(self._ale.getScreenGrayscale())
+                screens.append(self._screen())
             if over:
                 break
         return reward, self._shrink(np.maximum.reduce(screens))
+
+    def _screen(self) -> np.ndarray:
+        """The planes of what is on the screen, [planes, height, width]."""
+        if self._planes == 1:
+            return self._ale.getScreenGrayscale()[None]
+        return np.moveaxis(self._ale.getScreenRGB(), -1, 0)
 
     def _act(self, action: int) -> float:
         """One frame of the game."""
@@ -161,7 +180,7 @@ class AtariGame(gym.Wrapper[np.ndarray, Any, Any, Any]):
 
 
 class AreaAverage:
-    """Pictures made smaller: every new pixel is the mean of the area it covers, exact before it is rounded."""
+    """Pictures [..., height, width] made smaller: a new pixel is the mean of its area, exact before it is rounded."""
 
     def __init__(self, old: tuple[int, int], new: tuple[int, int]) -> None:
         (rows, self._area_rows), (columns, self._area_columns) = map(_overlaps, old, new)

@@ -25,6 +25,7 @@ from rl_training.runtime.checkpoint import (
 )
 from rl_training.runtime.checkpoint_format import MANIFEST, STATE
 from rl_training.runtime.evaluation import evaluate
+from rl_training.runtime.memory import Memory
 from rl_training.types import EnvSpec
 
 CHECKPOINTS = "checkpoints"
@@ -42,9 +43,14 @@ class Agent(NamedTuple):
 
     @torch.no_grad()
     def predict(
-        self, obs: Any, *, deterministic: bool = True, generator: torch.Generator | None = None
-    ) -> np.ndarray[Any, Any]:
-        """Actions in the environment's own units, with the leading shape of the observations."""
+        self, obs: Any, *, deterministic: bool = True, generator: torch.Generator | None = None,
+        memory: Memory | None = None,
+    ) -> np.ndarray[Any, Any]:  # fmt: skip
+        """Actions in the environment's own units, with the leading shape of the observations.
+
+        An agent that remembers goes on from `memory`, and keeps there what it saw; without one, or with a new one,
+        every observation is the first of its episode. Tell `memory.forget` where episodes have ended.
+        """
         given = np.asarray(obs)
         if self.spec.obs_dtype == "uint8" and given.dtype != np.uint8 and not ((given >= 0) & (given <= 255)).all():
             raise ValueError("obs are pixels, which must be in 0..255")
@@ -56,8 +62,10 @@ class Agent(NamedTuple):
             raise ValueError("obs holds values that are not finite")
         device = next(self.learner.parameters()).device
         flat = torch.as_tensor(rows.reshape(-1, *self.spec.obs_shape)).to(device)
-        chosen = self.learner.act(flat, deterministic=deterministic, generator=generator).actions
-        actions = unscale_actions(chosen, self.spec).cpu().numpy()
+        remembered = memory or Memory()
+        chosen = self.learner.act(flat, remembered.of(len(flat)), deterministic=deterministic, generator=generator)
+        remembered.keep(chosen)
+        actions = unscale_actions(chosen.actions, self.spec).cpu().numpy()
         return actions.reshape(lead + self.spec.action_shape)
 
     def evaluate(self, episodes: int, *, seed: int = 0) -> dict[str, Any]:

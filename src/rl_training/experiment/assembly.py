@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from rl_training.algorithms import MBPO, GAILConfig, GAILDiscriminator, Learner, Updater
+from rl_training.algorithms import MBPO, Learner, Updater
 from rl_training.data import FrameReplayBuffer, ReplayBuffer, RolloutBuffer, TransitionDataset
-from rl_training.data.experts import PolicyAndExpert, with_absorbing
 from rl_training.experiment.config import ConfigError, RewardTransform, TrainConfig
 from rl_training.experiment.datasets import RewardChange, load_dataset
+from rl_training.experiment.imitation import imitation_lane
 from rl_training.experiment.machine import Choices
 from rl_training.experiment.model_based import with_model
 from rl_training.experiment.registry import build_learner, get_algorithm_spec
+from rl_training.experiment.sequences import sequence_lane
 from rl_training.runtime import streams
 from rl_training.runtime.action_noise import ActionNoise
 from rl_training.runtime.callbacks import Doubts, EarlyStop, Evaluate, MaxUpdates, Schedules
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.envs import EnvPool
 from rl_training.runtime.evaluation import evaluate
-from rl_training.runtime.lanes import Actor, FineTuneLane, ImitationLane, OfflineLane, ReplayLane, RolloutLane
+from rl_training.runtime.lanes import Actor, FineTuneLane, OfflineLane, ReplayLane, RolloutLane
 from rl_training.runtime.logging import LogMetrics, Row
 from rl_training.runtime.population import PoolGroup, member_states
 from rl_training.runtime.state import Lane, TrainerState
@@ -191,7 +192,9 @@ def online_lane(
         rollout.seed(sampling)
         if experts is None:
             return RolloutLane(learners[0], actor, rollout, options)
-        return _imitation(config, experts, learners[0], actor, rollout, options, compile=choices.compile)
+        return imitation_lane(config, experts, learners[0], actor, rollout, options, compile=choices.compile)
+    if learners[0].lane == "sequence":
+        return sequence_lane(learners[0], actor, options, sampling)
     members = len(learners) if len(learners) > 1 else None
     by_frames = pool.stacks_frames if options.stacked_frames is None else options.stacked_frames
     ring = (FrameReplayBuffer if by_frames else ReplayBuffer)(
@@ -206,21 +209,6 @@ def _with_model(
     config: TrainConfig, lane: OfflineLane | ReplayLane, learner: Learner, spec: EnvSpec, choices: Choices
 ) -> Lane:
     return with_model(config, lane, learner, spec, torch.device(choices.device)) if isinstance(learner, MBPO) else lane
-
-
-def _imitation(
-    config: TrainConfig, experts: TransitionDataset, learner: Learner, actor: Actor, rollout: RolloutBuffer,
-    options: GAILConfig, *, compile: bool,
-) -> Lane:  # fmt: skip
-    columns, spec = {name: experts.columns[name] for name in ("obs", "actions")}, experts.spec
-    if options.absorbing_states:  # all of them, of thinned episodes too; so they count for less
-        columns = with_absorbing(columns, experts.terminals, weight=1 / config.dataset_stride)
-        spec = replace(spec, obs_shape=columns["obs"].shape[1:])
-    rows = PolicyAndExpert({name: column.to(actor.device) for name, column in columns.items()})
-    rows.seed(streams.derive(config.seed, "experts"))
-    with streams.fork(config.seed, "discriminator"):
-        discriminator = GAILDiscriminator.build(spec, options.discriminator()).to(actor.device)
-    return ImitationLane(learner, actor, rollout, options, discriminator=discriminator, rows=rows, compile=compile)
 
 
 def new_callbacks(

@@ -54,6 +54,8 @@ def worth_compiling(config: TrainConfig) -> bool:
     updates = config.total_timesteps + config.online_steps * config.updates_per_step
     if algorithm.lane == "replay":
         updates = updates // (config.num_envs * options.collect_steps) * options.updates_per_collect
+    if algorithm.lane == "sequence":
+        updates = int(updates * options.train_ratio / (options.batch_size * options.window))
     compiler = shutil.which(os.environ.get("CXX", "c++")) or shutil.which("g++") or shutil.which("clang++")
     return algorithm.lane != "rollout" and updates >= COMPILE_FROM and compiler is not None
 

@@ -10,6 +10,7 @@ from rl_training.models.actor_critic import (
     PPOModel,
 )
 from rl_training.models.discriminator import MLPGAILDiscriminator
+from rl_training.models.dreamer import DreamerModel
 from rl_training.models.ensemble import MLPMOPOEnsembleModel, Prediction
 from rl_training.models.normalizer import Normalizer
 from rl_training.models.q_networks import DQNModel, FQEModel, QNetwork
@@ -29,6 +30,7 @@ __all__ = [
     "Atoms",
     "C51Model",
     "DQNModel",
+    "DreamerModel",
     "FQEModel",
     "FQFModel",
     "IQNModel",

@@ -23,6 +23,12 @@ def standard_normal(like: Tensor, generator: torch.Generator | None) -> Tensor:
     return torch.randn(like.shape, generator=generator, device=like.device, dtype=like.dtype)
 
 
+def gumbel(shape: Sequence[int], device: torch.device, generator: torch.Generator | None) -> Tensor:
+    """Noise by which the largest of some log-probabilities is a draw of them."""
+    uniform = torch.rand(*shape, generator=generator, device=device)
+    return -(-uniform.clamp_min(1e-20).log()).log()
+
+
 def normal_log_prob(x: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
     """Log density of independent normals, summed over the last axis."""
     return (-0.5 * ((x - mean) * (-log_std).exp()).square() - log_std - LOG_SQRT_TWO_PI).sum(-1)
@@ -86,8 +92,7 @@ class Categorical(NamedTuple):
     logits: Tensor
 
     def sample(self, generator: torch.Generator | None = None) -> Tensor:
-        uniform = torch.rand(self.logits.shape, generator=generator, device=self.logits.device)
-        return (self.logits - (-uniform.clamp_min(1e-20).log()).log()).argmax(-1)
+        return (self.logits + gumbel(self.logits.shape, self.logits.device, generator)).argmax(-1)
 
     def mode(self) -> Tensor:
         return self.logits.argmax(-1)

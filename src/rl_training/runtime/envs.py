@@ -118,7 +118,7 @@ class EnvPool:
         native = not callable(env_id) and snapshots.is_exact_for(env)
         self.num_envs, self.seed, self.spec = num_envs, int(seed), env_spec_of(env)
         self.resume_kind = "snapshot" if native else "replay"
-        self.stacks_frames = isinstance(env, AtariGame)  # known to move on by one frame a step
+        self.stacks_frames = isinstance(env, AtariGame) and env.moves_by_planes
         self._door = ActionDoor(env.action_space, self.spec, num_envs)
         self._obs: np.ndarray | None = None
         self._steps = 0

@@ -10,6 +10,7 @@ import torch
 from rl_training.data import normalized_score
 from rl_training.runtime import streams
 from rl_training.runtime.envs import EnvPool
+from rl_training.runtime.memory import Memory
 from rl_training.runtime.state import Episode
 from rl_training.types import Policy
 
@@ -42,11 +43,12 @@ def evaluate(
     played: list[list[Episode]] = [[] for _ in range(width)]
     generator, left = streams.generator(seed, "evaluation", device=str(device)), episodes
     with EnvPool(env_id, width, seed=streams.derive(seed, "evaluation"), env_kwargs=env_kwargs) as pool:
-        obs = pool.reset()
+        obs, memory = pool.reset(), Memory()
         while left:
             rows = torch.as_tensor(obs).to(device)
-            actions = policy.act(rows, deterministic=deterministic, generator=generator).actions
-            moved = pool.step(actions.cpu().numpy())
+            action = policy.act(rows, memory.rows, deterministic=deterministic, generator=generator)
+            moved = pool.step(action.actions.cpu().numpy())
+            memory.keep(action, moved.terminated | moved.truncated)
             obs = moved.obs
             for episode in moved.finished:
                 mine = played[episode.env]

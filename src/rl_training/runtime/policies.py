@@ -37,7 +37,8 @@ class SometimesRandom:
     def act(
         self, obs: Tensor, memory: Any = None, *, deterministic: bool = False, generator: torch.Generator | None = None
     ) -> Action:
-        chosen = self.policy.act(obs, memory, deterministic=deterministic, generator=generator).actions
+        chosen = self.policy.act(obs, memory, deterministic=deterministic, generator=generator)
         uniform = self.random.act(obs, generator=generator).actions
         coins = torch.rand(len(obs), generator=generator, device=obs.device) < self.epsilon
-        return Action(torch.where(coins.view(-1, *[1] * (chosen.dim() - 1)), uniform, chosen))
+        wide = coins.view(-1, *[1] * (uniform.dim() - 1))
+        return Action(chosen.actions, chosen.memory).instead(torch.where(wide, uniform, chosen.actions))

@@ -12,7 +12,7 @@ from rl_training.runtime import streams
 from rl_training.runtime.envs import EnvPool
 from rl_training.runtime.lanes.acting import Actor
 from rl_training.runtime.policies import RandomPolicy
-from rl_training.types import Action, Policy
+from rl_training.types import Policy
 
 ROLLING_ENVS = 8
 
@@ -34,8 +34,8 @@ def roll_dataset(
         actor = Actor(policy or RandomPolicy(pool.spec), pool, generator, torch.device("cpu"))
         steps = []
         for count in range(width, rows + width, width):
-            chosen = actor.policy.act(actor.obs, deterministic=deterministic, generator=generator)
-            steps.append(actor.step(Action(chosen.actions))[0])
+            chosen = actor.choose(deterministic=deterministic)
+            steps.append(actor.step(chosen._replace(extras={}))[0])
             progress(count)
         columns = {name: torch.stack([step[name] for step in steps], 1) for name in steps[0]}  # [envs, time, ...]
         # Cutting a running episode off is a time limit: it has a future, so its value is bootstrapped.

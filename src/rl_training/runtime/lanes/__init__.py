@@ -7,5 +7,15 @@ from rl_training.runtime.lanes.model_based import ModelBasedLane
 from rl_training.runtime.lanes.offline import OfflineLane
 from rl_training.runtime.lanes.replay import ReplayLane
 from rl_training.runtime.lanes.rollout import RolloutLane
+from rl_training.runtime.lanes.sequence import SequenceLane
 
-__all__ = ["Actor", "FineTuneLane", "ImitationLane", "ModelBasedLane", "OfflineLane", "ReplayLane", "RolloutLane"]
+__all__ = [
+    "Actor",
+    "FineTuneLane",
+    "ImitationLane",
+    "ModelBasedLane",
+    "OfflineLane",
+    "ReplayLane",
+    "RolloutLane",
+    "SequenceLane",
+]

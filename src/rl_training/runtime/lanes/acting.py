@@ -7,9 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rl_training.data import ReplayBuffer
+from rl_training.data import RecurrentReplayBuffer, ReplayBuffer
 from rl_training.runtime.action_noise import ActionNoise
 from rl_training.runtime.envs import Transition
+from rl_training.runtime.memory import Memory
 from rl_training.runtime.state import CollectResult, DivergedError
 from rl_training.types import Action, Batch, Policy
 
@@ -22,14 +23,15 @@ class Actor:
         noise: ActionNoise | None = None,
     ) -> None:  # fmt: skip
         self.policy, self.pool, self.generator, self.device = policy, pool, generator, device
-        self.obs = self._tensor(pool.reset())
+        self.obs, self.memory = self._tensor(pool.reset()), Memory()
         lead = self.obs.shape[: self.obs.dim() - len(pool.spec.obs_shape)]
         self.noise, self.drift = noise, torch.zeros(*lead, pool.spec.action_dim, device=device)
 
     @torch.no_grad()
-    def choose(self, policy: Policy | None = None) -> Action:
-        """The actions of this policy; or of the actor's own, with its noise."""
-        action = (policy or self.policy).act(self.obs, generator=self.generator)
+    def choose(self, policy: Policy | None = None, *, deterministic: bool = False) -> Action:
+        """The actions of this policy, or of the actor's own and its noise, by what it sees and remembers."""
+        chooser = policy or self.policy
+        action = chooser.act(self.obs, self.memory.rows, deterministic=deterministic, generator=self.generator)
         if policy is not None or self.noise is None:
             return action
         self.drift = self.noise.follow(self.drift, self.generator)
@@ -51,13 +53,15 @@ class Actor:
             **action.extras,
         }
         self.obs = row["next_obs"] if moved.obs is moved.next_obs else self._tensor(moved.obs)
+        self.memory.keep(action, row["dones"] + row["truncated"])
         if self.noise is not None and moved.finished:
             self.drift[self._tensor(moved.terminated | moved.truncated)] = 0
         return row, moved
 
     def state_dict(self) -> dict[str, Any]:
         drift = {} if self.noise is None else {"drift": self.drift}
-        return {"obs": self.obs, "envs": self.pool.snapshot(), **drift, **self.noise_state()}
+        remembered = {} if self.memory.rows is None else {"memory": self.memory.rows}
+        return {"obs": self.obs, "envs": self.pool.snapshot(), **drift, **self.noise_state(), **remembered}
 
     def noise_state(self) -> dict[str, Any]:
         return {"generator": self.generator.get_state()}
@@ -70,6 +74,9 @@ class Actor:
         self.obs = self._tensor(self.pool.obs) if reasons else state["obs"].to(self.device)
         if self.noise is not None:
             self.drift = torch.zeros_like(self.drift) if reasons else state["drift"].to(self.device)
+        self.memory = Memory()
+        if "memory" in state and not reasons:
+            self.memory.rows = {name: column.to(self.device) for name, column in state["memory"].items()}
         self.load_noise_state(state)
         return reasons
 
@@ -83,7 +90,7 @@ class Actor:
 class ActingLane:
     """A lane whose time is the environments'."""
 
-    ring: ReplayBuffer | None = None
+    ring: ReplayBuffer | RecurrentReplayBuffer | None = None
 
     def __init__(self, actor: Actor, source: Any) -> None:
         self.actor, self.source, self.step = actor, source, 0

@@ -1,0 +1,87 @@
+"""From observations to an embedding, and back from a latent state: pictures by convolutions, vectors without."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad, silu
+
+from rl_training.models.normed import ChannelNorm, block_linear, conv, dense, normed_mlp
+from rl_training.models.rssm import Latent
+
+WIDTHS = (2, 3, 4, 4)  # channels of the stages, in multiples of the depth
+LEAST = 4  # pixels along the shorter side of the last map
+
+
+class Grid:
+    """How a picture is halved stage by stage: padded to a size that allows it, down to a map of a few pixels."""
+
+    def __init__(self, obs_shape: tuple[int, ...], depth: int) -> None:
+        self.channels, self.height, self.width = obs_shape
+        stages = int(math.log2(max(min(self.height, self.width), 2 * LEAST) / LEAST))
+        self.widths = [depth * width for width in WIDTHS[:stages]]
+        step = 2 ** len(self.widths)
+        self.padded = tuple(math.ceil(side / step) * step for side in (self.height, self.width))
+        self.map = (self.widths[-1], *(side // step for side in self.padded))
+
+
+class PictureEncoder(nn.Module):
+    """Pictures in [0, 1]: a convolution, a halving by the brightest, a norm, stage by stage."""
+
+    def __init__(self, obs_shape: tuple[int, ...], depth: int) -> None:
+        super().__init__()
+        self.grid = grid = Grid(obs_shape, depth)
+        stages: list[nn.Module] = []
+        for into, out in zip([grid.channels, *grid.widths], grid.widths, strict=False):
+            stages += [conv(into, out), nn.MaxPool2d(2), ChannelNorm(out), nn.SiLU()]
+        self.net, self.features = nn.Sequential(*stages), math.prod(grid.map)
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        height, width = self.grid.padded
+        x = pad(pictures - 0.5, (0, width - self.grid.width, 0, height - self.grid.height))
+        return self.net(x.contiguous(memory_format=torch.channels_last)).flatten(1)
+
+
+class PictureDecoder(nn.Module):
+    """The same way back: memory (by blocks) and latents are added in the small map, then doubled stage by stage."""
+
+    def __init__(
+        self, obs_shape: tuple[int, ...], depth: int, *, deter: int, stoch: int, units: int, blocks: int
+    ) -> None:
+        super().__init__()
+        self.grid = grid = Grid(obs_shape, depth)
+        self.blocks, cells = blocks, math.prod(grid.map)
+        self.from_deter = block_linear(blocks, deter // blocks, cells // blocks)
+        self.from_stoch = normed_mlp((stoch, 2 * units, cells))
+        self.norm = ChannelNorm(grid.map[0])
+        stages: list[nn.Module] = []
+        for into, out in zip(grid.widths[:0:-1], grid.widths[-2::-1], strict=True):
+            stages += [nn.Upsample(scale_factor=2), conv(into, out), ChannelNorm(out), nn.SiLU()]
+        self.net = nn.Sequential(*stages, nn.Upsample(scale_factor=2), conv(grid.widths[0], grid.channels))
+
+    def forward(self, latent: Latent) -> Tensor:
+        deter = latent.deter.unflatten(-1, (self.blocks, -1)).transpose(0, 1)
+        cells = self.from_deter(deter).transpose(0, 1).flatten(1) + self.from_stoch(latent.stoch.flatten(1))
+        x = silu(self.norm(cells.unflatten(1, self.grid.map)))
+        pictures = self.net(x.contiguous(memory_format=torch.channels_last)).float().sigmoid()
+        return pictures[..., : self.grid.height, : self.grid.width]
+
+
+class VectorEncoder(nn.Module):
+    def __init__(self, entries: int, units: int) -> None:
+        super().__init__()
+        self.net, self.features = nn.Sequential(dense(entries, units), dense(units, units), dense(units, units)), units
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.net(rows.flatten(1))
+
+
+class VectorDecoder(nn.Module):
+    def __init__(self, entries: int, units: int, *, features: int) -> None:
+        super().__init__()
+        self.net = normed_mlp((features, units, units, units, entries))
+
+    def forward(self, latent: Latent) -> Tensor:
+        return self.net(latent.features).float()

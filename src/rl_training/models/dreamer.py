@@ -1,0 +1,149 @@
+"""Dreamer's networks: a world model that is fitted to what was seen, and an actor and a critic that live in it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import one_hot
+
+from rl_training.models.autoencoders import PictureDecoder, PictureEncoder, VectorDecoder, VectorEncoder
+from rl_training.models.heads import Categorical, Gaussian
+from rl_training.models.normed import normed_mlp
+from rl_training.models.rssm import RSSM, Beliefs, Latent, mixed_log_probs
+from rl_training.models.two_hot import TwoHotHead, symlog
+from rl_training.types import EnvSpec
+
+BLOCKS = 8  # of the memory
+
+
+class Size(NamedTuple):
+    deter: int  # entries of the memory
+    hidden: int  # width of the layers inside the recurrent model
+    latents: int
+    classes: int  # of each latent
+    depth: int  # the convolutions' widths are multiples of it
+    units: int  # width of all other layers
+
+
+SIZES = {
+    "tiny": Size(256, 64, 8, 8, 8, 64),
+    "nano": Size(256, 128, 16, 16, 8, 128),
+    "size1m": Size(512, 64, 32, 4, 4, 64),
+    "mini": Size(1024, 128, 32, 8, 8, 128),
+    "size12m": Size(2048, 256, 32, 16, 16, 256),
+    "size25m": Size(3072, 384, 32, 24, 24, 384),
+    "size50m": Size(4096, 512, 32, 32, 32, 512),
+    "size100m": Size(6144, 768, 32, 48, 48, 768),
+    "size200m": Size(8192, 1024, 32, 64, 64, 1024),
+}
+
+
+class MixedCategoricalPolicy(nn.Module):
+    """Of every distribution an even one has a share, so that no action is ever given up."""
+
+    def __init__(self, net: nn.Module, unimix: float) -> None:
+        super().__init__()
+        self.net, self.unimix = net, unimix
+
+    def forward(self, features: Tensor) -> Categorical:
+        return Categorical(mixed_log_probs(self.net(features), self.unimix))
+
+
+class BoundedNormalPolicy(nn.Module):
+    """A normal with a mean in (-1, 1) and a deviation in (0.1, 1); samples beyond the bounds count as on them."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, features: Tensor) -> Gaussian:
+        mean, spread = self.net(features).float().chunk(2, -1)
+        return Gaussian(mean.tanh(), (0.9 * (spread + 2).sigmoid() + 0.1).log())
+
+
+class DreamerModel(nn.Module):
+    """Takes observations and actions as batches have them; all parts but the first and the last know latents only."""
+
+    def __init__(
+        self, spec: EnvSpec, size: Size, hidden_sizes: Sequence[int] = (), *, unimix: float = 0.01,
+        actor_scale: float = 0.01, symlog_bins: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.obs_shape, self.action_dim, self.size = spec.obs_shape, spec.action_dim, size
+        self.discrete, self.pixels = spec.action_kind == "discrete", is_picture(spec)
+        stoch = size.latents * size.classes
+        features = size.deter + stoch
+        if self.pixels:
+            self.encoder: Any = PictureEncoder(spec.obs_shape, size.depth)
+            self.decoder: Any = PictureDecoder(
+                spec.obs_shape, size.depth, deter=size.deter, stoch=stoch, units=size.units, blocks=BLOCKS
+            )
+        else:
+            self.encoder = VectorEncoder(math.prod(spec.obs_shape), size.units)
+            self.decoder = VectorDecoder(math.prod(spec.obs_shape), size.units, features=features)
+        self.rssm = RSSM(
+            self.encoder.features, spec.action_dim, deter=size.deter, hidden=size.hidden, latents=size.latents,
+            classes=size.classes, blocks=BLOCKS,
+        )  # fmt: skip
+        self.reward = TwoHotHead(features, (size.units,), squashed=symlog_bins)
+        self.continuation = normed_mlp((features, size.units, 1))
+        hidden = tuple(hidden_sizes) or (size.units,) * 3
+        self.critic = TwoHotHead(features, hidden, squashed=symlog_bins)
+        outputs = spec.action_dim if self.discrete else 2 * spec.action_dim
+        net = normed_mlp((features, *hidden, outputs), scale=actor_scale)
+        self.actor: nn.Module = MixedCategoricalPolicy(net, unimix) if self.discrete else BoundedNormalPolicy(net)
+
+    @classmethod
+    def build(cls, spec: EnvSpec, config: Any) -> DreamerModel:
+        return cls(
+            spec, SIZES[config.size], config.hidden_sizes, unimix=config.actor_unimix, actor_scale=config.actor_scale,
+            symlog_bins=config.bins == "symlog",
+        )  # fmt: skip
+
+    def scaled(self, obs: Tensor) -> Tensor:
+        """Observations as they go in and are to come out: bytes of pictures in [0, 1], else symlog."""
+        return obs.float() / 255 if self.pixels else symlog(obs.float())
+
+    def encoded(self, actions: Tensor) -> Tensor:
+        """Actions as the memory takes them: Discrete ones as one-hot vectors, others within their bounds."""
+        return one_hot(actions, self.action_dim).float() if self.discrete else actions.clamp(-1, 1)
+
+    def observe(
+        self, obs: Tensor, previous_actions: Tensor, is_first: Tensor, start: Latent, noise: Tensor | None
+    ) -> Beliefs:
+        """What is believed after each observation of windows [batch, time, ...]."""
+        embedded = self.encoder(self.scaled(obs).flatten(0, 1)).unflatten(0, obs.shape[:2])
+        return self.rssm.observe(embedded, self.encoded(previous_actions), is_first, start, noise)
+
+    def decode(self, latent: Latent) -> Tensor:
+        """Observations, as `scaled` gives them, of states [batch, time, ...]."""
+        rows = Latent(latent.deter.flatten(0, 1), latent.stoch.flatten(0, 1))
+        return self.decoder(rows).unflatten(0, latent.deter.shape[:2])
+
+    @torch.no_grad()
+    def predict(self, start: Latent, actions: Tensor) -> Latent:
+        """The states [batch, time, ...] that these actions [batch, time, ...] lead to from `start`, unseen."""
+        latents = []
+        for action in self.encoded(actions).unbind(1):
+            start = self.rssm.predict(start, action, self.rssm.noise(len(action), like=action))
+            latents.append(start)
+        return Latent(*(torch.stack(each, 1) for each in zip(*latents, strict=True)))
+
+    @torch.no_grad()
+    def imagine(self, start: Latent, horizon: int) -> tuple[Latent, Tensor]:
+        """States [horizon + 1, rows, ...] from `start` on, and the actor's actions [horizon, rows, ...] in between."""
+        noise = self.rssm.noise(horizon, len(start.deter), like=start.deter)
+        latents, actions = [start], []
+        for each in noise:
+            action = self.actor(latents[-1].features).sample()
+            latents.append(self.rssm.predict(latents[-1], self.encoded(action), each))
+            actions.append(action)
+        return Latent(*(torch.stack(each) for each in zip(*latents, strict=True))), torch.stack(actions)
+
+
+def is_picture(spec: EnvSpec) -> bool:
+    return spec.obs_dtype == "uint8" and len(spec.obs_shape) == 3

@@ -1,0 +1,93 @@
+"""What a world model dreams, beside what really happened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from rl_training.experiment.agent import Agent, load_agent
+from rl_training.experiment.config import parse_config
+from rl_training.experiment.dreams import Dreams, dream, strip
+from rl_training.experiment.run import run_training
+from rl_training.types import Array
+
+
+def trained(folder: Path, env_id: str = "Catch-v0", algo: str = "dreamer", **options: Any) -> Agent:
+    """An agent after its first steps."""
+    config = {"algo": algo, "env_id": env_id, "total_timesteps": 24, "eval_interval": 0, "checkpoint_interval": 24}
+    values = {**config, "algo_kwargs": options, "output_dir": str(folder)}
+    return load_agent(run_training(parse_config(values)).run_dir)
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory) -> Agent:
+    small: Any = {"size": "tiny", "window": 4, "batch_size": 2, "horizon": 2, "learning_starts": 8, "train_ratio": 1}
+    return trained(tmp_path_factory.mktemp("catch"), **small)
+
+
+@pytest.fixture(scope="module")
+def dreams(agent) -> Dreams:
+    return dream(agent, context=4, steps=20, episodes=5)
+
+
+def test_the_truth_is_whole_episodes(dreams):
+    assert dreams.truth.shape == (5, 10, 1, 16, 16)  # a ball falls for nine steps, however many are asked for
+    rows = dreams.truth[:, :9, 0, 3:12].amax(-1)  # above the paddle
+    torch.testing.assert_close(rows, torch.eye(9).expand(5, 9, 9))  # one row lower at each step
+
+
+def test_the_context_is_seen_and_the_rest_is_foreseen(dreams):
+    assert dreams.prediction[:, :4].equal(dreams.reconstruction[:, :4])
+    assert not dreams.prediction[:, 4:].equal(dreams.reconstruction[:, 4:])
+
+
+def test_errors_are_by_pixel_of_what_is_foreseen(dreams):
+    ahead, last = dreams.truth[:, 4:], dreams.truth[:, 3:4]
+    assert dreams.error == pytest.approx(float((dreams.prediction[:, 4:] - ahead).square().mean()), rel=1e-4)
+    assert dreams.copy_error == pytest.approx(float((last - ahead).square().mean()), rel=1e-4)
+    assert dreams.summary["of_copy_last"] == pytest.approx(dreams.error / dreams.copy_error)
+
+
+def test_dreams_repeat_themselves_and_disturb_no_other_chance(agent):
+    noise = torch.get_rng_state()
+    first, again, other = (dream(agent, episodes=2, steps=2, seed=seed) for seed in (3, 3, 4))
+    assert first.prediction.equal(again.prediction)
+    assert not first.prediction.equal(other.prediction)
+    assert torch.get_rng_state().equal(noise)
+
+
+def drawn(channels: int) -> Array:
+    """Two episodes of three frames, of which the first is context: dark, but for what is foreseen last."""
+    dark = torch.zeros(2, 3, channels, 32, 32)
+    bright = dark.clone()
+    bright[:, 2, -1] = 1.0
+    return strip(Dreams(dark, dark, bright, 1, 0.0, 0.0, 0.0), rows=1)
+
+
+def test_a_strip_has_a_line_for_the_truth_what_was_seen_and_what_was_foreseen():
+    picture = drawn(channels=1)
+    assert picture.shape == (3 * (64 + 2) + 6, 3 * (64 + 2))  # 32 pixels are drawn twice as large, two lie between
+    assert set(np.unique(picture[:64, :64])) == {0}
+    assert set(np.unique(picture[:64, 64:66])) == {255}  # where foreseeing begins
+    assert set(np.unique(picture[:64, 130:132])) == {96}
+    assert set(np.unique(picture[132:196, 132:196])) == {255}
+
+
+def test_colours_are_drawn_and_of_a_stack_its_newest_frame():
+    assert drawn(channels=3)[140, 140].tolist() == [0, 0, 255]
+    assert drawn(channels=4)[140, 140] == 255
+
+
+def test_what_cannot_be_dreamt_is_refused(agent, tmp_path):
+    with pytest.raises(ValueError, match="steps must be at least 1, got 0"):
+        dream(agent, steps=0)
+    with pytest.raises(ValueError, match="no episode had more than the 30 frames of the context"):
+        dream(agent, context=30, episodes=2)
+    with pytest.raises(ValueError, match="dqn has no world model to dream with; dreamer has"):
+        dream(trained(tmp_path / "dqn", algo="dqn", hidden_sizes=[8], buffer_size=100))
+    with pytest.raises(ValueError, match="dreams are pictures, and CartPole-v1 shows vectors"):
+        dream(trained(tmp_path / "vectors", "CartPole-v1", size="tiny"))

@@ -1,0 +1,37 @@
+"""Pictures of any size go down to a map of a few pixels, and come back as they were."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from rl_training.models.autoencoders import Grid, PictureDecoder, PictureEncoder
+from rl_training.models.rssm import Latent
+
+
+@pytest.mark.parametrize(
+    ("side", "stages", "smallest"), [(64, 4, 4), (96, 4, 6), (84, 4, 6), (32, 3, 4), (16, 2, 4), (10, 1, 5), (5, 1, 3)]
+)
+def test_the_last_map_has_three_to_sixteen_pixels_a_side(side, stages, smallest):
+    grid = Grid((3, side, side), 8)
+    assert grid.widths == [16, 24, 32, 32][:stages]
+    assert grid.map == (grid.widths[-1], smallest, smallest)
+
+
+@pytest.mark.parametrize("shape", [(1, 16, 16), (3, 64, 64), (4, 10, 10), (2, 21, 13)])
+def test_a_picture_comes_back_in_its_own_size_and_range(shape):
+    encoder = PictureEncoder(shape, 8)
+    assert encoder(torch.rand(2, *shape)).shape == (2, encoder.features)
+    decoder = PictureDecoder(shape, 8, deter=16, stoch=6, units=8, blocks=8)
+    picture = decoder(Latent(torch.randn(2, 16), torch.randn(2, 2, 3)))
+    assert picture.shape == (2, *shape)
+    assert picture.min() >= 0
+    assert picture.max() <= 1
+
+
+def test_every_pixel_counts_even_in_a_size_that_must_be_padded():
+    torch.manual_seed(0)
+    picture = torch.rand(1, 1, 21, 13, requires_grad=True)
+    PictureEncoder((1, 21, 13), 8)(picture).square().sum().backward()
+    assert picture.grad is not None
+    assert (picture.grad != 0).float().mean() > 0.8  # the brightest of four goes on, of each channel another
