@@ -53,7 +53,7 @@ CELLS = {
         goal="at least -170", published="-152 (RL Zoo)",
     ),
     "redq_pendulum": Cell(
-        "REDQ on Pendulum-v1, 5,000 steps", "redq/pendulum --steps 5000",
+        "REDQ on Pendulum-v1, 1,500 steps", "redq/pendulum --steps 1500",
         goal="at least -170",
     ),
     "dqn_cartpole": Cell(

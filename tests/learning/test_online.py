@@ -56,9 +56,7 @@ def test_td3_swings_it_up_by_noise_on_its_actions(final_return):
 
 
 def test_redq_swings_it_up_with_far_fewer_steps(final_return):
-    shortened = ("total_timesteps=750", "learning_starts=300", "batch_size=64", "hidden_sizes=[64,64]", "num_critics=5")
-    faster = ("updates_per_collect=8", "policy_delay=4", "learning_rate=0.003", "tau=0.02", "gamma=0.95")
-    assert final_return("redq/pendulum", *shortened, *faster) > -500
+    assert final_return("redq/pendulum", "total_timesteps=750") > -500  # where sac scores below -1,100
 
 
 def test_mbpo_swings_it_up_with_far_fewer_steps(final_return):
