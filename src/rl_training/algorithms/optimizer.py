@@ -15,9 +15,12 @@ LEAST_NORM = 1e-3  # of a tensor, as the ratio of its gradient to it is taken: t
 
 def laprop_(
     params: list[Tensor], grads: list[Tensor], means: list[Tensor], squares: list[Tensor], _: list[Tensor],
-    counts: list[Tensor], *, lr: Tensor, beta1: float, beta2: float, eps: float, **unused: Any,
+    counts: list[Tensor], *, lr: Tensor, beta1: float, beta2: float, eps: float,
+    found_inf: Tensor | None, **unused: Any,
 ) -> None:  # fmt: skip
     """LaProp (Ziyin et al., 2020), called as the fused kernels are: gradients are scaled first, then averaged."""
+    if found_inf is not None:
+        raise ValueError("laprop cannot be halted; a learner that halts needs adam or adamw")
     count = torch.stack(counts)
     torch._foreach_lerp_(squares, torch._foreach_mul(grads, grads), 1 - beta2)
     scales = torch._foreach_div(squares, (1 - beta2**count).unbind())
