@@ -23,7 +23,7 @@ from rl_training.reporting.statistics import bootstrap_interval, interquartile_m
 
 RESULTS = Path(__file__).parent / "results"
 EPISODES, EVALUATION_SEED = 50, 12345
-PENDULUM_REPLAY = "classic/pendulum_replay.h5"
+PENDULUM_REPLAY, CARTPOLE_EXPERT = "classic/pendulum_replay.h5", "experts/cartpole.npz"
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,43 @@ CELLS = {
         "PPO on Pendulum-v1, 100,000 steps", "ppo/pendulum --steps 100000",
         goal="at least -200", published="-172 (RL Zoo)",
     ),
+    "ppo_lunarlander": Cell(
+        "PPO on LunarLander-v3, 1,000,000 steps", "ppo/lunarlander --steps 1000000",
+        goal="at least 230", published="242 (RL Zoo, v2)",
+    ),
+    "ppo_halfcheetah": Cell(
+        "PPO on HalfCheetah-v5, 1,000,000 steps", "ppo/halfcheetah --steps 1000000",
+        goal="at least 4,500", published="5,819 (RL Zoo, v3)",
+    ),
+    "dqn_acrobot": Cell(
+        "DQN on Acrobot-v1, 100,000 steps", "dqn/acrobot --steps 100000",
+        goal="at least -90", published="-77 (RL Zoo)",
+    ),
+    "qr_dqn_acrobot": Cell(
+        "QR-DQN on Acrobot-v1, 100,000 steps", "qr_dqn/acrobot --steps 100000",
+        goal="at least -90", published="-69 (RL Zoo)",
+    ),
+    "mbpo_pendulum": Cell(
+        "MBPO on Pendulum-v1, 4,000 steps", "mbpo/pendulum --steps 4000",
+        goal="at least -250, and above SAC",
+    ),
+    "sac_pendulum_4k": Cell(
+        "SAC on Pendulum-v1, 4,000 steps", "sac/pendulum --steps 4000",
+        goal="",
+    ),
+    "gail_cartpole": Cell(
+        "GAIL on fixed-horizon CartPole, 5 episodes, 300,000 steps", "gail/cartpole_fixed_horizon --steps 300000",
+        goal="at least 0.9 of the 500 of those episodes", data=CARTPOLE_EXPERT,
+    ),
+    "gail_cartpole_random_expert": Cell(
+        "GAIL on fixed-horizon CartPole, a random expert, 300,000 steps",
+        "gail/cartpole_fixed_horizon --steps 300000 --set expert_dataset_kind=random --set expert_dataset_size=2500",
+        goal="under 100",
+    ),
+    "bc_cartpole": Cell(
+        "BC on fixed-horizon CartPole, the same 5 episodes", "bc/cartpole_fixed_horizon",
+        goal="", data=CARTPOLE_EXPERT,
+    ),
 }  # fmt: skip
 
 
@@ -96,7 +133,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--cells", nargs="+", choices=CELLS, default=list(CELLS), metavar="NAME", help=", ".join(CELLS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4], metavar="SEED")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs side by side, one thread each")
-    parser.add_argument("--data", type=Path, metavar="DIR", help=f"the folder that holds {PENDULUM_REPLAY}")
+    parser.add_argument("--data", type=Path, metavar="DIR", help=f"the folder that holds {PENDULUM_REPLAY} and {CARTPOLE_EXPERT}")
     parser.add_argument("--output", type=Path, default=Path("runs/figures"), metavar="DIR", help="where the runs go")
     args = parser.parse_args()
     for name in args.cells:

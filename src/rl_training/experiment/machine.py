@@ -48,16 +48,15 @@ def apply(choices: Choices) -> None:
 
 
 def worth_compiling(config: TrainConfig) -> bool:
-    """Rollout lanes stay eager: their batches are small, and acting takes most of their time."""
+    """Rollout lanes stay eager: their batches are small, and acting takes most of their time. So do world models,
+    whose loops over time take minutes to compile; on CUDA their updates are captured all the same."""
     algorithm = get_algorithm_spec(config.algo)
     options: Any = algorithm.config_type(**config.algo_kwargs)
     updates = config.total_timesteps + config.online_steps * config.updates_per_step
     if algorithm.lane == "replay":
         updates = updates // (config.num_envs * options.collect_steps) * options.updates_per_collect
-    if algorithm.lane == "sequence":
-        updates = int(updates * options.train_ratio / (options.batch_size * options.window))
     compiler = shutil.which(os.environ.get("CXX", "c++")) or shutil.which("g++") or shutil.which("clang++")
-    return algorithm.lane != "rollout" and updates >= COMPILE_FROM and compiler is not None
+    return algorithm.lane not in ("rollout", "sequence") and updates >= COMPILE_FROM and compiler is not None
 
 
 def versions() -> dict[str, str]:
