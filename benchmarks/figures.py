@@ -133,7 +133,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--cells", nargs="+", choices=CELLS, default=list(CELLS), metavar="NAME", help=", ".join(CELLS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4], metavar="SEED")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs side by side, one thread each")
-    parser.add_argument("--data", type=Path, metavar="DIR", help=f"the folder that holds {PENDULUM_REPLAY} and {CARTPOLE_EXPERT}")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="the folder that holds the files of cells")
     parser.add_argument("--output", type=Path, default=Path("runs/figures"), metavar="DIR", help="where the runs go")
     args = parser.parse_args()
     for name in args.cells:
