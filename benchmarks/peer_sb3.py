@@ -1,6 +1,7 @@
 """One training by stable-baselines3 (or its contrib), told and answered in JSON; run by the Python of its own venv.
 
-python benchmarks/peer_sb3.py '{"algo": "DQN", "env": "CartPole-v1", "steps": 50000, "seed": 0, "options": {...}}'
+python benchmarks/peer_sb3.py '{"algo": "DQN", "env": "CartPole-v1", "steps": 50000, "seed": 0, "num_envs": 1,
+ "options": {...}}'
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 import sb3_contrib
 import stable_baselines3
 import torch
+from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
 
 EPISODES, EVALUATION_SEED = 50, 12345
@@ -23,7 +25,7 @@ def main() -> None:
     asked = json.loads(sys.argv[1])
     torch.set_num_threads(1)
     algorithm = getattr(stable_baselines3, asked["algo"], None) or getattr(sb3_contrib, asked["algo"])
-    env = gym.make(asked["env"], disable_env_checker=True)
+    env = make_vec_env(asked["env"], asked["num_envs"], env_kwargs={"disable_env_checker": True})
     model = algorithm("MlpPolicy", env, seed=asked["seed"], device="cpu", **asked["options"])
     began = time.perf_counter()
     model.learn(asked["steps"])

@@ -37,6 +37,7 @@ class Match:
     ours: dict[str, Any]
     peer: str
     theirs: dict[str, Any]
+    num_envs: int = 1
 
 
 # The RL Zoo's setting: bursts of 128 updates after every 256 steps, the target copied before each burst.
@@ -51,6 +52,28 @@ THEIRS_DQN = {
     **ZOO_DQN, "train_freq": 256, "gradient_steps": 128, "target_update_interval": 10, "exploration_fraction": 0.16,
     "exploration_final_eps": 0.04, "max_grad_norm": 10.0, "policy_kwargs": {"net_arch": [256, 256]},
 }  # fmt: skip
+# The RL Zoo's again, with constant rates.
+SAC = {"learning_rate": 1e-3, "batch_size": 256, "gamma": 0.99, "buffer_size": 1_000_000, "learning_starts": 100}
+CARTPOLE_PPO = {
+    "learning_rate": 1e-3, "num_steps": 32, "batch_size": 256, "epochs": 20, "gamma": 0.98, "gae_lambda": 0.8,
+    "clip_range": 0.2, "entropy_weight": 0.0,
+}  # fmt: skip
+LUNARLANDER_PPO = {
+    "learning_rate": 3e-4, "num_steps": 1024, "batch_size": 64, "epochs": 4, "gamma": 0.999, "gae_lambda": 0.98,
+    "clip_range": 0.2, "entropy_weight": 0.01,
+}  # fmt: skip
+
+
+def ours_ppo(options: dict[str, Any]) -> dict[str, Any]:
+    return {**options, "hidden_sizes": [64, 64], "value_weight": 0.5, "max_grad_norm": 0.5}
+
+
+def theirs_ppo(options: dict[str, Any]) -> dict[str, Any]:
+    """Their networks and other weights are the same by default."""
+    names = {"num_steps": "n_steps", "epochs": "n_epochs", "entropy_weight": "ent_coef"}
+    return {names.get(name, name): value for name, value in options.items()}
+
+
 MATCHES = {
     "dqn_cartpole": Match(
         "DQN on CartPole-v1, 50,000 steps", "CartPole-v1", 50_000, "as good, 1.5 times as fast",
@@ -60,6 +83,18 @@ MATCHES = {
         "QR-DQN on CartPole-v1, 50,000 steps", "CartPole-v1", 50_000, "as good, 1.5 times as fast",
         "qr_dqn", {**OURS_DQN, "num_quantiles": 10, "adam_eps": 0.01 / 64}, "QRDQN",  # the peer's own default
         {**THEIRS_DQN, "policy_kwargs": {"net_arch": [256, 256], "n_quantiles": 10}},
+    ),
+    "sac_pendulum": Match(
+        "SAC on Pendulum-v1, 20,000 steps", "Pendulum-v1", 20_000, "as good, twice as fast",
+        "sac", {**SAC, "hidden_sizes": [256, 256]}, "SAC", {**SAC, "policy_kwargs": {"net_arch": [256, 256]}},
+    ),
+    "ppo_cartpole": Match(
+        "PPO on CartPole-v1, 100,000 steps", "CartPole-v1", 100_000, "as good, twice as fast",
+        "ppo", ours_ppo(CARTPOLE_PPO), "PPO", theirs_ppo(CARTPOLE_PPO), num_envs=8,
+    ),
+    "ppo_lunarlander": Match(
+        "PPO on LunarLander-v3, 1,000,000 steps", "LunarLander-v3", 1_000_000, "as good, twice as fast",
+        "ppo", ours_ppo(LUNARLANDER_PPO), "PPO", theirs_ppo(LUNARLANDER_PPO), num_envs=16,
     ),
 }  # fmt: skip
 
@@ -95,7 +130,7 @@ def pair(name: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def train_command(match: Match, seed: str, steps: int, run: str) -> list[str]:
-    options = {**match.ours, "eval_interval": 0}
+    options = {**match.ours, "eval_interval": 0, "num_envs": match.num_envs}
     changes = [word for key, value in options.items() for word in ("--set", f"{key}={json.dumps(value)}")]
     machine = ["--device", "cpu", "--threads", "1", "--json"]
     return ["train", match.algo, match.env, "--steps", str(steps), "--seed", seed, *changes, "--output", run, *machine]
@@ -109,13 +144,17 @@ def ours(match: Match, seed: int, steps: int, run: Path) -> dict[str, Any]:
 
 
 def theirs(match: Match, seed: int, steps: int, python: Path) -> dict[str, Any]:
-    asked = {"algo": match.peer, "env": match.env, "steps": steps, "seed": seed, "options": match.theirs}
-    words = [str(python), str(PEER), json.dumps(asked)]
+    words = [str(python), str(PEER), json.dumps(asked_of_peer(match, seed, steps))]
     ended = subprocess.run(words, env=SINGLE_THREADED, capture_output=True, text=True)
     if ended.returncode:
         raise SystemExit(f"the peer ended with {ended.returncode}:\n{ended.stderr.strip()}")
     answer: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
     return answer
+
+
+def asked_of_peer(match: Match, seed: int | str, steps: int) -> dict[str, Any]:
+    options = {"num_envs": match.num_envs, "options": match.theirs}
+    return {"algo": match.peer, "env": match.env, "steps": steps, "seed": seed, **options}
 
 
 def summary(match: Match, pairs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -126,7 +165,7 @@ def summary(match: Match, pairs: list[dict[str, Any]]) -> dict[str, Any]:
     returns = " against ".join(f"{interquartile_mean(each):.1f}" for each in scores.values())
     times = " against ".join(f"{interquartile_mean(each):.0f} s" for each in seconds.values())
     faster = f"{interquartile_mean(ratios):.2f} [{low:.2f}, {high:.2f}] times as fast"
-    asked = {"algo": match.peer, "env": match.env, "steps": match.steps, "seed": "SEED", "options": match.theirs}
+    asked = asked_of_peer(match, "SEED", match.steps)
     return {
         "what": f"{match.what}, beside stable-baselines3 at equal settings",
         "result": f"{returns}; {faster} ({times})",

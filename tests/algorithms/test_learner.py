@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -249,3 +250,12 @@ def test_the_compiled_loss_of_a_population_equals_the_eager_one(case, draw):
         torch.manual_seed(1)
         compiled = torch.compile(population.loss, fullgraph=True, backend="aot_eager")(batch, phase).total
         torch.testing.assert_close(compiled, eager)
+
+
+def test_learners_with_other_batches_compile_in_one_process(box, draw, monkeypatch):
+    torch.compiler.reset()
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+    for rows in (4, 8):
+        learner = SAC.build(box, hidden_sizes=(8,), batch_size=rows)
+        result = Updater([learner], compile=True).update(draw(box, rows))
+        assert all(value.isfinite() for value in result.metrics.values())

@@ -35,7 +35,8 @@ class Updater:
         self.buffers = self.population.buffers if self.population else dict(first.named_buffers())
         self.loss: Callable[[Batch, str], Loss] = self.population.loss if self.population else first.__call__
         if compile:
-            self.loss = torch.compile(self.loss, fullgraph=True)
+            # shapes are fixed; where another learner of this process has others, guessing that they vary would fail
+            self.loss = torch.compile(self.loss, fullgraph=True, dynamic=False)
         self.device = next(iter(self.params.values())).device
         self.halted = self.buffers.get(HALTED)
         if self.halted is not None and self.population:
