@@ -29,8 +29,12 @@ done
 for name in population fine_tuning; do
     python benchmarks/$name.py --data DATA > benchmarks/results/$name.json
 done
-rl-training bench benchmarks/plans/halfcheetah.yaml --output benchmarks/results/halfcheetah
-rl-training bench benchmarks/plans/hopper.yaml --output benchmarks/results/hopper     # and hopper_mixture
+python benchmarks/dreamer_speed.py > benchmarks/results/dreamer_speed.json
+python benchmarks/dynamics.py speed --device cuda > benchmarks/results/dynamics_speed.json
+python benchmarks/peers.py --peer VENV/bin/python
+for name in halfcheetah hopper hopper_mixture cartpole lunarlander actor_critic; do
+    rl-training bench benchmarks/plans/$name.yaml --output benchmarks/results/$name
+done
 ```
 """
 
