@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -12,8 +13,8 @@ from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
 
 from rl_training.algorithms.config import AlgorithmConfig, Fraction, Rate, SequenceConfig
 from rl_training.algorithms.learner import Learner, actor_apart
-from rl_training.models.dreamer import SIZES, DreamerModel
-from rl_training.models.rssm import Beliefs, Latent, divergence
+from rl_training.models.dreamer import SIZES, DreamerModel, DreamtStep
+from rl_training.models.rssm import Beliefs, Latent, SeenStep, divergence
 from rl_training.models.two_hot import TwoHot
 from rl_training.types import Action, Batch, Loss, Metrics, ParameterGroup
 
@@ -111,6 +112,8 @@ class Dreamer(Learner):
     targets = ("critic",)
     return_low: Tensor
     return_high: Tensor
+    seen_step: SeenStep | None = None
+    dreamt_step: DreamtStep | None = None
 
     def __init__(self, model: nn.Module, config: AlgorithmConfig | None = None, **options: Any) -> None:
         super().__init__(model, config, **options)
@@ -130,6 +133,12 @@ class Dreamer(Learner):
         rows = {"deter": beliefs.latent.deter.detach().half(), "stoch": classes_of(beliefs.latent)}
         return world.plus(terms, behaviour.metrics)._replace(buffers=behaviour.buffers, rows=rows)
 
+    def compiled(self, loss: Callable[..., Loss]) -> Callable[..., Loss]:
+        """Only the steps of its loops are: a loop would be unrolled, and take minutes. Acting stays as it is."""
+        self.seen_step = torch.compile(self.model.rssm.seen_step, fullgraph=True, dynamic=False)
+        self.dreamt_step = torch.compile(self.model.dreamt_step, fullgraph=True, dynamic=False)
+        return loss
+
     def precision(self, batch: Batch) -> torch.autocast:
         """For a part of the loss alone: weights that are cast where no gradients are kept would have none after it."""
         low = self.config.precision == "bfloat16"
@@ -139,7 +148,7 @@ class Dreamer(Learner):
         obs = batch["obs"]
         noise = self.model.rssm.noise(*obs.shape[:2], like=batch["rewards"])
         start = self.restored(batch["start_deter"], batch["start_stoch"])
-        return self.model.observe(obs, batch["previous_actions"], batch["is_first"], start, noise)
+        return self.model.observe(obs, batch["previous_actions"], batch["is_first"], start, noise, self.seen_step)
 
     def world_loss(self, beliefs: Beliefs, batch: Batch) -> Loss:
         """Of what was seen, paid and ended; and the divergence of what was believed before and after seeing."""
@@ -167,7 +176,7 @@ class Dreamer(Learner):
     def imagine(self, start: Latent, going: Tensor) -> Dream:
         """From states [rows, ...], of which it is known whether the episode goes on."""
         c = self.config
-        latents, actions = self.model.imagine(start, c.horizon)
+        latents, actions = self.model.imagine(start, c.horizon, self.dreamt_step)
         features = latents.features
         goes_on = self.model.continuation(features[1:]).squeeze(-1).float().sigmoid()
         discounts = torch.cat([going[None], goes_on if c.discounted_continue else c.gamma * goes_on])

@@ -35,8 +35,7 @@ class Updater:
         self.buffers = self.population.buffers if self.population else dict(first.named_buffers())
         self.loss: Callable[[Batch, str], Loss] = self.population.loss if self.population else first.__call__
         if compile:
-            # shapes are fixed; where another learner of this process has others, guessing that they vary would fail
-            self.loss = torch.compile(self.loss, fullgraph=True, dynamic=False)
+            self.loss = getattr(first, "compiled", compiled)(self.loss)  # a learner may know better what is worth it
         self.device = next(iter(self.params.values())).device
         self.halted = self.buffers.get(HALTED)
         if self.halted is not None and self.population:
@@ -191,6 +190,11 @@ class Updater:
         if left:
             raise ValueError(f"no parameter group takes {left}")
         return chosen
+
+
+def compiled(loss: Callable[..., Loss]) -> Callable[..., Loss]:
+    """In one piece, and for the shapes at hand: to guess from another learner's that they vary would fail."""
+    return torch.compile(loss, fullgraph=True, dynamic=False)
 
 
 @torch.no_grad()

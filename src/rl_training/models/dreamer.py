@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -13,11 +13,12 @@ from torch.nn.functional import one_hot
 from rl_training.models.autoencoders import PictureDecoder, PictureEncoder, VectorDecoder, VectorEncoder
 from rl_training.models.heads import Categorical, Gaussian
 from rl_training.models.normed import normed_mlp
-from rl_training.models.rssm import RSSM, Beliefs, Latent, mixed_log_probs
+from rl_training.models.rssm import RSSM, Beliefs, Latent, SeenStep, mixed_log_probs
 from rl_training.models.two_hot import TwoHotHead, symlog
 from rl_training.types import EnvSpec
 
 BLOCKS = 8  # of the memory
+DreamtStep = Callable[[Latent, Tensor], tuple[Latent, Tensor]]
 
 
 class Size(NamedTuple):
@@ -113,11 +114,12 @@ class DreamerModel(nn.Module):
         return one_hot(actions, self.action_dim).float() if self.discrete else actions.clamp(-1, 1)
 
     def observe(
-        self, obs: Tensor, previous_actions: Tensor, is_first: Tensor, start: Latent, noise: Tensor | None
-    ) -> Beliefs:
+        self, obs: Tensor, previous_actions: Tensor, is_first: Tensor, start: Latent, noise: Tensor | None,
+        step: SeenStep | None = None,
+    ) -> Beliefs:  # fmt: skip
         """What is believed after each observation of windows [batch, time, ...]."""
         embedded = self.encoder(self.scaled(obs).flatten(0, 1)).unflatten(0, obs.shape[:2])
-        return self.rssm.observe(embedded, self.encoded(previous_actions), is_first, start, noise)
+        return self.rssm.observe(embedded, self.encoded(previous_actions), is_first, start, noise, step)
 
     def decode(self, latent: Latent) -> Tensor:
         """Observations, as `scaled` gives them, of states [batch, time, ...]."""
@@ -134,15 +136,22 @@ class DreamerModel(nn.Module):
         return Latent(*(torch.stack(each, 1) for each in zip(*latents, strict=True)))
 
     @torch.no_grad()
-    def imagine(self, start: Latent, horizon: int) -> tuple[Latent, Tensor]:
-        """States [horizon + 1, rows, ...] from `start` on, and the actor's actions [horizon, rows, ...] in between."""
-        noise = self.rssm.noise(horizon, len(start.deter), like=start.deter)
-        latents, actions = [start], []
-        for each in noise:
-            action = self.actor(latents[-1].features).sample()
-            latents.append(self.rssm.predict(latents[-1], self.encoded(action), each))
+    def imagine(self, start: Latent, horizon: int, step: DreamtStep | None = None) -> tuple[Latent, Tensor]:
+        """States [horizon + 1, rows, ...] from `start` on, and the actor's actions [horizon, rows, ...] in between.
+
+        `step` may be `dreamt_step` compiled.
+        """
+        step, latents, actions = step or self.dreamt_step, [start], []
+        for noise in self.rssm.noise(horizon, len(start.deter), like=start.deter):
+            latent, action = step(latents[-1], noise)
+            latents.append(latent)
             actions.append(action)
         return Latent(*(torch.stack(each) for each in zip(*latents, strict=True))), torch.stack(actions)
+
+    def dreamt_step(self, latent: Latent, noise: Tensor) -> tuple[Latent, Tensor]:
+        """What the actor does in a state, and the state that it expects of it."""
+        action = self.actor(latent.features).sample()
+        return self.rssm.predict(latent, self.encoded(action), noise), action
 
 
 def is_picture(spec: EnvSpec) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -27,6 +28,9 @@ class Latent(NamedTuple):
     def flat(self) -> Latent:
         """Rows of batch and time, without gradients."""
         return Latent(self.deter.detach().flatten(0, 1), self.stoch.detach().flatten(0, 1))
+
+
+SeenStep = Callable[[Latent, Tensor, Tensor, Tensor, Tensor | None], tuple[Latent, Tensor]]
 
 
 class Beliefs(NamedTuple):
@@ -109,29 +113,34 @@ class RSSM(nn.Module):
         return gumbel((*rows, *self.shape), like.device, generator)
 
     def observe(
-        self, embedded: Tensor, actions: Tensor, is_first: Tensor, start: Latent, noise: Tensor | None
-    ) -> Beliefs:
+        self, embedded: Tensor, actions: Tensor, is_first: Tensor, start: Latent, noise: Tensor | None,
+        step: SeenStep | None = None,
+    ) -> Beliefs:  # fmt: skip
         """Windows [batch, time, ...] with the actions before each observation; `start` is the state before the first.
 
         Where `is_first`, nothing of what was before is left. Only the memory and the draw of the latents wait for the
-        step before; all the rest is done for all steps at once.
+        step before; all the rest is done for all steps at once. `step` may be `seen_step` compiled.
         """
         first = is_first.bool().unsqueeze(-1)
         actions = self.cell.from_action(actions.masked_fill(first, 0))
         seen = self.seen(embedded)
         noises = [None] * embedded.shape[1] if noise is None else noise.unbind(1)
-        latents, posteriors = [], []
-        for first_now, action, seen_now, noise_now in zip(
-            first.unbind(1), actions.unbind(1), seen.unbind(1), noises, strict=True
-        ):
-            start = Latent(start.deter.masked_fill(first_now, 0), start.stoch.masked_fill(first_now.unsqueeze(1), 0))
-            deter = self.cell(start, action)
-            posterior = self.log_probs(self.posterior(self.recalled(deter) + seen_now))
-            start = Latent(deter, straight_through(draw(posterior, noise_now), posterior))
+        step, latents, posteriors = step or self.seen_step, [], []
+        for now in zip(first.unbind(1), actions.unbind(1), seen.unbind(1), noises, strict=True):
+            start, posterior = step(start, *now)
             latents.append(start)
             posteriors.append(posterior)
         latent = Latent(*(torch.stack(each, 1) for each in zip(*latents, strict=True)))
         return Beliefs(latent, torch.stack(posteriors, 1), self.log_probs(self.prior(latent.deter)))
+
+    def seen_step(
+        self, latent: Latent, first: Tensor, action: Tensor, seen: Tensor, noise: Tensor | None
+    ) -> tuple[Latent, Tensor]:
+        """The state after one more observation, and what was believed of it."""
+        before = Latent(latent.deter.masked_fill(first, 0), latent.stoch.masked_fill(first.unsqueeze(1), 0))
+        deter = self.cell(before, action)
+        posterior = self.log_probs(self.posterior(self.recalled(deter) + seen))
+        return Latent(deter, straight_through(draw(posterior, noise), posterior)), posterior
 
     def predict(self, latent: Latent, action: Tensor, noise: Tensor | None) -> Latent:
         """The state [rows, ...] after this action, unseen."""
