@@ -71,7 +71,7 @@ def test_captured_updates_equal_eager_ones(learner, members):
 def dreamt(*, capture: bool, **options) -> dict[str, torch.Tensor]:
     """Dreamer's losses after updates on windows of steps whose memories are written back as it learns.
 
-    It learns slowly: its optimizer takes whole steps by gradients that are nothing but rounding, which no graph repeats.
+    It learns slowly: its optimizer takes whole steps by gradients that are only rounding, which no graph repeats.
     """
     spec = SPECS["discrete"]
     torch.manual_seed(3)
