@@ -11,7 +11,7 @@ import argparse
 import hashlib
 import json
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -110,22 +110,29 @@ CELLS = {
 
 def main() -> int:
     args = arguments()
-    failed = []
     with ThreadPoolExecutor(args.jobs) as pool:
-        pending = {
+        runs = {
             name: [pool.submit(score, name, seed, args.output, args.data) for seed in args.seeds] for name in args.cells
         }
-        for name, runs in pending.items():
-            try:
-                finished = [run.result() for run in runs]
-            except RuntimeError as error:
-                print(f"{name}: {error}", file=sys.stderr)
-                failed.append(name)
-                continue
-            result = summary(CELLS[name], finished, data=args.data)
-            write(RESULTS / f"{name}.json", result)
-            print(f"{name}: {result['result']}", flush=True)
-    return 1 if failed else 0
+        cells = {run: name for name, seeds in runs.items() for run in seeds}
+        outcomes = [
+            conclude(cells[run], runs[cells[run]], args.data)
+            for run in as_completed(cells)
+            if all(seed.done() for seed in runs[cells[run]])
+        ]
+    return 0 if all(outcomes) else 1
+
+
+def conclude(name: str, runs: list[Future[dict[str, Any]]], data: Path | None) -> bool:
+    """Store what a cell has come to, as soon as all its seeds have ended; whether none of them failed."""
+    try:
+        result = summary(CELLS[name], [run.result() for run in runs], data=data)
+    except RuntimeError as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return False
+    write(RESULTS / f"{name}.json", result)
+    print(f"{name}: {result['result']}", flush=True)
+    return True
 
 
 def arguments() -> argparse.Namespace:
