@@ -11,6 +11,7 @@ import argparse
 import hashlib
 import json
 import sys
+from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,13 +115,14 @@ def main() -> int:
         runs = {
             name: [pool.submit(score, name, seed, args.output, args.data) for seed in args.seeds] for name in args.cells
         }
-        cells = {run: name for name, seeds in runs.items() for run in seeds}
-        outcomes = [
-            conclude(cells[run], runs[cells[run]], args.data)
-            for run in as_completed(cells)
-            if all(seed.done() for seed in runs[cells[run]])
-        ]
-    return 0 if all(outcomes) else 1
+        cells, failed = {run: name for name, seeds in runs.items() for run in seeds}, 0
+        left = Counter(cells.values())
+        for run in as_completed(cells):
+            name = cells[run]
+            left[name] -= 1
+            if not left[name]:
+                failed += not conclude(name, runs[name], args.data)
+    return 1 if failed else 0
 
 
 def conclude(name: str, runs: list[Future[dict[str, Any]]], data: Path | None) -> bool:
