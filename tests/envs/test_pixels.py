@@ -67,8 +67,9 @@ def test_the_question_looks_the_same_whatever_the_cue_was():
         assert [step[1] for step in following] == [0] * 7 + [1 - 2 * side]
         assert [step[2] for step in following] == [False] * 7 + [True]
         seen[side] = np.stack([step[0] for step in following])
-    np.testing.assert_array_equal(seen[0], seen[1])
-    assert [int(picture.any()) for picture in seen[0]] == [0] * 6 + [1, 0]  # blank until the question
+        np.testing.assert_array_equal(seen[side][-1], first)  # the cue is shown again
+    np.testing.assert_array_equal(seen[0][:-1], seen[1][:-1])
+    assert [int(picture.any()) for picture in seen[0]] == [0] * 6 + [1, 1]  # blank until the question
 
 
 def test_the_wait_can_be_set():
