@@ -58,9 +58,9 @@ class Catch(PixelWorld):
 class CueMemory(PixelWorld):
     """A cue on the left or on the right, blank pictures, then a question: on which side was it?
 
-    The answer, action 0 for left and 1 for right, pays 1 or -1 and ends the episode, and the cue is shown again; what is
-    done before it has no effect. The question looks the same whatever the cue was, so that without a memory one can
-    only guess.
+    The answer, action 0 for left and 1 for right, pays 1 or -1 and ends the episode, and the cue is shown again; what
+    is done before it has no effect. The question looks the same whatever the cue was, so that without a memory one
+    can only guess.
     """
 
     action_space: Any = gym.spaces.Discrete(2)
