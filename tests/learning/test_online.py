@@ -7,6 +7,11 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+from torch import Tensor
+
+from rl_training.experiment.agent import load_agent
+from rl_training.runtime.evaluation import evaluate
+from rl_training.types import Action, Policy
 
 SMALL = ["schedules={}", "hidden_sizes=[64,64]", "batch_size=64"]
 HALF = "updates_per_collect=32"  # of what most are packaged with
@@ -113,3 +118,22 @@ def test_ppo_swings_the_pendulum_up_with_continuous_actions(final_return):
 @pytest.mark.timeout(3600)
 def test_dreamer_catches_what_falls_by_its_pixels(final_return):
     assert final_return("dreamer/catch") > 0.8  # it reaches 1; random play scores -0.6
+
+
+class Forgetful:
+    """A policy whose memory is empty at every step."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+
+    def act(self, obs: Tensor, memory: Any = None, **options: Any) -> Action:
+        return self.policy.act(obs, None, **options)._replace(memory=None)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_dreamer_answers_by_what_it_remembers(final_return, tmp_path):
+    assert final_return("dreamer/cue_memory") > 0.9
+    learner = load_agent(tmp_path / "run").learner
+    forgetful = evaluate(Forgetful(learner), "CueMemory-v0", episodes=200, seed=99, env_kwargs={"blanks": 3})
+    assert abs(np.mean(forgetful.returns)) < 0.3  # chance, whose deviation is 1 / sqrt(200) = 0.07
