@@ -128,6 +128,14 @@ def test_a_directory_that_is_no_run(cli, tmp_path):
     )
 
 
+def test_a_folder_of_runs_names_one_of_them(cli, finished):
+    run = Path(finished["run_dir"])
+    not_a_run = "is no run that has a checkpoint yet, and no checkpoint either"
+    folder, inside = cli("evaluate", run.parent), cli("evaluate", run / "checkpoints")
+    assert folder.stderr == f"error: {run.parent} {not_a_run}; it holds runs: name one, such as {run}\n"
+    assert inside.stderr == f"error: {run}/checkpoints {not_a_run}; its run is {run}\n"
+
+
 def test_best_of_a_run_that_was_never_evaluated(cli, pendulum):
     result = cli("evaluate", pendulum, "--best")
     assert (result.exit_code, result.stderr) == (

@@ -107,4 +107,6 @@ def test_a_mistake_is_one_sentence(cli, tmp_path, arguments, message):
 
 def test_what_is_no_bench_cannot_be_compared(cli, tmp_path):
     result = cli("compare", tmp_path)
-    assert (result.exit_code, result.stderr) == (2, f"error: {tmp_path} is not a bench: it has no bench.yaml\n")
+    sentence = f"{tmp_path} is not a bench: it has no bench.yaml; name a directory that bench wrote"
+    assert (result.exit_code, result.stderr) == (2, f"error: {sentence}\n")
+    assert cli("compare", tmp_path / "absent").stderr == f"error: there is no bench at {tmp_path}/absent\n"
