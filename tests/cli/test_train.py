@@ -231,6 +231,10 @@ def test_how_a_file_is_read_is_said_on_the_command_line_and_stored(cli, tmp_path
         ),
         (["absent.yaml"], "absent.yaml: no such file"),
         (
+            ["iql", "Pendulum-v1", "--dataset", "{kind: random"],
+            "--dataset: not YAML: expected ',' or '}', but got '<stream end>', line 1",
+        ),
+        (
             ["iql", "CartPole-v1", "--dataset", "{kind: random, rows: 9}"],
             f"iql needs a Box action space, got Discrete; these would take it: {OF_DISCRETE_ACTIONS}",
         ),
