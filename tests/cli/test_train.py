@@ -16,7 +16,6 @@ KEYS = {
     "status", "run_dir", "checkpoint", "best_checkpoint", "steps", "updates", "updates_per_second", "seconds",
     "metrics", "evaluation", "stop_reason",
 }  # fmt: skip
-OF_DISCRETE_ACTIONS = ", ".join(sorted(name for name, each in CATALOGUE.items() if "discrete" in each.action_kinds))
 
 
 def test_the_result_as_json(finished):
@@ -236,7 +235,7 @@ def test_how_a_file_is_read_is_said_on_the_command_line_and_stored(cli, tmp_path
         ),
         (
             ["iql", "CartPole-v1", "--dataset", "{kind: random, rows: 9}"],
-            f"iql needs a Box action space, got Discrete; these would take it: {OF_DISCRETE_ACTIONS}",
+            "iql needs a Box action space, got Discrete; these would take it: bc, cql",
         ),
     ],
 )
