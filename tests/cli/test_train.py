@@ -84,6 +84,12 @@ def test_another_config_in_the_directory_is_refused_by_its_keys(cli, cartpole, r
     )
 
 
+def test_more_steps_for_a_run_are_answered_with_resume(cli, cartpole, run):
+    result = cli(*cartpole, "--steps", "512", "--output", run)
+    assert result.exit_code == 2
+    assert f"go on further with `rl-training resume {run} --steps 512`, choose another --output" in result.stderr
+
+
 def test_fresh_starts_over(cli, cartpole, run):
     result = cli(*cartpole, "--seed", "1", "--steps", "64", "--output", run, "--fresh", "--json")
     assert json.loads(result.stdout)["steps"] == 64
