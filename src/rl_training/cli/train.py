@@ -44,7 +44,7 @@ Output = Annotated[
     str | None, typer.Option(metavar="DIR", help="The run directory.", show_default="runs/<algo>-<env>-s<seed>")
 ]
 Device = Annotated[str | None, typer.Option(metavar="auto|cpu|cuda", help="Where the networks live.")]
-Threads = Annotated[int | None, typer.Option(metavar="N", min=1, help="CPU threads that torch uses.")]
+Threads = Annotated[int | None, typer.Option(metavar="N", min=1, help="CPU threads that torch uses; 1.")]
 Compile = Annotated[str | None, typer.Option("--compile", metavar="auto|on|off", help="Whether to use torch.compile.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Remove the run that DIR holds and start over.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress, only the result.")]
