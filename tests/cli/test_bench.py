@@ -40,6 +40,10 @@ def test_a_cell_that_fails_is_told_and_the_others_go_on(ended):
     assert f"bc-Pendulun-v1: failed: {bad['error']}" in ended.stderr.splitlines()
 
 
+def test_after_a_failure_people_are_told_where_to_look(cli, command, ended):
+    assert "mend what failed (log.txt of its cell has all of it)" in cli(*command[:-1]).stdout
+
+
 def test_a_score_is_what_evaluate_says_of_the_last_checkpoint(cli, bench):
     run = Path(bench) / "bc-Pendulum-v1" / "seed_1"
     asked = cli("evaluate", run, "--episodes", "2", "--seed", "12345", "--json")
@@ -107,4 +111,6 @@ def test_a_mistake_is_one_sentence(cli, tmp_path, arguments, message):
 
 def test_what_is_no_bench_cannot_be_compared(cli, tmp_path):
     result = cli("compare", tmp_path)
-    assert (result.exit_code, result.stderr) == (2, f"error: {tmp_path} is not a bench: it has no bench.yaml\n")
+    sentence = f"{tmp_path} is not a bench: it has no bench.yaml; name a directory that bench wrote"
+    assert (result.exit_code, result.stderr) == (2, f"error: {sentence}\n")
+    assert cli("compare", tmp_path / "absent").stderr == f"error: there is no bench at {tmp_path}/absent\n"

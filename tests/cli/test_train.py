@@ -16,7 +16,6 @@ KEYS = {
     "status", "run_dir", "checkpoint", "best_checkpoint", "steps", "updates", "updates_per_second", "seconds",
     "metrics", "evaluation", "stop_reason",
 }  # fmt: skip
-OF_DISCRETE_ACTIONS = ", ".join(sorted(name for name, each in CATALOGUE.items() if "discrete" in each.action_kinds))
 
 
 def test_the_result_as_json(finished):
@@ -83,6 +82,12 @@ def test_another_config_in_the_directory_is_refused_by_its_keys(cli, cartpole, r
         "(seed: 0 there, 1 here; algo_kwargs.gamma: 0.99 there, 0.5 here). "
         "Continue it with the config it has, choose another --output, or start over with --fresh.\n"
     )
+
+
+def test_more_steps_for_a_run_are_answered_with_resume(cli, cartpole, run):
+    result = cli(*cartpole, "--steps", "512", "--output", run)
+    assert result.exit_code == 2
+    assert f"go on further with `rl-training resume {run} --steps 512`, choose another --output" in result.stderr
 
 
 def test_fresh_starts_over(cli, cartpole, run):
@@ -231,8 +236,12 @@ def test_how_a_file_is_read_is_said_on_the_command_line_and_stored(cli, tmp_path
         ),
         (["absent.yaml"], "absent.yaml: no such file"),
         (
+            ["iql", "Pendulum-v1", "--dataset", "{kind: random"],
+            "--dataset: not YAML: expected ',' or '}', but got '<stream end>', line 1",
+        ),
+        (
             ["iql", "CartPole-v1", "--dataset", "{kind: random, rows: 9}"],
-            f"iql needs a Box action space, got Discrete; these would take it: {OF_DISCRETE_ACTIONS}",
+            "iql needs a Box action space, got Discrete; these would take it: bc, cql",
         ),
     ],
 )

@@ -16,12 +16,11 @@ FLOORS = [
     "envs",
     "runtime",
     "reporting",
-    "export",
     "experiment",
     "api",
     "cli",
 ]
-SAME_FLOOR = [{"lazy_names", "types", "schedules"}, {"models", "data"}, {"experiment", "reporting", "export"}]
+SAME_FLOOR = [{"lazy_names", "types", "schedules"}, {"models", "data"}, {"experiment", "reporting"}]
 
 
 def floor(name: str) -> int:

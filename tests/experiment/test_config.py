@@ -70,6 +70,7 @@ def test_unknown_key_is_answered_with_the_nearest_right_one(values, sentence):
         ({"dataset": {"kind": "random"}}, "dataset.rows: is required"),
         ({"algo_kwargs": {"expectile": 2}}, "algo_kwargs.expectile: must be less than 1, got 2"),
         ({"algo_kwargs": {"hidden_sizes": [64, 0]}}, "algo_kwargs.hidden_sizes.1: must be greater than 0, got 0"),
+        ({"algo_kwargs": {"hidden_sizes": 64}}, "algo_kwargs.hidden_sizes: must be a list, such as [1, 2], got 64"),
         ({"algo_kwargs": 7}, "algo_kwargs: must be a mapping, got 7"),
         ({"env_kwargs": {"g": float("nan")}}, "env_kwargs.g: must be a finite number, got nan"),
         ({"seed": 2**20000}, "seed: must be less than or equal to 1000000000000000, got an integer of 20001 bits"),
@@ -92,6 +93,10 @@ def test_a_file_full_of_mistakes_is_cut_short():
 
 def test_unknown_algorithm_is_answered_with_the_nearest():
     assert message({"algo": "iqll"}).endswith("got 'iqll'; did you mean iql?")
+
+
+def test_a_word_that_shares_no_letter_is_not_a_misspelling():
+    assert message({"algo": "zz"}).endswith("got 'zz'")
 
 
 def test_algorithm_is_required():

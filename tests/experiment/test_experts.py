@@ -65,7 +65,7 @@ def test_experts_named_twice_are_refused():
 
 
 def test_gail_without_an_expert_asks_for_one(tmp_path):
-    with pytest.raises(ConfigError, match="gail learns from data: give --dataset"):
+    with pytest.raises(ConfigError, match="gail learns from an expert: give its episodes by --dataset"):
         run_training(parse_config({**GAIL, "output_dir": str(tmp_path / "run")}))
 
 

@@ -137,6 +137,8 @@ def predict(
         generator.seed()
         agent, memory = load_agent(run, best=best), Memory()
         options: Any = {"deterministic": not stochastic, "generator": generator}
+        if episode and rows.ndim == len(agent.spec.obs_shape):
+            raise ValueError("--episode takes a list of observations, got a single one: put it in brackets")
         if episode:
             actions = [agent.predict(row, memory=memory, **options).tolist() for row in rows]
         else:
@@ -151,9 +153,13 @@ def parse_obs(text: str) -> np.ndarray[Any, Any]:
     import numpy as np
 
     try:
-        rows = np.asarray(json.loads(text))
+        nested = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"--obs must be JSON, such as [0.1, 0, 0.2, 0]: {error}") from error
+    try:
+        rows = np.asarray(nested)
+    except ValueError as error:
+        raise ValueError("--obs must hold observations of one length, such as [[0.1, 0], [0.2, 0]]") from error
     return numbers(rows, "--obs")
 
 
@@ -172,7 +178,9 @@ def read_obs(path: Path) -> np.ndarray[Any, Any]:
 def numbers(rows: Any, option: str) -> np.ndarray[Any, Any]:
     import numpy as np
 
-    kind = rows.dtype if isinstance(rows, np.ndarray) else type(rows).__name__  # of an .npz
-    if not isinstance(rows, np.ndarray) or rows.dtype.kind not in "iuf":
+    if not isinstance(rows, np.ndarray):
+        raise ValueError(f"{option} must hold an array of numbers, got several: name a file that np.save wrote")
+    if rows.dtype.kind not in "iuf":
+        kind = {"U": "text", "b": "true or false", "O": "null or objects"}.get(rows.dtype.kind, rows.dtype)
         raise ValueError(f"{option} must hold an array of numbers, got {kind}")
     return rows

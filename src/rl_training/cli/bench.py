@@ -196,8 +196,13 @@ def tell(work: Bench, *, as_json: bool) -> None:
     rows = [(told["cell"], told["state"], " ".join(f"{score:,.1f}" for score in told["scores"]), told["error"] or "")
             for told in cells]  # fmt: skip
     print_table(("cell", "state", "score of each seed", ""), rows)
-    after = f"rl-training compare {work.directory}" if work.status == "done" else "the same command again goes on"
-    print_facts({"bench": str(work.directory), "next": after})
+    print_facts({"bench": str(work.directory), "next": _next(work)})
+
+
+def _next(work: Bench) -> str:
+    if work.status == "failed":
+        return "mend what failed (log.txt of its cell has all of it); the same command again tries it once more"
+    return f"rl-training compare {work.directory}" if work.status == "done" else "the same command again goes on"
 
 
 def _told(cell: CellRun) -> dict[str, Any]:

@@ -148,9 +148,7 @@ def _cuda() -> str:
 
 
 def _threads() -> str:
-    import torch
-
-    return f"torch uses {torch.get_num_threads()} of {os.cpu_count()} cores, unless --threads says otherwise"
+    return f"training uses 1 of {os.cpu_count()} cores, unless --threads says otherwise"
 
 
 def _environment() -> str:

@@ -44,7 +44,7 @@ Output = Annotated[
     str | None, typer.Option(metavar="DIR", help="The run directory.", show_default="runs/<algo>-<env>-s<seed>")
 ]
 Device = Annotated[str | None, typer.Option(metavar="auto|cpu|cuda", help="Where the networks live.")]
-Threads = Annotated[int | None, typer.Option(metavar="N", min=1, help="CPU threads that torch uses.")]
+Threads = Annotated[int | None, typer.Option(metavar="N", min=1, help="CPU threads that torch uses; 1.")]
 Compile = Annotated[str | None, typer.Option("--compile", metavar="auto|on|off", help="Whether to use torch.compile.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Remove the run that DIR holds and start over.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress, only the result.")]
@@ -115,13 +115,16 @@ def resume(run: Run, steps: Steps = None, as_json: Json = False) -> None:
 
 def read_config(target: str, given: dict[str, Any], overrides: list[str]) -> TrainConfig:
     """What the first argument names, then the options of the command, then --set; later ones win."""
-    from rl_training.experiment.config import apply_overrides, load_config, parse_config
+    from rl_training.experiment.config import ConfigError, apply_overrides, load_config, parse_config
     from rl_training.experiment.yaml_text import read_yaml
 
     named = "/" in target or target.endswith((".yaml", ".yml"))
     values = apply_overrides(load_config(target) if named else {"algo": target}, [])
     if given.get("dataset", "").startswith(("{", "[{")):
-        given["dataset"] = read_yaml(given["dataset"])
+        try:
+            given["dataset"] = read_yaml(given["dataset"])
+        except ConfigError as error:
+            raise ConfigError(f"--dataset: {error}") from None
     return parse_config(apply_overrides({**values, **given}, overrides))
 
 

@@ -93,7 +93,7 @@ def find_checkpoint(path: Path, *, best: bool = False, warn: Callable[[str], Non
         raise FileNotFoundError(f"there is no run or checkpoint at {path}")
     if not (path / CHECKPOINTS).is_dir():
         if not (path.name.startswith("step_") or any((path / name).exists() for name in (MANIFEST, STATE))):
-            raise ValueError(f"{path} is no run that has a checkpoint yet, and no checkpoint either")
+            raise ValueError(f"{path} is no run that has a checkpoint yet, and no checkpoint either{_runs_in(path)}")
         if best:
             raise ValueError(f"--best chooses among the checkpoints of a run, and {path} is a checkpoint")
         return read_checkpoint(path)
@@ -106,6 +106,14 @@ def find_checkpoint(path: Path, *, best: bool = False, warn: Callable[[str], Non
     if best_so_far is None:
         raise ValueError(f"the run {path} was never evaluated, so it has no best checkpoint; leave out --best")
     return read_checkpoint(path / CHECKPOINTS / newest.path.with_name(step_name(best_so_far[0])).name)
+
+
+def _runs_in(path: Path) -> str:
+    """The end of a sentence about a folder that was taken for a run: the run that was meant, or the first of them."""
+    if path.name == CHECKPOINTS:
+        return f"; its run is {path.parent}"
+    first = min((found.parent for found in path.glob(f"*/{CHECKPOINTS}")), default=None)
+    return "" if first is None else f"; it holds runs: name one, such as {first}"
 
 
 def run_of(path: Path) -> Path:

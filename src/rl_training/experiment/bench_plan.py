@@ -121,7 +121,9 @@ def read_plan(directory: Path) -> BenchPlan:
     """The plan that a bench directory holds."""
     file = directory / PLAN
     if not file.is_file():
-        raise FileNotFoundError(f"{directory} is not a bench: it has no {PLAN}")
+        if not directory.exists():
+            raise FileNotFoundError(f"there is no bench at {directory}")
+        raise FileNotFoundError(f"{directory} is not a bench: it has no {PLAN}; name a directory that bench wrote")
     return parse_plan(read_yaml(file.read_text(encoding="utf-8")))
 
 

@@ -100,7 +100,7 @@ class TrainConfig(Section):
     max_updates: Count | None = Field(None, description="stop after so many updates")
     max_epochs: Count | None = Field(None, description="stop after so many passes over the dataset's rows")
     early_stopping: EarlyStopping | None = Field(None, description="stop when evaluations no longer improve")
-    threads: Count | None = Field(None, description="of torch; none: chosen by size")
+    threads: Count | None = Field(None, description="of torch; none: one")
     compile: Annotated[Literal["auto", "on", "off"], BeforeValidator(_switch)] = Field(
         "auto", description="torch.compile: auto, on or off"
     )

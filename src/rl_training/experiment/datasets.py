@@ -12,6 +12,7 @@ from rl_training.data.offline_dataset import transform_rewards
 from rl_training.experiment.agent import load_agent
 from rl_training.experiment.config import ConfigError, DatasetRecipe, RewardTransform, TrainConfig
 from rl_training.experiment.dataset_config import FilePart
+from rl_training.experiment.registry import get_algorithm_spec
 from rl_training.runtime.envs import env_spec_of, make_env
 from rl_training.runtime.policies import SometimesRandom
 from rl_training.runtime.recipes import roll_dataset
@@ -46,10 +47,7 @@ def reward_change(dataset: TransitionDataset, rewards: RewardTransform) -> Rewar
 
 def _read(config: TrainConfig) -> TransitionDataset:
     if config.dataset is None:
-        raise ConfigError(
-            f"{config.algo} learns from data: give --dataset FILE, "
-            "or a recipe in the config, such as dataset: {kind: random, rows: 50000}"
-        )
+        raise ConfigError(_missing(config.algo))
     if isinstance(config.dataset, tuple):
         weights = [part.weight for part in config.dataset if part.weight is not None]
         parts = [_one_source(config, part) for part in config.dataset]
@@ -58,6 +56,14 @@ def _read(config: TrainConfig) -> TransitionDataset:
     else:
         dataset = _one_source(config, config.dataset)
     return dataset
+
+
+def _missing(algo: str) -> str:
+    if get_algorithm_spec(algo).learner.imitates:
+        recipe = "{kind: policy, policy: RUN, rows: 5000}"
+        return f"{algo} learns from an expert: give its episodes by --dataset FILE, or roll them by dataset: {recipe}"
+    recipe = "{kind: random, rows: 50000}"
+    return f"{algo} learns from data: give --dataset FILE, or a recipe in the config, such as dataset: {recipe}"
 
 
 def _one_source(config: TrainConfig, source: str | DatasetRecipe | FilePart) -> TransitionDataset:

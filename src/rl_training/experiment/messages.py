@@ -52,14 +52,14 @@ def edit_distance(a: str, b: str) -> int:
 
 
 def nearest(word: str, candidates: Iterable[str]) -> str | None:
-    """The candidate that was probably meant: two letters away at most, or else much alike."""
+    """The candidate that was probably meant: two letters away at most, but not all of them, or else much alike."""
     if len(word) > _LONGEST_WORD:
         return None
     names = list(candidates)
     plain = word.lower().replace("-", "_")
     distances = {name: edit_distance(plain, name.lower()) for name in names if abs(len(name) - len(plain)) <= 2}
     best = min(distances, key=distances.__getitem__, default=None)
-    if best is not None and distances[best] <= 2:
+    if best is not None and distances[best] <= 2 and distances[best] < len(plain):
         return best
     return next(iter(difflib.get_close_matches(plain, names, n=1)), None)
 
@@ -117,5 +117,7 @@ def _sentence(path: KeyPath, mistakes: list[Any], known: KnownKeys) -> str:
 def _allowed(item: Any) -> str:
     if item["type"] in ("dict_type", "model_type"):
         return "must be a mapping"
+    if item["type"] in ("tuple_type", "list_type"):
+        return "must be a list, such as [1, 2]"
     text, _, _ = str(item["msg"]).partition(", unable to parse")
     return text.removeprefix("Input ").replace("should", "must")

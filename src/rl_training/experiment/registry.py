@@ -54,22 +54,27 @@ def option_names(name: str) -> list[str]:
 
 def build_learner(name: str, spec: EnvSpec, config: AlgorithmConfig) -> Learner:
     """A new learner for these spaces; where they do not fit, says which algorithms would take them."""
-    learner = get_algorithm_spec(name).learner
+    algorithm = get_algorithm_spec(name)
     try:
-        return learner.build(spec, config)
+        return algorithm.learner.build(spec, config)
     except TypeError as error:
-        raise TypeError(f"{error}; {_alternatives(spec)}") from error
+        raise TypeError(f"{error}; {_alternatives(spec, algorithm.lane)}") from error
 
 
-def _alternatives(spec: EnvSpec) -> str:
+def _alternatives(spec: EnvSpec, lane: str) -> str:
+    """Who takes these spaces, and learns from what is at hand: data, or acting; anyone where none of those does."""
     fitting = []
-    for name in algorithm_names():
+    for other in list_algorithm_specs():
         try:
-            CATALOGUE[name].check_spec(spec)
+            other.learner.check_spec(spec)
         except TypeError:
             continue
-        fitting.append(name)
-    return f"these would take it: {', '.join(fitting)}" if fitting else "no algorithm here takes it"
+        fitting.append(other)
+    alike = [
+        other for other in fitting if (other.lane == "offline") == (lane == "offline") and not other.learner.imitates
+    ]
+    names = ", ".join(other.name for other in alike or fitting)
+    return f"these would take it: {names}" if names else "no algorithm here takes it"
 
 
 def _summary(learner: type[Learner]) -> str:

@@ -77,10 +77,13 @@ class RunDirectory:
         stored = self.config()
         changed = {} if stored is None else config_differences(stored, config)
         if changed:
+            before, after = changed.get("total_timesteps", (0, 0))
+            further = list(changed) == ["total_timesteps"] and after > before
+            longer = f", go on further with `rl-training resume {self.path} --steps {after}`" if further else ""
             named = "; ".join(f"{key}: {was!r} there, {now!r} here" for key, (was, now) in changed.items())
             raise ConfigError(
                 f"{self.path} holds a run with another config ({named}). "
-                "Continue it with the config it has, choose another --output, or start over with --fresh."
+                f"Continue it with the config it has{longer}, choose another --output, or start over with --fresh."
             )
 
     def clear(self) -> None:
