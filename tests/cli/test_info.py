@@ -87,6 +87,6 @@ def test_doctor_knows_every_extra_that_users_can_install():
 
 
 def test_doctor_says_how_to_install_what_is_missing(cli, monkeypatch):
-    monkeypatch.setitem(EXTRAS, "slurm", ("no_such_module",))
+    monkeypatch.setitem(EXTRAS, "log", ("no_such_module",))
     lines = cli("doctor").stdout.splitlines()
-    assert '[slurm]     without no_such_module; pip install "rl-training[slurm]"' in lines
+    assert '[log]       without no_such_module; pip install "rl-training[log]"' in lines

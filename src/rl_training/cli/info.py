@@ -18,20 +18,12 @@ if TYPE_CHECKING:
     from rl_training.experiment.registry import AlgorithmSpec
 
 EXTRAS = {  # what users can install beside the core, and the modules that it brings
-    "data": ("h5py", "pyarrow", "minari"),
+    "data": ("h5py", "pyarrow"),
     "mujoco": ("mujoco", "imageio"),
     "atari": ("ale_py",),
     "box2d": ("Box2D",),
     "log": ("tensorboard",),
-    "wandb": ("wandb",),
-    "mlflow": ("mlflow",),
-    "trackio": ("trackio",),
-    "tune": ("optuna",),
     "plot": ("matplotlib",),
-    "export": ("onnx", "onnxscript", "onnxruntime"),
-    "video": ("imageio", "imageio_ffmpeg"),
-    "ray": ("ray",),
-    "slurm": ("submitit",),
 }
 
 
