@@ -72,6 +72,13 @@ def test_a_missing_column_is_told_with_its_names_and_what_is_there(load, counted
         load(counted([1, 2]), without=["obs"])
 
 
+def test_whole_numbers_are_no_actions_of_a_box_unless_their_range_is_told(load, counted):
+    rows = {**counted([1, 2], dones=(1,)), "actions": np.array([0, 1])}
+    with pytest.raises(TypeError, match=r"whole numbers, as of a Discrete environment, and this one takes a Box of 1"):
+        load(rows, spec=WIDE)
+    assert load(rows, spec=WIDE, action_range=(-2, 2)).columns["actions"].tolist() == [[0.0], [0.5]]
+
+
 def test_actions_are_scaled_by_the_given_environments_bounds(load, counted):
     dataset = load({**counted([1, 2], dones=(1,)), "actions": np.array([[-3.0], [1.5]])}, spec=WIDE)
     assert dataset.columns["actions"].tolist() == [[-1.0], [0.5]]

@@ -44,6 +44,11 @@ def to_columns(
     columns["truncated"] = columns["truncated"] * (1 - columns["dones"])
     if spec is None:
         spec = in_range(derive_spec(columns["obs"], columns["actions"], action_range), action_range)
+    elif spec.action_kind == "box" and columns["actions"].dtype.kind != "f" and action_range is None:
+        raise TypeError(
+            "actions are whole numbers, as of a Discrete environment, and this one takes a Box of "
+            f"{spec.action_dim}; if they are values in it, say so by action_range (--action-range LOW,HIGH)"
+        )
     for name in ("actions", "next_actions"):
         if name in columns:
             columns[name] = scale_actions(
