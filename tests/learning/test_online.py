@@ -84,7 +84,7 @@ def test_dqn_balances_the_pole(final_return):
     [
         ("c51", [HALF, "total_timesteps=5000"]),
         ("fqf", [HALF, "total_timesteps=3500", "num_quantiles=8"]),
-        ("iqn", [HALF, "total_timesteps=5000"]),
+        ("iqn", [HALF, "total_timesteps=6500", "num_quantiles=8"]),
         ("qr_dqn", ["total_timesteps=4000"]),
         ("rainbow", [HALF, "total_timesteps=3000"]),
     ],
