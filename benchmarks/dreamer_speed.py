@@ -14,10 +14,12 @@ from typing import Any
 
 import torch
 from provenance import provenance
+from throughput import finish
 
 from rl_training.algorithms import Dreamer, Updater
 from rl_training.data import RecurrentReplayBuffer
 from rl_training.experiment.sequences import kept_memory
+from rl_training.models.dreamer import SIZES
 from rl_training.types import EnvSpec
 
 SPEC = EnvSpec((3, 64, 64), "discrete", 18, obs_dtype="uint8")
@@ -26,10 +28,10 @@ RECORDS, WARM_UPS = 4_000, 8
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", default="size12m")
+    parser.add_argument("--size", choices=SIZES, default="size12m")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--updates", type=int, default=50, help="timed, of each way")
-    parser.add_argument("--compile", action="store_true", help="compile the loss as well, which takes minutes")
+    parser.add_argument("--compile", action="store_true", help="compile the steps of its loops as well")
     asked = parser.parse_args()
     torch.set_float32_matmul_precision("high")
     ways = [(precision, capture) for precision in ("float32", "bfloat16") for capture in (False, True)]
@@ -75,11 +77,6 @@ def filled(learner: Dreamer, device: str) -> RecurrentReplayBuffer:
         replay.add({**row, "rewards": torch.randn(1, device=device), "dones": end, "truncated": 0 * end, **kept})
     replay.seed(0)
     return replay
-
-
-def finish(device: str) -> None:
-    if device.startswith("cuda"):
-        torch.cuda.synchronize()
 
 
 if __name__ == "__main__":

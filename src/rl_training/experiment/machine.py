@@ -49,7 +49,7 @@ def apply(choices: Choices) -> None:
 
 def worth_compiling(config: TrainConfig) -> bool:
     """Rollout lanes stay eager: their batches are small, and acting takes most of their time. So do world models,
-    whose loops over time take minutes to compile; on CUDA their updates are captured all the same."""
+    unless asked: what it gains to compile the steps of their loops is not known yet."""
     algorithm = get_algorithm_spec(config.algo)
     options: Any = algorithm.config_type(**config.algo_kwargs)
     updates = config.total_timesteps + config.online_steps * config.updates_per_step
