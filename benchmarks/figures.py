@@ -25,6 +25,7 @@ from rl_training.reporting.statistics import bootstrap_interval, interquartile_m
 RESULTS = Path(__file__).parent / "results"
 EPISODES, EVALUATION_SEED = 50, 12345
 PENDULUM_REPLAY, CARTPOLE_EXPERT = "classic/pendulum_replay.h5", "experts/cartpole.npz"
+HOPPER_EXPERT = "locomotion/hopper-expert.hdf5"
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,23 @@ CELLS = {
     "bc_cartpole": Cell(
         "BC on fixed-horizon CartPole, the same 5 episodes", "bc/cartpole_fixed_horizon",
         goal="", data=CARTPOLE_EXPERT,
+    ),
+    "gail_hopper": Cell(
+        "GAIL on Hopper-v5, every 20th step of 10 expert episodes, 1,000,000 steps", "gail/hopper --steps 1000000",
+        goal="at least 0.8 of the expert, and above BC", data=HOPPER_EXPERT,
+    ),
+    "bc_hopper_expert": Cell(
+        "BC on Hopper-v5, the same rows, 20,000 updates",
+        "bc/hopper Hopper-v5 --steps 20000 --set dataset_episodes=10 --set dataset_stride=20",
+        goal="", data=HOPPER_EXPERT,
+    ),
+    "dreamer_catch": Cell(
+        "Dreamer on Catch, 16x16 pixels, 6,000 steps", "dreamer/catch --steps 6000",
+        goal="at least 0.8 within 15 minutes on 2 cores (random: -0.6)",
+    ),
+    "dreamer_cue_memory": Cell(
+        "Dreamer on a cue shown six pictures before it is asked for, 2,400 steps", "dreamer/cue_memory --steps 2400",
+        goal="at least 0.9",
     ),
 }  # fmt: skip
 
