@@ -31,8 +31,10 @@ for name in population fine_tuning; do
 done
 python benchmarks/dreamer_speed.py > benchmarks/results/dreamer_speed.json
 python benchmarks/dynamics.py speed --device cuda > benchmarks/results/dynamics_speed.json
+python benchmarks/dynamics.py speed > benchmarks/results/dynamics_speed_cpu.json
+python benchmarks/dynamics.py error --picture docs/pictures/model_errors.png > benchmarks/results/dynamics_error.json
 python benchmarks/peers.py --peer VENV/bin/python
-for name in halfcheetah hopper hopper_mixture cartpole lunarlander actor_critic; do
+for name in halfcheetah hopper hopper_mixture mopo cartpole lunarlander minatar actor_critic model_based; do
     rl-training bench benchmarks/plans/$name.yaml --output benchmarks/results/$name
 done
 ```
