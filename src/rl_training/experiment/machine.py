@@ -16,7 +16,7 @@ import torch
 from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.registry import get_algorithm_spec
 
-COMPILE_FROM = 50_000  # updates
+COMPILE_FROM = {"offline": 50_000, "replay": 50_000, "sequence": 10_000}  # updates, by lane
 PACKAGES = ("rl-training", "torch", "numpy", "gymnasium", "mujoco", "ale-py")
 
 
@@ -36,7 +36,7 @@ def choose(config: TrainConfig) -> Choices:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     elif device.startswith("cuda") and not torch.cuda.is_available():
         raise ValueError(f"device {device!r} was asked for, but torch sees no CUDA device here; use cpu or auto")
-    compile = config.compile == "on" or (config.compile == "auto" and worth_compiling(config))
+    compile = config.compile == "on" or (config.compile == "auto" and worth_compiling(config, device))
     return Choices(device, config.threads or 1, compile)
 
 
@@ -47,16 +47,20 @@ def apply(choices: Choices) -> None:
         torch.set_float32_matmul_precision("high")
 
 
-def worth_compiling(config: TrainConfig) -> bool:
-    """Rollout lanes stay eager: their batches are small, and acting takes most of their time. So do world models,
-    unless asked: what it gains to compile the steps of their loops is not known yet."""
+def worth_compiling(config: TrainConfig, device: str) -> bool:
+    """Rollout lanes stay eager: their batches are small, and acting takes most of their time. So do world models on a
+    CPU, where the many small operations of their loops cost little."""
     algorithm = get_algorithm_spec(config.algo)
+    if algorithm.lane not in COMPILE_FROM or (algorithm.lane == "sequence" and not device.startswith("cuda")):
+        return False
     options: Any = algorithm.config_type(**config.algo_kwargs)
     updates = config.total_timesteps + config.online_steps * config.updates_per_step
     if algorithm.lane == "replay":
         updates = updates // (config.num_envs * options.collect_steps) * options.updates_per_collect
+    elif algorithm.lane == "sequence":
+        updates = int(updates * options.train_ratio / (options.batch_size * options.window))
     compiler = shutil.which(os.environ.get("CXX", "c++")) or shutil.which("g++") or shutil.which("clang++")
-    return algorithm.lane not in ("rollout", "sequence") and updates >= COMPILE_FROM and compiler is not None
+    return updates >= COMPILE_FROM[algorithm.lane] and compiler is not None
 
 
 def versions() -> dict[str, str]:
