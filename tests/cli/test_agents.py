@@ -34,6 +34,14 @@ def test_best_takes_the_best_checkpoint(cli, finished):
     assert told["checkpoint"] == finished["best_checkpoint"]
 
 
+def test_evaluate_by_draws(cli, finished):
+    """Repeatable, and not what the likeliest actions come to."""
+    asked = ("evaluate", finished["run_dir"], "--episodes", "4", "--json")
+    still, drawn, again = (json.loads(cli(*asked, *more).stdout) for more in ([], ["--stochastic"], ["--stochastic"]))
+    assert drawn == again
+    assert drawn["returns"] != still["returns"]
+
+
 def test_evaluate_for_people(cli, finished):
     lines = cli("evaluate", finished["run_dir"], "--episodes", "2").stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["return", "lengths", "checkpoint"]
@@ -213,6 +221,7 @@ def test_the_data_are_scaled_by_the_bounds_of_the_agents_environment(cli, pendul
         (["--ope", "absent.npz"], "absent.npz"),
         (["--ope", "LOGS", "--gamma", "1"], "gamma: must be less than 1, got 1.0"),
         (["--ope", "LOGS", "--episodes", "3"], "--ope plays no episodes: leave out --episodes"),
+        (["--ope", "LOGS", "--stochastic"], "--ope plays no episodes: leave out --stochastic"),
         (["--updates", "3"], "--updates belongs to an estimate from data: add --ope DATASET"),
         (["--gamma", "0"], "--gamma belongs to an estimate from data: add --ope DATASET"),
         (["--columns", "obs=x"], "--columns belongs to an estimate from data: add --ope DATASET"),

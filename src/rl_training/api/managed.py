@@ -52,9 +52,9 @@ class ManagedAlgorithm:
         self._agent = load_agent(self._trained_path())
         return self
 
-    def evaluate(self, *, num_episodes: int = 10, seed: int = 0) -> dict[str, Any]:
-        """Returns of whole episodes from fixed seeds, with deterministic actions."""
-        return self.agent.evaluate(num_episodes, seed=seed)
+    def evaluate(self, *, num_episodes: int = 10, seed: int = 0, deterministic: bool = True) -> dict[str, Any]:
+        """Returns of whole episodes from fixed seeds, by the likeliest actions or by draws."""
+        return self.agent.evaluate(num_episodes, seed=seed, deterministic=deterministic)
 
     def predict(self, obs: Any, deterministic: bool = True, memory: Memory | None = None) -> np.ndarray[Any, Any]:
         """Actions in the environment's own units; who remembers needs a `memory`, see `Agent.predict`."""
@@ -89,10 +89,10 @@ class ManagedAlgorithm:
 
 
 def evaluate_checkpoint(
-    path: Path | str, *, num_episodes: int = 10, seed: int = 0, best: bool = False
+    path: Path | str, *, num_episodes: int = 10, seed: int = 0, deterministic: bool = True, best: bool = False
 ) -> dict[str, Any]:
     """How a stored agent plays: from a run directory or a checkpoint alone."""
-    return load_agent(path, best=best).evaluate(num_episodes, seed=seed)
+    return load_agent(path, best=best).evaluate(num_episodes, seed=seed, deterministic=deterministic)
 
 
 def predict_checkpoint(

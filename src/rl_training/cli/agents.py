@@ -28,6 +28,7 @@ def evaluate(
     best: Best = False,
     episodes: Annotated[int | None, typer.Option(metavar="N", min=1, help="Whole episodes to play; 10.")] = None,
     seed: Annotated[int, typer.Option(metavar="S", min=0, help="Of the episodes, or of the estimate.")] = 0,
+    stochastic: Annotated[bool, typer.Option("--stochastic", help="Draw actions, as in training.")] = False,
     ope: Annotated[
         str | None,
         typer.Option(metavar="DATASET", help="Play nothing: estimate the return from data."),
@@ -40,7 +41,8 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Play episodes with a trained agent, in the environment it was trained for; or, with --ope, estimate its
-    discounted return from data alone, read as the agent's own was unless told otherwise. It acts deterministically."""
+    discounted return from data alone, read as the agent's own was unless told otherwise. It acts deterministically,
+    or, with --stochastic, as it did in training."""
     chosen = {name: value for name, value in (("updates", updates), ("gamma", gamma)) if value is not None}
     reading = read_options(columns, action_range, allow)
     if ope is None:
@@ -48,20 +50,20 @@ def evaluate(
         if given:
             option = given[0].removeprefix("dataset_").replace("_", "-")
             raise ValueError(f"--{option} belongs to an estimate from data: add --ope DATASET")
-        play(run, best, 10 if episodes is None else episodes, seed, as_json)
-    elif episodes is not None:
-        raise ValueError("--ope plays no episodes: leave out --episodes")
+        play(run, best, 10 if episodes is None else episodes, seed, stochastic, as_json)
+    elif episodes is not None or stochastic:
+        raise ValueError(f"--ope plays no episodes: leave out {'--stochastic' if stochastic else '--episodes'}")
     else:
         estimate(run, ope, best, seed, chosen, reading, as_json)
 
 
-def play(run: Path, best: bool, episodes: int, seed: int, as_json: bool) -> None:
+def play(run: Path, best: bool, episodes: int, seed: int, stochastic: bool, as_json: bool) -> None:
     """Whole episodes in the environment that the agent was trained for."""
     with stdout_for_results():
         from rl_training.experiment.agent import load_agent
 
         agent = load_agent(run, best=best)
-        played = agent.evaluate(episodes, seed=seed)
+        played = agent.evaluate(episodes, seed=seed, deterministic=not stochastic)
     if as_json:
         print_json({"checkpoint": str(agent.path), **played})
         return

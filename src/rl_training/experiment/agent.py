@@ -68,8 +68,8 @@ class Agent(NamedTuple):
         actions = unscale_actions(chosen.actions, self.spec).cpu().numpy()
         return actions.reshape(lead + self.spec.action_shape)
 
-    def evaluate(self, episodes: int, *, seed: int = 0) -> dict[str, Any]:
-        """Whole episodes from fixed seeds in the environment it was trained for."""
+    def evaluate(self, episodes: int, *, seed: int = 0, deterministic: bool = True) -> dict[str, Any]:
+        """Whole episodes from fixed seeds in the environment it was trained for; actions may be drawn instead."""
         if self.config.env_id is None:
             raise ValueError(
                 "this agent was trained from data alone; there is no environment to evaluate it in, "
@@ -82,6 +82,7 @@ class Agent(NamedTuple):
             episodes=episodes,
             seed=seed,
             env_kwargs=self.config.env_kwargs,
+            deterministic=deterministic,
             device=device,
         )
         return played.summary(self.config.env_id)
