@@ -43,7 +43,8 @@ def main() -> None:
     result = speed(args.device) if args.what == "speed" else errors(args.rows, args.hidden, args.device, args.picture)
     command = f"python benchmarks/dynamics.py {args.what} --device {args.device} --threads {args.threads}"
     command += f" --rows {args.rows} --hidden {' '.join(map(str, args.hidden))}" if args.what == "error" else ""
-    print(json.dumps({**result, "commands": [command], **provenance()}, indent=2))
+    drawn = {} if args.picture is None else {"picture": args.picture.name}
+    print(json.dumps({**result, **drawn, "commands": [command], **provenance()}, indent=2))
 
 
 class SameRows:

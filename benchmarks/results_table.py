@@ -32,6 +32,7 @@ done
 python benchmarks/dreamer_speed.py > benchmarks/results/dreamer_speed.json
 python benchmarks/dreamer_speed.py --compile > benchmarks/results/dreamer_speed_compiled.json
 python benchmarks/dynamics.py speed --device cuda > benchmarks/results/dynamics_speed.json
+python benchmarks/dream_errors.py > benchmarks/results/dream_errors.json
 python benchmarks/dynamics.py speed > benchmarks/results/dynamics_speed_cpu.json
 python benchmarks/dynamics.py error --picture docs/pictures/model_errors.png > benchmarks/results/dynamics_error.json
 python benchmarks/peers.py --peer VENV/bin/python
@@ -89,7 +90,9 @@ def row(result: dict[str, Any]) -> str:
 def details(result: dict[str, Any]) -> str:
     """What it takes to get this figure again."""
     commands = "\n".join(result["commands"])
-    return f"## {result['what']}\n\n```\n{commands}\n```\n\n" + "".join(f"- {line}\n" for line in notes(result))
+    picture = f"![{result['what']}](pictures/{result['picture']})\n\n" if "picture" in result else ""
+    told = "".join(f"- {line}\n" for line in notes(result))
+    return f"## {result['what']}\n\n{picture}```\n{commands}\n```\n\n{told}"
 
 
 def notes(result: dict[str, Any]) -> list[str]:
