@@ -71,6 +71,13 @@ def test_members_of_a_population_draw_noise_of_their_own(name, discrete):
     assert (actions[:, 0] != actions[:, 1]).any()
 
 
+def test_environments_explore_apart_by_noise(name, discrete):
+    learner, obs = small(name, discrete, noisy=True, dueling=True), torch.randn(1, 3).expand(40, 3)
+    actions = learner.act(obs, generator=torch.Generator().manual_seed(0)).actions
+    assert len(set(actions.tolist())) > 1
+    assert len(set(learner.act(obs, deterministic=True).actions.tolist())) == 1
+
+
 @pytest.mark.parametrize("quiet", sorted(set(FAMILY) - set(NOISE)))
 def test_the_loss_is_the_mean_of_its_rows_by_their_weights(quiet, discrete, draw):
     learner, batch = small(quiet, discrete, priority_beta=1.0), draw(discrete, 3)

@@ -21,6 +21,7 @@ IN_AN_EPISODE = 54  # of two environments, where episodes have 25 steps, or 4
 PIXELS = "FramesOfATest-v0"
 RUNS: dict[str, dict[str, Any]] = {
     "dqn": {"env_id": "CartPole-v1", "algo_kwargs": {"prioritized": True}},
+    "fqf": {"env_id": "CartPole-v1", "algo_kwargs": {"prioritized": True, "num_quantiles": 8, "noisy": True}},
     "sac": {"env_id": "Pendulum-v1", "algo_kwargs": {}},
     "td3": {"env_id": "Pendulum-v1", "algo_kwargs": {"action_noise": "ornstein_uhlenbeck"}},
     "redq": {"env_id": "Pendulum-v1", "algo_kwargs": {"num_critics": 3, "updates_per_collect": 2, "policy_delay": 2}},

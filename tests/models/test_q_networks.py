@@ -42,6 +42,14 @@ def test_the_noise_of_a_weight_is_the_product_of_its_ends():
     torch.testing.assert_close(layer(x, noise), x @ weight.T + bias)
 
 
+@pytest.mark.parametrize("between", [(), (4,)], ids=["rows", "rows of fractions"])
+def test_rows_may_have_noise_of_their_own(between):
+    stack = Stack((3, 4, 2), noisy=True)
+    x, noise = torch.randn(5, *between, 3), torch.randn(5, sum(stack.noise_sizes))
+    alone = torch.stack([stack(row, its) for row, its in zip(x, noise, strict=True)])
+    torch.testing.assert_close(stack(x, noise), alone)
+
+
 def test_means_and_scales_begin_as_in_the_paper():
     layer = NoisyLinear(400, 300)
     weights = layer.mean.weight.detach()

@@ -53,11 +53,6 @@ def importance_weights(chances: Tensor, beta: Tensor) -> Tensor:
     return weights / weights.amax()
 
 
-def new_noise(network: Any, like: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Normal numbers for one look through a noisy network, the same for all rows."""
-    return torch.randn(network.noise_size, generator=generator, device=like.device)
-
-
 class DQN(Learner):
     name = "dqn"
     lane = "replay"
@@ -93,7 +88,12 @@ class DQN(Learner):
         return network(obs, None if deterministic else self.noise(network, obs, generator))
 
     def noise(self, network: Any, like: Tensor, generator: torch.Generator | None = None) -> Tensor | None:
-        return new_noise(network, like, generator) if network.noise_size else None
+        """Normal numbers for a look through a noisy network: all rows', or each row's own where a generator draws for
+        environments that explore apart."""
+        if not network.noise_size:
+            return None
+        rows = (len(like),) if generator is not None and len(like) > 1 else ()
+        return torch.randn(*rows, network.noise_size, generator=generator, device=like.device)
 
     def expected(self, seen: Any) -> Tensor:
         """The action values [rows, actions] in what a network says."""

@@ -16,7 +16,8 @@ FIRST_SCALE = 0.5  # of the noise, over the square root of a layer's inputs
 class NoisyLinear(nn.Module):
     """A linear layer whose weights are learned means plus learned scales times noise, one number an input and output.
 
-    Without noise it is its means alone.
+    The noise [inputs + outputs] is that of all rows, or [rows, inputs + outputs] of each its own. Without noise it is
+    its means alone.
     """
 
     def __init__(self, fan_in: int, fan_out: int) -> None:
@@ -30,7 +31,10 @@ class NoisyLinear(nn.Module):
     def forward(self, x: Tensor, noise: Tensor | None = None) -> Tensor:
         if noise is None:
             return self.mean(x)
-        into, out = (noise.sign() * noise.abs().sqrt()).split(self.sizes)
+        into, out = (noise.sign() * noise.abs().sqrt()).split(self.sizes, -1)
+        if noise.dim() > 1:  # the same without a weight for every row
+            shape = (len(x), *[1] * (x.dim() - 2), -1)
+            return self.mean(x) + out.view(shape) * linear(x * into.view(shape), self.weight_scale, self.bias_scale)
         weight = self.mean.weight + self.weight_scale * torch.outer(out, into)
         return linear(x, weight, self.mean.bias + self.bias_scale * out)
 
@@ -44,7 +48,7 @@ class Stack(nn.Module):
         self.noise_sizes = [sum(pair) for pair in pairwise(sizes)] if noisy else []
 
     def forward(self, x: Tensor, noise: Tensor | None = None) -> Tensor:
-        parts = () if noise is None else noise.split(self.noise_sizes)
+        parts = () if noise is None else noise.split(self.noise_sizes, -1)
         for number, layer in enumerate(self.layers):
             x = x.relu() if number else x
             x = layer(x, parts[number]) if parts else layer(x)

@@ -29,7 +29,7 @@ class QHead(nn.Module):
         self.noise_sizes = [sum(stream.noise_sizes) for stream in streams]
 
     def forward(self, features: Tensor, noise: Tensor | None = None) -> Tensor:
-        parts = [None] * len(self.noise_sizes) if noise is None else noise.split(self.noise_sizes)
+        parts = [None] * len(self.noise_sizes) if noise is None else noise.split(self.noise_sizes, -1)
         advantage: Tensor = self.advantage(features, parts[0]).unflatten(-1, self.shape)
         if self.value is None:
             return advantage
@@ -41,7 +41,7 @@ class TrunkAndHead(nn.Module):
     """What every network of the family is made of; the trunk has all hidden layers but the last, which is the head's.
 
     So on pixels hidden sizes of (512,) are the papers' networks. A noisy one takes `noise_size` normal numbers,
-    the same for all rows; without them it is what it is on average.
+    the same for all rows or for each its own; without them it is what it is on average.
     """
 
     def __init__(
