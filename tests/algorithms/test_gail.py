@@ -13,6 +13,7 @@ from rl_training.algorithms import (
     discriminator_loss,
     gail_reward,
 )
+from rl_training.algorithms.gail import DiscriminatorConfig
 from rl_training.types import Batch, EnvSpec
 
 FORMS = ["softplus", "log_d", "logit"]
@@ -128,6 +129,13 @@ def test_the_compiled_loss_equals_the_eager_one(options, discrete):
     expected, found = (torch.autograd.grad(loss.total, parameters) for loss in (eager, compiled))
     for mine, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(mine, theirs)
+
+
+def test_the_discriminator_gets_every_option_of_its_own():
+    named = {"learning_rate": 0.5, "batch_size": 7, "hidden_sizes": (3,)}
+    shared = {"gradient_penalty": 2.0, "spectral_norm": True}
+    config = GAILConfig(**{f"discriminator_{name}": value for name, value in named.items()}, **shared)
+    assert config.discriminator() == DiscriminatorConfig(**named, **shared)
 
 
 def test_its_state_round_trips(discrete, goes_on_alike):

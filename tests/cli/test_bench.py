@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from rl_training.data.writers import save_npz
+from rl_training.runtime.recipes import roll_dataset
+
 TINY = ["--seeds", "0-1", "--steps", "4", "--episodes", "2", "--set", "dataset={kind: random, rows: 200}",
         "--set", "hidden_sizes=[8]", "--set", "eval_interval=2", "--set", "eval_episodes=1"]  # fmt: skip
 
@@ -61,6 +64,19 @@ def test_another_plan_for_the_directory_is_a_mistake(cli, command, bench):
         f"error: {bench} holds another bench (seeds: [0, 1] there, [0, 1, 2] here). "
         "Continue it with the plan it has, or choose another --output.\n",
     )
+
+
+def test_one_command_sets_an_imitator_beside_cloning_on_the_same_file(cli, tmp_path):
+    save_npz(roll_dataset("FixedHorizonCartPole-v0", rows=1_000), tmp_path / "experts.npz")
+    both = "gail/cartpole_fixed_horizon,bc/cartpole_fixed_horizon"
+    asked = cli("bench", "--configs", both, "--datasets", tmp_path / "experts.npz", "--seeds", "0", "--steps", "32",
+                "--episodes", "1", "--set", "eval_interval=0", "--set", "dataset_episodes=2",
+                "--output", tmp_path / "bench", "--json")  # fmt: skip
+    assert asked.exit_code == 0, asked.stderr
+    results = [json.loads(file.read_text()) for file in sorted((tmp_path / "bench").glob("*/result.json"))]
+    assert [result["algo"] for result in results] == ["bc/cartpole_fixed_horizon", "gail/cartpole_fixed_horizon"]
+    assert results[0]["data"] == results[1]["data"] is not None
+    assert all(run["score"]["lengths"] == [500] for result in results for run in result["runs"])
 
 
 def test_compare_tells_the_cells_that_are_done_and_names_the_others(cli, bench, tmp_path):

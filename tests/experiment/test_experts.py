@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from rl_training.data.writers import save_npz
+from rl_training.experiment.assembly import assemble
 from rl_training.experiment.config import apply_overrides, parse_config
 from rl_training.experiment.datasets import load_dataset
+from rl_training.experiment.machine import choose
 from rl_training.experiment.messages import ConfigError
 from rl_training.experiment.run import resume_run, run_training
 from rl_training.experiment.verify import compare_runs
 from rl_training.runtime.callbacks import StopAtStep
+from rl_training.runtime.lanes import ImitationLane
 from rl_training.runtime.recipes import roll_dataset
 
 GAIL = {"algo": "gail", "env_id": "CartPole-v1", "num_envs": 2, "total_timesteps": 16, "eval_interval": 0}
@@ -156,6 +160,19 @@ def test_a_run_with_every_part_resumes_as_if_it_had_never_stopped(options, tmp_p
     resume_run(halved.run_dir, say=told.append)
     assert told == []
     assert compare_runs(whole.run_dir, halved.run_dir) == []
+
+
+def test_the_absorbing_rows_of_thinned_episodes_count_for_less(tmp_path):
+    save_npz(roll_dataset("CartPole-v1", rows=400), tmp_path / "experts.npz")
+    config = parse_config({**GAIL, "dataset": str(tmp_path / "experts.npz"), "dataset_stride": 5,
+                           "algo_kwargs": {**SMALL, "absorbing_states": True}})  # fmt: skip
+    state, (parts,) = assemble([config], choose(config), 16)
+    parts.close()
+    assert isinstance(state.lane, ImitationLane)
+    experts = state.lane.rows.experts
+    absorbing = experts["obs"][:, -1] == 1
+    assert 0 < absorbing.sum() < len(absorbing)
+    torch.testing.assert_close(experts["weights"], torch.where(absorbing, 0.2, 1.0))
 
 
 def test_the_ends_of_thinned_episodes_are_still_counted():
