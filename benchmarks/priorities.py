@@ -47,7 +47,9 @@ def measure(device: str) -> dict[str, Any]:
     )
     return {
         "what": f"{ROWS} of {SLOTS:,} priorities on {device}",
-        "result": "; ".join(f"{name} {each['best_ms']:.3f} ms" for name, each in times.items()),
+        "result": "; ".join(
+            f"{name} {each['best_ms']:.3f} ms (median {each['median_ms']:.3f})" for name, each in times.items()
+        ),
         "goal": f"draw and set under {GOAL_MS} ms each",
         "times": times,
         "commands": [f"python benchmarks/priorities.py --device {device} --json"],

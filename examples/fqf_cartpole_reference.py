@@ -1,4 +1,4 @@
-"""Fully parameterized quantiles on CartPole, with DQN of the same setting beside it.
+"""Fully parameterized quantiles on CartPole, with DQN in its own packaged setting beside it.
 
 python examples/fqf_cartpole_reference.py --steps 50000
 """
