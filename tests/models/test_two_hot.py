@@ -61,6 +61,26 @@ def test_even_logits_mean_exactly_zero_which_a_plain_sum_does_not(squashed, leve
     assert TwoHot(torch.full((3, 255), level), bins, squashed).mean().tolist() == [0.0, 0.0, 0.0]
 
 
+def test_rounding_of_chances_far_away_does_not_reach_the_mean():
+    bins = mirrored_bins(symlog_spaced=False)
+    generator = torch.Generator().manual_seed(0)
+    logits = 1e-6 * torch.randn(20, 255, generator=generator)
+    logits[:, 131] = 9.0  # of 0.61, against 254 others
+    expected = bins[131] * (logits[:, 131].exp() - logits[:, 123].exp()) / logits.exp().sum(-1)
+    torch.testing.assert_close(TwoHot(logits, bins).mean(), expected, rtol=1e-5, atol=0)
+    assert (logits.softmax(-1) * bins).sum(-1).abs().max() > 1
+
+
+def test_the_last_layer_is_exact_where_others_are_not():
+    head = TwoHotHead(6, (8,), squashed=False)
+    with torch.no_grad():
+        head.net[-1].weight.normal_()
+        with torch.autocast("cpu", torch.bfloat16):
+            logits = head(torch.randn(50, 6)).logits
+    assert logits.dtype == torch.float32
+    assert not logits.equal(logits.bfloat16().float())
+
+
 def test_a_new_head_says_exactly_zero_whatever_it_sees():
     head = TwoHotHead(6, (8, 8), squashed=False)
     assert head(100 * torch.randn(50, 6)).mean().eq(0).all()

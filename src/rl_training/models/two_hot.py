@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from rl_training.models.normed import normed_mlp
 
 BINS, REACH = 255, 20.0  # how many, and how far they go on either side after symlog
+EVEN = 1e-3  # share of a bin and its negative by which they may differ and still be even
 
 
 def symlog(x: Tensor) -> Tensor:
@@ -45,10 +46,13 @@ class TwoHot(NamedTuple):
     squashed: bool = False
 
     def mean(self) -> Tensor:
-        """Bins are added to their negatives first, so that even logits give exactly 0."""
-        parts, middle = self.logits.softmax(-1) * self.bins, len(self.bins) // 2
-        pairs = parts[..., :middle] + parts[..., middle + 1 :].flip(-1)
-        mean = pairs.sum(-1) + parts[..., middle]
+        """Each bin is held against its negative, and what is even counts as 0: the farthest are so far away that the
+        rounding of chances which nothing has told apart would else outweigh all the rest."""
+        chances, middle = self.logits.softmax(-1), len(self.bins) // 2
+        below, above = chances[..., :middle].flip(-1), chances[..., middle + 1 :]
+        excess = above - below
+        excess = torch.where(excess.abs() > EVEN * (above + below), excess, 0.0)
+        mean = (excess * self.bins[middle + 1 :]).sum(-1)
         return symexp(mean) if self.squashed else mean
 
     def loss(self, values: Tensor) -> Tensor:
@@ -69,4 +73,6 @@ class TwoHotHead(nn.Module):
         self.register_buffer("bins", mirrored_bins(symlog_spaced=squashed))
 
     def forward(self, features: Tensor) -> TwoHot:
-        return TwoHot(self.net(features).float(), self.bins, self.squashed)
+        hidden, last = self.net[:-1](features), self.net[-1]
+        with torch.autocast(features.device.type, enabled=False):  # as exact as the cross-entropy wants it
+            return TwoHot(last(hidden.float()), self.bins, self.squashed)
