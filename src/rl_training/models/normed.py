@@ -51,9 +51,10 @@ def linear(fan_in: int, fan_out: int, *, scale: float = 1.0, bias: bool = True, 
 
 
 def block_linear(blocks: int, fan_in: int, fan_out: int, *, inputs: int | None = None) -> EnsembleLinear:
-    """A layer for each block: [blocks, rows, fan_in] -> [blocks, rows, fan_out]."""
+    """A layer for each block: [blocks, rows, fan_in] -> [blocks, rows, fan_out]; as in DreamerV3, its weights begin as
+    small as if every output saw the inputs of all blocks."""
     layer = EnsembleLinear(blocks, fan_in, fan_out)
-    truncated_normal(layer.weight, inputs or fan_in)
+    truncated_normal(layer.weight, inputs or blocks * fan_in)
     nn.init.zeros_(layer.bias)
     return layer
 
