@@ -497,12 +497,10 @@ def test_a_bad_option_is_refused_by_name(option):
         DreamerConfig(**option)
 
 
-def test_an_update_by_the_recipe_of_2023_has_three_learning_rates_and_no_replayed_value():
+def test_an_update_by_the_recipe_of_2023_has_an_optimizer_for_behaviour_and_no_replayed_value():
     learner = used(recipe="2023")
-    assert [(group.learning_rate, group.kind) for group in learner.parameter_groups()] == [
-        (3e-5, "adam"),
-        (1e-4, "adam"),
-    ]
+    groups = [(group.learning_rate, group.kind, group.eps, group.max_grad_norm) for group in learner.parameter_groups()]
+    assert groups == [(3e-5, "adam", 1e-5, 100.0), (1e-4, "adam", 1e-8, 1000.0)]
     metrics = learner.update(windows()).metrics
     assert metrics["dreamer_replay_value_loss"] == 0
     assert all(value.isfinite() for value in metrics.values())

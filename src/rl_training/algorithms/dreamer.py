@@ -19,6 +19,7 @@ from rl_training.models.two_hot import TwoHot
 from rl_training.types import Action, Batch, Loss, Metrics, ParameterGroup
 
 PERCENTILES, RETURN_RATE = (0.05, 0.95), 0.01  # of returns, whose range scales the advantages, and how fast it follows
+BEHAVIOUR_ADAM = {"eps": 1e-5, "max_grad_norm": 100.0}  # of actor and critic, as in the release of 2023
 RECIPES: dict[str, dict[str, Any]] = {
     "default": {},
     "2024": {"learning_rate": 4e-5, "actor_unimix": 0.0},
@@ -230,7 +231,7 @@ class Dreamer(Learner):
     def parameter_groups(self) -> list[ParameterGroup]:
         c, groups = self.config, actor_apart(self.config, "model.critic.")
         if c.optimizer == "adam":
-            return groups
+            return [group._replace(**BEHAVIOUR_ADAM) if group.names else group for group in groups]
         options = {"kind": "laprop", "eps": 1e-20, "max_grad_ratio": 0.3, "warm_up": c.warm_up}
         return [group._replace(**options) for group in groups]
 
