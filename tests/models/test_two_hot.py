@@ -74,7 +74,7 @@ def test_rounding_of_chances_far_away_does_not_reach_the_mean():
 def test_the_last_layer_is_exact_where_others_are_not():
     head = TwoHotHead(6, (8,), squashed=False)
     with torch.no_grad():
-        head.net[-1].weight.normal_()
+        head.net[-1].get_parameter("weight").normal_()
         with torch.autocast("cpu", torch.bfloat16):
             logits = head(torch.randn(50, 6)).logits
     assert logits.dtype == torch.float32

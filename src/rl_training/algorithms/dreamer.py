@@ -19,7 +19,7 @@ from rl_training.models.two_hot import TwoHot
 from rl_training.types import Action, Batch, Loss, Metrics, ParameterGroup
 
 PERCENTILES, RETURN_RATE = (0.05, 0.95), 0.01  # of returns, whose range scales the advantages, and how fast it follows
-BEHAVIOUR_ADAM = {"eps": 1e-5, "max_grad_norm": 100.0}  # of actor and critic, as in the release of 2023
+BEHAVIOUR_ADAM: dict[str, Any] = {"eps": 1e-5, "max_grad_norm": 100.0}  # of actor and critic, as in the release of 2023
 RECIPES: dict[str, dict[str, Any]] = {
     "default": {},
     "2024": {"learning_rate": 4e-5, "actor_unimix": 0.0},
