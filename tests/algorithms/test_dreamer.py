@@ -483,6 +483,16 @@ def test_the_learning_rate_goes_by_width_and_train_ratio_unless_it_is_given():
     assert DreamerConfig(size="tiny", learning_rate=1e-3).learning_rate == 1e-3
 
 
+def test_what_is_believed_is_drawn_in_an_evaluation_and_not_where_nothing_may_be():
+    learner, obs = used(), windows()["obs"][:, 0]
+    seeds = (torch.Generator().manual_seed(seed) for seed in (1, 1, 2))
+    one, again, other = (learner.act(obs, deterministic=True, generator=each).memory["stoch"] for each in seeds)
+    assert one.equal(again)
+    assert not one.equal(other)
+    still = [learner.act(obs, deterministic=True).memory["stoch"] for _ in range(2)]
+    assert still[0].equal(still[1])
+
+
 @pytest.mark.parametrize("recipe", ["2023", "2024", 2023])
 def test_a_recipe_says_what_options_are_that_are_not_given(recipe):
     config = DreamerConfig(recipe=recipe, dynamics_weight=0.25)

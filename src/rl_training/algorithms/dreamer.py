@@ -250,9 +250,14 @@ class Dreamer(Learner):
     def act(
         self, obs: Tensor, memory: Any = None, *, deterministic: bool = False, generator: torch.Generator | None = None
     ) -> Action:
-        """`memory` is that of the step before, with `is_first` set where an episode begins."""
+        """`memory` is that of the step before, with `is_first` set where an episode begins.
+
+        What is believed is drawn, as in training, unless neither it nor the action may be: a deterministic action
+        without a generator.
+        """
         memory = self.initial_memory(len(obs)) if memory is None else memory
-        noise = None if deterministic else self.model.rssm.noise(len(obs), 1, like=obs, generator=generator)
+        still = deterministic and generator is None
+        noise = None if still else self.model.rssm.noise(len(obs), 1, like=obs, generator=generator)
         start = self.restored(memory["deter"], memory["stoch"])
         before = (memory[name].unsqueeze(1) for name in ("action", "is_first"))
         latent = self.model.observe(obs.unsqueeze(1), *before, start, noise).latent.flat()

@@ -135,10 +135,11 @@ def predict(
         from rl_training.experiment.agent import load_agent
         from rl_training.runtime.memory import Memory
 
-        generator = torch.Generator()
-        generator.seed()
         agent, memory = load_agent(run, best=best), Memory()
-        options: Any = {"deterministic": not stochastic, "generator": generator}
+        options: Any = {"deterministic": True}
+        if stochastic:
+            options = {"deterministic": False, "generator": torch.Generator()}
+            options["generator"].seed()
         if episode and rows.ndim == len(agent.spec.obs_shape):
             raise ValueError("--episode takes a list of observations, got a single one: put it in brackets")
         if episode:
