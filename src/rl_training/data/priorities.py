@@ -41,7 +41,7 @@ class Priorities:
         left = slices * (total * (BELOW_ONE / shape[-1]))
         blocks = torch.searchsorted(edges, left, right=True)
         places = self._places(blocks)
-        left -= edges.take(places) - self.sums.take(places)  # what the blocks before it hold
+        left -= (edges - self.sums).take(places)  # what the blocks before it hold
         values = self.values.view(-1, BLOCK).index_select(0, places.flatten())
         edges = values.cumsum(-1)
         # Rounding must lead neither before the first slot of the block that can be drawn nor past the last.
