@@ -301,14 +301,6 @@ def test_lived_states_are_valued_by_what_was_paid_up_to_the_ends_of_episodes():
     assert found.item() == pytest.approx(expected, rel=1e-4)
 
 
-def test_nothing_is_expected_after_a_termination_and_all_of_it_after_a_time_limit():
-    batch, ahead = windows(), torch.full((3, 6), 10.0)
-    going, over = 1 - batch["is_last"], batch["dones"]
-    returns = lambda_returns(torch.zeros(6, 3), (1 - over).mT, ahead.mT, going.mT).mT
-    assert returns[0, :2].tolist() == [0, 0]
-    assert returns[1, :2].tolist() == [10, 10]
-
-
 # Who learns from what
 
 
@@ -398,6 +390,15 @@ def test_acting_draws_by_the_chances_that_the_loss_counts():
     chances = learner.model.actor(Latent(chosen.memory["deter"], stoch).features).logits.exp()
     shares = one_hot(chosen.actions, 3).float().mean(0)
     assert torch.allclose(shares, chances.mean(0), atol=0.03)
+
+
+def test_dreams_draw_by_the_chances_that_the_loss_counts():
+    learner = used(actor_unimix=0.3)
+    start = Latent(torch.randn(1, SMALL.deter), one_hot(torch.randint(4, (1, 4)), 4).float())
+    torch.manual_seed(0)
+    _, actions = learner.model.imagine(Latent(*(each.expand(4000, *each.shape[1:]) for each in start)), 1)
+    chances = learner.model.actor(start.features).logits.exp()[0]
+    assert torch.allclose(one_hot(actions[0], 3).float().mean(0), chances, atol=0.03)
 
 
 # Updates

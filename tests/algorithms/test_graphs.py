@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -69,13 +70,23 @@ def test_captured_updates_equal_eager_ones(learner, members):
 
 
 def dreamt(*, capture: bool, **options) -> dict[str, torch.Tensor]:
-    """Dreamer's losses after updates on windows of steps whose memories are written back as it learns.
+    """Dreamer's losses after updates on windows of steps whose memories are written back as it learns, and how many of
+    its weights have moved by now.
 
     It learns slowly: its optimizer takes whole steps by gradients that are only rounding, which no graph repeats.
     """
     spec = SPECS["discrete"]
     torch.manual_seed(3)
-    learner = Dreamer.build(spec, size="tiny", batch_size=4, window=5, horizon=3, learning_rate=1e-6, **options).cuda()
+    small: dict[str, Any] = {
+        "size": "tiny",
+        "batch_size": 4,
+        "window": 5,
+        "horizon": 3,
+        "learning_rate": 1e-6,
+        "warm_up": 0,
+    }
+    learner = Dreamer.build(spec, **small, **options).cuda()
+    before = torch.cat([weights.detach().flatten() for weights in learner.model.parameters()])
     latents = {"deter": ((256,), torch.float16), "stoch": ((8,), torch.uint8)}
     replay = RecurrentReplayBuffer(64, spec, window=5, latents=latents, device="cuda")
     for step in range(30):
@@ -94,11 +105,14 @@ def dreamt(*, capture: bool, **options) -> dict[str, torch.Tensor]:
     torch.cuda.manual_seed(7)
     result = updater.run(replay, 11)
     assert all(value.isfinite().all() for value in result.metrics.values())
-    return {name: value.cpu() for name, value in result.metrics.items()}
+    after = torch.cat([weights.detach().flatten() for weights in learner.model.parameters()])
+    moved = ((after - before).abs() > 1e-6).float().mean()
+    return {name: value.cpu() for name, value in {**result.metrics, "moved": moved}.items()}
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_captured_updates_of_a_world_model_equal_eager_ones(precision):
     eager, captured = (dreamt(capture=capture, precision=precision) for capture in (False, True))
+    assert captured["moved"] > 0.5
     for name, value in eager.items():  # other rows or another noise would move several of them by more
         torch.testing.assert_close(captured[name], value, rtol=1e-2, atol=1e-3, msg=name)

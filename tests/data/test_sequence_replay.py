@@ -174,6 +174,18 @@ def test_a_restored_buffer_goes_on_alike(tmp_path):
             each.add(step)
 
 
+def test_observations_may_be_kept_as_bytes_whatever_they_are_of():
+    spec = EnvSpec((1,), "discrete", 5)
+    kept = {}
+    for dtype in (None, torch.uint8):
+        buffer = RecurrentReplayBuffer(100, spec, window=4, obs_dtype=dtype)
+        for step in World([9]).steps:
+            buffer.add({**step, "obs": step["obs"].float(), "next_obs": step["next_obs"].float()})
+        kept[dtype] = buffer.sample(2)["obs"]
+    assert (kept[None].dtype, kept[torch.uint8].dtype) == (torch.float32, torch.uint8)
+    assert kept[torch.uint8][0, :, 0].tolist() == kept[None][0, :, 0].tolist() == [0, 1, 2, 3]
+
+
 def test_box_actions_keep_their_width():
     spec = EnvSpec((3,), "box", 2, action_shape=(2,), action_low=(-1.0,) * 2, action_high=(1.0,) * 2)
     buffer = RecurrentReplayBuffer(20, spec, window=3)

@@ -51,6 +51,11 @@ def test_bytes_are_scaled_and_vectors_pressed_wherever_they_come_in():
     assert vectors.tolist() == pytest.approx([-2, 0])
 
 
+def test_pictures_with_their_channels_last_are_refused():
+    with pytest.raises(ValueError, match=r"pixels must be \[channels, height, width\].*got \(96, 96, 3\)"):
+        DreamerModel(EnvSpec((96, 96, 3), "discrete", 3, obs_dtype="uint8"), SMALL)
+
+
 def test_actions_are_one_hot_or_within_their_bounds():
     assert DreamerModel(PIXELS, SMALL).encoded(torch.tensor([2, 0])).tolist() == [[0, 0, 1], [1, 0, 0]]
     assert DreamerModel(VECTORS, SMALL).encoded(torch.tensor([[0.5, -3.0]])).tolist() == [[0.5, -1.0]]

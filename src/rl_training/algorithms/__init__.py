@@ -31,7 +31,7 @@ from rl_training.algorithms.iqn import IQN, IQNConfig
 from rl_training.algorithms.learner import Learner, OfflineLearner, frozen
 from rl_training.algorithms.mbpo import MBPO, MBPOConfig
 from rl_training.algorithms.mopo import MOPO, MOPOConfig
-from rl_training.algorithms.ppo import PPO, PPOConfig
+from rl_training.algorithms.ppo import PPO, PPOConfig, clipped_surrogate
 from rl_training.algorithms.qr_dqn import QRDQN, QRDQNConfig, quantile_huber_loss
 from rl_training.algorithms.rainbow import Rainbow, RainbowConfig
 from rl_training.algorithms.redq import REDQ, REDQConfig
@@ -134,6 +134,7 @@ __all__ = [
     "bc_loss",
     "cal_ql_loss",
     "categorical_divergence",
+    "clipped_surrogate",
     "cql_loss",
     "discriminator_loss",
     "fqe_loss",

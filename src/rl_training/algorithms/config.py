@@ -50,9 +50,6 @@ class ReplayConfig(AlgorithmConfig):
     learning_starts: int = Field(1_000, ge=0, description="steps of random actions before the first update")
     collect_steps: PositiveInt = Field(1, description="steps of every environment between updates")
     updates_per_collect: PositiveInt = Field(1, description="updates after each collection")
-    stacked_frames: bool | None = Field(
-        None, description="observations are stacks of frames, newest last: keep each frame once; none: if Atari's"
-    )
     n_step: PositiveInt = Field(1, description="rewards summed in a target before the next value is taken")
     tau: Rate = Field(0.005, description="share of the way a target network moves at each of its moves")
 

@@ -24,6 +24,9 @@ class DQNConfig(ReplayConfig):
     prioritized: bool = Field(False, description="draw rows by how wrong they were, weighed to make up for it")
     priority_alpha: Fraction = Field(0.6, description="exponent of priorities; 0 draws evenly")
     priority_beta: Fraction = Field(0.4, description="exponent of the weights at the beginning; it rises to 1")
+    stacked_frames: bool | None = Field(
+        None, description="observations are stacks of frames, newest last: keep each frame once; none: if Atari's"
+    )
     target_interval: PositiveInt = Field(1_000, description="updates between moves of the target network")
     tau: Rate = Field(1.0, description="share of the way the target network moves; 1 copies it")
     epsilon_start: Fraction = Field(1.0, description="share of random actions at the beginning")

@@ -196,7 +196,8 @@ def online_lane(
     if learners[0].lane == "sequence":
         return sequence_lane(learners[0], actor, options, sampling)
     members = len(learners) if len(learners) > 1 else None
-    by_frames = pool.stacks_frames if options.stacked_frames is None else options.stacked_frames
+    stacked = getattr(options, "stacked_frames", None)
+    by_frames = pool.stacks_frames if stacked is None else stacked
     ring = (FrameReplayBuffer if by_frames else ReplayBuffer)(
         options.buffer_size, pool.spec, device=actor.device, members=members, stride=pool.num_envs, gamma=options.gamma,
         n_step=options.n_step, **{name: getattr(options, name) for name in PRIORITIES if hasattr(options, name)},

@@ -48,10 +48,6 @@ def config_type(name: str) -> type[AlgorithmConfig]:
     return get_algorithm_spec(name).config_type
 
 
-def option_names(name: str) -> list[str]:
-    return list(config_type(name).model_fields)
-
-
 def build_learner(name: str, spec: EnvSpec, config: AlgorithmConfig) -> Learner:
     """A new learner for these spaces; where they do not fit, says which algorithms would take them."""
     algorithm = get_algorithm_spec(name)

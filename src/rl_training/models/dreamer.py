@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from rl_training.models.autoencoders import PictureDecoder, PictureEncoder, VectorDecoder, VectorEncoder
+from rl_training.models.encoders import check_picture
 from rl_training.models.heads import Categorical, Gaussian
 from rl_training.models.normed import normed_mlp
 from rl_training.models.rssm import RSSM, Beliefs, Latent, SeenStep, mixed_log_probs
@@ -155,4 +156,7 @@ class DreamerModel(nn.Module):
 
 
 def is_picture(spec: EnvSpec) -> bool:
-    return spec.obs_dtype == "uint8" and len(spec.obs_shape) == 3
+    if spec.obs_dtype != "uint8" or len(spec.obs_shape) != 3:
+        return False
+    check_picture(spec.obs_shape)
+    return True

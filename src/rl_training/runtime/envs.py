@@ -79,9 +79,8 @@ def env_spec_of(env: gym.Env[Any, Any]) -> EnvSpec:
         )
     if not isinstance(actions, spaces.Box) or actions.dtype.kind != "f":
         raise TypeError(
-            "actions must be a Box of floats (sac, td3, redq, ppo and the offline algorithms take it), Discrete "
-            f"(dqn and its family, ppo, bc and cql take it) or MultiDiscrete (ppo takes it), got {actions}; "
-            "wrap the environment"
+            f"actions must be a Box of floats, Discrete or MultiDiscrete, got {actions}; wrap the environment "
+            "(`rl-training algos` says which algorithm takes which)"
         )
     if not actions.is_bounded():
         raise TypeError(f"a Box of actions must have finite bounds, to which [-1, 1] is scaled, got {actions}")
