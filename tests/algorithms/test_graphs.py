@@ -69,7 +69,7 @@ def test_captured_updates_equal_eager_ones(learner, members):
     assert max(furthest.values()) < 1e-4, furthest
 
 
-def dreamt(*, capture: bool, **options) -> dict[str, torch.Tensor]:
+def dreamt(*, capture: bool, **options: Any) -> dict[str, torch.Tensor]:
     """Dreamer's losses after updates on windows of steps whose memories are written back as it learns, and how many of
     its weights have moved by now.
 
@@ -77,15 +77,8 @@ def dreamt(*, capture: bool, **options) -> dict[str, torch.Tensor]:
     """
     spec = SPECS["discrete"]
     torch.manual_seed(3)
-    small: dict[str, Any] = {
-        "size": "tiny",
-        "batch_size": 4,
-        "window": 5,
-        "horizon": 3,
-        "learning_rate": 1e-6,
-        "warm_up": 0,
-    }
-    learner = Dreamer.build(spec, **small, **options).cuda()
+    options |= {"size": "tiny", "batch_size": 4, "window": 5, "horizon": 3}
+    learner = Dreamer.build(spec, learning_rate=1e-6, warm_up=0, **options).cuda()
     before = torch.cat([weights.detach().flatten() for weights in learner.model.parameters()])
     latents = {"deter": ((256,), torch.float16), "stoch": ((8,), torch.uint8)}
     replay = RecurrentReplayBuffer(64, spec, window=5, latents=latents, device="cuda")

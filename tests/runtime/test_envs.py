@@ -255,7 +255,7 @@ VECTOR, CHOICE = spaces.Box(-1, 1, (2,)), spaces.Discrete(2)
         (spaces.Tuple((VECTOR,)), CHOICE, "observations must be a Box"),
         (spaces.Discrete(4), CHOICE, "observations must be a Box"),
         (spaces.Box(0, 9, (2,), np.int64), CHOICE, "observations must be a Box"),
-        (VECTOR, spaces.MultiBinary(3), r"Box of floats \(sac.*\), Discrete \(dqn.*\) or MultiDiscrete .*, got MultiB"),
+        (VECTOR, spaces.MultiBinary(3), "Box of floats, Discrete or MultiDiscrete, got MultiB.*rl-training algos"),
         (VECTOR, spaces.Box(0, 9, (2,), np.int64), "actions must be a Box of floats"),
         (VECTOR, spaces.Box(-np.inf, np.inf, (2,)), "must have finite bounds"),
     ],
