@@ -16,8 +16,8 @@ INTRODUCTION = """\
 
 A score is an undiscounted return: for each seed the mean of 50 episodes (10 in the benches of locomotion data) that its
 last checkpoint plays, without exploring, from fixed seeds; over the seeds the interquartile mean, its 95% bootstrap
-interval in brackets. A published score is that of one run. This page is written by `benchmarks/results_table.py` from what these
-leave in `benchmarks/results/`:
+interval in brackets. A published score is that of one run. This page is written by `benchmarks/results_table.py` from
+what these leave in `benchmarks/results/`:
 
 ```
 python benchmarks/figures.py --data DATA
