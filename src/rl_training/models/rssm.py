@@ -72,9 +72,8 @@ class BlockGRU(nn.Module):
         self.blocks, width = blocks, deter // blocks
         self.from_deter, self.from_stoch = dense(deter, hidden), dense(stoch, hidden)
         self.from_action = dense(action_dim, hidden)
-        both = blocks * (
-            width + 3 * hidden
-        )  # one layer of two inputs, in two parts: all blocks see the same of the second
+        # One layer of two inputs, in two parts: all blocks see the same of the second.
+        both = blocks * (width + 3 * hidden)
         self.from_block = block_linear(blocks, width, width, inputs=both)
         self.from_inputs = linear(3 * hidden, deter, bias=False, inputs=both)
         self.norm, self.gates = RMSNorm(deter), block_linear(blocks, width, 3 * width)
