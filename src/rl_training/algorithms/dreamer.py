@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -14,7 +15,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
 from rl_training.algorithms.config import AlgorithmConfig, Fraction, Rate, SequenceConfig
 from rl_training.algorithms.learner import Learner, actor_apart
 from rl_training.models.dreamer import SIZES, DreamerModel, DreamtStep
-from rl_training.models.rssm import Beliefs, Latent, SeenStep, divergence
+from rl_training.models.rssm import Beliefs, Latent, divergence
 from rl_training.models.two_hot import TwoHot
 from rl_training.types import Action, Batch, Loss, Metrics, ParameterGroup
 
@@ -113,7 +114,7 @@ class Dreamer(Learner):
     targets = ("critic",)
     return_low: Tensor
     return_high: Tensor
-    seen_step: SeenStep | None = None
+    seen_step: Callable[..., tuple[Latent, Tensor]] | None = None
     dreamt_step: DreamtStep | None = None
 
     def __init__(self, model: nn.Module, config: AlgorithmConfig | None = None, **options: Any) -> None:
@@ -135,9 +136,11 @@ class Dreamer(Learner):
         return world.plus(terms, behaviour.metrics)._replace(buffers=behaviour.buffers, rows=rows)
 
     def compiled(self, loss: Callable[..., Loss]) -> Callable[..., Loss]:
-        """Only the steps of its loops are: a loop would be unrolled, and take minutes. Acting stays as it is."""
-        self.seen_step = torch.compile(self.model.rssm.seen_step, fullgraph=True, dynamic=False)
-        self.dreamt_step = torch.compile(self.model.dreamt_step, fullgraph=True, dynamic=False)
+        """In parts, and of its loops the steps: a loop would be unrolled, and take minutes. Acting stays as it is."""
+        compile = partial(torch.compile, fullgraph=True, dynamic=False)
+        self.seen_step, self.dreamt_step = compile(self.model.rssm.held_step), compile(self.model.dreamt_step)
+        for part in ("embed", "world_loss", "judge", "behaviour_loss", "replay_value_loss"):
+            setattr(self, part, compile(getattr(self, part)))
         return loss
 
     def precision(self, batch: Batch) -> torch.autocast:
@@ -146,10 +149,15 @@ class Dreamer(Learner):
         return torch.autocast(batch["rewards"].device.type, torch.bfloat16, enabled=low)
 
     def observe(self, batch: Batch) -> Beliefs:
-        obs = batch["obs"]
-        noise = self.model.rssm.noise(*obs.shape[:2], like=batch["rewards"])
+        rssm, rewards = self.model.rssm, batch["rewards"]
+        noise = rssm.noise(*rewards.shape, like=rewards)
         start = self.restored(batch["start_deter"], batch["start_stoch"])
-        return self.model.observe(obs, batch["previous_actions"], batch["is_first"], start, noise, self.seen_step)
+        step = partial(self.seen_step, rssm.held()) if self.seen_step else None
+        before = (batch["previous_actions"], batch["is_first"])
+        return self.model.observe(self.embed(batch["obs"]), *before, start, noise, step)
+
+    def embed(self, obs: Tensor) -> Tensor:
+        return self.model.embed(obs)
 
     def world_loss(self, beliefs: Beliefs, batch: Batch) -> Loss:
         """Of what was seen, paid and ended; and the divergence of what was believed before and after seeing."""
@@ -176,9 +184,12 @@ class Dreamer(Learner):
     @torch.no_grad()
     def imagine(self, start: Latent, going: Tensor) -> Dream:
         """From states [rows, ...], of which it is known whether the episode goes on."""
-        c = self.config
-        latents, actions = self.model.imagine(start, c.horizon, self.dreamt_step)
-        features = latents.features
+        latents, actions = self.model.imagine(start, self.config.horizon, self.dreamt_step)
+        return self.judge(latents, actions, going)
+
+    def judge(self, latents: Latent, actions: Tensor, going: Tensor) -> Dream:
+        """What imagined states pay, and how likely they are to be reached."""
+        c, features = self.config, latents.features
         goes_on = self.model.continuation(features[1:]).squeeze(-1).float().sigmoid()
         discounts = torch.cat([going[None], goes_on if c.discounted_continue else c.gamma * goes_on])
         return Dream(features, actions, discounts.cumprod(0), self.model.reward(features).mean(), discounts)
@@ -260,7 +271,7 @@ class Dreamer(Learner):
         noise = None if still else self.model.rssm.noise(len(obs), 1, like=obs, generator=generator)
         start = self.restored(memory["deter"], memory["stoch"])
         before = (memory[name].unsqueeze(1) for name in ("action", "is_first"))
-        latent = self.model.observe(obs.unsqueeze(1), *before, start, noise).latent.flat()
+        latent = self.model.observe(self.model.embed(obs.unsqueeze(1)), *before, start, noise).latent.flat()
         policy = self.model.actor(latent.features)
         actions = policy.mode() if deterministic else policy.sample(generator)
         actions = actions if self.model.discrete else actions.clamp(-1, 1)

@@ -27,6 +27,15 @@ class Grid:
         self.map = (self.widths[-1], *(side // step for side in self.padded))
 
 
+class Doubled(nn.Module):
+    """Every pixel as four, channels last; `nn.Upsample` compiled adds its gradients one by one."""
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        rows, channels, height, width = pictures.shape
+        x = pictures.movedim(1, -1)[:, :, None, :, None]
+        return x.expand(-1, -1, 2, -1, 2, -1).reshape(rows, 2 * height, 2 * width, channels).movedim(-1, 1)
+
+
 class PictureEncoder(nn.Module):
     """Pictures in [0, 1]: a convolution, a halving by the brightest, a norm, stage by stage."""
 
@@ -58,8 +67,8 @@ class PictureDecoder(nn.Module):
         self.norm = ChannelNorm(grid.map[0])
         stages: list[nn.Module] = []
         for into, out in zip(grid.widths[:0:-1], grid.widths[-2::-1], strict=True):
-            stages += [nn.Upsample(scale_factor=2), conv(into, out), ChannelNorm(out), nn.SiLU()]
-        self.net = nn.Sequential(*stages, nn.Upsample(scale_factor=2), conv(grid.widths[0], grid.channels))
+            stages += [Doubled(), conv(into, out), ChannelNorm(out), nn.SiLU()]
+        self.net = nn.Sequential(*stages, Doubled(), conv(grid.widths[0], grid.channels))
 
     def forward(self, latent: Latent) -> Tensor:
         deter = latent.deter.unflatten(-1, (self.blocks, -1)).transpose(0, 1)

@@ -114,12 +114,15 @@ class DreamerModel(nn.Module):
         """Actions as the memory takes them: Discrete ones as one-hot vectors, others within their bounds."""
         return one_hot(actions, self.action_dim).float() if self.discrete else actions.clamp(-1, 1)
 
+    def embed(self, obs: Tensor) -> Tensor:
+        """Observations [batch, time, ...] by themselves."""
+        return self.encoder(self.scaled(obs).flatten(0, 1)).unflatten(0, obs.shape[:2])
+
     def observe(
-        self, obs: Tensor, previous_actions: Tensor, is_first: Tensor, start: Latent, noise: Tensor | None,
+        self, embedded: Tensor, previous_actions: Tensor, is_first: Tensor, start: Latent, noise: Tensor | None,
         step: SeenStep | None = None,
     ) -> Beliefs:  # fmt: skip
         """What is believed after each observation of windows [batch, time, ...]."""
-        embedded = self.encoder(self.scaled(obs).flatten(0, 1)).unflatten(0, obs.shape[:2])
         return self.rssm.observe(embedded, self.encoded(previous_actions), is_first, start, noise, step)
 
     def decode(self, latent: Latent) -> Tensor:

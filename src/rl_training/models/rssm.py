@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn.functional import one_hot, silu
 
 from rl_training.models.heads import gumbel
@@ -31,6 +32,13 @@ class Latent(NamedTuple):
 
 
 SeenStep = Callable[[Latent, Tensor, Tensor, Tensor, Tensor | None], tuple[Latent, Tensor]]
+
+
+class Step(NamedTuple):
+    """One of a loop through time; its inputs are the first outputs of the step before, cut off from it."""
+
+    inputs: Sequence[Tensor]
+    outputs: Sequence[Tensor]
 
 
 class Beliefs(NamedTuple):
@@ -62,6 +70,36 @@ def straight_through(drawn: Tensor, log_probs: Tensor) -> Tensor:
 def divergence(log_probs: Tensor, others: Tensor) -> Tensor:
     """KL of categoricals [..., latents, classes], summed over the latents."""
     return (log_probs.exp() * (log_probs - others)).sum((-2, -1))
+
+
+class ThroughTime(torch.autograd.Function):
+    """Outputs [batch, time, ...] of the steps of a loop, as they are; to their gradients those of what followed are
+    added, since a state counts by what the next ones make of it as well.
+
+    Going back step by step for the states alone leaves the gradients of the weights to one product for all steps.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, steps: Sequence[Step], *outputs: Tensor) -> tuple[Tensor, ...]:
+        ctx.steps = steps
+        return tuple(each.view_as(each) for each in outputs)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        later: Sequence[Tensor] = ()
+        totals = []
+        by_time = (each.movedim(1, 0).contiguous() for each in gradients)
+        for step, *total in reversed([*zip(ctx.steps, *by_time, strict=True)]):
+            for index, carried in enumerate(later):
+                total[index] = total[index] + carried
+            totals.append(total)
+            later = torch.autograd.grad(step.outputs, step.inputs, total)
+        return None, *(torch.stack(each[::-1], 1) for each in zip(*totals, strict=True))
+
+
+def stacked(steps: Iterable[Sequence[Tensor]]) -> list[Tensor]:
+    """Each of the tensors of steps [batch, ...] as one [batch, time, ...]."""
+    return [torch.stack(each, 1) for each in zip(*steps, strict=True)]
 
 
 class BlockGRU(nn.Module):
@@ -120,28 +158,64 @@ class RSSM(nn.Module):
         """Windows [batch, time, ...] with the actions before each observation; `start` is the state before the first.
 
         Where `is_first`, nothing of what was before is left. Only the memory and the draw of the latents wait for the
-        step before; all the rest is done for all steps at once. `step` may be `seen_step` compiled.
+        step before; all the rest is done for all steps at once. `step` may be `held_step` compiled.
         """
         first = is_first.bool().unsqueeze(-1)
-        actions = self.cell.from_action(actions.masked_fill(first, 0))
-        seen = self.seen(embedded)
+        actions, seen = self.cell.from_action(actions.masked_fill(first, 0)), self.seen(embedded)
         noises = [None] * embedded.shape[1] if noise is None else noise.unbind(1)
-        step, latents, posteriors = step or self.seen_step, [], []
-        for now in zip(first.unbind(1), actions.unbind(1), seen.unbind(1), noises, strict=True):
-            start, posterior = step(start, *now)
-            latents.append(start)
-            posteriors.append(posterior)
-        latent = Latent(*(torch.stack(each, 1) for each in zip(*latents, strict=True)))
-        return Beliefs(latent, torch.stack(posteriors, 1), self.log_probs(self.prior(latent.deter)))
+        known = (first, actions, seen)
+        if step is not None:
+            latent, posterior = self._by_steps(step, start, known, noises)
+        else:
+            states = []
+            for now in zip(*(each.unbind(1) for each in known), noises, strict=True):
+                start, posterior = self.seen_step(start, *now)
+                states.append((*start, posterior))
+            deter, stoch, posterior = stacked(states)
+            latent = Latent(deter, stoch)
+        return Beliefs(latent, posterior, self.log_probs(self.prior(latent.deter)))
+
+    def _by_steps(
+        self, step: SeenStep, start: Latent, known: Sequence[Tensor], noises: Sequence[Tensor | None]
+    ) -> tuple[Latent, Tensor]:
+        """The same by a step that gives the weights no gradients: they get theirs of all steps together."""
+        steps = []
+        for now in zip(*(each.detach().unbind(1) for each in known), noises, strict=True):
+            before = Latent(*(each.detach().requires_grad_() for each in start))
+            start, posterior = step(before, *now)
+            steps.append(Step(before, (*start, posterior)))
+        _, drawn, _ = stacked(each.outputs for each in steps)
+        before = Latent(*stacked(each.inputs for each in steps)).flat()
+        again = self.believed(before, *(each.flatten(0, 1) for each in known))
+        deter, posterior = (each.unflatten(0, drawn.shape[:2]) for each in again)
+        stoch = straight_through(drawn.detach(), posterior)
+        deter, stoch, posterior = ThroughTime.apply(steps, deter, stoch, posterior)
+        return Latent(deter, stoch), posterior
 
     def seen_step(
         self, latent: Latent, first: Tensor, action: Tensor, seen: Tensor, noise: Tensor | None
     ) -> tuple[Latent, Tensor]:
         """The state after one more observation, and what was believed of it."""
-        before = Latent(latent.deter.masked_fill(first, 0), latent.stoch.masked_fill(first.unsqueeze(1), 0))
-        deter = self.cell(before, action)
-        posterior = self.log_probs(self.posterior(self.recalled(deter) + seen))
+        deter, posterior = self.believed(latent, first, action, seen)
         return Latent(deter, straight_through(draw(posterior, noise), posterior)), posterior
+
+    forward = seen_step
+
+    def held_step(self, weights: dict[str, Tensor], *inputs: Any) -> tuple[Latent, Tensor]:
+        """The same by weights as `held` gives them."""
+        return functional_call(self, weights, inputs)
+
+    def held(self) -> dict[str, Tensor]:
+        """The weights without gradients, and those of products as precise as products are to be: once for all steps."""
+        device = self.seen.weight.device.type
+        low = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else torch.float32
+        return {name: weight.detach().to(low if weight.dim() > 1 else None) for name, weight in self.named_parameters()}
+
+    def believed(self, latent: Latent, first: Tensor, action: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
+        """The memory after one more observation of states [..., deter], and what is believed of their latents."""
+        before = Latent(latent.deter.masked_fill(first, 0), latent.stoch.masked_fill(first.unsqueeze(-1), 0))
+        deter = self.cell(before, action)
+        return deter, self.log_probs(self.posterior(self.recalled(deter) + seen))
 
     def predict(self, latent: Latent, action: Tensor, noise: Tensor | None) -> Latent:
         """The state [rows, ...] after this action, unseen."""
