@@ -118,7 +118,7 @@ CELLS = {
         goal="", published="1,026 (the GAIL paper, 11 episodes)", data=HOPPER_EXPERT,
     ),
     "dreamer_catch": Cell(
-        "Dreamer on Catch, 16x16 pixels, 6,000 steps", "dreamer/catch --steps 6000",
+        "Dreamer on Catch, 16x16 pixels, 5,000 steps", "dreamer/catch --steps 5000",
         goal="at least 0.8 within 15 minutes on 2 cores (random: -0.6)",
     ),
     "dreamer_cue_memory": Cell(

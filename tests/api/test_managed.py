@@ -34,6 +34,19 @@ def test_predictions_have_the_leading_shape_of_the_observations(agent):
     assert agent.predict(np.zeros((2, 3, 4))).dtype == np.int64
 
 
+def test_a_config_may_have_all_its_evaluations_draw_their_actions(tmp_path):
+    """Those in training, which pick the best checkpoint, and those after; the likeliest may still be asked for."""
+    drawn, still = (
+        PPO("CartPole-v1", output_dir=str(tmp_path / str(eval_stochastic)), eval_stochastic=eval_stochastic, **TINY)
+        for eval_stochastic in (True, False)
+    )
+    in_training = [each.learn().result.evaluation["returns"] for each in (drawn, still)]
+    assert in_training[0] != in_training[1]
+    played = {each: drawn.evaluate(num_episodes=5, deterministic=each)["returns"] for each in (None, False, True)}
+    assert played[None] == played[False] != played[True]
+    assert played[True] == still.evaluate(num_episodes=5)["returns"]
+
+
 def test_box_predictions_are_in_the_environments_own_units(tmp_path):
     dataset = {"kind": "random", "rows": 100}
     options = {"dataset": dataset, "total_timesteps": 2, "eval_interval": 0, "hidden_sizes": [8], "batch_size": 8}

@@ -52,8 +52,8 @@ class ManagedAlgorithm:
         self._agent = load_agent(self._trained_path())
         return self
 
-    def evaluate(self, *, num_episodes: int = 10, seed: int = 0, deterministic: bool = True) -> dict[str, Any]:
-        """Returns of whole episodes from fixed seeds, by the likeliest actions or by draws."""
+    def evaluate(self, *, num_episodes: int = 10, seed: int = 0, deterministic: bool | None = None) -> dict[str, Any]:
+        """Returns of whole episodes from fixed seeds, by the likeliest actions or by draws; none: as configured."""
         return self.agent.evaluate(num_episodes, seed=seed, deterministic=deterministic)
 
     def predict(self, obs: Any, deterministic: bool = True, memory: Memory | None = None) -> np.ndarray[Any, Any]:
@@ -89,7 +89,7 @@ class ManagedAlgorithm:
 
 
 def evaluate_checkpoint(
-    path: Path | str, *, num_episodes: int = 10, seed: int = 0, deterministic: bool = True, best: bool = False
+    path: Path | str, *, num_episodes: int = 10, seed: int = 0, deterministic: bool | None = None, best: bool = False
 ) -> dict[str, Any]:
     """How a stored agent plays: from a run directory or a checkpoint alone."""
     return load_agent(path, best=best).evaluate(num_episodes, seed=seed, deterministic=deterministic)

@@ -42,7 +42,7 @@ def evaluate(
 ) -> None:
     """Play episodes with a trained agent, in the environment it was trained for; or, with --ope, estimate its
     discounted return from data alone, read as the agent's own was unless told otherwise. It acts deterministically,
-    or, with --stochastic, as it did in training."""
+    or, with --stochastic or where its config says eval_stochastic, as it did in training."""
     chosen = {name: value for name, value in (("updates", updates), ("gamma", gamma)) if value is not None}
     reading = read_options(columns, action_range, allow)
     if ope is None:
@@ -63,7 +63,7 @@ def play(run: Path, best: bool, episodes: int, seed: int, stochastic: bool, as_j
         from rl_training.experiment.agent import load_agent
 
         agent = load_agent(run, best=best)
-        played = agent.evaluate(episodes, seed=seed, deterministic=not stochastic)
+        played = agent.evaluate(episodes, seed=seed, deterministic=False if stochastic else None)
     if as_json:
         print_json({"checkpoint": str(agent.path), **played})
         return

@@ -68,8 +68,9 @@ class Agent(NamedTuple):
         actions = unscale_actions(chosen.actions, self.spec).cpu().numpy()
         return actions.reshape(lead + self.spec.action_shape)
 
-    def evaluate(self, episodes: int, *, seed: int = 0, deterministic: bool = True) -> dict[str, Any]:
-        """Whole episodes from fixed seeds in the environment it was trained for; actions may be drawn instead."""
+    def evaluate(self, episodes: int, *, seed: int = 0, deterministic: bool | None = None) -> dict[str, Any]:
+        """Whole episodes from fixed seeds in the environment it was trained for, by the likeliest actions or by draws;
+        none: as its config has it evaluated."""
         if self.config.env_id is None:
             raise ValueError(
                 "this agent was trained from data alone; there is no environment to evaluate it in, "
@@ -82,7 +83,7 @@ class Agent(NamedTuple):
             episodes=episodes,
             seed=seed,
             env_kwargs=self.config.env_kwargs,
-            deterministic=deterministic,
+            deterministic=not self.config.eval_stochastic if deterministic is None else deterministic,
             device=device,
         )
         return played.summary(self.config.env_id)

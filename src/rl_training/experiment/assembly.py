@@ -245,8 +245,8 @@ def _evaluation(
 
     def score() -> dict[str, Any]:
         return evaluate(
-            parts.learner, config.env_id, episodes=config.eval_episodes, env_kwargs=config.env_kwargs,
-            seed=streams.derive(config.seed, "selection"), device=choices.device,
+            parts.learner, config.env_id, episodes=config.eval_episodes, seed=streams.derive(config.seed, "selection"),
+            env_kwargs=config.env_kwargs, deterministic=not config.eval_stochastic, device=choices.device,
         ).summary(config.env_id)  # fmt: skip
 
     def write(row: Row) -> None:

@@ -78,6 +78,7 @@ class TrainConfig(Section):
     num_envs: Count = Field(1, description="environments stepped together")
     env_workers: CountOrZero = Field(0, description="processes that step them; 0: this one")
     eval_episodes: Count = Field(10, description="episodes in an evaluation")
+    eval_stochastic: bool = Field(False, description="evaluations draw their actions, as training does")
     eval_interval: CountOrZero | None = Field(None, description="steps between evaluations; none: a tenth; 0: never")
     log_interval: Count | None = Field(None, description="steps between lines of the log; none: a hundredth")
     checkpoint_interval: Count | None = Field(None, description="steps between checkpoints; none: a tenth")
