@@ -30,11 +30,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=SIZES, default="size12m")
     parser.add_argument("--device", default="cuda")
+    parser.add_argument("--precision", nargs="+", default=["float32", "bfloat16"], choices=["float32", "bfloat16"])
     parser.add_argument("--updates", type=int, default=50, help="timed, of each way")
     parser.add_argument("--compile", action="store_true", help="compile the steps of its loops as well")
     asked = parser.parse_args()
     torch.set_float32_matmul_precision("high")
-    ways = [(precision, capture) for precision in ("float32", "bfloat16") for capture in (False, True)]
+    ways = [(precision, capture) for precision in asked.precision for capture in (False, True)]
     times = {}
     for precision, capture in ways if asked.device.startswith("cuda") else ways[::2]:
         name = f"{'captured' if capture else 'eager'} {precision}"

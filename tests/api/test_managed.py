@@ -40,8 +40,9 @@ def test_a_config_may_have_all_its_evaluations_draw_their_actions(tmp_path):
         PPO("CartPole-v1", output_dir=str(tmp_path / str(eval_stochastic)), eval_stochastic=eval_stochastic, **TINY)
         for eval_stochastic in (True, False)
     )
-    in_training = [each.learn().result.evaluation["returns"] for each in (drawn, still)]
-    assert in_training[0] != in_training[1]
+    results = [each.learn().result for each in (drawn, still)]
+    one, other = (result and result.evaluation for result in results)
+    assert one and other and one["returns"] != other["returns"]
     played = {each: drawn.evaluate(num_episodes=5, deterministic=each)["returns"] for each in (None, False, True)}
     assert played[None] == played[False] != played[True]
     assert played[True] == still.evaluate(num_episodes=5)["returns"]
