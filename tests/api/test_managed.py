@@ -42,7 +42,9 @@ def test_a_config_may_have_all_its_evaluations_draw_their_actions(tmp_path):
     )
     results = [each.learn().result for each in (drawn, still)]
     one, other = (result and result.evaluation for result in results)
-    assert one and other and one["returns"] != other["returns"]
+    assert one
+    assert other
+    assert one["returns"] != other["returns"]
     played = {each: drawn.evaluate(num_episodes=5, deterministic=each)["returns"] for each in (None, False, True)}
     assert played[None] == played[False] != played[True]
     assert played[True] == still.evaluate(num_episodes=5)["returns"]
