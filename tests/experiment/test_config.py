@@ -3,14 +3,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rl_training.experiment.config import (
     ConfigError,
     DatasetRecipe,
     RewardTransform,
-    TrainConfig,
     apply_overrides,
     config_differences,
     config_yaml,
@@ -252,54 +251,3 @@ def test_config_text_reads_back_to_an_equal_config(env_kwargs, output):
 def test_words_that_look_like_something_else_stay_words(word):
     config = parse_config({"algo": "ppo", "env_kwargs": {"map_name": word}})
     assert parse_config(read_yaml(config_yaml(config))).env_kwargs == {"map_name": word}
-
-
-keys = st.sampled_from([*TrainConfig.model_fields, "expectile", "hidden_sizes", "kind", "rows", "patience"])
-scalars = (
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text()
-    | st.binary()
-    | st.builds(pow, st.just(10), st.just(5000))
-)
-junk = st.recursive(
-    scalars | st.sampled_from(["iql", "ppo", "random", "cpu"]),
-    lambda inner: (
-        st.lists(inner, max_size=4)
-        | st.dictionaries(keys | st.text() | st.integers(), inner, max_size=5)
-        | st.fixed_dictionaries(
-            {"algo": st.sampled_from(["iql", "dqn"])}, optional={"algo_kwargs": inner, "seed": inner}
-        )
-    ),
-    max_leaves=20,
-)
-
-
-def words_about(values: object) -> str:
-    try:
-        parse_config(values)
-    except ConfigError as error:
-        return str(error)
-    return ""
-
-
-@settings(max_examples=400)
-@given(values=junk)
-def test_junk_is_refused_in_words_or_is_a_config(values):
-    assert words_about(values).replace("\n", "").isprintable()
-
-
-@given(position=st.integers(0, 14), letter=st.sampled_from("abcxyz_"))
-def test_a_key_within_two_letters_is_always_recognised(position, letter):
-    word = "total_timesteps"
-    wrong = word[:position] + letter + letter + word[position:]
-    assert "did you mean total_timesteps?" in message({"algo": "iql", wrong: 1})
-
-
-def test_junk_too_deep_for_the_stack_is_refused():
-    deep: list[object] = []
-    for _ in range(100_000):
-        deep = [deep]
-    assert "env_kwargs.a.0" in message({"algo": "iql", "env_kwargs": {"a": deep}})
