@@ -30,7 +30,7 @@ for name in population fine_tuning; do
     python benchmarks/$name.py --data DATA > benchmarks/results/$name.json
 done
 python benchmarks/dreamer_speed.py > benchmarks/results/dreamer_speed.json
-python benchmarks/dreamer_speed.py --compile > benchmarks/results/dreamer_speed_compiled.json
+python benchmarks/dreamer_speed.py --compile --precision bfloat16 > benchmarks/results/dreamer_speed_compiled.json
 python benchmarks/dynamics.py speed --device cuda > benchmarks/results/dynamics_speed.json
 python benchmarks/dream_errors.py > benchmarks/results/dream_errors.json
 python benchmarks/dynamics.py speed > benchmarks/results/dynamics_speed_cpu.json
