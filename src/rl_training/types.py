@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from functools import reduce
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -61,6 +62,22 @@ class Action(NamedTuple):
         return self._replace(actions=actions, memory=memory)
 
 
+class ObsPart(NamedTuple):
+    """One entry of a Dict of observations: "uint8" a picture, "float32" a vector."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        return self.size if self.dtype == "uint8" else 4 * self.size
+
+
 @dataclass(frozen=True)
 class EnvSpec:
     """What a learner must know of an environment, or of a dataset that stands for one."""
@@ -75,6 +92,7 @@ class EnvSpec:
     action_start: int = 0  # Discrete only: what the environment calls action 0
     action_sizes: tuple[int, ...] = ()  # MultiDiscrete only, flat: of how many actions each choice is
     action_starts: tuple[int, ...] = ()  # MultiDiscrete only, flat: what the environment calls action 0 of each
+    obs_parts: tuple[ObsPart, ...] = ()  # of a Dict only: what the bytes of an observation are, one after the other
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -82,7 +100,8 @@ class EnvSpec:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> EnvSpec:
         fields: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
-        return cls(**fields)
+        parts = tuple(ObsPart(name, tuple(shape), dtype) for name, shape, dtype in fields.get("obs_parts", ()))
+        return cls(**{**fields, "obs_parts": parts})
 
 
 class ParameterGroup(NamedTuple):

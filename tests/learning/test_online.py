@@ -120,6 +120,12 @@ def test_dreamer_catches_what_falls_by_its_pixels(final_return):
     assert final_return("dreamer/catch") > 0.8  # it reaches 1; random play scores -0.6
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_dreamer_puts_a_picture_and_a_vector_together(final_return):
+    assert final_return("dreamer/signed_side") > 0.9  # of 1; by either of them alone it is 0
+
+
 class Forgetful:
     """A policy whose memory is empty at every step."""
 

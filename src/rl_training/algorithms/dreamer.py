@@ -111,6 +111,7 @@ class Dreamer(Learner):
     model_type = DreamerModel
     action_kinds = ("box", "discrete")
     takes_pixels = True
+    takes_parts = True
     targets = ("critic",)
     return_low: Tensor
     return_high: Tensor

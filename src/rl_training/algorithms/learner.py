@@ -36,6 +36,7 @@ class Learner(nn.Module):
     model_type: ClassVar[Any]  # a module class with `build(spec, config)`
     action_kinds: ClassVar[tuple[str, ...]]  # of ACTION_SPACES
     takes_pixels: ClassVar[bool] = False
+    takes_parts: ClassVar[bool] = False  # a picture and vectors at once
     imitates: ClassVar[bool] = False  # an expert's dataset stands beside what it lives
     targets: ClassVar[tuple[str, ...]] = ()  # parts of the model that a slow copy follows
     needs: ClassVar[tuple[str, ...]] = ()  # columns of a batch beyond those of every transition
@@ -69,6 +70,12 @@ class Learner(nn.Module):
         if spec.action_kind not in cls.action_kinds:
             wanted = " or ".join(ACTION_SPACES[kind] for kind in cls.action_kinds)
             raise TypeError(f"{cls.name} needs a {wanted} action space, got {ACTION_SPACES[spec.action_kind]}")
+        if spec.obs_parts and not cls.takes_parts:
+            names = ", ".join(part.name for part in spec.obs_parts)
+            raise TypeError(
+                f"{cls.name} takes one Box of observations, got a Dict of {names}; dreamer takes a picture and vectors "
+                "together, for others wrap the environment"
+            )
         if not cls.takes_pixels and (len(spec.obs_shape) != 1 or spec.obs_dtype == "uint8"):
             raise TypeError(f"{cls.name} takes vectors of floats, got {spec.obs_dtype} of shape {spec.obs_shape}")
 

@@ -140,10 +140,13 @@ def predict(
         if stochastic:
             options = {"deterministic": False, "generator": torch.Generator()}
             options["generator"].seed()
-        if episode and rows.ndim == len(agent.spec.obs_shape):
-            raise ValueError("--episode takes a list of observations, got a single one: put it in brackets")
         if episode:
-            actions = [agent.predict(row, memory=memory, **options).tolist() for row in rows]
+            count = agent.rows(rows).shape[: -len(agent.spec.obs_shape)]
+            if not count:
+                raise ValueError("--episode takes a list of observations, got a single one: put it in brackets")
+            one_by_one = [{name: part[i] for name, part in rows.items()} if isinstance(rows, dict) else rows[i]
+                          for i in range(count[0])]  # fmt: skip
+            actions = [agent.predict(row, memory=memory, **options).tolist() for row in one_by_one]
         else:
             actions = agent.predict(rows, **options).tolist()
     if as_json:
@@ -152,13 +155,19 @@ def predict(
         typer.echo(json.dumps(actions))
 
 
-def parse_obs(text: str) -> np.ndarray[Any, Any]:
-    import numpy as np
+def parse_obs(text: str) -> np.ndarray[Any, Any] | dict[str, np.ndarray[Any, Any]]:
+    """Observations from JSON; those of a Dict from an object of its parts."""
 
     try:
         nested = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"--obs must be JSON, such as [0.1, 0, 0.2, 0]: {error}") from error
+    return {name: array(part) for name, part in nested.items()} if isinstance(nested, dict) else array(nested)
+
+
+def array(nested: Any) -> np.ndarray[Any, Any]:
+    import numpy as np
+
     try:
         rows = np.asarray(nested)
     except ValueError as error:

@@ -52,8 +52,10 @@ def length(config: TrainConfig, total: int) -> str:
 def spaces(config: TrainConfig) -> str:
     """What goes in and out of a policy: `4 numbers in, one of 2 actions out`."""
     spec = spec_of(config)
-    shape = "x".join(map(str, spec.obs_shape))
-    obs = f"{shape} pixels" if spec.obs_dtype == "uint8" else f"{shape} numbers"
+    parts = [(part.shape, part.dtype) for part in spec.obs_parts] or [(spec.obs_shape, spec.obs_dtype)]
+    obs = " and ".join(
+        f"{'x'.join(map(str, shape))} {'pixels' if dtype == 'uint8' else 'numbers'}" for shape, dtype in parts
+    )
     actions = {
         "box": many(spec.action_dim, "number"),
         "discrete": f"one of {spec.action_dim} actions",

@@ -7,3 +7,4 @@ gym.register(
 )  # fmt: skip
 gym.register("Catch-v0", "rl_training.envs.pixels:Catch")
 gym.register("CueMemory-v0", "rl_training.envs.pixels:CueMemory")
+gym.register("SignedSide-v0", "rl_training.envs.pixels:SignedSide")

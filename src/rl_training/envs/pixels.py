@@ -8,10 +8,10 @@ import gymnasium as gym
 import numpy as np
 
 SIDE, LIT = 16, 255  # pixels along each side of a picture, and what a bright one holds
-Step = tuple[np.ndarray, float, bool, bool, dict[str, Any]]
+Step = tuple[Any, float, bool, bool, dict[str, Any]]
 
 
-class PixelWorld(gym.Env[np.ndarray, Any]):
+class PixelWorld(gym.Env[Any, Any]):
     """Observations are one grey picture, uint8 [1, 16, 16]."""
 
     observation_space: Any = gym.spaces.Box(0, LIT, (1, SIDE, SIDE), np.uint8)
@@ -19,7 +19,10 @@ class PixelWorld(gym.Env[np.ndarray, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         self.begin()
-        return self.picture(), {}
+        return self.seen(), {}
+
+    def seen(self) -> Any:
+        return self.picture()
 
     def begin(self) -> None:
         raise NotImplementedError(f"{type(self).__name__} must say how an episode begins")
@@ -52,7 +55,7 @@ class Catch(PixelWorld):
         self.paddle = min(max(self.paddle + int(action) - 1, 0), self.columns - 1)
         down = self.row == self.rows - 1
         reward = (1.0 if self.ball == self.paddle else -1.0) if down else 0.0
-        return self.picture(), reward, down, False, {}
+        return self.seen(), reward, down, False, {}
 
 
 class CueMemory(PixelWorld):
@@ -85,4 +88,32 @@ class CueMemory(PixelWorld):
         asked = self.time == self.blanks + 1
         reward = (1.0 if int(action) == self.cue else -1.0) if asked else 0.0
         self.time += 1
-        return self.picture(), reward, asked, False, {}
+        return self.seen(), reward, asked, False, {}
+
+
+class SignedSide(PixelWorld):
+    """A picture with a bright side, and a vector with a sign: 1 for the side, or if it is -1 for the other one.
+
+    The answer, action 0 for left and 1 for right, pays 1 or -1 and ends the episode. Who sees the picture alone or the
+    sign alone can only guess.
+    """
+
+    observation_space: Any = gym.spaces.Dict(
+        side=PixelWorld.observation_space, sign=gym.spaces.Box(-1, 1, (1,), np.float32)
+    )
+    action_space: Any = gym.spaces.Discrete(2)
+
+    def begin(self) -> None:
+        self.side, self.sign = int(self.np_random.integers(2)), 1 - 2 * int(self.np_random.integers(2))
+
+    def picture(self) -> np.ndarray:
+        seen = np.zeros((1, SIDE, SIDE), np.uint8)
+        seen[0, 4:12, 8 * self.side : 8 * self.side + 8] = LIT
+        return seen
+
+    def seen(self) -> Any:
+        return {"side": self.picture(), "sign": np.array([self.sign], np.float32)}
+
+    def step(self, action: Any) -> Step:
+        right = (int(action) == self.side) == (self.sign > 0)
+        return self.seen(), 1.0 if right else -1.0, True, False, {}

@@ -13,6 +13,7 @@ import torch
 from rl_training.algorithms import Learner
 from rl_training.algorithms.updater import load_tensors
 from rl_training.data.actions import unscale_actions
+from rl_training.envs.packed import pack
 from rl_training.experiment.config import TrainConfig, parse_config
 from rl_training.experiment.registry import build_learner, config_type
 from rl_training.runtime import streams
@@ -51,6 +52,20 @@ class Agent(NamedTuple):
         An agent that remembers goes on from `memory`, and keeps there what it saw; without one, or with a new one,
         every observation is the first of its episode. Tell `memory.forget` where episodes have ended.
         """
+        rows = self.rows(obs)
+        lead = rows.shape[: rows.ndim - len(self.spec.obs_shape)]
+        device = next(self.learner.parameters()).device
+        flat = torch.as_tensor(rows.reshape(-1, *self.spec.obs_shape)).to(device)
+        remembered = memory or Memory()
+        chosen = self.learner.act(flat, remembered.of(len(flat)), deterministic=deterministic, generator=generator)
+        remembered.keep(chosen)
+        actions = unscale_actions(chosen.actions, self.spec).cpu().numpy()
+        return actions.reshape(lead + self.spec.action_shape)
+
+    def rows(self, obs: Any) -> np.ndarray[Any, Any]:
+        """Observations as the learner takes them, with any leading shape: those of a Dict as rows of bytes."""
+        if self.spec.obs_parts:
+            return pack(obs, self.spec.obs_parts)
         given = np.asarray(obs)
         if self.spec.obs_dtype == "uint8" and given.dtype != np.uint8 and not ((given >= 0) & (given <= 255)).all():
             raise ValueError("obs are pixels, which must be in 0..255")
@@ -60,13 +75,7 @@ class Agent(NamedTuple):
             raise ValueError(f"obs must end in shape {self.spec.obs_shape}, got {rows.shape}")
         if not np.isfinite(rows).all():
             raise ValueError("obs holds values that are not finite")
-        device = next(self.learner.parameters()).device
-        flat = torch.as_tensor(rows.reshape(-1, *self.spec.obs_shape)).to(device)
-        remembered = memory or Memory()
-        chosen = self.learner.act(flat, remembered.of(len(flat)), deterministic=deterministic, generator=generator)
-        remembered.keep(chosen)
-        actions = unscale_actions(chosen.actions, self.spec).cpu().numpy()
-        return actions.reshape(lead + self.spec.action_shape)
+        return rows
 
     def evaluate(self, episodes: int, *, seed: int = 0, deterministic: bool | None = None) -> dict[str, Any]:
         """Whole episodes from fixed seeds in the environment it was trained for, by the likeliest actions or by draws;

@@ -63,11 +63,12 @@ def dream(agent: Agent, *, context: int = 5, steps: int = 10, episodes: int = EP
         if not ahead.numel():
             raise ValueError(f"no episode had more than the {context} frames of the context; take fewer")
         latents = _seen(learner, played)
+        model = learner.model
         foreseen, misled = (
-            learner.model.decode(_foreseen(learner, latents, actions, context))
+            model.pictures(model.decode(_foreseen(learner, latents, actions, context)))
             for actions in (played.actions, played.actions.roll(1, 0))
         )
-    truth, seen = learner.model.scaled(played.obs), learner.model.decode(latents)
+    truth, seen = (model.pictures(each) for each in (model.scaled(played.obs), model.decode(latents)))
     stays = truth[:, context - 1 : context].expand_as(foreseen)
     errors = [(guess - truth[:, context:]).square().flatten(2).mean(-1) for guess in (foreseen, stays, misled)]
     error, copy_error, shuffled_error = (float(each[ahead].mean()) for each in errors)
@@ -90,7 +91,7 @@ def strip(dreams: Dreams, rows: int = 4) -> Array:
 def _world_model(agent: Agent) -> Dreamer:
     if not isinstance(agent.learner, Dreamer):
         raise ValueError(f"{agent.config.algo} has no world model to dream with; dreamer has")
-    if not agent.learner.model.pixels:
+    if not agent.learner.model.picture:
         raise ValueError(f"dreams are pictures, and {agent.config.env_id} shows vectors of {agent.spec.obs_shape}")
     return agent.learner
 

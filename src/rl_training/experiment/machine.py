@@ -30,7 +30,7 @@ class Choices(NamedTuple):
 
 def choose(config: TrainConfig) -> Choices:
     """The fixed rule behind `auto`: CUDA where there is one; one thread, since these networks are small; compiled
-    where so many updates will follow that the half minute of compiling is earned back."""
+    where so many updates will follow that compiling, half a minute or two for a world model, is earned back."""
     device = config.device
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"

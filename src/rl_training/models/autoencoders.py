@@ -94,3 +94,28 @@ class VectorDecoder(nn.Module):
 
     def forward(self, latent: Latent) -> Tensor:
         return self.net(latent.features).float()
+
+
+class MixedEncoder(nn.Module):
+    """Rows of a picture's pixels and after them the entries of a vector, each by its own network."""
+
+    def __init__(self, picture: tuple[int, ...], entries: int, depth: int, units: int) -> None:
+        super().__init__()
+        self.shape, self.split = picture, (math.prod(picture), entries)
+        self.picture, self.vector = PictureEncoder(picture, depth), VectorEncoder(entries, units)
+        self.features = self.picture.features + self.vector.features
+
+    def forward(self, rows: Tensor) -> Tensor:
+        pixels, numbers = rows.split(self.split, -1)
+        return torch.cat([self.picture(pixels.unflatten(-1, self.shape)), self.vector(numbers)], -1)
+
+
+class MixedDecoder(nn.Module):
+    """Such rows from a latent state."""
+
+    def __init__(self, picture: PictureDecoder, vector: VectorDecoder) -> None:
+        super().__init__()
+        self.picture, self.vector = picture, vector
+
+    def forward(self, latent: Latent) -> Tensor:
+        return torch.cat([self.picture(latent).flatten(1), self.vector(latent)], -1)

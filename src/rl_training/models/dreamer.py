@@ -10,7 +10,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from rl_training.models.autoencoders import PictureDecoder, PictureEncoder, VectorDecoder, VectorEncoder
+from rl_training.models.autoencoders import (
+    MixedDecoder,
+    MixedEncoder,
+    PictureDecoder,
+    PictureEncoder,
+    VectorDecoder,
+    VectorEncoder,
+)
 from rl_training.models.encoders import check_picture
 from rl_training.models.heads import Categorical, Gaussian
 from rl_training.models.normed import normed_mlp
@@ -76,17 +83,24 @@ class DreamerModel(nn.Module):
     ) -> None:  # fmt: skip
         super().__init__()
         self.obs_shape, self.action_dim, self.size = spec.obs_shape, spec.action_dim, size
-        self.discrete, self.pixels = spec.action_kind == "discrete", is_picture(spec)
+        self.discrete = spec.action_kind == "discrete"
+        picture, entries = shown(spec)
+        self.picture, self.mixed = picture, bool(spec.obs_parts)
         stoch = size.latents * size.classes
         features = size.deter + stoch
-        if self.pixels:
-            self.encoder: Any = PictureEncoder(spec.obs_shape, size.depth)
+        if picture:
+            self.encoder: Any = PictureEncoder(picture, size.depth)
             self.decoder: Any = PictureDecoder(
-                spec.obs_shape, size.depth, deter=size.deter, stoch=stoch, units=size.units, blocks=BLOCKS
+                picture, size.depth, deter=size.deter, stoch=stoch, units=size.units, blocks=BLOCKS
             )
-        else:
-            self.encoder = VectorEncoder(math.prod(spec.obs_shape), size.units)
-            self.decoder = VectorDecoder(math.prod(spec.obs_shape), size.units, features=features)
+        if entries:
+            vectors = VectorDecoder(entries, size.units, features=features)
+            self.decoder = MixedDecoder(self.decoder, vectors) if picture else vectors
+            self.encoder = (
+                MixedEncoder(picture, entries, size.depth, size.units)
+                if picture
+                else VectorEncoder(entries, size.units)
+            )
         self.rssm = RSSM(
             self.encoder.features, spec.action_dim, deter=size.deter, hidden=size.hidden, latents=size.latents,
             classes=size.classes, blocks=BLOCKS,
@@ -107,8 +121,15 @@ class DreamerModel(nn.Module):
         )  # fmt: skip
 
     def scaled(self, obs: Tensor) -> Tensor:
-        """Observations as they go in and are to come out: bytes of pictures in [0, 1], else symlog."""
-        return obs.float() / 255 if self.pixels else symlog(obs.float())
+        """Observations as they go in and are to come out: bytes of pictures in [0, 1], else symlog; of both, a row."""
+        if not self.mixed:
+            return obs.float() / 255 if self.picture else symlog(obs.float())
+        pixels, numbers = obs.tensor_split([math.prod(self.picture)], -1)
+        return torch.cat([pixels.float() / 255, symlog(numbers.contiguous().view(torch.float32))], -1)
+
+    def pictures(self, scaled: Tensor) -> Tensor:
+        """Of what `scaled` gives [batch, time, ...], or `decode`."""
+        return scaled[..., : math.prod(self.picture)].unflatten(-1, self.picture) if self.mixed else scaled
 
     def encoded(self, actions: Tensor) -> Tensor:
         """Actions as the memory takes them: Discrete ones as one-hot vectors, others within their bounds."""
@@ -158,8 +179,14 @@ class DreamerModel(nn.Module):
         return self.rssm.predict(latent, self.encoded(action), noise), action
 
 
-def is_picture(spec: EnvSpec) -> bool:
-    if spec.obs_dtype != "uint8" or len(spec.obs_shape) != 3:
-        return False
-    check_picture(spec.obs_shape)
-    return True
+def shown(spec: EnvSpec) -> tuple[tuple[int, ...], int]:
+    """The shape of the picture in an observation (none: empty), and how many entries its vectors have."""
+    picture: tuple[int, ...] = ()
+    if spec.obs_parts:
+        picture = spec.obs_parts[0].shape
+    elif spec.obs_dtype == "uint8" and len(spec.obs_shape) == 3:
+        picture = spec.obs_shape
+    if picture:
+        check_picture(picture)
+        return picture, sum(part.size for part in spec.obs_parts[1:])
+    return (), math.prod(spec.obs_shape)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rl_training.envs.atari import AtariGame, is_atari, make_atari
+from rl_training.envs.packed import PackedObservation
 from rl_training.runtime import snapshots
 from rl_training.runtime.env_group import EnvError, EnvGroup
 from rl_training.runtime.env_worker import Workers
@@ -40,8 +42,16 @@ def make_env(
 ) -> gym.Env[Any, Any]:
     """The environment of this id or from this function; what is unknown or not installed is said in one sentence.
 
-    Games of Atari are preprocessed, and shaped for `training`; `preprocess: false` in env_kwargs leaves them bare.
+    Games of Atari are preprocessed, and shaped for `training`; `preprocess: false` in env_kwargs leaves them bare. A
+    Dict of observations is packed into one row of bytes.
     """
+    env = _made(env_id, env_kwargs, training=training)
+    return PackedObservation(env) if isinstance(env.observation_space, spaces.Dict) else env
+
+
+def _made(
+    env_id: str | Callable[..., gym.Env[Any, Any]], env_kwargs: Mapping[str, Any], *, training: bool
+) -> gym.Env[Any, Any]:
     if callable(env_id):
         env = env_id(**env_kwargs)
         if not isinstance(env, gym.Env):
@@ -64,7 +74,12 @@ def make_env(
 
 
 def env_spec_of(env: gym.Env[Any, Any]) -> EnvSpec:
-    """What a learner must know of this environment; spaces that no learner takes are refused."""
+    """What a learner must know of an environment from `make_env`; spaces that no learner takes are refused."""
+    spec = _spec_of_spaces(env)
+    return replace(spec, obs_parts=env.parts) if isinstance(env, PackedObservation) else spec
+
+
+def _spec_of_spaces(env: gym.Env[Any, Any]) -> EnvSpec:
     obs, actions = env.observation_space, env.action_space
     if not isinstance(obs, spaces.Box) or not (obs.dtype == np.uint8 or obs.dtype.kind == "f"):
         raise TypeError(f"observations must be a Box of floats or of uint8, got {obs}; wrap the environment")

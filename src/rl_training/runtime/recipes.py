@@ -30,6 +30,8 @@ def roll_dataset(
         raise ValueError(f"rows must be at least 1, got {rows}")
     width = min(ROLLING_ENVS, rows)
     with EnvPool(env_id, width, seed=streams.derive(seed, "recipe"), env_kwargs=env_kwargs) as pool:
+        if pool.spec.obs_parts:
+            raise TypeError(f"a dataset has one Box of observations, and {env_id} shows a Dict; wrap the environment")
         generator = streams.generator(seed, "recipe")
         actor = Actor(policy or RandomPolicy(pool.spec), pool, generator, torch.device("cpu"))
         steps = []

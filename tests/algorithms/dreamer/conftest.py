@@ -10,6 +10,7 @@ import torch
 from torch.nn.functional import one_hot
 
 from rl_training.algorithms.dreamer import Dream, Dreamer, DreamerConfig
+from rl_training.envs.packed import pack
 from rl_training.models.dreamer import DreamerModel, Size
 from rl_training.models.rssm import Latent
 from rl_training.types import Batch, EnvSpec
@@ -39,7 +40,13 @@ def _used(spec: EnvSpec = PIXELS, **options: Any) -> Dreamer:
 def _windows(spec: EnvSpec = PIXELS, rows: int = 3, steps: int = 6, size: Size = SMALL) -> Batch:
     """In the first row an episode terminates at step 2, in the second one is cut short there."""
     draws = torch.Generator().manual_seed(5)
-    if spec.obs_dtype == "uint8":
+    if spec.obs_parts:
+        drawn = {
+            part.name: torch.randint(256, (rows, steps, *part.shape), generator=draws).numpy()
+            for part in spec.obs_parts
+        }
+        obs = torch.as_tensor(pack(drawn, spec.obs_parts))
+    elif spec.obs_dtype == "uint8":
         obs = torch.randint(256, (rows, steps, *spec.obs_shape), generator=draws, dtype=torch.uint8)
     else:
         obs = torch.randn(rows, steps, *spec.obs_shape, generator=draws)

@@ -16,9 +16,11 @@ from rl_training.algorithms.dreamer import (
 )
 from rl_training.models.dreamer import SIZES
 from rl_training.models.rssm import Latent
-from rl_training.types import Batch, EnvSpec
+from rl_training.types import Batch, EnvSpec, ObsPart
 
 VECTORS = EnvSpec((3,), "box", 2)
+PARTS = (ObsPart("eye", (1, 16, 16), "uint8"), ObsPart("word", (3,), "float32"))
+BOTH = EnvSpec((268,), "discrete", 3, "uint8", obs_parts=PARTS)
 PIXELS = EnvSpec((1, 16, 16), "discrete", 3, obs_dtype="uint8")
 WORLD = {"encoder", "rssm"}
 
@@ -42,7 +44,7 @@ def test_each_term_trains_its_own_parts_and_dreams_never_train_the_world(used, w
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-@pytest.mark.parametrize("spec", [PIXELS, VECTORS], ids=["pixels", "vectors"])
+@pytest.mark.parametrize("spec", [PIXELS, VECTORS, BOTH], ids=["pixels", "vectors", "both"])
 def test_no_part_is_left_without_a_gradient(used, windows, spec, precision):
     learner = used(spec, precision=precision, free_nats=0.0)
     learner.loss(windows(spec)).total.backward()
