@@ -82,7 +82,7 @@ def row(result: dict[str, Any]) -> str:
         result["result"],
         result["goal"],
         result.get("published", ""),
-        len(result.get("runs", ())) or "",
+        len(result.get("runs", ()) or result.get("scores", {}).get("ours", ())) or "",  # of a peer's match: pairs
     )
     return f"| {' | '.join(map(str, cells))} |"
 
