@@ -40,6 +40,7 @@ def test_evaluate_by_draws(cli, finished):
     still, drawn, again = (json.loads(cli(*asked, *more).stdout) for more in ([], ["--stochastic"], ["--stochastic"]))
     assert drawn == again
     assert drawn["returns"] != still["returns"]
+    assert json.loads(cli(*asked, "--deterministic").stdout) == still
 
 
 def test_evaluate_for_people(cli, finished):
@@ -91,6 +92,10 @@ def test_predictions_repeat_unless_they_are_stochastic(cli, pendulum):
         (
             ["--obs", "[0, 0, 0, 0]", "--episode"],
             "--episode takes a list of observations, got a single one: put it in brackets",
+        ),
+        (
+            ["--obs", '{"a": [0, 0, 0, 0]}'],
+            "obs must be an array that ends in shape (4,), got a dict of ['a']",
         ),
         (["--obs-file", "absent.npy"], "--obs-file: there is no file absent.npy"),
     ],

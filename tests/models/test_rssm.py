@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -150,3 +151,25 @@ def test_weights_are_cut_normals_of_the_scale_of_all_that_comes_in(layer: nn.Mod
     assert weight.std().item() == pytest.approx(1 / math.sqrt(400), rel=0.02)
     assert weight.abs().max().item() <= 2 * 1.1368 / math.sqrt(400)
     assert not layer.get_parameter("bias").any()
+
+
+@pytest.mark.parametrize(("low", "close"), [(False, 1e-5), (True, 2e-2)], ids=["float32", "bfloat16"])
+@pytest.mark.parametrize("drawn", [True, False], ids=["drawn", "likeliest"])
+@pytest.mark.parametrize("cut", [True, False], ids=["a new episode inside", "one episode"])
+def test_steps_that_give_weights_no_gradients_leave_them_those_of_the_plain_loop(rssm, cut, drawn, low, close):
+    embedded, actions, is_first, noise = window(rows=3)
+    is_first[1, 3] = float(cut)
+    scales = [torch.randn(3, 5, *shape) for shape in ((DETER,), *[(LATENTS, CLASSES)] * 3)]
+    inputs = [embedded.requires_grad_(), actions.requires_grad_(), *rssm.parameters()]
+
+    def gradients(by_steps: bool) -> tuple[Tensor, ...]:
+        with torch.autocast("cpu", torch.bfloat16, enabled=low):
+            step = partial(rssm.held_step, rssm.held()) if by_steps else None
+            beliefs = rssm.observe(embedded, actions, is_first, start(3, 0.5), noise if drawn else None, step)
+        outputs = (*beliefs.latent, beliefs.posterior, beliefs.prior)
+        total = sum((output * scale).sum() for output, scale in zip(outputs, scales, strict=True))
+        return torch.autograd.grad(total, inputs)
+
+    for mine, plain in zip(gradients(by_steps=True), gradients(by_steps=False), strict=True):
+        assert plain.any()
+        assert (mine - plain).norm() <= close * plain.norm()

@@ -28,7 +28,12 @@ def evaluate(
     best: Best = False,
     episodes: Annotated[int | None, typer.Option(metavar="N", min=1, help="Whole episodes to play; 10.")] = None,
     seed: Annotated[int, typer.Option(metavar="S", min=0, help="Of the episodes, or of the estimate.")] = 0,
-    stochastic: Annotated[bool, typer.Option("--stochastic", help="Draw actions, as in training.")] = False,
+    stochastic: Annotated[
+        bool | None,
+        typer.Option(
+            "--stochastic/--deterministic", help="Draw actions, as in training, or not; as the run's config says."
+        ),
+    ] = None,
     ope: Annotated[
         str | None,
         typer.Option(metavar="DATASET", help="Play nothing: estimate the return from data."),
@@ -42,7 +47,7 @@ def evaluate(
 ) -> None:
     """Play episodes with a trained agent, in the environment it was trained for; or, with --ope, estimate its
     discounted return from data alone, read as the agent's own was unless told otherwise. It acts deterministically,
-    or, with --stochastic or where its config says eval_stochastic, as it did in training."""
+    or, where its config says eval_stochastic, as it did in training, unless told otherwise."""
     chosen = {name: value for name, value in (("updates", updates), ("gamma", gamma)) if value is not None}
     reading = read_options(columns, action_range, allow)
     if ope is None:
@@ -51,19 +56,20 @@ def evaluate(
             option = given[0].removeprefix("dataset_").replace("_", "-")
             raise ValueError(f"--{option} belongs to an estimate from data: add --ope DATASET")
         play(run, best, 10 if episodes is None else episodes, seed, stochastic, as_json)
-    elif episodes is not None or stochastic:
-        raise ValueError(f"--ope plays no episodes: leave out {'--stochastic' if stochastic else '--episodes'}")
+    elif episodes is not None or stochastic is not None:
+        option = "--episodes" if stochastic is None else "--stochastic" if stochastic else "--deterministic"
+        raise ValueError(f"--ope plays no episodes: leave out {option}")
     else:
         estimate(run, ope, best, seed, chosen, reading, as_json)
 
 
-def play(run: Path, best: bool, episodes: int, seed: int, stochastic: bool, as_json: bool) -> None:
+def play(run: Path, best: bool, episodes: int, seed: int, stochastic: bool | None, as_json: bool) -> None:
     """Whole episodes in the environment that the agent was trained for."""
     with stdout_for_results():
         from rl_training.experiment.agent import load_agent
 
         agent = load_agent(run, best=best)
-        played = agent.evaluate(episodes, seed=seed, deterministic=False if stochastic else None)
+        played = agent.evaluate(episodes, seed=seed, deterministic=None if stochastic is None else not stochastic)
     if as_json:
         print_json({"checkpoint": str(agent.path), **played})
         return
@@ -112,9 +118,15 @@ def predict(
     run: Run,
     best: Best = False,
     obs: Annotated[
-        str | None, typer.Option(metavar="JSON", help="An observation, or nested lists of them: '[0.1, 0, 0.2, 0]'.")
+        str | None,
+        typer.Option(
+            metavar="JSON", help="An observation, or nested lists of them: '[0.1, 0, 0.2, 0]'; of a Dict, objects."
+        ),
     ] = None,
-    obs_file: Annotated[Path | None, typer.Option(metavar="FILE.npy", help="Observations in a NumPy file.")] = None,
+    obs_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.npy", help="Observations in a NumPy file; of a Dict, its parts in a .npz."),
+    ] = None,
     stochastic: Annotated[bool, typer.Option("--stochastic", help="Draw actions, anew at each call.")] = False,
     episode: Annotated[
         bool, typer.Option("--episode", help="The observations are one episode's, in order: each is remembered.")
@@ -162,6 +174,9 @@ def parse_obs(text: str) -> np.ndarray[Any, Any] | dict[str, np.ndarray[Any, Any
         nested = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"--obs must be JSON, such as [0.1, 0, 0.2, 0]: {error}") from error
+    if isinstance(nested, list) and nested and all(isinstance(each, dict) for each in nested):
+        names = [*dict.fromkeys(name for each in nested for name in each)]
+        nested = {name: [each.get(name) for each in nested] for name in names}
     return {name: array(part) for name, part in nested.items()} if isinstance(nested, dict) else array(nested)
 
 
@@ -175,13 +190,17 @@ def array(nested: Any) -> np.ndarray[Any, Any]:
     return numbers(rows, "--obs")
 
 
-def read_obs(path: Path) -> np.ndarray[Any, Any]:
+def read_obs(path: Path) -> np.ndarray[Any, Any] | dict[str, np.ndarray[Any, Any]]:
+    """Observations from a file; those of a Dict from an .npz of its parts."""
     import numpy as np
 
     if not path.is_file():
         raise FileNotFoundError(f"--obs-file: there is no file {path}")
     try:
         rows = np.load(path, allow_pickle=False)
+        if not isinstance(rows, np.ndarray):
+            with rows:
+                return {name: numbers(part, "--obs-file") for name, part in rows.items()}
     except (ValueError, EOFError) as error:
         raise ValueError(f"--obs-file: {path} is not an array of numbers that np.save wrote") from error
     return numbers(rows, "--obs-file")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import torch
 import typer
@@ -54,7 +55,10 @@ def spaces(config: TrainConfig) -> str:
     spec = spec_of(config)
     parts = [(part.shape, part.dtype) for part in spec.obs_parts] or [(spec.obs_shape, spec.obs_dtype)]
     obs = " and ".join(
-        f"{'x'.join(map(str, shape))} {'pixels' if dtype == 'uint8' else 'numbers'}" for shape, dtype in parts
+        f"{'x'.join(map(str, shape))} {'pixels' if dtype == 'uint8' else 'numbers'}"
+        if len(shape) > 1 or dtype == "uint8"
+        else many(prod(shape), "number")
+        for shape, dtype in parts
     )
     actions = {
         "box": many(spec.action_dim, "number"),

@@ -16,13 +16,16 @@ from rl_training.types import Array, ObsPart
 def parts_of(space: spaces.Dict) -> tuple[ObsPart, ...]:
     """The picture first, then the vectors by name; whatever else there is makes a TypeError."""
     parts = []
-    for name, each in sorted(space.items()):
+    for name, each in sorted(space.items(), key=lambda item: str(item[0])):
         if not isinstance(each, spaces.Box) or not (each.dtype == np.uint8 or each.dtype.kind == "f"):
-            raise TypeError(f"a Dict of observations holds Boxes of floats or of uint8, got {each} for {name!r}")
+            raise TypeError(
+                f"a Dict of observations holds Boxes of floats or of uint8, got {each} for {name!r}; "
+                "wrap the environment"
+            )
         parts.append(ObsPart(name, each.shape, "uint8" if each.dtype == np.uint8 else "float32"))
     pictures = [part for part in parts if part.dtype == "uint8"]
     vectors = [part for part in parts if part.dtype != "uint8"]
-    if len(pictures) != 1 or len(pictures[0].shape) != 3 or not vectors:
+    if len(pictures) != 1 or len(pictures[0].shape) != 3 or not sum(part.size for part in vectors):
         raise TypeError(
             f"a Dict of observations must hold one picture, uint8 [channels, height, width], and vectors, got {space}; "
             "wrap the environment, by gymnasium.wrappers.FlattenObservation if all are vectors"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,6 +66,8 @@ class Agent(NamedTuple):
         """Observations as the learner takes them, with any leading shape: those of a Dict as rows of bytes."""
         if self.spec.obs_parts:
             return pack(obs, self.spec.obs_parts)
+        if isinstance(obs, Mapping):
+            raise ValueError(f"obs must be an array that ends in shape {self.spec.obs_shape}, got a dict of {[*obs]}")
         given = np.asarray(obs)
         if self.spec.obs_dtype == "uint8" and given.dtype != np.uint8 and not ((given >= 0) & (given <= 255)).all():
             raise ValueError("obs are pixels, which must be in 0..255")

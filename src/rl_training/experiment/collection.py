@@ -50,4 +50,5 @@ def _require_same_spaces(agent: Agent, env_id: str | None, env_kwargs: dict[str,
 
 def _spaces(spec: EnvSpec) -> str:
     actions = f"{spec.action_dim} actions" if spec.action_kind == "discrete" else f"{spec.action_dim} action dimensions"
-    return f"observations of shape {spec.obs_shape} and {actions}"
+    parts = f" ({', '.join(part.name for part in spec.obs_parts)})" if spec.obs_parts else ""
+    return f"observations of shape {spec.obs_shape}{parts} and {actions}"

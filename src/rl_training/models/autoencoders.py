@@ -99,11 +99,11 @@ class VectorDecoder(nn.Module):
 class MixedEncoder(nn.Module):
     """Rows of a picture's pixels and after them the entries of a vector, each by its own network."""
 
-    def __init__(self, picture: tuple[int, ...], entries: int, depth: int, units: int) -> None:
+    def __init__(self, picture: PictureEncoder, vector: VectorEncoder, shape: tuple[int, ...], entries: int) -> None:
         super().__init__()
-        self.shape, self.split = picture, (math.prod(picture), entries)
-        self.picture, self.vector = PictureEncoder(picture, depth), VectorEncoder(entries, units)
-        self.features = self.picture.features + self.vector.features
+        self.picture, self.vector = picture, vector
+        self.shape, self.split = shape, (math.prod(shape), entries)
+        self.features = picture.features + vector.features
 
     def forward(self, rows: Tensor) -> Tensor:
         pixels, numbers = rows.split(self.split, -1)

@@ -88,19 +88,16 @@ class DreamerModel(nn.Module):
         self.picture, self.mixed = picture, bool(spec.obs_parts)
         stoch = size.latents * size.classes
         features = size.deter + stoch
+        units, depth = size.units, size.depth
+        parts: list[tuple[Any, Any]] = []
         if picture:
-            self.encoder: Any = PictureEncoder(picture, size.depth)
-            self.decoder: Any = PictureDecoder(
-                picture, size.depth, deter=size.deter, stoch=stoch, units=size.units, blocks=BLOCKS
-            )
+            pixels = PictureDecoder(picture, depth, deter=size.deter, stoch=stoch, units=units, blocks=BLOCKS)
+            parts.append((PictureEncoder(picture, depth), pixels))
         if entries:
-            vectors = VectorDecoder(entries, size.units, features=features)
-            self.decoder = MixedDecoder(self.decoder, vectors) if picture else vectors
-            self.encoder = (
-                MixedEncoder(picture, entries, size.depth, size.units)
-                if picture
-                else VectorEncoder(entries, size.units)
-            )
+            parts.append((VectorEncoder(entries, units), VectorDecoder(entries, units, features=features)))
+        encoders, decoders = zip(*parts, strict=True)
+        self.encoder: Any = MixedEncoder(encoders[0], encoders[1], picture, entries) if self.mixed else encoders[0]
+        self.decoder = MixedDecoder(*decoders) if self.mixed else decoders[0]
         self.rssm = RSSM(
             self.encoder.features, spec.action_dim, deter=size.deter, hidden=size.hidden, latents=size.latents,
             classes=size.classes, blocks=BLOCKS,
@@ -125,7 +122,8 @@ class DreamerModel(nn.Module):
         if not self.mixed:
             return obs.float() / 255 if self.picture else symlog(obs.float())
         pixels, numbers = obs.tensor_split([math.prod(self.picture)], -1)
-        return torch.cat([pixels.float() / 255, symlog(numbers.contiguous().view(torch.float32))], -1)
+        aligned = numbers.clone(memory_format=torch.contiguous_format)  # a view of a float begins at every fourth byte
+        return torch.cat([pixels.float() / 255, symlog(aligned.view(torch.float32))], -1)
 
     def pictures(self, scaled: Tensor) -> Tensor:
         """Of what `scaled` gives [batch, time, ...], or `decode`."""

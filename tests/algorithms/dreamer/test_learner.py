@@ -149,6 +149,7 @@ def test_a_learner_given_the_state_of_another_goes_on_alike(small, used, windows
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_compiled_updates_are_the_eager_ones(used, windows, monkeypatch):
     torch.compiler.reset()
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
