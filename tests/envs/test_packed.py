@@ -11,9 +11,10 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from rl_training import PPO, Dreamer, Memory
+from rl_training import PPO, Dreamer, Memory, resume_training
 from rl_training.envs.packed import pack, parts_of
 from rl_training.experiment.agent import load_agent
+from rl_training.experiment.config import ConfigError
 from rl_training.experiment.dreams import dream
 from rl_training.models.dreamer import SIZES, DreamerModel
 from rl_training.models.two_hot import symlog
@@ -105,6 +106,31 @@ def test_who_takes_one_box_says_so(tmp_path):
         PPO("SignedSide-v0", output_dir=str(tmp_path / "ppo")).learn()
     with pytest.raises(TypeError, match="a dataset has one Box of observations, and SignedSide-v0 shows a Dict"):
         roll_dataset("SignedSide-v0", rows=10)
+
+
+def test_a_run_does_not_go_on_where_its_dict_has_changed(tmp_path):
+    """Sorted by their names, what were the first numbers would be the last: as many bytes, and other numbers."""
+    names = ["sign", "ahead"]
+
+    class Renamed(gym.Wrapper[Any, Any, Any, Any]):
+        def __init__(self) -> None:
+            super().__init__(gym.make("SignedSide-v0", disable_env_checker=True))
+            number = spaces.Box(-1, 1, (1,), np.float32)
+            self.observation_space = spaces.Dict({"side": PICTURE, **dict.fromkeys(names, number)})
+
+        def reset(self, **options: Any) -> Any:
+            obs, info = self.env.reset(**options)
+            return {"side": obs["side"], **dict.fromkeys(names, obs["sign"])}, info
+
+        def step(self, action: Any) -> Any:
+            obs, *rest = self.env.step(action)
+            return {"side": obs["side"], **dict.fromkeys(names, obs["sign"])}, *rest
+
+    gym.register("Renamed-v0", lambda **_: Renamed())
+    Dreamer("Renamed-v0", output_dir=str(tmp_path / "run"), **{**SHORT, "total_timesteps": 40}).learn()
+    names[1] = "word"
+    with pytest.raises(ConfigError, match=r"held side \(1, 16, 16\), ahead \(1,\), sign \(1,\) when this run began"):
+        resume_training(tmp_path / "run", total_timesteps=60)
 
 
 def test_dreamer_trains_predicts_and_dreams_on_both(tmp_path):

@@ -16,6 +16,7 @@ from rl_training.runtime.checkpoint import Checkpoint
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.logging import LogMetrics, MetricsFile, tensorboard_writer
 from rl_training.runtime.saving import SaveCheckpoints, replay_segments, restore_trainer
+from rl_training.types import EnvSpec
 
 Say = Callable[[str], None]
 
@@ -38,6 +39,10 @@ class Trial:
         if checkpoint is not None:
             if checkpoint.info.get("dataset") != info["dataset"]:
                 raise ConfigError("the dataset is not the one this run began with: its rows have changed")
+            began, now = (EnvSpec.from_json(each["spec"]).obs_parts for each in (checkpoint.info, info))
+            if began != now:
+                held, holds = (", ".join(f"{part.name} {part.shape}" for part in parts) for parts in (began, now))
+                raise ConfigError(f"the Dict of observations held {held} when this run began, and holds {holds} now")
             reasons = restore_trainer(self.state, callbacks, checkpoint, segments) + differences(checkpoint.info, info)
             if reasons:
                 say(f"resume is approximate, not exact: {'; '.join(reasons)}")
