@@ -62,3 +62,16 @@ def reached() -> Callable[[Tensor, Learner], set[str]]:
         return {name.removeprefix("model.").split(".")[0] for name in hit}
 
     return parts
+
+
+@pytest.fixture
+def silence() -> Callable[[Learner], None]:
+    """Leaves a noisy network no noise of any size."""
+
+    def silenced(learner: Learner) -> None:
+        with torch.no_grad():
+            for name, parameter in learner.named_parameters():
+                if name.endswith("_scale"):
+                    parameter.zero_()
+
+    return silenced

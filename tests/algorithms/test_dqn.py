@@ -148,20 +148,12 @@ def noisy(**options: Any) -> DQN:
     return DQN.build(TWO_STATES, hidden_sizes=(8,), noisy=True, **options)
 
 
-def test_a_noisy_network_explores_by_its_noise_and_not_by_epsilon():
+def test_a_noisy_network_explores_by_its_noise_and_not_by_epsilon(silence):
     learner, obs = noisy(epsilon_start=1.0), torch.randn(1, 2).expand(200, 2)
     assert set(learner.act(obs, generator=torch.Generator().manual_seed(0)).actions.tolist()) == {0, 1}
-    still(learner)
+    silence(learner)
     assert len(set(learner.act(obs, generator=torch.Generator().manual_seed(0)).actions.tolist())) == 1
     assert learner.schedules() == {}
-
-
-def still(learner: DQN) -> None:
-    """Its noise is of no size any more."""
-    with torch.no_grad():
-        for name, parameter in learner.named_parameters():
-            if name.endswith("_scale"):
-                parameter.zero_()
 
 
 def test_every_loss_of_a_noisy_network_has_noise_of_its_own():

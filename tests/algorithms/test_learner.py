@@ -177,7 +177,8 @@ def test_a_population_equals_singles_when_noise_is_silent(case, draw, monkeypatc
     monkeypatch.setattr("rl_training.models.heads.standard_normal", lambda like, generator: torch.zeros_like(like))
     monkeypatch.setattr(torch, "randn_like", torch.zeros_like)
     monkeypatch.setattr("rl_training.algorithms.cql.uniform_actions", lambda n, like: like.expand(n, *like.shape) / 2)
-    monkeypatch.setattr("rl_training.algorithms.dqn.new_noise", lambda network, *_: torch.zeros(network.noise_size))
+    quiet = {0: None}  # of a network without noise
+    monkeypatch.setattr(DQN, "noise", lambda _, net, *__: quiet.get(net.noise_size, torch.zeros(net.noise_size)))
     monkeypatch.setattr("rl_training.algorithms.redq.drawn", lambda size, *_: torch.arange(size))
     monkeypatch.setattr("rl_training.algorithms.iqn.random_fractions", lambda obs, count, *_: midpoints(count))
     name, spec = case

@@ -269,6 +269,22 @@ def test_dream_draws_a_world_models_expectations(cli, tmp_path):
     assert "copy last" in cli("dream", tmp_path / "run", "--output", tmp_path / "dream.png").stdout
 
 
+def test_predict_takes_a_dict_of_observations_as_objects_or_from_a_file(cli, tmp_path):
+    small = ("size=tiny", "window=4", "batch_size=2", "horizon=2", "learning_starts=8", "train_ratio=1")
+    options = [part for each in (*small, "eval_interval=0") for part in ("--set", each)]
+    trained = cli("train", "dreamer", "SignedSide-v0", "--steps", 12, *options, "--output", tmp_path / "run", "--quiet")
+    assert trained.exit_code == 0, trained.stderr
+    side = np.zeros((2, 1, 16, 16), np.uint8)
+    np.savez(tmp_path / "obs.npz", side=side, sign=np.ones((2, 1)))
+    objects = json.dumps([{"side": each.tolist(), "sign": [1]} for each in side])
+    asked = [("--obs", objects), ("--obs", objects, "--episode"), ("--obs-file", tmp_path / "obs.npz")]
+    assert [len(json.loads(cli("predict", tmp_path / "run", *each).stdout)) for each in asked] == [2, 2, 2]
+    single = cli("predict", tmp_path / "run", "--episode", "--obs", json.dumps(json.loads(objects)[0]))
+    assert "got a single one: put it in brackets" in single.stderr
+    other = cli("predict", tmp_path / "run", "--obs", '{"sign": [1]}')
+    assert other.stderr == "error: obs must be a dict of side, sign, got ['sign']\n"
+
+
 def test_predict_goes_through_an_episode_step_by_step(cli, finished):
     rows = "[[0.1, 0, 0.2, 0], [0, 0, -0.2, 0], [0, 1, 0, 1]]"
     asked = ("predict", finished["run_dir"], "--obs", rows)

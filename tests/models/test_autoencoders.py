@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from rl_training.models.autoencoders import Grid, PictureDecoder, PictureEncoder
+from rl_training.models.autoencoders import Doubled, Grid, PictureDecoder, PictureEncoder
 from rl_training.models.rssm import Latent
 
 
@@ -35,3 +35,11 @@ def test_every_pixel_counts_even_in_a_size_that_must_be_padded():
     PictureEncoder((1, 21, 13), 8)(picture).square().sum().backward()
     assert picture.grad is not None
     assert (picture.grad != 0).float().mean() > 0.8  # the brightest of four goes on, of each channel another
+
+
+def test_a_doubled_picture_is_that_of_torch_and_so_is_its_gradient():
+    picture, scales = torch.randn(2, 3, 4, 5, requires_grad=True), torch.randn(2, 3, 8, 10)
+    doubled, theirs = Doubled()(picture), torch.nn.Upsample(scale_factor=2)(picture)
+    assert doubled.equal(theirs)
+    mine, expected = (torch.autograd.grad((each * scales).sum(), picture)[0] for each in (doubled, theirs))
+    assert torch.allclose(mine, expected, atol=1e-6)

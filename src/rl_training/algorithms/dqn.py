@@ -56,10 +56,6 @@ def importance_weights(chances: Tensor, beta: Tensor) -> Tensor:
     return weights / weights.amax()
 
 
-def new_noise(network: Any, rows: tuple[int, ...], like: Tensor, generator: torch.Generator | None) -> Tensor:
-    return torch.randn(*rows, network.noise_size, generator=generator, device=like.device)
-
-
 class DQN(Learner):
     name = "dqn"
     lane = "replay"
@@ -97,8 +93,10 @@ class DQN(Learner):
     def noise(self, network: Any, like: Tensor, generator: torch.Generator | None = None) -> Tensor | None:
         """Normal numbers for a look through a noisy network: all rows', or each row's own where a generator draws for
         environments that explore apart."""
+        if not network.noise_size:
+            return None
         rows = (len(like),) if generator is not None and len(like) > 1 else ()
-        return new_noise(network, rows, like, generator) if network.noise_size else None
+        return torch.randn(*rows, network.noise_size, generator=generator, device=like.device)
 
     def expected(self, seen: Any) -> Tensor:
         """The action values [rows, actions] in what a network says."""

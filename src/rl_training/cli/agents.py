@@ -14,6 +14,8 @@ from rl_training.cli.output import print_facts, print_json, score, stdout_for_re
 if TYPE_CHECKING:
     import numpy as np
 
+    from rl_training.experiment.agent import Agent
+
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory (its newest checkpoint) or a checkpoint.")]
 Best = Annotated[bool, typer.Option("--best", help="The run's best checkpoint by evaluation, not its newest.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
@@ -153,18 +155,23 @@ def predict(
             options = {"deterministic": False, "generator": torch.Generator()}
             options["generator"].seed()
         if episode:
-            count = agent.rows(rows).shape[: -len(agent.spec.obs_shape)]
-            if not count:
-                raise ValueError("--episode takes a list of observations, got a single one: put it in brackets")
-            one_by_one = [{name: part[i] for name, part in rows.items()} if isinstance(rows, dict) else rows[i]
-                          for i in range(count[0])]  # fmt: skip
-            actions = [agent.predict(row, memory=memory, **options).tolist() for row in one_by_one]
+            actions = [agent.predict(row, memory=memory, **options).tolist() for row in one_by_one(agent, rows)]
         else:
             actions = agent.predict(rows, **options).tolist()
     if as_json:
         print_json({"actions": actions})
     else:
         typer.echo(json.dumps(actions))
+
+
+def one_by_one(agent: Agent, rows: Any) -> list[Any]:
+    """The observations of an episode, each by itself."""
+    count = agent.rows(rows).shape[: -len(agent.spec.obs_shape)]
+    if not count:
+        raise ValueError("--episode takes a list of observations, got a single one: put it in brackets")
+    if isinstance(rows, dict):
+        return [{name: part[i] for name, part in rows.items()} for i in range(count[0])]
+    return list(rows)
 
 
 def parse_obs(text: str) -> np.ndarray[Any, Any] | dict[str, np.ndarray[Any, Any]]:

@@ -91,8 +91,9 @@ class DreamerModel(nn.Module):
         units, depth = size.units, size.depth
         parts: list[tuple[Any, Any]] = []
         if picture:
+            pictures = PictureEncoder(picture, depth)
             pixels = PictureDecoder(picture, depth, deter=size.deter, stoch=stoch, units=units, blocks=BLOCKS)
-            parts.append((PictureEncoder(picture, depth), pixels))
+            parts.append((pictures, pixels))
         if entries:
             parts.append((VectorEncoder(entries, units), VectorDecoder(entries, units, features=features)))
         encoders, decoders = zip(*parts, strict=True)
