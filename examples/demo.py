@@ -17,12 +17,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, help="updates (the packaged config's number if left out)")
     parser.add_argument("--output", default="runs/demo", help="the run directory")
+    parser.add_argument("--fresh", action="store_true", help="start over where a run is there already")
     arguments = parser.parse_args()
     budget = {} if arguments.steps is None else {"total_timesteps": arguments.steps}
     agent = IQL(load_config("iql/pendulum"), output_dir=arguments.output, **budget)
     print(f"Implicit Q-learning on {agent.config.env_id}: the data are 50,000 steps of a policy that acts at random.")
     began = time.monotonic()
-    agent.learn(quiet=False)
+    agent.learn(fresh=arguments.fresh, quiet=False)
     learned = agent.evaluate(num_episodes=20)
     random = evaluate(
         RandomPolicy(spec_of(agent.config)), agent.config.env_id, episodes=20, seed=0, deterministic=False

@@ -18,19 +18,21 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=200_000, help="steps of the expert, and of its imitator")
     parser.add_argument("--expert", help="a file of episodes; without one, an expert is trained first")
     parser.add_argument("--output", default="runs/gail-cartpole-reference", help="where the runs go")
+    parser.add_argument("--fresh", action="store_true", help="start over where a run is there already")
     arguments = parser.parse_args()
-    dataset = arguments.expert or trained_expert(arguments.steps, f"{arguments.output}/expert")
+    dataset = arguments.expert or trained_expert(arguments.steps, f"{arguments.output}/expert", arguments.fresh)
     for name, managed, steps in (("gail", GAIL, arguments.steps), ("bc", BC, min(arguments.steps, UPDATES))):
         config = load_config(f"{name}/cartpole_fixed_horizon")
         output = f"{arguments.output}/{name}"
-        agent = managed(config, dataset=dataset, total_timesteps=steps, output_dir=output).learn()
+        agent = managed(config, dataset=dataset, total_timesteps=steps, output_dir=output).learn(fresh=arguments.fresh)
         print(f"{name}: return {agent.evaluate(num_episodes=10)['return_mean']:.0f}")
 
 
-def trained_expert(steps: int, output: str) -> dict[str, object]:
+def trained_expert(steps: int, output: str, fresh: bool) -> dict[str, object]:
     """A recipe for eight episodes of a policy that learned from the environment's own rewards."""
     options = {"num_steps": 256, "batch_size": 64, "epochs": 10, "gamma": 0.99, "gae_lambda": 0.95}
-    expert = PPO(load_config("ppo/cartpole"), env_id=ENV, total_timesteps=steps, output_dir=output, **options).learn()
+    expert = PPO(load_config("ppo/cartpole"), env_id=ENV, total_timesteps=steps, output_dir=output, **options)
+    expert.learn(fresh=fresh)
     print(f"expert: {expert.evaluate(num_episodes=10)['return_mean']:.0f}")
     return {"kind": "policy", "policy": output, "rows": 8 * 500}
 

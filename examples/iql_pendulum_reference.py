@@ -14,10 +14,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=5000, help="updates of each learner")
     parser.add_argument("--output", default="runs/iql-pendulum-reference", help="where the two runs go")
+    parser.add_argument("--fresh", action="store_true", help="start over where a run is there already")
     arguments = parser.parse_args()
     for name, managed in (("bc", BC), ("iql", IQL)):
         config = load_config(f"{name}/pendulum")
-        agent = managed(config, total_timesteps=arguments.steps, output_dir=f"{arguments.output}/{name}").learn()
+        agent = managed(config, total_timesteps=arguments.steps, output_dir=f"{arguments.output}/{name}")
+        agent.learn(fresh=arguments.fresh)
         print(f"{name}: return {agent.evaluate(num_episodes=20)['return_mean']:.0f}")
 
 

@@ -29,6 +29,14 @@ def test_reference_example_runs(example, tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out.count("return") == 2  # of the learner, and of the one beside it
 
 
+def test_an_example_can_be_run_again_with_another_budget(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for arguments in (["--steps", "2"], ["--steps", "1", "--fresh"]):
+        monkeypatch.setattr(sys, "argv", ["cql_pendulum_reference.py", *arguments])
+        runpy.run_path(str(ROOT / "examples" / "cql_pendulum_reference.py"), run_name="__main__")
+    assert capsys.readouterr().out.count("return") == 4
+
+
 def test_demo_tells_where_everything_is(tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(ROOT / "examples" / "demo.py"), "--steps", "2"]

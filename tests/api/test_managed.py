@@ -149,6 +149,27 @@ def test_train_function_gives_run_checkpoint_and_metrics(tmp_path):
     assert (further.steps, further.status) == (96, "finished")
 
 
+def test_learning_afresh_removes_the_run_there_was(tmp_path):
+    options = {**TINY, "output_dir": str(tmp_path / "ppo")}
+    PPO("CartPole-v1", **options).learn()
+    other = PPO("CartPole-v1", seed=1, **options)
+    with pytest.raises(ConfigError, match=r"output_dir in Python.*fresh=True in Python"):
+        other.learn()
+    first, again = (other.learn(fresh=True).result for _ in range(2))  # each with nothing of what it has learned
+    assert first
+    assert again
+    assert first.metrics == again.metrics
+    assert train_ppo(PPO("CartPole-v1", seed=2, **options).config, fresh=True).steps == 64
+
+
+def test_a_checkpoint_to_start_from_is_not_removed_first(agent):
+    with pytest.raises(
+        ConfigError, match=r"fresh removes the run in .*ppo, and .*step_000000064 to start from with it"
+    ):
+        train_ppo(agent.config, fresh=True, checkpoint_state=agent.agent.path)
+    assert agent.agent.path.exists()
+
+
 def test_an_agent_goes_on_from_another_ones_checkpoint(agent, tmp_path):
     options = {**TINY, "total_timesteps": 96, "output_dir": str(tmp_path / "on")}
     config = PPO("CartPole-v1", **options).config

@@ -80,14 +80,16 @@ def test_another_config_in_the_directory_is_refused_by_its_keys(cli, cartpole, r
     assert result.stderr == (
         f"error: {run} holds a run with another config "
         "(seed: 0 there, 1 here; algo_kwargs.gamma: 0.99 there, 0.5 here). "
-        "Continue it with the config it has, choose another --output, or start over with --fresh.\n"
+        "Continue it with the config it has, choose another --output (output_dir in Python), "
+        "or start over with --fresh (fresh=True in Python).\n"
     )
 
 
 def test_more_steps_for_a_run_are_answered_with_resume(cli, cartpole, run):
     result = cli(*cartpole, "--steps", "512", "--output", run)
     assert result.exit_code == 2
-    assert f"go on further with `rl-training resume {run} --steps 512`, choose another --output" in result.stderr
+    told = f"go on further with `rl-training resume {run} --steps 512` (resume_training in Python), choose another"
+    assert told in result.stderr
 
 
 def test_fresh_starts_over(cli, cartpole, run):
@@ -111,7 +113,8 @@ def test_a_directory_of_other_files_is_left_alone(cli, cartpole, tmp_path):
     result = cli(*cartpole, "--output", tmp_path, "--fresh")
     assert (result.exit_code, result.stderr) == (
         2,
-        f"error: {tmp_path} holds no run but has files in it (thesis.tex, …); choose another --output\n",
+        f"error: {tmp_path} holds no run but has files in it (thesis.tex, …); "
+        "choose another --output (output_dir in Python)\n",
     )
     assert (tmp_path / "thesis.tex").exists()
 

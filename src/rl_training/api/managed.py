@@ -45,10 +45,13 @@ class ManagedAlgorithm:
             raise ConfigError(f"{cls.__name__} trains {cls.algorithm!r}, and the config says algo: {parsed.algo!r}")
         return parsed
 
-    def learn(self: Managed, *, callbacks: Sequence[Callback] | None = None, quiet: bool = True) -> Managed:
-        """Train to the end of the config, or go on with its run where it stopped."""
-        start = None if self._agent is None else self._agent.path
-        self.result = run_training(self.config, callbacks=callbacks or (), quiet=quiet, start_from=start)
+    def learn(
+        self: Managed, *, callbacks: Sequence[Callback] | None = None, fresh: bool = False, quiet: bool = True
+    ) -> Managed:
+        """Train to the end of the config, or go on with its run where it stopped; `fresh` removes the run that its
+        directory holds, and starts over with nothing learned."""
+        start = None if fresh or self._agent is None else self._agent.path
+        self.result = run_training(self.config, callbacks=callbacks or (), fresh=fresh, quiet=quiet, start_from=start)
         self._agent = load_agent(self._trained_path())
         return self
 
@@ -112,12 +115,16 @@ def resume_training(
 def train_as(
     algorithm: str, config: TrainConfig | Mapping[str, Any], *, run_suffix: str | None = None,
     checkpoint_state: Checkpoint | Path | str | None = None, callbacks: Sequence[Callback] | None = None,
+    fresh: bool = False,
 ) -> TrainResult:  # fmt: skip
-    """Train `config`, which must be this algorithm's, in a directory whose name ends in `run_suffix`."""
+    """Train `config`, which must be this algorithm's, in a directory whose name ends in `run_suffix`.
+
+    `fresh` removes the run that the directory holds, and starts over.
+    """
     parsed = config if isinstance(config, TrainConfig) else parse_config({"algo": algorithm, **config})
     if parsed.algo != algorithm:
         raise ConfigError(f"train_{algorithm} trains {algorithm!r}, and the config says algo: {parsed.algo!r}")
     if run_suffix:
         base = Path(parsed.output_dir or default_directory(parsed))
         parsed = parsed.model_copy(update={"output_dir": f"{base}-{run_suffix}"})
-    return run_training(parsed, callbacks=callbacks or (), start_from=checkpoint_state)
+    return run_training(parsed, callbacks=callbacks or (), fresh=fresh, start_from=checkpoint_state)

@@ -42,7 +42,18 @@ def run_training(
     start_from: Start = None, say: Say = say,
 ) -> TrainResult:  # fmt: skip
     """Start the run of this config, or continue it, or tell again how it ended."""
-    return _run([parse_config(config)], None, callbacks, fresh=fresh, quiet=quiet, start_from=start_from, say=say)[0]
+    parsed = parse_config(config)
+    if fresh and start_from is not None:
+        _require_kept(start_from, Path(parsed.output_dir or default_directory(parsed)))
+    return _run([parsed], None, callbacks, fresh=fresh, quiet=quiet, start_from=start_from, say=say)[0]
+
+
+def _require_kept(start: Checkpoint | Path | str, directory: Path) -> None:
+    path = start.path if isinstance(start, Checkpoint) else Path(start)
+    if path.resolve().is_relative_to(directory.resolve()):
+        raise ConfigError(
+            f"fresh removes the run in {directory}, and {path} to start from with it: copy that elsewhere"
+        )
 
 
 def run_population(

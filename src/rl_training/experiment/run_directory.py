@@ -16,6 +16,7 @@ import yaml
 from rl_training.experiment.agent import CHECKPOINTS
 from rl_training.experiment.config import ConfigError, TrainConfig, config_differences, config_yaml, parse_config
 
+ELSEWHERE = "another --output (output_dir in Python)"
 OURS = ("config.yaml", "run.json", "result.json", "metrics.jsonl", "curve.png", CHECKPOINTS, "tensorboard")
 
 
@@ -43,7 +44,7 @@ class RunDirectory:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 raise RunLockedError(
-                    f"another process is training in {self.path}; wait for it or choose --output"
+                    f"another process is training in {self.path}; wait for it or choose {ELSEWHERE}"
                 ) from error
             try:
                 yield
@@ -61,7 +62,7 @@ class RunDirectory:
             strangers = sorted(p.name for p in self.path.iterdir() if not p.name.startswith("."))
             if strangers:
                 raise ConfigError(
-                    f"{self.path} holds no run but has files in it ({strangers[0]}, …); choose another --output"
+                    f"{self.path} holds no run but has files in it ({strangers[0]}, …); choose {ELSEWHERE}"
                 )
         elif not fresh:
             self._refuse_other_config(config)
@@ -79,11 +80,13 @@ class RunDirectory:
         if changed:
             before, after = changed.get("total_timesteps", (0, 0))
             further = list(changed) == ["total_timesteps"] and after > before
-            longer = f", go on further with `rl-training resume {self.path} --steps {after}`" if further else ""
+            resume = f"`rl-training resume {self.path} --steps {after}`"
+            longer = f", go on further with {resume} (resume_training in Python)" if further else ""
             named = "; ".join(f"{key}: {was!r} there, {now!r} here" for key, (was, now) in changed.items())
             raise ConfigError(
                 f"{self.path} holds a run with another config ({named}). "
-                f"Continue it with the config it has{longer}, choose another --output, or start over with --fresh."
+                f"Continue it with the config it has{longer}, choose {ELSEWHERE}, or start over with --fresh "
+                "(fresh=True in Python)."
             )
 
     def clear(self) -> None:
