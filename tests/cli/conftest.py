@@ -19,6 +19,12 @@ PENDULUM = ["train", "bc", "Pendulum-v1", "--dataset", "{kind: random, rows: 200
             "--set", "hidden_sizes=[8]", "--set", "eval_interval=0"]  # fmt: skip
 
 
+@pytest.fixture(autouse=True)
+def _a_pipe_without_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those who run the tests may have a narrow terminal."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 @pytest.fixture(scope="session")
 def cli() -> Callable[..., Result]:
     """Calls a command; the result has exit_code, stdout and stderr."""

@@ -10,6 +10,12 @@ def test_ls_names_every_config(cli):
     assert [line.split()[0] for line in lines] == packaged_configs()
 
 
+def test_ls_tells_all_that_a_config_says_of_itself(cli):
+    told = {line.split()[0]: line for line in cli("configs", "ls").stdout.splitlines()}
+    assert told["redq/walker2d"].endswith("with the settings of the paper. Not yet trained to its end.")
+    assert told["bc/hopper"].endswith("without which the last score is the luck of the last updates.")
+
+
 def test_show_prints_the_file_as_it_is(cli):
     assert cli("configs", "show", "iql/pendulum").stdout == packaged_config_text("iql/pendulum")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rl_training.cli.output import duration, print_facts, print_json, print_table
+from rl_training.cli.output import duration, print_facts, print_json, print_table, print_wrapped
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -222,4 +222,6 @@ def print_comparison(found: Comparison) -> None:
     if pairs.rows:
         typer.echo()
         print_table(*pairs)
-        typer.echo("seeds to show it: a normal approximation from these runs; 5% significance, 80% power, two-sided")
+        print_wrapped(
+            "seeds to show it: ", "a normal approximation from these runs; 5% significance, 80% power, two-sided"
+        )

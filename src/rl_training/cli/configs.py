@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import Annotated
 
 import typer
+
+from rl_training.cli.output import print_wrapped
 
 app = typer.Typer(help="List, show or copy the configs that come with the package.", rich_markup_mode=None)
 
@@ -20,13 +23,19 @@ def configs(context: typer.Context) -> None:
 @app.command()
 def ls() -> None:
     """List the names, and what each is for."""
-    from rl_training.experiment.packaged import packaged_config_text, packaged_configs
+    from rl_training.experiment.packaged import packaged_configs
 
     names = packaged_configs()
-    width = max(map(len, names))
+    widest = max(map(len, names))
     for name in names:
-        first, *_ = packaged_config_text(name).splitlines()
-        typer.echo(f"{name:<{width}}  {first.removeprefix('#').strip() if first.startswith('#') else ''}".rstrip())
+        print_wrapped(f"{name:<{widest}}  ", opening_comment(name))
+
+
+def opening_comment(name: str) -> str:
+    from rl_training.experiment.packaged import packaged_config_text
+
+    lines = takewhile(lambda line: line.startswith("#"), packaged_config_text(name).splitlines())
+    return " ".join(line.removeprefix("#").strip() for line in lines)
 
 
 @app.command()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rl_training.cli.output import print_facts, print_json, print_table, progress, stdout_for_results
+from rl_training.cli.output import print_facts, print_json, print_table, print_wrapped, progress, stdout_for_results
 
 if TYPE_CHECKING:
     from rl_training.data.report import ColumnSummary, DatasetReport
@@ -198,7 +198,7 @@ def print_dataset(source: str, report: DatasetReport) -> None:
     if report.columns:
         print_contents(source, report)
     for finding in report.findings:
-        typer.echo(f"{finding.severity}: {finding.sentence}")
+        print_wrapped(f"{finding.severity}: ", finding.sentence)
     typer.echo("it can be trained on" if report.trainable else "it cannot be trained on as it is")
 
 

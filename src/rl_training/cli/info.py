@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rl_training.cli.output import print_facts, print_json, print_table
+from rl_training.cli.output import print_facts, print_json, print_table, print_wrapped
 from rl_training.types import ACTION_SPACES
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def explain(
     from rl_training.experiment.registry import get_algorithm_spec
 
     spec = get_algorithm_spec(algo)
-    typer.echo(f"{spec.name}: {spec.summary}")
+    print_wrapped(f"{spec.name}: ", spec.summary)
     schema = spec.config_type.model_json_schema()["properties"]
     rows = [(name, _value(option.get("default")), allowed(option), option["description"])
             for name, option in schema.items()]  # fmt: skip

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,6 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import typer
+
+GAP, INDENT = 3, 4  # between the columns of a table, and before those that go beneath
+SENTENCE = 30  # what one needs of a line: in less it becomes a tower
+FILE = 10_000  # the width of what has no right edge
 
 
 @contextmanager
@@ -43,25 +49,63 @@ def without_nan(value: Any) -> Any:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Columns side by side; the last one takes what is left of the line."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    """Columns side by side; those that the line has no room for go beneath the others."""
+    width = line_width()
+    table = [columns, *rows]
+    widths = [max(map(len, cells)) for cells in zip(*table, strict=True)]
+    # A sentence may wrap, if enough of it stays on a line; a word may not.
+    least = [
+        min(widest, max(SENTENCE, *(len(word) for cell in cells for word in cell.split() or [""])))
+        for widest, cells in zip(widths, zip(*table, strict=True), strict=True)
+    ]
+    lines = list(side_by_side(widths, least, width))
+    head, *body = ([text for line in lines for text in row_lines(row, widths, line, width)] for row in table)
+    rule = "─" * max(len(text) for text in (*head, *(text for row in body for text in row)))
+    typer.echo("\n".join([*(typer.style(text, bold=True) for text in head), rule]))
+    for text in (text for row in body for text in row):
+        typer.echo(text)
 
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold", no_wrap=column != columns[-1])
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    Console(width=None if sys.stdout.isatty() else 200).print(table)  # a file has no right edge
+
+def side_by_side(widths: Sequence[int], least: Sequence[int], width: int) -> Iterator[range]:
+    """Which columns share a line: as many as have room, of which the last may have no more than the least."""
+    start, used = 0, 0
+    for number, (each, needed) in enumerate(zip(widths, least, strict=True)):
+        if number > start and used + needed > width:
+            yield range(start, number)
+            start, used = number, INDENT
+        used += each + GAP
+    yield range(start, len(widths))
+
+
+def row_lines(cells: Sequence[str], widths: Sequence[int], columns: range, width: int) -> list[str]:
+    """Some columns of a row, the last of them wrapped; what goes beneath is set in, and left out where it is empty."""
+    *others, last = columns
+    start = " " * (INDENT if columns.start else 0) + "".join(f"{cells[n]:<{widths[n] + GAP}}" for n in others)
+    return [] if columns.start and not "".join(cells[n] for n in columns) else wrapped(start, cells[last], width)
+
+
+def wrapped(start: str, text: str, width: int) -> list[str]:
+    """The text after `start`, in lines that end between words and begin where it does."""
+    room = max(1, width - len(start))
+    first, *more = textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False) or [""]
+    return [(start + first).rstrip(), *(" " * len(start) + line for line in more)]
+
+
+def print_wrapped(start: str, text: str, *, width: int | None = None) -> None:
+    typer.echo("\n".join(wrapped(start, text, line_width() if width is None else width)))
+
+
+def line_width() -> int:
+    """Of the terminal, or as $COLUMNS says."""
+    return shutil.get_terminal_size((FILE, 0)).columns
 
 
 def print_facts(facts: Mapping[str, str | None]) -> None:
     """One fact a line, its name first; those that are None are left out."""
     for name, fact in facts.items():
         if fact is not None:
-            typer.echo(f"{name:<12}{fact}")
+            width = FILE if fact.startswith("rl-training ") else None  # a command is there to be copied
+            print_wrapped(f"{name:<12}", fact, width=width)
 
 
 def print_report(report: Mapping[str, Any], curve: Path | None, *, data: str | None = None) -> None:
