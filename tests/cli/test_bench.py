@@ -95,6 +95,22 @@ def test_compare_tells_the_cells_that_are_done_and_names_the_others(cli, bench, 
     assert (tmp_path / "table.md").read_text().startswith("| environment | algorithm | seeds | score [95%] |\n")
 
 
+@pytest.mark.parametrize(
+    ("option", "file", "message"),
+    [
+        ("--csv", "absent/runs.csv", "there is no directory {0}/absent to write runs.csv to"),
+        ("--markdown", "absent/table.md", "there is no directory {0}/absent to write table.md to"),
+        ("--markdown", "", "{0} is a directory; name a file in it"),
+        ("--plot", "absent/curves.png", "there is no directory {0}/absent to write curves.png to"),
+        ("--plot", "curves.txt", "--plot must end in .png, got {0}/curves.txt"),
+    ],
+)
+def test_a_place_that_cannot_be_written_to_is_told_in_one_sentence(cli, bench, tmp_path, option, file, message):
+    result = cli("compare", bench, option, tmp_path / file)
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"error: {message.format(tmp_path)}\n")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_compare_draws_the_curves(cli, bench, tmp_path):
     pytest.importorskip("matplotlib")
     assert cli("compare", bench, "--plot", tmp_path / "curves.png").exit_code == 0

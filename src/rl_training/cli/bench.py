@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rl_training.cli.data import require_directory, require_picture
 from rl_training.cli.output import duration, print_facts, print_json, print_table, print_wrapped
 
 if TYPE_CHECKING:
@@ -86,6 +87,11 @@ def compare(
     """Say what a bench found. Scores with intervals, chances of improvement, how many seeds would show a difference."""
     from rl_training.reporting import comparison
 
+    for path in (csv, markdown):
+        if path is not None:
+            require_directory(path)
+    if plot is not None:
+        require_picture(plot, "--plot")
     found = comparison.compare(directory)
     if found.missing:
         typer.echo(f"not done yet, and left out: {', '.join(found.missing)}", err=True)

@@ -74,9 +74,7 @@ def show(
     columns: Columns = None,
 ) -> None:
     """Draw a dataset. Episode returns and lengths, rewards, actions and the ranges of observations."""
-    if out.suffix != ".png":
-        raise ValueError(f"--out must end in .png, got {out}")
-    require_directory(out)
+    require_picture(out, "--out")
     with stdout_for_results():
         from rl_training.data import read_columns
         from rl_training.reporting.data_plots import save_data_plot
@@ -192,6 +190,14 @@ def require_new(path: Path) -> None:
 def require_directory(path: Path) -> None:
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no directory {path.parent} to write {path.name} to")
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a directory; name a file in it")
+
+
+def require_picture(path: Path, option: str) -> None:
+    if path.suffix != ".png":
+        raise ValueError(f"{option} must end in .png, got {path}")
+    require_directory(path)
 
 
 def print_dataset(source: str, report: DatasetReport) -> None:
