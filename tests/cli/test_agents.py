@@ -269,6 +269,15 @@ def test_dream_draws_a_world_models_expectations(cli, tmp_path):
     assert "copy last" in cli("dream", tmp_path / "run", "--output", tmp_path / "dream.png").stdout
 
 
+def test_a_dream_of_frames_that_stay_is_not_set_against_no_error(cli, tmp_path):
+    small = ("size=tiny", "window=4", "batch_size=2", "horizon=2", "learning_starts=8", "train_ratio=1")
+    options = [part for each in (*small, "eval_interval=0", "checkpoint_interval=12") for part in ("--set", each)]
+    cli("train", "dreamer", "CueMemory-v0", "--steps", 12, *options, "--output", tmp_path / "run", "--quiet")
+    blank = ("dream", tmp_path / "run", "--context", 2, "--steps", 4, "--output", tmp_path / "dream.png")
+    assert "copy last   no error: nothing moves in these frames" in cli(*blank).stdout.splitlines()
+    assert json.loads(cli(*blank, "--json").stdout)["of_copy_last"] is None
+
+
 def test_predict_takes_a_dict_of_observations_as_objects_or_from_a_file(cli, tmp_path):
     small = ("size=tiny", "window=4", "batch_size=2", "horizon=2", "learning_starts=8", "train_ratio=1")
     options = [part for each in (*small, "eval_interval=0") for part in ("--set", each)]

@@ -43,9 +43,14 @@ def dream(
     print_facts(
         {
             "error": f"{told['prediction_error']:.4g} by pixel, squared",
-            "copy last": f"{told['copy_last_error']:.4g}; the model's is {told['of_copy_last']:.2f} of it",
-            "shuffled": f"{told['shuffled_error']:.4g}; the model's is {told['of_shuffled']:.2f} of it",
+            "copy last": beside(told["copy_last_error"], told["of_copy_last"], exact="nothing moves in these frames"),
+            "shuffled": beside(told["shuffled_error"], told["of_shuffled"], exact="the model foresees them all"),
             "picture": str(path),
             "checkpoint": str(agent.path),
         }
     )
+
+
+def beside(error: float | None, ratio: float | None, *, exact: str) -> str:
+    """The error of a plain guess, and the model's as a share of it; where there is none, no share tells anything."""
+    return f"no error: {exact}" if ratio is None else f"{error:.4g}; the model's is {ratio:.2f} of it"

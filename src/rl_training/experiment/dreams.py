@@ -41,12 +41,12 @@ class Dreams(NamedTuple):
     shuffled_error: float  # if the model is told what was done in another episode
 
     @property
-    def summary(self) -> dict[str, float]:
-        """The errors, and how far below the two plain guesses that of the model is."""
+    def summary(self) -> dict[str, float | None]:
+        """The errors, and how far below the two plain guesses that of the model is; None where a guess is exact."""
         return {
             "prediction_error": self.error, "copy_last_error": self.copy_error, "shuffled_error": self.shuffled_error,
-            "of_copy_last": self.error / max(self.copy_error, 1e-12),
-            "of_shuffled": self.error / max(self.shuffled_error, 1e-12),
+            "of_copy_last": self.error / self.copy_error if self.copy_error else None,
+            "of_shuffled": self.error / self.shuffled_error if self.shuffled_error else None,
         }  # fmt: skip
 
 
