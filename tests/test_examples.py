@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from rl_training import ExperimentManager, load_config
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCKS = [
@@ -18,6 +20,13 @@ BLOCKS = [
     for page in PAGES
     for number, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
     if page.name != "design.md"  # whose blocks are signatures
+]
+
+
+CONFIGS = [
+    (f"{page.name}-{number}", block)
+    for page in PAGES
+    for number, block in enumerate(re.findall(r"```yaml\n(algo: .*?)```", page.read_text(), re.DOTALL))
 ]
 
 
@@ -55,3 +64,10 @@ def test_python_in_the_docs_runs(block, tmp_path, monkeypatch):
     shortened = re.sub(r"total_timesteps=\d[\d_]*", "total_timesteps=256", block)
     shortened = re.sub(r"num_envs=\d+", "num_envs=1", shortened)  # each of which would live a whole rollout
     exec(compile(shortened, "block", "exec"), {"__name__": "__main__"})
+
+
+@pytest.mark.parametrize("block", [block for _, block in CONFIGS], ids=[name for name, _ in CONFIGS])
+def test_a_config_in_the_docs_trains(block, tmp_path):
+    (tmp_path / "mine.yaml").write_text(block)
+    short = {"total_timesteps": 200, "eval_interval": 100, "eval_episodes": 1, "output_dir": str(tmp_path / "run")}
+    assert ExperimentManager.setup({**load_config(str(tmp_path / "mine.yaml")), **short}).train().status == "finished"

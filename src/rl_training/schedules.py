@@ -13,10 +13,10 @@ class Schedule(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    kind: Literal["linear", "cosine", "constant"] = "linear"
-    start: float | None = None  # None: the value the option has without a schedule
-    end: float = 0.0
-    fraction: Annotated[float, Field(ge=0, le=1)] = 1.0
+    kind: Literal["linear", "cosine", "constant"] = Field("linear", description="linear, cosine or constant")
+    start: float | None = Field(None, description="where it begins; none: at the option's own value")
+    end: float = Field(0.0, description="where it ends")
+    fraction: Annotated[float, Field(ge=0, le=1)] = Field(1.0, description="share of training until it is there")
 
     def at(self, progress: float, default: float) -> float:
         """The value when this share of training is done; `default` stands in for a start that is not given."""

@@ -10,6 +10,7 @@ import pytest
 
 from rl_training.algorithms import CATALOGUE
 from rl_training.cli.info import EXTRAS, allowed
+from rl_training.experiment.config import TrainConfig
 
 
 def test_algos_as_json_has_a_row_for_each(cli):
@@ -29,6 +30,17 @@ def test_explain_lists_every_option_with_its_description(cli, name):
     for option, field in CATALOGUE[name].config_type.model_fields.items():
         assert option in told
         assert str(field.description) in told
+
+
+def test_explain_lists_what_any_run_can_be_told(cli):
+    rows = [re.split(r" {3,}", line.strip()) for line in cli("explain", "ppo").stdout.splitlines()]
+    for name, field in TrainConfig.model_fields.items():
+        told = [row for row in rows if row[0] == name]
+        assert [row[2] for row in told] == ([] if name in ("algo", "algo_kwargs") else [field.description])
+    assert ["keep_checkpoints", "3", "newest checkpoints to keep, beside the best"] in rows
+    assert ["early_stopping.patience", "required", "evaluations to wait for a better one"] in rows
+    assert ["schedules.NAME.fraction", "1.0", "share of training until it is there"] in rows
+    assert ["dataset.kind", "required", "who acts: random, or policy, a trained one"] in rows
 
 
 def test_explain_shows_defaults_ranges_configs_and_an_example(cli):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -55,7 +55,7 @@ def explain(
     algo: Annotated[str, typer.Argument(metavar="ALGO", help="A name that `rl-training algos` lists.")],
 ) -> None:
     """Say all that can be set for an algorithm. Also its packaged configs and how to start it."""
-    from rl_training.experiment.config import TrainConfig, load_config, packaged_configs
+    from rl_training.experiment.config import load_config, packaged_configs
     from rl_training.experiment.registry import get_algorithm_spec
 
     spec = get_algorithm_spec(algo)
@@ -64,17 +64,46 @@ def explain(
     rows = [(name, _value(option.get("default")), allowed(option), option["description"])
             for name, option in schema.items()]  # fmt: skip
     print_table(("option", "default", "allowed", "what it does"), rows)
+    typer.echo()
+    print_table(("option of any run", "default", "what it does"), run_options())
     configs = [name for name in packaged_configs() if name.startswith(f"{algo}/")]
     whole = [each for each in configs if not spec.needs_data or "dataset" in load_config(each)]  # run as they are
     start = whole[0] if whole else f"{algo} ENV"
     name, value, *_ = rows[0]
     print_facts(
         {
-            "of any run": ", ".join(key for key in TrainConfig.model_fields if key not in ("algo", "algo_kwargs")),
             "configs": ", ".join(configs) or None,
             "example": f"rl-training train {start} --set {name}={value}",
         }
     )
+
+
+def run_options() -> list[tuple[str, str, str]]:
+    """What any run can be told, the keys of its sections by their path."""
+    from rl_training.experiment.config import TrainConfig
+
+    schema = TrainConfig.model_json_schema()
+    options = {name: option for name, option in schema["properties"].items() if name not in ("algo", "algo_kwargs")}
+    rows = []
+    for name, option in options.items():
+        section = f"{name}.NAME" if "additionalProperties" in option else name
+        sections = [schema["$defs"][kind].get("properties", {}) for kind in _kinds(option)]
+        keys = {f"{section}.{key}": each for keys in sections for key, each in keys.items()}
+        default = {} if isinstance(option["default"], dict) else option["default"]  # its keys tell theirs
+        rows.append((name, _value(default), option["description"]))
+        rows += [(key, _value(each.get("default", "required")), each["description"]) for key, each in keys.items()]
+    return rows
+
+
+def _kinds(option: Any) -> Iterator[str]:
+    """The sections that a JSON schema names, however deep."""
+    if isinstance(option, Mapping):
+        if "$ref" in option:
+            yield option["$ref"].rpartition("/")[2]
+        option = list(option.values())
+    if isinstance(option, list):
+        for part in option:
+            yield from _kinds(part)
 
 
 def _value(default: Any) -> str:

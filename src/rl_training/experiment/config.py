@@ -79,9 +79,11 @@ class TrainConfig(Section):
     env_workers: CountOrZero = Field(0, description="processes that step them; 0: this one")
     eval_episodes: Count = Field(10, description="episodes in an evaluation")
     eval_stochastic: bool = Field(False, description="evaluations draw their actions, as training does")
-    eval_interval: CountOrZero | None = Field(None, description="steps between evaluations; none: a tenth; 0: never")
-    log_interval: Count | None = Field(None, description="steps between lines of the log; none: a hundredth")
-    checkpoint_interval: Count | None = Field(None, description="steps between checkpoints; none: a tenth")
+    eval_interval: CountOrZero | None = Field(
+        None, description="steps between evaluations; none: a tenth of all; 0: never"
+    )
+    log_interval: Count | None = Field(None, description="steps between lines of the log; none: a hundredth of all")
+    checkpoint_interval: Count | None = Field(None, description="steps between checkpoints; none: a tenth of all")
     keep_checkpoints: Count = Field(3, description="newest checkpoints to keep, beside the best")
     algo_kwargs: dict[str, Any] = Field({}, description="the algorithm's options")
     env_kwargs: dict[str, JsonValue] = Field({}, description="passed to the environment's constructor")
@@ -90,18 +92,22 @@ class TrainConfig(Section):
     dataset_stride: Count = Field(1, description="take every so-many-th row of an episode")
     dataset_columns: dict[str, str] = Field({}, description="our name of a column, and the file's")
     action_range: ActionRange | None = Field(None, description="bounds of the file's Box actions: [low, high]")
-    allow: Faults = Field((), description="faults of the data to mend instead of refuse")
+    allow: Faults = Field(
+        (), description="faults of the data to mend, not refuse: nan, out_of_range, no_episode_end, crossing"
+    )
     rewards: RewardTransform = Field(RewardTransform(), description="what is done to the dataset's rewards")
     online_steps: CountOrZero = Field(0, description="environment steps after the offline ones, of a learner from data")
     offline_ratio: Annotated[float, Field(ge=0, le=1)] = Field(
         0.5, description="share of the dataset in a batch of the online steps"
     )
     updates_per_step: Count = Field(1, description="updates for each of the online steps")
-    schedules: dict[str, Schedule] = Field({}, description="numbers that move, such as learning_rate")
+    schedules: dict[str, Schedule] = Field(
+        {}, description="options that move as training goes on, such as learning_rate"
+    )
     max_updates: Count | None = Field(None, description="stop after so many updates")
     max_epochs: Count | None = Field(None, description="stop after so many passes over the dataset's rows")
     early_stopping: EarlyStopping | None = Field(None, description="stop when evaluations no longer improve")
-    threads: Count | None = Field(None, description="of torch; none: one")
+    threads: Count | None = Field(None, description="CPU threads of torch; none: one")
     compile: Annotated[Literal["auto", "on", "off"], BeforeValidator(_switch)] = Field(
         "auto", description="torch.compile: auto, on or off"
     )

@@ -17,7 +17,7 @@ Weight = Annotated[float, Field(gt=0)]
 class DatasetRecipe(Section):
     """Rows rolled from the environment by a random policy or a trained one."""
 
-    kind: Literal["random", "policy"] = Field(description="who acts")
+    kind: Literal["random", "policy"] = Field(description="who acts: random, or policy, a trained one")
     rows: Count = Field(description="transitions to roll")
     seed: CountOrZero = Field(0, description="of the environment and of the actions")
     env_id: Name | None = Field(None, description="another environment than the run's")
