@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -116,6 +117,39 @@ def test_a_column_can_be_left_out(cli, tmp_path):
     path = write(tmp_path / "log.npz", note=np.full(6, np.nan))
     assert cli("data", "check", path).exit_code == 1
     assert cli("data", "check", path, "--columns", "note=").exit_code == 0
+
+
+def test_check_tells_the_error_and_no_counts_where_nothing_can_be_used(cli, tmp_path):
+    path = write(tmp_path / "log.npz", rewards=np.zeros((6, 2)), speed=np.full(6, 3.0))
+    told = cli("data", "check", path).stdout
+    assert "rows        6 in the file, none can be used: see the errors below\n" in told
+    assert "episodes " not in told
+    assert ["speed", "speed"] in [line.split()[:2] for line in told.splitlines()]
+    assert "error: column 'rewards' must have one number a row, got shape (6, 2)\n" in told
+
+
+def test_check_tells_flags_that_are_not_there_from_those_that_were_made(cli, tmp_path):
+    (tmp_path / "log.csv").write_text(
+        "obs,action,reward,episode\n" + "".join(f"{n},0.5,{n},{n // 3}\n" for n in range(6))
+    )
+    rows = [re.split(" {3,}", line) for line in cli("data", "check", tmp_path / "log.csv").stdout.splitlines()]
+    labels = {row[0].strip(): row[1] for row in rows if len(row) == 4}
+    assert [labels[name] for name in ("dones", "truncated", "next_obs")] == [
+        "not there, so 0", "made from the others", "made from the others",
+    ]  # fmt: skip
+
+
+def test_one_flag_without_successors_is_told_what_to_type(cli, tmp_path):
+    lines = [f"{n},0.5,{n},{int(n % 3 == 2)}\n" for n in range(9)]
+    (tmp_path / "log.csv").write_text("obs,action,reward,done\n" + "".join(lines))
+    refused = cli("data", "check", tmp_path / "log.csv")
+    terminal, limit = ["--columns", "truncated=done"], ["--columns", "truncated=done", "--columns", "dones="]
+    assert refused.exit_code == 1
+    assert f"say {' '.join(terminal)} if all are terminal states, {' '.join(limit)} if all are" in refused.stdout
+    counts = [
+        json.loads(cli("data", "check", tmp_path / "log.csv", *said, "--json").stdout) for said in (terminal, limit)
+    ]
+    assert [(told["trainable"], told["terminals"], told["timeouts"]) for told in counts] == [(True, 3, 0), (True, 0, 3)]
 
 
 @pytest.mark.parametrize("command", [("show", "--out"), ("convert",)])

@@ -58,6 +58,25 @@ def test_every_fault_is_told_at_once(counted):
     assert (report.transitions, report.trainable) == (2, False)
 
 
+def test_ends_that_are_only_guessed_are_told_as_that(counted, tmp_path):
+    columns = counted([1, 2, 3, 4], truncated=(1, 3))
+    np.savez(tmp_path / "log.npz", **{name: columns[name] for name in ("obs", "actions", "rewards", "next_obs")})
+    (refused,) = inspect_source(tmp_path / "log.npz").findings
+    assert refused.text.startswith("no column tells where episodes end; 1 ends are guessed, from jumps in next_obs")
+    assert "accept the guess with --allow no_episode_end" in refused.fix
+    report = inspect_source(tmp_path / "log.npz", allow=("no_episode_end",))
+    assert report.findings[0].fix == "only jumps in next_obs and the ends of files end one"
+    assert report.episodes == 2
+
+
+def test_columns_are_told_by_their_names_in_the_file(counted, tmp_path):
+    columns = counted([1, 2, 3, 4], dones=(1, 3)) | {"speed": np.arange(4.0)}
+    np.savez(tmp_path / "log.npz", **{name: column for name, column in columns.items() if name != "truncated"})
+    told = {name: column.stored_as for name, column in inspect_source(tmp_path / "log.npz").columns.items()}
+    assert told == {"obs": "obs", "actions": "actions", "rewards": "rewards", "next_obs": "next_obs", "dones": "dones",
+                    "speed": "speed", "truncated": None}  # fmt: skip
+
+
 def test_an_allowed_fault_is_a_warning_that_says_what_is_done(counted):
     columns = counted([1, 2, 3, 4])
     columns["actions"][3] = 7
@@ -163,7 +182,10 @@ def test_sound_data_raises_no_doubt(counted):
 
 def test_data_without_any_episode_end_is_told(counted):
     (doubt,) = check_dataset(TransitionDataset.from_dict(counted([1, 2, 3])))
-    assert doubt == ("no row ends an episode (dones and truncated are all 0 or missing); all rows are taken for one")
+    assert doubt == (
+        "no row ends an episode (dones and truncated are all 0 or missing); only jumps in next_obs and the ends of "
+        "files end one"
+    )
 
 
 def test_an_episode_end_that_no_flag_marks_is_told_with_its_first_row(counted):

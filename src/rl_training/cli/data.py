@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -209,12 +210,16 @@ def print_dataset(source: str, report: DatasetReport) -> None:
 
 
 def print_contents(source: str, report: DatasetReport) -> None:
+    usable = report.transitions > 0
+    learned = (
+        f"{report.transitions:,} transitions to learn from" if usable else "none can be used: see the errors below"
+    )
+    ended = f"{report.terminals:,} ended in a terminal state, {report.timeouts:,} by time-out or where the data ends"
     print_facts(
         {
             "data": source,
-            "rows": f"{report.rows:,} in the file, {report.transitions:,} transitions to learn from",
-            "episodes": f"{report.episodes:,}: {report.terminals:,} ended in a terminal state, "
-            f"{report.timeouts:,} by time-out or where the data ends",
+            "rows": f"{report.rows:,} in the file, {learned}",
+            "episodes": f"{report.episodes:,}: {ended}" if usable else None,
         }
     )
     spreads = {"return": report.returns, "length": report.lengths, "reward": report.rewards}
@@ -223,9 +228,13 @@ def print_contents(source: str, report: DatasetReport) -> None:
         print_table(("of", "lowest", "quarter", "median", "three quarters", "highest", "mean"), known)
     print_table(
         ("column", "in the file", "kind", "range"),
-        [(name, column.stored_as or "made from the others", kind(column), ranges(column))
+        [(name, column.stored_as or made(column), kind(column), ranges(column))
          for name, column in report.columns.items()],
     )  # fmt: skip
+
+
+def made(column: ColumnSummary) -> str:
+    return "made from the others" if any((*column.low, *column.high)) else "not there, so 0"
 
 
 def kind(column: ColumnSummary) -> str:
@@ -234,6 +243,8 @@ def kind(column: ColumnSummary) -> str:
 
 def ranges(column: ColumnSummary) -> str:
     """The range of each number of a row; of many, of all together."""
+    if all(map(math.isnan, column.low)):
+        return "none is a number"
     if len(column.low) > 8:
         return f"{min(column.low):.3g} to {max(column.high):.3g} over all {len(column.low)}"
     return ", ".join(f"{low:.3g} to {high:.3g}" for low, high in zip(column.low, column.high, strict=True))

@@ -43,7 +43,7 @@ __all__ = ["DatasetReport", "Finding", "check_dataset", "inspect_columns", "insp
 MENDED = {  # what is done about a fault that is allowed
     "nan": "they are left out, and the episode ends before them",
     "out_of_range": "they are clipped",
-    "no_episode_end": "all rows are taken for one",
+    "no_episode_end": "only jumps in next_obs and the ends of files end one",
     "crossing": "the episodes are cut there",
 }
 
@@ -72,7 +72,7 @@ def inspect_columns(
     """Everything there is to say about a file's columns; a fault that `allow` names is mended, and no error."""
     require_allowable(allow)
     spec = spec or stored.spec
-    summaries = {name: summarize_column(column, stored.names.get(name)) for name, column in stored.columns.items()}
+    summaries = {name: summarize_column(column, stored.name_in_file(name)) for name, column in stored.columns.items()}
     wrong = [name for name, column in summaries.items() if column.not_finite]
     usable, faults = _usable(stored, wrong, spec, action_range)
     duplicates = count_duplicates(*(stored.columns[name] for name in ("obs", "actions", "rewards")))

@@ -65,11 +65,19 @@ def require_flags(columns: Mapping[str, Array]) -> None:
 def require_episode_ends(columns: Arrays, told: Set[str]) -> None:
     """Ends count that the data tell themselves; where no such column is `told`, they were only guessed from jumps."""
     dones, truncated = columns["dones"], columns["truncated"]
-    if not (dones.any() or (truncated.any() and told & {"dones", "truncated", "episodes"})):
+    if dones.any() or (truncated.any() and told & {"dones", "truncated", "episodes"}):
+        return
+    if truncated.any():
         raise DatasetFault(
-            "no row ends an episode (dones and truncated are all 0 or missing)",
-            f"mark the last row of each, or say that the {len(dones)} rows are one with --allow no_episode_end",
+            f"no column tells where episodes end; {int(truncated.sum())} ends are guessed, from jumps in next_obs and "
+            "from where files end",
+            "name a column that tells with --columns dones=NAME or --columns truncated=NAME, or accept the guess with "
+            "--allow no_episode_end",
         )
+    raise DatasetFault(
+        "no row ends an episode (dones and truncated are all 0 or missing)",
+        f"mark the last row of each, or say that the {len(dones)} rows are one with --allow no_episode_end",
+    )
 
 
 def require_no_crossing(crossing: Array) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from rl_training.data.faults import find_breaks, require_equal_lengths
-from rl_training.data.readers.names import SPELLINGS
 from rl_training.types import Array, Arrays, EnvSpec
+
+MADE = ("next_obs", "dones", "truncated")  # from the other columns, where the file has them not
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,10 @@ class StoredColumns:
     names: dict[str, str]  # ours, and the file's for the same
     rows: int  # in the file; some of them may have no known successor, and are left out
     spec: EnvSpec | None = field(default=None)  # where the file keeps one
+
+    def name_in_file(self, ours: str) -> str | None:
+        """What the file calls this column; None where it was made from the others."""
+        return self.names.get(ours, None if ours in MADE else ours)
 
 
 def complete_transitions(
@@ -44,10 +49,11 @@ def complete_transitions(
     elif told or "dones" not in names:
         complete = _derive_next_obs(columns, dones, cut, source)
     else:
+        ends = names["dones"]
         raise ValueError(
-            f"{source} has neither {' nor '.join(SPELLINGS['next_obs'][:2] + SPELLINGS['truncated'][:2])}, so where a "
-            "time limit ended an episode cannot be seen; name a column that tells with --columns truncated=NAME, or "
-            f"--columns truncated={names['dones']} if every episode ends in a terminal state"
+            f"{source} has neither next_obs nor truncated, so whether {ends!r} marks terminal states or time limits "
+            f"cannot be seen; say --columns truncated={ends} if all are terminal states, --columns truncated={ends} "
+            "--columns dones= if all are time limits, or --columns truncated=NAME if another column marks those"
         )
     return StoredColumns(complete, dict(names), rows, spec)
 
