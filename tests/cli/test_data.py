@@ -212,6 +212,17 @@ def test_collect_random_rows_that_can_be_trained_on(cli, tmp_path):
     assert (told["rows"], told["trainable"]) == (80, True)
 
 
+def test_collect_counts_whole_episodes_and_says_what_was_cut(cli, tmp_path):
+    def told(steps: int) -> list[str]:  # of eight Pendulums side by side, whose episodes have 200 steps
+        options = ["--env", "Pendulum-v1", "--steps", steps, "--out", tmp_path / f"{steps}.npz"]
+        return [line.split(": ")[-1] for line in cli("data", "collect", "random", *options).stdout.splitlines()[:2]]
+
+    cut = "cut         8 more episodes where the recording ends; marked truncated"
+    assert told(1600)[0] == "1,600 transitions, 8 whole episodes"
+    assert told(1608) == ["1,608 transitions, 8 whole episodes", cut]
+    assert told(80) == ["80 transitions, 0 whole episodes", cut]
+
+
 def test_collect_from_a_run_repeats_with_its_seed(cli, pendulum, tmp_path):
     def rows(name: str, *options: str) -> str:
         result = cli("data", "collect", pendulum, "--steps", "16", "--out", tmp_path / name, *options)

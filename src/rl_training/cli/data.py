@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rl_training.cli.output import print_facts, print_json, print_table, print_wrapped, progress, stdout_for_results
+from rl_training.cli.output import (
+    many,
+    print_facts,
+    print_json,
+    print_table,
+    print_wrapped,
+    progress,
+    stdout_for_results,
+)
 
 if TYPE_CHECKING:
     from rl_training.data.report import ColumnSummary, DatasetReport
@@ -125,15 +133,17 @@ def collect(
 
         require_new(out)
         with progress("row", steps) as done:
-            dataset = collect_dataset(
+            dataset, whole = collect_dataset(
                 who, env_id=env, rows=steps, seed=seed, epsilon=epsilon, stochastic=stochastic, progress=done
             )
         save_transition_dataset(dataset, out)
-    returns = dataset.episode_returns()
+    returns, cut = dataset.episode_returns()[whole], int((~whole).sum())
+    spread = f"{returns.mean():.1f} on average, {returns.min():.1f} to {returns.max():.1f}" if len(returns) else None
     print_facts(
         {
-            "data": f"{out}: {len(dataset):,} transitions, {len(returns):,} episodes",
-            "return": f"{returns.mean():.1f} on average, {returns.min():.1f} to {returns.max():.1f}",
+            "data": f"{out}: {len(dataset):,} transitions, {many(len(returns), 'whole episode')}",
+            "cut": f"{many(cut, 'more episode')} where the recording ends; marked truncated" if cut else None,
+            "return": spread,
             "next": f"rl-training data check {out}",
         }
     )

@@ -8,6 +8,7 @@ from math import prod
 import torch
 import typer
 
+from rl_training.cli.output import many
 from rl_training.experiment.config import DatasetRecipe, TrainConfig
 from rl_training.experiment.datasets import spec_of
 from rl_training.experiment.registry import get_algorithm_spec
@@ -76,7 +77,3 @@ def data(config: TrainConfig) -> str:
         else str(getattr(part, "source", part))
         for part in parts
     )
-
-
-def many(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -157,10 +157,14 @@ def _next(report: Mapping[str, Any], data: str | None) -> str:
 
 def score(evaluation: Mapping[str, Any]) -> str:
     """Mean ± deviation of the returns, and D4RL's score where there is one."""
-    episodes = "1 episode" if evaluation["episodes"] == 1 else f"{evaluation['episodes']} episodes"
+    episodes = many(evaluation["episodes"], "episode")
     text = f"{evaluation['return_mean']:.1f} ± {evaluation['return_std']:.1f} over {episodes}"
     normalized = evaluation.get("normalized_score")
     return text if normalized is None else f"{text}, normalized score {normalized:.1f}"
+
+
+def many(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def duration(seconds: float) -> str:

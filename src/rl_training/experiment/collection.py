@@ -6,18 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rl_training.data import TransitionDataset
 from rl_training.experiment.agent import Agent, load_agent
 from rl_training.runtime.envs import env_spec_of, make_env
 from rl_training.runtime.policies import SometimesRandom
-from rl_training.runtime.recipes import roll_dataset
+from rl_training.runtime.recipes import Rolled, roll_episodes
 from rl_training.types import EnvSpec, Policy
 
 
 def collect_dataset(
     who: str, *, env_id: str | None = None, rows: int, seed: int = 0, epsilon: float = 0.0, stochastic: bool = False,
     progress: Callable[[int], None] = lambda rows: None,
-) -> TransitionDataset:  # fmt: skip
+) -> Rolled:  # fmt: skip
     """Rows of `random` actions, or of the agent of a run; its own environment is the default."""
     policy: Policy | None = None
     env_kwargs: dict[str, Any] = {}
@@ -30,7 +29,7 @@ def collect_dataset(
         raise ValueError("--epsilon and --stochastic go with a run; random actions are random already")
     if env_id is None:
         raise ValueError("name the environment to collect from: --env CartPole-v1")
-    return roll_dataset(
+    return roll_episodes(
         env_id, rows=rows, seed=seed, policy=policy, env_kwargs=env_kwargs, deterministic=not stochastic,
         progress=progress,
     )  # fmt: skip

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from rl_training.data import TransitionDataset
 from rl_training.runtime import streams
@@ -17,15 +18,29 @@ from rl_training.types import Policy
 ROLLING_ENVS = 8
 
 
-@torch.no_grad()
+class Rolled(NamedTuple):
+    """A dataset, and of each of its episodes whether it ended by itself and not with the rolling."""
+
+    dataset: TransitionDataset
+    whole: Tensor
+
+
 def roll_dataset(
     env_id: Any, *, rows: int, seed: int = 0, policy: Policy | None = None, env_kwargs: dict[str, Any] | None = None,
-    deterministic: bool = False, progress: Callable[[int], None] = lambda rows: None,
+    deterministic: bool = False,
 ) -> TransitionDataset:  # fmt: skip
-    """At least `rows` transitions of the policy (uniform random where none is given), episode after episode.
+    """At least `rows` transitions of the policy (uniform random where none is given), episode after episode."""
+    return roll_episodes(
+        env_id, rows=rows, seed=seed, policy=policy, env_kwargs=env_kwargs, deterministic=deterministic
+    ).dataset
 
-    `progress` is called after each step with the rows there are so far.
-    """
+
+@torch.no_grad()
+def roll_episodes(
+    env_id: Any, *, rows: int, seed: int = 0, policy: Policy | None = None, env_kwargs: dict[str, Any] | None = None,
+    deterministic: bool = False, progress: Callable[[int], None] = lambda rows: None,
+) -> Rolled:  # fmt: skip
+    """As `roll_dataset`; `progress` is called after each step with the rows there are so far."""
     if rows < 1:
         raise ValueError(f"rows must be at least 1, got {rows}")
     width = min(ROLLING_ENVS, rows)
@@ -40,7 +55,9 @@ def roll_dataset(
             steps.append(actor.step(chosen._replace(extras={}))[0])
             progress(count)
         columns = {name: torch.stack([step[name] for step in steps], 1) for name in steps[0]}  # [envs, time, ...]
+        ended = (columns["dones"] + columns["truncated"] > 0).flatten()
         # Cutting a running episode off is a time limit: it has a future, so its value is bootstrapped.
         columns["truncated"][:, -1] = 1 - columns["dones"][:, -1]
         flat = {name: column.flatten(0, 1) for name, column in columns.items()}
-        return TransitionDataset(flat, spec=pool.spec)
+        dataset = TransitionDataset(flat, spec=pool.spec)
+        return Rolled(dataset, ended[dataset.episode_ends])
