@@ -11,7 +11,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from rl_training import PPO, Dreamer, Memory, resume_training
+from rl_training import BC, PPO, Dreamer, Memory, resume_training, save_transition_dataset
 from rl_training.envs.packed import pack, parts_of
 from rl_training.experiment.agent import load_agent
 from rl_training.experiment.config import ConfigError
@@ -106,6 +106,11 @@ def test_who_takes_one_box_says_so(tmp_path):
         PPO("SignedSide-v0", output_dir=str(tmp_path / "ppo")).learn()
     with pytest.raises(TypeError, match="a dataset has one Box of observations, and SignedSide-v0 shows a Dict"):
         roll_dataset("SignedSide-v0", rows=10)
+    save_transition_dataset(roll_dataset("CartPole-v1", rows=10), tmp_path / "rows.npz")
+    with pytest.raises(
+        TypeError, match=r"a dataset has one Box .*, and the environment shows a Dict of side, sign: wrap"
+    ):
+        BC("SignedSide-v0", dataset=str(tmp_path / "rows.npz"), output_dir=str(tmp_path / "bc")).learn()
 
 
 def test_a_run_does_not_go_on_where_its_dict_has_changed(tmp_path):

@@ -9,7 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from rl_training.data.actions import Bounds, derive_spec, in_range, scale_actions
-from rl_training.data.faults import require_allowable, require_columns, require_equal_lengths, require_flags
+from rl_training.data.faults import (
+    require_allowable,
+    require_columns,
+    require_equal_lengths,
+    require_flags,
+    require_one_box,
+)
 from rl_training.data.mending import without_nan
 from rl_training.types import Array, Arrays, EnvSpec
 
@@ -26,6 +32,8 @@ def to_columns(
     """Columns as a batch holds them, from values in the data's units, and the spec they follow."""
     require_allowable(allow)
     require_columns(values, REQUIRED)
+    if spec is not None:
+        require_one_box(spec)
     columns = {name: to_array(name, value) for name, value in values.items()}
     columns.setdefault("truncated", np.zeros_like(columns["dones"]))
     require_equal_lengths(columns)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence, Set, Sized
 
 import numpy as np
 
-from rl_training.types import Array, Arrays
+from rl_training.types import Array, Arrays, EnvSpec
 
 ALLOWABLE = ("nan", "out_of_range", "no_episode_end", "crossing")  # faults that can be mended instead of refused
 
@@ -33,6 +33,15 @@ def require_columns(columns: Mapping[str, object], names: Sequence[str]) -> None
     missing = [name for name in names if name not in columns]
     if missing:
         raise ValueError(f"a dataset needs the columns {list(names)}, missing {missing}, got {list(columns)}")
+
+
+def require_one_box(spec: EnvSpec, env_id: object = "the environment") -> None:
+    if spec.obs_parts:
+        names = ", ".join(part.name for part in spec.obs_parts)
+        raise TypeError(
+            f"a dataset has one Box of observations, and {env_id} shows a Dict of {names}: wrap it so that it shows "
+            "one, as gymnasium.wrappers.FlattenObservation does"
+        )
 
 
 def require_equal_lengths(columns: Mapping[str, Sized]) -> None:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from rl_training.data import TransitionDataset
+from rl_training.data.faults import require_one_box
 from rl_training.runtime import streams
 from rl_training.runtime.envs import EnvPool
 from rl_training.runtime.lanes.acting import Actor
@@ -45,8 +46,7 @@ def roll_episodes(
         raise ValueError(f"rows must be at least 1, got {rows}")
     width = min(ROLLING_ENVS, rows)
     with EnvPool(env_id, width, seed=streams.derive(seed, "recipe"), env_kwargs=env_kwargs) as pool:
-        if pool.spec.obs_parts:
-            raise TypeError(f"a dataset has one Box of observations, and {env_id} shows a Dict; wrap the environment")
+        require_one_box(pool.spec, env_id)
         generator = streams.generator(seed, "recipe")
         actor = Actor(policy or RandomPolicy(pool.spec), pool, generator, torch.device("cpu"))
         steps = []
