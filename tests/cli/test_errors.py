@@ -56,7 +56,7 @@ def test_a_run_that_another_process_trains_is_left_alone(cli, cartpole, run):
         result = cli(*cartpole, "--output", run)
     assert (result.exit_code, result.stderr) == (
         2,
-        f"error: another process is training in {run}; wait for it or choose --output\n",
+        f"error: another process is training in {run}; wait for it or choose another --output (output_dir in Python)\n",
     )
 
 
