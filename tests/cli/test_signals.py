@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
+
+import pytest
+
+from rl_training.experiment import seed_processes
+from rl_training.experiment.agent import step_name
 
 LONG = ["train", "bc", "Pendulum-v1", "--dataset", "{kind: random, rows: 200}", "--steps", "1000000",
         "--set", "hidden_sizes=[8]", "--set", "batch_size=8", "--set", "eval_interval=0",
         "--set", "checkpoint_interval=100", "--compile", "off"]  # fmt: skip
+
+PPO = ["ppo", "CartPole-v1", "--steps", "10000000", "--set", "num_steps=64", "--set", "batch_size=64",
+       "--set", "hidden_sizes=[8]", "--set", "eval_interval=0", "--set", "checkpoint_interval=640",
+       "--set", "log_interval=640"]  # fmt: skip
 
 
 def stopped(number: signal.Signals, run: Path, *arguments: str) -> tuple[int, str, dict[str, Any]]:
@@ -46,3 +60,64 @@ def test_a_signal_stops_all_seeds_of_a_population_together(tmp_path):
     returned, _, told = stopped(signal.SIGTERM, tmp_path / "all", "--seeds", "0-4")
     assert (returned, told["status"]) == (143, "stopped")
     assert [run["seed"] for run in told["runs"]] == [0, 1, 2, 3, 4]
+
+
+@contextmanager
+def started(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A command in a process group of its own, as a shell gives it; none of the group is left behind."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rl_training.cli", *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def wait_for_checkpoints(process: subprocess.Popen[str], runs: list[Path], *, after: int) -> None:
+    while not all(any(int(step.name[5:]) > after for step in run.glob("checkpoints/step_*")) for run in runs):
+        assert process.poll() is None
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("command", "times"), [("train", 2), ("bench", 1), pytest.param("bench", 2, marks=pytest.mark.slow)]
+)
+def test_after_ctrl_c_in_a_terminal_seeds_in_processes_have_saved_and_go_on_from_there(tmp_path, command, times):
+    train = command == "train"
+    what = PPO[:2] if train else ["--algos", PPO[0], "--envs", PPO[1]]
+    folder = tmp_path if train else tmp_path / "ppo-CartPole-v1"
+    runs, last, logs = [folder / "seed_0", folder / "seed_1"], 0, [""] * 2
+    for _ in range(times):
+        with started(command, *what, *PPO[2:], "--seeds", "0-1", "--output", str(tmp_path), "--json") as process:
+            wait_for_checkpoints(process, runs, after=last)
+            os.killpg(process.pid, signal.SIGINT)
+            _, said = process.communicate(timeout=30)
+        said += "" if train else (folder / "log.txt").read_text()
+        assert (process.returncode, "Traceback" in said) == (130, False)
+        told = [json.loads((run / "result.json").read_text()) for run in runs]
+        assert [each["status"] for each in told] == ["stopped", "stopped"]
+        assert [Path(each["checkpoint"]).name for each in told] == [step_name(each["steps"]) for each in told]
+        before, logs = logs, [(run / "metrics.jsonl").read_text() for run in runs]
+        assert all(log.startswith(first) and log > first for first, log in zip(before, logs, strict=True))
+        last = max(each["steps"] for each in told)
+
+
+@pytest.mark.parametrize(("number", "returned"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_before_any_seed_has_a_result_is_told_in_a_sentence(cli, tmp_path, monkeypatch, number, returned):
+    start = seed_processes._start
+
+    def start_and_stop(*arguments: Any) -> BaseProcess:
+        process = start(*arguments)
+        signal.raise_signal(number)
+        return process
+
+    monkeypatch.setattr(seed_processes, "_start", start_and_stop)
+    result = cli("train", *PPO, "--seeds", "0-1", "--output", tmp_path)
+    assert (result.exit_code, result.stderr) == (returned, "")
+    assert "because     asked to stop before it had a result" in result.stdout.splitlines()
+    assert "next        the same command again goes on" in result.stdout.splitlines()
+    assert multiprocessing.active_children() == []

@@ -52,10 +52,10 @@ def written(seeds: Sequence[int]) -> str:
 def summary(seeds: Sequence[int], results: Sequence[TrainResult]) -> dict[str, Any]:
     """The keys of one run for all of them: steps, updates and their rate are sums, since seeds run together.
 
-    A whole has no checkpoint of its own; each of `runs` has. Seeds that a signal kept from starting are not in it.
+    A whole has no checkpoint of its own; each of `runs` has.
     """
-    runs = [{"seed": seed, **result.to_json()} for seed, result in zip(seeds, results, strict=False)]
-    statuses = ["stopped"] * (len(seeds) - len(runs)) + [run["status"] for run in runs]
+    runs = [{"seed": seed, **result.to_json()} for seed, result in zip(seeds, results, strict=True)]
+    statuses = [run["status"] for run in runs]
     return {
         "status": next((status for status in ("stopped", "early_stop") if status in statuses), "finished"),
         "run_dir": str(Path(runs[0]["run_dir"]).parent),

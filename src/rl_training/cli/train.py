@@ -157,7 +157,7 @@ def conclude(results: list[TrainResult], report: dict[str, Any], config: TrainCo
     """Draw the curves and tell the result; or only tell it, and leave, where a signal asks to make haste."""
     from rl_training.reporting.plots import save_learning_curve
 
-    signal = results[-1].signal
+    signal = next((result.signal for result in results if result.signal is not None), None)
     curves = [save_learning_curve(result.run_dir) for result in results] if signal is None else []
     if as_json:
         print_json(report)

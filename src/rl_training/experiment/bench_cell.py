@@ -16,6 +16,7 @@ from typing import Any
 from rl_training.experiment.bench_plan import BenchPlan, Cell
 from rl_training.experiment.run_directory import RunDirectory
 from rl_training.experiment.scoring import EVALUATION_SEED
+from rl_training.experiment.signals import hidden_from_ctrl_c
 
 PATIENCE = 60  # seconds that a process gets to save
 
@@ -89,17 +90,12 @@ class CellRun:
 
     def _launch(self, state: str, arguments: list[str], lock: int) -> None:
         self.state = state
-        with (self.folder / "stdout.txt").open("wb") as output, (self.folder / "log.txt").open("ab") as log:
-            # A terminal sends Ctrl-C to every process of its group, and to be told twice means to end unsaved.
-            # Blocked in the child, it reaches this process alone, which then asks each child once.
-            unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-            try:
-                self.process = subprocess.Popen(
-                    [sys.executable, "-m", *arguments], stdin=subprocess.DEVNULL, stdout=output, stderr=log,
-                    env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}, pass_fds=[lock],
-                )  # fmt: skip
-            finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
+        output, log = self.folder / "stdout.txt", self.folder / "log.txt"
+        with output.open("wb") as output_file, log.open("ab") as log_file, hidden_from_ctrl_c():
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", *arguments], stdin=subprocess.DEVNULL, stdout=output_file, stderr=log_file,
+                env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}, pass_fds=[lock],
+            )  # fmt: skip
 
     def _last_words(self, code: int) -> str:
         lines = (self.folder / "log.txt").read_text(encoding="utf-8", errors="replace").split("\n")

@@ -11,15 +11,22 @@ from typing import Any
 
 @contextmanager
 def caught_signals(react: Callable[[int], None] = lambda number: None) -> Iterator[list[int]]:
-    """The signals that came, in order; `react` is told each. Only the main thread can catch any."""
+    """The signals that asked to stop, in order; `react` is told each. Only the main thread can catch any.
+
+    A terminal sends Ctrl-C to every process of its group, and a process that is told passes it on to those it started
+    as SIGTERM: the two are one request, and only the same signal once more is a second.
+    """
+    came: list[int] = []
     caught: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield caught
         return
 
     def note(number: int, frame: Any) -> None:
-        caught.append(number)
-        react(number)
+        came.append(number)
+        if came.count(number) > len(caught):
+            caught.append(number)
+            react(number)
 
     previous = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
@@ -27,3 +34,14 @@ def caught_signals(react: Callable[[int], None] = lambda number: None) -> Iterat
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def hidden_from_ctrl_c() -> Iterator[None]:
+    """A process that is started in here gets no SIGINT, which would end it while it still starts: it is asked by
+    SIGTERM."""
+    unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)

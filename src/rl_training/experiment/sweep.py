@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import time
 from collections.abc import Sequence
 from dataclasses import replace
-from multiprocessing.process import BaseProcess
 
 from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.registry import get_algorithm_spec
 from rl_training.experiment.result import TrainResult
 from rl_training.experiment.run import run_population, run_training
 from rl_training.experiment.run_directory import RunDirectory
-from rl_training.experiment.signals import caught_signals
+from rl_training.experiment.seed_processes import train_in_processes
 from rl_training.experiment.trial import default_directory
 from rl_training.runtime.engine import Callback
 
@@ -32,7 +28,7 @@ def train_seeds(
         results |= {config.seed: result for config, result in zip(waiting, trained, strict=True)}
     elif waiting:
         results |= _train_in_processes(waiting, fresh=fresh)
-    return [results[config.seed] for config in configs if config.seed in results]
+    return [results[config.seed] for config in configs]
 
 
 def as_population(config: TrainConfig) -> bool:
@@ -44,12 +40,16 @@ def as_population(config: TrainConfig) -> bool:
 
 def _told(config: TrainConfig) -> TrainResult | None:
     """The result that the seed's run has written, whichever process did."""
-    directory = RunDirectory(config.output_dir or default_directory(config))
+    directory = _directory(config)
     ended = directory.read("result.json") if directory.path.is_dir() else None
     if ended is None:
         return None
     directory.check(config)
     return TrainResult.from_json(directory.path, ended)
+
+
+def _directory(config: TrainConfig) -> RunDirectory:
+    return RunDirectory(config.output_dir or default_directory(config))
 
 
 def _finished(config: TrainConfig) -> TrainResult | None:
@@ -58,31 +58,12 @@ def _finished(config: TrainConfig) -> TrainResult | None:
 
 
 def _train_in_processes(configs: Sequence[TrainConfig], *, fresh: bool) -> dict[int, TrainResult]:
-    """At most one a core; a signal to this process reaches all of them, and they save before they end."""
-    context = multiprocessing.get_context("spawn")
-    running: dict[int, BaseProcess] = {}
-
-    def pass_on(number: int) -> None:
-        for process in running.values():
-            if process.is_alive():
-                process.terminate()
-
-    with caught_signals(pass_on) as caught:
-        for config in configs:
-            while not caught and sum(process.is_alive() for process in running.values()) >= (os.cpu_count() or 1):
-                time.sleep(0.1)
-            if not caught:
-                running[config.seed] = context.Process(target=_train_one, args=(config, fresh), daemon=True)
-                running[config.seed].start()
-        for process in running.values():
-            process.join()
-    failed = [seed for seed, process in running.items() if process.exitcode]
-    if failed and not caught:
-        raise RuntimeError(f"seed {failed[0]} failed; its own message is above")
-    results = {config.seed: _told(config) for config in configs if config.seed in running}
-    number = caught[0] if caught else None
-    return {seed: replace(result, signal=number) for seed, result in results.items() if result is not None}
+    ended, number = train_in_processes(configs, fresh=fresh)
+    told = {config.seed: _told(config) if config.seed in ended or not fresh else None for config in configs}
+    results = {config.seed: told[config.seed] or _without_result(config) for config in configs}
+    return {seed: replace(result, signal=number) for seed, result in results.items()}
 
 
-def _train_one(config: TrainConfig, fresh: bool) -> None:
-    run_training(config, fresh=fresh)
+def _without_result(config: TrainConfig) -> TrainResult:
+    reason = "asked to stop before it had a result"
+    return TrainResult(_directory(config).path, None, {}, status="stopped", stop_reason=reason)
