@@ -102,3 +102,19 @@ def test_without_an_output_the_directory_is_named_after_the_seeds(cli, tmp_path,
 def test_seed_and_seeds_exclude_each_other(cli, cartpole, tmp_path):
     result = cli(*cartpole, "--seed", "1", "--seeds", "0-2", "--output", tmp_path / "run")
     assert (result.exit_code, result.stderr) == (2, "error: --seed and --seeds cannot go together; give one of them\n")
+
+
+def test_a_mistake_that_seeds_in_processes_meet_is_the_one_sentence_of_a_single_seed(cli, cartpole, tmp_path, capfd):
+    command = [*cartpole, "--set", "env_id=CartPol-v1", "--quiet"]
+    alone = cli(*command, "--output", tmp_path / "one")
+    both = cli(*command, "--seeds", "0-1", "--output", tmp_path / "two")
+    assert (both.exit_code, both.stderr) == (2, alone.stderr)
+    assert both.stderr.startswith("error: env_id 'CartPol-v1' is not registered with Gymnasium")
+    assert capfd.readouterr().err == ""  # nor do the processes say more
+    assert not list(tmp_path.glob("two/*"))
+
+
+def test_a_failure_in_the_process_of_a_seed_names_the_seed(cli, cartpole, tmp_path):
+    result = cli(*cartpole, "--set", "learning_rate=1e30", "--seeds", "0-1", "--output", tmp_path, "--quiet")
+    assert (result.exit_code, result.stderr[:14]) == (1, "error: seed 0:")
+    assert "not finite" in result.stderr

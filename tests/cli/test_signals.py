@@ -11,14 +11,14 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rl_training.experiment import seed_processes
+from rl_training.experiment import sweep
 from rl_training.experiment.agent import step_name
+from rl_training.experiment.seed_processes import SeedProcess
 
 LONG = ["train", "bc", "Pendulum-v1", "--dataset", "{kind: random, rows: 200}", "--steps", "1000000",
         "--set", "hidden_sizes=[8]", "--set", "batch_size=8", "--set", "eval_interval=0",
@@ -108,14 +108,12 @@ def test_after_ctrl_c_in_a_terminal_seeds_in_processes_have_saved_and_go_on_from
 
 @pytest.mark.parametrize(("number", "returned"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_before_any_seed_has_a_result_is_told_in_a_sentence(cli, tmp_path, monkeypatch, number, returned):
-    start = seed_processes._start
+    class StoppedAtOnce(SeedProcess):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            signal.raise_signal(number)
 
-    def start_and_stop(*arguments: Any) -> BaseProcess:
-        process = start(*arguments)
-        signal.raise_signal(number)
-        return process
-
-    monkeypatch.setattr(seed_processes, "_start", start_and_stop)
+    monkeypatch.setattr(sweep, "SeedProcess", StoppedAtOnce)
     result = cli("train", *PPO, "--seeds", "0-1", "--output", tmp_path)
     assert (result.exit_code, result.stderr) == (returned, "")
     assert "because     asked to stop before it had a result" in result.stdout.splitlines()

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from rl_training.experiment.config import parse_config
 from rl_training.experiment.manager import ExperimentManager
+from rl_training.experiment.seed_processes import SeedProcess
 from rl_training.experiment.sweep import as_population, train_seeds
+from rl_training.runtime import progress
 
 TINY = {"hidden_sizes": [8, 8], "batch_size": 16}
 BC = {"algo": "bc", "env_id": "Pendulum-v1", "dataset": {"kind": "random", "rows": 200}, "total_timesteps": 20,
@@ -25,7 +30,9 @@ def test_on_policy_seeds_and_early_stopping_ask_for_processes(values, together):
     assert not as_population(parse_config({**values, "early_stopping": {"patience": 1}}))
 
 
-@pytest.mark.parametrize("values", [BC, PPO], ids=["population", "processes"])
+@pytest.mark.parametrize(
+    "values", [BC, {**PPO, "num_envs": 2, "env_workers": 1}], ids=["population", "processes that start processes"]
+)
 def test_each_seed_has_a_finished_run_of_its_own(values, tmp_path):
     results = train_seeds(configs(values, tmp_path))
     assert [(r.run_dir.name, r.status, r.steps >= 20) for r in results] == [
@@ -40,3 +47,21 @@ def test_a_seed_added_later_leaves_the_finished_ones_alone(tmp_path):
     all_three = train_seeds(configs(BC, tmp_path, seeds=(0, 1, 2)))
     assert [(r.run_dir / "result.json").stat().st_mtime_ns for r in all_three[:2]] == written
     assert [r.status for r in all_three] == ["finished"] * 3
+
+
+def test_seeds_in_processes_show_what_they_do_together(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
+    train_seeds(configs(PPO, tmp_path), quiet=False)
+    lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("step ")]
+    assert lines[-1].startswith("step 128 of 128  ")  # 64 of each
+    assert "  evaluation " in lines[-1]
+
+
+def test_a_seed_that_nobody_waits_for_any_more_saves_and_ends(tmp_path):
+    config, _ = configs({**PPO, "total_timesteps": 10**9}, tmp_path)
+    seed = SeedProcess(config, [], fresh=False)
+    seed.pipe.close()  # as the end of this process would close it
+    seed.process.join()
+    told = json.loads((tmp_path / "seed_0" / "result.json").read_text())
+    assert (told["status"], told["stop_reason"]) == ("stopped", "the process that started it is gone")
+    assert Path(told["checkpoint"]).is_dir()

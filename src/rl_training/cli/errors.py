@@ -9,16 +9,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-MISTAKES = (
-    ValueError,
-    TypeError,
-    ImportError,  # an extra that is not installed
-    FileNotFoundError,
-    FileExistsError,
-    IsADirectoryError,
-    NotADirectoryError,
-    BlockingIOError,  # a run that another process is training
-)
+from rl_training.experiment.mistakes import MISTAKES, message_of
 
 
 class Commands(TyperGroup):
@@ -42,12 +33,6 @@ class Commands(TyperGroup):
                 raise
             if ctx.params["debug"]:
                 traceback.print_exc()
-            typer.echo(f"error: {message_of(error)}", err=True)
+            message = message_of(error).replace("\n", "\n       ")
+            typer.echo(f"error: {message}", err=True)
             raise typer.Exit(2 if isinstance(error, MISTAKES) else 1) from error
-
-
-def message_of(error: Exception) -> str:
-    """Our own sentences as they are; others with their kind, since they may not be sentences."""
-    ours = isinstance(error, MISTAKES) or type(error).__module__.startswith("rl_training.")
-    text = str(error) if ours else f"{type(error).__name__}: {error} (--debug shows where)"
-    return text.replace("\n", "\n       ")

@@ -1,55 +1,194 @@
-"""Seeds as processes side by side, one a core at most; asked to stop, each of them saves before it ends."""
+"""Seeds in processes of their own, which tell the one that started them how far they are and what went wrong."""
 
 from __future__ import annotations
 
 import multiprocessing
-import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
-from multiprocessing import resource_tracker
-from multiprocessing.process import BaseProcess
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from multiprocessing.connection import Connection
+from statistics import fmean
+from typing import Any, NamedTuple
 
+from rl_training.experiment.agent import say
 from rl_training.experiment.config import TrainConfig
+from rl_training.experiment.mistakes import MISTAKES, message_of
 from rl_training.experiment.run import run_training
-from rl_training.experiment.signals import caught_signals, hidden_from_ctrl_c
-
-TICK = 0.1  # seconds between looks at the processes
-
-
-def train_in_processes(configs: Sequence[TrainConfig], *, fresh: bool) -> tuple[set[int], int | None]:
-    """The seeds that have written what they came to, all of them unless a signal asked to stop; and that signal."""
-    processes: list[BaseProcess] = []
-    with caught_signals() as caught:
-        resource_tracker.ensure_running()  # which lets SIGINT through again as it starts
-        waiting, asked = list(configs), 0
-        while (running := [process for process in processes if process.is_alive()]) or (waiting and not caught):
-            if waiting and not caught and len(running) < (os.cpu_count() or 1):
-                processes.append(_start(waiting.pop(0), fresh))
-                continue
-            for _ in caught[asked:]:
-                asked += 1
-                for process in running:
-                    process.terminate()
-            time.sleep(TICK)
-    codes = {config.seed: process.exitcode for config, process in zip(configs, processes, strict=False)}
-    failed = [seed for seed, code in codes.items() if code]
-    if failed and not caught:
-        raise RuntimeError(f"seed {failed[0]} failed; its own message is above")
-    return codes.keys() - failed, caught[0] if caught else None
+from rl_training.experiment.signals import hidden_from_ctrl_c
+from rl_training.runtime.engine import Callback
+from rl_training.runtime.progress import REFRESH_SECONDS, ShowProgress
+from rl_training.runtime.state import TrainerState
 
 
-def _start(config: TrainConfig, fresh: bool) -> BaseProcess:
-    process = multiprocessing.get_context("spawn").Process(target=_train_one, args=(config, fresh), daemon=True)
-    with hidden_from_ctrl_c():
-        process.start()
-    return process
+class SeedError(RuntimeError):
+    """The process of a seed failed, by no mistake of the user's."""
 
 
-def _train_one(config: TrainConfig, fresh: bool) -> None:
+class Seen(NamedTuple):
+    """How far a seed is, and how well it does."""
+
+    step: int
+    episode_return: float | None
+    evaluation: float | None
+
+
+class Failure(NamedTuple):
+    mistake: bool
+    message: str
+    trace: str
+
+
+class SeedProcess:
+    """`seen` and `failure` are what it has told of itself."""
+
+    def __init__(self, config: TrainConfig, callbacks: Sequence[Callback], *, fresh: bool) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.seed = config.seed
+        self.seen: Seen | None = None
+        self.failure: Failure | None = None
+        self.pipe, theirs = context.Pipe(duplex=False)
+        self.process = context.Process(target=_train_one, args=(config, callbacks, fresh, theirs))
+        with hidden_from_ctrl_c():
+            self.process.start()
+        theirs.close()
+
+    @property
+    def mistaken(self) -> bool:
+        return self.failure is not None and self.failure.mistake
+
+    def hear(self, say: Callable[[str], None]) -> None:
+        """Take in what it has told since; `say` gets what is meant for people."""
+        try:
+            while not self.pipe.closed and self.pipe.poll():
+                told = self.pipe.recv()
+                if isinstance(told, Seen):
+                    self.seen = told
+                elif isinstance(told, Failure):
+                    self.failure = told
+                else:
+                    say(told)
+        except (EOFError, OSError):  # it has ended
+            self.pipe.close()
+
+    def stop(self) -> None:
+        """Ask it to save and end; asked again, it ends at once."""
+        self.process.terminate()
+
+    def refuse_failure(self) -> None:
+        """Raise what went wrong in it, if anything did: a mistake in the words that a single run has for it."""
+        told, code = self.failure, self.process.exitcode or 0
+        if told is not None:
+            error = ValueError(told.message) if told.mistake else SeedError(f"seed {self.seed}: {told.message}")
+            raise error from SeedError(told.trace)
+        if code:
+            ending = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+            raise SeedError(f"seed {self.seed} {ending}")
+
+
+class Together:
+    """Seeds in processes as one training to watch: steps are summed, from those `taken` before on; scores averaged."""
+
+    def __init__(self, configs: Sequence[TrainConfig], taken: Mapping[int, int], *, quiet: bool) -> None:
+        self.total_timesteps, self.taken = sum(config.duration for config in configs), taken
+        self.seeds: list[SeedProcess] = []
+        self._progress = None if quiet else ShowProgress()
+        self._said: set[str] = set()
+        self._shown = False
+
+    @property
+    def global_step(self) -> int:
+        seen = {seed.seed: seed.seen.step for seed in self.seeds if seed.seen is not None}
+        return sum({**self.taken, **seen}.values())
+
+    @property
+    def metrics(self) -> dict[str, float | None]:
+        return {"episode_return": _mean([seed.seen and seed.seen.episode_return for seed in self.seeds])}
+
+    @property
+    def evaluation(self) -> dict[str, Any] | None:
+        mean = _mean([seed.seen and seed.seen.evaluation for seed in self.seeds])
+        return None if mean is None else {"return_mean": mean}
+
+    @property
+    def mistaken(self) -> bool:
+        return any(seed.mistaken for seed in self.seeds)
+
+    def look(self) -> list[SeedProcess]:
+        """Hear what the seeds have to tell, and show it; those that still run."""
+        running = [seed for seed in self.seeds if seed.process.is_alive()]
+        for seed in self.seeds:
+            seed.hear(partial(self._say_once, seed.seed))
+        if self._progress is not None and self.seeds and self.seeds[0].seen is not None:  # it has introduced them all
+            show = self._progress.on_step_end if self._shown else self._progress.on_train_start
+            show(self)
+            self._shown = True
+        return running
+
+    def end(self) -> None:
+        """Leave no process behind."""
+        for seed in self.seeds:
+            seed.process.terminate()
+        for seed in self.seeds:
+            seed.process.join()
+        if self._progress is not None and self._shown:
+            self._progress.on_train_end(self)
+
+    def refuse_failures(self) -> None:
+        """Mistakes first: they have ended the others."""
+        for seed in sorted(self.seeds, key=lambda seed: not seed.mistaken):
+            seed.refuse_failure()
+
+    def _say_once(self, seed: int, message: str) -> None:
+        if message not in self._said:
+            say(f"seed {seed}: {message}")
+        self._said.add(message)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
+
+
+class Report(Callback):
+    """Tells how far the run is, now and then; a run that nobody waits for any more saves and ends."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self.pipe, self._told = pipe, 0.0
+
+    def on_train_start(self, state: TrainerState) -> None:
+        self._tell(state)
+
+    def on_step_end(self, state: TrainerState) -> None:
+        if state.over or time.monotonic() - self._told > REFRESH_SECONDS:
+            self._tell(state)
+
+    def _tell(self, state: TrainerState) -> None:
+        self._told = time.monotonic()
+        evaluation = None if state.evaluation is None else state.evaluation["return_mean"]
+        step = min(state.global_step, state.total_timesteps)
+        try:
+            self.pipe.send(Seen(step, state.metrics.get("episode_return"), evaluation))
+        except OSError:
+            state.request_stop("the process that started it is gone")
+
+
+def _train_one(config: TrainConfig, callbacks: Sequence[Callback], fresh: bool, pipe: Connection) -> None:
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # once it trains, it saves first
+
+    def tell(what: str | Failure) -> None:
+        with suppress(OSError):
+            pipe.send(what)
+
     try:
-        run_training(config, fresh=fresh)
+        run_training(config, callbacks=[*callbacks, Report(pipe)], fresh=fresh, say=tell)
     except KeyboardInterrupt:  # asked for the second time
         sys.exit(128 + signal.SIGINT)
+    except Exception as error:
+        tell(Failure(isinstance(error, MISTAKES), message_of(error), traceback.format_exc()))
+        sys.exit(1)
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends anyway, and an exit in the exit is told as an error

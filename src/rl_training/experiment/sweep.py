@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Sequence
 from dataclasses import replace
+from multiprocessing import resource_tracker
 
 from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.registry import get_algorithm_spec
 from rl_training.experiment.result import TrainResult
 from rl_training.experiment.run import run_population, run_training
 from rl_training.experiment.run_directory import RunDirectory
-from rl_training.experiment.seed_processes import train_in_processes
+from rl_training.experiment.seed_processes import SeedProcess, Together
+from rl_training.experiment.signals import caught_signals
 from rl_training.experiment.trial import default_directory
 from rl_training.runtime.engine import Callback
+
+TICK = 0.1  # seconds between looks at the processes
 
 
 def train_seeds(
@@ -27,7 +33,7 @@ def train_seeds(
         trained = run_population(waiting, callbacks=callbacks, fresh=fresh, quiet=quiet)
         results |= {config.seed: result for config, result in zip(waiting, trained, strict=True)}
     elif waiting:
-        results |= _train_in_processes(waiting, fresh=fresh)
+        results |= _train_in_processes(waiting, callbacks, fresh=fresh, quiet=quiet)
     return [results[config.seed] for config in configs]
 
 
@@ -57,11 +63,45 @@ def _finished(config: TrainConfig) -> TrainResult | None:
     return result if result is not None and result.status != "stopped" else None
 
 
-def _train_in_processes(configs: Sequence[TrainConfig], *, fresh: bool) -> dict[int, TrainResult]:
-    ended, number = train_in_processes(configs, fresh=fresh)
-    told = {config.seed: _told(config) if config.seed in ended or not fresh else None for config in configs}
-    results = {config.seed: told[config.seed] or _without_result(config) for config in configs}
-    return {seed: replace(result, signal=number) for seed, result in results.items()}
+def _train_in_processes(
+    configs: Sequence[TrainConfig], callbacks: Sequence[Callback], *, fresh: bool, quiet: bool
+) -> dict[int, TrainResult]:
+    """At most one a core; asked to stop, or where one meets a mistake of the user's, all of them save and end."""
+    before = {} if fresh else {config.seed: told for config in configs if (told := _told(config))}
+    together = Together(configs, {seed: told.steps for seed, told in before.items()}, quiet=quiet)
+    with caught_signals() as caught:
+        resource_tracker.ensure_running()  # which lets SIGINT through again as it starts
+        try:
+            _work(configs, callbacks, together, caught, fresh=fresh)
+        finally:
+            together.end()
+    if not caught:
+        together.refuse_failures()
+    ended = {seed.seed for seed in together.seeds if seed.process.exitcode == 0}
+    results = {config.seed: _told(config) if config.seed in ended else before.get(config.seed) for config in configs}
+    number = caught[0] if caught else None
+    return {config.seed: replace(results[config.seed] or _without_result(config), signal=number) for config in configs}
+
+
+def _work(
+    configs: Sequence[TrainConfig], callbacks: Sequence[Callback], together: Together, caught: list[int], *, fresh: bool
+) -> None:
+    """Until all have ended; the first one tells the callbacks."""
+    waiting, asked = list(configs), 0
+    while True:
+        running = together.look()
+        requests = len(caught) + together.mistaken
+        if waiting and not requests and len(running) < (os.cpu_count() or 1):
+            config = waiting.pop(0)
+            together.seeds.append(SeedProcess(config, callbacks if config is configs[0] else (), fresh=fresh))
+            continue
+        if not running:
+            return
+        for _ in range(asked, requests):
+            for seed in running:
+                seed.stop()
+        asked = requests
+        time.sleep(TICK)
 
 
 def _without_result(config: TrainConfig) -> TrainResult:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -14,6 +15,19 @@ from rl_training.runtime.state import CollectResult, TrainerState
 
 REFRESH_SECONDS = 0.2
 LINE_SECONDS = 10.0  # between plain lines where there is no terminal
+
+
+class Watched(Protocol):
+    """A training, or several that are watched as one."""
+
+    @property
+    def global_step(self) -> int: ...
+    @property
+    def total_timesteps(self) -> int: ...
+    @property
+    def metrics(self) -> Mapping[str, float | None]: ...
+    @property
+    def evaluation(self) -> Mapping[str, Any] | None: ...
 
 
 class ShowProgress(Callback):
@@ -26,7 +40,7 @@ class ShowProgress(Callback):
         self._start, self._shown = (0.0, 0), 0.0
         self._doing = ""
 
-    def on_train_start(self, state: TrainerState) -> None:
+    def on_train_start(self, state: Watched) -> None:
         self._start, self._shown = (time.monotonic(), state.global_step), time.monotonic()
         if self.console.is_terminal:
             columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
@@ -37,7 +51,7 @@ class ShowProgress(Callback):
     def on_collect_end(self, state: TrainerState, result: CollectResult) -> None:
         self._doing = result.doing
 
-    def on_step_end(self, state: TrainerState) -> None:
+    def on_step_end(self, state: Watched) -> None:
         now = time.monotonic()
         if now - self._shown < (REFRESH_SECONDS if self._bar else LINE_SECONDS):
             return
@@ -47,26 +61,26 @@ class ShowProgress(Callback):
         else:
             self.console.print(f"{self.line(state)}  {self.left(state)}", highlight=False)
 
-    def on_train_end(self, state: TrainerState) -> None:
+    def on_train_end(self, state: Watched) -> None:
         if self._bar:
             self._bar.stop()
 
-    def rate(self, state: TrainerState) -> float:
+    def rate(self, state: Watched) -> float:
         then, step = self._start
         return (state.global_step - step) / max(time.monotonic() - then, 1e-9)
 
-    def left(self, state: TrainerState) -> str:
+    def left(self, state: Watched) -> str:
         seconds = (state.total_timesteps - state.global_step) / max(self.rate(state), 1e-9)
         return f"about {_duration(seconds)} left"
 
-    def line(self, state: TrainerState) -> str:
+    def line(self, state: Watched) -> str:
         words = [f"step {state.global_step:,} of {state.total_timesteps:,}", f"{self.rate(state):,.0f}/s"]
         words += [self._doing] if self._doing else []
         words += [f"{label} {value:.4g}" for label, value in _scores(state).items() if value is not None]
         return "  ".join(words)
 
 
-def _scores(state: TrainerState) -> dict[str, Any]:
+def _scores(state: Watched) -> dict[str, Any]:
     scores = {"return": state.metrics.get("episode_return")}
     if state.evaluation is not None:
         scores["evaluation"] = state.evaluation["return_mean"]
