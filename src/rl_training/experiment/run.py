@@ -7,12 +7,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
+from rl_training.algorithms.config import SequenceConfig
 from rl_training.data import TransitionDataset, check_dataset
 from rl_training.experiment.agent import find_checkpoint, say
 from rl_training.experiment.assembly import Assembly, assemble
 from rl_training.experiment.config import ConfigError, DatasetRecipe, TrainConfig, parse_config
 from rl_training.experiment.machine import Choices, apply, choose
+from rl_training.experiment.registry import get_algorithm_spec
 from rl_training.experiment.result import TrainResult
 from rl_training.experiment.run_directory import RunDirectory
 from rl_training.experiment.signals import caught_signals
@@ -32,6 +35,8 @@ from rl_training.runtime.progress import ShowProgress
 from rl_training.runtime.state import TrainerState
 
 __all__ = ["TrainResult", "default_directory", "resume_run", "run_population", "run_training"]
+
+WAITING = ("replay", "sequence")  # lanes that act for a while before the first update
 
 Say = Callable[[str], None]
 Start = Checkpoint | Path | str | None
@@ -100,7 +105,11 @@ def _run(
         for directory, config in zip(directories, configs, strict=True):
             directory.begin(config, fresh=fresh)  # only now: a mistake in the config must not cost the run there was
         trials = _trials(directories, configs, members, choices, callbacks, start_from=start_from, say=say)
-        return _train(state, trials, callbacks, num_envs=configs[0].num_envs, quiet=quiet)
+        results = _train(state, trials, callbacks, num_envs=configs[0].num_envs, quiet=quiet)
+    idle = results[0].status == "finished" and not results[0].updates
+    if idle and get_algorithm_spec(configs[0].algo).lane in WAITING:
+        say(_why_nothing_was_learnt(configs[0], results[0].steps))
+    return results
 
 
 def _told_again(directories: Sequence[RunDirectory], steps: int | None) -> list[TrainResult]:
@@ -135,6 +144,18 @@ def _doubts(config: TrainConfig, dataset: TransitionDataset, *, imitates: bool) 
     if config.dataset_stride > 1:  # which leaves gaps that are meant
         return []
     return [f"the data may be amiss: {doubt}" for doubt in check_dataset(dataset)]
+
+
+def _why_nothing_was_learnt(config: TrainConfig, steps: int) -> str:
+    """Of a run that acted to its end, and owed no update."""
+    options: Any = get_algorithm_spec(config.algo).config_type(**config.algo_kwargs)
+    due = f"{config.algo} learns after {options.learning_starts:,} steps (learning_starts)"
+    if isinstance(options, SequenceConfig):
+        each = options.batch_size * options.window / options.train_ratio
+        due += f" and a whole window of {options.window}, with an update every {each:,.4g} steps (train_ratio)"
+    return (
+        f"nothing was learnt: {due}, and this run had {steps:,}; give it more --steps, or --set learning_starts lower"
+    )
 
 
 def _train(
