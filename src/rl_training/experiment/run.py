@@ -32,7 +32,7 @@ from rl_training.runtime.engine import Callback, train
 from rl_training.runtime.population import Members
 from rl_training.runtime.profile import Profile
 from rl_training.runtime.progress import ShowProgress
-from rl_training.runtime.state import TrainerState
+from rl_training.runtime.state import DivergedError, TrainerState
 
 __all__ = ["TrainResult", "default_directory", "resume_run", "run_population", "run_training"]
 
@@ -171,6 +171,10 @@ def _train(
     try:
         with stopping_on_signals(state) as caught:
             train(state, [*told, *shown])
+    except DivergedError as error:
+        saved = list_checkpoints(trials[0].directory.checkpoints)
+        kept = f"the last checkpoint, {saved[-1].name}, is kept" if saved else "no checkpoint had been saved before"
+        raise DivergedError(f"{error}; {kept}") from error
     finally:
         seconds = time.perf_counter() - began
         for trial in trials:
