@@ -60,10 +60,20 @@ def test_a_run_that_another_process_trains_is_left_alone(cli, cartpole, run):
     )
 
 
-def test_an_output_that_is_a_file_is_a_mistake(cli, cartpole, tmp_path):
-    (tmp_path / "run").write_text("")
-    result = cli(*cartpole, "--output", tmp_path / "run")
-    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+@pytest.mark.parametrize("output", ["file", "file/run"])
+@pytest.mark.parametrize("command", ["train", "bench"])
+def test_an_output_that_is_a_file_is_a_mistake(cli, cartpole, tmp_path, command, output):
+    (tmp_path / "file").write_text("")
+    what = cartpole if command == "train" else ["bench", "--algos", "ppo", "--envs", "CartPole-v1"]
+    result = cli(*what, "--output", tmp_path / output)
+    sentence = f"{tmp_path}/file is a file and no directory; choose another --output"
+    assert (result.exit_code, result.stderr) == (2, f"error: {sentence}\n")
+
+
+def test_a_keyword_that_the_environment_does_not_take_is_a_mistake(cli, cartpole, tmp_path):
+    result = cli(*cartpole, "--set", "env_kwargs.foo=1", "--output", tmp_path / "run")
+    sentence = "env_kwargs: CartPole-v1 takes no keyword 'foo'; leave it out or correct it"
+    assert (result.exit_code, result.stderr) == (2, f"error: {sentence}\n")
 
 
 def test_numbers_that_diverge_are_exit_code_1(cli, cartpole, tmp_path):

@@ -12,7 +12,7 @@ from pathlib import Path
 from rl_training.experiment.bench_cell import CellRun
 from rl_training.experiment.bench_plan import PLAN, BenchPlan, plan_differences, plan_yaml, read_plan
 from rl_training.experiment.config import ConfigError
-from rl_training.experiment.run_directory import RunLockedError, write_atomically
+from rl_training.experiment.run_directory import RunLockedError, make_directory, write_atomically
 from rl_training.experiment.signals import caught_signals
 
 TICK = 0.1  # seconds between looks at the processes
@@ -75,7 +75,7 @@ class Bench:
     @contextmanager
     def _locked(self) -> Iterator[int]:
         """Held by the processes of the cells too, so that those of a bench that was killed are not disturbed."""
-        self.directory.mkdir(parents=True, exist_ok=True)
+        make_directory(self.directory)
         with (self.directory / ".lock").open("w") as lock:
             patience = time.monotonic() + 2  # processes that were killed take a moment to go
             while not _taken(lock.fileno()):

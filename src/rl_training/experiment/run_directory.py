@@ -38,7 +38,7 @@ class RunDirectory:
 
         A directory in which nothing was begun is not left behind.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
+        make_directory(self.path)
         with (self.path / ".lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -105,6 +105,14 @@ class RunDirectory:
 
     def write(self, name: str, content: dict[str, Any]) -> None:
         write_atomically(self.path / name, json.dumps(content, indent=2) + "\n")
+
+
+def make_directory(path: Path) -> None:
+    """Where a run or a bench is to lie; what stands in its way is named."""
+    file = next((part for part in (path, *path.parents) if part.exists() and not part.is_dir()), None)
+    if file is not None:
+        raise NotADirectoryError(f"{file} is a file and no directory; choose another --output")
+    path.mkdir(parents=True, exist_ok=True)
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
@@ -71,6 +72,11 @@ def _made(
         extra = next((extra for family, extra in EXTRAS.items() if module.startswith(family)), known)
         cure = f'run: pip install "{extra}"' if extra else str(error)
         raise ImportError(f"{env_id} needs a package that is not installed; {cure}") from error
+    except TypeError as error:
+        unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        if unknown is None or unknown[1] not in env_kwargs:
+            raise
+        raise TypeError(f"env_kwargs: {env_id} takes no keyword {unknown[1]!r}; leave it out or correct it") from error
 
 
 def env_spec_of(env: gym.Env[Any, Any]) -> EnvSpec:
