@@ -95,7 +95,7 @@ def test_after_ctrl_c_in_a_terminal_seeds_in_processes_have_saved_and_go_on_from
         with started(command, *what, *PPO[2:], "--seeds", "0-1", "--output", str(tmp_path), "--json") as process:
             wait_for_checkpoints(process, runs, after=last)
             os.killpg(process.pid, signal.SIGINT)
-            _, said = process.communicate(timeout=30)
+            _, said = process.communicate(timeout=60)
         said += "" if train else (folder / "log.txt").read_text()
         assert (process.returncode, "Traceback" in said) == (130, False)
         told = [json.loads((run / "result.json").read_text()) for run in runs]
