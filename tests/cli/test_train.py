@@ -291,3 +291,10 @@ def test_json_stands_alone_on_stdout_whatever_an_environment_prints(cartpole, tm
     )  # fmt: skip
     assert json.loads(asked.stdout)["status"] == "finished"
     assert asked.stderr.count("here I am") > 256
+
+
+def test_progress_is_for_people_and_not_for_json(cli, cartpole, tmp_path, monkeypatch):
+    monkeypatch.setattr("rl_training.runtime.progress.LINE_SECONDS", 0.0)
+    shown = cli(*cartpole, "--output", tmp_path / "shown").stderr
+    assert "step 256 of 256" in shown
+    assert cli(*cartpole, "--output", tmp_path / "told", "--json").stderr.splitlines() == shown.splitlines()[:1]
