@@ -293,8 +293,9 @@ def test_json_stands_alone_on_stdout_whatever_an_environment_prints(cartpole, tm
     assert asked.stderr.count("here I am") > 256
 
 
-def test_progress_is_for_people_and_not_for_json(cli, cartpole, tmp_path, monkeypatch):
+def test_progress_is_shown_beside_json_unless_it_is_to_be_quiet(cli, cartpole, tmp_path, monkeypatch):
     monkeypatch.setattr("rl_training.runtime.progress.LINE_SECONDS", 0.0)
-    shown = cli(*cartpole, "--output", tmp_path / "shown").stderr
-    assert "step 256 of 256" in shown
-    assert cli(*cartpole, "--output", tmp_path / "told", "--json").stderr.splitlines() == shown.splitlines()[:1]
+    told = cli(*cartpole, "--output", tmp_path / "shown", "--json")
+    assert "step 256 of 256" in told.stderr
+    assert json.loads(told.stdout)["status"] == "finished"
+    assert not cli(*cartpole, "--output", tmp_path / "quiet", "--json", "--quiet").stderr

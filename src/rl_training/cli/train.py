@@ -90,7 +90,7 @@ def train(
         configs = [config] if chosen is None else seed_configs(config, chosen)
         watch = profile_of(configs) if profile else None
         told = [] if watch is None else [watch]
-        results = train_all(configs, fresh=fresh, introduced=not quiet, quiet=quiet or as_json, callbacks=told)
+        results = train_all(configs, fresh=fresh, quiet=quiet, callbacks=told)
     report = results[0].to_json() if chosen is None else summary(chosen, results)
     if watch is not None:
         report["profile"] = watch.told()
@@ -110,7 +110,7 @@ def resume(run: Run, steps: Steps = None, as_json: Json = False) -> None:
         run_dir = run_of(run)
         config = RunDirectory(run_dir).config()
         shown = [] if config is None else [Introduction(config)]
-        result = resume_run(run_dir, steps=steps, callbacks=shown, quiet=as_json)
+        result = resume_run(run_dir, steps=steps, callbacks=shown, quiet=False)
     conclude([result], result.to_json(), config, as_json=as_json)
 
 
@@ -141,7 +141,7 @@ def profile_of(configs: list[TrainConfig]) -> Profile:
 
 
 def train_all(
-    configs: list[TrainConfig], *, fresh: bool, introduced: bool, quiet: bool, callbacks: Sequence[Callback]
+    configs: list[TrainConfig], *, fresh: bool, quiet: bool, callbacks: Sequence[Callback]
 ) -> list[TrainResult]:
     """One config alone, several seeds together."""
     from rl_training.cli.introduction import Introduction
@@ -149,7 +149,7 @@ def train_all(
     from rl_training.experiment.sweep import train_seeds
 
     introduction = Introduction(configs[0], seeds=[config.seed for config in configs])
-    shown = [*callbacks, introduction] if introduced else callbacks
+    shown = callbacks if quiet else [*callbacks, introduction]
     if len(configs) == 1:
         return [run_training(configs[0], callbacks=shown, fresh=fresh, quiet=quiet)]
     return train_seeds(configs, callbacks=shown, fresh=fresh, quiet=quiet)
