@@ -1,7 +1,8 @@
-"""Joining the catalogue is enough: the managed class, the train function, the config and the docs follow."""
+"""What the catalogue holds has a managed class, a train function, a config and its rows in the docs."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -43,9 +44,24 @@ def test_has_a_packaged_config_that_is_valid(name):
     assert all(parse_config(load_config(config)).algo == name for config in mine)
 
 
-def test_has_a_row_in_the_docs(name):
+def test_has_a_row_in_both_tables_of_the_docs(name):
     rows = (ROOT / "docs" / "algorithms.md").read_text().splitlines()
-    assert any(row.startswith(f"| `{name}` |") for row in rows)
+    mine = [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows if row.startswith(f"| `{name}` |")]
+    assert [len(row) for row in mine] == [5, 4]
+    assert all(cell for row in mine for cell in row)
+
+
+def test_contributing_names_every_file_that_lists_all_algorithms():
+    pages = {ROOT / "README.md", *(ROOT / "docs").glob("*.md")} - {ROOT / "docs" / "results.md"}  # which is generated
+    listing = [
+        path.relative_to(ROOT).as_posix()
+        for path in {*pages, *(ROOT / "src").rglob("*.py"), *(ROOT / "src").rglob("*.pyi")}
+        if (words := set(re.findall(r"\w+", path.read_text())))
+        and all(name in words or learner.__name__ in words for name, learner in CATALOGUE.items())
+    ]
+    contributing = (ROOT / "CONTRIBUTING.md").read_text()
+    assert listing
+    assert [file for file in listing if f"`{file}`" not in contributing] == []
 
 
 def test_every_option_has_help(name):
