@@ -67,6 +67,30 @@ def test_the_tables_as_markdown(tmp_path):
     )
 
 
+def test_one_seed_has_no_interval(tmp_path):
+    found = compare(write_bench(tmp_path / "bench", {("a", "Hopper-v5"): [1607.0138475], ("b", "Hopper-v5"): [10.0]}))
+    assert markdown(found) == (
+        "| environment | algorithm | seeds | score | normalized |\n"
+        "| --- | --- | --- | --- | --- |\n"
+        "| Hopper-v5 | a | 1 | 1,607.0 | 50.0 |\n"
+        "| Hopper-v5 | b | 1 | 10.0 | 0.9 |\n"
+        "\n"
+        "| environment | better? | probability | difference of means | seeds to show it |\n"
+        "| --- | --- | --- | --- | --- |\n"
+        "| Hopper-v5 | a over b | 1.00 | +1,597.0 |  |\n"
+    )
+    (task,) = found.to_json()["tasks"]
+    assert [row["interval_95"] for row in (*task["algorithms"], *task["pairs"])] == [None] * 3
+    assert task["algorithms"][0]["normalized_interval_95"] is None
+
+
+def test_a_seed_beside_many_leaves_the_pair_without_an_interval(tmp_path):
+    found = compare(write_bench(tmp_path / "bench", {("a", "X-v1"): [1.0], ("b", "X-v1"): [2.0, 3.0]}))
+    (task,) = found.tasks
+    assert [entry.interval for entry in task.entries] == [None, (2.0, 3.0)]
+    assert task.pairs[0].interval is None
+
+
 def test_a_bench_with_nothing_done_says_so(tmp_path):
     (tmp_path / "bench.yaml").write_text("algos: [a]\nenvs: [X-v1]\n")
     with pytest.raises(ValueError, match=r"no cell of .* is done yet"):
@@ -83,6 +107,16 @@ def test_a_picture_of_curves(tmp_path):
     pytest.importorskip("matplotlib")
     curves = {"X-v1": {"a": Curve([10, 30], [[0, 7], [0, 9]])}, "Y-v1": {}}
     assert save_comparison(curves, tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(("returns", "bands"), [([[0.0, 7.0]], 0), ([[0.0, 7.0], [0.0, 9.0]], 1)])
+def test_a_picture_has_a_band_where_there_are_several_seeds(tmp_path, monkeypatch, returns, bands):
+    figure = pytest.importorskip("matplotlib.figure").Figure
+    drawn = []
+    monkeypatch.setattr(figure, "savefig", lambda self, *_, **__: drawn.append(self))
+    save_comparison({"X-v1": {"a": Curve([10, 30], returns)}}, tmp_path / "curves.png")
+    assert len(drawn[0].axes[0].collections) == bands
+    assert ("interval" in drawn[0].legends[0].get_title().get_text()) == bool(bands)
 
 
 def test_without_evaluations_there_is_nothing_to_draw(tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,7 +32,7 @@ class Entry(NamedTuple):
     algo: str
     scores: list[float]  # by seed: the mean return of its last checkpoint
     middle: float
-    interval: Interval
+    interval: Interval | None  # one seed has none: nothing tells how much of its score is luck
     normalized: float | None
     normalized_interval: Interval | None
 
@@ -43,7 +43,7 @@ class Pair(NamedTuple):
     a: str
     b: str
     probability: float  # that a run of a scores above a run of b
-    interval: Interval
+    interval: Interval | None  # none where one of them has one seed
     difference: float  # of the means
     seeds_needed: int | None
 
@@ -95,26 +95,28 @@ def _task(name: str, results: Sequence[Mapping[str, Any]]) -> Task:
 
 def _entry(result: Mapping[str, Any]) -> Entry:
     scores = [run["score"]["return_mean"] for run in result["runs"]]
-    middle, interval = interquartile_mean(scores), bootstrap_interval(scores)
+    middle = interquartile_mean(scores)
+    interval = bootstrap_interval(scores) if len(scores) > 1 else None
     # A normalised score is the return on another scale, so its middle and its bounds are those of the returns.
-    normal, low, high = (normalized_score(result["env"], value) for value in (middle, *interval))
-    bounds = None if low is None or high is None else Interval(low, high)
-    return Entry(result["algo"], scores, middle, interval, normal, bounds)
+    normal, *bounds = (normalized_score(result["env"], value) for value in (middle, *(interval or ())))
+    known = [bound for bound in bounds if bound is not None]
+    return Entry(result["algo"], scores, middle, interval, normal, Interval(*known) if known else None)
 
 
 def _pair(a: Entry, b: Entry) -> Pair:
     difference = sum(a.scores) / len(a.scores) - sum(b.scores) / len(b.scores)
-    chance, interval = probability_of_improvement(a.scores, b.scores), improvement_interval(a.scores, b.scores)
+    chance = probability_of_improvement(a.scores, b.scores)
+    interval = improvement_interval(a.scores, b.scores) if a.interval and b.interval else None
     return Pair(a.algo, b.algo, chance, interval, difference, seeds_needed(a.scores, b.scores))
 
 
 def _task_json(task: Task) -> dict[str, Any]:
     entries = [{"algo": entry.algo, "seeds": len(entry.scores), "interquartile_mean": entry.middle,
-                "interval_95": list(entry.interval), "normalized_score": entry.normalized,
+                "interval_95": entry.interval and list(entry.interval), "normalized_score": entry.normalized,
                 "normalized_interval_95": entry.normalized_interval and list(entry.normalized_interval),
                 "scores": entry.scores} for entry in task.entries]  # fmt: skip
     pairs = [{"a": pair.a, "b": pair.b, "probability_of_improvement": pair.probability,
-              "interval_95": list(pair.interval), "difference_of_means": pair.difference,
+              "interval_95": pair.interval and list(pair.interval), "difference_of_means": pair.difference,
               "seeds_needed": pair.seeds_needed} for pair in task.pairs]  # fmt: skip
     return {"env": task.name, "algorithms": entries, "pairs": pairs}
 
@@ -128,7 +130,8 @@ class Rows(NamedTuple):
 
 def score_table(comparison: Comparison) -> Rows:
     """A row for each algorithm on each environment."""
-    columns = ("environment", "algorithm", "seeds", "score [95%]", "normalized [95%]")
+    bounds = _bounds(entry.interval for task in comparison.tasks for entry in task.entries)
+    columns = ("environment", "algorithm", "seeds", f"score{bounds}", f"normalized{bounds}")
     rows = [
         (task.name, entry.algo, str(len(entry.scores)), _bounded(entry.middle, entry.interval, 1),
          _bounded(entry.normalized, entry.normalized_interval, 1))
@@ -141,7 +144,8 @@ def score_table(comparison: Comparison) -> Rows:
 
 def pair_table(comparison: Comparison) -> Rows:
     """A row for each two algorithms on the same environment."""
-    columns = ("environment", "better?", "probability [95%]", "difference of means", "seeds to show it")
+    bounds = _bounds(pair.interval for task in comparison.tasks for pair in task.pairs)
+    columns = ("environment", "better?", f"probability{bounds}", "difference of means", "seeds to show it")
     rows = [
         (task.name, f"{pair.a} over {pair.b}", _bounded(pair.probability, pair.interval, 2), f"{pair.difference:+,.1f}",
          "" if pair.seeds_needed is None else f"about {pair.seeds_needed:,} each")
@@ -150,10 +154,16 @@ def pair_table(comparison: Comparison) -> Rows:
     return Rows(columns, rows)
 
 
+def _bounds(intervals: Iterable[Interval | None]) -> str:
+    """What a heading says of the brackets below it."""
+    return " [95%]" if any(intervals) else ""
+
+
 def _bounded(value: float | None, interval: Interval | None, digits: int) -> str:
-    if value is None or interval is None:
+    if value is None:
         return ""
-    return f"{value:,.{digits}f} [{interval.low:,.{digits}f}, {interval.high:,.{digits}f}]"
+    bounds = "" if interval is None else f" [{interval.low:,.{digits}f}, {interval.high:,.{digits}f}]"
+    return f"{value:,.{digits}f}{bounds}"
 
 
 def markdown(comparison: Comparison) -> str:

@@ -48,7 +48,10 @@ def save_learning_curve(run_dir: Path) -> Path | None:
 
 
 def save_comparison(curves: Mapping[str, Mapping[str, Curve]], target: Path) -> Path:
-    """Draws a panel for each environment: a line for each algorithm, its interquartile mean, in its 95% interval."""
+    """Draws a panel for each environment: a line for each algorithm, its interquartile mean, in its 95% interval.
+
+    One seed has no interval.
+    """
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -71,10 +74,11 @@ def save_comparison(curves: Mapping[str, Mapping[str, Curve]], target: Path) -> 
         plain(axes)
     figure.supylabel("return", fontsize=10, color=INK)
     labels = [f"{algo} ({_seeds(panels, algo)})" for algo in handles]
+    several = any(len(curve.returns) > 1 for lines in panels.values() for curve in lines.values())
+    title = "interquartile mean over seeds, with its 95% bootstrap interval" if several else None
     figure.legend(
         list(handles.values()), labels, loc="outside lower center", ncols=min(len(handles), 4), frameon=False,
-        fontsize=9, labelcolor=INK, title="interquartile mean over seeds, with its 95% bootstrap interval",
-        title_fontsize=9,
+        fontsize=9, labelcolor=INK, title=title, title_fontsize=9,
     )  # fmt: skip
     figure.savefig(target, format="png")
     return target
@@ -84,9 +88,10 @@ def _draw_seeds(axes: Axes, curve: Curve, number: int) -> Any:
     """The line, for the legend."""
     by_step = list(zip(*curve.returns, strict=True))
     colour, style = PALETTE[number % len(PALETTE)], "--" if number >= len(PALETTE) else "-"
-    bounds = [bootstrap_interval(returns, resamples=1000) for returns in by_step]
-    low, high = [bound.low for bound in bounds], [bound.high for bound in bounds]
-    axes.fill_between(curve.steps, low, high, color=colour, alpha=0.18, linewidth=0)
+    if len(curve.returns) > 1:
+        bounds = [bootstrap_interval(returns, resamples=1000) for returns in by_step]
+        low, high = [bound.low for bound in bounds], [bound.high for bound in bounds]
+        axes.fill_between(curve.steps, low, high, color=colour, alpha=0.18, linewidth=0)
     middles = [interquartile_mean(returns) for returns in by_step]
     (line,) = axes.plot(curve.steps, middles, style, color=colour, linewidth=2, marker="o", markersize=3)
     return line
