@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import re
 import runpy
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from rl_training import ExperimentManager, load_config
+from rl_training.cli import app
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -21,8 +24,11 @@ BLOCKS = [
     for number, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
     if page.name != "design.md"  # whose blocks are signatures
 ]
-
-
+EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
+SHORT = {
+    "train": ["--steps", "8", "--set", "eval_interval=0"],
+    "bench": ["--steps", "8", "--set", "eval_interval=0", "--seeds", "0", "--episodes", "1"],
+}
 CONFIGS = [
     (f"{page.name}-{number}", block)
     for page in PAGES
@@ -30,7 +36,14 @@ CONFIGS = [
 ]
 
 
-@pytest.mark.parametrize("example", sorted(p.name for p in (ROOT / "examples").glob("*_reference.py")))
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_the_docs_tell_of_every_example(example):
+    readme, *pages = (page.read_text() for page in PAGES)
+    assert example in readme
+    assert example == "demo.py" or any(f"examples/{example}" in page for page in pages)
+
+
+@pytest.mark.parametrize("example", [name for name in EXAMPLES if name.endswith("_reference.py")])
 def test_reference_example_runs(example, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", [example, "--steps", "2"])
@@ -71,3 +84,13 @@ def test_a_config_in_the_docs_trains(block, tmp_path):
     (tmp_path / "mine.yaml").write_text(block)
     short = {"total_timesteps": 200, "eval_interval": 100, "eval_episodes": 1, "output_dir": str(tmp_path / "run")}
     assert ExperimentManager.setup({**load_config(str(tmp_path / "mine.yaml")), **short}).train().status == "finished"
+
+
+def test_the_commands_of_imitation_run_one_after_the_other(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (block,) = re.findall(r"```bash\n(.*?)```", (ROOT / "docs" / "imitation.md").read_text(), re.DOTALL)
+    for line in block.splitlines():
+        program, *words = shlex.split(line, comments=True)
+        assert program == "rl-training"
+        ended = CliRunner().invoke(app, [*words, *SHORT.get(words[0], [])])
+        assert ended.exit_code == 0, ended.stderr
