@@ -9,8 +9,8 @@ from typing import Any
 from rl_training.reporting import comparison
 from rl_training.reporting.plots import save_comparison
 
-HERE = Path(__file__).parent
-DOCS = HERE.parent / "docs"
+RESULTS = Path(__file__).parent / "results"
+DOCS = Path(__file__).parents[1] / "docs"
 INTRODUCTION = """\
 # Results
 
@@ -44,9 +44,19 @@ done
 
 
 def main() -> None:
-    results = [json.loads(file.read_text(encoding="utf-8")) for file in sorted((HERE / "results").glob("*.json"))]
-    benches = [bench(plan.parent) for plan in sorted((HERE / "results").glob("*/bench.yaml"))]
-    (DOCS / "results.md").write_text("\n".join([page(results), *benches]), encoding="utf-8")
+    benches = stored_benches()
+    (DOCS / "results.md").write_text(whole_page(benches), encoding="utf-8")
+    for name, found in benches.items():
+        save_comparison(comparison.learning_curves(found), DOCS / "pictures" / f"{name}.png")
+
+
+def stored_benches() -> dict[str, comparison.Comparison]:
+    return {plan.parent.name: comparison.compare(plan.parent) for plan in sorted(RESULTS.glob("*/bench.yaml"))}
+
+
+def whole_page(benches: dict[str, comparison.Comparison]) -> str:
+    results = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(RESULTS.glob("*.json"))]
+    return "\n".join([page(results), *(bench(name, found) for name, found in benches.items())])
 
 
 def page(results: list[dict[str, Any]]) -> str:
@@ -54,20 +64,17 @@ def page(results: list[dict[str, Any]]) -> str:
     return "\n".join([INTRODUCTION, *table, *map(row, results), "", *map(details, results)])
 
 
-def bench(directory: Path) -> str:
+def bench(name: str, found: comparison.Comparison) -> str:
     """What `rl-training compare` says of a stored bench, its curves, and what it takes to get them again."""
-    found, picture = comparison.compare(directory), DOCS / "pictures" / f"{directory.name}.png"
-    picture.parent.mkdir(exist_ok=True)
-    save_comparison(comparison.learning_curves(found), picture)
-    published = directory / "published.md"  # what papers and peers score, beside what was tried
+    published = RESULTS / name / "published.md"  # what papers and peers score, beside what was tried
     told = published.read_text(encoding="utf-8") if published.exists() else ""
     commands = "\n".join(cell["commands"][0] for cell in found.results)
     facts = [f"- not run: {', '.join(found.missing)}"] if found.missing else []
     facts += [f"- commit: {', '.join(sorted({run['commit'] for cell in found.results for run in cell['runs']}))}"]
     facts += [f"- hardware: {', '.join(sorted({machine(cell) for cell in found.results}))}"]
     return (
-        f"## {directory.name}\n\n{comparison.markdown(found)}\n{told}\n"
-        f"![learning curves](pictures/{picture.name})\n\n```\n{commands}\n```\n\n" + "\n".join(facts) + "\n"
+        f"## {name}\n\n{comparison.markdown(found)}\n{told}\n"
+        f"![learning curves](pictures/{name}.png)\n\n```\n{commands}\n```\n\n" + "\n".join(facts) + "\n"
     )
 
 
