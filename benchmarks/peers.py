@@ -161,10 +161,10 @@ def summary(match: Match, pairs: list[dict[str, Any]]) -> dict[str, Any]:
     scores = {side: [each[side]["score"] for each in pairs] for side in ("ours", "theirs")}
     seconds = {side: [each[side]["seconds"] for each in pairs] for side in ("ours", "theirs")}
     ratios = [slow / fast for slow, fast in zip(seconds["theirs"], seconds["ours"], strict=True)]
-    low, high = bootstrap_interval(ratios)
     returns = " against ".join(f"{interquartile_mean(each):.1f}" for each in scores.values())
     times = " against ".join(f"{interquartile_mean(each):.0f} s" for each in seconds.values())
-    faster = f"{interquartile_mean(ratios):.2f} [{low:.2f}, {high:.2f}] times as fast"
+    bounds = " [{:.2f}, {:.2f}]".format(*bootstrap_interval(ratios)) if len(ratios) > 1 else ""
+    faster = f"{interquartile_mean(ratios):.2f}{bounds} times as fast"
     asked = asked_of_peer(match, "SEED", match.steps)
     return {
         "what": f"{match.what}, beside stable-baselines3 at equal settings",
