@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from rl_training.data import check_dataset
 from rl_training.data.writers import save_npz
 from rl_training.experiment.assembly import assemble
 from rl_training.experiment.config import apply_overrides, parse_config
@@ -146,6 +147,16 @@ def test_returns_are_not_summed_over_gaps(short_episodes, tmp_path):
         run_training(parse_config({"algo": "cal_ql", **base}))
     with pytest.raises(ConfigError, match="dataset_stride"):
         parse_config({"algo": "iql", **base, "rewards": {"normalize": "return_range"}})
+
+
+def test_nothing_is_said_of_rewards_that_an_imitator_does_not_use(tmp_path):
+    experts = roll_dataset("CartPole-v1", rows=400)  # of which each pays 1
+    assert any("every reward is 1" in doubt for doubt in check_dataset(experts))
+    save_npz(experts, tmp_path / "experts.npz")
+    config = {**GAIL, "dataset": str(tmp_path / "experts.npz"), "total_timesteps": 16, "algo_kwargs": SMALL}
+    told: list[str] = []
+    run_training(parse_config({**config, "output_dir": str(tmp_path / "run")}), say=told.append)
+    assert told == []
 
 
 @pytest.mark.parametrize("options", [{"absorbing_states": True}, {"gradient_penalty": 1.0}], ids=str)

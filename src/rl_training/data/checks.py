@@ -46,14 +46,19 @@ MENDED = {  # what is done about a fault that is allowed
     "no_episode_end": "only jumps in next_obs and the ends of files end one",
     "crossing": "the episodes are cut there",
 }
+ABOUT_REWARDS = ("constant_rewards", "shuffled")
 
 
-def check_dataset(dataset: TransitionDataset) -> list[str]:
-    """Warnings about data that can be trained on but may not mean what it seems to; empty when there is no doubt."""
+def check_dataset(dataset: TransitionDataset, *, rewards: bool = True) -> list[str]:
+    """Warnings about data that can be trained on but may not mean what it seems to; empty when there is no doubt.
+
+    Where nobody learns from its rewards, what is doubtful about them alone is not told.
+    """
     columns = {name: column.cpu().numpy() for name, column in dataset.columns.items()}
     # Files without ends are refused long before, unless that was allowed.
     faults = [_judged(fault, ("no_episode_end",)) for fault in _missing_ends(columns, columns.keys())]
-    return [finding.sentence for finding in (*faults, *_crossings(columns), *_doubts(columns))]
+    found = (*faults, *_crossings(columns), *_doubts(columns))
+    return [finding.sentence for finding in found if rewards or finding.kind not in ABOUT_REWARDS]
 
 
 def inspect_source(source: str | Path, *, columns: Mapping[str, str] | None = None, **options: Any) -> DatasetReport:

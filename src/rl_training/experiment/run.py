@@ -143,7 +143,7 @@ def _doubts(config: TrainConfig, dataset: TransitionDataset, *, imitates: bool) 
         return ["a random policy is no expert: this run tries the machinery, its scores mean nothing"] if smoke else []
     if config.dataset_stride > 1:  # which leaves gaps that are meant
         return []
-    return [f"the data may be amiss: {doubt}" for doubt in check_dataset(dataset)]
+    return [f"the data may be amiss: {doubt}" for doubt in check_dataset(dataset, rewards=not imitates)]
 
 
 def _why_nothing_was_learnt(config: TrainConfig, steps: int) -> str:
