@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from rl_training.algorithms.optimizer import Adam, clip_to_weights
+from rl_training.algorithms.optimizer import Optimizer, clip_to_weights
 from rl_training.types import ParameterGroup
 
 TORCH = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
@@ -17,7 +17,7 @@ def parameters() -> list[torch.Tensor]:
 @pytest.mark.parametrize("kind", ["adam", "adamw"])
 def test_it_moves_as_torchs_does_even_where_a_phase_leaves_parameters_out(kind):
     mine, theirs = parameters(), parameters()
-    ours = Adam(mine, ParameterGroup(1e-2, kind=kind, eps=1e-5, weight_decay=0.1))
+    ours = Optimizer(mine, ParameterGroup(1e-2, kind=kind, eps=1e-5, weight_decay=0.1))
     reference = TORCH[kind](theirs, lr=torch.tensor(1e-2), eps=1e-5, weight_decay=0.1, fused=True)
     for phase in ("all", "first", "all", "rest", "rest"):
         ours.zero_grad()
@@ -47,7 +47,7 @@ def laprop(value: float, gradients: list[float | None], rate: float) -> float:
     return value
 
 
-def moved(optimizer: Adam, gradients: list[list[float | None]]) -> list[float]:
+def moved(optimizer: Optimizer, gradients: list[list[float | None]]) -> list[float]:
     """Where so many single numbers are after these gradients, a row for each step."""
     for row in gradients:
         for parameter, gradient in zip(optimizer.params, row, strict=True):
@@ -57,7 +57,7 @@ def moved(optimizer: Adam, gradients: list[list[float | None]]) -> list[float]:
 
 
 def test_laprop_scales_first_and_averages_after_and_a_number_left_out_keeps_its_count():
-    optimizer = Adam([torch.tensor(1.0), torch.tensor(-2.0)], ParameterGroup(0.1, kind="laprop", eps=1e-20))
+    optimizer = Optimizer([torch.tensor(1.0), torch.tensor(-2.0)], ParameterGroup(0.1, kind="laprop", eps=1e-20))
     gradients: list[list[float | None]] = [[1.0, 5.0], [-30.0, None], [0.2, None], [4.0, -1e-9], [0.0, 0.0]]
     mine, other = zip(*gradients, strict=True)
     expected = [laprop(1.0, list(mine), 0.1), laprop(-2.0, list(other), 0.1)]
@@ -66,7 +66,7 @@ def test_laprop_scales_first_and_averages_after_and_a_number_left_out_keeps_its_
 
 
 def test_the_rate_rises_over_the_warm_up():
-    optimizer = Adam([torch.tensor(0.0)], ParameterGroup(1.0, kind="laprop", eps=1e-20, warm_up=4))
+    optimizer = Optimizer([torch.tensor(0.0)], ParameterGroup(1.0, kind="laprop", eps=1e-20, warm_up=4))
     places = [moved(optimizer, [[1.0]])[0] for _ in range(6)]  # a constant gradient makes steps as long as the rate
     assert places == pytest.approx([-0.25, -0.75, -1.5, -2.5, -3.5, -4.5], rel=1e-4)
 
@@ -86,7 +86,7 @@ def test_a_gradient_of_zero_stays_zero():
 
 
 def test_a_group_can_ask_for_both():
-    optimizer = Adam([torch.tensor(2.0)], ParameterGroup(0.1, kind="laprop", eps=1e-20, max_grad_ratio=0.5))
+    optimizer = Optimizer([torch.tensor(2.0)], ParameterGroup(0.1, kind="laprop", eps=1e-20, max_grad_ratio=0.5))
     at = moved(optimizer, [[100.0], [1.0]])  # clipped to halves of 2 and of 1.9
     assert at == pytest.approx([laprop(2.0, [1.0, 0.95], 0.1)], rel=1e-5)
 
@@ -94,13 +94,13 @@ def test_a_group_can_ask_for_both():
 def test_without_a_gradient_nothing_moves():
     params = parameters()
     before = [parameter.clone() for parameter in params]
-    Adam(params, ParameterGroup(1e-2)).step()
+    Optimizer(params, ParameterGroup(1e-2)).step()
     assert all(torch.equal(a, b) for a, b in zip(params, before, strict=True))
 
 
 def test_a_halted_step_leaves_parameters_moments_and_counts_as_they_are():
     mine, theirs = parameters(), parameters()
-    ours, reference = (Adam(params, ParameterGroup(1e-2)) for params in (mine, theirs))
+    ours, reference = (Optimizer(params, ParameterGroup(1e-2)) for params in (mine, theirs))
     for halted in (0.0, 1.0, 0.0):
         for params, adam in ((mine, ours), (theirs, reference)):
             adam.zero_grad()
@@ -115,7 +115,7 @@ def test_a_halted_step_leaves_parameters_moments_and_counts_as_they_are():
 
 
 def test_laprop_refuses_to_be_halted_since_it_would_not_stand_still():
-    optimizer = Adam([torch.tensor(1.0)], ParameterGroup(0.1, kind="laprop"))
+    optimizer = Optimizer([torch.tensor(1.0)], ParameterGroup(0.1, kind="laprop"))
     optimizer.params[0].grad = torch.tensor(1.0)
     with pytest.raises(ValueError, match="laprop cannot be halted"):
         optimizer.step(torch.tensor(1.0))
@@ -123,7 +123,7 @@ def test_laprop_refuses_to_be_halted_since_it_would_not_stand_still():
 
 def test_the_rate_can_be_written_between_steps():
     (parameter,) = [torch.zeros((), requires_grad=True)]
-    adam = Adam([parameter], ParameterGroup(0.1))
+    adam = Optimizer([parameter], ParameterGroup(0.1))
     for rate, expected in ((0.1, -0.1), (0.5, -0.6)):  # with a constant gradient each step is as long as the rate
         adam.rate.fill_(rate)
         adam.zero_grad()

@@ -51,7 +51,7 @@ def clip_to_weights(params: list[Tensor], grads: list[Tensor], ratio: float) -> 
     torch._foreach_mul_(grads, shares.unbind())
 
 
-class Adam:
+class Optimizer:
     """`torch.optim.Adam` (or AdamW) to the bit, or LaProp; what has no gradient keeps still, and so does its count."""
 
     def __init__(self, params: Sequence[Tensor], group: ParameterGroup) -> None:

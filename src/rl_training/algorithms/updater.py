@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rl_training.algorithms.graphs import CapturedUpdates
-from rl_training.algorithms.optimizer import Adam
+from rl_training.algorithms.optimizer import Optimizer
 from rl_training.algorithms.population import Population
 from rl_training.types import (
     HALTED,
@@ -42,7 +42,7 @@ class Updater:
             raise ValueError("a learner that can halt its updates is updated alone, not as one of several members")
         self.captured = CapturedUpdates(self) if capture else None
         self.groups = list(zip(first.parameter_groups(), self._names_by_group(), strict=True))
-        self.optimizers = [Adam([self.params[name] for name in names], group) for group, names in self.groups]
+        self.optimizers = [Optimizer([self.params[name] for name in names], group) for group, names in self.groups]
         slow = [name for name in self.params if name.startswith("target.")]
         self.slow = [self.params[name] for name in slow]
         self.fast = [self.params[name.replace("target.", "model.", 1)] for name in slow]
