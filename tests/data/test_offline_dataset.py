@@ -123,13 +123,13 @@ def test_rewards_are_clipped_after_scale_and_shift(counted):
 
 def test_return_range_rewards_span_a_thousand_between_worst_and_best_episode(counted):
     dataset = TransitionDataset.from_dict(counted([1, 2, 3, 4, 5], dones=(1, 4)))  # returns 3 and 12
-    returns = dataset.with_return_range_rewards().episode_returns()
+    returns = dataset.with_reward_transform(dataset.return_range_scale()).episode_returns()
     assert (returns[1] - returns[0]).item() == pytest.approx(1000)
 
 
 def test_return_range_rewards_need_episodes_that_differ(counted):
     with pytest.raises(ValueError, match="no range to divide by"):
-        TransitionDataset.from_dict(counted([1, 1], dones=(0, 1))).with_return_range_rewards()
+        TransitionDataset.from_dict(counted([1, 1], dones=(0, 1))).return_range_scale()
 
 
 def test_optional_columns_survive_every_transform(counted):

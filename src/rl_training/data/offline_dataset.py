@@ -130,11 +130,8 @@ class TransitionDataset(RandomRows):
             changed["returns_to_go"] = self.columns["returns_to_go"] * scale
         return self.with_columns(**changed)
 
-    def with_return_range_rewards(self) -> TransitionDataset:
-        """Rewards times 1000 / (best - worst episode return): IQL's normalisation for locomotion."""
-        return self.with_reward_transform(scale=self.return_range_scale())
-
     def return_range_scale(self) -> float:
+        """1000 / (best - worst episode return): IQL's factor of rewards for locomotion."""
         returns = self.episode_returns()
         spread = float(returns.max() - returns.min())
         if spread == 0:
