@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 
 from rl_training import IQL, load_config
-from rl_training.experiment.datasets import spec_of
 from rl_training.reporting.plots import save_learning_curve
 from rl_training.runtime.evaluation import evaluate
 from rl_training.runtime.policies import RandomPolicy
@@ -25,9 +24,7 @@ def main() -> None:
     began = time.monotonic()
     agent.learn(fresh=arguments.fresh, quiet=False)
     learned = agent.evaluate(num_episodes=20)
-    random = evaluate(
-        RandomPolicy(spec_of(agent.config)), agent.config.env_id, episodes=20, seed=0, deterministic=False
-    )
+    random = evaluate(RandomPolicy(agent.agent.spec), agent.config.env_id, episodes=20, seed=0, deterministic=False)
     print(f"\nTrained in {time.monotonic() - began:.0f} s. Mean return of 20 episodes (0 is perfect):")
     print(f"  random policy, which made the data  {random.summary()['return_mean']:8.0f}")
     print(f"  what IQL learned from it            {learned['return_mean']:8.0f}")

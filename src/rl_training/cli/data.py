@@ -20,7 +20,6 @@ from rl_training.cli.output import (
 
 if TYPE_CHECKING:
     from rl_training.data.report import ColumnSummary, DatasetReport
-    from rl_training.types import EnvSpec
 
 app = typer.Typer(help="Check, show, convert or collect data to learn from.", rich_markup_mode=None)
 
@@ -66,8 +65,13 @@ def check(
     with stdout_for_results():
         from rl_training.data.checks import inspect_source
 
+        spec = None
+        if env is not None:
+            from rl_training.runtime.env_spec import spec_of
+
+            spec = spec_of(env, {})
         options = read_options(columns, action_range, allow)
-        report = inspect_source(src, columns=options.pop("dataset_columns"), spec=spec_of(env), **options)
+        report = inspect_source(src, columns=options.pop("dataset_columns"), spec=spec, **options)
     if as_json:
         print_json({"source": src, **report.to_json()})
     else:
@@ -173,18 +177,6 @@ def bounds_of(text: str) -> tuple[Any, ...]:
     if len(bounds) != 2 or not all(type(number) in (int, float) for number in numbers):
         raise ValueError(f"--action-range must be LOW,HIGH, such as -2,2, got {text!r}")
     return tuple(bounds)
-
-
-def spec_of(env_id: str | None) -> EnvSpec | None:
-    if env_id is None:
-        return None
-    from rl_training.runtime.envs import env_spec_of, make_env
-
-    env = make_env(env_id, {})
-    try:
-        return env_spec_of(env)
-    finally:
-        env.close()
 
 
 def require_new(path: Path) -> None:

@@ -10,9 +10,9 @@ import typer
 
 from rl_training.cli.output import many
 from rl_training.experiment.config import DatasetRecipe, TrainConfig
-from rl_training.experiment.datasets import spec_of
 from rl_training.experiment.registry import get_algorithm_spec
 from rl_training.runtime.engine import Callback
+from rl_training.runtime.env_spec import spec_of
 from rl_training.runtime.state import TrainerState
 
 
@@ -53,7 +53,7 @@ def length(config: TrainConfig, total: int) -> str:
 
 def spaces(config: TrainConfig) -> str:
     """What goes in and out of a policy: `4 numbers in, one of 2 actions out`."""
-    spec = spec_of(config)
+    spec = spec_of(str(config.env_id), config.env_kwargs)
     parts = [(part.shape, part.dtype) for part in spec.obs_parts] or [(spec.obs_shape, spec.obs_dtype)]
     obs = " and ".join(
         f"{'x'.join(map(str, shape))} {'pixels' if dtype == 'uint8' else 'numbers'}"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rl_training.experiment.agent import Agent, load_agent
-from rl_training.runtime.envs import env_spec_of, make_env
+from rl_training.runtime.env_spec import spec_of
 from rl_training.runtime.policies import SometimesRandom
 from rl_training.runtime.recipes import Rolled, roll_episodes
 from rl_training.types import EnvSpec, Policy
@@ -38,11 +38,7 @@ def collect_dataset(
 def _require_same_spaces(agent: Agent, env_id: str | None, env_kwargs: dict[str, Any]) -> None:
     if env_id in (None, agent.config.env_id):
         return
-    env = make_env(str(env_id), env_kwargs)
-    try:
-        spec = env_spec_of(env)
-    finally:
-        env.close()
+    spec = spec_of(str(env_id), env_kwargs)
     if _spaces(spec) != _spaces(agent.spec):
         raise ValueError(f"{env_id} has {_spaces(spec)}, the agent was trained for {_spaces(agent.spec)}")
 

@@ -13,10 +13,9 @@ from rl_training.experiment.agent import load_agent
 from rl_training.experiment.config import ConfigError, DatasetRecipe, RewardTransform, TrainConfig
 from rl_training.experiment.dataset_config import FilePart
 from rl_training.experiment.registry import get_algorithm_spec
-from rl_training.runtime.envs import env_spec_of, make_env
+from rl_training.runtime.env_spec import spec_of
 from rl_training.runtime.policies import SometimesRandom
 from rl_training.runtime.recipes import roll_dataset
-from rl_training.types import EnvSpec
 
 
 class RewardChange(NamedTuple):
@@ -79,17 +78,9 @@ def _one_source(config: TrainConfig, source: str | DatasetRecipe | FilePart) -> 
 def _from_file(config: TrainConfig, source: str | FilePart) -> TransitionDataset:
     return load_transition_dataset(
         source if isinstance(source, str) else source.source,
-        spec=None if config.env_id is None else spec_of(config), columns=config.dataset_columns,
-        action_range=config.action_range, allow=config.allow,
+        spec=None if config.env_id is None else spec_of(config.env_id, config.env_kwargs),
+        columns=config.dataset_columns, action_range=config.action_range, allow=config.allow,
     )  # fmt: skip
-
-
-def spec_of(config: TrainConfig) -> EnvSpec:
-    env = make_env(str(config.env_id), config.env_kwargs)
-    try:
-        return env_spec_of(env)
-    finally:
-        env.close()
 
 
 def roll_recipe(config: TrainConfig, recipe: DatasetRecipe) -> TransitionDataset:
