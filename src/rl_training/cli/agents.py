@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rl_training.cli.data import ActionRange, Allow, Columns, read_options
+from rl_training.cli.options import Json
 from rl_training.cli.output import print_facts, print_json, score, stdout_for_results
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory (its newest checkpoint) or a checkpoint.")]
 Best = Annotated[bool, typer.Option("--best", help="The run's best checkpoint by evaluation, not its newest.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
 CAUTION = (
     "the estimate knows nothing of states the data never visit, and no interval shows that: compare policies by it, "
     "do not trust the number"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rl_training.cli.data import require_directory, require_picture
+from rl_training.cli.options import Json
 from rl_training.cli.output import duration, print_facts, print_json, print_table, print_wrapped
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from rl_training.experiment.bench import Bench, Watch
     from rl_training.experiment.bench_cell import CellRun
     from rl_training.reporting.comparison import Comparison
-
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
 
 
 Plan = Annotated[

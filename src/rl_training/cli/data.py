@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rl_training.cli.options import Json
 from rl_training.cli.output import (
     many,
     print_facts,
@@ -38,7 +39,6 @@ Allow = Annotated[
     str | None,
     typer.Option(metavar="A,B", help="Faults to mend, not refuse: nan, out_of_range, no_episode_end, crossing."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
 Destination = Annotated[
     Path, typer.Argument(metavar="DEST", help="A new file (.npz, .parquet), or a new directory for Minari's layout.")
 ]

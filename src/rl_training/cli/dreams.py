@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from rl_training.cli.agents import Best, Json, Run
+from rl_training.cli.agents import Best, Run
 from rl_training.cli.data import require_picture
+from rl_training.cli.options import Json
 from rl_training.cli.output import print_facts, print_json, stdout_for_results
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rl_training.cli.options import Json
 from rl_training.cli.output import print_facts, print_json, print_table, print_wrapped
 from rl_training.types import ACTION_SPACES
 
@@ -27,9 +28,7 @@ EXTRAS = {  # what users can install beside the core, and the modules that it br
 }
 
 
-def algos(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")] = False,
-) -> None:
+def algos(as_json: Json = False) -> None:
     """List the algorithms. Each with where it learns from and what actions it takes."""
     from rl_training.experiment.registry import list_algorithm_specs
 

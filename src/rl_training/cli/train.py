@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rl_training.cli.data import ActionRange, Allow, Columns, read_options
+from rl_training.cli.options import Json
 from rl_training.cli.output import print_json, print_profile, print_report, stdout_for_results
 
 if TYPE_CHECKING:
@@ -51,7 +52,6 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress, only the
 Profiled = Annotated[
     bool, typer.Option("--profile", help="Tell where the time went: env, act, sample, update and more.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, or a checkpoint in it.")]
 
 
