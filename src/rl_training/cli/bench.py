@@ -119,17 +119,15 @@ def read_plan_file(path: Path | None) -> dict[str, Any]:
 def with_seeds_and_overrides(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
     """The plan's values with seeds like 0-4 as a list, and KEY=VALUE among what is set."""
     from rl_training.cli.seeds import parse_seeds
+    from rl_training.experiment.messages import key_and_value
     from rl_training.experiment.yaml_text import read_yaml
 
     changed = dict(values)
     if isinstance(values.get("seeds"), str):
         changed["seeds"] = parse_seeds(values["seeds"])
     if overrides:
-        pairs = [override.partition("=") for override in overrides]
-        wrong = [override for override, (key, equals, _) in zip(overrides, pairs, strict=True) if not (key and equals)]
-        if wrong:
-            raise ValueError(f"--set must be KEY=VALUE, got {wrong[0]!r}")
-        changed["set"] = {**(values.get("set") or {}), **{key.strip(): read_yaml(text) for key, _, text in pairs}}
+        pairs = [key_and_value(override, what="--set") for override in overrides]
+        changed["set"] = {**(values.get("set") or {}), **{key: read_yaml(text) for key, text in pairs}}
     return changed
 
 

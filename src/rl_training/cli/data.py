@@ -155,14 +155,16 @@ def collect(
 
 def read_options(columns: list[str] | None, action_range: str | None, allow: str | None) -> dict[str, Any]:
     """The options as a config has them."""
-    pairs = [text.partition("=") for text in columns or []]
-    for text, (ours, equals, theirs) in zip(columns or [], pairs, strict=True):
-        if not (ours and equals):
-            raise ValueError(f"--columns must be OURS=THEIRS, such as obs=state, got {text!r}")
+    from rl_training.experiment.messages import key_and_value
+
+    named = {}
+    for text in columns or []:
+        ours, theirs = key_and_value(text, what="--columns", form="OURS=THEIRS, such as obs=state")
         if "=" in theirs:
             raise ValueError(f"--columns names one column at a time, --columns obs=x --columns actions=u, got {text!r}")
+        named[ours] = theirs.strip()
     return {
-        "dataset_columns": {ours.strip(): theirs.strip() for ours, _, theirs in pairs},
+        "dataset_columns": named,
         "action_range": None if action_range is None else bounds_of(action_range),
         "allow": tuple(name.strip() for name in (allow or "").split(",") if name.strip()),
     }

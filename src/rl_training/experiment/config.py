@@ -24,7 +24,15 @@ from rl_training.experiment.dataset_config import (
     require_weights,
 )
 from rl_training.experiment.fields import Count, CountOrZero, Location, Name, Section
-from rl_training.experiment.messages import ConfigError, KeyPath, KnownKeys, describe, did_you_mean, shown
+from rl_training.experiment.messages import (
+    ConfigError,
+    KeyPath,
+    KnownKeys,
+    describe,
+    did_you_mean,
+    key_and_value,
+    shown,
+)
 from rl_training.experiment.packaged import copy_config, load_config, packaged_config_text, packaged_configs
 from rl_training.experiment.yaml_text import read_yaml, write_yaml
 from rl_training.schedules import Schedule
@@ -221,10 +229,8 @@ def apply_overrides(values: Mapping[str, Any], assignments: Iterable[str]) -> di
     """These values with KEY=VALUE set in order; a KEY that is none of TrainConfig's is an option of the algorithm."""
     changed: dict[str, Any] = lift_dataset(copy.deepcopy(dict(values)))
     for assignment in assignments:
-        key, equals, text = assignment.partition("=")
-        path = key.strip().split(".")
-        if not equals or not all(path):
-            raise ConfigError(f"an override must be KEY=VALUE, got {shown(assignment)}")
+        key, text = key_and_value(assignment, what="an override")
+        path = key.split(".")
         try:
             value = read_yaml(text)
         except ConfigError as error:

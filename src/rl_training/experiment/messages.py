@@ -41,6 +41,15 @@ def written(path: Sequence[str | int]) -> str:
     return ".".join([*plain, "..."] if len(path) > _LONGEST_PATH else plain)
 
 
+def key_and_value(text: str, *, what: str, form: str = "KEY=VALUE") -> tuple[str, str]:
+    """The two sides of the first `=`; a key may have parts, key.part."""
+    key, equals, value = text.partition("=")
+    key = key.strip()
+    if not (equals and all(key.split("."))):
+        raise ConfigError(f"{what} must be {form}, got {shown(text)}")
+    return key, value
+
+
 def edit_distance(a: str, b: str) -> int:
     """Letters to insert, delete or replace to turn one word into the other."""
     row = list(range(len(b) + 1))
