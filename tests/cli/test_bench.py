@@ -111,6 +111,19 @@ def test_a_place_that_cannot_be_written_to_is_told_in_one_sentence(cli, bench, t
     assert list(tmp_path.iterdir()) == []
 
 
+def test_how_many_seeds_would_do_is_explained_only_where_it_is_told(cli, tmp_path):
+    for algo in ("bc", "iql"):
+        (tmp_path / f"{algo}-X-v1").mkdir()
+        run = {"seed": 0, "score": {"return_mean": 1.0}, "curve": []}
+        result = {"algo": algo, "env": "X-v1", "dataset": None, "runs": [run]}
+        (tmp_path / f"{algo}-X-v1" / "result.json").write_text(json.dumps(result))
+    (tmp_path / "bench.yaml").write_text("algos: [bc, iql]\nenvs: [X-v1]\n")
+    told = cli("compare", tmp_path)
+    assert (told.exit_code, "bc over iql" in told.stdout) == (0, True)
+    assert "seeds to show it" not in told.stdout
+    assert "95%" not in told.stdout
+
+
 def test_compare_draws_the_curves(cli, bench, tmp_path):
     pytest.importorskip("matplotlib")
     assert cli("compare", bench, "--plot", tmp_path / "curves.png").exit_code == 0

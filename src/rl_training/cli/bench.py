@@ -225,6 +225,6 @@ def print_comparison(found: Comparison) -> None:
     if pairs.rows:
         typer.echo()
         print_table(*pairs)
-        print_wrapped(
-            "seeds to show it: ", "a normal approximation from these runs; 5% significance, 80% power, two-sided"
-        )
+    if comparison.SEEDS_NEEDED in pairs.columns:
+        approximate = "a normal approximation from these runs; 5% significance, 80% power, two-sided"
+        print_wrapped(f"{comparison.SEEDS_NEEDED}: ", approximate)

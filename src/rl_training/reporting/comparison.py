@@ -20,6 +20,7 @@ from rl_training.reporting.statistics import (
     seeds_needed,
 )
 
+SEEDS_NEEDED = "seeds to show it"
 CSV_COLUMNS = (
     "algo", "env", "dataset", "seed", "score", "normalized_score", "steps", "updates", "seconds", "commit",
     "config_hash",
@@ -137,21 +138,24 @@ def score_table(comparison: Comparison) -> Rows:
          _bounded(entry.normalized, entry.normalized_interval, 1))
         for task in comparison.tasks for entry in task.entries
     ]  # fmt: skip
-    if not any(row[-1] for row in rows):
-        return Rows(columns[:-1], [row[:-1] for row in rows])
-    return Rows(columns, rows)
+    return _without_empty_last(Rows(columns, rows))
 
 
 def pair_table(comparison: Comparison) -> Rows:
     """A row for each two algorithms on the same environment."""
     bounds = _bounds(pair.interval for task in comparison.tasks for pair in task.pairs)
-    columns = ("environment", "better?", f"probability{bounds}", "difference of means", "seeds to show it")
+    columns = ("environment", "better?", f"probability{bounds}", "difference of means", SEEDS_NEEDED)
     rows = [
         (task.name, f"{pair.a} over {pair.b}", _bounded(pair.probability, pair.interval, 2), f"{pair.difference:+,.1f}",
          "" if pair.seeds_needed is None else f"about {pair.seeds_needed:,} each")
         for task in comparison.tasks for pair in task.pairs
     ]  # fmt: skip
-    return Rows(columns, rows)
+    return _without_empty_last(Rows(columns, rows))
+
+
+def _without_empty_last(table: Rows) -> Rows:
+    """The table without its last column, where no row has anything in it."""
+    return table if any(row[-1] for row in table.rows) else Rows(table.columns[:-1], [row[:-1] for row in table.rows])
 
 
 def _bounds(intervals: Iterable[Interval | None]) -> str:
