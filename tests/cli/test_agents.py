@@ -105,11 +105,13 @@ def test_a_wrong_observation_is_refused_in_one_sentence(cli, finished, arguments
     assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"error: {message}\n")
 
 
-@pytest.mark.parametrize("obs", ["", "[0, 0", "[" * 100_000])
-def test_what_is_no_json_array_is_refused(cli, finished, obs):
+@pytest.mark.parametrize(
+    ("obs", "shown"), [("", "''"), ("0.1, 0.2", "'0.1, 0.2'"), ("[" * 100_000, "'[[[[[[[[[[[[...[[[[[[[[[[[[['")]
+)
+def test_what_is_no_json_array_is_refused(cli, finished, obs, shown):
     result = cli("predict", finished["run_dir"], "--obs", obs)
-    assert result.exit_code == 2
-    assert result.stderr.startswith("error: --obs must be JSON, such as [0.1, 0, 0.2, 0]: ")
+    sentence = f"error: --obs must be JSON, such as [0.1, 0, 0.2, 0], got {shown}\n"
+    assert (result.exit_code, result.stderr) == (2, sentence)
 
 
 @pytest.mark.parametrize("content", [b"", b"no array", b"\x80\x04\x95"])

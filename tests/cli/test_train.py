@@ -299,3 +299,9 @@ def test_progress_is_shown_beside_json_unless_it_is_to_be_quiet(cli, cartpole, t
     assert "step 256 of 256" in told.stderr
     assert json.loads(told.stdout)["status"] == "finished"
     assert not cli(*cartpole, "--output", tmp_path / "quiet", "--json", "--quiet").stderr
+
+
+def test_a_run_that_was_never_evaluated_can_be(cli, cartpole, tmp_path):
+    told = cli(*cartpole, "--set", "eval_interval=0", "--output", tmp_path / "run")
+    assert f"next        rl-training evaluate {tmp_path / 'run'}\n" in told.stdout
+    assert cli("evaluate", tmp_path / "run", "--episodes", 1).exit_code == 0

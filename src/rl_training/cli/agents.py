@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import reprlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -180,7 +181,7 @@ def parse_obs(text: str) -> np.ndarray[Any, Any] | dict[str, np.ndarray[Any, Any
     try:
         nested = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"--obs must be JSON, such as [0.1, 0, 0.2, 0]: {error}") from error
+        raise ValueError(f"--obs must be JSON, such as [0.1, 0, 0.2, 0], got {reprlib.repr(text)}") from error
     if isinstance(nested, list) and nested and all(isinstance(each, dict) for each in nested):
         names = [*dict.fromkeys(name for each in nested for name in each)]
         nested = {name: [each.get(name) for each in nested] for name in names}

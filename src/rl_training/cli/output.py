@@ -150,8 +150,6 @@ def _next(report: Mapping[str, Any], data: str | None) -> str:
     run_dir = report["runs"][0]["run_dir"] if "runs" in report else report["run_dir"]
     if data is not None:
         return f"rl-training evaluate {run_dir} --ope {data}"
-    if report["evaluation"] is None:
-        return f"rl-training predict {run_dir} --obs JSON"
     return f"rl-training evaluate {run_dir}"
 
 

@@ -25,4 +25,4 @@ def _imported(module: str, formats: str) -> Any:
         return import_module(module)
     except ImportError as error:
         package = module.split(".")[0]
-        raise ImportError(f'{formats} needs {package}: pip install "rl-training[data]"') from error
+        raise ImportError(f'{package} is needed for {formats}: pip install "rl-training[data]"') from error
