@@ -83,10 +83,19 @@ def wait_for_checkpoints(process: subprocess.Popen[str], runs: list[Path], *, af
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize(
-    ("command", "times"), [("train", 2), ("bench", 1), pytest.param("bench", 2, marks=pytest.mark.slow)]
-)
-def test_after_ctrl_c_in_a_terminal_seeds_in_processes_have_saved_and_go_on_from_there(tmp_path, command, times):
+TO_ALL = [  # Ctrl-C in a terminal, and SIGTERM from `timeout`
+    ("train", 2, signal.SIGINT),
+    ("train", 1, signal.SIGTERM),
+    ("bench", 1, signal.SIGINT),
+    pytest.param("bench", 2, signal.SIGINT, marks=pytest.mark.slow),
+    pytest.param("bench", 1, signal.SIGTERM, marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("command", "times", "number"), TO_ALL)
+def test_asked_with_the_whole_group_seeds_in_processes_have_saved_and_go_on_from_there(
+    tmp_path, command, times, number
+):
     train = command == "train"
     what = PPO[:2] if train else ["--algos", PPO[0], "--envs", PPO[1]]
     folder = tmp_path if train else tmp_path / "ppo-CartPole-v1"
@@ -94,10 +103,10 @@ def test_after_ctrl_c_in_a_terminal_seeds_in_processes_have_saved_and_go_on_from
     for _ in range(times):
         with started(command, *what, *PPO[2:], "--seeds", "0-1", "--output", str(tmp_path), "--json") as process:
             wait_for_checkpoints(process, runs, after=last)
-            os.killpg(process.pid, signal.SIGINT)
+            os.killpg(process.pid, number)
             _, said = process.communicate(timeout=60)
         said += "" if train else (folder / "log.txt").read_text()
-        assert (process.returncode, "Traceback" in said) == (130, False)
+        assert (process.returncode, "Traceback" in said) == (128 + number, False)
         told = [json.loads((run / "result.json").read_text()) for run in runs]
         assert [each["status"] for each in told] == ["stopped", "stopped"]
         assert [Path(each["checkpoint"]).name for each in told] == [step_name(each["steps"]) for each in told]

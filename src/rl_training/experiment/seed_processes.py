@@ -158,8 +158,10 @@ class Report(Callback):
 
     def __init__(self, pipe: Connection) -> None:
         self.pipe, self._told = pipe, 0.0
+        self.began = False
 
     def on_train_start(self, state: TrainerState) -> None:
+        self.began = True
         self._tell(state)
 
     def on_step_end(self, state: TrainerState) -> None:
@@ -177,14 +179,20 @@ class Report(Callback):
 
 
 def _train_one(config: TrainConfig, callbacks: Sequence[Callback], fresh: bool, pipe: Connection) -> None:
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # once it trains, it saves first
+    report = Report(pipe)
+
+    def end(number: int, frame: Any) -> None:
+        if not report.began:  # once it trains, it saves first, and then it ends anyway
+            sys.exit(128 + number)
+
+    signal.signal(signal.SIGTERM, end)
 
     def tell(what: str | Failure) -> None:
         with suppress(OSError):
             pipe.send(what)
 
     try:
-        run_training(config, callbacks=[*callbacks, Report(pipe)], fresh=fresh, say=tell)
+        run_training(config, callbacks=[*callbacks, report], fresh=fresh, say=tell)
     except KeyboardInterrupt:  # asked for the second time
         sys.exit(128 + signal.SIGINT)
     except Exception as error:

@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+
+ONE_REQUEST = 1.0  # seconds in which the same signal is told once more, and not asked a second time
 
 
 @contextmanager
 def caught_signals(react: Callable[[int], None] = lambda number: None) -> Iterator[list[int]]:
     """The signals that asked to stop, in order; `react` is told each. Only the main thread can catch any.
 
-    A terminal sends Ctrl-C to every process of its group, and a process that is told passes it on to those it started
-    as SIGTERM: the two are one request, and only the same signal once more is a second.
+    A terminal sends Ctrl-C to every process of its group, as `timeout` does SIGTERM, and a process that is told passes
+    it on to those it started as SIGTERM: all that is one request. Only the same signal, a while later, is a second.
     """
     came: list[int] = []
+    last: dict[int, float] = {}
     caught: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield caught
         return
 
     def note(number: int, frame: Any) -> None:
+        now = time.monotonic()
+        if number in last and now - last[number] < ONE_REQUEST:
+            return
+        last[number] = now
         came.append(number)
         if came.count(number) > len(caught):
             caught.append(number)

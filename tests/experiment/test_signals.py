@@ -1,0 +1,29 @@
+"""Which signals are one request to stop, and which are two."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from rl_training.experiment import signals
+from rl_training.experiment.signals import caught_signals
+
+INT, TERM = signal.SIGINT, signal.SIGTERM
+
+
+@pytest.mark.parametrize("came", [[TERM, TERM], [INT, INT], [INT, TERM], [TERM, INT, TERM]])
+def test_what_comes_at_once_is_one_request(came):
+    with caught_signals() as caught:
+        for number in came:
+            signal.raise_signal(number)
+    assert caught == came[:1]
+
+
+@pytest.mark.parametrize(("came", "requests"), [([TERM, TERM], [TERM, TERM]), ([INT, TERM, INT], [INT, INT])])
+def test_the_same_signal_a_while_later_is_a_second_request(monkeypatch, came, requests):
+    monkeypatch.setattr(signals, "ONE_REQUEST", 0.0)
+    with caught_signals() as caught:
+        for number in came:
+            signal.raise_signal(number)
+    assert caught == requests
