@@ -104,9 +104,11 @@ def test_asked_with_the_whole_group_seeds_in_processes_have_saved_and_go_on_from
         with started(command, *what, *PPO[2:], "--seeds", "0-1", "--output", str(tmp_path), "--json") as process:
             wait_for_checkpoints(process, runs, after=last)
             os.killpg(process.pid, number)
-            _, said = process.communicate(timeout=60)
+            out, said = process.communicate(timeout=60)
         said += "" if train else (folder / "log.txt").read_text()
         assert (process.returncode, "Traceback" in said) == (128 + number, False)
+        if train:
+            assert json.loads(out)["stop_reason"] == f"asked to stop by {number.name}"
         told = [json.loads((run / "result.json").read_text()) for run in runs]
         assert [each["status"] for each in told] == ["stopped", "stopped"]
         assert [Path(each["checkpoint"]).name for each in told] == [step_name(each["steps"]) for each in told]

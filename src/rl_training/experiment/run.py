@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -18,7 +17,7 @@ from rl_training.experiment.machine import Choices, apply, choose
 from rl_training.experiment.registry import get_algorithm_spec
 from rl_training.experiment.result import TrainResult
 from rl_training.experiment.run_directory import RunDirectory
-from rl_training.experiment.signals import caught_signals
+from rl_training.experiment.signals import asked_by, caught_signals
 from rl_training.experiment.trial import Trial, default_directory, run_record
 from rl_training.runtime.callbacks import StopAtStep
 from rl_training.runtime.checkpoint import (
@@ -207,7 +206,7 @@ def stopping_on_signals(state: TrainerState) -> Iterator[list[int]]:
     def stop(number: int) -> None:
         if state.stop_reason is not None and len(caught) > 1:
             raise KeyboardInterrupt
-        state.request_stop(f"asked to stop by {signal.Signals(number).name}")
+        state.request_stop(asked_by(number))
 
     with caught_signals(stop) as caught:
         yield caught

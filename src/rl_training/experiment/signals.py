@@ -12,6 +12,11 @@ from typing import Any
 ONE_REQUEST = 1.0  # seconds in which the same signal is told once more, and not asked a second time
 
 
+def asked_by(number: int) -> str:
+    """Why a run stopped that was asked to."""
+    return f"asked to stop by {signal.Signals(number).name}"
+
+
 @contextmanager
 def caught_signals(react: Callable[[int], None] = lambda number: None) -> Iterator[list[int]]:
     """The signals that asked to stop, in order; `react` is told each. Only the main thread can catch any.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,7 +15,7 @@ from rl_training.experiment.result import TrainResult
 from rl_training.experiment.run import run_population, run_training
 from rl_training.experiment.run_directory import RunDirectory
 from rl_training.experiment.seed_processes import SeedProcess, Together
-from rl_training.experiment.signals import caught_signals
+from rl_training.experiment.signals import asked_by, caught_signals
 from rl_training.experiment.trial import default_directory
 from rl_training.runtime.engine import Callback
 
@@ -79,8 +80,8 @@ def _train_in_processes(
         together.refuse_failures()
     ended = {seed.seed for seed in together.seeds if seed.process.exitcode == 0}
     results = {config.seed: _told(config) if config.seed in ended else before.get(config.seed) for config in configs}
-    number = caught[0] if caught else None
-    return {config.seed: replace(results[config.seed] or _without_result(config), signal=number) for config in configs}
+    known = {config.seed: results[config.seed] or _without_result(config) for config in configs}
+    return {seed: _as_asked(result, caught[0]) for seed, result in known.items()} if caught else known
 
 
 def _work(
@@ -102,6 +103,12 @@ def _work(
                 seed.stop()
         asked = requests
         time.sleep(TICK)
+
+
+def _as_asked(result: TrainResult, number: int) -> TrainResult:
+    """With the signal that came, which the seed was told of as SIGTERM."""
+    passed_on = result.stop_reason == asked_by(signal.SIGTERM)
+    return replace(result, signal=number, stop_reason=asked_by(number) if passed_on else result.stop_reason)
 
 
 def _without_result(config: TrainConfig) -> TrainResult:
