@@ -55,6 +55,14 @@ def test_check_for_people_shows_the_guessed_names_and_the_verdict(cli, log):
     assert lines[-1] == "it can be trained on"
 
 
+@pytest.mark.parametrize(("width", "told"), [(3, "no number, 0 to 12, 0 to 12"), (9, "0 to 12 over all 9")])
+def test_check_tells_the_ranges_beside_a_number_that_is_never_there(cli, tmp_path, width, told):
+    obs = np.repeat(np.array([0, 1, 2, 10, 11, 12], np.float32)[:, None], width, 1)
+    obs[:, 0] = np.nan
+    result = cli("data", "check", write(tmp_path / "bad.npz", observations=obs, next_observations=obs))
+    assert next(line for line in result.stdout.splitlines() if line.startswith("obs ")).endswith(told)
+
+
 def test_check_tells_all_faults_at_once_and_fails(cli, tmp_path):
     path = write(tmp_path / "bad.npz", rewards=np.array([0, np.nan, 2, 3, 4, 5]), timeouts=np.zeros(6))
     result = cli("data", "check", path, "--action-range", "-1,1", "--json")

@@ -247,8 +247,13 @@ def kind(column: ColumnSummary) -> str:
 
 def ranges(column: ColumnSummary) -> str:
     """The range of each number of a row; of many, of all together."""
-    if all(map(math.isnan, column.low)):
+    known = [(low, high) for low, high in zip(column.low, column.high, strict=True) if not math.isnan(low)]
+    if not known:
         return "none is a number"
     if len(column.low) > 8:
-        return f"{min(column.low):.3g} to {max(column.high):.3g} over all {len(column.low)}"
-    return ", ".join(f"{low:.3g} to {high:.3g}" for low, high in zip(column.low, column.high, strict=True))
+        lows, highs = zip(*known, strict=True)
+        return f"{min(lows):.3g} to {max(highs):.3g} over all {len(column.low)}"
+    return ", ".join(
+        "no number" if math.isnan(low) else f"{low:.3g} to {high:.3g}"
+        for low, high in zip(column.low, column.high, strict=True)
+    )
