@@ -66,7 +66,7 @@ def test_an_output_that_is_a_file_is_a_mistake(cli, cartpole, tmp_path, command,
     (tmp_path / "file").write_text("")
     what = cartpole if command == "train" else ["bench", "--algos", "ppo", "--envs", "CartPole-v1"]
     result = cli(*what, "--output", tmp_path / output)
-    sentence = f"{tmp_path}/file is a file and no directory; choose another --output"
+    sentence = f"{tmp_path}/file is a file and no directory; choose another --output (output_dir in Python)"
     assert (result.exit_code, result.stderr) == (2, f"error: {sentence}\n")
 
 

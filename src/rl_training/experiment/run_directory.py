@@ -111,7 +111,7 @@ def make_directory(path: Path) -> None:
     """Where a run or a bench is to lie; what stands in its way is named."""
     file = next((part for part in (path, *path.parents) if part.exists() and not part.is_dir()), None)
     if file is not None:
-        raise NotADirectoryError(f"{file} is a file and no directory; choose another --output")
+        raise NotADirectoryError(f"{file} is a file and no directory; choose {ELSEWHERE}")
     path.mkdir(parents=True, exist_ok=True)
 
 
