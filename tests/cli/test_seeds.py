@@ -118,3 +118,10 @@ def test_a_failure_in_the_process_of_a_seed_names_the_seed(cli, cartpole, tmp_pa
     result = cli(*cartpole, "--set", "learning_rate=1e30", "--seeds", "0-1", "--output", tmp_path, "--quiet")
     assert (result.exit_code, result.stderr[:14]) == (1, "error: seed 0:")
     assert "not finite" in result.stderr
+
+
+@pytest.mark.parametrize("in_processes", [False, True])
+def test_a_mistake_leaves_no_empty_directory_of_the_seeds(cli, cartpole, tmp_path, in_processes):
+    command, mistake = (cartpole, "batch_size=7") if in_processes else (CLONING, "env_kwargs.foo=1")
+    result = cli(*command, "--set", mistake, "--seeds", "0-1", "--output", tmp_path / "all")
+    assert (result.exit_code, list(tmp_path.iterdir())) == (2, [])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from multiprocessing import resource_tracker
 
@@ -28,14 +29,27 @@ def train_seeds(
     """Train every seed; those that have finished are only told again, and take no part in a population."""
     results = {} if fresh else {config.seed: result for config in configs if (result := _finished(config))}
     waiting = [config for config in configs if config.seed not in results]
-    if len(waiting) == 1:
-        results[waiting[0].seed] = run_training(waiting[0], callbacks=callbacks, fresh=fresh, quiet=quiet)
-    elif waiting and as_population(waiting[0]):
-        trained = run_population(waiting, callbacks=callbacks, fresh=fresh, quiet=quiet)
-        results |= {config.seed: result for config, result in zip(waiting, trained, strict=True)}
-    elif waiting:
-        results |= _train_in_processes(waiting, callbacks, fresh=fresh, quiet=quiet)
+    with _nothing_left_empty(waiting):
+        if len(waiting) == 1:
+            results[waiting[0].seed] = run_training(waiting[0], callbacks=callbacks, fresh=fresh, quiet=quiet)
+        elif waiting and as_population(waiting[0]):
+            trained = run_population(waiting, callbacks=callbacks, fresh=fresh, quiet=quiet)
+            results |= {config.seed: result for config, result in zip(waiting, trained, strict=True)}
+        elif waiting:
+            results |= _train_in_processes(waiting, callbacks, fresh=fresh, quiet=quiet)
     return [results[config.seed] for config in configs]
+
+
+@contextmanager
+def _nothing_left_empty(configs: Sequence[TrainConfig]) -> Iterator[None]:
+    """Runs in which nothing was begun are gone; so is then the directory that they were to share."""
+    try:
+        yield
+    except Exception:
+        for shared in {_directory(config).path.parent for config in configs}:
+            with suppress(OSError):  # it holds something, or never was
+                shared.rmdir()
+        raise
 
 
 def as_population(config: TrainConfig) -> bool:
