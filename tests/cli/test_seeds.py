@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,11 @@ def test_without_an_output_the_directory_is_named_after_the_seeds(cli, tmp_path,
         "seed_1",
     ]
     assert told.stdout.splitlines()[0].split() == ["seed", "status", "return", "run"]
+
+
+def test_it_is_told_what_each_of_the_seeds_is_to_do(cli, tmp_path):
+    told = cli(*CLONING, "--set", "eval_interval=0", "--seeds", "0,2", "--output", tmp_path / "both")
+    assert re.search(r"seeds 0, 2, \d+ updates each\n", told.stderr)
 
 
 def test_seed_and_seeds_exclude_each_other(cli, cartpole, tmp_path):

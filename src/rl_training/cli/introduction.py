@@ -32,7 +32,8 @@ class Introduction(Callback):
             str(state.updater.device),
             many(torch.get_num_threads(), "thread"),
             f"seed{'s' if len(self.seeds) > 1 else ''} {', '.join(map(str, self.seeds))}",
-            length(config, state.total_timesteps) if offline else many(state.total_timesteps, "step"),
+            (length(config, state.total_timesteps) if offline else many(state.total_timesteps, "step"))
+            + (" each" if len(self.seeds) > 1 else ""),
         ] + ([f"on from {state.global_step:,}"] if state.global_step else [])
         subject = "" if config.env_id is None else f"{config.env_id}: {spaces(config)}; "
         typer.echo(subject + ", ".join(words), err=True)

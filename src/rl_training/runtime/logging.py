@@ -93,8 +93,8 @@ class LogMetrics(Callback):
         wrong = [name for name, value in numbers.items() if not math.isfinite(value)]
         if wrong:
             raise DivergedError(
-                f"{', '.join(wrong)} is not finite at step {state.global_step}, likely by "
-                "a learning rate that is too high, rewards of huge size, or broken rows in the data"
+                f"not finite at step {state.global_step}: {', '.join(wrong)}; likely by a learning rate that is too "
+                "high, rewards of huge size, or broken rows in the data"
             )
         episodes: dict[str, float | None] = {}
         if self.episodes:
