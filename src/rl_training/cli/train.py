@@ -89,8 +89,7 @@ def train(
         chosen = None if seeds is None else parse_seeds(seeds)
         configs = [config] if chosen is None else seed_configs(config, chosen)
         watch = profile_of(configs) if profile else None
-        told = [] if watch is None else [watch]
-        results = train_all(configs, fresh=fresh, quiet=quiet, callbacks=told)
+        results = train_all(configs, fresh=fresh, quiet=quiet, callbacks=[] if watch is None else [watch])
     report = results[0].to_json() if chosen is None else summary(chosen, results)
     if watch is not None:
         report["profile"] = watch.told()
@@ -148,8 +147,7 @@ def train_all(
     from rl_training.experiment.run import run_training
     from rl_training.experiment.sweep import train_seeds
 
-    introduction = Introduction(configs[0], seeds=[config.seed for config in configs])
-    shown = callbacks if quiet else [*callbacks, introduction]
+    shown = [*callbacks, *([] if quiet else [Introduction(configs[0], seeds=[config.seed for config in configs])])]
     if len(configs) == 1:
         return [run_training(configs[0], callbacks=shown, fresh=fresh, quiet=quiet)]
     return train_seeds(configs, callbacks=shown, fresh=fresh, quiet=quiet)
