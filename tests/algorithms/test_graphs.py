@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch._inductor import config as inductor
 
 from rl_training.algorithms import CATALOGUE, Dreamer, Learner, Updater
 from rl_training.data import RecurrentReplayBuffer, ReplayBuffer
@@ -69,22 +70,24 @@ def test_captured_updates_equal_eager_ones(learner, members):
     assert max(furthest.values()) < 1e-4, furthest
 
 
-def dreamt(*, capture: bool, **options: Any) -> dict[str, torch.Tensor]:
+def dreamt(*, capture: bool, compile: bool = False, **options: Any) -> dict[str, torch.Tensor]:
     """Dreamer's losses after updates on windows of steps whose memories are written back as it learns, and how many of
     its weights have moved by now.
 
     It learns slowly: its optimizer takes whole steps by gradients that are only rounding, which no graph repeats.
     """
-    spec = SPECS["discrete"]
+    spec = EnvSpec((3, 16, 16), "discrete", 3, obs_dtype="uint8")
     torch.manual_seed(3)
-    options |= {"size": "tiny", "batch_size": 4, "window": 5, "horizon": 3}
+    options |= {"batch_size": 4, "window": 5, "horizon": 3}
     learner = Dreamer.build(spec, learning_rate=1e-6, warm_up=0, **options).cuda()
     before = torch.cat([weights.detach().flatten() for weights in learner.model.parameters()])
-    latents = {"deter": ((256,), torch.float16), "stoch": ((8,), torch.uint8)}
+    size = learner.model.size
+    latents = {"deter": ((size.deter,), torch.float16), "stoch": ((size.latents,), torch.uint8)}
     replay = RecurrentReplayBuffer(64, spec, window=5, latents=latents, device="cuda")
     for step in range(30):
         rewards, ends = torch.randn(1, device="cuda"), torch.full((1,), float(step % 7 == 6), device="cuda")
-        row = {"obs": torch.randn(1, 5, device="cuda"), "next_obs": torch.randn(1, 5, device="cuda")}
+        pictures = torch.randint(256, (2, 1, *spec.obs_shape), dtype=torch.uint8, device="cuda")
+        row = dict(zip(("obs", "next_obs"), pictures, strict=True))
         row |= {
             "actions": torch.randint(3, (1,), device="cuda"),
             "rewards": rewards,
@@ -94,7 +97,7 @@ def dreamt(*, capture: bool, **options: Any) -> dict[str, torch.Tensor]:
         kept = {name: torch.zeros(1, *shape, dtype=dtype, device="cuda") for name, (shape, dtype) in latents.items()}
         replay.add({**row, **kept})
     replay.seed(1)
-    updater = Updater([learner], capture=capture)
+    updater = Updater([learner], compile=compile, capture=capture)
     torch.cuda.manual_seed(7)
     result = updater.run(replay, 11)
     assert all(value.isfinite().all() for value in result.metrics.values())
@@ -104,8 +107,12 @@ def dreamt(*, capture: bool, **options: Any) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_captured_updates_of_a_world_model_equal_eager_ones(precision):
-    eager, captured = (dreamt(capture=capture, precision=precision) for capture in (False, True))
+@pytest.mark.parametrize(("compile", "size"), [(False, "tiny"), (True, "tiny"), (True, "xs")])
+def test_captured_updates_of_a_world_model_equal_eager_ones(precision, compile, size, monkeypatch):
+    torch.compiler.reset()
+    monkeypatch.setattr(inductor, "fallback_random", True)  # the noise that is drawn without being compiled
+    options = {"precision": precision, "size": size}
+    eager, captured = dreamt(capture=False, **options), dreamt(capture=True, compile=compile, **options)
     assert captured["moved"] > 0.5
     for name, value in eager.items():  # other rows or another noise would move several of them by more
         torch.testing.assert_close(captured[name], value, rtol=1e-2, atol=1e-3, msg=name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from rl_training.models.autoencoders import Doubled, Grid, PictureDecoder, PictureEncoder
+from rl_training.models.autoencoders import Doubled, Grid, PictureDecoder, PictureEncoder, StridedDecoder
 from rl_training.models.rssm import Latent
 
 
@@ -29,12 +29,36 @@ def test_a_picture_comes_back_in_its_own_size_and_range(shape):
     assert picture.max() <= 1
 
 
-def test_every_pixel_counts_even_in_a_size_that_must_be_padded():
+@pytest.mark.parametrize(("strided", "share"), [(False, 0.8), (True, 1)])
+def test_every_pixel_counts_even_in_a_size_that_must_be_padded(strided, share):
     torch.manual_seed(0)
     picture = torch.rand(1, 1, 21, 13, requires_grad=True)
-    PictureEncoder((1, 21, 13), 8)(picture).square().sum().backward()
+    PictureEncoder((1, 21, 13), 8, strided=strided)(picture).square().sum().backward()
     assert picture.grad is not None
-    assert (picture.grad != 0).float().mean() > 0.8  # the brightest of four goes on, of each channel another
+    assert (picture.grad != 0).float().mean() >= share  # unstrided, the brightest of four goes on, by channel another
+
+
+@pytest.mark.parametrize("shape", [(3, 64, 64), (2, 21, 13)])
+def test_strided_pictures_have_channels_that_double_and_come_back_in_their_size(shape):
+    encoder, decoder = PictureEncoder(shape, 8, strided=True), StridedDecoder(shape, 8, features=22)
+    widths = [8, 16, 32, 64][: len(encoder.grid.widths)]
+    assert encoder.grid.widths == widths
+    assert encoder(torch.rand(2, *shape)).shape == (2, encoder.features)
+    assert decoder(Latent(torch.randn(2, 16), torch.randn(2, 2, 3))).shape == (2, *shape)
+
+
+def test_a_strided_decoder_begins_around_grey_and_finds_any_picture():
+    torch.manual_seed(0)
+    picture, latent = torch.rand(1, 1, 16, 16), Latent(torch.randn(1, 16), torch.randn(1, 2, 3))
+    decoder = StridedDecoder((1, 16, 16), 8, features=22)
+    torch.nn.init.zeros_(decoder.net[-1].weight)
+    assert decoder(latent).eq(0.5).all()
+    optimizer = torch.optim.Adam(decoder.parameters(), 0.01)
+    for _ in range(200):
+        optimizer.zero_grad()
+        (decoder(latent) - picture).square().sum().backward()
+        optimizer.step()
+    assert (decoder(latent) - picture).abs().max() < 0.05
 
 
 def test_a_doubled_picture_is_that_of_torch_and_so_is_its_gradient():

@@ -24,7 +24,8 @@ def features_of(model: DreamerModel, rows: int = 500) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("name", "shape", "millions"),
     [("tiny", (1, 16, 16), 0.4), ("nano", (1, 64, 64), 1.1), ("size1m", (3, 64, 64), 0.7), ("mini", (3, 64, 64), 2.7),
-     ("size12m", (3, 64, 64), 10.5), ("size25m", (3, 64, 64), 23.5), ("size200m", (3, 64, 64), 166)],
+     ("size12m", (3, 64, 64), 10.5), ("size25m", (3, 64, 64), 23.5), ("size200m", (3, 64, 64), 166),
+     ("xs", (3, 64, 64), 8), ("s", (3, 64, 64), 17.8), ("m", (3, 64, 64), 35.4)],
 )  # fmt: skip
 def test_sizes_have_the_parameters_they_are_known_by(name, shape, millions):
     with torch.device("meta"):

@@ -67,6 +67,7 @@ class SequenceConfig(AlgorithmConfig):
     window: int = Field(64, ge=2, description="steps of a window")
     train_ratio: PositiveFloat = Field(256.0, description="steps replayed in updates for each step of a policy")
     buffer_size: PositiveInt = Field(1_000_000, description="steps the replay holds")
+    stored_latents: bool = Field(True, description="windows begin with what was remembered before them, not blank")
     learning_starts: int = Field(1_024, ge=0, description="steps before the first update")
 
 

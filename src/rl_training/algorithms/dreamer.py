@@ -34,12 +34,13 @@ RECIPES: dict[str, dict[str, Any]] = {
 
 class DreamerConfig(SequenceConfig):
     size: Literal[
-        "tiny", "nano", "size1m", "mini", "size12m", "size25m", "size50m", "size100m", "size200m"
-    ] = Field("size12m", description="of the networks: from 0.4 million parameters to 166 million")  # fmt: skip
+        "tiny", "nano", "size1m", "mini", "size12m", "size25m", "size50m", "size100m", "size200m",
+        "xs", "s", "m", "l", "xl",
+    ] = Field("size12m", description="of the networks, 0.4 to 166 million parameters; xs to xl as in 2023")  # fmt: skip
     recipe: Literal["default", "2023", "2024"] = Field("default", description="whose values options have if not given")
     learning_rate: PositiveFloat = Field(4e-5, description="step size; if not given, by size and train ratio")
     actor_learning_rate: PositiveFloat | None = Field(None, description="the actor's and critic's; none: the same")
-    hidden_sizes: tuple[PositiveInt, ...] = Field((), description="of actor and critic; none: three of the size's")
+    hidden_sizes: tuple[PositiveInt, ...] = Field((), description="of actor and critic; none: those of the size")
     gamma: Fraction = Field(0.997, description="discount of future rewards")
     tau: Rate = Field(0.02, description="share of the way the slow critic moves at each update")
     horizon: PositiveInt = Field(15, description="steps of an imagined trajectory")
@@ -133,7 +134,8 @@ class Dreamer(Learner):
             behaviour, returns = self.behaviour_loss(dream)
             lived = self.replay_value_loss(beliefs.latent.features, returns[0].view_as(batch["rewards"]), batch)
         terms = {**behaviour.terms, "dreamer_replay_value_loss": self.config.replay_value_weight * lived}
-        rows = {"deter": beliefs.latent.deter.detach().half(), "stoch": classes_of(beliefs.latent)}
+        kept = {"deter": beliefs.latent.deter.detach().half(), "stoch": classes_of(beliefs.latent)}
+        rows = kept if self.config.stored_latents else {}
         return world.plus(terms, behaviour.metrics)._replace(buffers=behaviour.buffers, rows=rows)
 
     def compiled(self, loss: Callable[..., Loss]) -> Callable[..., Loss]:
@@ -152,7 +154,8 @@ class Dreamer(Learner):
     def observe(self, batch: Batch) -> Beliefs:
         rssm, rewards = self.model.rssm, batch["rewards"]
         noise = rssm.noise(*rewards.shape, like=rewards)
-        start = self.restored(batch["start_deter"], batch["start_stoch"])
+        blank = self.initial_memory(len(rewards))
+        start = self.restored(*(batch.get(f"start_{name}", blank[name]) for name in ("deter", "stoch")))
         step = partial(self.seen_step, rssm.held()) if self.seen_step else None
         before = (batch["previous_actions"], batch["is_first"])
         return self.model.observe(self.embed(batch["obs"]), *before, start, noise, step)

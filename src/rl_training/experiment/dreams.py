@@ -116,10 +116,10 @@ def _play(agent: Agent, frames: int, episodes: int, seed: int) -> Played:
 
 def _seen(learner: Dreamer, played: Played) -> Latent:
     """What the model believes at each frame, having seen all up to it."""
-    start, first = learner.initial_memory(len(played.obs)), torch.zeros_like(played.alive, dtype=torch.float32)
+    first = torch.zeros_like(played.alive, dtype=torch.float32)
     first[:, 0] = 1
     windows = {"obs": played.obs, "previous_actions": played.actions.roll(1, 1), "is_first": first, "rewards": first}
-    return learner.observe({**windows, "start_deter": start["deter"], "start_stoch": start["stoch"]}).latent
+    return learner.observe(windows).latent
 
 
 def _foreseen(learner: Dreamer, latents: Latent, actions: Tensor, context: int) -> Latent:

@@ -16,7 +16,7 @@ def sequence_lane(learner: Learner, actor: Actor, options: SequenceConfig, seed:
     """`seed` is that of the draws."""
     ring = RecurrentReplayBuffer(
         options.buffer_size, actor.pool.spec, num_envs=actor.pool.num_envs, window=options.window,
-        latents=kept_memory(learner), device=actor.device,
+        latents=kept_memory(learner) if options.stored_latents else None, device=actor.device,
     )  # fmt: skip
     ring.seed(seed)
     return SequenceLane(actor, ring, options)

@@ -8,20 +8,30 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad, silu
 
-from rl_training.models.normed import ChannelNorm, block_linear, conv, dense, normed_mlp
+from rl_training.models.normed import (
+    ChannelNorm,
+    block_linear,
+    conv,
+    dense,
+    doubling_conv,
+    halving_conv,
+    linear,
+    normed_mlp,
+)
 from rl_training.models.rssm import Latent
 
 WIDTHS = (2, 3, 4, 4)  # channels of the stages, in multiples of the depth
+STRIDED_WIDTHS = (1, 2, 4, 8)
 LEAST = 4  # pixels along the shorter side of the last map
 
 
 class Grid:
     """How a picture is halved stage by stage: padded to a size that allows it, down to a map of a few pixels."""
 
-    def __init__(self, obs_shape: tuple[int, ...], depth: int) -> None:
+    def __init__(self, obs_shape: tuple[int, ...], depth: int, widths: tuple[int, ...] = WIDTHS) -> None:
         self.channels, self.height, self.width = obs_shape
         stages = int(math.log2(max(min(self.height, self.width), 2 * LEAST) / LEAST))
-        self.widths = [depth * width for width in WIDTHS[:stages]]
+        self.widths = [depth * width for width in widths[:stages]]
         step = 2 ** len(self.widths)
         self.padded = tuple(math.ceil(side / step) * step for side in (self.height, self.width))
         self.map = (self.widths[-1], *(side // step for side in self.padded))
@@ -37,14 +47,18 @@ class Doubled(nn.Module):
 
 
 class PictureEncoder(nn.Module):
-    """Pictures in [0, 1]: a convolution, a halving by the brightest, a norm, stage by stage."""
+    """Pictures in [0, 1]: a convolution, a halving by the brightest, a norm, stage by stage.
 
-    def __init__(self, obs_shape: tuple[int, ...], depth: int) -> None:
+    Where `strided`, the convolution halves, and channels double by the stage, as in the release of 2023.
+    """
+
+    def __init__(self, obs_shape: tuple[int, ...], depth: int, *, strided: bool = False) -> None:
         super().__init__()
-        self.grid = grid = Grid(obs_shape, depth)
+        self.grid = grid = Grid(obs_shape, depth, STRIDED_WIDTHS if strided else WIDTHS)
         stages: list[nn.Module] = []
         for into, out in zip([grid.channels, *grid.widths], grid.widths, strict=False):
-            stages += [conv(into, out), nn.MaxPool2d(2), ChannelNorm(out), nn.SiLU()]
+            halved = [halving_conv(into, out)] if strided else [conv(into, out), nn.MaxPool2d(2)]
+            stages += [*halved, ChannelNorm(out), nn.SiLU()]
         self.net, self.features = nn.Sequential(*stages), math.prod(grid.map)
 
     def forward(self, pictures: Tensor) -> Tensor:
@@ -75,6 +89,24 @@ class PictureDecoder(nn.Module):
         cells = self.from_deter(deter).transpose(0, 1).flatten(1) + self.from_stoch(latent.stoch.flatten(1))
         x = silu(self.norm(cells.unflatten(1, self.grid.map)))
         pictures = self.net(x.contiguous(memory_format=torch.channels_last)).float().sigmoid()
+        return pictures[..., : self.grid.height, : self.grid.width]
+
+
+class StridedDecoder(nn.Module):
+    """The way back of a strided encoder; nothing holds its pixels in [0, 1] but what it has learned."""
+
+    def __init__(self, obs_shape: tuple[int, ...], depth: int, *, features: int) -> None:
+        super().__init__()
+        self.grid = grid = Grid(obs_shape, depth, STRIDED_WIDTHS)
+        self.small = linear(features, math.prod(grid.map))
+        stages: list[nn.Module] = []
+        for into, out in zip(grid.widths[:0:-1], grid.widths[-2::-1], strict=True):
+            stages += [doubling_conv(into, out), ChannelNorm(out), nn.SiLU()]
+        self.net = nn.Sequential(*stages, doubling_conv(grid.widths[0], grid.channels))
+
+    def forward(self, latent: Latent) -> Tensor:
+        x = self.small(latent.features).unflatten(1, self.grid.map)
+        pictures = self.net(x.contiguous(memory_format=torch.channels_last)).float() + 0.5
         return pictures[..., : self.grid.height, : self.grid.width]
 
 
@@ -113,7 +145,7 @@ class MixedEncoder(nn.Module):
 class MixedDecoder(nn.Module):
     """Such rows from a latent state."""
 
-    def __init__(self, picture: PictureDecoder, vector: VectorDecoder) -> None:
+    def __init__(self, picture: PictureDecoder | StridedDecoder, vector: VectorDecoder) -> None:
         super().__init__()
         self.picture, self.vector = picture, vector
 

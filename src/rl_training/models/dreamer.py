@@ -15,6 +15,7 @@ from rl_training.models.autoencoders import (
     MixedEncoder,
     PictureDecoder,
     PictureEncoder,
+    StridedDecoder,
     VectorDecoder,
     VectorEncoder,
 )
@@ -36,6 +37,8 @@ class Size(NamedTuple):
     classes: int  # of each latent
     depth: int  # the convolutions' widths are multiples of it
     units: int  # width of all other layers
+    layers: tuple[int, int] = (1, 3)  # of reward and continuation, and of actor and critic
+    strided: bool = False  # whether convolutions halve a picture themselves
 
 
 SIZES = {
@@ -48,6 +51,12 @@ SIZES = {
     "size50m": Size(4096, 512, 32, 32, 32, 512),
     "size100m": Size(6144, 768, 32, 48, 48, 768),
     "size200m": Size(8192, 1024, 32, 64, 64, 1024),
+    # Those of the release of 2023.
+    "xs": Size(256, 256, 32, 32, 24, 256, (1, 1), strided=True),
+    "s": Size(512, 512, 32, 32, 32, 512, (2, 2), strided=True),
+    "m": Size(1024, 640, 32, 32, 48, 640, (3, 3), strided=True),
+    "l": Size(2048, 768, 32, 32, 64, 768, (4, 4), strided=True),
+    "xl": Size(4096, 1024, 32, 32, 96, 1024, (5, 5), strided=True),
 }
 
 
@@ -91,8 +100,12 @@ class DreamerModel(nn.Module):
         units, depth = size.units, size.depth
         parts: list[tuple[Any, Any]] = []
         if picture:
-            pictures = PictureEncoder(picture, depth)
-            pixels = PictureDecoder(picture, depth, deter=size.deter, stoch=stoch, units=units, blocks=BLOCKS)
+            pictures = PictureEncoder(picture, depth, strided=size.strided)
+            pixels: nn.Module
+            if size.strided:
+                pixels = StridedDecoder(picture, depth, features=features)
+            else:
+                pixels = PictureDecoder(picture, depth, deter=size.deter, stoch=stoch, units=units, blocks=BLOCKS)
             parts.append((pictures, pixels))
         if entries:
             parts.append((VectorEncoder(entries, units), VectorDecoder(entries, units, features=features)))
@@ -103,9 +116,10 @@ class DreamerModel(nn.Module):
             self.encoder.features, spec.action_dim, deter=size.deter, hidden=size.hidden, latents=size.latents,
             classes=size.classes, blocks=BLOCKS,
         )  # fmt: skip
-        self.reward = TwoHotHead(features, (size.units,), squashed=symlog_bins)
-        self.continuation = normed_mlp((features, size.units, 1))
-        hidden = tuple(hidden_sizes) or (size.units,) * 3
+        few, more = ((units,) * layers for layers in size.layers)
+        self.reward = TwoHotHead(features, few, squashed=symlog_bins)
+        self.continuation = normed_mlp((features, *few, 1))
+        hidden = tuple(hidden_sizes) or more
         self.critic = TwoHotHead(features, hidden, squashed=symlog_bins)
         outputs = spec.action_dim if self.discrete else 2 * spec.action_dim
         net = normed_mlp((features, *hidden, outputs), scale=actor_scale)

@@ -59,13 +59,30 @@ def block_linear(blocks: int, fan_in: int, fan_out: int, *, inputs: int | None =
     return layer
 
 
-def conv(channels_in: int, channels_out: int, *, kernel: int = 5) -> nn.Conv2d:
+def conv(channels_in: int, channels_out: int) -> nn.Conv2d:
     """A convolution that keeps height and width."""
-    layer = nn.Conv2d(channels_in, channels_out, kernel, padding="same")
-    truncated_normal(layer.weight, channels_in * kernel * kernel)
+    layer = nn.Conv2d(channels_in, channels_out, 5, padding="same")
+    _begin(layer, channels_in * 5 * 5)
+    return layer
+
+
+def halving_conv(channels_in: int, channels_out: int) -> nn.Conv2d:
+    layer = nn.Conv2d(channels_in, channels_out, 4, stride=2, padding=1)
+    _begin(layer, channels_in * 4 * 4)
+    return layer
+
+
+def doubling_conv(channels_in: int, channels_out: int) -> nn.ConvTranspose2d:
+    """The way back: a pixel sees two by two of the smaller picture."""
+    layer = nn.ConvTranspose2d(channels_in, channels_out, 4, stride=2, padding=1)
+    _begin(layer, channels_in * 2 * 2)
+    return layer
+
+
+def _begin(layer: nn.Conv2d | nn.ConvTranspose2d, fan_in: int) -> None:
+    truncated_normal(layer.weight, fan_in)
     if layer.bias is not None:
         nn.init.zeros_(layer.bias)
-    return layer
 
 
 def dense(fan_in: int, fan_out: int) -> nn.Sequential:

@@ -130,6 +130,17 @@ def test_dreams_draw_by_the_chances_that_the_loss_counts(used):
 # Updates
 
 
+def test_without_stored_latents_a_window_is_seen_from_nothing_and_nothing_of_it_is_kept(used, windows):
+    learner, batch = used(stored_latents=False), windows()
+    batch["is_first"][:, 0] = 1
+    torch.manual_seed(9)
+    remembered = learner.observe(batch).latent.deter
+    blank = {name: column for name, column in batch.items() if not name.startswith("start_")}
+    torch.manual_seed(9)
+    assert learner.observe(blank).latent.deter.equal(remembered)
+    assert learner.loss(blank).rows == {}
+
+
 def test_what_is_remembered_of_every_step_is_told_in_the_form_it_is_kept(used, windows):
     learner, batch = used(), windows()
     torch.manual_seed(9)
