@@ -107,9 +107,9 @@ def test_asked_with_the_whole_group_seeds_in_processes_have_saved_and_go_on_from
             out, said = process.communicate(timeout=60)
         said += "" if train else (folder / "log.txt").read_text()
         assert (process.returncode, "Traceback" in said) == (128 + number, False)
-        if train:
-            assert json.loads(out)["stop_reason"] == f"asked to stop by {number.name}"
         told = [json.loads((run / "result.json").read_text()) for run in runs]
+        asked = [*told, json.loads(out)] if train else told
+        assert [each["stop_reason"] for each in asked] == [f"asked to stop by {number.name}"] * len(asked)
         assert [each["status"] for each in told] == ["stopped", "stopped"]
         assert [Path(each["checkpoint"]).name for each in told] == [step_name(each["steps"]) for each in told]
         before, logs = logs, [(run / "metrics.jsonl").read_text() for run in runs]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
 import pytest
 
 from rl_training.experiment import signals
-from rl_training.experiment.signals import caught_signals
+from rl_training.experiment.signals import caught_signals, hidden_from_ctrl_c, pass_on
 
 INT, TERM = signal.SIGINT, signal.SIGTERM
 
@@ -27,3 +28,11 @@ def test_the_same_signal_a_while_later_is_a_second_request(monkeypatch, came, re
         for number in came:
             signal.raise_signal(number)
     assert caught == requests
+
+
+@pytest.mark.parametrize("number", [INT, TERM])
+def test_a_process_hidden_from_ctrl_c_knows_which_signal_is_passed_on_to_it(number):
+    with caught_signals() as caught, hidden_from_ctrl_c():
+        pass_on(number, os.getpid())
+        assert caught == [number]
+    assert caught == [number]

@@ -58,10 +58,10 @@ class Bench:
             watch(self.cells)
             if not self._running():
                 return
-            for _ in caught[asked:]:
+            for number in caught[asked:]:
                 asked += 1
                 for cell in self._running():
-                    cell.stop()
+                    cell.stop(number)
             time.sleep(TICK)
 
     def _running(self) -> list[CellRun]:

@@ -16,7 +16,7 @@ from typing import Any
 from rl_training.experiment.bench_plan import BenchPlan, Cell
 from rl_training.experiment.run_directory import RunDirectory
 from rl_training.experiment.scoring import EVALUATION_SEED
-from rl_training.experiment.signals import hidden_from_ctrl_c
+from rl_training.experiment.signals import hidden_from_ctrl_c, pass_on
 
 PATIENCE = 60  # seconds that a process gets to save
 
@@ -59,10 +59,10 @@ class CellRun:
             runs = [str(run) for run in self.runs()]
             self._launch("evaluating", ["rl_training.experiment.scoring", str(self.plan.episodes), *runs], lock)
 
-    def stop(self) -> None:
-        """Ask its process to save and end; asked again, it ends at once."""
-        if self.process is not None:
-            self.process.terminate()
+    def stop(self, number: int) -> None:
+        """Ask its process to save and end, as the signal did that came; asked again, it ends at once."""
+        if self.process is not None and self.process.poll() is None:
+            pass_on(number, self.process.pid)
 
     def end(self) -> None:
         """Leave no process behind."""

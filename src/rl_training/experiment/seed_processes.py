@@ -18,7 +18,7 @@ from rl_training.experiment.agent import say
 from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.mistakes import MISTAKES, message_of
 from rl_training.experiment.run import run_training
-from rl_training.experiment.signals import hidden_from_ctrl_c
+from rl_training.experiment.signals import hidden_from_ctrl_c, pass_on
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.progress import REFRESH_SECONDS, ShowProgress
 from rl_training.runtime.state import TrainerState
@@ -74,9 +74,10 @@ class SeedProcess:
         except (EOFError, OSError):  # it has ended
             self.pipe.close()
 
-    def stop(self) -> None:
-        """Ask it to save and end; asked again, it ends at once."""
-        self.process.terminate()
+    def stop(self, number: int) -> None:
+        """Ask it to save and end, as the signal did that came; asked again, it ends at once."""
+        if self.process.pid is not None and self.process.is_alive():
+            pass_on(number, self.process.pid)
 
     def refuse_failure(self) -> None:
         """Raise what went wrong in it, if anything did: a mistake in the words that a single run has for it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -38,8 +39,9 @@ def caught_signals(react: Callable[[int], None] = lambda number: None) -> Iterat
         last[number] = now
         came.append(number)
         if came.count(number) > len(caught):
-            caught.append(number)
-            react(number)
+            asked = signal.SIGINT if signal.SIGINT in signal.sigpending() else number  # see `pass_on`
+            caught.append(asked)
+            react(asked)
 
     previous = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
@@ -51,10 +53,16 @@ def caught_signals(react: Callable[[int], None] = lambda number: None) -> Iterat
 
 @contextmanager
 def hidden_from_ctrl_c() -> Iterator[None]:
-    """A process that is started in here gets no SIGINT, which would end it while it still starts: it is asked by
-    SIGTERM."""
+    """A process that is started in here holds SIGINT back, which would end it while it still starts: see `pass_on`."""
     unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
+
+
+def pass_on(number: int, process: int) -> None:
+    """Ask one that is hidden from Ctrl-C: SIGTERM reaches it, and a SIGINT that it holds back says who asked."""
+    if number == signal.SIGINT:
+        os.kill(process, signal.SIGINT)
+    os.kill(process, signal.SIGTERM)

@@ -16,7 +16,7 @@ from rl_training.experiment.result import TrainResult
 from rl_training.experiment.run import run_population, run_training
 from rl_training.experiment.run_directory import RunDirectory
 from rl_training.experiment.seed_processes import SeedProcess, Together
-from rl_training.experiment.signals import asked_by, caught_signals
+from rl_training.experiment.signals import caught_signals
 from rl_training.experiment.trial import default_directory
 from rl_training.runtime.engine import Callback
 
@@ -95,7 +95,7 @@ def _train_in_processes(
     ended = {seed.seed for seed in together.seeds if seed.process.exitcode == 0}
     results = {config.seed: _told(config) if config.seed in ended else before.get(config.seed) for config in configs}
     known = {config.seed: results[config.seed] or _without_result(config) for config in configs}
-    return {seed: _as_asked(result, caught[0]) for seed, result in known.items()} if caught else known
+    return {seed: replace(result, signal=caught[0]) for seed, result in known.items()} if caught else known
 
 
 def _work(
@@ -114,15 +114,9 @@ def _work(
             return
         for _ in range(asked, requests):
             for seed in running:
-                seed.stop()
+                seed.stop(caught[0] if caught else signal.SIGTERM)
         asked = requests
         time.sleep(TICK)
-
-
-def _as_asked(result: TrainResult, number: int) -> TrainResult:
-    """With the signal that came, which the seed was told of as SIGTERM."""
-    passed_on = result.stop_reason == asked_by(signal.SIGTERM)
-    return replace(result, signal=number, stop_reason=asked_by(number) if passed_on else result.stop_reason)
 
 
 def _without_result(config: TrainConfig) -> TrainResult:
