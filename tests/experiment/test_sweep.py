@@ -9,9 +9,10 @@ import pytest
 
 from rl_training.experiment.config import parse_config
 from rl_training.experiment.manager import ExperimentManager
-from rl_training.experiment.seed_processes import SeedProcess
+from rl_training.experiment.seed_processes import Failure, SeedError, SeedProcess
 from rl_training.experiment.sweep import as_population, train_seeds
 from rl_training.runtime import progress
+from rl_training.runtime.env_group import EnvError
 
 TINY = {"hidden_sizes": [8, 8], "batch_size": 16}
 BC = {"algo": "bc", "env_id": "Pendulum-v1", "dataset": {"kind": "random", "rows": 200}, "total_timesteps": 20,
@@ -65,3 +66,52 @@ def test_a_seed_that_nobody_waits_for_any_more_saves_and_ends(tmp_path):
     told = json.loads((tmp_path / "seed_0" / "result.json").read_text())
     assert (told["status"], told["stop_reason"]) == ("stopped", "the process that started it is gone")
     assert Path(told["checkpoint"]).is_dir()
+
+
+FAILING = """
+import gymnasium
+from gymnasium.envs.classic_control import CartPoleEnv
+
+class Failing(CartPoleEnv):
+    def step(self, action):
+        raise KeyError("pole")
+
+gymnasium.register("Failing-v0", Failing)
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "message"),
+    [
+        ({"env_kwargs": {"foo": 1}}, TypeError, "env_kwargs: CartPole-v1 takes no keyword 'foo'"),
+        ({"algo": "gail", "dataset": "absent.npz"}, FileNotFoundError, "there is no dataset file .*absent.npz"),
+        ({"env_id": "failing:Failing-v0"}, EnvError, "seed 0: environment 0 .* KeyError"),
+    ],
+)
+def test_an_error_in_the_process_of_a_seed_has_the_kind_that_it_has_in_a_single_run(
+    tmp_path, monkeypatch, change, kind, message
+):
+    (tmp_path / "failing.py").write_text(FAILING)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(kind, match=message) as raised:
+        train_seeds(configs({**PPO, **change}, tmp_path / "all"))
+    assert type(raised.value) is kind
+
+
+class Foreign(RuntimeError):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "no start"), ValueError, "'utf-8' codec can't decode byte 0xff"),
+        (json.JSONDecodeError("no value", "", 0), ValueError, "no value: line 1"),
+        (PermissionError(13, "no", "runs"), PermissionError, "[Errno 13] no: 'runs'"),
+        (Foreign("lost"), SeedError, "Foreign: lost (--debug shows where)"),
+    ],
+)
+def test_a_failure_is_told_as_the_nearest_kind_that_every_process_knows(error, kind, message):
+    told = Failure.of(error)
+    assert told.kind is kind
+    assert told.message.startswith(message)

@@ -37,9 +37,19 @@ class Seen(NamedTuple):
 
 
 class Failure(NamedTuple):
-    mistake: bool
+    """What went wrong in a seed, in parts that every process can read."""
+
+    kind: type[Exception]
     message: str
     trace: str
+
+    @classmethod
+    def of(cls, error: Exception) -> Failure:
+        """Of its own kind, where that is Python's or ours; else of the nearest kind of mistake, or a SeedError."""
+        mistakes = [kind for kind in type(error).__mro__ if kind in MISTAKES]
+        kind = next((kind for kind in (type(error), *mistakes) if _made_of_a_sentence(kind)), SeedError)
+        message = str(error) if mistakes or kind is type(error) else message_of(error)
+        return cls(kind, message, "".join(traceback.format_exception(error)))
 
 
 class SeedProcess:
@@ -58,7 +68,7 @@ class SeedProcess:
 
     @property
     def mistaken(self) -> bool:
-        return self.failure is not None and self.failure.mistake
+        return self.failure is not None and issubclass(self.failure.kind, MISTAKES)
 
     def hear(self, say: Callable[[str], None]) -> None:
         """Take in what it has told since; `say` gets what is meant for people."""
@@ -80,14 +90,25 @@ class SeedProcess:
             pass_on(number, self.process.pid)
 
     def refuse_failure(self) -> None:
-        """Raise what went wrong in it, if anything did: a mistake in the words that a single run has for it."""
+        """Raise what went wrong in it, if anything did: a mistake just as a single run raises it."""
         told, code = self.failure, self.process.exitcode or 0
         if told is not None:
-            error = ValueError(told.message) if told.mistake else SeedError(f"seed {self.seed}: {told.message}")
-            raise error from SeedError(told.trace)
+            whose = "" if self.mistaken else f"seed {self.seed}: "
+            raise told.kind(f"{whose}{told.message}") from SeedError(told.trace)
         if code:
             ending = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
             raise SeedError(f"seed {self.seed} {ending}")
+
+
+def _made_of_a_sentence(kind: type[Exception]) -> bool:
+    """Whether it is Python's or ours, and a message is all that it takes; UnicodeDecodeError takes more."""
+    if kind.__module__ != "builtins" and not kind.__module__.startswith("rl_training."):
+        return False
+    try:
+        kind("")
+    except TypeError:
+        return False
+    return True
 
 
 class Together:
@@ -197,7 +218,7 @@ def _train_one(config: TrainConfig, callbacks: Sequence[Callback], fresh: bool, 
     except KeyboardInterrupt:  # asked for the second time
         sys.exit(128 + signal.SIGINT)
     except Exception as error:
-        tell(Failure(isinstance(error, MISTAKES), message_of(error), traceback.format_exc()))
+        tell(Failure.of(error))
         sys.exit(1)
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends anyway, and an exit in the exit is told as an error
