@@ -76,6 +76,12 @@ def test_a_keyword_that_the_environment_does_not_take_is_a_mistake(cli, cartpole
     assert (result.exit_code, result.stderr) == (2, f"error: {sentence}\n")
 
 
+def test_a_mistake_leaves_an_empty_directory_that_was_there(cli, cartpole, tmp_path):
+    (tmp_path / "run").mkdir()
+    assert cli(*cartpole, "--set", "env_kwargs.foo=1", "--output", tmp_path / "run").exit_code == 2
+    assert list(tmp_path.glob("**/*")) == [tmp_path / "run"]
+
+
 def test_numbers_that_diverge_are_exit_code_1(cli, cartpole, tmp_path):
     result = cli(*cartpole, "--set", "learning_rate=1e30", "--output", tmp_path / "run", "--quiet")
     assert result.exit_code == 1

@@ -126,8 +126,13 @@ def test_a_failure_in_the_process_of_a_seed_names_the_seed(cli, cartpole, tmp_pa
     assert "not finite" in result.stderr
 
 
+@pytest.mark.parametrize("there", [[], ["all"], ["all", "all/seed_0", "all/seed_1"]])
 @pytest.mark.parametrize("in_processes", [False, True])
-def test_a_mistake_leaves_no_empty_directory_of_the_seeds(cli, cartpole, tmp_path, in_processes):
-    command, mistake = (cartpole, "batch_size=7") if in_processes else (CLONING, "env_kwargs.foo=1")
-    result = cli(*command, "--set", mistake, "--seeds", "0-1", "--output", tmp_path / "all")
-    assert (result.exit_code, list(tmp_path.iterdir())) == (2, [])
+def test_a_mistake_leaves_no_directory_of_the_seeds_but_those_that_were_there(
+    cli, cartpole, tmp_path, in_processes, there
+):
+    for name in there:
+        (tmp_path / name).mkdir()
+    command = [*(cartpole if in_processes else CLONING), "--set", "env_kwargs.foo=1"]
+    result = cli(*command, "--seeds", "0-1", "--output", tmp_path / "all")
+    assert (result.exit_code, sorted(tmp_path.glob("**/*"))) == (2, [tmp_path / name for name in there])

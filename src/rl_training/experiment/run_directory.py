@@ -36,8 +36,9 @@ class RunDirectory:
     def locked(self) -> Iterator[None]:
         """One writer at a time; the system frees the lock when its process ends, however it ends.
 
-        A directory in which nothing was begun is not left behind.
+        A directory in which nothing was begun is left as it was found, or not left behind.
         """
+        found = self.path.exists()
         make_directory(self.path)
         with (self.path / ".lock").open("w") as lock:
             try:
@@ -50,7 +51,9 @@ class RunDirectory:
                 yield
             finally:
                 if os.listdir(self.path) == [".lock"]:
-                    shutil.rmtree(self.path)
+                    (self.path / ".lock").unlink()
+                    if not found:
+                        self.path.rmdir()
 
     def config(self) -> TrainConfig | None:
         file = self.path / "config.yaml"

@@ -42,13 +42,15 @@ def train_seeds(
 
 @contextmanager
 def _nothing_left_empty(configs: Sequence[TrainConfig]) -> Iterator[None]:
-    """Runs in which nothing was begun are gone; so is then the directory that they were to share."""
+    """Runs in which nothing was begun are gone; so is then the directory that was made for them to share."""
+    shared = {_directory(config).path.parent for config in configs}
+    new = [directory for directory in shared if not directory.exists()]
     try:
         yield
     except Exception:
-        for shared in {_directory(config).path.parent for config in configs}:
+        for directory in new:
             with suppress(OSError):  # it holds something, or never was
-                shared.rmdir()
+                directory.rmdir()
         raise
 
 
