@@ -99,10 +99,17 @@ def test_next_actions_must_lie_in_the_range_too(counted):
     assert finding.text.startswith("next_actions lie outside their bounds in 3 of 3 rows")
 
 
-def test_discrete_actions_count_from_0(counted):
-    columns = counted([1, 2, 3], dones=(2,)) | {"actions": np.array([0, -1, 2])}
+@pytest.mark.parametrize(("actions", "found"), [([0, -1, 2], "-1 to 2"), ([0, -1, 0], "-1 to 0")])
+def test_choices_below_0_are_told_as_they_are_and_can_be_those_of_an_environment(counted, actions, found):
+    columns = counted([1, 2, 3], dones=(2,)) | {"actions": np.array(actions)}
     (finding,) = inspect(columns).findings
-    assert finding.text == "actions must be integers from 0 to 2, 1 of 3 rows are not; the first is row 1 with -1"
+    assert finding.text == (
+        f"actions are whole numbers from {found}, and choices count from 0 where no environment says otherwise: "
+        "1 of 3 rows are below, the first is row 1"
+    )
+    assert "name the environment if its choices begin at -1, or give --action-range" in finding.fix
+    assert inspect(columns, spec=EnvSpec((1,), "discrete", 4, action_start=-1)).trainable
+    assert inspect(columns, action_range=(-2.0, 2.0)).trainable
 
 
 def test_bounds_that_must_be_guessed_are_told(counted):

@@ -23,6 +23,7 @@ def derive_spec(obs: Array, actions: Array, action_range: Bounds | None = None) 
     """The environment that the data seems to come from: integer actions are Discrete, others or bounded ones Box."""
     obs_shape, obs_dtype = obs.shape[1:], "uint8" if obs.dtype == np.uint8 else "float32"
     if actions.dtype.kind != "f" and action_range is None:
+        _require_counted_from_0(actions)
         return EnvSpec(obs_shape, "discrete", int(actions.max()) + 1, obs_dtype)
     flat = actions.reshape(len(actions), -1)
     magnitudes = np.abs([reduce_rows(np.minimum, flat), reduce_rows(np.maximum, flat)]).max(0).astype(np.float32)
@@ -86,6 +87,19 @@ def _require_inside(actions: Array, scaled: Array, spec: EnvSpec, name: str) -> 
     )
 
 
+def _require_counted_from_0(actions: Array) -> None:
+    """Where the data alone must tell which choices there are."""
+    below = actions.reshape(-1) < 0
+    if len(below) == len(actions) and below.any():  # else `_checked_indices` says that a choice is one integer
+        first = int(below.argmax())
+        raise DatasetFault(
+            f"actions are whole numbers from {actions.min()} to {actions.max()}, and choices count from 0 where no "
+            f"environment says otherwise: {below.sum()} of {len(actions)} rows are below, the first is row {first}",
+            f"number them from 0, name the environment if its choices begin at {actions.min()}, or give --action-range "
+            "if they are amounts",
+        )
+
+
 def _checked_indices(actions: Array, spec: EnvSpec, name: str) -> Array:
     if actions.size != len(actions):
         raise ValueError(f"{name} of a Discrete space are one integer a row, got shape {actions.shape}")
@@ -99,7 +113,7 @@ def _checked_indices(actions: Array, spec: EnvSpec, name: str) -> Array:
         raise DatasetFault(
             f"{name} must be integers from {spec.action_start} to {spec.action_start + count - 1}, {wrong.sum()} of "
             f"{len(wrong)} rows are not; the first is row {first} with {numbers.reshape(-1)[first].item()}",
-            "number the choices from 0, or give --action-range if they are amounts",
+            f"number the choices from {spec.action_start} as the environment does, or name the one they come from",
         )
     return indices
 
