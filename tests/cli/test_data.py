@@ -136,9 +136,10 @@ def test_check_tells_the_error_and_no_counts_where_nothing_can_be_used(cli, tmp_
     assert "error: column 'rewards' must have one number a row, got shape (6, 2)\n" in told
 
 
-def test_check_tells_flags_that_are_not_there_from_those_that_were_made(cli, tmp_path):
+@pytest.mark.parametrize("still", [False, True])
+def test_check_tells_flags_that_are_not_there_from_columns_that_were_made(cli, tmp_path, still):
     (tmp_path / "log.csv").write_text(
-        "obs,action,reward,episode\n" + "".join(f"{n},0.5,{n},{n // 3}\n" for n in range(6))
+        "obs,action,reward,episode\n" + "".join(f"{0 if still else n},0.5,{n},{n // 3}\n" for n in range(6))
     )
     rows = [re.split(" {3,}", line) for line in cli("data", "check", tmp_path / "log.csv").stdout.splitlines()]
     labels = {row[0].strip(): row[1] for row in rows if len(row) == 4}

@@ -232,13 +232,14 @@ def print_contents(source: str, report: DatasetReport) -> None:
         print_table(("of", "lowest", "quarter", "median", "three quarters", "highest", "mean"), known)
     print_table(
         ("column", "in the file", "kind", "range"),
-        [(name, column.stored_as or made(column), kind(column), ranges(column))
+        [(name, column.stored_as or made(name, column), kind(column), ranges(column))
          for name, column in report.columns.items()],
     )  # fmt: skip
 
 
-def made(column: ColumnSummary) -> str:
-    return "made from the others" if any((*column.low, *column.high)) else "not there, so 0"
+def made(name: str, column: ColumnSummary) -> str:
+    """Flags are 0 where nothing tells of an end; next_obs are the obs that follow, 0 or not."""
+    return "not there, so 0" if name != "next_obs" and not any(column.high) else "made from the others"
 
 
 def kind(column: ColumnSummary) -> str:
