@@ -103,20 +103,47 @@ def test_curves_are_taken_where_every_seed_was_evaluated(tmp_path):
     assert learning_curves(found) == {"X-v1": {"a": Curve([10, 30], [[0, 7], [0, 9]])}}
 
 
+@pytest.fixture
+def drawn(monkeypatch):
+    """Draws curves; the figure as it would be saved."""
+    figures = []
+    monkeypatch.setattr(
+        pytest.importorskip("matplotlib.figure").Figure, "savefig", lambda self, *_, **__: figures.append(self)
+    )
+
+    def draw(curves):
+        save_comparison(curves, Path("unwritten.png"))
+        return figures[-1]
+
+    return draw
+
+
 def test_a_picture_of_curves(tmp_path):
     pytest.importorskip("matplotlib")
     curves = {"X-v1": {"a": Curve([10, 30], [[0, 7], [0, 9]])}, "Y-v1": {}}
     assert save_comparison(curves, tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize(("returns", "bands"), [([[0.0, 7.0]], 0), ([[0.0, 7.0], [0.0, 9.0]], 1)])
-def test_a_picture_has_a_band_where_there_are_several_seeds(tmp_path, monkeypatch, returns, bands):
-    figure = pytest.importorskip("matplotlib.figure").Figure
-    drawn = []
-    monkeypatch.setattr(figure, "savefig", lambda self, *_, **__: drawn.append(self))
-    save_comparison({"X-v1": {"a": Curve([10, 30], returns)}}, tmp_path / "curves.png")
-    assert len(drawn[0].axes[0].collections) == bands
-    assert ("interval" in drawn[0].legends[0].get_title().get_text()) == bool(bands)
+@pytest.mark.parametrize(
+    ("seeds", "bands", "labels", "title"),
+    [
+        ((1, 1), (0, 0), ["a (1 seed)", "b (1 seed)"], ""),
+        ((3, 2), (1, 1), ["a (3 seeds)", "b (2 seeds)"], "with its 95% bootstrap interval"),
+        ((1, 2), (0, 1), ["a (1 seed)", "b (2 seeds)"], "with its 95% bootstrap interval where there are several"),
+    ],
+)
+def test_a_picture_has_a_band_where_there_are_several_seeds_and_says_so(drawn, seeds, bands, labels, title):
+    curves = [Curve([10, 30], [[0.0, 7.0 + seed] for seed in range(count)]) for count in seeds]
+    figure = drawn({"X-v1": {"a": curves[0]}, "Y-v1": {"b": curves[1]}})
+    assert tuple(len(axes.collections) for axes in figure.axes) == bands
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == labels
+    assert figure.legends[0].get_title().get_text().removeprefix("interquartile mean over seeds, ") == title
+
+
+def test_a_picture_tells_of_different_numbers_of_seeds(drawn):
+    one, two = Curve([10], [[7.0]]), Curve([10], [[7.0], [9.0]])
+    (label,) = drawn({"X-v1": {"a": two}, "Y-v1": {"a": one}}).legends[0].get_texts()
+    assert label.get_text() == "a (1 to 2 seeds)"
 
 
 def test_without_evaluations_there_is_nothing_to_draw(tmp_path):

@@ -74,8 +74,7 @@ def save_comparison(curves: Mapping[str, Mapping[str, Curve]], target: Path) -> 
         plain(axes)
     figure.supylabel("return", fontsize=10, color=INK)
     labels = [f"{algo} ({_seeds(panels, algo)})" for algo in handles]
-    several = any(len(curve.returns) > 1 for lines in panels.values() for curve in lines.values())
-    title = "interquartile mean over seeds, with its 95% bootstrap interval" if several else None
+    title = _explained([len(curve.returns) for lines in panels.values() for curve in lines.values()])
     figure.legend(
         list(handles.values()), labels, loc="outside lower center", ncols=min(len(handles), 4), frameon=False,
         fontsize=9, labelcolor=INK, title=title, title_fontsize=9,
@@ -98,8 +97,19 @@ def _draw_seeds(axes: Axes, curve: Curve, number: int) -> Any:
 
 
 def _seeds(panels: Mapping[str, Mapping[str, Curve]], algo: str) -> str:
-    count = min(len(lines[algo].returns) for lines in panels.values() if algo in lines)
-    return "1 seed" if count == 1 else f"{count} seeds"
+    counts = [len(lines[algo].returns) for lines in panels.values() if algo in lines]
+    fewest, most = min(counts), max(counts)
+    if most == 1:
+        return "1 seed"
+    return f"{most} seeds" if fewest == most else f"{fewest} to {most} seeds"
+
+
+def _explained(seeds: list[int]) -> str | None:
+    """What the lines are, by how many seeds each has; a single seed needs no word."""
+    if max(seeds) == 1:
+        return None
+    where = " where there are several" if min(seeds) == 1 else ""
+    return f"interquartile mean over seeds, with its 95% bootstrap interval{where}"
 
 
 def _rows(file: Path) -> list[Row]:
