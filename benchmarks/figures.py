@@ -200,14 +200,15 @@ def evaluate_command(run: str) -> list[str]:
 
 def summary(cell: Cell, runs: list[dict[str, Any]], *, data: Path | None) -> dict[str, Any]:
     scores = [run["score"] for run in runs]
-    middle, (low, high) = interquartile_mean(scores), bootstrap_interval(scores)
+    middle = interquartile_mean(scores)
+    interval = list(bootstrap_interval(scores)) if len(scores) > 1 else None  # one seed has none
     return {
         "what": cell.what,
-        "result": f"{middle:.1f} [{low:.1f}, {high:.1f}]",
+        "result": f"{middle:.1f}" + (" [{:.1f}, {:.1f}]".format(*interval) if interval else ""),
         "goal": cell.goal,
         "published": cell.published,
         "interquartile_mean": middle,
-        "interval_95": [low, high],
+        "interval_95": interval,
         "runs": runs,
         "commands": [
             shown(train_command(cell, seed="SEED", run="RUN", data="DATA")),

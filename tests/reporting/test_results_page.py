@@ -1,4 +1,4 @@
-"""The page of results is what its script makes of the stored ones."""
+"""The page of results is what its script makes of the stored ones, and they say no more than their seeds do."""
 
 from __future__ import annotations
 
@@ -8,10 +8,24 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+BENCHMARKS = ROOT / "benchmarks"
+pytestmark = pytest.mark.skipif(
+    not (BENCHMARKS / "results").is_dir(), reason="no folder benchmarks/results, as in an archive of the source"
+)
 
 
 def test_the_page_of_results_is_what_its_script_writes():
-    if not (ROOT / "benchmarks" / "results").is_dir():
-        pytest.skip("no folder benchmarks/results, as in an archive of the source")
-    script = runpy.run_path(str(ROOT / "benchmarks" / "results_table.py"))
+    script = runpy.run_path(str(BENCHMARKS / "results_table.py"))
     assert script["whole_page"](script["stored_benches"]()) == (ROOT / "docs" / "results.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("scores", "result", "interval"),
+    [([-150.0], "-150.0", None), ([-150.0, -150.0], "-150.0 [-150.0, -150.0]", [-150.0, -150.0])],
+)
+def test_a_cell_of_one_seed_has_no_interval(monkeypatch, scores, result, interval):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    script = runpy.run_path(str(BENCHMARKS / "figures.py"))
+    runs = [{"seed": seed, "score": score, "commit": None} for seed, score in enumerate(scores)]
+    told = script["summary"](script["CELLS"]["sac_pendulum"], runs, data=None)
+    assert (told["result"], told["interval_95"]) == (result, interval)
