@@ -108,11 +108,11 @@ def dreamt(*, capture: bool, compile: bool = False, **options: Any) -> dict[str,
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize(("compile", "size"), [(False, "tiny"), (True, "tiny"), (True, "xs")])
-def test_captured_updates_of_a_world_model_equal_eager_ones(precision, compile, size, monkeypatch):
+def test_captured_updates_of_a_world_model_equal_eager_ones(precision, compile, size):
     torch.compiler.reset()
-    monkeypatch.setattr(inductor, "fallback_random", True)  # the noise that is drawn without being compiled
     options = {"precision": precision, "size": size}
-    eager, captured = dreamt(capture=False, **options), dreamt(capture=True, compile=compile, **options)
+    with inductor.patch(fallback_random=True):  # the noise that is drawn without being compiled
+        eager, captured = dreamt(capture=False, **options), dreamt(capture=True, compile=compile, **options)
     assert captured["moved"] > 0.5
     for name, value in eager.items():  # other rows or another noise would move several of them by more
         torch.testing.assert_close(captured[name], value, rtol=1e-2, atol=1e-3, msg=name)

@@ -51,7 +51,7 @@ def test_a_strided_decoder_begins_around_grey_and_finds_any_picture():
     torch.manual_seed(0)
     picture, latent = torch.rand(1, 1, 16, 16), Latent(torch.randn(1, 16), torch.randn(1, 2, 3))
     decoder = StridedDecoder((1, 16, 16), 8, features=22)
-    torch.nn.init.zeros_(decoder.net[-1].weight)
+    torch.nn.init.zeros_(decoder.net[-1].get_parameter("weight"))
     assert decoder(latent).eq(0.5).all()
     optimizer = torch.optim.Adam(decoder.parameters(), 0.01)
     for _ in range(200):
