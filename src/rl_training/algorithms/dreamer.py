@@ -27,7 +27,7 @@ RECIPES: dict[str, dict[str, Any]] = {
     "2023": {
         "optimizer": "adam", "learning_rate": 1e-4, "actor_learning_rate": 3e-5, "max_grad_norm": 1000.0,
         "dynamics_weight": 0.5, "replay_value_weight": 0.0, "bins": "symlog", "discounted_continue": False,
-        "actor_scale": 1.0,
+        "actor_scale": 1.0, "stored_latents": False,
     },
 }  # fmt: skip
 
