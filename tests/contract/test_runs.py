@@ -52,3 +52,15 @@ def test_a_learner_from_data_goes_on_online_and_resumes_there(case_from_data, tm
     assert halved.status == "stopped"
     resume_run(halved.run_dir)
     assert compare_runs(whole.run_dir, halved.run_dir) == []
+
+
+def test_a_world_model_whose_windows_begin_blank_resumes_too(tmp_path):
+    options = {"recipe": "2023", "size": "tiny", "window": 6, "horizon": 3, "train_ratio": 24, "batch_size": 4,
+               "learning_starts": 20, "buffer_size": 45}  # fmt: skip
+    run = {"algo": "dreamer", "env_id": "CartPole-v1", "num_envs": 2, "total_timesteps": 60, "algo_kwargs": options}
+    whole, halved = (parse_config({**run, "output_dir": str(tmp_path / name)}) for name in ("whole", "halved"))
+    finished = run_training(whole)
+    assert finished.updates > 20
+    assert run_training(halved, callbacks=[StopAtStep(50)]).status == "stopped"
+    resume_run(tmp_path / "halved")
+    assert compare_runs(finished.run_dir, tmp_path / "halved") == []
