@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rl_training.experiment.agent import find_checkpoint
 from rl_training.experiment.config import parse_config
 from rl_training.experiment.run import resume_run, run_training
 from rl_training.experiment.verify import compare_runs
@@ -61,6 +62,7 @@ def test_a_world_model_whose_windows_begin_blank_resumes_too(tmp_path):
     whole, halved = (parse_config({**run, "output_dir": str(tmp_path / name)}) for name in ("whole", "halved"))
     finished = run_training(whole)
     assert finished.updates > 20
+    assert find_checkpoint(finished.run_dir).group("lane")["source"]["latents"] == {}
     assert run_training(halved, callbacks=[StopAtStep(50)]).status == "stopped"
     resume_run(tmp_path / "halved")
     assert compare_runs(finished.run_dir, tmp_path / "halved") == []

@@ -174,6 +174,14 @@ def test_a_restored_buffer_goes_on_alike(tmp_path):
             each.add(step)
 
 
+@pytest.mark.parametrize(("saved", "kept"), [("deter", "none"), ("none", "deter")])
+def test_a_buffer_that_keeps_other_latents_is_not_restored(saved, kept):
+    layouts: dict[str, Any] = {"deter": {"deter": ((2,), torch.float16)}, "none": None}
+    state = filled([], capacity=40, num_envs=2, latents=layouts[saved]).state_dict()
+    with pytest.raises(ValueError, match=f"saved with latents: {saved}, and keeps: {kept}; set stored_latents"):
+        filled([], capacity=40, num_envs=2, latents=layouts[kept]).load_state_dict(state)
+
+
 def test_observations_may_be_kept_as_bytes_whatever_they_are_of():
     spec = EnvSpec((1,), "discrete", 5)
     kept = {}

@@ -131,6 +131,11 @@ class RecurrentReplayBuffer(RandomRows):
         }  # fmt: skip
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        if state["latents"].keys() != self.latents.keys():
+            kept, keeps = (", ".join(sorted(each)) or "none" for each in (state["latents"], self.latents))
+            raise ValueError(
+                f"the replay was saved with latents: {kept}, and keeps: {keeps}; set stored_latents as it was then"
+            )
         super().load_state_dict(state)
         self.counts = list(state["counts"])
         self._added.copy_(torch.tensor(self.counts))
