@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -68,6 +70,26 @@ def test_a_seed_that_nobody_waits_for_any_more_saves_and_ends(tmp_path):
     assert Path(told["checkpoint"]).is_dir()
 
 
+HIDDEN = """
+import signal, sys
+from rl_training.experiment.config import parse_config
+from rl_training.experiment.signals import hidden_from_ctrl_c
+from rl_training.experiment.sweep import train_seeds
+
+if __name__ == "__main__":
+    with hidden_from_ctrl_c():
+        train_seeds([parse_config({**%r, "seed": seed, "output_dir": f"{sys.argv[1]}/{seed}"}) for seed in (0, 1)])
+        print("hidden" if signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ()) else "seen")
+"""
+
+
+def test_who_is_hidden_from_ctrl_c_stays_so_when_its_seeds_start_as_processes(tmp_path):
+    script = tmp_path / "hidden.py"
+    script.write_text(HIDDEN % PPO)
+    done = subprocess.run([sys.executable, script, tmp_path], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout == "hidden\n"
+
+
 FAILING = """
 import gymnasium
 from gymnasium.envs.classic_control import CartPoleEnv
@@ -109,6 +131,8 @@ class Foreign(RuntimeError):
         (json.JSONDecodeError("no value", "", 0), ValueError, "no value: line 1"),
         (PermissionError(13, "no", "runs"), PermissionError, "[Errno 13] no: 'runs'"),
         (Foreign("lost"), SeedError, "Foreign: lost (--debug shows where)"),
+        (KeyError("pole"), SeedError, "KeyError: 'pole' (--debug shows where)"),
+        (BrokenPipeError(32, "gone"), SeedError, "BrokenPipeError: [Errno 32] gone (--debug shows where)"),
     ],
 )
 def test_a_failure_is_told_as_the_nearest_kind_that_every_process_knows(error, kind, message):

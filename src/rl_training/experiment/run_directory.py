@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,8 @@ class RunDirectory:
                 if os.listdir(self.path) == [".lock"]:
                     (self.path / ".lock").unlink()
                     if not found:
-                        self.path.rmdir()
+                        with suppress(OSError):  # another process has just begun in it
+                            self.path.rmdir()
 
     def config(self) -> TrainConfig | None:
         file = self.path / "config.yaml"

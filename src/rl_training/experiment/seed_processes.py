@@ -101,14 +101,14 @@ class SeedProcess:
 
 
 def _made_of_a_sentence(kind: type[Exception]) -> bool:
-    """Whether it is Python's or ours, and a message is all that it takes; UnicodeDecodeError takes more."""
-    if kind.__module__ != "builtins" and not kind.__module__.startswith("rl_training."):
+    """Whether it is Python's or ours, takes a message and tells it as it is: KeyError quotes it, UnicodeDecodeError
+    takes more, and a BrokenPipeError would be taken for that of our own output."""
+    if kind is BrokenPipeError or not (kind.__module__ == "builtins" or kind.__module__.startswith("rl_training.")):
         return False
     try:
-        kind("")
+        return str(kind("what it was")) == "what it was"
     except TypeError:
         return False
-    return True
 
 
 class Together:

@@ -23,7 +23,7 @@ def caught_signals(react: Callable[[int], None] = lambda number: None) -> Iterat
     """The signals that asked to stop, in order; `react` is told each. Only the main thread can catch any.
 
     A terminal sends Ctrl-C to every process of its group, as `timeout` does SIGTERM, and a process that is told passes
-    it on to those it started as SIGTERM: all that is one request. Only the same signal, a while later, is a second.
+    it on to those it started (`pass_on`): all that is one request. Only the same signal, a while later, is a second.
     """
     came: list[int] = []
     last: dict[int, float] = {}

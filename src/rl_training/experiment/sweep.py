@@ -87,7 +87,9 @@ def _train_in_processes(
     before = {} if fresh else {config.seed: told for config in configs if (told := _told(config))}
     together = Together(configs, {seed: told.steps for seed, told in before.items()}, quiet=quiet)
     with caught_signals() as caught:
-        resource_tracker.ensure_running()  # which lets SIGINT through again as it starts
+        held_back = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        resource_tracker.ensure_running()  # which lets SIGINT through as it starts: once, and here
+        signal.pthread_sigmask(signal.SIG_SETMASK, held_back)
         try:
             _work(configs, callbacks, together, caught, fresh=fresh)
         finally:
