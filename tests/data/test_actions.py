@@ -84,7 +84,7 @@ def test_discrete_actions_outside_the_range_are_refused_by_row(wrong):
 def test_discrete_actions_that_count_from_1_are_refused_in_their_own_numbers():
     from_one = replace(THREE, action_start=1)
     assert scale_actions(np.array([1, 3]), from_one).tolist() == [0, 2]
-    message = "integers from 1 to 3, 1 of 2 rows are not; the first is row 1 with 4; number the choices from 1 as the"
+    message = "integers from 1 to 3, 1 of 2 rows are not; the first is row 1 with 4; number the choices from 1, or name"
     with pytest.raises(ValueError, match=message):
         scale_actions(np.array([1, 4]), from_one)
 

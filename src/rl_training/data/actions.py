@@ -113,7 +113,7 @@ def _checked_indices(actions: Array, spec: EnvSpec, name: str) -> Array:
         raise DatasetFault(
             f"{name} must be integers from {spec.action_start} to {spec.action_start + count - 1}, {wrong.sum()} of "
             f"{len(wrong)} rows are not; the first is row {first} with {numbers.reshape(-1)[first].item()}",
-            f"number the choices from {spec.action_start} as the environment does, or name the one they come from",
+            f"number the choices from {spec.action_start}, or name the environment they come from",
         )
     return indices
 
