@@ -2,7 +2,8 @@
 
 python benchmarks/dreamt_rewards.py RUN [--episodes 4] [--steps 1800] [--device cuda]
 
-Dreams that promise far more than is paid are where a policy learns what does not work.
+Dreams that promise far more than is paid are where a policy learns what does not work. What an episode's last step pays
+is not counted: no frame that is acted on comes with it.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ AHEAD = (1, 2, 4, 8, 15)  # steps of a dream that are told of
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run")
-    parser.add_argument("--episodes", type=int, default=4, help="played side by side")
-    parser.add_argument("--steps", type=int, default=1_800, help="at most, of each")
+    parser.add_argument("--episodes", type=int, default=4, help="played side by side, at any time")
+    parser.add_argument("--steps", type=int, default=1_800, help="of each, through one episode after another")
     parser.add_argument("--device", default="cpu")
     asked = parser.parse_args()
     agent = load_agent(asked.run, device=asked.device)

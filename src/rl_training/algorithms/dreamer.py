@@ -36,7 +36,7 @@ class DreamerConfig(SequenceConfig):
     size: Literal[
         "tiny", "nano", "size1m", "mini", "size12m", "size25m", "size50m", "size100m", "size200m",
         "xs", "s", "m", "l", "xl",
-    ] = Field("size12m", description="of the networks, 0.4 to 166 million parameters; xs to xl as in 2023")  # fmt: skip
+    ] = Field("size12m", description="of the networks, 0.4 to 166 million weights; xs to xl as in 2023")  # fmt: skip
     recipe: Literal["default", "2023", "2024"] = Field("default", description="whose values options have if not given")
     learning_rate: PositiveFloat = Field(4e-5, description="step size; if not given, by size and train ratio")
     actor_learning_rate: PositiveFloat | None = Field(None, description="the actor's and critic's; none: the same")
@@ -154,7 +154,7 @@ class Dreamer(Learner):
     def observe(self, batch: Batch) -> Beliefs:
         rssm, rewards = self.model.rssm, batch["rewards"]
         noise = rssm.noise(*rewards.shape, like=rewards)
-        blank = self.initial_memory(len(rewards))
+        blank = self.initial_memory(len(rewards))  # of windows that begin with `is_first`, where nothing of it is left
         start = self.restored(*(batch.get(f"start_{name}", blank[name]) for name in ("deter", "stoch")))
         step = partial(self.seen_step, rssm.held()) if self.seen_step else None
         before = (batch["previous_actions"], batch["is_first"])
