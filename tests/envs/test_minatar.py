@@ -41,11 +41,12 @@ def test_a_game_goes_on_exactly_though_the_package_remembers_the_last_games_acti
             np.testing.assert_array_equal(pool.step(row).obs, fresh.step(row).obs)
 
 
-@pytest.mark.parametrize("name", ["dqn", "qr_dqn", "rainbow"])
-def test_the_benchmarks_settings_train(name, tmp_path):
+@pytest.mark.parametrize(("name", "steps"), [("dqn", 64), ("qr_dqn", 64), ("rainbow", 64), ("dreamer", 160)])
+def test_the_benchmarks_settings_train(name, steps, tmp_path):
     values = load_config(str(BENCHMARKS / "plans" / "minatar" / f"{name}_breakout.yaml"))
-    run = {"total_timesteps": 64, "eval_interval": 0, "output_dir": str(tmp_path), "compile": "off", "device": "cpu"}
+    run = {"total_timesteps": steps, "eval_interval": 0, "output_dir": str(tmp_path), "compile": "off", "device": "cpu"}
     result = run_training(
         parse_config({**values, **run, "algo_kwargs": {**values["algo_kwargs"], "learning_starts": 40}})
     )  # fmt: skip
-    assert (result.status, result.steps) == ("finished", 64)
+    assert (result.status, result.steps) == ("finished", steps)
+    assert result.updates > 0
