@@ -51,7 +51,7 @@ SIZES = {
     "size50m": Size(4096, 512, 32, 32, 32, 512),
     "size100m": Size(6144, 768, 32, 48, 48, 768),
     "size200m": Size(8192, 1024, 32, 64, 64, 1024),
-    # Widths, layers and convolutions of the release of 2023, about the same memory.
+    # Widths, layers and convolutions of the release of 2023; the memory is as above.
     "xs": Size(256, 256, 32, 32, 24, 256, (1, 1), strided=True),
     "s": Size(512, 512, 32, 32, 32, 512, (2, 2), strided=True),
     "m": Size(1024, 640, 32, 32, 48, 640, (3, 3), strided=True),
