@@ -16,7 +16,7 @@ from throughput import SPEC
 
 from rl_training.algorithms import IQL, Updater
 from rl_training.data import TransitionDataset
-from rl_training.reporting.statistics import bootstrap_interval, interquartile_mean
+from rl_training.statistics import bootstrap_interval, interquartile_mean
 
 
 def main() -> None:

@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rl_training import streams
 from rl_training.algorithms import Dreamer
+from rl_training.envs.pool import EnvPool
 from rl_training.experiment.agent import Agent, load_agent
 from rl_training.models.rssm import Latent
-from rl_training.runtime import streams
-from rl_training.runtime.envs import EnvPool
 from rl_training.runtime.memory import Memory
 
 AHEAD = (1, 2, 4, 8, 15)  # steps of a dream that are told of

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from rl_training.algorithms import Dynamics, Updater
 from rl_training.data import TransitionDataset
-from rl_training.data.bootstrap import BootstrapRows
-from rl_training.runtime.model_fit import ModelFit
+from rl_training.data.replay.bootstrap import BootstrapRows
+from rl_training.runtime.lanes.model_fit import ModelFit
 from rl_training.runtime.recipes import roll_dataset
 from rl_training.types import Batch, EnvSpec
 

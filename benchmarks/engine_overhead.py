@@ -19,12 +19,12 @@ import numpy as np
 from provenance import provenance
 
 from rl_training.data import TransitionDataset, load_transition_dataset
-from rl_training.experiment.config import parse_config
-from rl_training.experiment.registry import build_learner, config_type
+from rl_training.experiment.config.registry import build_learner, config_type
+from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.run import run_training
-from rl_training.reporting.statistics import bootstrap_interval, interquartile_mean
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.state import TrainerState
+from rl_training.statistics import bootstrap_interval, interquartile_mean
 
 OBS, ACTIONS, ROWS, BLOCKS = 17, 6, 100_000, 10
 

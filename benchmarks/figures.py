@@ -20,7 +20,7 @@ from typing import Any
 from command_line import ask, shown
 from provenance import known_commit, provenance
 
-from rl_training.reporting.statistics import bootstrap_interval, interquartile_mean
+from rl_training.statistics import bootstrap_interval, interquartile_mean
 
 RESULTS = Path(__file__).parent / "results"
 EPISODES, EVALUATION_SEED = 50, 12345

@@ -24,9 +24,9 @@ from figures import PENDULUM_REPLAY
 from provenance import provenance
 
 from rl_training.data import TransitionDataset, load_transition_dataset, save_npz
-from rl_training.experiment.config import load_config, parse_config
+from rl_training.experiment.config.train_config import load_config, parse_config
 from rl_training.experiment.run import run_training
-from rl_training.reporting.statistics import interquartile_mean
+from rl_training.statistics import interquartile_mean
 
 OFFLINE, ONLINE, EVERY = 10_000, 5_000, 500
 STANDING = 0.95  # cosine of the angle

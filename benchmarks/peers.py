@@ -22,7 +22,7 @@ from command_line import SINGLE_THREADED, ask, shown
 from figures import RESULTS, evaluate_command, write
 from provenance import provenance
 
-from rl_training.reporting.statistics import bootstrap_interval, interquartile_mean
+from rl_training.statistics import bootstrap_interval, interquartile_mean
 
 PEER = Path(__file__).with_name("peer_sb3.py")
 

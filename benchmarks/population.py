@@ -17,7 +17,7 @@ from command_line import ask, shown
 from figures import CELLS, EPISODES, PENDULUM_REPLAY, evaluate_command, train_command
 from provenance import provenance
 
-from rl_training.reporting.statistics import bootstrap_interval, interquartile_mean
+from rl_training.statistics import bootstrap_interval, interquartile_mean
 
 TRIED = ("iql_pendulum_replay", "sac_pendulum", "dqn_cartpole")
 SEEDS = 10

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from provenance import provenance
 
-from rl_training.data.priorities import Priorities
+from rl_training.data.replay.priorities import Priorities
 
 SLOTS, ROWS, CALLS = 1_000_000, 64, 3_000
 GOAL_MS = 0.2

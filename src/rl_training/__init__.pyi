@@ -49,13 +49,13 @@ from rl_training.data import TransitionDataset as TransitionDataset
 from rl_training.data import load_transition_dataset as load_transition_dataset
 from rl_training.data import mix_transition_datasets as mix_transition_datasets
 from rl_training.data import save_transition_dataset as save_transition_dataset
-from rl_training.experiment.config import TrainConfig as TrainConfig
-from rl_training.experiment.config import load_config as load_config
+from rl_training.experiment.config.registry import get_algorithm_spec as get_algorithm_spec
+from rl_training.experiment.config.registry import list_algorithm_specs as list_algorithm_specs
+from rl_training.experiment.config.train_config import TrainConfig as TrainConfig
+from rl_training.experiment.config.train_config import load_config as load_config
 from rl_training.experiment.manager import ExperimentManager as ExperimentManager
 from rl_training.experiment.ope import OffPolicyEstimate as OffPolicyEstimate
 from rl_training.experiment.ope import evaluate_policy_offline as evaluate_policy_offline
-from rl_training.experiment.registry import get_algorithm_spec as get_algorithm_spec
-from rl_training.experiment.registry import list_algorithm_specs as list_algorithm_specs
 from rl_training.experiment.run import TrainResult as TrainResult
 from rl_training.runtime.engine import Callback as Callback
 from rl_training.runtime.memory import Memory as Memory

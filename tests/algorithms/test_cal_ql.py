@@ -9,7 +9,7 @@ import torch
 
 from rl_training.algorithms import CQL, CalQL, CQLConfig, CQLPredictions, cal_ql_loss, cql_loss
 from rl_training.experiment.assembly import assemble
-from rl_training.experiment.config import parse_config
+from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.machine import choose
 
 

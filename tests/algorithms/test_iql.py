@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, distributions, nn
 
 from rl_training.algorithms import IQL, IQLConfig, IQLPredictions, iql_loss
-from rl_training.experiment.config import ConfigError, parse_config
+from rl_training.experiment.config.train_config import ConfigError, parse_config
 from rl_training.experiment.run import run_training
 from rl_training.models import MLPIQLModel
-from rl_training.runtime.checkpoint import read_checkpoint
+from rl_training.runtime.checkpoints.storage import read_checkpoint
 from rl_training.types import Batch
 
 

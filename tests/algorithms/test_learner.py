@@ -25,7 +25,7 @@ from rl_training.algorithms import (
     Updater,
     frozen,
 )
-from rl_training.algorithms.learner import Learner
+from rl_training.algorithms.core.learner import Learner
 from rl_training.models import midpoints
 from rl_training.types import Batch, EnvSpec, Trainable
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from rl_training.algorithms.ops import bootstrapped, ensemble_squared_error, expectile_loss, pick
+from rl_training.algorithms.core.ops import bootstrapped, ensemble_squared_error, expectile_loss, pick
 
 
 def test_a_target_is_the_reward_and_what_follows_unless_the_episode_terminated():

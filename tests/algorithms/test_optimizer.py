@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from rl_training.algorithms.optimizer import Optimizer, clip_to_weights
+from rl_training.algorithms.core.optimizer import Optimizer, clip_to_weights
 from rl_training.types import ParameterGroup
 
 TORCH = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}

@@ -18,7 +18,7 @@ from rl_training import (
     runtime,
     train_ppo,
 )
-from rl_training.experiment.config import ConfigError
+from rl_training.experiment.config.train_config import ConfigError
 
 TINY = {"total_timesteps": 64, "num_steps": 32, "batch_size": 16, "epochs": 1, "hidden_sizes": [8], "eval_episodes": 1}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rl_training.experiment.config import packaged_config_text, packaged_configs
+from rl_training.experiment.config.train_config import packaged_config_text, packaged_configs
 
 
 def test_ls_names_every_config(cli):

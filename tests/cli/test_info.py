@@ -10,7 +10,7 @@ import pytest
 
 from rl_training.algorithms import CATALOGUE
 from rl_training.cli.info import EXTRAS, allowed
-from rl_training.experiment.config import TrainConfig
+from rl_training.experiment.config.train_config import TrainConfig
 
 
 def test_algos_as_json_has_a_row_for_each(cli):

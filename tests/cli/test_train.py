@@ -186,7 +186,7 @@ def test_a_dataset_file_alone(cli, tmp_path):
 def test_how_a_file_is_read_is_said_on_the_command_line_and_stored(cli, tmp_path):
     import numpy as np
 
-    from rl_training.experiment.config import load_config
+    from rl_training.experiment.config.train_config import load_config
 
     steps = np.arange(9.0)[:, None]
     np.savez(tmp_path / "rows.npz", state=steps[:-1], torque=np.full((8, 1), 3.0), reward=np.arange(8))
@@ -294,7 +294,7 @@ def test_json_stands_alone_on_stdout_whatever_an_environment_prints(cartpole, tm
 
 
 def test_progress_is_shown_beside_json_unless_it_is_to_be_quiet(cli, cartpole, tmp_path, monkeypatch):
-    monkeypatch.setattr("rl_training.runtime.progress.LINE_SECONDS", 0.0)
+    monkeypatch.setattr("rl_training.runtime.callbacks.progress.LINE_SECONDS", 0.0)
     told = cli(*cartpole, "--output", tmp_path / "shown", "--json")
     assert "step 256 of 256" in told.stderr
     assert json.loads(told.stdout)["status"] == "finished"

@@ -10,7 +10,7 @@ import pytest
 import rl_training
 from rl_training import algorithms, runtime
 from rl_training.algorithms import CATALOGUE
-from rl_training.experiment.config import load_config, packaged_configs, parse_config
+from rl_training.experiment.config.train_config import load_config, packaged_configs, parse_config
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -9,12 +9,12 @@ import torch
 
 from rl_training.experiment.agent import load_agent
 from rl_training.experiment.assembly import assemble
-from rl_training.experiment.config import parse_config
+from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.machine import choose
 from rl_training.experiment.result import TrainResult
 from rl_training.experiment.run import resume_run, run_population
 from rl_training.experiment.verify import compare_runs
-from rl_training.runtime.callbacks import StopAtStep
+from rl_training.runtime.callbacks.training import StopAtStep
 
 SEEDS = (0, 3, 5)
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from gymnasium.wrappers import FrameStackObservation
 
-from rl_training.experiment.config import TrainConfig, parse_config
+from rl_training.experiment.config.train_config import TrainConfig, parse_config
 from rl_training.experiment.run import resume_run, run_population, run_training
 from rl_training.experiment.verify import compare_runs
-from rl_training.runtime.callbacks import StopAtStep
+from rl_training.runtime.callbacks.training import StopAtStep
 
 SEEDS = (0, 3)
 IN_AN_EPISODE = 54  # of two environments, where episodes have 25 steps, or 4

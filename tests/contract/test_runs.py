@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from rl_training.experiment.agent import find_checkpoint
-from rl_training.experiment.config import parse_config
+from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.run import resume_run, run_training
 from rl_training.experiment.verify import compare_runs
-from rl_training.runtime.callbacks import StopAtStep
+from rl_training.runtime.callbacks.training import StopAtStep
 
 
 @pytest.fixture(scope="module")

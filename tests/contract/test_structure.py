@@ -10,6 +10,8 @@ FLOORS = [
     "lazy_names",
     "types",
     "schedules",
+    "statistics",
+    "streams",
     "models",
     "data",
     "algorithms",
@@ -20,7 +22,11 @@ FLOORS = [
     "api",
     "cli",
 ]
-SAME_FLOOR = [{"lazy_names", "types", "schedules"}, {"models", "data"}, {"experiment", "reporting"}]
+SAME_FLOOR = [
+    {"lazy_names", "types", "schedules", "statistics", "streams"},
+    {"models", "data"},
+    {"experiment", "reporting"},
+]
 
 
 def floor(name: str) -> int:

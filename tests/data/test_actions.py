@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from rl_training.data.actions import derive_spec, in_range, scale_actions, unscale_actions
+from rl_training.data.datasets.actions import derive_spec, in_range, scale_actions, unscale_actions
 from rl_training.types import EnvSpec
 
 LOPSIDED = EnvSpec((1,), "box", 2, action_shape=(2,), action_low=(-2.0, 0.0), action_high=(2.0, 10.0))

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from rl_training.data import TransitionDataset, check_dataset, load_transition_dataset
-from rl_training.data.checks import inspect_columns, inspect_source
-from rl_training.data.faults import ALLOWABLE
+from rl_training.data.datasets.checks import inspect_columns, inspect_source
+from rl_training.data.datasets.faults import ALLOWABLE
+from rl_training.data.datasets.report import DatasetReport, Spread
 from rl_training.data.readers.rows import StoredColumns
-from rl_training.data.report import DatasetReport, Spread
 from rl_training.types import EnvSpec
 
 TORQUE = EnvSpec((1,), "box", 1, "float32", (1,), (-2.0,), (2.0,))

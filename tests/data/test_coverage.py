@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from rl_training.data.coverage import unseen_share
+from rl_training.data.datasets.coverage import unseen_share
 
 
 @pytest.fixture

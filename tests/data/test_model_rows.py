@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from rl_training.data import ReplayBuffer, TransitionDataset
-from rl_training.data.bootstrap import BootstrapRows
-from rl_training.data.model_ring import ModelRing
+from rl_training.data.replay.bootstrap import BootstrapRows
+from rl_training.data.replay.model_replay import ModelRing
 from rl_training.types import Batch, EnvSpec
 
 BOX = EnvSpec((1,), "box", 1, action_shape=(1,), action_low=(-1.0,), action_high=(1.0,))

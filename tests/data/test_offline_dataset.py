@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from rl_training.data import TransitionDataset
-from rl_training.data.returns import BLOCK, returns_to_go
+from rl_training.data.datasets.returns import BLOCK, returns_to_go
 from rl_training.types import EnvSpec
 
 PENDULUM = EnvSpec((3,), "box", 1, action_shape=(1,), action_low=(-2.0,), action_high=(2.0,))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rl_training.data import ReplayBuffer
-from rl_training.data.priorities import BLOCK, SMALLEST, Priorities
+from rl_training.data.replay.priorities import BLOCK, SMALLEST, Priorities
 from rl_training.types import Batch, EnvSpec
 
 SPEC = EnvSpec((1,), "discrete", 2)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rl_training.data import TransitionDataset
-from rl_training.data.resampling import EpisodeResamples
+from rl_training.data.datasets.resampling import EpisodeResamples
 
 LENGTHS = (1, 2, 5, 2)
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from rl_training.data import RecurrentReplayBuffer
-from rl_training.runtime.checkpoint import read_checkpoint, save_checkpoint
-from rl_training.runtime.replay_segments import ReplaySegments
+from rl_training.runtime.checkpoints.replay_segments import ReplaySegments
+from rl_training.runtime.checkpoints.storage import read_checkpoint, save_checkpoint
 from rl_training.types import Batch, EnvSpec
 
 PIXEL = EnvSpec((1,), "discrete", 5, "uint8")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rl_training.envs.atari import AreaAverage, AtariGame, make_atari
-from rl_training.runtime.envs import EnvPool, make_env
+from rl_training.envs.pool import EnvPool, make_env
 
 pytest.importorskip("ale_py", reason="Atari needs the extra atari")
 BREAKOUT = "ALE/Breakout-v5"

@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 
 from rl_training.cli import app
 from rl_training.data import FrameReplayBuffer
-from rl_training.experiment.config import TrainConfig, parse_config
-from rl_training.experiment.packaged import load_config
+from rl_training.envs.pool import EnvPool, Transition
+from rl_training.experiment.config.packaged import load_config
+from rl_training.experiment.config.train_config import TrainConfig, parse_config
 from rl_training.experiment.run import resume_run, run_training
 from rl_training.experiment.verify import compare_runs
 from rl_training.runtime.engine import Callback
-from rl_training.runtime.envs import EnvPool, Transition
 
 pytest.importorskip("ale_py", reason="Atari needs the extra atari")
 BREAKOUT = "ALE/Breakout-v5"

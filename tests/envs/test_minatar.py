@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rl_training.experiment.config import load_config, parse_config
+from rl_training.envs.pool import EnvPool
+from rl_training.experiment.config.train_config import load_config, parse_config
 from rl_training.experiment.run import run_training
-from rl_training.runtime.envs import EnvPool
 
 pytest.importorskip("minatar", reason="pip install --no-deps MinAtar")
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"

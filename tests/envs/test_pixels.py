@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from rl_training.runtime.envs import EnvPool, make_env
+from rl_training.envs.pool import EnvPool, make_env
 from rl_training.runtime.evaluation import evaluate
 from rl_training.runtime.policies import RandomPolicy
 from rl_training.types import Action

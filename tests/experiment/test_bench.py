@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from rl_training.experiment.bench import Bench
-from rl_training.experiment.bench_cell import metrics, seconds_left
-from rl_training.experiment.bench_plan import parse_plan, plan_yaml, read_plan
-from rl_training.experiment.config import ConfigError
+from rl_training.experiment.bench.cell import metrics, seconds_left
+from rl_training.experiment.bench.plan import parse_plan, plan_yaml, read_plan
+from rl_training.experiment.bench.runner import Bench
+from rl_training.experiment.config.train_config import ConfigError
 from rl_training.reporting.comparison import compare
 
 TINY = {"dataset": {"kind": "random", "rows": 200}, "hidden_sizes": [8], "batch_size": 8, "eval_interval": 0}

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rl_training.experiment.config import (
+from rl_training.experiment.config.dataset_config import FilePart, RecipePart
+from rl_training.experiment.config.train_config import (
     ConfigError,
     DatasetRecipe,
     RewardTransform,
@@ -15,8 +16,7 @@ from rl_training.experiment.config import (
     config_yaml,
     parse_config,
 )
-from rl_training.experiment.dataset_config import FilePart, RecipePart
-from rl_training.experiment.yaml_text import read_yaml
+from rl_training.experiment.config.yaml_text import read_yaml
 
 
 def message(values: object) -> str:

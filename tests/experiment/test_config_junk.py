@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rl_training.experiment.config import ConfigError, TrainConfig, parse_config
+from rl_training.experiment.config.train_config import ConfigError, TrainConfig, parse_config
 
 keys = st.sampled_from([*TrainConfig.model_fields, "expectile", "hidden_sizes", "kind", "rows", "patience"])
 scalars = (

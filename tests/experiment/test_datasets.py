@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rl_training.data import TransitionDataset
-from rl_training.experiment.config import parse_config
+from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.datasets import load_dataset
 from rl_training.experiment.run import run_training
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from rl_training.experiment.agent import Agent, load_agent
-from rl_training.experiment.config import parse_config
+from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.dreams import Dreams, dream, strip
 from rl_training.experiment.run import run_training
 from rl_training.types import Array

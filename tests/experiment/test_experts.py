@@ -8,13 +8,13 @@ import torch
 from rl_training.data import check_dataset
 from rl_training.data.writers import save_npz
 from rl_training.experiment.assembly import assemble
-from rl_training.experiment.config import apply_overrides, parse_config
+from rl_training.experiment.config.messages import ConfigError
+from rl_training.experiment.config.train_config import apply_overrides, parse_config
 from rl_training.experiment.datasets import load_dataset
 from rl_training.experiment.machine import choose
-from rl_training.experiment.messages import ConfigError
 from rl_training.experiment.run import resume_run, run_training
 from rl_training.experiment.verify import compare_runs
-from rl_training.runtime.callbacks import StopAtStep
+from rl_training.runtime.callbacks.training import StopAtStep
 from rl_training.runtime.lanes import ImitationLane
 from rl_training.runtime.recipes import roll_dataset
 

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from rl_training.experiment.config import parse_config
+from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.machine import worth_compiling
 
 CATCH = {"algo": "dreamer", "env_id": "Catch-v0", "algo_kwargs": {"train_ratio": 512, "batch_size": 16, "window": 64}}

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from rl_training.experiment.config import parse_config
-from rl_training.experiment.messages import ConfigError
-from rl_training.experiment.packaged import copy_config, load_config, packaged_config_text, packaged_configs
-from rl_training.experiment.yaml_text import read_yaml
+from rl_training.experiment.config.messages import ConfigError
+from rl_training.experiment.config.packaged import copy_config, load_config, packaged_config_text, packaged_configs
+from rl_training.experiment.config.train_config import parse_config
+from rl_training.experiment.config.yaml_text import read_yaml
 
 
 def refused(text: str) -> str:

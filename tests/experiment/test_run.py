@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rl_training.experiment.config import ConfigError, parse_config
+from rl_training.experiment.config.train_config import ConfigError, parse_config
 from rl_training.experiment.run import resume_run, run_training
 from rl_training.experiment.verify import compare_runs
-from rl_training.runtime.callbacks import StopAtStep
+from rl_training.runtime.callbacks.training import StopAtStep
 from rl_training.runtime.state import DivergedError
 
 BC: dict[str, Any] = {

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from rl_training.experiment.config import parse_config
+from rl_training.envs.group import EnvError
+from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.manager import ExperimentManager
-from rl_training.experiment.seed_processes import Failure, SeedError, SeedProcess
-from rl_training.experiment.sweep import as_population, train_seeds
-from rl_training.runtime import progress
-from rl_training.runtime.env_group import EnvError
+from rl_training.experiment.seeds.processes import Failure, SeedError, SeedProcess
+from rl_training.experiment.seeds.sweep import as_population, train_seeds
+from rl_training.runtime.callbacks import progress
 
 TINY = {"hidden_sizes": [8, 8], "batch_size": 16}
 BC = {"algo": "bc", "env_id": "Pendulum-v1", "dataset": {"kind": "random", "rows": 200}, "total_timesteps": 20,
@@ -72,9 +72,9 @@ def test_a_seed_that_nobody_waits_for_any_more_saves_and_ends(tmp_path):
 
 HIDDEN = """
 import signal, sys
-from rl_training.experiment.config import parse_config
+from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.signals import hidden_from_ctrl_c
-from rl_training.experiment.sweep import train_seeds
+from rl_training.experiment.seeds.sweep import train_seeds
 
 if __name__ == "__main__":
     with hidden_from_ctrl_c():

@@ -9,7 +9,7 @@ import pytest
 
 from rl_training.data.writers import save_npz
 from rl_training.experiment.agent import load_agent
-from rl_training.experiment.config import apply_overrides, load_config, parse_config
+from rl_training.experiment.config.train_config import apply_overrides, load_config, parse_config
 from rl_training.experiment.run import run_training
 from rl_training.runtime.recipes import roll_dataset
 

@@ -11,7 +11,7 @@ import pytest
 
 from rl_training.reporting.comparison import Curve, compare, learning_curves, markdown
 from rl_training.reporting.plots import save_comparison
-from rl_training.reporting.statistics import bootstrap_interval, improvement_interval, seeds_needed
+from rl_training.statistics import bootstrap_interval, improvement_interval, seeds_needed
 
 
 def write_bench(directory: Path, cells: dict[tuple[str, str], list[float]]) -> Path:

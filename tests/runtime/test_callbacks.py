@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 import torch
 
-from rl_training.runtime.callbacks import Doubts, EarlyStop, Evaluate, MaxUpdates, Schedules, StopAtStep
+from rl_training.envs.group import Episode
+from rl_training.runtime.callbacks.logging import LogMetrics
+from rl_training.runtime.callbacks.training import Doubts, EarlyStop, Evaluate, MaxUpdates, Schedules, StopAtStep
 from rl_training.runtime.engine import STRIDE, Callback, train
-from rl_training.runtime.logging import LogMetrics
-from rl_training.runtime.state import Best, CollectResult, Episode, TrainerState
+from rl_training.runtime.state import Best, CollectResult, TrainerState
 from rl_training.schedules import Schedule
 from rl_training.types import UpdateResult
 

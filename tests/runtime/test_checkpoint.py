@@ -14,7 +14,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from rl_training.runtime.checkpoint import (
+from rl_training.runtime.checkpoints.storage import (
     CheckpointError,
     list_checkpoints,
     newest_checkpoint,

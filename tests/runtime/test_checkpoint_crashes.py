@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from rl_training.runtime.checkpoint import CheckpointError, save_checkpoint
+from rl_training.runtime.checkpoints.storage import CheckpointError, save_checkpoint
 
 
 def save(directory: Path, step: int, value: float = 0.0, **options: Any) -> Path:
@@ -24,9 +24,9 @@ KILL_AT_EVERY_FILE_OPERATION = """
 import os, sys
 from pathlib import Path
 import torch
-from rl_training.data.replay_buffer import ReplayBuffer
-from rl_training.runtime import replay_segments
-from rl_training.runtime.checkpoint import newest_checkpoint, save_checkpoint
+from rl_training.data.replay.replay_buffer import ReplayBuffer
+from rl_training.runtime.checkpoints import replay_segments
+from rl_training.runtime.checkpoints.storage import newest_checkpoint, save_checkpoint
 from rl_training.types import EnvSpec
 
 replay_segments.SEGMENT_ROWS = 10

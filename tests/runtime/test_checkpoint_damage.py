@@ -18,14 +18,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rl_training.runtime.checkpoint import (
+from rl_training.runtime.checkpoints.format import canonical_json
+from rl_training.runtime.checkpoints.storage import (
     Checkpoint,
     CheckpointError,
     newest_checkpoint,
     read_checkpoint,
     save_checkpoint,
 )
-from rl_training.runtime.checkpoint_format import canonical_json
 
 STATE = {"learner": {"weight": torch.arange(600.0)}, "sampler": {"state": torch.arange(500, dtype=torch.uint8), "n": 7}}
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from rl_training.data import ReplayBuffer, TransitionDataset
-from rl_training.data.dataset_and_ring import DatasetAndRing
-from rl_training.runtime.envs import EnvPool
+from rl_training.data.replay.mixed_replay import DatasetAndRing
+from rl_training.envs.pool import EnvPool
 from rl_training.runtime.lanes import Actor, FineTuneLane
 from rl_training.types import Action, EnvSpec
 

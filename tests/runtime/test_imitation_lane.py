@@ -9,11 +9,11 @@ import pytest
 import torch
 from gymnasium.envs.classic_control import CartPoleEnv
 
+from rl_training import streams
 from rl_training.algorithms import GAIL, GAILConfig, GAILDiscriminator, gail_reward
 from rl_training.data import RolloutBuffer
-from rl_training.data.experts import PolicyAndExpert, with_absorbing
-from rl_training.runtime import streams
-from rl_training.runtime.envs import EnvPool
+from rl_training.data.datasets.experts import PolicyAndExpert, with_absorbing
+from rl_training.envs.pool import EnvPool
 from rl_training.runtime.lanes import Actor, ImitationLane
 from rl_training.runtime.recipes import roll_dataset
 from rl_training.types import Batch

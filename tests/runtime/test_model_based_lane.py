@@ -12,14 +12,14 @@ import torch
 from rich.console import Console
 
 from rl_training.experiment.assembly import assemble
-from rl_training.experiment.config import ConfigError, parse_config
+from rl_training.experiment.config.train_config import ConfigError, parse_config
 from rl_training.experiment.machine import choose
 from rl_training.experiment.run import resume_run, run_training
-from rl_training.experiment.sweep import as_population
+from rl_training.experiment.seeds.sweep import as_population
 from rl_training.experiment.verify import compare_runs
+from rl_training.runtime.callbacks.progress import ShowProgress
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.lanes import ModelBasedLane
-from rl_training.runtime.progress import ShowProgress
 from rl_training.runtime.state import TrainerState
 
 TINY = {"batch_size": 16, "hidden_sizes": [8], "model_members": 3, "model_elites": 2, "model_hidden_sizes": [8],
@@ -218,7 +218,7 @@ def test_a_fit_shows_how_far_it_is(tmp_path):
     shown = io.StringIO()
     progress = ShowProgress(Console(file=shown, width=200))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rl_training.runtime.progress.LINE_SECONDS", 0.0)
+        patch.setattr("rl_training.runtime.callbacks.progress.LINE_SECONDS", 0.0)
         run_training(parse_config({**configured(), "output_dir": str(tmp_path)}), callbacks=[progress])
     assert "step 20 of 60" in shown.getvalue()
     assert "fitting the model: pass 2" in shown.getvalue()

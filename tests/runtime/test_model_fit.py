@@ -7,8 +7,8 @@ import torch
 
 from rl_training.algorithms import Dynamics, Updater
 from rl_training.data import TransitionDataset
-from rl_training.data.bootstrap import BootstrapRows
-from rl_training.runtime.model_fit import ModelFit
+from rl_training.data.replay.bootstrap import BootstrapRows
+from rl_training.runtime.lanes.model_fit import ModelFit
 from rl_training.runtime.state import DivergedError
 
 NOISE = 0.2  # of every step of the second number

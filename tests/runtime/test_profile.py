@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from rl_training.experiment.config import TrainConfig, parse_config
+from rl_training.experiment.config.train_config import TrainConfig, parse_config
 from rl_training.experiment.run import run_population, run_training
 from rl_training.experiment.verify import compare_runs
-from rl_training.runtime import profile
-from rl_training.runtime.profile import Profile
+from rl_training.runtime.callbacks import profile
+from rl_training.runtime.callbacks.profile import Profile
 
 ACTING = ["env", "act", "collect", "sample", "update", "evaluate", "log", "checkpoint", "rest"]
 

@@ -9,14 +9,14 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-from rl_training.algorithms.config import ReplayConfig
+from rl_training.algorithms.core.config import ReplayConfig
 from rl_training.data import ReplayBuffer
-from rl_training.runtime.checkpoint import read_checkpoint, save_checkpoint
-from rl_training.runtime.envs import EnvPool
+from rl_training.envs.pool import EnvPool
+from rl_training.runtime.checkpoints.replay_segments import ReplaySegments
+from rl_training.runtime.checkpoints.storage import read_checkpoint, save_checkpoint
 from rl_training.runtime.lanes import Actor, ReplayLane
 from rl_training.runtime.policies import RandomPolicy
 from rl_training.runtime.population import MemberLane, PoolGroup
-from rl_training.runtime.replay_segments import ReplaySegments
 
 
 class Clock(gym.Env[Any, Any]):

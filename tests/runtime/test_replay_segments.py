@@ -11,9 +11,9 @@ import pytest
 import safetensors.torch
 import torch
 
-from rl_training.data.replay_buffer import ReplayBuffer
-from rl_training.runtime.checkpoint import CheckpointError, read_checkpoint, save_checkpoint
-from rl_training.runtime.replay_segments import ReplaySegments
+from rl_training.data.replay.replay_buffer import ReplayBuffer
+from rl_training.runtime.checkpoints.replay_segments import ReplaySegments
+from rl_training.runtime.checkpoints.storage import CheckpointError, read_checkpoint, save_checkpoint
 from rl_training.types import Batch, EnvSpec
 
 SPEC = EnvSpec((2,), "discrete", 3, obs_dtype="uint8")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from rl_training.runtime.reward_scale import RewardScale
+from rl_training.runtime.lanes.reward_scale import RewardScale
 
 
 # gamma 0.5. One environment: sums 2, 0.5 * 2 + 1 = 2, then an end, then 4. Mean 8/3, squares 4 + 4 + 16 = 24.

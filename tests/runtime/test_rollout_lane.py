@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import torch
 
+from rl_training import streams
 from rl_training.algorithms import PPO, PPOConfig
 from rl_training.data import RolloutBuffer
-from rl_training.experiment.config import parse_config
+from rl_training.envs.pool import EnvPool
+from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.run import resume_run, run_training
 from rl_training.experiment.verify import compare_runs
-from rl_training.runtime import streams
-from rl_training.runtime.callbacks import StopAtStep
-from rl_training.runtime.envs import EnvPool
+from rl_training.runtime.callbacks.training import StopAtStep
 from rl_training.runtime.lanes import Actor, RolloutLane
 from rl_training.types import Batch
 

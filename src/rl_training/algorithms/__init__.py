@@ -5,13 +5,15 @@ from __future__ import annotations
 from rl_training.algorithms.bc import BC, BCConfig, bc_loss
 from rl_training.algorithms.c51 import C51, C51Config, categorical_divergence, project_atoms
 from rl_training.algorithms.cal_ql import CalQL, CalQLConfig, cal_ql_loss
-from rl_training.algorithms.config import (
+from rl_training.algorithms.core.config import (
     AlgorithmConfig,
     OfflineConfig,
     ReplayConfig,
     RolloutConfig,
     SequenceConfig,
 )
+from rl_training.algorithms.core.learner import Learner, OfflineLearner, frozen
+from rl_training.algorithms.core.updater import Updater
 from rl_training.algorithms.cql import CQL, CQLConfig, CQLPredictions, cql_loss
 from rl_training.algorithms.dqn import DQN, DQNConfig
 from rl_training.algorithms.dreamer import Dreamer, DreamerConfig, lambda_returns
@@ -28,7 +30,6 @@ from rl_training.algorithms.gail import (
 )
 from rl_training.algorithms.iql import IQL, IQLConfig, IQLPredictions, iql_loss
 from rl_training.algorithms.iqn import IQN, IQNConfig
-from rl_training.algorithms.learner import Learner, OfflineLearner, frozen
 from rl_training.algorithms.mbpo import MBPO, MBPOConfig
 from rl_training.algorithms.mopo import MOPO, MOPOConfig
 from rl_training.algorithms.ppo import PPO, PPOConfig, clipped_surrogate
@@ -38,7 +39,6 @@ from rl_training.algorithms.redq import REDQ, REDQConfig
 from rl_training.algorithms.sac import SAC, SACConfig, sac_actor_loss, temperature_loss
 from rl_training.algorithms.td3 import TD3, TD3Config, smoothed_actions
 from rl_training.algorithms.td3_bc import TD3BC, TD3BCConfig, td3_bc_loss
-from rl_training.algorithms.updater import Updater
 from rl_training.algorithms.xql import XQL, XQLConfig, gumbel_rescale_loss, xql_loss, xql_value_loss
 
 BCAlgorithm, DQNAlgorithm, IQLAlgorithm, PPOAlgorithm, SACAlgorithm = BC, DQN, IQL, PPO, SAC

@@ -7,8 +7,8 @@ from typing import Any, Literal
 from pydantic import Field
 from torch import Tensor, nn
 
-from rl_training.algorithms.config import AlgorithmConfig, OfflineConfig
-from rl_training.algorithms.learner import OfflineLearner
+from rl_training.algorithms.core.config import AlgorithmConfig, OfflineConfig
+from rl_training.algorithms.core.learner import OfflineLearner
 from rl_training.models import MLPBCModel
 from rl_training.models.heads import CategoricalPolicy
 from rl_training.types import Batch, Loss

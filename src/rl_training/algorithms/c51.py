@@ -8,7 +8,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from rl_training.algorithms.config import AlgorithmConfig
+from rl_training.algorithms.core.config import AlgorithmConfig
 from rl_training.algorithms.dqn import DQN, DQNConfig, RowLosses, of_action
 from rl_training.models import Atoms, C51Model
 from rl_training.types import Batch

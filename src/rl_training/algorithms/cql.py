@@ -10,9 +10,9 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 from torch.nn.functional import huber_loss
 
-from rl_training.algorithms.config import AlgorithmConfig, OfflineConfig, Rate
-from rl_training.algorithms.learner import OfflineLearner, actor_apart
-from rl_training.algorithms.ops import bootstrapped, ensemble_squared_error, pick
+from rl_training.algorithms.core.config import AlgorithmConfig, OfflineConfig, Rate
+from rl_training.algorithms.core.learner import OfflineLearner, actor_apart
+from rl_training.algorithms.core.ops import bootstrapped, ensemble_squared_error, pick
 from rl_training.algorithms.sac import SAC, TemperatureConfig
 from rl_training.models import DQNModel
 from rl_training.types import Action, Batch, EnvSpec, Loss, Metrics, ParameterGroup

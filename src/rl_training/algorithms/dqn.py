@@ -9,9 +9,9 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 from torch.nn.functional import huber_loss
 
-from rl_training.algorithms.config import AlgorithmConfig, Fraction, Rate, ReplayConfig
-from rl_training.algorithms.learner import Learner
-from rl_training.algorithms.ops import bootstrapped
+from rl_training.algorithms.core.config import AlgorithmConfig, Fraction, Rate, ReplayConfig
+from rl_training.algorithms.core.learner import Learner
+from rl_training.algorithms.core.ops import bootstrapped
 from rl_training.models import DQNModel
 from rl_training.schedules import Schedule
 from rl_training.types import Action, Batch, Loss, Metrics, ParameterGroup, UpdateResult

@@ -12,8 +12,8 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
 
-from rl_training.algorithms.config import AlgorithmConfig, Fraction, Rate, SequenceConfig
-from rl_training.algorithms.learner import Learner, actor_apart
+from rl_training.algorithms.core.config import AlgorithmConfig, Fraction, Rate, SequenceConfig
+from rl_training.algorithms.core.learner import Learner, actor_apart
 from rl_training.models.dreamer import SIZES, DreamerModel, DreamtStep
 from rl_training.models.rssm import Beliefs, Latent, divergence
 from rl_training.models.two_hot import TwoHot

@@ -10,8 +10,8 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from rl_training.algorithms.config import AlgorithmConfig, Fraction
-from rl_training.algorithms.learner import Learner
+from rl_training.algorithms.core.config import AlgorithmConfig, Fraction
+from rl_training.algorithms.core.learner import Learner
 from rl_training.models.ensemble import MLPMOPOEnsembleModel, Prediction
 from rl_training.models.heads import standard_normal
 from rl_training.types import Batch, Loss, ParameterGroup

@@ -8,9 +8,9 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
-from rl_training.algorithms.config import AlgorithmConfig, Rate
-from rl_training.algorithms.learner import Learner
-from rl_training.algorithms.ops import bootstrapped
+from rl_training.algorithms.core.config import AlgorithmConfig, Rate
+from rl_training.algorithms.core.learner import Learner
+from rl_training.algorithms.core.ops import bootstrapped
 from rl_training.models import FQEModel, Normalizer
 from rl_training.types import Batch, Loss
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
 
-from rl_training.algorithms.config import AlgorithmConfig
+from rl_training.algorithms.core.config import AlgorithmConfig
 from rl_training.algorithms.dqn import RowLosses, of_action
 from rl_training.algorithms.qr_dqn import QRDQN, QuantileConfig
 from rl_training.models import FQFModel, ProposedQuantiles

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.func import grad
 from torch.nn.functional import logsigmoid, softplus
 
-from rl_training.algorithms.config import AlgorithmConfig
-from rl_training.algorithms.learner import Learner
+from rl_training.algorithms.core.config import AlgorithmConfig
+from rl_training.algorithms.core.learner import Learner
 from rl_training.algorithms.ppo import PPO, PPOConfig
 from rl_training.models import MLPGAILDiscriminator, Normalizer
 from rl_training.types import Batch, Loss

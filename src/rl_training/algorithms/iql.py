@@ -8,9 +8,9 @@ import torch
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
-from rl_training.algorithms.config import OfflineConfig, Rate
-from rl_training.algorithms.learner import OfflineLearner, actor_apart
-from rl_training.algorithms.ops import bootstrapped, ensemble_squared_error, expectile_loss
+from rl_training.algorithms.core.config import OfflineConfig, Rate
+from rl_training.algorithms.core.learner import OfflineLearner, actor_apart
+from rl_training.algorithms.core.ops import bootstrapped, ensemble_squared_error, expectile_loss
 from rl_training.models import MLPIQLModel
 from rl_training.types import Batch, Loss, ParameterGroup
 

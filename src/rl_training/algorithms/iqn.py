@@ -8,7 +8,7 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor
 
-from rl_training.algorithms.config import AlgorithmConfig
+from rl_training.algorithms.core.config import AlgorithmConfig
 from rl_training.algorithms.qr_dqn import QRDQN, QuantileConfig
 from rl_training.models import IQNModel, Quantiles, midpoints
 

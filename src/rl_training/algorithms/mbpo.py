@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, PositiveInt
 from torch import Tensor
 
-from rl_training.algorithms.config import AlgorithmConfig
+from rl_training.algorithms.core.config import AlgorithmConfig
+from rl_training.algorithms.core.updater import Updater
 from rl_training.algorithms.dynamics import Dynamics, ModelBasedConfig
 from rl_training.algorithms.sac import SAC, SACConfig
-from rl_training.algorithms.updater import Updater
 from rl_training.models.ensemble import Prediction
 from rl_training.types import Batch, EnvSpec, UpdateResult
 

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 from torch import Tensor
 
-from rl_training.algorithms.config import AlgorithmConfig, Rate
+from rl_training.algorithms.core.config import AlgorithmConfig, Rate
 from rl_training.algorithms.dynamics import ModelBasedConfig
 from rl_training.algorithms.mbpo import MBPO
 from rl_training.algorithms.sac import TemperatureConfig

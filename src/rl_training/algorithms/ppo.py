@@ -8,8 +8,8 @@ import torch
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
-from rl_training.algorithms.config import AlgorithmConfig, RolloutConfig
-from rl_training.algorithms.learner import Learner
+from rl_training.algorithms.core.config import AlgorithmConfig, RolloutConfig
+from rl_training.algorithms.core.learner import Learner
 from rl_training.data import generalized_advantages
 from rl_training.models import Normalizer, PPOModel
 from rl_training.models.actor_critic import Activation

@@ -8,7 +8,7 @@ import torch
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
 
-from rl_training.algorithms.config import AlgorithmConfig
+from rl_training.algorithms.core.config import AlgorithmConfig
 from rl_training.algorithms.dqn import DQN, DQNConfig, RowLosses, of_action
 from rl_training.models import DQNModel, QRDQNModel
 from rl_training.types import Batch

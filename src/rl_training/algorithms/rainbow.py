@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field, PositiveInt
 
 from rl_training.algorithms.c51 import C51, C51Config
-from rl_training.algorithms.config import Fraction
+from rl_training.algorithms.core.config import Fraction
 
 
 class RainbowConfig(C51Config):

@@ -9,8 +9,8 @@ from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from rl_training.algorithms.config import AlgorithmConfig
-from rl_training.algorithms.learner import frozen
+from rl_training.algorithms.core.config import AlgorithmConfig
+from rl_training.algorithms.core.learner import frozen
 from rl_training.algorithms.sac import SAC, SACConfig
 from rl_training.models import MLPREDQModel
 from rl_training.types import Batch, Loss

@@ -9,9 +9,9 @@ import torch
 from pydantic import Field, PositiveFloat
 from torch import Tensor, nn
 
-from rl_training.algorithms.config import ActionNoiseConfig, AlgorithmConfig, ReplayConfig
-from rl_training.algorithms.learner import Learner, frozen
-from rl_training.algorithms.ops import bootstrapped, ensemble_squared_error
+from rl_training.algorithms.core.config import ActionNoiseConfig, AlgorithmConfig, ReplayConfig
+from rl_training.algorithms.core.learner import Learner, frozen
+from rl_training.algorithms.core.ops import bootstrapped, ensemble_squared_error
 from rl_training.models import MLPSACModel
 from rl_training.types import Action, Batch, Loss
 

@@ -8,9 +8,9 @@ import torch
 from pydantic import Field, NonNegativeFloat, PositiveInt
 from torch import Tensor
 
-from rl_training.algorithms.config import ActionNoiseConfig, AlgorithmConfig, NoiseKind, ReplayConfig
-from rl_training.algorithms.learner import Learner, frozen
-from rl_training.algorithms.ops import bootstrapped, ensemble_squared_error
+from rl_training.algorithms.core.config import ActionNoiseConfig, AlgorithmConfig, NoiseKind, ReplayConfig
+from rl_training.algorithms.core.learner import Learner, frozen
+from rl_training.algorithms.core.ops import bootstrapped, ensemble_squared_error
 from rl_training.models import MLPTD3Model
 from rl_training.types import Action, Batch, Loss
 

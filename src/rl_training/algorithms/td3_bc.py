@@ -7,8 +7,8 @@ from typing import ClassVar
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
-from rl_training.algorithms.config import AlgorithmConfig, OfflineConfig, Rate
-from rl_training.algorithms.learner import OfflineLearner
+from rl_training.algorithms.core.config import AlgorithmConfig, OfflineConfig, Rate
+from rl_training.algorithms.core.learner import OfflineLearner
 from rl_training.algorithms.td3 import TD3, DelayedActorConfig
 from rl_training.types import Batch, Loss
 

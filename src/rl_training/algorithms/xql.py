@@ -6,8 +6,8 @@ from pydantic import Field, PositiveFloat
 from torch import Tensor
 from torch.nn.functional import huber_loss
 
+from rl_training.algorithms.core.ops import expectile_loss
 from rl_training.algorithms.iql import IQL, IQLConfig, IQLPredictions, iql_loss
-from rl_training.algorithms.ops import expectile_loss
 from rl_training.models import MLPXQLModel
 from rl_training.types import Batch, Loss
 

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from rl_training.experiment.agent import Agent, load_agent, run_of
-from rl_training.experiment.config import ConfigError, TrainConfig, parse_config
+from rl_training.experiment.config.train_config import ConfigError, TrainConfig, parse_config
 from rl_training.experiment.run import TrainResult, default_directory, resume_run, run_training
-from rl_training.runtime.checkpoint import Checkpoint
+from rl_training.runtime.checkpoints.storage import Checkpoint
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.memory import Memory
 

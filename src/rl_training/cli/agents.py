@@ -89,7 +89,7 @@ def estimate(
 
         from rl_training.experiment.agent import load_agent
         from rl_training.experiment.ope import evaluate_policy_offline, read_as
-        from rl_training.runtime.progress import ShowProgress
+        from rl_training.runtime.callbacks.progress import ShowProgress
 
         torch.set_num_threads(1)  # as in training: these networks are small, and numbers do not depend on the cores
         agent = load_agent(run, best=best)

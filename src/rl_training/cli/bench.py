@@ -18,8 +18,8 @@ from rl_training.cli.output import duration, print_facts, print_json, print_tabl
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from rl_training.experiment.bench import Bench, Watch
-    from rl_training.experiment.bench_cell import CellRun
+    from rl_training.experiment.bench.cell import CellRun
+    from rl_training.experiment.bench.runner import Bench, Watch
     from rl_training.reporting.comparison import Comparison
 
 
@@ -60,8 +60,8 @@ def bench(
     """Train algorithms on environments or datasets, with seeds. The same command again goes on and repeats nothing."""
     import os
 
-    from rl_training.experiment.bench import Bench
-    from rl_training.experiment.bench_plan import parse_plan
+    from rl_training.experiment.bench.plan import parse_plan
+    from rl_training.experiment.bench.runner import Bench
 
     given = {"algos": algos, "configs": configs, "envs": envs, "datasets": datasets, "seeds": seeds, "steps": steps,
              "episodes": episodes}  # fmt: skip
@@ -109,7 +109,7 @@ def compare(
 
 
 def read_plan_file(path: Path | None) -> dict[str, Any]:
-    from rl_training.experiment.config import load_config
+    from rl_training.experiment.config.train_config import load_config
 
     if path is not None and path.suffix not in (".yaml", ".yml"):
         raise ValueError(f"a plan must be a .yaml file, got {path}; --configs names configs")
@@ -119,8 +119,8 @@ def read_plan_file(path: Path | None) -> dict[str, Any]:
 def with_seeds_and_overrides(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
     """The plan's values with seeds like 0-4 as a list, and KEY=VALUE among what is set."""
     from rl_training.cli.seeds import parse_seeds
-    from rl_training.experiment.messages import key_and_value
-    from rl_training.experiment.yaml_text import read_yaml
+    from rl_training.experiment.config.messages import key_and_value
+    from rl_training.experiment.config.yaml_text import read_yaml
 
     changed = dict(values)
     if isinstance(values.get("seeds"), str):
@@ -144,7 +144,7 @@ def watching(work: Bench) -> Iterator[Watch]:
     from rich.console import Console
     from rich.live import Live
 
-    from rl_training.experiment.bench_cell import seconds_left
+    from rl_training.experiment.bench.cell import seconds_left
 
     began, before = time.monotonic(), overall(work.cells)
     with Live(console=Console(stderr=True), auto_refresh=False) as live:

@@ -23,7 +23,7 @@ def configs(context: typer.Context) -> None:
 @app.command()
 def ls() -> None:
     """List the names, and what each is for."""
-    from rl_training.experiment.packaged import packaged_configs
+    from rl_training.experiment.config.packaged import packaged_configs
 
     names = packaged_configs()
     widest = max(map(len, names))
@@ -32,7 +32,7 @@ def ls() -> None:
 
 
 def opening_comment(name: str) -> str:
-    from rl_training.experiment.packaged import packaged_config_text
+    from rl_training.experiment.config.packaged import packaged_config_text
 
     lines = takewhile(lambda line: line.startswith("#"), packaged_config_text(name).splitlines())
     return " ".join(line.removeprefix("#").strip() for line in lines)
@@ -41,7 +41,7 @@ def opening_comment(name: str) -> str:
 @app.command()
 def show(name: Name) -> None:
     """Print a config as it is, comments and all."""
-    from rl_training.experiment.packaged import packaged_config_text
+    from rl_training.experiment.config.packaged import packaged_config_text
 
     typer.echo(packaged_config_text(name), nl=False)
 
@@ -52,7 +52,7 @@ def copy(
     dest: Annotated[str, typer.Argument(metavar="DEST", help="A new file, or a folder to put it in.")],
 ) -> None:
     """Copy a config to where it can be edited. Train it with `rl-training train FILE.yaml`."""
-    from rl_training.experiment.packaged import copy_config
+    from rl_training.experiment.config.packaged import copy_config
 
     path = copy_config(name, dest)
     typer.echo(f"{path}\ntrain it with: rl-training train {path}")

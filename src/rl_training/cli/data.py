@@ -20,7 +20,7 @@ from rl_training.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from rl_training.data.report import ColumnSummary, DatasetReport
+    from rl_training.data.datasets.report import ColumnSummary, DatasetReport
 
 app = typer.Typer(help="Check, show, convert or collect data to learn from.", rich_markup_mode=None)
 
@@ -63,11 +63,11 @@ def check(
 ) -> None:
     """Say what a dataset holds and what is wrong with it, all at once. The exit code is 0 if it can be trained on."""
     with stdout_for_results():
-        from rl_training.data.checks import inspect_source
+        from rl_training.data.datasets.checks import inspect_source
 
         spec = None
         if env is not None:
-            from rl_training.runtime.env_spec import spec_of
+            from rl_training.envs.spec import spec_of
 
             spec = spec_of(env, {})
         options = read_options(columns, action_range, allow)
@@ -155,7 +155,7 @@ def collect(
 
 def read_options(columns: list[str] | None, action_range: str | None, allow: str | None) -> dict[str, Any]:
     """The options as a config has them."""
-    from rl_training.experiment.messages import key_and_value
+    from rl_training.experiment.config.messages import key_and_value
 
     named = {}
     for text in columns or []:
@@ -172,7 +172,7 @@ def read_options(columns: list[str] | None, action_range: str | None, allow: str
 
 def bounds_of(text: str) -> tuple[Any, ...]:
     """LOW,HIGH as numbers, or as lists of them."""
-    from rl_training.experiment.yaml_text import read_yaml
+    from rl_training.experiment.config.yaml_text import read_yaml
 
     bounds = read_yaml(f"[{text}]")
     numbers = [number for bound in bounds for number in (bound if isinstance(bound, list) else [bound])]

@@ -16,7 +16,7 @@ from rl_training.cli.output import print_facts, print_json, print_table, print_w
 from rl_training.types import ACTION_SPACES
 
 if TYPE_CHECKING:
-    from rl_training.experiment.registry import AlgorithmSpec
+    from rl_training.experiment.config.registry import AlgorithmSpec
 
 EXTRAS = {  # what users can install beside the core, and the modules that it brings
     "data": ("h5py", "pyarrow"),
@@ -30,7 +30,7 @@ EXTRAS = {  # what users can install beside the core, and the modules that it br
 
 def algos(as_json: Json = False) -> None:
     """List the algorithms. Each with where it learns from and what actions it takes."""
-    from rl_training.experiment.registry import list_algorithm_specs
+    from rl_training.experiment.config.registry import list_algorithm_specs
 
     rows = [_about(spec) for spec in list_algorithm_specs()]
     if as_json:
@@ -54,8 +54,8 @@ def explain(
     algo: Annotated[str, typer.Argument(metavar="ALGO", help="A name that `rl-training algos` lists.")],
 ) -> None:
     """Say all that can be set for an algorithm. Also its packaged configs and how to start it."""
-    from rl_training.experiment.config import load_config, packaged_configs
-    from rl_training.experiment.registry import get_algorithm_spec
+    from rl_training.experiment.config.registry import get_algorithm_spec
+    from rl_training.experiment.config.train_config import load_config, packaged_configs
 
     spec = get_algorithm_spec(algo)
     print_wrapped(f"{spec.name}: ", spec.summary)
@@ -79,7 +79,7 @@ def explain(
 
 def run_options() -> list[tuple[str, str, str]]:
     """What any run can be told, the keys of its sections by their path."""
-    from rl_training.experiment.config import TrainConfig
+    from rl_training.experiment.config.train_config import TrainConfig
 
     schema = TrainConfig.model_json_schema()
     options = {name: option for name, option in schema["properties"].items() if name not in ("algo", "algo_kwargs")}
@@ -174,7 +174,7 @@ def _threads() -> str:
 def _environment() -> str:
     import numpy as np
 
-    from rl_training.runtime.envs import EnvPool
+    from rl_training.envs.pool import EnvPool
 
     with EnvPool("CartPole-v1") as pool:
         pool.reset()

@@ -9,10 +9,10 @@ import torch
 import typer
 
 from rl_training.cli.output import many
-from rl_training.experiment.config import DatasetRecipe, TrainConfig
-from rl_training.experiment.registry import get_algorithm_spec
+from rl_training.envs.spec import spec_of
+from rl_training.experiment.config.registry import get_algorithm_spec
+from rl_training.experiment.config.train_config import DatasetRecipe, TrainConfig
 from rl_training.runtime.engine import Callback
-from rl_training.runtime.env_spec import spec_of
 from rl_training.runtime.state import TrainerState
 
 

@@ -9,7 +9,7 @@ from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rl_training.experiment.config import TrainConfig
+    from rl_training.experiment.config.train_config import TrainConfig
     from rl_training.experiment.run import TrainResult
 
 MOST_SEEDS = 1000

@@ -13,10 +13,10 @@ from rl_training.cli.options import Json
 from rl_training.cli.output import print_json, print_profile, print_report, stdout_for_results
 
 if TYPE_CHECKING:
-    from rl_training.experiment.config import TrainConfig
+    from rl_training.experiment.config.train_config import TrainConfig
     from rl_training.experiment.run import TrainResult
+    from rl_training.runtime.callbacks.profile import Profile
     from rl_training.runtime.engine import Callback
-    from rl_training.runtime.profile import Profile
 
 Target = Annotated[
     str, typer.Argument(metavar="CONFIG|ALGO", help="A packaged config (iql/pendulum), a .yaml file, or an algorithm.")
@@ -115,8 +115,8 @@ def resume(run: Run, steps: Steps = None, as_json: Json = False) -> None:
 
 def read_config(target: str, given: dict[str, Any], overrides: list[str]) -> TrainConfig:
     """What the first argument names, then the options of the command, then --set; later ones win."""
-    from rl_training.experiment.config import ConfigError, apply_overrides, load_config, parse_config
-    from rl_training.experiment.yaml_text import read_yaml
+    from rl_training.experiment.config.train_config import ConfigError, apply_overrides, load_config, parse_config
+    from rl_training.experiment.config.yaml_text import read_yaml
 
     named = "/" in target or target.endswith((".yaml", ".yml"))
     values = apply_overrides(load_config(target) if named else {"algo": target}, [])
@@ -129,8 +129,8 @@ def read_config(target: str, given: dict[str, Any], overrides: list[str]) -> Tra
 
 
 def profile_of(configs: list[TrainConfig]) -> Profile:
-    from rl_training.experiment.sweep import as_population
-    from rl_training.runtime.profile import Profile
+    from rl_training.experiment.seeds.sweep import as_population
+    from rl_training.runtime.callbacks.profile import Profile
 
     if len(configs) > 1 and not as_population(configs[0]):
         raise ValueError(
@@ -145,7 +145,7 @@ def train_all(
     """One config alone, several seeds together."""
     from rl_training.cli.introduction import Introduction
     from rl_training.experiment.run import run_training
-    from rl_training.experiment.sweep import train_seeds
+    from rl_training.experiment.seeds.sweep import train_seeds
 
     shown = [*callbacks, *([] if quiet else [Introduction(configs[0], seeds=[config.seed for config in configs])])]
     if len(configs) == 1:

@@ -10,21 +10,21 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from rl_training import streams
 from rl_training.algorithms import Learner
-from rl_training.algorithms.updater import load_tensors
-from rl_training.data.actions import unscale_actions
-from rl_training.envs.packed import pack
-from rl_training.experiment.config import TrainConfig, parse_config
-from rl_training.experiment.registry import build_learner, config_type
-from rl_training.runtime import streams
-from rl_training.runtime.checkpoint import (
+from rl_training.algorithms.core.updater import load_tensors
+from rl_training.data.datasets.actions import unscale_actions
+from rl_training.envs.spaces import pack
+from rl_training.experiment.config.registry import build_learner, config_type
+from rl_training.experiment.config.train_config import TrainConfig, parse_config
+from rl_training.runtime.checkpoints.format import MANIFEST, STATE
+from rl_training.runtime.checkpoints.storage import (
     Checkpoint,
     CheckpointError,
     list_checkpoints,
     newest_checkpoint,
     read_checkpoint,
 )
-from rl_training.runtime.checkpoint_format import MANIFEST, STATE
 from rl_training.runtime.evaluation import evaluate
 from rl_training.runtime.memory import Memory
 from rl_training.types import EnvSpec

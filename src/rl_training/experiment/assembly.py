@@ -9,23 +9,23 @@ from typing import Any
 
 import torch
 
+from rl_training import streams
 from rl_training.algorithms import MBPO, Learner, Updater
 from rl_training.data import FrameReplayBuffer, ReplayBuffer, RolloutBuffer, TransitionDataset
-from rl_training.experiment.config import ConfigError, RewardTransform, TrainConfig
+from rl_training.envs.pool import EnvPool
+from rl_training.experiment.config.registry import build_learner, get_algorithm_spec
+from rl_training.experiment.config.train_config import ConfigError, RewardTransform, TrainConfig
 from rl_training.experiment.datasets import RewardChange, load_dataset
 from rl_training.experiment.imitation import imitation_lane
 from rl_training.experiment.machine import Choices
 from rl_training.experiment.model_based import with_model
-from rl_training.experiment.registry import build_learner, get_algorithm_spec
 from rl_training.experiment.sequences import sequence_lane
-from rl_training.runtime import streams
-from rl_training.runtime.action_noise import ActionNoise
-from rl_training.runtime.callbacks import Doubts, EarlyStop, Evaluate, MaxUpdates, Schedules
+from rl_training.runtime.callbacks.logging import LogMetrics, Row
+from rl_training.runtime.callbacks.training import Doubts, EarlyStop, Evaluate, MaxUpdates, Schedules
 from rl_training.runtime.engine import Callback
-from rl_training.runtime.envs import EnvPool
 from rl_training.runtime.evaluation import evaluate
 from rl_training.runtime.lanes import Actor, FineTuneLane, OfflineLane, ReplayLane, RolloutLane
-from rl_training.runtime.logging import LogMetrics, Row
+from rl_training.runtime.lanes.action_noise import ActionNoise
 from rl_training.runtime.population import PoolGroup, member_states
 from rl_training.runtime.state import Lane, TrainerState
 from rl_training.types import HALTED, EnvSpec, Policy

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from rl_training.envs.spec import spec_of
 from rl_training.experiment.agent import Agent, load_agent
-from rl_training.runtime.env_spec import spec_of
 from rl_training.runtime.policies import SometimesRandom
 from rl_training.runtime.recipes import Rolled, roll_episodes
 from rl_training.types import EnvSpec, Policy

@@ -8,12 +8,12 @@ from typing import NamedTuple
 from torch import Tensor
 
 from rl_training.data import TransitionDataset, load_transition_dataset, mix_transition_datasets
-from rl_training.data.offline_dataset import transform_rewards
+from rl_training.data.datasets.transition_dataset import transform_rewards
+from rl_training.envs.spec import spec_of
 from rl_training.experiment.agent import load_agent
-from rl_training.experiment.config import ConfigError, DatasetRecipe, RewardTransform, TrainConfig
-from rl_training.experiment.dataset_config import FilePart
-from rl_training.experiment.registry import get_algorithm_spec
-from rl_training.runtime.env_spec import spec_of
+from rl_training.experiment.config.dataset_config import FilePart
+from rl_training.experiment.config.registry import get_algorithm_spec
+from rl_training.experiment.config.train_config import ConfigError, DatasetRecipe, RewardTransform, TrainConfig
 from rl_training.runtime.policies import SometimesRandom
 from rl_training.runtime.recipes import roll_dataset
 

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rl_training import streams
 from rl_training.algorithms.dreamer import Dreamer
+from rl_training.envs.pool import EnvPool
 from rl_training.experiment.agent import Agent
 from rl_training.models.rssm import Latent
-from rl_training.runtime import streams
-from rl_training.runtime.envs import EnvPool
 from rl_training.runtime.memory import Memory
 from rl_training.types import Array
 

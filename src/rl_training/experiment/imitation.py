@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from rl_training import streams
 from rl_training.algorithms import GAILConfig, GAILDiscriminator, Learner
 from rl_training.data import RolloutBuffer, TransitionDataset
-from rl_training.data.experts import PolicyAndExpert, with_absorbing
-from rl_training.experiment.config import TrainConfig
-from rl_training.runtime import streams
+from rl_training.data.datasets.experts import PolicyAndExpert, with_absorbing
+from rl_training.experiment.config.train_config import TrainConfig
 from rl_training.runtime.lanes import Actor, ImitationLane
 
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from rl_training.experiment.config import TrainConfig
-from rl_training.experiment.registry import get_algorithm_spec
+from rl_training.experiment.config.registry import get_algorithm_spec
+from rl_training.experiment.config.train_config import TrainConfig
 
 COMPILE_FROM = {"offline": 50_000, "replay": 50_000, "sequence": 10_000}  # updates, by lane
 PACKAGES = ("rl-training", "torch", "numpy", "gymnasium", "mujoco", "ale-py")

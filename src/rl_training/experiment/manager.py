@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rl_training.experiment.config import TrainConfig, load_config, parse_config
+from rl_training.experiment.config.train_config import TrainConfig, load_config, parse_config
 from rl_training.experiment.run import TrainResult, default_directory, resume_run, run_training
-from rl_training.experiment.sweep import train_seeds
+from rl_training.experiment.seeds.sweep import train_seeds
 from rl_training.runtime.engine import Callback
 
 

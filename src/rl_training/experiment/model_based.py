@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import torch
 
+from rl_training import streams
 from rl_training.algorithms import Dynamics, Updater
 from rl_training.algorithms.mbpo import MBPO
-from rl_training.data.bootstrap import BootstrapRows
-from rl_training.data.model_ring import ModelRing
+from rl_training.data.replay.bootstrap import BootstrapRows
+from rl_training.data.replay.model_replay import ModelRing
 from rl_training.envs.terminations import termination_rule
-from rl_training.experiment.config import TrainConfig
-from rl_training.runtime import streams
+from rl_training.experiment.config.train_config import TrainConfig
 from rl_training.runtime.lanes import ModelBasedLane, OfflineLane, ReplayLane
-from rl_training.runtime.model_fit import ModelFit
+from rl_training.runtime.lanes.model_fit import ModelFit
 from rl_training.types import EnvSpec
 
 

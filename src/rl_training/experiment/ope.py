@@ -10,19 +10,19 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
+from rl_training import streams
 from rl_training.algorithms import FQE, FQEConfig, Updater
 from rl_training.data import TransitionDataset, load_transition_dataset
-from rl_training.data.actions import Bounds
-from rl_training.data.columns import REQUIRED
-from rl_training.data.coverage import unseen_share
-from rl_training.data.resampling import EpisodeResamples
+from rl_training.data.datasets.actions import Bounds
+from rl_training.data.datasets.columns import REQUIRED
+from rl_training.data.datasets.coverage import unseen_share
+from rl_training.data.datasets.resampling import EpisodeResamples
 from rl_training.experiment.agent import Agent
-from rl_training.experiment.messages import ConfigError, describe
-from rl_training.reporting.statistics import Interval, student_interval
-from rl_training.runtime import streams
+from rl_training.experiment.config.messages import ConfigError, describe
 from rl_training.runtime.engine import Callback, tell, train
 from rl_training.runtime.lanes import OfflineLane
 from rl_training.runtime.state import DivergedError, TrainerState
+from rl_training.statistics import Interval, student_interval
 from rl_training.types import EnvSpec, Policy
 
 UPDATES, MEMBERS = 10_000, 10

@@ -8,19 +8,21 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from rl_training.algorithms.config import SequenceConfig
+from rl_training.algorithms.core.config import SequenceConfig
 from rl_training.data import TransitionDataset, check_dataset
 from rl_training.experiment.agent import find_checkpoint, say
 from rl_training.experiment.assembly import Assembly, assemble
-from rl_training.experiment.config import ConfigError, DatasetRecipe, TrainConfig, parse_config
+from rl_training.experiment.config.registry import get_algorithm_spec
+from rl_training.experiment.config.train_config import ConfigError, DatasetRecipe, TrainConfig, parse_config
 from rl_training.experiment.machine import Choices, apply, choose
-from rl_training.experiment.registry import get_algorithm_spec
 from rl_training.experiment.result import TrainResult
 from rl_training.experiment.run_directory import RunDirectory
 from rl_training.experiment.signals import asked_by, caught_signals
 from rl_training.experiment.trial import Trial, default_directory, run_record
-from rl_training.runtime.callbacks import StopAtStep
-from rl_training.runtime.checkpoint import (
+from rl_training.runtime.callbacks.profile import Profile
+from rl_training.runtime.callbacks.progress import ShowProgress
+from rl_training.runtime.callbacks.training import StopAtStep
+from rl_training.runtime.checkpoints.storage import (
     Checkpoint,
     CheckpointError,
     list_checkpoints,
@@ -29,8 +31,6 @@ from rl_training.runtime.checkpoint import (
 )
 from rl_training.runtime.engine import Callback, train
 from rl_training.runtime.population import Members
-from rl_training.runtime.profile import Profile
-from rl_training.runtime.progress import ShowProgress
 from rl_training.runtime.state import DivergedError, TrainerState
 
 __all__ = ["TrainResult", "default_directory", "resume_run", "run_population", "run_training"]

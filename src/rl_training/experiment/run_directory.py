@@ -14,7 +14,13 @@ from typing import Any
 import yaml
 
 from rl_training.experiment.agent import CHECKPOINTS
-from rl_training.experiment.config import ConfigError, TrainConfig, config_differences, config_yaml, parse_config
+from rl_training.experiment.config.train_config import (
+    ConfigError,
+    TrainConfig,
+    config_differences,
+    config_yaml,
+    parse_config,
+)
 
 ELSEWHERE = "another --output (output_dir in Python)"
 OURS = ("config.yaml", "run.json", "result.json", "metrics.jsonl", "curve.png", CHECKPOINTS, "tensorboard")

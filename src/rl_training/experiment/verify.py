@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from rl_training.experiment.agent import find_checkpoint
-from rl_training.runtime.checkpoint import Checkpoint
-from rl_training.runtime.logging import TIME_FIELDS
+from rl_training.runtime.callbacks.logging import TIME_FIELDS
+from rl_training.runtime.checkpoints.storage import Checkpoint
 
 STATE, METRICS = "state.json", "metrics.jsonl"
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rl_training.data import normalized_score
-from rl_training.experiment.bench_plan import read_plan
-from rl_training.reporting.statistics import (
+from rl_training.experiment.bench.plan import read_plan
+from rl_training.statistics import (
     Interval,
     bootstrap_interval,
     improvement_interval,

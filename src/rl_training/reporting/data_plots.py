@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from rl_training.data.episodes import episode_ends, episode_lengths, episode_returns
+from rl_training.data.datasets.episodes import episode_ends, episode_lengths, episode_returns
 from rl_training.reporting.plots import EVALUATION, INK, PALETTE, TRAINING, plain
 
 if TYPE_CHECKING:

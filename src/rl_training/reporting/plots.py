@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from rl_training.reporting.statistics import bootstrap_interval, interquartile_mean
+from rl_training.statistics import bootstrap_interval, interquartile_mean
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

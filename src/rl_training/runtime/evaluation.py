@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import torch
 
+from rl_training import streams
 from rl_training.data import normalized_score
-from rl_training.runtime import streams
-from rl_training.runtime.envs import EnvPool
+from rl_training.envs.group import Episode
+from rl_training.envs.pool import EnvPool
 from rl_training.runtime.memory import Memory
-from rl_training.runtime.state import Episode
 from rl_training.types import Policy
 
 PARALLEL_EPISODES = 16  # environments stepped together; their observations share one forward pass

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 
 from rl_training.algorithms import Updater
-from rl_training.data.replay_buffer import MemberRing
+from rl_training.data.replay.replay_buffer import MemberRing
+from rl_training.envs.pool import EnvPool, Transition
+from rl_training.runtime.callbacks.logging import MembersMetrics
 from rl_training.runtime.engine import Callback, tell
-from rl_training.runtime.envs import EnvPool, Transition
-from rl_training.runtime.logging import MembersMetrics
 from rl_training.runtime.state import CollectResult, TrainerState
 from rl_training.types import UpdateResult
 

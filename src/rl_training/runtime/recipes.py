@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from rl_training import streams
 from rl_training.data import TransitionDataset
-from rl_training.data.faults import require_one_box
-from rl_training.runtime import streams
-from rl_training.runtime.envs import EnvPool
+from rl_training.data.datasets.faults import require_one_box
+from rl_training.envs.pool import EnvPool
 from rl_training.runtime.lanes.acting import Actor
 from rl_training.runtime.policies import RandomPolicy
 from rl_training.types import Policy

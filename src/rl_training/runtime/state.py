@@ -5,18 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from rl_training.envs.group import Episode
 from rl_training.types import Metrics, Source
 
 if TYPE_CHECKING:
     from rl_training.algorithms import Updater
-
-
-class Episode(NamedTuple):
-    """A finished episode of environment `env`."""
-
-    env: int
-    return_: float
-    length: int
 
 
 @dataclass

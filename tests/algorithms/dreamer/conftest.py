@@ -10,7 +10,7 @@ import torch
 from torch.nn.functional import one_hot
 
 from rl_training.algorithms.dreamer import Dream, Dreamer, DreamerConfig
-from rl_training.envs.packed import pack
+from rl_training.envs.spaces import pack
 from rl_training.models.dreamer import DreamerModel, Size
 from rl_training.models.rssm import Latent
 from rl_training.types import Batch, EnvSpec

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from rl_training.data.offline_dataset import TransitionDataset
+from rl_training.data.datasets.transition_dataset import TransitionDataset
 from rl_training.data.writers.minari import save_minari
 from rl_training.data.writers.npz import save_npz
 from rl_training.data.writers.parquet import save_parquet

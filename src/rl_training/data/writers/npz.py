@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rl_training.data.offline_dataset import TransitionDataset
+from rl_training.data.datasets.transition_dataset import TransitionDataset
 from rl_training.data.writers.units import arrays_in_env_units
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from rl_training.data.datasets.transition_dataset import TransitionDataset
 from rl_training.data.extras import arrow_or_error, parquet_or_error
-from rl_training.data.offline_dataset import TransitionDataset
 from rl_training.data.writers.units import arrays_in_env_units
 
 ROWS = 2**16  # of a row group

@@ -6,8 +6,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from rl_training.data.actions import unscale_actions
-from rl_training.data.offline_dataset import TransitionDataset
+from rl_training.data.datasets.actions import unscale_actions
+from rl_training.data.datasets.transition_dataset import TransitionDataset
 
 Arrays: TypeAlias = "dict[str, np.ndarray[Any, Any]]"
 

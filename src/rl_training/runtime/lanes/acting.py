@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from rl_training.data import RecurrentReplayBuffer, ReplayBuffer
-from rl_training.runtime.action_noise import ActionNoise
-from rl_training.runtime.envs import Transition
+from rl_training.envs.pool import Transition
+from rl_training.runtime.lanes.action_noise import ActionNoise
 from rl_training.runtime.memory import Memory
 from rl_training.runtime.state import CollectResult, DivergedError
 from rl_training.types import Action, Batch, Policy

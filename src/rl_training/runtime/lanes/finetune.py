@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from rl_training.data import ReplayBuffer, TransitionDataset
-from rl_training.data.dataset_and_ring import DatasetAndRing
-from rl_training.data.returns import returns_to_go
+from rl_training.data.datasets.returns import returns_to_go
+from rl_training.data.replay.mixed_replay import DatasetAndRing
 from rl_training.runtime.lanes.acting import ActingLane, Actor
 from rl_training.runtime.state import CollectResult
 from rl_training.types import Batch

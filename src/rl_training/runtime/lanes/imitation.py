@@ -8,7 +8,7 @@ from torch import Tensor
 
 from rl_training.algorithms import GAILConfig, GAILDiscriminator, Learner, Updater, gail_reward
 from rl_training.data import RolloutBuffer
-from rl_training.data.experts import PolicyAndExpert, absorbing, alive, with_absorbing
+from rl_training.data.datasets.experts import PolicyAndExpert, absorbing, alive, with_absorbing
 from rl_training.runtime.lanes.acting import Actor
 from rl_training.runtime.lanes.rollout import RolloutLane
 from rl_training.runtime.state import CollectResult

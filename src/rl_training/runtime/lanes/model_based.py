@@ -9,11 +9,11 @@ from torch import Tensor
 
 from rl_training.algorithms.dynamics import RolloutSchedule
 from rl_training.algorithms.mbpo import MBPO
-from rl_training.data.dataset_and_ring import DatasetAndRing
-from rl_training.data.model_ring import ModelRing
+from rl_training.data.replay.mixed_replay import DatasetAndRing
+from rl_training.data.replay.model_replay import ModelRing
+from rl_training.runtime.lanes.model_fit import ModelFit, full_precision
 from rl_training.runtime.lanes.offline import OfflineLane
 from rl_training.runtime.lanes.replay import ReplayLane
-from rl_training.runtime.model_fit import ModelFit, full_precision
 from rl_training.runtime.state import CollectResult
 from rl_training.types import Batch
 

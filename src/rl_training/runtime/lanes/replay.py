@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rl_training.algorithms.config import ReplayConfig
+from rl_training.algorithms.core.config import ReplayConfig
 from rl_training.data import ReplayBuffer
 from rl_training.runtime.lanes.acting import ActingLane, Actor
 from rl_training.runtime.policies import RandomPolicy

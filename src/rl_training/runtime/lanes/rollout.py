@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from rl_training.algorithms import Learner
-from rl_training.algorithms.config import RolloutConfig
-from rl_training.algorithms.updater import load_tensors
+from rl_training.algorithms.core.config import RolloutConfig
+from rl_training.algorithms.core.updater import load_tensors
 from rl_training.data import RolloutBuffer
 from rl_training.runtime.lanes.acting import ActingLane, Actor
-from rl_training.runtime.reward_scale import RewardScale
+from rl_training.runtime.lanes.reward_scale import RewardScale
 from rl_training.runtime.state import CollectResult
 from rl_training.types import Batch
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from rl_training.algorithms.config import SequenceConfig
+from rl_training.algorithms.core.config import SequenceConfig
 from rl_training.data import RecurrentReplayBuffer
 from rl_training.runtime.lanes.acting import ActingLane, Actor
 from rl_training.runtime.state import CollectResult

@@ -1,0 +1,197 @@
+"""TransitionDataset: transitions as named columns of one length, in the order they were lived."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Collection, Mapping
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from rl_training.data.datasets.actions import TOLERANCE, Bounds, derive_spec
+from rl_training.data.datasets.columns import REQUIRED, to_columns
+from rl_training.data.datasets.episodes import episode_returns
+from rl_training.data.datasets.faults import require_columns, require_equal_lengths
+from rl_training.data.datasets.returns import returns_to_go
+from rl_training.data.sampling import PackedColumns, RandomRows, gather
+from rl_training.types import ACTION_SPACES, Array, Batch, EnvSpec
+
+
+class TransitionDataset(RandomRows):
+    """Transitions to learn from offline.
+
+    The constructor takes columns as a batch holds them, Box actions in [-1, 1]; `from_dict` takes a user's arrays,
+    actions in the environment's units. Transforms return a new dataset and leave this one as it is.
+    """
+
+    def __init__(self, columns: Batch, *, episode_ends: Tensor | None = None, spec: EnvSpec | None = None) -> None:
+        require_columns(columns, (*REQUIRED, "truncated"))
+        require_equal_lengths(columns)
+        super().__init__(columns["obs"].device)
+        self.columns = columns
+        self.spec = spec or _spec_in_library_units(columns)
+        if self.spec.action_kind not in ("box", "discrete"):
+            raise TypeError(f"a dataset has Box or Discrete actions, got {ACTION_SPACES[self.spec.action_kind]}")
+        self.episode_ends = (columns["dones"] + columns["truncated"]) > 0  # [rows], an episode's last row
+        if episode_ends is not None:
+            self.episode_ends |= episode_ends
+        self.episode_ends[-1] = True
+        self.lost_terminals = 0  # ends that are no time limit, whose rows were thinned out
+        self.gamma: float | None = None  # the discount of the returns_to_go column, where it is known
+
+    @classmethod
+    def from_dict(
+        cls,
+        values: Mapping[str, npt.ArrayLike | Tensor],
+        *,
+        spec: EnvSpec | None = None,
+        action_range: Bounds | None = None,
+        allow: Collection[str] = (),
+    ) -> TransitionDataset:
+        """Convert and check arrays; Box actions come in the units of `action_range`, or else of `spec`.
+
+        `allow` names faults to mend instead of refuse: "nan" leaves such rows out, "out_of_range" clips actions.
+        """
+        arrays = {name: _to_array(value) if isinstance(value, Tensor) else value for name, value in values.items()}
+        columns, spec = to_columns(arrays, spec, action_range=action_range, allow=allow)
+        device = next((value.device for value in values.values() if isinstance(value, Tensor)), "cpu")
+        return cls({name: _to_tensor(column).to(device) for name, column in columns.items()}, spec=spec)
+
+    def __len__(self) -> int:
+        return len(self.columns["obs"])
+
+    def sample(self, batch_size: int, members: tuple[int, ...] = ()) -> Batch:
+        """Rows drawn with replacement, [*members, batch_size] of them."""
+        return gather(self.columns, self.draw_rows((*members, batch_size)))
+
+    def draw_rows(self, shape: tuple[int, ...]) -> Tensor:
+        """Row numbers, each as likely as any other."""
+        return torch.randint(len(self), shape, generator=self.generator, device=self.generator.device)
+
+    @property
+    def episode_offsets(self) -> Tensor:
+        """The first row of each episode."""
+        ends = self.episode_ends.nonzero().squeeze(1)
+        return torch.cat([ends.new_zeros(1), ends[:-1] + 1])
+
+    def episode_returns(self) -> Tensor:
+        """The undiscounted sum of each episode's rewards."""
+        returns = episode_returns(_to_array(self.columns["rewards"]), _to_array(self.episode_ends))
+        return torch.from_numpy(returns).to(self.columns["rewards"])
+
+    def to(self, device: torch.device | str) -> TransitionDataset:
+        """On an accelerator, where every read costs a launch, columns are packed so that a row is one read."""
+        if torch.device(device).type == "cpu":
+            return self._replaced({name: column.to(device) for name, column in self.columns.items()}, self.gamma)
+        return self._replaced(PackedColumns.of(self.columns, device), self.gamma)
+
+    def thinned(self, *, episodes: int | None = None, stride: int = 1) -> TransitionDataset:
+        """The first so many episodes, and of each every `stride`-th row, beginning with its first."""
+        starts, number = self.episode_offsets, self.episode_ends.cumsum(0) - self.episode_ends.long()
+        if episodes is not None and episodes > len(starts):
+            raise ValueError(f"episodes must be at most the {len(starts)} there are, got {episodes}")
+        age = torch.arange(len(self), device=starts.device) - starts[number]
+        rows = ((age % stride == 0) & (number < (episodes or len(starts)))).nonzero().squeeze(1)
+        kept = number[rows]
+        ends = torch.cat([kept[1:] != kept[:-1], kept.new_ones(1, dtype=torch.bool)])
+        thin = TransitionDataset(gather(self.columns, rows), episode_ends=ends, spec=self.spec)
+        within = self.columns["dones"][number < (episodes or len(starts))]
+        thin.lost_terminals = self.lost_terminals + int(within.sum() - thin.columns["dones"].sum())
+        return thin
+
+    @property
+    def terminals(self) -> int:
+        """Episodes that ended by themselves, also where their last row was thinned out."""
+        return int(self.columns["dones"].sum()) + self.lost_terminals
+
+    def with_columns(self, **columns: Tensor) -> TransitionDataset:
+        """This dataset with columns added, or put in the place of those of the same name."""
+        gamma = None if "returns_to_go" in columns else self.gamma
+        dataset = self._replaced({**self.columns, **columns}, gamma)
+        if gamma is None or columns.keys().isdisjoint({"rewards", "dones", "truncated"}):
+            return dataset
+        return dataset.with_discounted_returns_to_go(gamma)
+
+    def with_reward_transform(
+        self, scale: float = 1.0, shift: float = 0.0, clip: tuple[float, float] | None = None
+    ) -> TransitionDataset:
+        """Rewards become scale * reward + shift, then clipped to `clip`; returns-to-go follow."""
+        changed = {"rewards": transform_rewards(self.columns["rewards"], scale, shift, clip)}
+        if "returns_to_go" in self.columns and self.gamma is None:
+            if shift != 0 or clip is not None:
+                raise ValueError(
+                    "a shift or clip of rewards moves the returns_to_go that came with the data by an amount that "
+                    "depends on their unknown discount; leave them out (--columns returns_to_go=) or call "
+                    "with_discounted_returns_to_go(gamma) first"
+                )
+            changed["returns_to_go"] = self.columns["returns_to_go"] * scale
+        return self.with_columns(**changed)
+
+    def return_range_scale(self) -> float:
+        """1000 / (best - worst episode return): IQL's factor of rewards for locomotion."""
+        returns = self.episode_returns()
+        spread = float(returns.max() - returns.min())
+        if spread == 0:
+            raise ValueError(
+                f"all {len(returns)} episodes have the return {returns[0].item():g}: no range to divide by"
+            )
+        return 1000 / spread
+
+    def with_discounted_returns_to_go(self, gamma: float) -> TransitionDataset:
+        """Add returns_to_go: what each row's episode pays from there on, discounted.
+
+        A terminated episode pays nothing after its end. One that was only cut, by a time limit or the end of the data,
+        would have gone on, and counting 0 there would pull its values toward 0: its future is estimated from its own
+        rewards (see `cut_futures`). With gamma = 1 such a future has no finite value, and 0 is counted.
+        """
+        if not 0 <= gamma <= 1:
+            raise ValueError(f"gamma must be in [0, 1], got {gamma}")
+        rewards, ends, terminated = map(
+            _to_array, (self.columns["rewards"].double(), self.episode_ends, self.columns["dones"] > 0)
+        )
+        column = torch.from_numpy(returns_to_go(rewards, ends, terminated, gamma)).to(self.columns["rewards"])
+        return self._replaced({**self.columns, "returns_to_go": column}, gamma)
+
+    def fingerprint(self) -> str:
+        """sha256 over the names, dtypes, shapes and bytes of all columns."""
+        digest = hashlib.sha256()
+        for name, column in sorted(self.columns.items()):
+            digest.update(f"{name} {column.dtype} {tuple(column.shape)}\n".encode())
+            digest.update(column.cpu().contiguous().numpy().data)
+        return digest.hexdigest()
+
+    def _replaced(self, columns: Batch, gamma: float | None) -> TransitionDataset:
+        dataset = copy.copy(self)  # with what a mixture knows of its parts
+        ends = self.episode_ends.to(columns["obs"].device)
+        TransitionDataset.__init__(dataset, columns, episode_ends=ends, spec=self.spec)
+        dataset.seed(self.generator.initial_seed())
+        dataset.gamma, dataset.lost_terminals = gamma, self.lost_terminals
+        return dataset
+
+
+def transform_rewards(rewards: Tensor, scale: float, shift: float, clip: tuple[float, float] | None) -> Tensor:
+    changed = rewards * scale + shift
+    return changed if clip is None else changed.clamp(*clip)
+
+
+def _spec_in_library_units(columns: Batch) -> EnvSpec:
+    actions = columns["actions"]
+    if actions.is_floating_point() and bool((actions.abs() > 1 + TOLERANCE).any()):
+        raise ValueError(
+            f"Box actions must be in [-1, 1], the largest magnitude is {actions.abs().max().item():g}; "
+            "TransitionDataset.from_dict scales them"
+        )
+    return derive_spec(_to_array(columns["obs"][:1]), _to_array(actions))
+
+
+def _to_array(column: Tensor) -> Array:
+    """On the same memory, where that is the host's."""
+    return (column.float() if column.dtype == torch.bfloat16 else column).detach().cpu().numpy()
+
+
+def _to_tensor(column: Array) -> Tensor:
+    """On the same memory, where a tensor can be."""
+    return torch.from_numpy(np.require(column, requirements=["C", "W"]))

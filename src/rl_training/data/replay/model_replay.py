@@ -1,0 +1,43 @@
+"""ModelRing: rows that a model of the environment has made, the newest of which are drawn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rl_training.data.replay.replay_buffer import ReplayBuffer
+from rl_training.types import EnvSpec
+
+
+class ModelRing(ReplayBuffer):
+    """A ring with room for the longest rollouts, of which only the newest `kept` rows count.
+
+    Its memory stays where it is as rollouts grow longer, so that captured updates may read it.
+    """
+
+    def __init__(self, capacity: int, spec: EnvSpec, *, device: torch.device | str = "cpu") -> None:
+        self.kept = capacity
+        super().__init__(capacity, spec, device=device)
+        self._oldest = torch.zeros((), dtype=torch.int64, device=device)  # its slot
+
+    def keep(self, rows: int) -> None:
+        """How many of the newest rows count from now on; older ones are gone for good."""
+        self.kept = rows
+        self._set_added(self.added)
+
+    def state_dict(self, *, member: int | None = None) -> dict[str, Any]:
+        return {**super().state_dict(member=member), "gone": self.gone, "kept": self.kept}
+
+    def load_state_dict(self, state: dict[str, Any], *, member: int | None = None) -> None:
+        self.kept = state["kept"]
+        super().load_state_dict(state, member=member)
+
+    def _even_draw(self, shape: tuple[int, ...]) -> Tensor:
+        return (super()._even_draw(shape) + self._oldest) % self.capacity
+
+    def _set_added(self, added: int) -> None:
+        self.gone = max(self.gone, added - self.kept)
+        super()._set_added(added)
+        self._oldest.fill_(self.gone % self.capacity)

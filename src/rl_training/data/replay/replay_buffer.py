@@ -1,0 +1,237 @@
+"""ReplayBuffer: the newest transitions of a run in a ring of fixed size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rl_training.data.replay.n_step import n_step_returns
+from rl_training.data.replay.priorities import Priorities
+from rl_training.data.sampling import Layout, PackedColumns, RandomRows, gather
+from rl_training.types import Batch, EnvSpec
+
+LARGE = 2**62  # far above any capacity, so that the remainder of a draw below it is as good as uniform
+
+
+class ReplayBuffer(RandomRows):
+    """A ring of the columns obs, actions, rewards, next_obs, dones, truncated, and `extra` ones by shape and dtype.
+
+    Rows are numbered from the first ever added; row i rests in slot i % capacity. With `members` it is as many rings
+    side by side, [members, capacity, ...], that are filled and drawn from together. The rows of one environment are
+    `stride` apart; with `n_step` above 1 a batch looks so many steps ahead, and tells by row what `discounts` the next
+    value. A ring that is `prioritized` draws by priorities, and tells `slots` to set them by and the `chances` of each
+    row: how many times as likely it was as in an even draw.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        spec: EnvSpec,
+        *,
+        device: torch.device | str = "cpu",
+        extra: Mapping[str, Layout] | None = None,
+        members: int | None = None,
+        stride: int = 1,
+        n_step: int = 1,
+        gamma: float = 0.99,
+        prioritized: bool = False,
+        priority_alpha: float = 0.6,
+    ) -> None:
+        for name, value in {"capacity": capacity, "stride": stride, "n_step": n_step}.items():
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+        super().__init__(device)
+        self.capacity, self.members, self.stride, self.n_step, self.gamma = capacity, members, stride, n_step, gamma
+        self.added = self.gone = 0  # rows ever added; of these, the oldest, which are no more
+        layout = {**self.layout(spec), **(extra or {})}
+        lead = (capacity,) if members is None else (members, capacity)
+        self.columns = PackedColumns(lead, layout, device)
+        # On the device, so that a captured graph that samples sees the ring grow.
+        self._size = torch.ones((), dtype=torch.int64, device=device)
+        self._newest = torch.zeros((), dtype=torch.int64, device=device)  # its slot
+        self._steps = stride * torch.arange(n_step, device=device)
+        self._offsets = None if members is None else capacity * torch.arange(members, device=device)
+        self.priorities: Priorities | None = None
+        if prioritized:
+            self.priorities = Priorities(capacity, alpha=priority_alpha, members=members, device=device)
+
+    def __len__(self) -> int:
+        return self.added - self.gone
+
+    def parts(self) -> dict[str, Any]:
+        """What must be saved row by row, by name."""
+        return {"replay": self}
+
+    def add(self, rows: Batch) -> None:
+        """Put rows behind the newest; the oldest make room."""
+        lead = () if self.members is None else (self.members,)
+        count = _count(rows, self.columns, lead=lead)
+        if count > self.capacity:
+            raise ValueError(f"cannot add {count} rows at once to a buffer of capacity {self.capacity}")
+        if count % self.stride:
+            raise ValueError(f"rows must come by whole steps of {self.stride} environments, got {count}")
+        _write(rows, self.columns, self.added % self.capacity, axis=len(lead))
+        if self.priorities is not None:
+            self.priorities.renew(self._slots(self.added, self.added + count))
+        self._set_added(self.added + count)
+
+    def sample(self, batch_size: int, members: tuple[int, ...] = ()) -> Batch:
+        """Rows drawn with replacement, [*members, batch_size] of them."""
+        if not self.added:
+            raise ValueError("cannot sample from an empty replay buffer")
+        shape = (*members, batch_size)
+        if self.priorities is None:
+            return self._batch(self._even_draw(shape))
+        slots, chances = self.priorities.draw(shape, self.generator)
+        return {**self._batch(slots), "slots": slots, "chances": (chances * self._size).float()}
+
+    def set_priorities(self, slots: Tensor, priorities: Tensor) -> None:
+        """How wrong the rows in these slots were; before rows are added, which may take their places."""
+        if self.priorities is None:
+            raise ValueError("this replay buffer draws evenly; make it with prioritized=True")
+        self.priorities.set(slots, priorities)
+
+    @staticmethod
+    def layout(spec: EnvSpec) -> dict[str, Layout]:
+        """Of a row's columns."""
+        obs = (spec.obs_shape, torch.uint8 if spec.obs_dtype == "uint8" else torch.float32)
+        number: Layout = ((), torch.float32)
+        actions = ((), torch.int64) if spec.action_kind == "discrete" else ((spec.action_dim,), torch.float32)
+        return {
+            "obs": obs, "actions": actions, "rewards": number, "next_obs": obs, "dones": number, "truncated": number
+        }  # fmt: skip
+
+    def member(self, index: int) -> MemberRing:
+        """One of several rings."""
+        return MemberRing(self, index)
+
+    def rows(self, start: int, stop: int, *, member: int | None = None) -> Batch:
+        """Rows number start to stop - 1, which must still be in the ring."""
+        if not self.gone <= start <= stop <= self.added:
+            raise ValueError(f"rows {start} to {stop} are not in the ring, which holds {self.gone} to {self.added}")
+        return gather(self.columns, self._slots(start, stop) + (member or 0) * self.capacity)
+
+    def restore(self, rows: Batch, start: int, *, member: int | None = None) -> None:
+        """Put back rows that were number `start` and on; those the ring has left behind by now are passed over."""
+        columns = self._columns_of(member)
+        stop = start + _count(rows, columns, lead=())
+        added = max(self.added, stop)
+        first = max(start, added - self.capacity)
+        if first < stop:
+            _write({name: rows[name][first - start :] for name in columns}, columns, first % self.capacity)
+            if (priorities := self._priorities_of(member)) is not None:
+                priorities.renew(self._slots(first, stop))
+        self._set_added(added)
+
+    def cut(self, *, member: int | None = None) -> None:
+        """What is added next does not go on from the newest rows: count them as truncated."""
+        newest = self._slots(max(self.added - self.stride, 0), self.added)
+        truncated, dones = (self._columns_of(member)[name] for name in ("truncated", "dones"))
+        truncated[newest] = 1 - dones[newest]
+
+    def state_dict(self, *, member: int | None = None) -> dict[str, Any]:
+        """The generator, the count of rows and their priorities; the rows are read by `rows`, put back by `restore`."""
+        state = {**super().state_dict(), "added": self.added}
+        if (priorities := self._priorities_of(member)) is not None:
+            state["priorities"] = priorities.state_dict(used=min(self.added, self.capacity))
+        return state
+
+    def load_state_dict(self, state: dict[str, Any], *, member: int | None = None) -> None:
+        super().load_state_dict(state)
+        self.gone = state.get("gone", 0)
+        self._set_added(state["added"])
+        if (priorities := self._priorities_of(member)) is not None:
+            priorities.load_state_dict(state["priorities"])
+
+    def _even_draw(self, shape: tuple[int, ...]) -> Tensor:
+        return torch.randint(LARGE, shape, generator=self.generator, device=self.generator.device) % self._size
+
+    def _batch(self, slots: Tensor) -> Batch:
+        """The rows in these slots; returns reach `n_step` steps ahead, or to an episode's end or the newest row."""
+        batch = gather(self.columns, self._places(slots))
+        if self.n_step == 1:
+            return batch
+        window = self._places((slots.unsqueeze(-1) + self._steps) % self.capacity)
+        seen = gather({name: self.columns[name].view(-1) for name in ("rewards", "dones", "truncated")}, window)
+        newer = (self._newest - slots) % self.capacity  # rows
+        is_newest = self._steps + self.stride > newer.unsqueeze(-1)  # of its environment, or beyond it
+        ended = (seen["dones"] + seen["truncated"] > 0) | is_newest
+        returns, last, discounts = n_step_returns(seen["rewards"], ended, self.gamma)
+        ahead = gather(self.columns, self._places((slots + last * self.stride) % self.capacity))
+        batch |= {name: ahead[name] for name in ("next_obs", "dones", "truncated")}
+        return {**batch, "rewards": returns, "discounts": discounts}
+
+    def _places(self, slots: Tensor) -> Tensor:
+        """Slots [members, ...], counted through all members."""
+        return slots if self._offsets is None else slots + self._offsets.view(-1, *[1] * (slots.dim() - 1))
+
+    def _slots(self, start: int, stop: int) -> Tensor:
+        return torch.arange(start, stop, device=self.generator.device) % self.capacity
+
+    def _priorities_of(self, member: int | None) -> Priorities | None:
+        return self.priorities if self.priorities is None or member is None else self.priorities.member(member)
+
+    def _columns_of(self, member: int | None) -> Batch:
+        return self.columns if member is None else {name: column[member] for name, column in self.columns.items()}
+
+    def _set_added(self, added: int) -> None:
+        self.added, self.gone = added, max(self.gone, added - self.capacity)
+        self._size.fill_(max(len(self), 1))
+        self._newest.fill_((added - 1) % self.capacity)
+
+
+class MemberRing:
+    """One of several rings that are filled together: what saving and restoring it needs."""
+
+    def __init__(self, rings: ReplayBuffer, member: int) -> None:
+        self.rings, self.index = rings, member
+
+    @property
+    def added(self) -> int:
+        return self.rings.added
+
+    def __len__(self) -> int:
+        return len(self.rings)
+
+    def parts(self) -> dict[str, Any]:
+        return {
+            name: self if part is self.rings else part.member(self.index) for name, part in self.rings.parts().items()
+        }
+
+    def rows(self, start: int, stop: int) -> Batch:
+        return self.rings.rows(start, stop, member=self.index)
+
+    def restore(self, rows: Batch, start: int) -> None:
+        self.rings.restore(rows, start, member=self.index)
+
+    def cut(self) -> None:
+        self.rings.cut(member=self.index)
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.rings.state_dict(member=self.index)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.rings.load_state_dict(state, member=self.index)
+
+
+def _count(rows: Batch, columns: Batch, *, lead: tuple[int, ...]) -> int:
+    """How many rows there are; their columns and shapes must be those of the ring."""
+    shapes = {name: tuple(column.shape) for name, column in rows.items()}
+    count = rows["rewards"].shape[-1] if "rewards" in rows else 0
+    expected = {name: (*lead, count, *column.shape[len(lead) + 1 :]) for name, column in columns.items()}
+    if shapes != expected:
+        raise ValueError(f"rows must have the columns and shapes {expected}, got {shapes}")
+    return count
+
+
+def _write(rows: Batch, columns: Batch, slot: int, *, axis: int = 0) -> None:
+    """From this slot on, and from the ring's beginning where they reach its end."""
+    for name, column in columns.items():
+        count = rows[name].shape[axis]
+        fitting = min(count, column.shape[axis] - slot)
+        column.narrow(axis, slot, fitting).copy_(rows[name].narrow(axis, 0, fitting))
+        if fitting < count:
+            column.narrow(axis, 0, count - fitting).copy_(rows[name].narrow(axis, fitting, count - fitting))

@@ -1,0 +1,80 @@
+"""The configs that come with the package, found by name (`iql/pendulum`), and configs of one's own, by path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from rl_training.experiment.config.messages import ConfigError, did_you_mean, shown
+from rl_training.experiment.config.yaml_text import read_yaml
+
+_MAX_BYTES = 1_000_000
+
+
+def packaged_configs() -> list[str]:
+    """The names of the configs in the package, `<algo>/<env>`."""
+    return sorted(
+        f"{folder.name}/{Path(file.name).stem}"
+        for folder in _home().iterdir()
+        if folder.is_dir()
+        for file in folder.iterdir()
+        if file.name.endswith(".yaml")
+    )
+
+
+def packaged_config_text(name: str) -> str:
+    """The text of a packaged config, comments and all."""
+    names = packaged_configs()
+    if name not in names:
+        hint = did_you_mean(name, {known: known for known in names})
+        raise ConfigError(f"no packaged config {shown(name)}{hint} (rl-training configs ls lists them)")
+    return (_home() / f"{name}.yaml").read_text(encoding="utf-8")
+
+
+def load_config(name_or_path: str) -> dict[str, Any]:
+    """The mapping in a config file (a path ends in .yaml or .yml) or in a packaged config; not yet checked."""
+    is_path = Path(name_or_path).suffix in (".yaml", ".yml")
+    try:
+        values = read_yaml(_file_text(Path(name_or_path)) if is_path else packaged_config_text(name_or_path))
+    except ConfigError as error:
+        raise ConfigError(f"{name_or_path}: {error}" if is_path else str(error)) from None
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"{name_or_path}: a config must be a mapping, got {shown(values)}")
+    return dict(values)
+
+
+def copy_config(name: str, dest: str | Path) -> Path:
+    """Writes a packaged config to a file, or into a folder under its own name; never over another file."""
+    text = packaged_config_text(name)
+    path = Path(dest)
+    if path.is_dir():
+        path = path / f"{Path(name).name}.yaml"
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise ConfigError(f"{path} exists; name another file or remove it first") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
+    return path
+
+
+def _home() -> Any:  # importlib's Traversable moved between Python versions
+    return resources.files("rl_training") / "assets" / "configs"
+
+
+def _file_text(path: Path) -> str:
+    try:
+        if not path.is_file():
+            raise ConfigError("no such file")
+        with path.open("rb") as file:
+            raw = file.read(_MAX_BYTES + 1)
+        if len(raw) > _MAX_BYTES:
+            raise ConfigError(f"larger than {_MAX_BYTES:,} bytes, so hardly a config")
+        return raw.decode("utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError("not a text file in UTF-8") from None

@@ -1,0 +1,145 @@
+"""Environments in worker processes: the same trajectories, and no failure that goes unheard."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
+
+from rl_training.envs import workers as env_worker
+from rl_training.envs.group import EnvError
+from rl_training.envs.pool import EnvPool, Transition
+
+
+@pytest.fixture(autouse=True)
+def _workers_can_import_this_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[2]))
+
+
+class Failing(CartPoleEnv):
+    def step(self, action: Any) -> Any:
+        raise ZeroDivisionError("gone")
+
+
+def rolled(pool: EnvPool, steps: int) -> list[Transition]:
+    """Random actions that depend on nothing but the environment's number."""
+    pool.reset()
+    draws = [np.random.default_rng(env) for env in range(pool.num_envs)]
+    return [pool.step(np.array([rng.integers(2) for rng in draws])) for _ in range(steps)]
+
+
+def test_trajectories_do_not_depend_on_where_environments_live():
+    with EnvPool("CartPole-v1", 4, seed=2) as alone, EnvPool("CartPole-v1", 4, seed=2, workers=2) as spread:
+        expected = rolled(alone, 60)
+        assert sum(len(step.finished) for step in expected) > 4
+        for ours, theirs in zip(expected, rolled(spread, 60), strict=True):
+            for column in range(5):
+                np.testing.assert_array_equal(ours[column], theirs[column])
+            assert ours.finished == theirs.finished
+    for num_envs in (1, 2):
+        with EnvPool("CartPole-v1", num_envs, seed=2) as fewer:
+            for ours, theirs in zip(expected, rolled(fewer, 60), strict=True):
+                for column in range(5):
+                    np.testing.assert_array_equal(ours[column][:num_envs], theirs[column])
+
+
+def test_a_workers_error_arrives_with_its_traceback():
+    with EnvPool(Failing, 2, workers=2) as pool:
+        pool.reset()
+        with pytest.raises(EnvError, match=r"(?s)environment 0 failed in step: ZeroDivisionError: gone.*Traceback"):
+            pool.step(np.array([0, 0]))
+    assert multiprocessing.active_children() == []
+
+
+def test_a_function_that_workers_cannot_import_is_refused():
+    with pytest.raises(TypeError, match="no lambda"):
+        EnvPool(lambda: Failing(), 2, workers=2)
+
+
+def kill_the_only_worker() -> None:
+    [worker] = multiprocessing.active_children()
+    worker.kill()
+    worker.join()
+
+
+def test_a_killed_worker_ends_its_episodes_and_its_environments_go_on():
+    make = partial(EnvPool, "CartPole-v1", 2, seed=4, env_kwargs={"max_episode_steps": 2})
+    with make(workers=1) as pool, make() as calm:
+        pool.reset(), calm.reset()
+        for _ in range(3):  # over the end of episode 0
+            last = pool.step(np.array([0, 1])).obs
+            calm.step(np.array([0, 1]))
+        kill_the_only_worker()
+        step = pool.step(np.array([0, 1]))
+        assert (step.terminated.tolist(), step.truncated.tolist()) == ([False, False], [True, True])
+        assert (step.rewards.tolist(), step.finished) == ([0, 0], [])
+        np.testing.assert_array_equal(step.next_obs, last)
+        np.testing.assert_array_equal(step.obs, calm.reset())  # episode 2
+        np.testing.assert_array_equal(pool.step(np.array([0, 1])).obs, calm.step(np.array([0, 1])).obs)
+        assert pool.restarts == 1
+
+
+def test_a_worker_that_keeps_dying_is_given_up(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(env_worker, "MAX_RESTARTS", 1)
+    with EnvPool("CartPole-v1", 2, workers=1) as pool:
+        pool.reset()
+        kill_the_only_worker()
+        pool.step(np.array([0, 0]))
+        kill_the_only_worker()
+        with pytest.raises(RuntimeError, match="the worker of environments 0 to 1 has died 2 times"):
+            pool.step(np.array([0, 0]))
+
+
+def test_what_was_lost_with_a_worker_is_known_when_it_is_restored():
+    with EnvPool("CartPole-v1", workers=1) as pool, EnvPool("CartPole-v1") as fresh:
+        pool.reset()
+        kill_the_only_worker()
+        state = pool.snapshot()
+        [reason] = fresh.restore(state)
+        assert reason.startswith("environment 0 could not be restored exactly: what was saved of it is 'lost with its")
+        assert pool.restore(state) == ["environment 0 could not be restored exactly: its worker died meanwhile"]
+        np.testing.assert_array_equal(pool.obs, fresh.obs)  # both are in episode 1
+
+
+def test_a_signal_to_stop_is_for_the_run_and_not_for_its_workers():
+    with EnvPool("CartPole-v1", workers=1) as pool:
+        pool.reset()
+        [worker] = multiprocessing.active_children()
+        for signum in (signal.SIGINT, signal.SIGTERM):
+            os.kill(worker.pid or 0, signum)
+        pool.step(np.array([0]))
+        assert pool.restarts == 0
+    assert multiprocessing.active_children() == []
+
+
+USES_WORKERS = """
+import multiprocessing, sys, time
+from rl_training.envs.pool import EnvPool
+
+pool = EnvPool("CartPole-v1", 2, workers=2)
+pool.reset()
+print(len(multiprocessing.active_children()), "workers, torch imported:", "torch" in sys.modules, flush=True)
+time.sleep(float(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("killed", [True, False])
+def test_no_worker_outlives_its_run_however_that_ends(killed: bool):
+    command = [sys.executable, "-c", USES_WORKERS, "60" if killed else "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        assert run.stdout
+        assert run.stderr
+        assert run.stdout.readline() == "2 workers, torch imported: False\n"  # so they start fast
+        if killed:
+            run.kill()
+        assert run.stderr.read() == ""  # it ends with the last process that could write to it
+        assert run.wait(20) == (-signal.SIGKILL if killed else 0)
