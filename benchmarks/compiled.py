@@ -14,7 +14,7 @@ import torch
 from provenance import provenance
 from throughput import SPEC
 
-from rl_training.algorithms import IQL, Updater
+from rl_training.algorithms import IQLAlgorithm, Updater
 from rl_training.data import TransitionDataset
 from rl_training.statistics import bootstrap_interval, interquartile_mean
 
@@ -28,7 +28,7 @@ def main() -> None:
     asked = parser.parse_args()
     torch.set_num_threads(asked.threads)
     data = rows(asked.rows)
-    eager, compiled = Updater([IQL.build(SPEC)]), Updater([IQL.build(SPEC)], compile=True)
+    eager, compiled = Updater([IQLAlgorithm.build(SPEC)]), Updater([IQLAlgorithm.build(SPEC)], compile=True)
     for updater in (eager, compiled):
         updater.run(data, 20)  # compiling does not count: it is earned back in a long run
     turns = [(seconds(eager, data, asked.updates), seconds(compiled, data, asked.updates)) for _ in range(asked.turns)]

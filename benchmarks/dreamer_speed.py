@@ -17,7 +17,7 @@ import torch
 from provenance import provenance
 from throughput import finish
 
-from rl_training.algorithms import Dreamer, Updater
+from rl_training.algorithms import DreamerAlgorithm, Updater
 from rl_training.data import RecurrentReplayBuffer
 from rl_training.experiment.sequences import kept_memory
 from rl_training.models.dreamer import SIZES
@@ -57,7 +57,7 @@ def summary(times: dict[str, float], asked: argparse.Namespace) -> dict[str, Any
 
 
 def update_time(asked: argparse.Namespace, *, precision: str, capture: bool) -> float:
-    learner = Dreamer.build(SPEC, size=asked.size, precision=precision).to(asked.device)
+    learner = DreamerAlgorithm.build(SPEC, size=asked.size, precision=precision).to(asked.device)
     updater = Updater([learner], compile=asked.compile, capture=capture)
     replay = filled(learner, asked.device)
     for _ in range(WARM_UPS):  # one at a time, as training asks for them
@@ -70,7 +70,7 @@ def update_time(asked: argparse.Namespace, *, precision: str, capture: bool) -> 
     return (time.perf_counter() - began) / asked.updates
 
 
-def filled(learner: Dreamer, device: str) -> RecurrentReplayBuffer:
+def filled(learner: DreamerAlgorithm, device: str) -> RecurrentReplayBuffer:
     latents = kept_memory(learner)
     replay = RecurrentReplayBuffer(RECORDS, SPEC, latents=latents, device=device)
     kept = {name: torch.zeros(1, *shape, dtype=dtype, device=device) for name, (shape, dtype) in latents.items()}

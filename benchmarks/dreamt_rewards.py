@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from rl_training import streams
-from rl_training.algorithms import Dreamer
+from rl_training.algorithms import DreamerAlgorithm
 from rl_training.envs.pool import EnvPool
 from rl_training.experiment.agent import Agent, load_agent
 from rl_training.models.rssm import Latent
@@ -55,12 +55,14 @@ def play(agent: Agent, episodes: int, steps: int, seed: int = 77) -> tuple[Laten
             ended = moved.terminated | moved.truncated
             memory.keep(action, ended)
             paid = np.where(ended, 0, moved.rewards).astype(np.float32)  # a first frame is paid nothing
-    return cast(Dreamer, agent.learner).restored(torch.stack(deters), torch.stack(stochs)), torch.stack(rewards)
+    return cast(DreamerAlgorithm, agent.learner).restored(torch.stack(deters), torch.stack(stochs)), torch.stack(
+        rewards
+    )
 
 
 @torch.no_grad()
 def expected(agent: Agent, latents: Latent, paid: Tensor) -> dict[str, object]:
-    model, features = cast(Dreamer, agent.learner).model, latents.features
+    model, features = cast(DreamerAlgorithm, agent.learner).model, latents.features
     seen = model.reward(features).mean()
     dreamt = model.reward(model.imagine(latents.flat(), max(AHEAD))[0].features).mean().mean(1)
     return {

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from provenance import provenance
 
-from rl_training.algorithms import REDQ, SAC, TD3, Learner, Updater
+from rl_training.algorithms import Learner, REDQAlgorithm, SACAlgorithm, TD3Algorithm, Updater
 from rl_training.data import ReplayBuffer
 from rl_training.types import EnvSpec
 
@@ -42,7 +42,7 @@ def main() -> None:
         data = random_rows(Path(folder) / "rows.npz", asked.rows)
         for seeds, updates in ((1, asked.updates), (16, asked.updates // 4)):
             rates[f"IQL x {seeds}"] = iql(data, seeds, updates, asked, Path(folder))
-    for learner, seeds in product((SAC, TD3, REDQ), (1, 16)):
+    for learner, seeds in product((SACAlgorithm, TD3Algorithm, REDQAlgorithm), (1, 16)):
         rates[f"{learner.__name__} x {seeds}"] = on_a_ring(learner, seeds, asked)
     print(json.dumps({**summary(rates, asked), **provenance()}, indent=2))
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from rl_training.algorithms import BC, bc_loss
+from rl_training.algorithms import BCAlgorithm, bc_loss
 from rl_training.models.heads import Gaussian
 
 STANDARD = Gaussian(torch.zeros(2, 2), torch.zeros(2, 2))
@@ -26,14 +26,14 @@ def test_mse_is_the_mean_over_rows_and_dimensions():
 
 
 def test_discrete_likelihood_is_cross_entropy(discrete, draw):
-    learner, rows = BC.build(discrete, hidden_sizes=(8,)), draw(discrete, 12)
+    learner, rows = BCAlgorithm.build(discrete, hidden_sizes=(8,)), draw(discrete, 12)
     logits = learner.model.actor(rows["obs"]).logits
     torch.testing.assert_close(learner.loss(rows).total, cross_entropy(logits, rows["actions"]))
 
 
 @pytest.mark.parametrize("objective", ["likelihood", "mse"])
 def test_the_option_chooses_the_objective(objective, box, draw):
-    learner, rows = BC.build(box, hidden_sizes=(8,), objective=objective), draw(box, 5)
+    learner, rows = BCAlgorithm.build(box, hidden_sizes=(8,), objective=objective), draw(box, 5)
     mean = learner.model.actor.net(rows["obs"]).tanh()
     squared = (mean - rows["actions"]).square()
     likelihood = (0.5 * squared).sum(-1).mean() + math.log(2 * math.pi)  # two dimensions, deviation one
@@ -41,10 +41,10 @@ def test_the_option_chooses_the_objective(objective, box, draw):
 
 
 def test_only_obs_and_actions_matter(box, draw):
-    learner, rows = BC.build(box, hidden_sizes=(8,)), draw(box, 5)
+    learner, rows = BCAlgorithm.build(box, hidden_sizes=(8,)), draw(box, 5)
     assert torch.equal(learner.loss({k: rows[k] for k in ("obs", "actions")}).total, learner.loss(rows).total)
 
 
 def test_discrete_actions_have_no_squared_error(discrete):
     with pytest.raises(ValueError, match="objective 'mse' needs Box actions"):
-        BC.build(discrete, objective="mse")
+        BCAlgorithm.build(discrete, objective="mse")

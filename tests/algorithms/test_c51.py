@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from rl_training.algorithms import C51, C51Config, categorical_divergence, project_atoms
+from rl_training.algorithms import C51Algorithm, C51Config, categorical_divergence, project_atoms
 from rl_training.types import EnvSpec
 
 LAYER = "head.advantage.layers.0"  # the only one, without hidden layers
@@ -64,9 +64,9 @@ def test_the_divergence_is_zero_at_a_fit_and_has_the_slope_of_the_cross_entropy(
     torch.testing.assert_close(found, expected)
 
 
-def tabular(online: list[list[float]], target: list[list[float]], **options: Any) -> C51:
+def tabular(online: list[list[float]], target: list[list[float]], **options: Any) -> C51Algorithm:
     """One state, two actions, three atoms at 0, 1 and 2; the tables hold probabilities."""
-    learner = C51.build(
+    learner = C51Algorithm.build(
         EnvSpec((1,), "discrete", 2), hidden_sizes=(), num_atoms=3, v_min=0.0, v_max=2.0, gamma=0.5, **options
     )
     for network, table in ((learner.model.q, online), (learner.target["q"], target)):

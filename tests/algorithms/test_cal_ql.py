@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from rl_training.algorithms import CQL, CalQL, CQLConfig, CQLPredictions, cal_ql_loss, cql_loss
+from rl_training.algorithms import CalQLAlgorithm, CQLAlgorithm, CQLConfig, CQLPredictions, cal_ql_loss, cql_loss
 from rl_training.experiment.assembly import assemble
 from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.machine import choose
@@ -47,14 +47,14 @@ def test_the_lift_comes_before_the_importance_weights():
 
 
 def test_returns_below_every_value_leave_cql(box, draw):
-    learner, rows = CalQL.build(box, hidden_sizes=(8,)), draw(box, 6)
+    learner, rows = CalQLAlgorithm.build(box, hidden_sizes=(8,)), draw(box, 6)
     seen = learner.predict_batch(rows, torch.tensor(1.0))
     low = torch.full((6,), -1e3)
     assert cal_ql_loss(seen, low, learner.config).terms == cql_loss(seen, learner.config).terms
 
 
 def test_each_term_trains_its_own_part_alone(box, draw, reached):
-    learner = CalQL.build(box, hidden_sizes=(8,))
+    learner = CalQLAlgorithm.build(box, hidden_sizes=(8,))
     terms = learner.loss({**draw(box, 6), "returns_to_go": torch.randn(6)}).terms
     assert reached(terms["critic_loss"], learner) == reached(terms["cql_penalty"], learner) == {"critic"}
     assert reached(terms["actor_loss"], learner) == {"actor"}
@@ -62,12 +62,12 @@ def test_each_term_trains_its_own_part_alone(box, draw, reached):
 
 def test_a_batch_without_returns_is_refused_in_a_sentence(box, draw):
     with pytest.raises(ValueError, match="cal_ql needs the column returns_to_go"):
-        CalQL.build(box, hidden_sizes=(8,)).update(draw(box, 6))
+        CalQLAlgorithm.build(box, hidden_sizes=(8,)).update(draw(box, 6))
 
 
 def test_discrete_actions_are_refused(discrete):
     with pytest.raises(TypeError, match="cal_ql needs a Box action space, got Discrete"):
-        CalQL.build(discrete)
+        CalQLAlgorithm.build(discrete)
 
 
 def assembled(algo: str):
@@ -83,4 +83,4 @@ def test_a_run_derives_the_returns_by_its_own_discount():
     expected = dataset.with_discounted_returns_to_go(0.9).columns["returns_to_go"]
     assert torch.equal(dataset.columns["returns_to_go"], expected)
     assert "returns_to_go" not in assembled("cql").columns
-    assert CQL.needs == ()
+    assert CQLAlgorithm.needs == ()

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rl_training.algorithms import CQL, CQLConfig, CQLPredictions, Updater, cql_loss
+from rl_training.algorithms import CQLAlgorithm, CQLConfig, CQLPredictions, Updater, cql_loss
 from rl_training.algorithms.cql import DiscreteCQL, soft_maximum
 from rl_training.models import DQNModel, MLPSACModel
 from rl_training.types import Batch, EnvSpec
@@ -46,7 +46,7 @@ def test_the_soft_maximum_is_the_log_of_the_integral_of_exp_q(dims):
     samples, obs = 20_000, torch.tensor([[0.0, 0.0, 0.0], [1.0, -0.5, 0.0]])
     model: Any = MLPSACModel(3, dims, (8,))
     model.critic = KnownValues()
-    learner = CQL(model, num_cql_samples=samples, max_target_backup=False)
+    learner = CQLAlgorithm(model, num_cql_samples=samples, max_target_backup=False)
     rows = {"obs": obs, "next_obs": obs + 1, "actions": torch.zeros(2, dims), "rewards": torch.zeros(2),
             "dones": torch.zeros(2)}  # fmt: skip
     found = soft_maximum(learner.predict_batch(rows, ONE)) - math.log(3 * samples)
@@ -59,7 +59,7 @@ def test_the_soft_maximum_is_the_log_of_the_integral_of_exp_q(dims):
 
 
 def test_every_action_is_valued_in_one_pass_and_at_the_rows_own_observation(box, draw):
-    learner, rows, calls = CQL.build(box, hidden_sizes=(8,), num_cql_samples=3), draw(box, 4), []
+    learner, rows, calls = CQLAlgorithm.build(box, hidden_sizes=(8,), num_cql_samples=3), draw(box, 4), []
     learner.model.critic.register_forward_hook(lambda module, inputs, output: calls.append(inputs))
     learner.predict_batch(rows, ONE)
     ((obs, actions),) = calls
@@ -68,7 +68,7 @@ def test_every_action_is_valued_in_one_pass_and_at_the_rows_own_observation(box,
     assert all(not earlier.equal(later) for earlier, later in pairwise(actions))
 
 
-def squashed(learner: CQL, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+def squashed(learner: CQLAlgorithm, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
     """Actions and log-probs from torch's own normal and the textbook change of variables."""
     mean, log_std = learner.model.actor.net(obs).chunk(2, -1)
     raw = mean + log_std.exp() * noise
@@ -76,7 +76,7 @@ def squashed(learner: CQL, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
     return raw.tanh(), (normal.log_prob(raw) - (1 - raw.tanh() ** 2).log()).sum(-1)
 
 
-def expected_terms(learner: CQL, rows: Batch, gamma: float, weight: float) -> dict[str, Tensor]:
+def expected_terms(learner: CQLAlgorithm, rows: Batch, gamma: float, weight: float) -> dict[str, Tensor]:
     """The published step for six rows, two dimensions and three samples, one set of actions after the other."""
     obs, next_obs, critic = rows["obs"], rows["next_obs"], learner.model.critic
     uniform = 2 * torch.rand(3, 6, 2) - 1  # draws in the order of the loss
@@ -99,7 +99,9 @@ def expected_terms(learner: CQL, rows: Batch, gamma: float, weight: float) -> di
 
 
 def test_the_losses_are_those_of_the_published_step(box, draw):
-    learner = CQL.build(box, hidden_sizes=(8,), gamma=0.9, cql_alpha=2.0, num_cql_samples=3, max_target_backup=True)
+    learner = CQLAlgorithm.build(
+        box, hidden_sizes=(8,), gamma=0.9, cql_alpha=2.0, num_cql_samples=3, max_target_backup=True
+    )
     rows = draw(box, 6)
     with torch.no_grad():
         for parameter in learner.target.parameters():
@@ -117,7 +119,7 @@ def test_the_losses_are_those_of_the_published_step(box, draw):
 
 
 def test_each_term_trains_its_own_part_alone(box, draw, reached):
-    learner = CQL.build(box, hidden_sizes=(8,), lagrange_threshold=1.0)
+    learner = CQLAlgorithm.build(box, hidden_sizes=(8,), lagrange_threshold=1.0)
     terms = learner.loss(draw(box, 6)).terms
     assert reached(terms["critic_loss"], learner) == reached(terms["cql_penalty"], learner) == {"critic"}
     assert reached(terms["actor_loss"], learner) == {"actor"}
@@ -126,7 +128,7 @@ def test_each_term_trains_its_own_part_alone(box, draw, reached):
 
 
 def test_the_actor_clones_the_data_in_the_first_updates_that_are_asked_for(box, draw, reached):
-    learner, rows = CQL.build(box, hidden_sizes=(8,), cloning_updates=2), draw(box, 6)
+    learner, rows = CQLAlgorithm.build(box, hidden_sizes=(8,), cloning_updates=2), draw(box, 6)
     assert [learner.phases(update) for update in (1, 2)] == [("cloning", "targets"), ("loss", "targets")]
     torch.manual_seed(1)
     cloning = learner.cloning(rows)
@@ -147,7 +149,7 @@ def test_the_actor_clones_the_data_in_the_first_updates_that_are_asked_for(box, 
 @pytest.mark.parametrize("rows", [(6,), pytest.param((2, 6), marks=pytest.mark.slow)])
 def test_cloning_compiles_in_one_piece_for_one_and_for_two(rows, box, draw):
     torch.compiler.reset()
-    updater = Updater([CQL.build(box, hidden_sizes=(8,), cloning_updates=1) for _ in rows])
+    updater = Updater([CQLAlgorithm.build(box, hidden_sizes=(8,), cloning_updates=1) for _ in rows])
     batch, compiled = draw(box, *rows), torch.compile(updater.loss, fullgraph=True, backend="aot_eager")
     totals = []
     for loss in (updater.loss, compiled):
@@ -158,7 +160,9 @@ def test_cloning_compiles_in_one_piece_for_one_and_for_two(rows, box, draw):
 
 def test_the_target_has_no_entropy_unless_asked(box, draw):
     rows = draw(box, 3)
-    learners = [CQL.build(box, hidden_sizes=(8,), backup_entropy=entropy, gamma=1.0) for entropy in (False, True)]
+    learners = [
+        CQLAlgorithm.build(box, hidden_sizes=(8,), backup_entropy=entropy, gamma=1.0) for entropy in (False, True)
+    ]
     learners[1].load_state_dict(learners[0].state_dict())
     targets = []
     for learner in learners:
@@ -180,13 +184,13 @@ def test_with_a_threshold_the_weight_is_learned():
 
 @pytest.mark.parametrize(("threshold", "direction"), [(-100.0, 1), (100.0, -1)])
 def test_the_weight_rises_above_the_threshold_and_falls_below_it(box, draw, threshold, direction):
-    learner = CQL.build(box, hidden_sizes=(8,), lagrange_threshold=threshold, learning_rate=1e-2)
+    learner = CQLAlgorithm.build(box, hidden_sizes=(8,), lagrange_threshold=threshold, learning_rate=1e-2)
     learner.update(draw(box, 6))
     assert learner.log_multiplier.item() == pytest.approx(1 + direction * 1e-2)  # Adam's first step
 
 
 def test_the_actor_has_a_learning_rate_of_its_own(box, draw):
-    learner = CQL.build(box, hidden_sizes=(8,), learning_rate=1e-2, actor_learning_rate=1e-3)
+    learner = CQLAlgorithm.build(box, hidden_sizes=(8,), learning_rate=1e-2, actor_learning_rate=1e-3)
     before = {name: value.detach().clone() for name, value in learner.named_parameters()}
     learner.update(draw(box, 6))
     moved = {name: (value - before[name]).abs().max().item() for name, value in learner.named_parameters()}
@@ -196,7 +200,7 @@ def test_the_actor_has_a_learning_rate_of_its_own(box, draw):
 
 
 def test_users_find_the_penalty_and_the_entropy_under_their_names(box, draw):
-    metrics = CQL.build(box, hidden_sizes=(8,), cql_alpha=2.0).update(draw(box, 6)).metrics
+    metrics = CQLAlgorithm.build(box, hidden_sizes=(8,), cql_alpha=2.0).update(draw(box, 6)).metrics
     assert metrics["cql_penalty"].item() == pytest.approx(2 * 2 * metrics["cql_gap"].item())  # alpha, and two critics
     assert metrics["entropy_term"].item() == pytest.approx(-metrics["entropy"].item())  # at a temperature of one
 
@@ -233,10 +237,10 @@ def test_discrete_actions_are_the_best_ones():
 
 
 def test_one_name_serves_both_action_spaces(box, discrete):
-    assert type(CQL.build(box, hidden_sizes=(8,))) is CQL
-    assert type(CQL.build(discrete, hidden_sizes=(8,))) is DiscreteCQL
+    assert type(CQLAlgorithm.build(box, hidden_sizes=(8,))) is CQLAlgorithm
+    assert type(CQLAlgorithm.build(discrete, hidden_sizes=(8,))) is DiscreteCQL
 
 
 def test_options_of_sampled_actions_are_refused_with_discrete_ones(discrete):
     with pytest.raises(ValueError, match=r"num_cql_samples is for Box actions; .* leave it at 10, got 4"):
-        CQL.build(discrete, num_cql_samples=4)
+        CQLAlgorithm.build(discrete, num_cql_samples=4)

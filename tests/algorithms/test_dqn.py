@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from rl_training.algorithms import DQN
+from rl_training.algorithms import DQNAlgorithm
 from rl_training.algorithms.dqn import importance_weights
 from rl_training.types import Batch, EnvSpec
 
@@ -15,9 +15,9 @@ TWO_STATES = EnvSpec((2,), "discrete", 2)
 LAYER = "head.advantage.layers.0"  # the only one, without hidden layers
 
 
-def tabular(online: list[list[float]], target: list[list[float]], **options: Any) -> DQN:
+def tabular(online: list[list[float]], target: list[list[float]], **options: Any) -> DQNAlgorithm:
     """Observations are one-hot states, so that a layer's columns are the rows of a table."""
-    learner = DQN.build(TWO_STATES, hidden_sizes=(), **options)
+    learner = DQNAlgorithm.build(TWO_STATES, hidden_sizes=(), **options)
     for network, table in ((learner.model.q, online), (learner.target["q"], target)):
         network.load_state_dict({f"{LAYER}.weight": torch.tensor(table).T, f"{LAYER}.bias": torch.zeros(2)})
     return learner
@@ -114,7 +114,7 @@ def test_each_row_tosses_its_own_coin_and_draws_its_own_action(epsilon, share):
 
 
 def test_random_actions_are_uniform_and_repeat_with_their_generator(discrete):
-    learner = DQN.build(discrete, hidden_sizes=(8,))
+    learner = DQNAlgorithm.build(discrete, hidden_sizes=(8,))
     first, second = (learner.act(torch.randn(8_000, 3), generator=torch.Generator().manual_seed(2)) for _ in range(2))
     counts = torch.bincount(first.actions, minlength=4)
     assert ((counts - 2_000).square() / 2_000).sum() < 16.27  # 0.999 quantile of chi-square, three degrees
@@ -144,8 +144,8 @@ def test_the_exponent_of_the_weights_rises_to_one_where_rows_are_drawn_by_priori
     assert "priority_beta" not in tabular(ONLINE, TARGET).schedules()
 
 
-def noisy(**options: Any) -> DQN:
-    return DQN.build(TWO_STATES, hidden_sizes=(8,), noisy=True, **options)
+def noisy(**options: Any) -> DQNAlgorithm:
+    return DQNAlgorithm.build(TWO_STATES, hidden_sizes=(8,), noisy=True, **options)
 
 
 def test_a_noisy_network_explores_by_its_noise_and_not_by_epsilon(silence):

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from rl_training.algorithms import FQF, FQFAlgorithm, FQFConfig, fraction_gradient
+from rl_training.algorithms import FQFAlgorithm, FQFConfig, fraction_gradient
 from rl_training.models import MLPFQFNetwork, ProposedQuantiles
 
 TAUS = torch.tensor([0.0, 0.1, 0.35, 0.6, 0.7, 1.0], dtype=torch.float64)
@@ -85,8 +85,8 @@ def test_descending_the_slope_brings_fractions_to_where_the_curve_bends():
     assert distance(bent, found, bent(hats(found))) < distance(bent, even, bent(hats(even))) / 2
 
 
-def small(spec, **options) -> FQF:
-    return FQF.build(spec, hidden_sizes=(6, 8), num_quantiles=5, num_cosines=3, **options)
+def small(spec, **options) -> FQFAlgorithm:
+    return FQFAlgorithm.build(spec, hidden_sizes=(6, 8), num_quantiles=5, num_cosines=3, **options)
 
 
 def test_fractions_begin_at_zero_end_at_one_rise_and_start_out_even(discrete):
@@ -106,7 +106,7 @@ def test_values_weigh_each_quantile_by_the_width_of_its_part():
     assert seen.expected().tolist() == [[0.25 * 4 + 0.25 * 8]]  # the plain mean would be 4
 
 
-def reached_parameters(term: Tensor, learner: FQF) -> set[str]:
+def reached_parameters(term: Tensor, learner: FQFAlgorithm) -> set[str]:
     trained = {name: parameter for name, parameter in learner.named_parameters() if parameter.requires_grad}
     gradients = torch.autograd.grad(term, list(trained.values()), allow_unused=True, retain_graph=True)
     return {name.split(".")[2] for name, gradient in zip(trained, gradients, strict=True) if gradient is not None}

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch._inductor import config as inductor
 
-from rl_training.algorithms import CATALOGUE, Dreamer, Learner, Updater
+from rl_training.algorithms import CATALOGUE, DreamerAlgorithm, Learner, Updater
 from rl_training.data import RecurrentReplayBuffer, ReplayBuffer
 from rl_training.types import EnvSpec
 
@@ -79,7 +79,7 @@ def dreamt(*, capture: bool, compile: bool = False, **options: Any) -> dict[str,
     spec = EnvSpec((3, 16, 16), "discrete", 3, obs_dtype="uint8")
     torch.manual_seed(3)
     options |= {"batch_size": 4, "window": 5, "horizon": 3}
-    learner = Dreamer.build(spec, learning_rate=1e-6, warm_up=0, **options).cuda()
+    learner = DreamerAlgorithm.build(spec, learning_rate=1e-6, warm_up=0, **options).cuda()
     before = torch.cat([weights.detach().flatten() for weights in learner.model.parameters()])
     size = learner.model.size
     latents = {"deter": ((size.deter,), torch.float16), "stoch": ((size.latents,), torch.uint8)}

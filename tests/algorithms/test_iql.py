@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, distributions, nn
 
-from rl_training.algorithms import IQL, IQLConfig, IQLPredictions, iql_loss
+from rl_training.algorithms import IQLAlgorithm, IQLConfig, IQLPredictions, iql_loss
 from rl_training.experiment.config.train_config import ConfigError, parse_config
 from rl_training.experiment.run import run_training
 from rl_training.models import MLPIQLModel
@@ -47,7 +47,7 @@ def test_the_critic_loss_sums_both_critics():
 
 
 def test_the_target_stops_at_terminations_and_not_at_time_limits(box, draw):
-    learner, rows = IQL.build(box, hidden_sizes=(8,), gamma=0.5), draw(box, 3)
+    learner, rows = IQLAlgorithm.build(box, hidden_sizes=(8,), gamma=0.5), draw(box, 3)
     next_value = learner.model.value(rows["next_obs"])
     continues, terminates, runs_out = learner.predict_batch(rows).target_q  # so `draw` ends its rows, in this order
     assert continues.item() == pytest.approx((rows["rewards"][0] + 0.5 * next_value[0]).item())
@@ -56,7 +56,7 @@ def test_the_target_stops_at_terminations_and_not_at_time_limits(box, draw):
 
 
 def test_the_advantage_takes_the_smaller_of_the_target_critics(box, draw):
-    learner, rows = IQL.build(box, hidden_sizes=(8,)), draw(box, 4)
+    learner, rows = IQLAlgorithm.build(box, hidden_sizes=(8,)), draw(box, 4)
     with torch.no_grad():
         learner.target.get_parameter("critic.net.2.bias").copy_(torch.tensor([5.0, -5.0]).view(2, 1, 1))
         first, second = learner.target["critic"](rows["obs"], rows["actions"])
@@ -65,7 +65,7 @@ def test_the_advantage_takes_the_smaller_of_the_target_critics(box, draw):
 
 
 def test_each_term_trains_its_own_network_alone(box, draw, reached):
-    learner = IQL.build(box, hidden_sizes=(8,))
+    learner = IQLAlgorithm.build(box, hidden_sizes=(8,))
     terms = learner.loss(draw(box, 4)).terms
     assert reached(terms["critic_loss"], learner) == {"critic"}
     assert reached(terms["value_loss"], learner) == {"value"}
@@ -73,8 +73,8 @@ def test_each_term_trains_its_own_network_alone(box, draw, reached):
 
 
 def test_observations_are_standardised_in_every_network(box, draw):
-    plain, rows = IQL.build(box, hidden_sizes=(8,)), draw(box, 5)
-    learner = IQL(copy.deepcopy(plain.model), normalize_obs=True)
+    plain, rows = IQLAlgorithm.build(box, hidden_sizes=(8,)), draw(box, 5)
+    learner = IQLAlgorithm(copy.deepcopy(plain.model), normalize_obs=True)
     learner.prepare({"obs": 3 * rows["obs"] + 1})
     moved = {name: rows[name] * learner.normalizer.std + learner.normalizer.mean for name in ("obs", "next_obs")}
     for term, expected in plain.loss(rows).terms.items():
@@ -82,8 +82,8 @@ def test_observations_are_standardised_in_every_network(box, draw):
 
 
 def test_an_actor_without_a_rate_of_its_own_shares_one_optimizer(box):
-    assert len(IQL.build(box).parameter_groups()) == 1
-    apart = IQL.build(box, actor_learning_rate=1e-3).parameter_groups()
+    assert len(IQLAlgorithm.build(box).parameter_groups()) == 1
+    apart = IQLAlgorithm.build(box, actor_learning_rate=1e-3).parameter_groups()
     assert [(group.rate, group.learning_rate) for group in apart] == [
         ("actor_learning_rate", 1e-3), ("learning_rate", 3e-4)
     ]  # fmt: skip
@@ -162,7 +162,9 @@ class PublishedOrder:
 
 
 def test_one_summed_update_equals_three_published_steps(box, draw):
-    learner = IQL.build(box, hidden_sizes=(8,), learning_rate=1e-2, expectile=0.8, beta=2.0, gamma=0.9, tau=0.1)
+    learner = IQLAlgorithm.build(
+        box, hidden_sizes=(8,), learning_rate=1e-2, expectile=0.8, beta=2.0, gamma=0.9, tau=0.1
+    )
     oracle = PublishedOrder(learner.model)
     for seed in range(5):
         learner.update(draw(box, 16, seed=seed))

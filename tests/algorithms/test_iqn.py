@@ -7,12 +7,14 @@ from typing import Any
 
 import torch
 
-from rl_training.algorithms import IQN
+from rl_training.algorithms import IQNAlgorithm
 from rl_training.models import IQNModel, midpoints
 
 
-def small(spec, **options) -> IQN:
-    return IQN.build(spec, hidden_sizes=(6, 8), num_quantiles=5, num_acting_quantiles=7, num_cosines=3, **options)
+def small(spec, **options) -> IQNAlgorithm:
+    return IQNAlgorithm.build(
+        spec, hidden_sizes=(6, 8), num_quantiles=5, num_acting_quantiles=7, num_cosines=3, **options
+    )
 
 
 def test_midpoints_are_the_middles_of_equal_parts():

@@ -13,14 +13,14 @@ from torch import nn
 
 from rl_training.algorithms import (
     CATALOGUE,
-    DQN,
-    IQL,
-    PPO,
-    SAC,
     BCConfig,
+    DQNAlgorithm,
     DQNConfig,
+    IQLAlgorithm,
     IQLConfig,
+    PPOAlgorithm,
     PPOConfig,
+    SACAlgorithm,
     SACConfig,
     Updater,
     frozen,
@@ -59,7 +59,7 @@ def loss_phases(learner: Trainable) -> list[str]:
 )  # fmt: skip
 def case(request, box, discrete) -> tuple[str, EnvSpec]:
     name, _, kind = request.param.partition("-")
-    return name, discrete if kind or issubclass(CATALOGUE[name], DQN) else box
+    return name, discrete if kind or issubclass(CATALOGUE[name], DQNAlgorithm) else box
 
 
 def test_frozen_passes_gradients_through_inputs_and_not_into_parameters():
@@ -80,9 +80,9 @@ def test_frozen_sees_the_parameters_as_they_are_now():
 @pytest.mark.parametrize(
     ("learner", "kind", "message"),
     [
-        (IQL, "discrete", "iql needs a Box action space, got Discrete"),
-        (SAC, "discrete", "sac needs a Box action space, got Discrete"),
-        (DQN, "box", "dqn needs a Discrete action space, got Box"),
+        (IQLAlgorithm, "discrete", "iql needs a Box action space, got Discrete"),
+        (SACAlgorithm, "discrete", "sac needs a Box action space, got Discrete"),
+        (DQNAlgorithm, "box", "dqn needs a Discrete action space, got Box"),
     ],
 )
 def test_the_wrong_action_space_is_refused(learner, kind, message):
@@ -103,10 +103,10 @@ def test_several_choices_at_once_are_taken_by_ppo_and_refused_by_all_others(name
 @pytest.mark.parametrize(("shape", "dtype"), [((4, 84, 84), "uint8"), ((2, 3), "float32"), ((128,), "uint8")])
 def test_learners_of_vectors_refuse_pixels_and_tables(shape, dtype):
     with pytest.raises(TypeError, match="iql takes vectors of floats, got"):
-        IQL.build(EnvSpec(shape, "box", 2, obs_dtype=dtype))
+        IQLAlgorithm.build(EnvSpec(shape, "box", 2, obs_dtype=dtype))
 
 
-@pytest.mark.parametrize("learner", [DQN, PPO])
+@pytest.mark.parametrize("learner", [DQNAlgorithm, PPOAlgorithm])
 def test_learners_of_pixels_take_them(learner):
     built = learner.build(EnvSpec((1, 36, 36), "discrete", 3, obs_dtype="uint8"), hidden_sizes=(8,))
     assert built.act(torch.zeros(2, 1, 36, 36, dtype=torch.uint8)).actions.shape == (2,)
@@ -143,7 +143,7 @@ def test_bad_values_are_refused_by_the_name_of_their_option(config, option, valu
 
 def test_an_unknown_option_is_refused_by_its_name(box):
     with pytest.raises(ValueError, match="expectil"):
-        IQL.build(box, expectil=0.9)
+        IQLAlgorithm.build(box, expectil=0.9)
 
 
 def test_options_cannot_be_changed_after_they_were_checked():
@@ -152,7 +152,7 @@ def test_options_cannot_be_changed_after_they_were_checked():
 
 
 def test_a_dataset_fits_the_observation_statistics_that_acting_uses(box, draw):
-    learner, rows = IQL.build(box, normalize_obs=True, hidden_sizes=(8,)), draw(box, 50)
+    learner, rows = IQLAlgorithm.build(box, normalize_obs=True, hidden_sizes=(8,)), draw(box, 50)
     learner.prepare(rows)
     mean, std = rows["obs"].mean(0), rows["obs"].std(0, unbiased=False) + 1e-3
     plain = learner.model.actor((rows["obs"] - mean) / std).mode()
@@ -178,7 +178,9 @@ def test_a_population_equals_singles_when_noise_is_silent(case, draw, monkeypatc
     monkeypatch.setattr(torch, "randn_like", torch.zeros_like)
     monkeypatch.setattr("rl_training.algorithms.cql.uniform_actions", lambda n, like: like.expand(n, *like.shape) / 2)
     quiet = {0: None}  # of a network without noise
-    monkeypatch.setattr(DQN, "noise", lambda _, net, *__: quiet.get(net.noise_size, torch.zeros(net.noise_size)))
+    monkeypatch.setattr(
+        DQNAlgorithm, "noise", lambda _, net, *__: quiet.get(net.noise_size, torch.zeros(net.noise_size))
+    )
     monkeypatch.setattr("rl_training.algorithms.redq.drawn", lambda size, *_: torch.arange(size))
     monkeypatch.setattr("rl_training.algorithms.iqn.random_fractions", lambda obs, count, *_: midpoints(count))
     name, spec = case
@@ -257,6 +259,6 @@ def test_learners_with_other_batches_compile_in_one_process(box, draw, monkeypat
     torch.compiler.reset()
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
     for rows in (4, 8):
-        learner = SAC.build(box, hidden_sizes=(8,), batch_size=rows)
+        learner = SACAlgorithm.build(box, hidden_sizes=(8,), batch_size=rows)
         result = Updater([learner], compile=True).update(draw(box, rows))
         assert all(value.isfinite() for value in result.metrics.values())

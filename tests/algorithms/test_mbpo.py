@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from rl_training.algorithms import MBPO, MOPO, MBPOAlgorithm, MBPOConfig
+from rl_training.algorithms import MBPOAlgorithm, MBPOConfig, MOPOAlgorithm
 from rl_training.algorithms.mopo import disagreement, ensemble_std, max_std
 from rl_training.models import Prediction
 
@@ -36,14 +36,14 @@ def test_ensemble_std_is_the_root_of_the_mean_variance_of_observations():
 
 @pytest.mark.parametrize(("penalty", "doubt"), [("max_std", 11), ("disagreement", 5), ("ensemble_std", 2.5)])
 def test_mopo_is_paid_less_by_the_penalty_that_was_chosen(box, penalty, doubt):
-    learner = MOPO.build(box, penalty=penalty, penalty_coefficient=2.0, **SMALL)
+    learner = MOPOAlgorithm.build(box, penalty=penalty, penalty_coefficient=2.0, **SMALL)
     paid = learner.imagined_rewards(torch.tensor([10.0]), foreseen())
     assert paid.item() == pytest.approx(10 - 2 * math.sqrt(doubt))
 
 
 def test_mbpo_is_paid_what_the_model_says(box):
     rewards = torch.tensor([10.0])
-    assert MBPO.build(box, **SMALL).imagined_rewards(rewards, foreseen()).equal(rewards)
+    assert MBPOAlgorithm.build(box, **SMALL).imagined_rewards(rewards, foreseen()).equal(rewards)
 
 
 def test_model_and_policy_are_updated_apart(box, draw):
@@ -58,7 +58,7 @@ def test_model_and_policy_are_updated_apart(box, draw):
 
 
 def test_updates_of_the_model_make_it_better(box, draw):
-    learner, batch = MBPO.build(box, **SMALL, model_learning_rate=0.01), draw(box, 64)
+    learner, batch = MBPOAlgorithm.build(box, **SMALL, model_learning_rate=0.01), draw(box, 64)
     batch["rewards"] = batch["obs"].sum(-1)
     maes = [learner.update_model(batch).metrics["reward_mae"].item() for _ in range(100)]
     assert maes[-1] < 0.5 * maes[0]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from rl_training.algorithms import PPO, Updater
+from rl_training.algorithms import PPOAlgorithm, Updater
 from rl_training.algorithms.ppo import clipped_surrogate
 from rl_training.data import RolloutBuffer
 from rl_training.types import Batch, EnvSpec
@@ -16,7 +16,7 @@ from rl_training.types import Batch, EnvSpec
 LEVERS = EnvSpec((3,), "multi_discrete", 2, action_shape=(2,), action_sizes=(3, 2), action_starts=(0, 0))
 
 
-def rollout(learner: PPO, steps: int = 5, envs: int = 4) -> Batch:
+def rollout(learner: PPOAlgorithm, steps: int = 5, envs: int = 4) -> Batch:
     """Act on random observations that are neither centred nor of unit size."""
     obs = 2 * torch.randn(steps + 1, envs, 3) + 1
     acted = [learner.act(x).extras for x in obs[:-1]]
@@ -53,7 +53,7 @@ def test_a_clipped_row_pulls_no_more():
 @pytest.mark.parametrize("spec", [EnvSpec((3,), "box", 2), EnvSpec((3,), "discrete", 2), LEVERS])
 @pytest.mark.parametrize("normalize_obs", [False, True])
 def test_right_after_acting_every_ratio_is_one(spec, normalize_obs):
-    learner = PPO.build(spec, normalize_obs=normalize_obs)
+    learner = PPOAlgorithm.build(spec, normalize_obs=normalize_obs)
     for _ in range(2):  # the second time there are statistics to act with, and newer ones after `prepare`
         batch = flat(learner.prepare(rollout(learner)))
     policy = learner.model(batch["obs"])[0]
@@ -66,7 +66,7 @@ def test_right_after_acting_every_ratio_is_one(spec, normalize_obs):
 
 
 def test_prepare_shows_observations_as_acting_saw_them_and_then_merges_them(box):
-    learner = PPO.build(box, normalize_obs=True)
+    learner = PPOAlgorithm.build(box, normalize_obs=True)
     first, second = rollout(learner), rollout(learner)
     assert torch.equal(learner.prepare(first)["obs"], first["obs"])  # nothing was known yet
     rows = first["obs"].flatten(0, 1)
@@ -76,9 +76,9 @@ def test_prepare_shows_observations_as_acting_saw_them_and_then_merges_them(box)
     assert learner.normalizer.count == 40
 
 
-def identity_value(**options: Any) -> PPO:
+def identity_value(**options: Any) -> PPOAlgorithm:
     """A learner that values an observation, one number, at that number."""
-    learner = PPO.build(EnvSpec((1,), "discrete", 2), hidden_sizes=(), **options)
+    learner = PPOAlgorithm.build(EnvSpec((1,), "discrete", 2), hidden_sizes=(), **options)
     learner.model.value[0].weight.data.fill_(1.0)
     return learner
 
@@ -111,7 +111,7 @@ def test_the_successor_is_standardised_like_the_observation():
     assert prepared["advantages"].item() == 0.5 * (3 - 1)
 
 
-def two_rows(learner: PPO, ratios: list[float]) -> Batch:
+def two_rows(learner: PPOAlgorithm, ratios: list[float]) -> Batch:
     """Rows whose new and old probabilities stand in these ratios."""
     obs, actions = torch.randn(2, 3), torch.tensor([0, 1])
     log_probs = learner.model(obs)[0].log_prob(actions).detach() - torch.tensor(ratios).log()
@@ -120,7 +120,7 @@ def two_rows(learner: PPO, ratios: list[float]) -> Batch:
 
 
 def test_advantages_are_normalised_by_the_minibatch(discrete):
-    learner = PPO.build(discrete)
+    learner = PPOAlgorithm.build(discrete)
     rows = two_rows(learner, [1.1, 0.9])  # 1 and 3: mean 2, deviation sqrt 2
     expected = -(1.1 * -1 + 0.9 * 1) / math.sqrt(2) / 2
     assert learner.loss(rows).terms["policy_loss"].item() == pytest.approx(expected, abs=1e-6)
@@ -129,7 +129,7 @@ def test_advantages_are_normalised_by_the_minibatch(discrete):
 
 
 def test_what_the_metrics_say_of_the_ratios(discrete):
-    learner = PPO.build(discrete, clip_range=0.2)
+    learner = PPOAlgorithm.build(discrete, clip_range=0.2)
     metrics = learner.loss(two_rows(learner, [1.5, 0.9])).metrics
     assert metrics["clip_fraction"].item() == 0.5
     kl = (0.5 - math.log(1.5) + -0.1 - math.log(0.9)) / 2
@@ -137,14 +137,14 @@ def test_what_the_metrics_say_of_the_ratios(discrete):
 
 
 def test_a_scheduled_clip_range_is_what_the_loss_reads(discrete):
-    learner = PPO.build(discrete, clip_range=0.2)
+    learner = PPOAlgorithm.build(discrete, clip_range=0.2)
     rows = two_rows(learner, [1.5, 0.9])
     learner.updater.schedule("clip_range", 0.6)
     assert learner.loss(rows).metrics["clip_fraction"].item() == 0
 
 
 def test_value_and_entropy_terms_carry_their_weights(discrete):
-    learner = PPO.build(discrete, value_weight=0.25, entropy_weight=0.1)
+    learner = PPOAlgorithm.build(discrete, value_weight=0.25, entropy_weight=0.1)
     rows = two_rows(learner, [1.0, 1.0])
     policy, values = learner.model(rows["obs"])
     terms = learner.loss(rows).terms
@@ -157,13 +157,13 @@ def test_value_and_entropy_terms_carry_their_weights(discrete):
     ("kind", "entropy"), [("box", 4 * 0.5 * math.log(2 * math.pi * math.e)), ("discrete", math.log(4))]
 )
 def test_policies_start_with_the_entropy_of_unit_normals_and_nearly_that_of_a_fair_die(kind, entropy):
-    learner = PPO.build(EnvSpec((3,), kind, 4))
+    learner = PPOAlgorithm.build(EnvSpec((3,), kind, 4))
     batch = flat(learner.prepare(rollout(learner)))
     assert learner.loss(batch).metrics["entropy"].item() == pytest.approx(entropy, abs=1e-3)
 
 
 def test_box_actions_are_clipped_for_the_environment_and_scored_as_drawn(box):
-    learner, obs = PPO.build(box), torch.randn(50, 3)
+    learner, obs = PPOAlgorithm.build(box), torch.randn(50, 3)
     learner.model.actor.net[-1].bias.data.fill_(5.0)
     acted = learner.act(obs)
     raw = acted.extras["raw_actions"]
@@ -177,12 +177,12 @@ def test_box_actions_are_clipped_for_the_environment_and_scored_as_drawn(box):
 
 
 def test_adam_has_the_epsilon_and_the_gradient_norm_that_ppo_was_published_with(box):
-    (group,) = PPO.build(box).parameter_groups()
+    (group,) = PPOAlgorithm.build(box).parameter_groups()
     assert (group.kind, group.eps, group.max_grad_norm) == ("adam", 1e-5, 0.5)
 
 
 def test_several_choices_are_scored_by_the_product_of_their_probabilities():
-    learner = PPO.build(LEVERS)
+    learner = PPOAlgorithm.build(LEVERS)
     rows = rollout(learner)
     assert rows["raw_actions"].shape == (5, 4, 2)
     # the last layer starts so small that the choices are nearly even: one of 3, and one of 2
@@ -191,7 +191,7 @@ def test_several_choices_are_scored_by_the_product_of_their_probabilities():
 
 
 def test_a_policy_that_has_moved_too_far_is_left_alone_until_the_next_rollout(discrete):
-    learner = PPO.build(discrete, target_kl=0.04)
+    learner = PPOAlgorithm.build(discrete, target_kl=0.04)
     near, far = ((high - 1 - math.log(high) - 0.1 - math.log(0.9)) / 2 for high in (1.5, 1.7))
     assert 0.04 < near < 1.5 * 0.04 < far
     for ratios, halted in (([1.5, 0.9], 0), ([1.7, 0.9], 1), ([1.5, 0.9], 1)):
@@ -204,12 +204,12 @@ def test_a_policy_that_has_moved_too_far_is_left_alone_until_the_next_rollout(di
 
 
 def test_without_a_target_the_policy_may_move_as_far_as_it_likes(discrete):
-    learner = PPO.build(discrete)
+    learner = PPOAlgorithm.build(discrete)
     assert "halted" not in learner.update(two_rows(learner, [9.0, 0.1])).metrics
 
 
 def test_epochs_end_at_the_minibatch_that_moves_too_far(discrete):
-    learner, rows = PPO.build(discrete, target_kl=1e-4, learning_rate=0.1, batch_size=10), RolloutBuffer()
+    learner, rows = PPOAlgorithm.build(discrete, target_kl=1e-4, learning_rate=0.1, batch_size=10), RolloutBuffer()
     rows.fill(flat(learner.prepare(rollout(learner))))
     updater = Updater([learner])
     result = updater.run(rows, 20)
@@ -222,14 +222,14 @@ def test_epochs_end_at_the_minibatch_that_moves_too_far(discrete):
 @pytest.mark.parametrize("options", [{}, {"target_kl": 0.01}])
 def test_the_loss_of_several_choices_compiles_whole(options):
     torch.compiler.reset()
-    learner = PPO.build(LEVERS, **options)
+    learner = PPOAlgorithm.build(LEVERS, **options)
     batch = flat(learner.prepare(rollout(learner)))
     compiled = torch.compile(learner.__call__, fullgraph=True, backend="eager")(batch)
     torch.testing.assert_close(compiled.total, learner.loss(batch).total)
 
 
 def test_weights_can_start_as_torch_starts_them_with_another_deviation_and_activation(box):
-    learner = PPO.build(box, orthogonal_init=False, log_std_init=-2.0, activation="relu")
+    learner = PPOAlgorithm.build(box, orthogonal_init=False, log_std_init=-2.0, activation="relu")
     assert learner.model.actor.log_std.tolist() == [-2.0, -2.0]
     assert {type(layer) for layer in learner.model.value} == {torch.nn.Linear, torch.nn.ReLU}
     assert learner.model.actor.net[-1].bias.abs().min() > 0  # orthogonal ones start with biases of 0

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from rl_training.algorithms import DQN, Updater
+from rl_training.algorithms import DQNAlgorithm, Updater
 from rl_training.data import ReplayBuffer
 from rl_training.types import Batch, EnvSpec, Loss, ParameterGroup
 
@@ -76,7 +76,7 @@ def test_terms_added_to_a_loss_leave_what_it_says_of_rows():
 
 def test_a_target_of_several_steps_is_discounted_by_row():
     torch.manual_seed(0)
-    learner = DQN.build(SPEC, hidden_sizes=(4,), gamma=0.9)
+    learner = DQNAlgorithm.build(SPEC, hidden_sizes=(4,), gamma=0.9)
     batch = {"obs": torch.zeros(2, 1), "actions": torch.zeros(2).long(), "rewards": torch.tensor([3.0, 3.0]),
              "next_obs": torch.ones(2, 1), "dones": torch.zeros(2), "truncated": torch.zeros(2)}  # fmt: skip
     value = learner.target["q"](batch["next_obs"]).amax(-1)[0].item()

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.functional import huber_loss
 
-from rl_training.algorithms import QRDQN, QRDQNConfig, quantile_huber_loss
+from rl_training.algorithms import QRDQNAlgorithm, QRDQNConfig, quantile_huber_loss
 from rl_training.types import EnvSpec
 
 
@@ -52,9 +52,9 @@ def test_it_settles_at_the_quantiles_of_what_it_is_shown():
     torch.testing.assert_close(quantiles[0].detach(), fractions, atol=0.01, rtol=0)
 
 
-def one_state() -> QRDQN:
+def one_state() -> QRDQNAlgorithm:
     """Two actions with two quantiles each: 1 and 3; 0 and 6."""
-    learner = QRDQN.build(EnvSpec((1,), "discrete", 2), hidden_sizes=(), num_quantiles=2, gamma=0.5)
+    learner = QRDQNAlgorithm.build(EnvSpec((1,), "discrete", 2), hidden_sizes=(), num_quantiles=2, gamma=0.5)
     for network in (learner.model.q, learner.target["q"]):
         table = torch.tensor([[1.0], [3.0], [0.0], [6.0]])
         layer = "head.advantage.layers.0"  # the only one

@@ -7,7 +7,7 @@ from itertools import combinations
 import pytest
 import torch
 
-from rl_training.algorithms import REDQ, REDQConfig, Updater, redq
+from rl_training.algorithms import REDQAlgorithm, REDQConfig, Updater, redq
 from rl_training.models.mlp import Critic
 
 
@@ -25,7 +25,7 @@ def test_a_few_critics_say_what_they_say_among_all(draw, box):
 
 def test_every_critic_is_fitted_to_the_minimum_of_the_drawn_ones(box, draw, monkeypatch):
     monkeypatch.setattr(redq, "drawn", lambda *_: torch.tensor([4, 1]))
-    learner, rows = REDQ.build(box, hidden_sizes=(8,), num_critics=5, gamma=0.9, temperature=0.5), draw(box, 3)
+    learner, rows = REDQAlgorithm.build(box, hidden_sizes=(8,), num_critics=5, gamma=0.9, temperature=0.5), draw(box, 3)
     torch.manual_seed(1)
     loss = learner.critics(rows)
     torch.manual_seed(1)
@@ -39,7 +39,7 @@ def test_every_critic_is_fitted_to_the_minimum_of_the_drawn_ones(box, draw, monk
 
 
 def test_the_actor_climbs_the_mean_of_all_critics(box, draw, reached):
-    learner, rows, alpha = REDQ.build(box, hidden_sizes=(8,), num_critics=5), draw(box, 6), torch.tensor(0.5)
+    learner, rows, alpha = REDQAlgorithm.build(box, hidden_sizes=(8,), num_critics=5), draw(box, 6), torch.tensor(0.5)
     torch.manual_seed(1)
     loss = learner.actor_loss(rows["obs"], alpha).terms
     torch.manual_seed(1)
@@ -50,7 +50,7 @@ def test_the_actor_climbs_the_mean_of_all_critics(box, draw, reached):
 
 
 def test_of_twenty_updates_all_move_critics_and_targets_and_the_last_the_actor_too(box, draw):
-    learner, rows = REDQ.build(box, hidden_sizes=(8,)), draw(box, 4)
+    learner, rows = REDQAlgorithm.build(box, hidden_sizes=(8,)), draw(box, 4)
     updater = Updater([learner])
     watched = {"critic": learner.model.critic, "target": learner.target["critic"], "actor": learner.model.actor}
     moves = dict.fromkeys(watched, 0)
@@ -64,7 +64,7 @@ def test_of_twenty_updates_all_move_critics_and_targets_and_the_last_the_actor_t
 
 
 def test_ten_critics_are_one_batched_product_with_glorots_weights(box):
-    learner = REDQ.build(box, hidden_sizes=(16,))
+    learner = REDQAlgorithm.build(box, hidden_sizes=(16,))
     first, last = learner.model.critic.net[0], learner.model.critic.net[2]
     assert (first.weight.shape, last.weight.shape) == ((10, 5, 16), (10, 16, 1))
     bound = (6 / (5 + 16)) ** 0.5

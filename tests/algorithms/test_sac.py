@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from rl_training.algorithms import SAC, sac_actor_loss, temperature_loss
+from rl_training.algorithms import SACAlgorithm, sac_actor_loss, temperature_loss
 from rl_training.types import Batch
 
 
-def squashed(learner: SAC, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+def squashed(learner: SACAlgorithm, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
     """Actions and log-probs from torch's own normal and the textbook change of variables."""
     mean, log_std = learner.model.actor.net(obs).chunk(2, -1)
     normal = torch.distributions.Normal(mean, log_std.exp())
@@ -20,7 +20,7 @@ def squashed(learner: SAC, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
     return raw.tanh(), (normal.log_prob(raw) - (1 - raw.tanh() ** 2).log()).sum(-1)
 
 
-def expected_terms(learner: SAC, rows: Batch, alpha: float, gamma: float) -> dict[str, Tensor]:
+def expected_terms(learner: SACAlgorithm, rows: Batch, alpha: float, gamma: float) -> dict[str, Tensor]:
     next_noise, noise = torch.randn(6, 2), torch.randn(6, 2)  # as the loss draws them: the target first
     next_actions, next_log_prob = squashed(learner, rows["next_obs"], next_noise)
     next_q = torch.minimum(*learner.target["critic"](rows["next_obs"], next_actions)) - alpha * next_log_prob
@@ -35,7 +35,7 @@ def expected_terms(learner: SAC, rows: Batch, alpha: float, gamma: float) -> dic
 
 
 def test_a_target_of_several_steps_is_discounted_by_row(box, draw):
-    learner, rows = SAC.build(box, hidden_sizes=(8,), temperature=0.5, gamma=0.9), draw(box, 6)
+    learner, rows = SACAlgorithm.build(box, hidden_sizes=(8,), temperature=0.5, gamma=0.9), draw(box, 6)
     discounts = torch.tensor([0.9, 0.81, 0.729, 0.9, 0.81, 0.729])
     targets = []
     for batch in (rows, {**rows, "discounts": discounts}):
@@ -45,7 +45,7 @@ def test_a_target_of_several_steps_is_discounted_by_row(box, draw):
 
 
 def test_the_three_losses_are_those_of_the_paper(box, draw):
-    learner, rows = SAC.build(box, hidden_sizes=(8,), temperature=0.5, gamma=0.9), draw(box, 6)
+    learner, rows = SACAlgorithm.build(box, hidden_sizes=(8,), temperature=0.5, gamma=0.9), draw(box, 6)
     with torch.no_grad():
         for parameter in learner.target.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))  # a target that is not the critic
@@ -64,7 +64,7 @@ def test_the_three_losses_are_those_of_the_paper(box, draw):
 
 
 def test_the_target_stops_at_terminations_and_not_at_time_limits(box, draw):
-    learner, rows, alpha = SAC.build(box, hidden_sizes=(8,)), draw(box, 3), torch.tensor(0.2)
+    learner, rows, alpha = SACAlgorithm.build(box, hidden_sizes=(8,)), draw(box, 3), torch.tensor(0.2)
     torch.manual_seed(1)
     continues, terminates, runs_out = learner.target_q(rows, alpha)  # so `draw` ends its rows, in this order
     assert terminates.item() == rows["rewards"][1].item()
@@ -76,7 +76,7 @@ def test_the_target_stops_at_terminations_and_not_at_time_limits(box, draw):
 
 
 def test_each_term_trains_its_own_part_alone(box, draw, reached):
-    learner = SAC.build(box, hidden_sizes=(8,))
+    learner = SACAlgorithm.build(box, hidden_sizes=(8,))
     terms = learner.loss(draw(box, 6)).terms
     assert reached(terms["critic_loss"], learner) == {"critic"}
     assert reached(terms["actor_loss"], learner) == {"actor"}
@@ -85,7 +85,7 @@ def test_each_term_trains_its_own_part_alone(box, draw, reached):
 
 @pytest.mark.parametrize(("target_entropy", "direction"), [(10.0, 1), (-10.0, -1)])
 def test_temperature_rises_below_the_entropy_target_and_falls_above_it(box, draw, target_entropy, direction):
-    learner = SAC.build(box, hidden_sizes=(8,), target_entropy=target_entropy, learning_rate=1e-2)
+    learner = SACAlgorithm.build(box, hidden_sizes=(8,), target_entropy=target_entropy, learning_rate=1e-2)
     entropy = learner.update(draw(box, 6)).metrics["entropy"]
     assert -10 < entropy < 10
     assert learner.log_alpha.item() == pytest.approx(direction * 1e-2)  # from log 1, by Adam's first step
@@ -108,7 +108,7 @@ def test_temperature_loss_pulls_equally_whatever_the_temperature_is():
 
 
 def test_a_temperature_that_is_not_tuned_stays(box, draw):
-    learner = SAC.build(box, hidden_sizes=(8,), temperature=0.3, tune_temperature=False)
+    learner = SACAlgorithm.build(box, hidden_sizes=(8,), temperature=0.3, tune_temperature=False)
     for _ in range(3):
         result = learner.update(draw(box, 6))
     assert learner.log_alpha.item() == pytest.approx(math.log(0.3))
@@ -117,11 +117,11 @@ def test_a_temperature_that_is_not_tuned_stays(box, draw):
 
 
 def test_the_automatic_entropy_target_is_minus_the_number_of_dimensions(box):
-    assert SAC.build(box).target_entropy == -2.0
-    assert SAC.build(box, target_entropy=0.5).target_entropy == 0.5
+    assert SACAlgorithm.build(box).target_entropy == -2.0
+    assert SACAlgorithm.build(box, target_entropy=0.5).target_entropy == 0.5
 
 
 def test_acting_without_noise_takes_the_middle_of_the_policy(box):
-    learner, obs = SAC.build(box, hidden_sizes=(8,)), torch.randn(5, 3)
+    learner, obs = SACAlgorithm.build(box, hidden_sizes=(8,)), torch.randn(5, 3)
     mean = learner.model.actor.net(obs)[:, :2]
     torch.testing.assert_close(learner.act(obs, deterministic=True).actions, mean.tanh())

@@ -7,7 +7,7 @@ import copy
 import pytest
 import torch
 
-from rl_training.algorithms import TD3, TD3Config, Updater, smoothed_actions
+from rl_training.algorithms import TD3Algorithm, TD3Config, Updater, smoothed_actions
 
 
 def test_target_noise_is_clipped_and_so_are_the_actions():
@@ -18,7 +18,7 @@ def test_target_noise_is_clipped_and_so_are_the_actions():
 
 
 def test_the_critics_are_fitted_to_the_smaller_target_critic(box, draw):
-    learner, rows = TD3.build(box, hidden_sizes=(8,), target_noise=0.0, gamma=0.9), draw(box, 3)
+    learner, rows = TD3Algorithm.build(box, hidden_sizes=(8,), target_noise=0.0, gamma=0.9), draw(box, 3)
     with torch.no_grad():
         for parameter in learner.target.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))  # targets that are not what they follow
@@ -32,21 +32,21 @@ def test_the_critics_are_fitted_to_the_smaller_target_critic(box, draw):
 
 
 def test_a_target_of_several_steps_is_discounted_by_row(box, draw):
-    learner, rows = TD3.build(box, hidden_sizes=(8,), target_noise=0.0, gamma=0.9), draw(box, 3)
+    learner, rows = TD3Algorithm.build(box, hidden_sizes=(8,), target_noise=0.0, gamma=0.9), draw(box, 3)
     discounts = torch.tensor([0.9, 0.81, 0.729])
     plain, told = (learner.target_q(batch) - rows["rewards"] for batch in (rows, {**rows, "discounts": discounts}))
     torch.testing.assert_close(told, plain * discounts / 0.9)
 
 
 def test_the_target_smooths_the_actions_that_it_values(box, draw):
-    learner, rows = TD3.build(box, hidden_sizes=(8,)), draw(box, 3)
+    learner, rows = TD3Algorithm.build(box, hidden_sizes=(8,)), draw(box, 3)
     draws = [learner.target_q(rows) for _ in range(2)]
     assert draws[0][0] != draws[1][0]
     assert draws[0][1] == draws[1][1] == rows["rewards"][1]  # nothing follows on a termination
 
 
 def test_the_actor_climbs_the_first_critic_alone(box, draw):
-    learner, rows = TD3.build(box, hidden_sizes=(8,)), draw(box, 4)
+    learner, rows = TD3Algorithm.build(box, hidden_sizes=(8,)), draw(box, 4)
     q1 = learner.model.critic(rows["obs"], learner.model.actor(rows["obs"]).mode())[0]
     loss = learner.actor_loss(rows).terms
     assert loss.keys() == {"actor_loss"}
@@ -54,13 +54,13 @@ def test_the_actor_climbs_the_first_critic_alone(box, draw):
 
 
 def test_each_term_trains_its_own_network_alone(box, draw, reached):
-    learner, rows = TD3.build(box, hidden_sizes=(8,)), draw(box, 4)
+    learner, rows = TD3Algorithm.build(box, hidden_sizes=(8,)), draw(box, 4)
     assert reached(learner.critic_loss(rows).total, learner) == {"critic"}
     assert reached(learner.actor_loss(rows).total, learner) == {"actor"}
 
 
 def test_actor_and_targets_move_at_every_third_update_where_the_delay_is_three(box, draw):
-    learner, rows = TD3.build(box, hidden_sizes=(8,), policy_delay=3), draw(box, 4)
+    learner, rows = TD3Algorithm.build(box, hidden_sizes=(8,), policy_delay=3), draw(box, 4)
     updater, moved = Updater([learner]), []
     for _ in range(4):
         before = copy.deepcopy(learner.state_dict())
@@ -72,7 +72,7 @@ def test_actor_and_targets_move_at_every_third_update_where_the_delay_is_three(b
 
 
 def test_it_acts_by_its_actor_and_leaves_noise_to_the_lane(box):
-    learner, obs = TD3.build(box, hidden_sizes=(8,)), torch.randn(5, 3)
+    learner, obs = TD3Algorithm.build(box, hidden_sizes=(8,)), torch.randn(5, 3)
     assert learner.act(obs).actions.equal(learner.model.actor.net(obs).tanh())
 
 

@@ -7,7 +7,7 @@ import copy
 import pytest
 import torch
 
-from rl_training.algorithms import TD3BC, TD3BCConfig, Updater, td3_bc_loss
+from rl_training.algorithms import TD3BCAlgorithm, TD3BCConfig, Updater, td3_bc_loss
 
 
 def test_the_critic_is_weighed_by_its_own_size_and_cloning_is_a_mean():
@@ -25,7 +25,10 @@ def test_no_gradient_passes_through_the_weight():
 
 
 def test_the_target_is_the_smaller_critic_at_the_target_actors_action(box, draw):
-    learner, rows = TD3BC.build(box, hidden_sizes=(8,), target_noise=0.0, gamma=0.9, normalize_obs=False), draw(box, 3)
+    learner, rows = (
+        TD3BCAlgorithm.build(box, hidden_sizes=(8,), target_noise=0.0, gamma=0.9, normalize_obs=False),
+        draw(box, 3),
+    )
     with torch.no_grad():
         for parameter in learner.target.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
@@ -38,14 +41,14 @@ def test_the_target_is_the_smaller_critic_at_the_target_actors_action(box, draw)
 
 
 def test_each_term_trains_its_own_network_alone(box, draw, reached):
-    learner, rows = TD3BC.build(box, hidden_sizes=(8,)), draw(box, 4)
+    learner, rows = TD3BCAlgorithm.build(box, hidden_sizes=(8,)), draw(box, 4)
     assert reached(learner.critic_loss(rows).total, learner) == {"critic"}
     for term in learner.actor_loss(rows).terms.values():
         assert reached(term, learner) == {"actor"}
 
 
 def test_the_actor_climbs_the_first_critic_alone(box, draw):
-    learner, rows = TD3BC.build(box, hidden_sizes=(8,)), draw(box, 4)
+    learner, rows = TD3BCAlgorithm.build(box, hidden_sizes=(8,)), draw(box, 4)
     before = learner.actor_loss(rows).terms["actor_loss"].item()
     with torch.no_grad():
         learner.model.critic.net[2].bias[1] += 5.0
@@ -53,7 +56,7 @@ def test_the_actor_climbs_the_first_critic_alone(box, draw):
 
 
 def test_actor_and_targets_move_at_every_second_update(box, draw):
-    learner, rows = TD3BC.build(box, hidden_sizes=(8,)), draw(box, 4)
+    learner, rows = TD3BCAlgorithm.build(box, hidden_sizes=(8,)), draw(box, 4)
     updater = Updater([learner])
     moved = []
     for _ in range(4):
@@ -66,7 +69,7 @@ def test_actor_and_targets_move_at_every_second_update(box, draw):
 
 
 def test_observations_are_standardised_unless_asked_otherwise(box, draw):
-    learner, rows = TD3BC.build(box, hidden_sizes=(8,)), draw(box, 50)
+    learner, rows = TD3BCAlgorithm.build(box, hidden_sizes=(8,)), draw(box, 50)
     learner.prepare(rows)
     mean, std = rows["obs"].mean(0), rows["obs"].std(0, unbiased=False) + 1e-3
     plain = learner.model.actor((rows["obs"] - mean) / std).mode()

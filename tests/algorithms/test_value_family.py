@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from rl_training.algorithms import CATALOGUE, DQN, Updater
+from rl_training.algorithms import CATALOGUE, DQNAlgorithm, Updater
 from rl_training.types import Batch, EnvSpec
 
-FAMILY = sorted(name for name, learner in CATALOGUE.items() if issubclass(learner, DQN))
+FAMILY = sorted(name for name, learner in CATALOGUE.items() if issubclass(learner, DQNAlgorithm))
 PIXELS = EnvSpec((1, 36, 36), "discrete", 3, obs_dtype="uint8")
 NOISE = ("iqn", "rainbow")  # whose loss is drawn
 

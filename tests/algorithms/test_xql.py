@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from rl_training.algorithms import XQL, IQLPredictions, XQLConfig, gumbel_rescale_loss, iql_loss, xql_loss
+from rl_training.algorithms import IQLPredictions, XQLAlgorithm, XQLConfig, gumbel_rescale_loss, iql_loss, xql_loss
 from rl_training.algorithms.xql import xql_value_loss
 
 
@@ -72,7 +72,7 @@ def test_the_actor_is_weighed_as_in_iql():
 
 
 def test_each_term_trains_its_own_network_alone(box, draw, reached):
-    learner = XQL.build(box, hidden_sizes=(8,))
+    learner = XQLAlgorithm.build(box, hidden_sizes=(8,))
     terms = learner.loss(draw(box, 4)).terms
     assert reached(terms["critic_loss"], learner) == {"critic"}
     assert reached(terms["value_loss"], learner) == {"value"}
@@ -80,7 +80,7 @@ def test_each_term_trains_its_own_network_alone(box, draw, reached):
 
 
 def test_the_state_value_alone_has_layer_norms_before_its_activations(box):
-    model = XQL.build(box, hidden_sizes=(8, 8)).model
+    model = XQLAlgorithm.build(box, hidden_sizes=(8, 8)).model
     assert [type(layer) for layer in model.value.net[:3]] == [nn.Linear, nn.LayerNorm, nn.ReLU]
     assert isinstance(model.value.net[-1], nn.Linear)
     normed = [name for name, module in model.named_modules() if isinstance(module, nn.LayerNorm)]

@@ -10,7 +10,7 @@ import torch
 from gymnasium.envs.classic_control import CartPoleEnv
 
 from rl_training import streams
-from rl_training.algorithms import GAIL, GAILConfig, GAILDiscriminator, gail_reward
+from rl_training.algorithms import GAILAlgorithm, GAILConfig, GAILDiscriminator, gail_reward
 from rl_training.data import RolloutBuffer
 from rl_training.data.datasets.experts import PolicyAndExpert, with_absorbing
 from rl_training.envs.pool import EnvPool
@@ -33,7 +33,7 @@ class Paying(CartPoleEnv):
         return obs, self.pay, terminated, truncated, info
 
 
-class Shown(GAIL):
+class Shown(GAILAlgorithm):
     """Keeps what it was shown of the last rollout."""
 
     def prepare(self, batch: Batch) -> Batch:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from rl_training import streams
-from rl_training.algorithms import PPO, PPOConfig
+from rl_training.algorithms import PPOAlgorithm, PPOConfig
 from rl_training.data import RolloutBuffer
 from rl_training.envs.pool import EnvPool
 from rl_training.experiment.config.train_config import parse_config
@@ -40,7 +40,7 @@ class Clock(gym.Env[Any, Any]):
         return np.full(1, self.time, np.float32), 1.0, over and not self.truncates, over and self.truncates, {}
 
 
-class Shown(PPO):
+class Shown(PPOAlgorithm):
     """Values an observation at itself, and keeps what it has made of the last rollout."""
 
     def prepare(self, batch: Batch) -> Batch:

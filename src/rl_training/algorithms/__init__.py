@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rl_training.algorithms.bc import BC, BCConfig, bc_loss
-from rl_training.algorithms.c51 import C51, C51Config, categorical_divergence, project_atoms
-from rl_training.algorithms.cal_ql import CalQL, CalQLConfig, cal_ql_loss
+from rl_training.algorithms.bc import BCAlgorithm, BCConfig, bc_loss
+from rl_training.algorithms.c51 import C51Algorithm, C51Config, categorical_divergence, project_atoms
+from rl_training.algorithms.cal_ql import CalQLAlgorithm, CalQLConfig, cal_ql_loss
 from rl_training.algorithms.core.config import (
     AlgorithmConfig,
     OfflineConfig,
@@ -14,65 +14,60 @@ from rl_training.algorithms.core.config import (
 )
 from rl_training.algorithms.core.learner import Learner, OfflineLearner, frozen
 from rl_training.algorithms.core.updater import Updater
-from rl_training.algorithms.cql import CQL, CQLConfig, CQLPredictions, cql_loss
-from rl_training.algorithms.dqn import DQN, DQNConfig
-from rl_training.algorithms.dreamer import Dreamer, DreamerConfig, lambda_returns
+from rl_training.algorithms.cql import CQLAlgorithm, CQLConfig, CQLPredictions, cql_loss
+from rl_training.algorithms.dqn import DQNAlgorithm, DQNConfig
+from rl_training.algorithms.dreamer import DreamerAlgorithm, DreamerConfig, lambda_returns
 from rl_training.algorithms.dynamics import Dynamics, ModelBasedConfig, gaussian_nll
 from rl_training.algorithms.fqe import FQE, FQEConfig, fqe_loss
-from rl_training.algorithms.fqf import FQF, FQFConfig, fraction_gradient
+from rl_training.algorithms.fqf import FQFAlgorithm, FQFConfig, fraction_gradient
 from rl_training.algorithms.gail import (
-    GAIL,
     DiscriminatorConfig,
+    GAILAlgorithm,
     GAILConfig,
     GAILDiscriminator,
     discriminator_loss,
     gail_reward,
 )
-from rl_training.algorithms.iql import IQL, IQLConfig, IQLPredictions, iql_loss
-from rl_training.algorithms.iqn import IQN, IQNConfig
-from rl_training.algorithms.mbpo import MBPO, MBPOConfig
-from rl_training.algorithms.mopo import MOPO, MOPOConfig
-from rl_training.algorithms.ppo import PPO, PPOConfig, clipped_surrogate
-from rl_training.algorithms.qr_dqn import QRDQN, QRDQNConfig, quantile_huber_loss
-from rl_training.algorithms.rainbow import Rainbow, RainbowConfig
-from rl_training.algorithms.redq import REDQ, REDQConfig
-from rl_training.algorithms.sac import SAC, SACConfig, sac_actor_loss, temperature_loss
-from rl_training.algorithms.td3 import TD3, TD3Config, smoothed_actions
-from rl_training.algorithms.td3_bc import TD3BC, TD3BCConfig, td3_bc_loss
-from rl_training.algorithms.xql import XQL, XQLConfig, gumbel_rescale_loss, xql_loss, xql_value_loss
-
-BCAlgorithm, DQNAlgorithm, IQLAlgorithm, PPOAlgorithm, SACAlgorithm = BC, DQN, IQL, PPO, SAC
-CalQLAlgorithm, CQLAlgorithm, TD3BCAlgorithm, XQLAlgorithm = CalQL, CQL, TD3BC, XQL
-MBPOAlgorithm, MOPOAlgorithm = MBPO, MOPO
-C51Algorithm, FQFAlgorithm, IQNAlgorithm, QRDQNAlgorithm, RainbowAlgorithm = C51, FQF, IQN, QRDQN, Rainbow
-GAILAlgorithm, DreamerAlgorithm = GAIL, Dreamer
-REDQAlgorithm, TD3Algorithm = REDQ, TD3
+from rl_training.algorithms.iql import IQLAlgorithm, IQLConfig, IQLPredictions, iql_loss
+from rl_training.algorithms.iqn import IQNAlgorithm, IQNConfig
+from rl_training.algorithms.mbpo import MBPOAlgorithm, MBPOConfig
+from rl_training.algorithms.mopo import MOPOAlgorithm, MOPOConfig
+from rl_training.algorithms.ppo import PPOAlgorithm, PPOConfig, clipped_surrogate
+from rl_training.algorithms.qr_dqn import QRDQNAlgorithm, QRDQNConfig, quantile_huber_loss
+from rl_training.algorithms.rainbow import RainbowAlgorithm, RainbowConfig
+from rl_training.algorithms.redq import REDQAlgorithm, REDQConfig
+from rl_training.algorithms.sac import SACAlgorithm, SACConfig, sac_actor_loss, temperature_loss
+from rl_training.algorithms.td3 import TD3Algorithm, TD3Config, smoothed_actions
+from rl_training.algorithms.td3_bc import TD3BCAlgorithm, TD3BCConfig, td3_bc_loss
+from rl_training.algorithms.xql import XQLAlgorithm, XQLConfig, gumbel_rescale_loss, xql_loss, xql_value_loss
 
 _LEARNERS: tuple[type[Learner], ...] = (
-    BC, C51, CalQL, CQL, DQN, Dreamer, FQF, GAIL, IQL, IQN, MBPO, MOPO, PPO, QRDQN, Rainbow, REDQ, SAC, TD3, TD3BC, XQL,
-)  # fmt: skip
+    BCAlgorithm,
+    C51Algorithm,
+    CQLAlgorithm,
+    CalQLAlgorithm,
+    DQNAlgorithm,
+    DreamerAlgorithm,
+    FQFAlgorithm,
+    GAILAlgorithm,
+    IQLAlgorithm,
+    IQNAlgorithm,
+    MBPOAlgorithm,
+    MOPOAlgorithm,
+    PPOAlgorithm,
+    QRDQNAlgorithm,
+    REDQAlgorithm,
+    RainbowAlgorithm,
+    SACAlgorithm,
+    TD3Algorithm,
+    TD3BCAlgorithm,
+    XQLAlgorithm,
+)
 CATALOGUE: dict[str, type[Learner]] = {learner.name: learner for learner in _LEARNERS}
 
 __all__ = [
-    "BC",
-    "C51",
     "CATALOGUE",
-    "CQL",
-    "DQN",
     "FQE",
-    "FQF",
-    "GAIL",
-    "IQL",
-    "IQN",
-    "MBPO",
-    "MOPO",
-    "PPO",
-    "QRDQN",
-    "REDQ",
-    "SAC",
-    "TD3",
-    "TD3BC",
-    "XQL",
     "AlgorithmConfig",
     "BCAlgorithm",
     "BCConfig",
@@ -81,13 +76,11 @@ __all__ = [
     "CQLAlgorithm",
     "CQLConfig",
     "CQLPredictions",
-    "CalQL",
     "CalQLAlgorithm",
     "CalQLConfig",
     "DQNAlgorithm",
     "DQNConfig",
     "DiscriminatorConfig",
-    "Dreamer",
     "DreamerAlgorithm",
     "DreamerConfig",
     "Dynamics",
@@ -116,7 +109,6 @@ __all__ = [
     "QRDQNConfig",
     "REDQAlgorithm",
     "REDQConfig",
-    "Rainbow",
     "RainbowAlgorithm",
     "RainbowConfig",
     "ReplayConfig",

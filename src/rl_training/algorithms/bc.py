@@ -26,7 +26,7 @@ def bc_loss(policy: Any, actions: Tensor, objective: str = "likelihood") -> Loss
     return Loss({"actor_loss": error}, {"entropy": policy.entropy().mean()})
 
 
-class BC(OfflineLearner):
+class BCAlgorithm(OfflineLearner):
     name = "bc"
     config_type = BCConfig
     model_type = MLPBCModel

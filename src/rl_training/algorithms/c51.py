@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from rl_training.algorithms.core.config import AlgorithmConfig
-from rl_training.algorithms.dqn import DQN, DQNConfig, RowLosses, of_action
+from rl_training.algorithms.dqn import DQNAlgorithm, DQNConfig, RowLosses, of_action
 from rl_training.models import Atoms, C51Model
 from rl_training.types import Batch
 
@@ -43,7 +43,7 @@ def categorical_divergence(targets: Tensor, logits: Tensor) -> Tensor:
     return (torch.xlogy(targets, targets) - targets * logits.log_softmax(-1)).sum(-1)
 
 
-class C51(DQN):
+class C51Algorithm(DQNAlgorithm):
     name = "c51"
     config_type: ClassVar[type[AlgorithmConfig]] = C51Config
     model_type = C51Model

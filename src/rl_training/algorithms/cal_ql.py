@@ -6,7 +6,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from rl_training.algorithms.cql import CQL, CQLConfig, CQLPredictions, cql_loss
+from rl_training.algorithms.cql import CQLAlgorithm, CQLConfig, CQLPredictions, cql_loss
 from rl_training.types import Batch, Loss
 
 
@@ -29,7 +29,7 @@ def cal_ql_loss(seen: CQLPredictions, returns_to_go: Tensor, config: CQLConfig) 
     )
 
 
-class CalQL(CQL):
+class CalQLAlgorithm(CQLAlgorithm):
     name = "cal_ql"
     config_type = CalQLConfig
     action_kinds = ("box",)

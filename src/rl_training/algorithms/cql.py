@@ -13,7 +13,7 @@ from torch.nn.functional import huber_loss
 from rl_training.algorithms.core.config import AlgorithmConfig, OfflineConfig, Rate
 from rl_training.algorithms.core.learner import OfflineLearner, actor_apart
 from rl_training.algorithms.core.ops import bootstrapped, ensemble_squared_error, pick
-from rl_training.algorithms.sac import SAC, TemperatureConfig
+from rl_training.algorithms.sac import SACAlgorithm, TemperatureConfig
 from rl_training.models import DQNModel
 from rl_training.types import Action, Batch, EnvSpec, Loss, Metrics, ParameterGroup
 
@@ -87,7 +87,7 @@ def new_log_multiplier(config: CQLConfig) -> nn.Parameter | None:
     return None if config.lagrange_threshold is None else nn.Parameter(torch.tensor(1.0))
 
 
-class CQL(OfflineLearner, SAC):
+class CQLAlgorithm(OfflineLearner, SACAlgorithm):
     name = "cql"
     config_type = CQLConfig
     action_kinds: ClassVar[tuple[str, ...]] = ("box", "discrete")

@@ -56,7 +56,7 @@ def importance_weights(chances: Tensor, beta: Tensor) -> Tensor:
     return weights / weights.amax()
 
 
-class DQN(Learner):
+class DQNAlgorithm(Learner):
     name = "dqn"
     lane = "replay"
     config_type: ClassVar[type[AlgorithmConfig]] = DQNConfig

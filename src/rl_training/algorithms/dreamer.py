@@ -105,7 +105,7 @@ class Dream(NamedTuple):
     discounts: Tensor
 
 
-class Dreamer(Learner):
+class DreamerAlgorithm(Learner):
     name = "dreamer"
     lane = "sequence"
     config_type = DreamerConfig

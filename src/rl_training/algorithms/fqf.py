@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rl_training.algorithms.core.config import AlgorithmConfig
 from rl_training.algorithms.dqn import RowLosses, of_action
-from rl_training.algorithms.qr_dqn import QRDQN, QuantileConfig
+from rl_training.algorithms.qr_dqn import QRDQNAlgorithm, QuantileConfig
 from rl_training.models import FQFModel, ProposedQuantiles
 from rl_training.types import ParameterGroup
 
@@ -34,7 +34,7 @@ def fraction_gradient(inner: Tensor, quantile_hats: Tensor) -> Tensor:
     return (inner - quantile_hats[..., :-1]).abs() - (inner - quantile_hats[..., 1:]).abs()
 
 
-class FQF(QRDQN):
+class FQFAlgorithm(QRDQNAlgorithm):
     name = "fqf"
     config_type: ClassVar[type[AlgorithmConfig]] = FQFConfig
     model_type = FQFModel

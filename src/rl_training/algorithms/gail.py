@@ -12,7 +12,7 @@ from torch.nn.functional import logsigmoid, softplus
 
 from rl_training.algorithms.core.config import AlgorithmConfig
 from rl_training.algorithms.core.learner import Learner
-from rl_training.algorithms.ppo import PPO, PPOConfig
+from rl_training.algorithms.ppo import PPOAlgorithm, PPOConfig
 from rl_training.models import MLPGAILDiscriminator, Normalizer
 from rl_training.types import Batch, Loss
 
@@ -123,7 +123,7 @@ class GAILDiscriminator(Learner):
         return self.model(self.normalizer(obs), actions)
 
 
-class GAIL(PPO):
+class GAILAlgorithm(PPOAlgorithm):
     """PPO as it is: what pays it, a `GAILDiscriminator`, is fitted by its lane."""
 
     name = "gail"

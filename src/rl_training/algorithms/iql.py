@@ -42,7 +42,7 @@ def iql_loss(seen: IQLPredictions, config: IQLConfig) -> Loss:
     )
 
 
-class IQL(OfflineLearner):
+class IQLAlgorithm(OfflineLearner):
     name = "iql"
     config_type = IQLConfig
     model_type = MLPIQLModel

@@ -9,7 +9,7 @@ from pydantic import Field, PositiveInt
 from torch import Tensor
 
 from rl_training.algorithms.core.config import AlgorithmConfig
-from rl_training.algorithms.qr_dqn import QRDQN, QuantileConfig
+from rl_training.algorithms.qr_dqn import QRDQNAlgorithm, QuantileConfig
 from rl_training.models import IQNModel, Quantiles, midpoints
 
 
@@ -24,7 +24,7 @@ def random_fractions(obs: Tensor, count: int, generator: torch.Generator | None 
     return torch.rand(len(obs), count, generator=generator, device=obs.device)
 
 
-class IQN(QRDQN):
+class IQNAlgorithm(QRDQNAlgorithm):
     name = "iqn"
     config_type: ClassVar[type[AlgorithmConfig]] = IQNConfig
     model_type = IQNModel

@@ -11,7 +11,7 @@ from torch import Tensor
 from rl_training.algorithms.core.config import AlgorithmConfig
 from rl_training.algorithms.core.updater import Updater
 from rl_training.algorithms.dynamics import Dynamics, ModelBasedConfig
-from rl_training.algorithms.sac import SAC, SACConfig
+from rl_training.algorithms.sac import SACAlgorithm, SACConfig
 from rl_training.models.ensemble import Prediction
 from rl_training.types import Batch, EnvSpec, UpdateResult
 
@@ -23,7 +23,7 @@ class MBPOConfig(ModelBasedConfig, SACConfig):
     n_step: Literal[1] = Field(1, description="always 1: rows of the model are single steps")
 
 
-class MBPO(SAC):
+class MBPOAlgorithm(SACAlgorithm):
     name = "mbpo"
     config_type: ClassVar[type[AlgorithmConfig]] = MBPOConfig
     learns_a_model = True

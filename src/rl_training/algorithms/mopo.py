@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rl_training.algorithms.core.config import AlgorithmConfig, Rate
 from rl_training.algorithms.dynamics import ModelBasedConfig
-from rl_training.algorithms.mbpo import MBPO
+from rl_training.algorithms.mbpo import MBPOAlgorithm
 from rl_training.algorithms.sac import TemperatureConfig
 from rl_training.models.ensemble import Prediction
 
@@ -47,7 +47,7 @@ def ensemble_std(prediction: Prediction) -> Tensor:
 PENALTIES = {"max_std": max_std, "disagreement": disagreement, "ensemble_std": ensemble_std}
 
 
-class MOPO(MBPO):
+class MOPOAlgorithm(MBPOAlgorithm):
     name = "mopo"
     lane = "offline"
     config_type: ClassVar[type[AlgorithmConfig]] = MOPOConfig

@@ -40,7 +40,7 @@ def clipped_surrogate(ratio: Tensor, advantages: Tensor, clip_range: Tensor) -> 
     return -torch.minimum(ratio * advantages, advantages + clip_range * advantages.abs()).mean()
 
 
-class PPO(Learner):
+class PPOAlgorithm(Learner):
     name = "ppo"
     lane = "rollout"
     config_type = PPOConfig

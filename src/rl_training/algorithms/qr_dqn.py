@@ -9,7 +9,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
 
 from rl_training.algorithms.core.config import AlgorithmConfig
-from rl_training.algorithms.dqn import DQN, DQNConfig, RowLosses, of_action
+from rl_training.algorithms.dqn import DQNAlgorithm, DQNConfig, RowLosses, of_action
 from rl_training.models import DQNModel, QRDQNModel
 from rl_training.types import Batch
 
@@ -33,7 +33,7 @@ def quantile_huber_loss(errors: Tensor, fractions: Tensor, kappa: float) -> Tens
     return (weights * huber / kappa).mean(-1).sum(-1)
 
 
-class QRDQN(DQN):
+class QRDQNAlgorithm(DQNAlgorithm):
     name = "qr_dqn"
     config_type: ClassVar[type[AlgorithmConfig]] = QRDQNConfig
     model_type: ClassVar[type[DQNModel]] = QRDQNModel

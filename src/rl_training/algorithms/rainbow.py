@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field, PositiveInt
 
-from rl_training.algorithms.c51 import C51, C51Config
+from rl_training.algorithms.c51 import C51Algorithm, C51Config
 from rl_training.algorithms.core.config import Fraction
 
 
@@ -19,6 +19,6 @@ class RainbowConfig(C51Config):
     priority_alpha: Fraction = Field(0.5, description="exponent of priorities; 0 draws evenly")
 
 
-class Rainbow(C51):
+class RainbowAlgorithm(C51Algorithm):
     name = "rainbow"
     config_type = RainbowConfig

@@ -11,7 +11,7 @@ from torch.func import functional_call
 
 from rl_training.algorithms.core.config import AlgorithmConfig
 from rl_training.algorithms.core.learner import frozen
-from rl_training.algorithms.sac import SAC, SACConfig
+from rl_training.algorithms.sac import SACAlgorithm, SACConfig
 from rl_training.models import MLPREDQModel
 from rl_training.types import Batch, Loss
 
@@ -42,7 +42,7 @@ def values_of(critic: nn.Module, which: Tensor, obs: Tensor, actions: Tensor) ->
     return values
 
 
-class REDQ(SAC):
+class REDQAlgorithm(SACAlgorithm):
     name = "redq"
     config_type: ClassVar[type[AlgorithmConfig]] = REDQConfig
     model_type = MLPREDQModel

@@ -36,7 +36,7 @@ def sac_actor_loss(q: Tensor, log_prob: Tensor, alpha: Tensor | float) -> Tensor
     return (alpha * log_prob - q).mean()
 
 
-class SAC(Learner):
+class SACAlgorithm(Learner):
     name = "sac"
     lane = "replay"
     config_type: ClassVar[type[AlgorithmConfig]] = SACConfig

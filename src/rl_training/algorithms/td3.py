@@ -31,7 +31,7 @@ def smoothed_actions(actions: Tensor, *, noise: float, clip: float) -> Tensor:
     return (actions + (noise * torch.randn_like(actions)).clamp(-clip, clip)).clamp(-1, 1)
 
 
-class TD3(Learner):
+class TD3Algorithm(Learner):
     name = "td3"
     lane = "replay"
     config_type: ClassVar[type[AlgorithmConfig]] = TD3Config

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rl_training.algorithms.core.config import AlgorithmConfig, OfflineConfig, Rate
 from rl_training.algorithms.core.learner import OfflineLearner
-from rl_training.algorithms.td3 import TD3, DelayedActorConfig
+from rl_training.algorithms.td3 import DelayedActorConfig, TD3Algorithm
 from rl_training.types import Batch, Loss
 
 
@@ -26,7 +26,7 @@ def td3_bc_loss(q: Tensor, chosen: Tensor, actions: Tensor, alpha: float) -> Los
     return Loss(terms, {"q_weight": q_weight})
 
 
-class TD3BC(OfflineLearner, TD3):
+class TD3BCAlgorithm(OfflineLearner, TD3Algorithm):
     name = "td3_bc"
     config_type: ClassVar[type[AlgorithmConfig]] = TD3BCConfig
 

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.functional import huber_loss
 
 from rl_training.algorithms.core.ops import expectile_loss
-from rl_training.algorithms.iql import IQL, IQLConfig, IQLPredictions, iql_loss
+from rl_training.algorithms.iql import IQLAlgorithm, IQLConfig, IQLPredictions, iql_loss
 from rl_training.models import MLPXQLModel
 from rl_training.types import Batch, Loss
 
@@ -42,7 +42,7 @@ def xql_loss(seen: IQLPredictions, config: XQLConfig) -> Loss:
     return iql_loss(seen, config).plus(terms)
 
 
-class XQL(IQL):
+class XQLAlgorithm(IQLAlgorithm):
     name = "xql"
     config_type = XQLConfig
     model_type = MLPXQLModel

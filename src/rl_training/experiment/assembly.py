@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from rl_training import streams
-from rl_training.algorithms import MBPO, Learner, Updater
+from rl_training.algorithms import Learner, MBPOAlgorithm, Updater
 from rl_training.data import FrameReplayBuffer, ReplayBuffer, RolloutBuffer, TransitionDataset
 from rl_training.envs.pool import EnvPool
 from rl_training.experiment.config.registry import build_learner, get_algorithm_spec
@@ -209,7 +209,11 @@ def online_lane(
 def _with_model(
     config: TrainConfig, lane: OfflineLane | ReplayLane, learner: Learner, spec: EnvSpec, choices: Choices
 ) -> Lane:
-    return with_model(config, lane, learner, spec, torch.device(choices.device)) if isinstance(learner, MBPO) else lane
+    return (
+        with_model(config, lane, learner, spec, torch.device(choices.device))
+        if isinstance(learner, MBPOAlgorithm)
+        else lane
+    )
 
 
 def new_callbacks(

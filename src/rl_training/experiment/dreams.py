@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rl_training import streams
-from rl_training.algorithms.dreamer import Dreamer
+from rl_training.algorithms.dreamer import DreamerAlgorithm
 from rl_training.envs.pool import EnvPool
 from rl_training.experiment.agent import Agent
 from rl_training.models.rssm import Latent
@@ -88,8 +88,8 @@ def strip(dreams: Dreams, rows: int = 4) -> Array:
     return picture if picture.shape[2] == 3 else picture[:, :, 0]
 
 
-def _world_model(agent: Agent) -> Dreamer:
-    if not isinstance(agent.learner, Dreamer):
+def _world_model(agent: Agent) -> DreamerAlgorithm:
+    if not isinstance(agent.learner, DreamerAlgorithm):
         raise ValueError(f"{agent.config.algo} has no world model to dream with; dreamer has")
     if not agent.learner.model.picture:
         raise ValueError(f"dreams are pictures, and {agent.config.env_id} shows vectors of {agent.spec.obs_shape}")
@@ -114,7 +114,7 @@ def _play(agent: Agent, frames: int, episodes: int, seed: int) -> Played:
     return Played(*(torch.stack(column, 1) for column in zip(*rows, strict=True)))
 
 
-def _seen(learner: Dreamer, played: Played) -> Latent:
+def _seen(learner: DreamerAlgorithm, played: Played) -> Latent:
     """What the model believes at each frame, having seen all up to it."""
     first = torch.zeros_like(played.alive, dtype=torch.float32)
     first[:, 0] = 1
@@ -122,7 +122,7 @@ def _seen(learner: Dreamer, played: Played) -> Latent:
     return learner.observe(windows).latent
 
 
-def _foreseen(learner: Dreamer, latents: Latent, actions: Tensor, context: int) -> Latent:
+def _foreseen(learner: DreamerAlgorithm, latents: Latent, actions: Tensor, context: int) -> Latent:
     """What follows the context, by what was believed at its end and what is done from there on."""
     start = Latent(*(part[:, context - 1] for part in latents))
     return learner.model.predict(start, actions[:, context - 1 : -1])

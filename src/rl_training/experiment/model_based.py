@@ -6,7 +6,7 @@ import torch
 
 from rl_training import streams
 from rl_training.algorithms import Dynamics, Updater
-from rl_training.algorithms.mbpo import MBPO
+from rl_training.algorithms.mbpo import MBPOAlgorithm
 from rl_training.data.replay.bootstrap import BootstrapRows
 from rl_training.data.replay.model_replay import ModelRing
 from rl_training.envs.terminations import termination_rule
@@ -17,7 +17,7 @@ from rl_training.types import EnvSpec
 
 
 def with_model(
-    config: TrainConfig, real: ReplayLane | OfflineLane, learner: MBPO, spec: EnvSpec, device: torch.device
+    config: TrainConfig, real: ReplayLane | OfflineLane, learner: MBPOAlgorithm, spec: EnvSpec, device: torch.device
 ) -> ModelBasedLane:
     """This lane, with a model of its environment beside it."""
     options = learner.config

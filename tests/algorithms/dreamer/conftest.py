@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.nn.functional import one_hot
 
-from rl_training.algorithms.dreamer import Dream, Dreamer, DreamerConfig
+from rl_training.algorithms.dreamer import Dream, DreamerAlgorithm, DreamerConfig
 from rl_training.envs.spaces import pack
 from rl_training.models.dreamer import DreamerModel, Size
 from rl_training.models.rssm import Latent
@@ -19,16 +19,16 @@ SMALL = Size(deter=16, hidden=8, latents=4, classes=4, depth=2, units=8)
 PIXELS = EnvSpec((1, 16, 16), "discrete", 3, obs_dtype="uint8")
 
 
-def _small(spec: EnvSpec = PIXELS, **options: Any) -> Dreamer:
+def _small(spec: EnvSpec = PIXELS, **options: Any) -> DreamerAlgorithm:
     options = {"horizon": 3, "warm_up": 0, **options}
     config = DreamerConfig(**options)
     model = DreamerModel(
         spec, SMALL, unimix=config.actor_unimix, actor_scale=config.actor_scale, symlog_bins=config.bins == "symlog"
     )
-    return Dreamer(model, config)
+    return DreamerAlgorithm(model, config)
 
 
-def _used(spec: EnvSpec = PIXELS, **options: Any) -> Dreamer:
+def _used(spec: EnvSpec = PIXELS, **options: Any) -> DreamerAlgorithm:
     """A learner none of whose layers is zero any more."""
     learner = _small(spec, **options)
     with torch.no_grad():
@@ -64,18 +64,18 @@ def _windows(spec: EnvSpec = PIXELS, rows: int = 3, steps: int = 6, size: Size =
     }  # fmt: skip
 
 
-def _dream(learner: Dreamer, rows: int = 5) -> Dream:
+def _dream(learner: DreamerAlgorithm, rows: int = 5) -> Dream:
     start = Latent(torch.randn(rows, SMALL.deter), one_hot(torch.randint(4, (rows, 4)), 4).float())
     return learner.imagine(start, torch.tensor([1.0, 0.0, 1.0, 1.0, 1.0])[:rows])
 
 
 @pytest.fixture
-def small() -> Callable[..., Dreamer]:
+def small() -> Callable[..., DreamerAlgorithm]:
     return _small
 
 
 @pytest.fixture
-def used() -> Callable[..., Dreamer]:
+def used() -> Callable[..., DreamerAlgorithm]:
     return _used
 
 

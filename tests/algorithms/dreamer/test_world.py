@@ -9,7 +9,7 @@ import torch
 from torch.distributions import Bernoulli, Independent, OneHotCategorical, kl_divergence
 
 from rl_training.algorithms.dreamer import (
-    Dreamer,
+    DreamerAlgorithm,
 )
 from rl_training.models.rssm import Beliefs, Latent
 from rl_training.types import Batch, EnvSpec
@@ -57,7 +57,7 @@ def test_the_continuation_is_fitted_to_terminations_alone_with_or_without_the_di
         assert loss.item() == pytest.approx((17 * (target * yes + (1 - target) * no) + no) / 18, rel=1e-5)
 
 
-def beliefs_apart(by: float, learner: Dreamer, batch: Batch) -> tuple[Beliefs, torch.Tensor, torch.Tensor]:
+def beliefs_apart(by: float, learner: DreamerAlgorithm, batch: Batch) -> tuple[Beliefs, torch.Tensor, torch.Tensor]:
     """Beliefs whose first latent has this much more weight on a class after seeing than before."""
     prior, posterior = (torch.zeros(3, 6, 4, 4, requires_grad=True) for _ in range(2))
     more = torch.zeros(4, 4)

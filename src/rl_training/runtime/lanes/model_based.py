@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rl_training.algorithms.dynamics import RolloutSchedule
-from rl_training.algorithms.mbpo import MBPO
+from rl_training.algorithms.mbpo import MBPOAlgorithm
 from rl_training.data.replay.mixed_replay import DatasetAndRing
 from rl_training.data.replay.model_replay import ModelRing
 from rl_training.runtime.lanes.model_fit import ModelFit, full_precision
@@ -25,7 +25,9 @@ class ModelBasedLane:
     offline, once at the beginning. Every `rollout_interval` steps the policy then acts in the model.
     """
 
-    def __init__(self, real: ReplayLane | OfflineLane, learner: MBPO, fit: ModelFit, imagined: ModelRing) -> None:
+    def __init__(
+        self, real: ReplayLane | OfflineLane, learner: MBPOAlgorithm, fit: ModelFit, imagined: ModelRing
+    ) -> None:
         self.real, self.learner, self.fit, self.imagined = real, learner, fit, imagined
         self.config, self.generator = learner.config, fit.rows.generator
         self.source = DatasetAndRing(real.source, imagined, self.config.real_ratio)
