@@ -50,7 +50,7 @@ def main() -> None:
 class SameRows:
     """A source of one batch, so that only updates are timed."""
 
-    draws_on_device = True
+    samples_on_device = True
 
     def __init__(self, batch: Batch, device: str) -> None:
         self.batch, self.generator = batch, torch.Generator(device)

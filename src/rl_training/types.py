@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 if TYPE_CHECKING:
     import numpy as np
     import torch
-    from torch import Tensor, nn
+    from torch import Tensor
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Arrays: TypeAlias = "dict[str, Array]"  # a batch's columns before they are tensors, as files hold them
@@ -56,7 +56,7 @@ class Action(NamedTuple):
     memory: Any = None
     extras: Metrics = {}
 
-    def instead(self, actions: Tensor) -> Action:
+    def with_actions(self, actions: Tensor) -> Action:
         """With other actions in the place of these; who remembers, remembers what was done."""
         memory = None if self.memory is None else {**self.memory, "action": actions}
         return self._replace(actions=actions, memory=memory)
@@ -121,7 +121,7 @@ class ParameterGroup(NamedTuple):
 class Source(Protocol):
     """Hands out batches: a dataset, a ring, a rollout, or a mix of them."""
 
-    draws_on_device: bool  # with `generator` and nothing of the host, so that a CUDA graph can hold the draw
+    samples_on_device: bool  # with `generator` and nothing of the host, so that a CUDA graph can hold the draw
 
     @property
     def generator(self) -> torch.Generator: ...
@@ -162,5 +162,4 @@ class Policy(Protocol):
     ) -> Action: ...
 
 
-HALTED = "halted"  # a learner that has a buffer of this name is left as it is by every update while that is 1
-Module: TypeAlias = "nn.Module"
+SKIP_UPDATES = "halted"  # a learner that has a buffer of this name is left as it is by every update while that is 1

@@ -78,15 +78,15 @@ def test_priorities_are_absolute_errors():
 
 
 def test_rows_drawn_often_weigh_less_and_the_rarest_one():
-    chances, halfway = torch.tensor([4.0, 1.0, 0.25]), torch.tensor(0.5)
-    assert importance_weights(chances, halfway).tolist() == [0.25, 0.5, 1.0]  # 1/2, 1 and 2, over 2
+    probabilities, halfway = torch.tensor([4.0, 1.0, 0.25]), torch.tensor(0.5)
+    assert importance_weights(probabilities, halfway).tolist() == [0.25, 0.5, 1.0]  # 1/2, 1 and 2, over 2
 
 
 def test_the_weights_multiply_the_losses_of_their_rows():
     one, other = step(), step(dones=1.0)
     both = {name: torch.cat([one[name], other[name]]) for name in one}
     learner = tabular(ONLINE, TARGET, gamma=0.5, priority_beta=1.0)
-    loss = learner.loss({**both, "chances": torch.tensor([2.0, 0.5])})
+    loss = learner.loss({**both, "probabilities": torch.tensor([2.0, 0.5])})
     assert loss.total.item() == pytest.approx((0.25 * 2.0 + 1.0 * 0.0) / 2)  # errors of 2.5, and of 0 where it ends
 
 

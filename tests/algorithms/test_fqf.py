@@ -178,9 +178,9 @@ def test_the_network_alone_acts_by_expected_returns():
 
 def test_fractions_that_run_together_are_doubted_where_metrics_are_logged(discrete):
     learner = small(discrete)
-    assert learner.doubts({"fraction_entropy": 0.9}) == []
-    assert learner.doubts({}) == []  # nothing was learned yet
-    (doubt,) = learner.doubts({"fraction_entropy": 0.31})
+    assert learner.warnings({"fraction_entropy": 0.9}) == []
+    assert learner.warnings({}) == []  # nothing was learned yet
+    (doubt,) = learner.warnings({"fraction_entropy": 0.31})
     assert "run together (their entropy is 0.31 of the highest): lower fraction_learning_rate or raise" in doubt
 
 

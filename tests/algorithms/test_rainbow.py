@@ -19,7 +19,7 @@ def test_every_part_of_the_paper_is_on():
 
 def test_it_is_c51_with_these_options(discrete, draw):
     options: dict[str, Any] = {**dict.fromkeys(ON, True), "hidden_sizes": (8,), "n_step": 3}
-    batch = {**draw(discrete, 6), "discounts": torch.full((6,), 0.9), "chances": torch.arange(1.0, 7.0)}
+    batch = {**draw(discrete, 6), "discounts": torch.full((6,), 0.9), "probabilities": torch.arange(1.0, 7.0)}
     totals = []
     for learner in (RainbowAlgorithm, C51Algorithm):
         torch.manual_seed(0)

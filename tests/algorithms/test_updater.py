@@ -138,7 +138,7 @@ def test_run_samples_as_often_as_told_and_hands_back_the_last_metrics():
     asked = []
 
     class Counting:
-        draws_on_device, generator = False, torch.Generator()
+        samples_on_device, generator = False, torch.Generator()
 
         def sample(self, batch_size: int, members: tuple[int, ...] = ()) -> Batch:
             asked.append((batch_size, members))

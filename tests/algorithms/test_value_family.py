@@ -24,7 +24,7 @@ def small(name: str, spec: EnvSpec, **options: Any) -> Any:
 def drawn_by_priority(rows: Batch) -> Batch:
     """The same rows as prioritised replay of several steps hands them out."""
     numbers = rows["rewards"]
-    return {**rows, "discounts": torch.full_like(numbers, 0.9), "chances": torch.rand_like(numbers) + 0.1}
+    return {**rows, "discounts": torch.full_like(numbers, 0.9), "probabilities": torch.rand_like(numbers) + 0.1}
 
 
 @pytest.fixture(params=FAMILY)
@@ -82,7 +82,7 @@ def test_environments_explore_apart_by_noise(name, discrete):
 def test_the_loss_is_the_mean_of_its_rows_by_their_weights(quiet, discrete, draw):
     learner, batch = small(quiet, discrete, priority_beta=1.0), draw(discrete, 3)
     alone = [learner.loss({column: rows[i : i + 1] for column, rows in batch.items()}).terms for i in range(3)]
-    together = learner.loss({**batch, "chances": torch.tensor([4.0, 1.0, 2.0])}).terms
+    together = learner.loss({**batch, "probabilities": torch.tensor([4.0, 1.0, 2.0])}).terms
     for term in together:
         expected = (0.25 * alone[0][term] + alone[1][term] + 0.5 * alone[2][term]) / 3
         torch.testing.assert_close(together[term], expected)

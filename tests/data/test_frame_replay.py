@@ -48,7 +48,7 @@ def filled(ends: list[int], capacity: int, *, envs: int = 1, **options) -> tuple
 
 
 def same(batch: Batch, expected: Batch) -> bool:
-    alike = {name: column.equal(batch[name]) for name, column in expected.items() if name != "chances"}
+    alike = {name: column.equal(batch[name]) for name, column in expected.items() if name != "probabilities"}
     return all(alike.values())
 
 

@@ -39,8 +39,8 @@ def test_rows_are_drawn_as_often_as_their_priorities_say():
     errors = torch.rand(capacity, generator=generator()) ** 3
     priorities.set(torch.arange(capacity), errors)
     expected = (errors + SMALLEST).double() / (errors + SMALLEST).double().sum()
-    slots, chances = priorities.draw((count,), generator(1))
-    torch.testing.assert_close(chances, expected[slots])
+    slots, probabilities = priorities.draw((count,), generator(1))
+    torch.testing.assert_close(probabilities, expected[slots])
     # One draw from each slice: a slot's count is at most one away from its share at either side.
     assert ((slots.bincount(minlength=capacity) - count * expected).abs() < 2).all()
 
@@ -65,7 +65,7 @@ def test_an_alpha_of_nothing_draws_evenly():
     ring = ring_of(4, 4, priority_alpha=0.0)
     ring.set_priorities(torch.arange(4), torch.tensor([1.0, 10.0, 100.0, 1000.0]))
     batch = ring.sample(4)
-    assert (batch["slots"].tolist(), batch["chances"].tolist()) == ([0, 1, 2, 3], [1, 1, 1, 1])
+    assert (batch["slots"].tolist(), batch["probabilities"].tolist()) == ([0, 1, 2, 3], [1, 1, 1, 1])
 
 
 def test_of_two_errors_for_one_slot_the_larger_counts():
@@ -98,9 +98,9 @@ def test_the_very_first_and_the_very_last_draw_find_a_slot_that_was_set(draw, mo
     monkeypatch.setattr(torch, "rand", lambda shape, **_: torch.full(shape, draw, dtype=torch.float64))
     priorities = Priorities(3 * BLOCK)
     priorities.renew(torch.tensor([7, BLOCK + 3, BLOCK + 4]))
-    slots, chances = priorities.draw((1,), generator())
+    slots, probabilities = priorities.draw((1,), generator())
     assert slots.item() == (7 if draw == 0 else BLOCK + 4)
-    assert chances.item() == pytest.approx(1 / 3)
+    assert probabilities.item() == pytest.approx(1 / 3)
 
 
 def test_new_rows_get_the_largest_priority_so_far_and_take_that_of_the_rows_before_them():
@@ -117,8 +117,8 @@ def test_chances_compare_with_an_even_draw_of_the_rows_that_are_there():
     ring.set_priorities(torch.tensor([0, 1]), torch.tensor([3.0, 1.0]))
     batch = ring.sample(400)
     assert batch["rewards"].mean().item() == pytest.approx(0.25)
-    assert batch["chances"].dtype == torch.float32
-    torch.testing.assert_close(batch["chances"], torch.where(batch["rewards"] == 0, 1.5, 0.5), atol=1e-5, rtol=0)
+    assert batch["probabilities"].dtype == torch.float32
+    torch.testing.assert_close(batch["probabilities"], torch.where(batch["rewards"] == 0, 1.5, 0.5), atol=1e-5, rtol=0)
 
 
 def test_each_member_has_priorities_of_its_own():
@@ -153,7 +153,7 @@ def test_a_ring_goes_on_from_its_state_bit_for_bit(members):
         batch, same = ring.sample(32, lead), twin.sample(32, lead)
         assert all(torch.equal(column, same[name]) for name, column in batch.items())
         for each in (ring, twin):
-            each.set_priorities(batch["slots"], batch["chances"])
+            each.set_priorities(batch["slots"], batch["probabilities"])
     assert torch.equal(ring.priorities.sums, twin.priorities.sums)
 
 

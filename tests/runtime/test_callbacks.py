@@ -148,7 +148,7 @@ def test_a_row_keeps_the_metrics_of_a_phase_that_the_last_update_did_not_have_al
     assert log.last() == resumed.last() == {"actor_loss": 6.0, "critic_loss": 4.0}
 
 
-def test_doubts_about_what_was_logged_are_said_once():
+def test_warnings_about_logged_metrics_are_reported_once():
     said: list[str] = []
     low = Doubts(lambda metrics: ["returns are low"] if (metrics.get("episode_return") or 0) > 20 else [], said.append)
     train(state(40), [LogMetrics(10, lambda row: None), low])

@@ -50,9 +50,9 @@ def of_action(seen: Tensor, actions: Tensor) -> Tensor:
     return seen.take_along_dim(actions.view(-1, *[1] * (seen.dim() - 1)), 1).squeeze(1)
 
 
-def importance_weights(chances: Tensor, beta: Tensor) -> Tensor:
-    """Make up for rows drawn `chances` times as often as evenly: wholly at a beta of 1; the largest weight is 1."""
-    weights = chances.pow(-beta)
+def importance_weights(probabilities: Tensor, beta: Tensor) -> Tensor:
+    """(1 / probabilities) ** beta divided by its maximum; `probabilities` are relative to uniform sampling."""
+    weights = probabilities.pow(-beta)
     return weights / weights.amax()
 
 
@@ -75,7 +75,7 @@ class DQNAlgorithm(Learner):
 
     def loss(self, batch: Batch) -> Loss:
         found = self.compare(self.predict(batch["obs"]), self.target_of(batch), batch["actions"])
-        weights = importance_weights(batch["chances"], self.priority_beta) if "chances" in batch else 1.0
+        weights = importance_weights(batch["probabilities"], self.priority_beta) if "probabilities" in batch else 1.0
         terms = {name: (weights * term).mean() for name, term in found.terms.items()}
         metrics = {"q_value_mean": found.values.mean(), "target_q_mean": found.targets.mean()}
         return Loss(terms, {**metrics, **found.metrics}, rows={"priorities": found.errors.detach()})

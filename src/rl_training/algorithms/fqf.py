@@ -59,7 +59,7 @@ class FQFAlgorithm(QRDQNAlgorithm):
         rate, proposal = self.config.fraction_learning_rate, ("model.q.proposal.",)
         return [ParameterGroup(rate, proposal, rate="fraction_learning_rate"), *super().parameter_groups()]
 
-    def doubts(self, metrics: Mapping[str, float | None]) -> list[str]:
+    def warnings(self, metrics: Mapping[str, float | None]) -> list[str]:
         entropy = metrics.get("fraction_entropy")
         if entropy is None or entropy >= COLLAPSED:
             return []

@@ -13,7 +13,7 @@ from rl_training.algorithms.core.learner import Learner
 from rl_training.data import generalized_advantages
 from rl_training.models import Normalizer, PPOModel
 from rl_training.models.actor_critic import Activation
-from rl_training.types import HALTED, Action, Batch, Loss, Metrics, ParameterGroup
+from rl_training.types import SKIP_UPDATES, Action, Batch, Loss, Metrics, ParameterGroup
 
 
 class PPOConfig(RolloutConfig):
@@ -54,7 +54,7 @@ class PPOAlgorithm(Learner):
         super().__init__(model, config, **options)
         self.register_buffer("clip_range", torch.tensor(self.config.clip_range))
         if self.config.target_kl is not None:
-            self.register_buffer(HALTED, torch.zeros(()))
+            self.register_buffer(SKIP_UPDATES, torch.zeros(()))
         normalized = self.config.normalize_obs
         if normalized and len(self.model.obs_shape) > 1:
             raise ValueError("normalize_obs is for vectors; pixels are scaled by the encoder already")
@@ -111,7 +111,7 @@ class PPOAlgorithm(Learner):
         """The same loss, which leaves this update and all that follow undone where the policy has moved too far."""
         too_far = loss.metrics["approx_kl"] > 1.5 * self.config.target_kl
         halted = torch.maximum(self.halted, too_far.float())
-        return loss._replace(buffers={HALTED: halted}, metrics={**loss.metrics, HALTED: halted})
+        return loss._replace(buffers={SKIP_UPDATES: halted}, metrics={**loss.metrics, SKIP_UPDATES: halted})
 
     def parameter_groups(self) -> list[ParameterGroup]:
         return [ParameterGroup(self.config.learning_rate, eps=1e-5, max_grad_norm=self.config.max_grad_norm)]

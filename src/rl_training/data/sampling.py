@@ -17,7 +17,7 @@ Layout: TypeAlias = "tuple[tuple[int, ...], torch.dtype]"  # of one row of a col
 class RandomRows:
     """Owns the generator that rows are drawn with, so that sampling disturbs no other randomness."""
 
-    draws_on_device = True
+    samples_on_device = True
 
     def __init__(self, device: torch.device | str = "cpu") -> None:
         self.generator = torch.Generator(device)

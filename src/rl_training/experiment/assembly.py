@@ -28,7 +28,7 @@ from rl_training.runtime.lanes import Actor, FineTuneLane, OfflineLane, ReplayLa
 from rl_training.runtime.lanes.action_noise import ActionNoise
 from rl_training.runtime.population import PoolGroup, member_states
 from rl_training.runtime.state import Lane, TrainerState
-from rl_training.types import HALTED, EnvSpec, Policy
+from rl_training.types import SKIP_UPDATES, EnvSpec, Policy
 
 MOST_ROWS = 1_000_000  # of what is lived after an offline phase
 PRIORITIES = ("prioritized", "priority_alpha")  # options of those learners that can weigh rows
@@ -228,7 +228,7 @@ def new_callbacks(
     """In the order they are told; saving comes after all of them."""
     total = config.duration
     callbacks: list[Callback] = [LogMetrics(interval(config.log_interval, total, 100), *writers, member=parts.member)]
-    callbacks.append(Doubts(parts.learner.doubts, say))
+    callbacks.append(Doubts(parts.learner.warnings, say))
     callbacks += [Schedules(moving, defaults) for moving, defaults in [_schedules(config, parts.learner)] if moving]
     evaluation = _evaluation(config, parts, choices, writers)
     callbacks += [] if evaluation is None else [evaluation]
@@ -269,7 +269,7 @@ def _schedules(config: TrainConfig, learner: Learner) -> tuple[dict[str, Any], d
     moving = {**learner.schedules(), **config.schedules}
     numbers = {group.rate: group.learning_rate for group in learner.parameter_groups()}
     numbers |= {"learning_rate": learner.config.learning_rate}
-    numbers |= {name: float(value) for name, value in learner.named_buffers(recurse=False) if name != HALTED}
+    numbers |= {name: float(value) for name, value in learner.named_buffers(recurse=False) if name != SKIP_UPDATES}
     unknown = sorted(set(moving) - set(numbers))
     if unknown:
         name = unknown[0]

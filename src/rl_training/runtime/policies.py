@@ -41,4 +41,4 @@ class SometimesRandom:
         uniform = self.random.act(obs, generator=generator).actions
         coins = torch.rand(len(obs), generator=generator, device=obs.device) < self.epsilon
         wide = coins.view(-1, *[1] * (uniform.dim() - 1))
-        return Action(chosen.actions, chosen.memory).instead(torch.where(wide, uniform, chosen.actions))
+        return Action(chosen.actions, chosen.memory).with_actions(torch.where(wide, uniform, chosen.actions))

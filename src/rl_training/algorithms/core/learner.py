@@ -106,7 +106,7 @@ class Learner(nn.Module):
         """Numbers that move by themselves as training goes on: buffers of this learner, by name."""
         return {}
 
-    def doubts(self, metrics: Mapping[str, float | None]) -> list[str]:
+    def warnings(self, metrics: Mapping[str, float | None]) -> list[str]:
         """What is amiss by these numbers, in sentences; asked where they are logged, so that no update waits for it."""
         return []
 

@@ -12,7 +12,7 @@ from rl_training.algorithms.core.graphs import CapturedUpdates
 from rl_training.algorithms.core.optimizer import Optimizer
 from rl_training.algorithms.core.population import Population
 from rl_training.types import (
-    HALTED,
+    SKIP_UPDATES,
     Batch,
     Loss,
     Metrics,
@@ -37,7 +37,7 @@ class Updater:
         if compile:
             self.loss = getattr(first, "compiled", compiled)(self.loss)  # a learner may know better what is worth it
         self.device = next(iter(self.params.values())).device
-        self.halted = self.buffers.get(HALTED)
+        self.halted = self.buffers.get(SKIP_UPDATES)
         if self.halted is not None and self.population:
             raise ValueError("a learner that can halt its updates is updated alone, not as one of several members")
         self.captured = CapturedUpdates(self) if capture else None
@@ -54,7 +54,7 @@ class Updater:
 
     def run(self, source: Source, count: int) -> UpdateResult:
         """Sample and update, `count` times or until halted; the metrics are those of the last one."""
-        if self.captured is not None and source.draws_on_device:
+        if self.captured is not None and source.samples_on_device:
             return UpdateResult(self.captured.run(source, count), count)
         result = UpdateResult({}, 0)
         for done in range(1, count + 1):

@@ -12,7 +12,7 @@ from rl_training.types import Batch
 class PolicyAndExpert(RandomRows):
     """As many rows of either in a batch: `obs` and `actions` are the policy's, `expert_obs` and so on the expert's."""
 
-    draws_on_device = False  # the policy's rows are others after every rollout
+    samples_on_device = False  # the policy's rows are others after every rollout
 
     def __init__(self, experts: Batch) -> None:
         super().__init__(experts["obs"].device)

@@ -18,7 +18,7 @@ class BootstrapRows:
     have room for as many rows as there can be, and stay where they are, so that captured updates may read them.
     """
 
-    draws_on_device = True
+    samples_on_device = True
 
     def __init__(self, source: TransitionDataset | ReplayBuffer, members: int, generator: torch.Generator) -> None:
         self.source, self.generator = source, generator

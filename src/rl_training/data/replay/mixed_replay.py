@@ -14,7 +14,7 @@ from rl_training.types import Batch
 class DatasetAndRing:
     """`ratio` of every batch comes from the dataset; the columns are those that both have."""
 
-    draws_on_device = True
+    samples_on_device = True
 
     def __init__(self, dataset: TransitionDataset | ReplayBuffer, ring: ReplayBuffer, ratio: float) -> None:
         if not 0 <= ratio <= 1:

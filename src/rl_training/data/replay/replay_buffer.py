@@ -22,8 +22,8 @@ class ReplayBuffer(RandomRows):
     Rows are numbered from the first ever added; row i rests in slot i % capacity. With `members` it is as many rings
     side by side, [members, capacity, ...], that are filled and drawn from together. The rows of one environment are
     `stride` apart; with `n_step` above 1 a batch looks so many steps ahead, and tells by row what `discounts` the next
-    value. A ring that is `prioritized` draws by priorities, and tells `slots` to set them by and the `chances` of each
-    row: how many times as likely it was as in an even draw.
+    value. A ring that is `prioritized` draws by priorities, and tells `slots` to set them by and the `probabilities` of
+    each row, relative to uniform sampling.
     """
 
     def __init__(
@@ -85,8 +85,8 @@ class ReplayBuffer(RandomRows):
         shape = (*members, batch_size)
         if self.priorities is None:
             return self._batch(self._even_draw(shape))
-        slots, chances = self.priorities.draw(shape, self.generator)
-        return {**self._batch(slots), "slots": slots, "chances": (chances * self._size).float()}
+        slots, probabilities = self.priorities.draw(shape, self.generator)
+        return {**self._batch(slots), "slots": slots, "probabilities": (probabilities * self._size).float()}
 
     def set_priorities(self, slots: Tensor, priorities: Tensor) -> None:
         """How wrong the rows in these slots were; before rows are added, which may take their places."""

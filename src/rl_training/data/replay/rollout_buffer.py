@@ -12,7 +12,7 @@ from rl_training.types import Batch
 class RolloutBuffer(RandomRows):
     """Steps go in as [envs, ...], come back stacked as [time, envs, ...], and are served as shuffled minibatches."""
 
-    draws_on_device = False  # where in a permutation it stands, the host knows
+    samples_on_device = False  # where in a permutation it stands, the host knows
 
     def __init__(self, device: torch.device | str = "cpu") -> None:
         super().__init__(device)

@@ -32,7 +32,7 @@ class Profile(Callback):
     def watch(self, state: TrainerState, callbacks: Sequence[Callback]) -> None:
         updater, lane = state.updater, state.lane
         self._synchronize = updater.device.type == "cuda"  # whose work is else not done when a call returns
-        captured = updater.captured is not None and lane.source.draws_on_device
+        captured = updater.captured is not None and lane.source.samples_on_device
         self._time(updater, "run", CAPTURED if captured else "update")
         if not captured:
             self._watch_draws(updater)
