@@ -55,7 +55,7 @@ class Case(NamedTuple):
     def config(self, **changes: Any) -> dict[str, Any]:
         """A run of less than a second that meets every kind of end: of an episode, of the ring, of a time limit."""
         small = SMALL[self.learner.lane]
-        if self.learner.imitates:
+        if self.learner.needs_expert:
             small = {**small, "dataset": {"kind": "random", "rows": 100}}
         options = {"batch_size": 16, "hidden_sizes": [8, 8], **small.get("algo_kwargs", {})}
         if "num_quantiles" in self.learner.config_type.model_fields:
@@ -64,7 +64,7 @@ class Case(NamedTuple):
             options["policy_delay"] = 2  # so that the actor learns in it too
         if "num_critics" in self.learner.config_type.model_fields:
             options |= {"num_critics": 4, "updates_per_collect": 3}
-        options |= SMALL_MODEL if self.learner.learns_a_model else {}
+        options |= SMALL_MODEL if self.learner.uses_model else {}
         if "model_train_interval" in self.learner.config_type.model_fields:
             options |= {"model_train_interval": 15, "updates_per_collect": 2}
         rest = {"algo": self.learner.name, "env_id": ENVS[self.kind], "env_kwargs": {"max_episode_steps": 25},
@@ -73,7 +73,7 @@ class Case(NamedTuple):
 
 
 CASES = [Case(learner, kind) for learner in CATALOGUE.values() for kind in learner.action_kinds]
-FROM_DATA = [case for case in CASES if case.learner.lane == "offline" and not case.learner.learns_a_model]
+FROM_DATA = [case for case in CASES if case.learner.lane == "offline" and not case.learner.uses_model]
 
 
 def _name(case: Case) -> str:

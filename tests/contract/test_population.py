@@ -21,7 +21,7 @@ SEEDS = (0, 3, 5)
 
 @pytest.fixture(scope="module", autouse=True)
 def _only_lanes_that_know_members(case):
-    if case.learner.lane in ("rollout", "sequence") or case.learner.learns_a_model:
+    if case.learner.lane in ("rollout", "sequence") or case.learner.uses_model:
         pytest.skip("seeds that are on-policy, remember or fit a model run as processes")
 
 

@@ -26,7 +26,7 @@ def dataset(rows: int = 10, **columns: Any) -> TransitionDataset:
     )  # fmt: skip
 
 
-def ring(**extra: Any) -> ReplayBuffer:
+def replay(**extra: Any) -> ReplayBuffer:
     return ReplayBuffer(100, SPEC, extra=extra)
 
 
@@ -69,7 +69,7 @@ def lane(data: TransitionDataset, rows: ReplayBuffer, *, env: Any = Countdown, *
 
 @pytest.mark.parametrize(("ratio", "old"), [(0.0, 0), (0.25, 2), (0.5, 4), (1.0, 8)])
 def test_the_ratio_is_the_share_of_rows_from_the_dataset(ratio: float, old: int) -> None:
-    rows = ring()
+    rows = replay()
     rows.add({**dataset(3).columns, "obs": torch.ones(3, 1)})
     batch = DatasetAndRing(dataset(), rows, ratio).sample(8)
     assert int((batch["obs"] == -1).sum()) == old
@@ -77,14 +77,14 @@ def test_the_ratio_is_the_share_of_rows_from_the_dataset(ratio: float, old: int)
 
 
 def test_only_columns_that_both_have_are_handed_out() -> None:
-    rows = ring()
+    rows = replay()
     rows.add(dataset(3).columns)
     batch = DatasetAndRing(dataset(extra=torch.zeros(10)), rows, 0.5).sample(4)
     assert "extra" not in batch
 
 
 def test_updates_come_first_and_never_run_past_the_offline_steps() -> None:
-    tuned = lane(dataset(), ring())
+    tuned = lane(dataset(), replay())
     assert (tuned.collect(3).num_env_steps, tuned.due(), tuned.step, tuned.source) == (0, 3, 3, tuned.mixed.dataset)
     tuned.collect(128)
     assert (tuned.due(), tuned.step) == (2, 5)
@@ -92,20 +92,20 @@ def test_updates_come_first_and_never_run_past_the_offline_steps() -> None:
 
 
 def test_updates_wait_for_a_batch_of_lived_rows() -> None:
-    tuned = lane(dataset(), ring(), offline_steps=0, batch_size=3, updates_per_step=2)
+    tuned = lane(dataset(), replay(), offline_steps=0, batch_size=3, updates_per_step=2)
     due = [tuned.collect(1) and tuned.due() for _ in range(4)]
     assert due == [0, 0, 2, 2]
 
 
 def test_lived_rewards_are_treated_as_the_datasets_were() -> None:
-    tuned = lane(dataset(), ring(), offline_steps=0)
+    tuned = lane(dataset(), replay(), offline_steps=0)
     for _ in range(3):
         tuned.collect(1)
-    assert tuned.ring.rows(0, 3)["rewards"].tolist() == [2.0, 4.0, 6.0]
+    assert tuned.replay.rows(0, 3)["rewards"].tolist() == [2.0, 4.0, 6.0]
 
 
 def test_rows_wait_for_their_episode_which_tells_their_return() -> None:
-    rows = ring(returns_to_go=((), torch.float32))
+    rows = replay(returns_to_go=((), torch.float32))
     tuned = lane(dataset(returns_to_go=torch.zeros(10)), rows, offline_steps=0)
     added = [tuned.collect(1) and rows.added for _ in range(6)]
     assert added == [0, 0, 3, 3, 3, 6]
@@ -117,11 +117,11 @@ def test_rows_wait_for_their_episode_which_tells_their_return() -> None:
 
 def test_waiting_rows_survive_a_save() -> None:
     data, column = dataset(returns_to_go=torch.zeros(10)), {"returns_to_go": ((), torch.float32)}
-    before, after = (lane(data, ring(**column), env=Mortal, offline_steps=0) for _ in range(2))
+    before, after = (lane(data, replay(**column), env=Mortal, offline_steps=0) for _ in range(2))
     for _ in range(2):
         before.collect(1)
     assert after.load_state_dict(before.state_dict()) == []
     for each in (before, after):
         each.collect(1)
-    for name, rows in before.ring.rows(0, 3).items():
-        assert torch.equal(rows, after.ring.rows(0, 3)[name])
+    for name, rows in before.replay.rows(0, 3).items():
+        assert torch.equal(rows, after.replay.rows(0, 3)[name])

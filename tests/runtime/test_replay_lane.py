@@ -42,10 +42,10 @@ def lane_of(pool: Any, members: int | None = None) -> ReplayLane:
 def test_what_was_lived_ends_where_the_environments_start_anew():
     lane, resumed = lane_of(EnvPool(Clock, 2)), lane_of(EnvPool(Clock, 2))
     lane.collect(1)
-    resumed.ring.restore(lane.ring.rows(0, 6), 0)
+    resumed.replay.restore(lane.replay.rows(0, 6), 0)
     assert len(resumed.load_state_dict(lane.state_dict())) == 2
     resumed.collect(1)
-    assert resumed.ring.rows(0, 12)["truncated"].tolist() == [0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0]
+    assert resumed.replay.rows(0, 12)["truncated"].tolist() == [0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0]
 
 
 def test_a_member_acts_on_what_its_new_environments_show_and_the_others_go_on():
@@ -55,15 +55,15 @@ def test_a_member_acts_on_what_its_new_environments_show_and_the_others_go_on():
     state = MemberLane(lane, 1).state_dict()
     assert MemberLane(lane, 1).load_state_dict(state)
     assert lane.actor.obs[1].numpy().tolist() == pool.pools[1].obs.tolist()
-    assert lane.ring.columns["truncated"][:, :6].tolist() == [[0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 1, 1]]
+    assert lane.replay.columns["truncated"][:, :6].tolist() == [[0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 1, 1]]
 
 
 def test_rows_that_changed_are_written_anew(tmp_path):
     lane = lane_of(EnvPool(Clock, 2))
     lane.collect(1)
-    segments = ReplaySegments(lane.ring.parts())
+    segments = ReplaySegments(lane.replay.parts())
     save_checkpoint(tmp_path, 1, {}, info={}, replay=segments)
-    lane.ring.cut()
+    lane.replay.cut()
     segments.forget()
     saved = read_checkpoint(save_checkpoint(tmp_path, 2, {}, info={}, replay=segments))
     assert saved.tensors("replay-000000.safetensors")["truncated"].tolist() == [0, 0, 0, 0, 1, 1]

@@ -91,11 +91,11 @@ def test_what_is_remembered_is_of_the_running_episode_and_kept_with_what_was_see
     lane = lane_of(EnvPool(Steps, 3))
     for _ in range(30):
         lane.collect(1)
-    for env, count in enumerate(lane.ring.counts):
-        records = lane.ring.parts()[f"replay{env}"].rows(0, count)
+    for env, count in enumerate(lane.replay.counts):
+        records = lane.replay.parts()[f"replay{env}"].rows(0, count)
         acted = records["is_last"] == 0
         assert int((~acted).sum()) > 3
-        assert lane.ring.latents["deter"][env, :count][acted].equal(records["obs"][acted].half())
+        assert lane.replay.latents["deter"][env, :count][acted].equal(records["obs"][acted].half())
         steps = records["obs"][acted].squeeze(1)
         assert records["actions"][acted].tolist() == (steps * (steps + 1) / 2 % 7).tolist()  # 0 + 1 + … + n
 
@@ -127,15 +127,15 @@ def test_a_lane_goes_on_as_if_it_had_never_stopped():
     lane, resumed = (lane_of(EnvPool(Steps, 2, seed=1), train_ratio=3.0) for _ in range(2))
     for _ in range(17):
         lane.collect(1)
-    for env, ring in lane.ring.parts().items():
-        resumed.ring.parts()[env].restore(ring.rows(0, ring.added), 0)
+    for env, part in lane.replay.parts().items():
+        resumed.replay.parts()[env].restore(part.rows(0, part.added), 0)
     assert resumed.load_state_dict(lane.state_dict()) == []
     for _ in range(20):
         lane.collect(1)
         resumed.collect(1)
         assert (resumed.step, resumed.due()) == (lane.step, lane.due())
         assert counted(resumed.actor.memory) == counted(lane.actor.memory)
-        mine, theirs = lane.ring.sample(4), resumed.ring.sample(4)
+        mine, theirs = lane.replay.sample(4), resumed.replay.sample(4)
         assert all(column.equal(theirs[name]) for name, column in mine.items())
 
 
@@ -152,24 +152,24 @@ def test_where_environments_start_anew_nothing_is_remembered():
     lane, resumed = lane_of(EnvPool(Clock)), lane_of(EnvPool(Clock))
     for _ in range(5):
         lane.collect(1)
-    resumed.ring.parts()["replay0"].restore(lane.ring.parts()["replay0"].rows(0, 5), 0)
+    resumed.replay.parts()["replay0"].restore(lane.replay.parts()["replay0"].rows(0, 5), 0)
     assert len(resumed.load_state_dict(lane.state_dict())) == 1
     resumed.collect(1)
-    records = resumed.ring.parts()["replay0"].rows(0, 6)
+    records = resumed.replay.parts()["replay0"].rows(0, 6)
     assert records["is_last"].tolist() == [0, 0, 0, 0, 1, 0]
     assert records["is_first"].tolist() == [1, 0, 0, 0, 0, 1]
-    assert resumed.ring.latents["deter"][0, :6, 0].tolist() == [0, 1, 2, 3, 4, 0]
+    assert resumed.replay.latents["deter"][0, :6, 0].tolist() == [0, 1, 2, 3, 4, 0]
 
 
 def test_after_an_update_the_replay_keeps_what_the_learner_remembers_by_now():
     lane = lane_of(EnvPool(Steps))
     for _ in range(20):
         lane.collect(1)
-    lane.ring.sample(20)  # the fresh ones
-    Updater([Start()]).run(lane.ring, 30)
-    count = lane.ring.counts[0]
-    seen = lane.ring.columns["obs"][0, :count, 0]
-    assert lane.ring.latents["deter"][0, :count, 0].tolist() == (seen + 100).tolist()
+    lane.replay.sample(20)  # the fresh ones
+    Updater([Start()]).run(lane.replay, 30)
+    count = lane.replay.counts[0]
+    seen = lane.replay.columns["obs"][0, :count, 0]
+    assert lane.replay.latents["deter"][0, :count, 0].tolist() == (seen + 100).tolist()
 
 
 def replayed(device: str, *, capture: bool) -> tuple[dict[str, Any], Tensor]:

@@ -112,7 +112,7 @@ class DreamerAlgorithm(Learner):
     model_type = DreamerModel
     action_kinds = ("box", "discrete")
     takes_pixels = True
-    takes_parts = True
+    takes_dict = True
     targets = ("critic",)
     return_low: Tensor
     return_high: Tensor

@@ -130,4 +130,4 @@ class GAILAlgorithm(PPOAlgorithm):
     config_type = GAILConfig
     action_kinds = ("box", "discrete")
     takes_pixels = False
-    imitates = True
+    needs_expert = True

@@ -63,7 +63,7 @@ def _offline(
     configs: Sequence[TrainConfig], options: Any, choices: Choices, total: int
 ) -> tuple[TrainerState, list[Assembly]]:
     config = configs[0]
-    if config.online_steps and get_algorithm_spec(config.algo).learner.learns_a_model:
+    if config.online_steps and get_algorithm_spec(config.algo).learner.uses_model:
         raise ConfigError(f"{config.algo} learns in a model of its data, and has no online_steps; mbpo acts as well")
     dataset, change = load_dataset(config)
     fingerprint = dataset.fingerprint()
@@ -96,9 +96,9 @@ def _fine_tuning(
 ) -> Lane:
     needed = dict.fromkeys(learner.needs, ((), torch.float32))
     rows = min(max(steps, config.num_envs), MOST_ROWS)  # of all steps, so that every episode fits
-    ring = ReplayBuffer(rows, actor.pool.spec, device=actor.device, extra=needed)
+    replay = ReplayBuffer(rows, actor.pool.spec, device=actor.device, extra=needed)
     return FineTuneLane(
-        dataset, actor, ring, offline_steps=config.total_timesteps, batch_size=learner.config.batch_size,
+        dataset, actor, replay, offline_steps=config.total_timesteps, batch_size=learner.config.batch_size,
         offline_ratio=config.offline_ratio, updates_per_step=config.updates_per_step, rewards=change.apply,
         gamma=learner.config.gamma,
     )  # fmt: skip
@@ -137,17 +137,17 @@ def _online(
 
 def _experts(config: TrainConfig) -> TransitionDataset | None:
     """Those that an imitator learns from; whoever else learns by acting takes none."""
-    algo, imitates = config.algo, get_algorithm_spec(config.algo).learner.imitates
-    if config.rewards != RewardTransform() or (config.dataset is not None and not imitates):
+    algo, needs_expert = config.algo, get_algorithm_spec(config.algo).learner.needs_expert
+    if config.rewards != RewardTransform() or (config.dataset is not None and not needs_expert):
         raise ConfigError(
             f"{algo} learns by acting and takes no "
-            + ("changes of a dataset's rewards" if imitates else "dataset, nor changes of a dataset's rewards")
+            + ("changes of a dataset's rewards" if needs_expert else "dataset, nor changes of a dataset's rewards")
         )
     if isinstance(config.dataset, tuple) and config.dataset[0].weight is not None:
         raise ConfigError(f"{algo} draws every row of its experts as often as any other; leave out the weights")
     if config.online_steps:
         raise ConfigError(f"online_steps follow on an offline phase, and {algo} has none; use total_timesteps")
-    return load_dataset(config)[0] if imitates else None
+    return load_dataset(config)[0] if needs_expert else None
 
 
 def _as_members(state: TrainerState, parts: list[Assembly]) -> list[Assembly]:
@@ -198,12 +198,12 @@ def online_lane(
     members = len(learners) if len(learners) > 1 else None
     stacked = getattr(options, "stacked_frames", None)
     by_frames = pool.stacks_frames if stacked is None else stacked
-    ring = (FrameReplayBuffer if by_frames else ReplayBuffer)(
+    replay = (FrameReplayBuffer if by_frames else ReplayBuffer)(
         options.buffer_size, pool.spec, device=actor.device, members=members, stride=pool.num_envs, gamma=options.gamma,
         n_step=options.n_step, **{name: getattr(options, name) for name in PRIORITIES if hasattr(options, name)},
     )  # fmt: skip
-    ring.seed(sampling)
-    return _with_model(config, ReplayLane(actor, ring, options), learners[0], pool.spec, choices)
+    replay.seed(sampling)
+    return _with_model(config, ReplayLane(actor, replay, options), learners[0], pool.spec, choices)
 
 
 def _with_model(
@@ -285,7 +285,7 @@ def _schedules(config: TrainConfig, learner: Learner) -> tuple[dict[str, Any], d
 def _budget(config: TrainConfig, parts: Assembly) -> int | None:
     budgets = [] if config.max_updates is None else [config.max_updates]
     if config.max_epochs is not None:
-        if parts.dataset is None or parts.learner.imitates:
+        if parts.dataset is None or parts.learner.needs_expert:
             raise ConfigError(
                 f"max_epochs counts passes over a dataset, and {config.algo} updates on none; use max_updates"
             )

@@ -58,7 +58,7 @@ def _read(config: TrainConfig) -> TransitionDataset:
 
 
 def _missing(algo: str) -> str:
-    if get_algorithm_spec(algo).learner.imitates:
+    if get_algorithm_spec(algo).learner.needs_expert:
         recipe = "{kind: policy, policy: RUN, rows: 5000}"
         return f"{algo} learns from an expert: give its episodes by --dataset FILE, or roll them by dataset: {recipe}"
     recipe = "{kind: random, rows: 50000}"

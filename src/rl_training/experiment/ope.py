@@ -19,7 +19,7 @@ from rl_training.data.datasets.coverage import unseen_share
 from rl_training.data.datasets.resampling import EpisodeResamples
 from rl_training.experiment.agent import Agent
 from rl_training.experiment.config.messages import ConfigError, describe
-from rl_training.runtime.engine import Callback, tell, train
+from rl_training.runtime.engine import Callback, notify, train
 from rl_training.runtime.lanes import OfflineLane
 from rl_training.runtime.state import DivergedError, TrainerState
 from rl_training.statistics import Interval, student_interval
@@ -144,7 +144,7 @@ class Fit:
         try:
             train(state, told)
         except KeyboardInterrupt:
-            tell(callbacks, "on_train_end", state)  # a progress bar gives the terminal back
+            notify(callbacks, "on_train_end", state)  # a progress bar gives the terminal back
             raise
         if not bool(self.values().isfinite().all()):
             raise DivergedError("the fit diverged: the values are no longer finite; try a smaller tau or learning_rate")

@@ -18,7 +18,7 @@ from rl_training.experiment.machine import Choices, apply, choose
 from rl_training.experiment.result import TrainResult
 from rl_training.experiment.run_directory import RunDirectory
 from rl_training.experiment.signals import asked_by, caught_signals
-from rl_training.experiment.trial import Trial, default_directory, run_record
+from rl_training.experiment.training_run import TrainingRun, default_directory, run_record
 from rl_training.runtime.callbacks.profile import Profile
 from rl_training.runtime.callbacks.progress import ShowProgress
 from rl_training.runtime.callbacks.training import StopAtStep
@@ -103,8 +103,8 @@ def _run(
             stack.callback(parts.close)
         for directory, config in zip(directories, configs, strict=True):
             directory.begin(config, fresh=fresh)  # only now: a mistake in the config must not cost the run there was
-        trials = _trials(directories, configs, members, choices, callbacks, start_from=start_from, say=say)
-        results = _train(state, trials, callbacks, num_envs=configs[0].num_envs, quiet=quiet)
+        runs = _training_runs(directories, configs, members, choices, callbacks, start_from=start_from, say=say)
+        results = _train(state, runs, callbacks, num_envs=configs[0].num_envs, quiet=quiet)
     idle = results[0].status == "finished" and not results[0].updates
     if idle and get_algorithm_spec(configs[0].algo).lane in WAITING:
         say(_why_nothing_was_learnt(configs[0], results[0].steps))
@@ -119,30 +119,30 @@ def _told_again(directories: Sequence[RunDirectory], steps: int | None) -> list[
     return [TrainResult.from_json(d.path, each) for d, each in zip(directories, ended, strict=True) if each]
 
 
-def _trials(
+def _training_runs(
     directories: Sequence[RunDirectory], configs: Sequence[TrainConfig], members: Sequence[Assembly], choices: Choices,
     callbacks: Sequence[Callback], *, start_from: Start, say: Say,
-) -> list[Trial]:  # fmt: skip
+) -> list[TrainingRun]:  # fmt: skip
     starts = _starts(directories, start_from, say)
     if starts[0] is None and members[0].dataset is not None:
-        for doubt in _doubts(configs[0], members[0].dataset, imitates=members[0].learner.imitates):
+        for doubt in _doubts(configs[0], members[0].dataset, needs_expert=members[0].learner.needs_expert):
             say(doubt)
-    trials = []
+    runs = []
     for directory, config, parts, start in zip(directories, configs, members, starts, strict=True):
         kept, total = directory.read("run.json") or {}, parts.state.total_timesteps
         directory.write("run.json", {**run_record(config, parts, choices), **kept, "total_timesteps": total})
         user = callbacks if len(configs) == 1 else ()
-        trials.append(Trial(directory, config, parts, choices, checkpoint=start, user=user, say=say))
-    return trials
+        runs.append(TrainingRun(directory, config, parts, choices, checkpoint=start, user=user, say=say))
+    return runs
 
 
-def _doubts(config: TrainConfig, dataset: TransitionDataset, *, imitates: bool) -> list[str]:
+def _doubts(config: TrainConfig, dataset: TransitionDataset, *, needs_expert: bool) -> list[str]:
     if isinstance(config.dataset, DatasetRecipe):
-        smoke = imitates and config.dataset.kind == "random"
+        smoke = needs_expert and config.dataset.kind == "random"
         return ["a random policy is no expert: this run tries the machinery, its scores mean nothing"] if smoke else []
     if config.dataset_stride > 1:  # which leaves gaps that are meant
         return []
-    return [f"the data may be amiss: {doubt}" for doubt in check_dataset(dataset, rewards=not imitates)]
+    return [f"the data may be amiss: {doubt}" for doubt in check_dataset(dataset, rewards=not needs_expert)]
 
 
 def _why_nothing_was_learnt(config: TrainConfig, steps: int) -> str:
@@ -158,28 +158,28 @@ def _why_nothing_was_learnt(config: TrainConfig, steps: int) -> str:
 
 
 def _train(
-    state: TrainerState, trials: Sequence[Trial], callbacks: Sequence[Callback], *, num_envs: int, quiet: bool
+    state: TrainerState, runs: Sequence[TrainingRun], callbacks: Sequence[Callback], *, num_envs: int, quiet: bool
 ) -> list[TrainResult]:
     shown: list[Callback] = [] if quiet else [ShowProgress()]
-    alone = len(trials) == 1
-    members = [(trial.state, trial.callbacks) for trial in trials]
-    told = trials[0].callbacks if alone else [Members(members, num_envs=num_envs), *callbacks]
+    alone = len(runs) == 1
+    members = [(run.state, run.callbacks) for run in runs]
+    told = runs[0].callbacks if alone else [Members(members, num_envs=num_envs), *callbacks]
     for profile in (each for each in callbacks if isinstance(each, Profile)):
-        profile.watch(state, [callback for trial in trials for callback in trial.callbacks])
+        profile.watch(state, [callback for run in runs for callback in run.callbacks])
     began, updates = time.perf_counter(), state.updates
     try:
         with stopping_on_signals(state) as caught:
             train(state, [*told, *shown])
     except DivergedError as error:
-        saved = list_checkpoints(trials[0].directory.checkpoints)
+        saved = list_checkpoints(runs[0].directory.checkpoints)
         kept = f"the last checkpoint, {saved[-1].name}, is kept" if saved else "no checkpoint had been saved before"
         raise DivergedError(f"{error}; {kept}") from error
     finally:
         seconds = time.perf_counter() - began
-        for trial in trials:
-            trial.metrics.close()
+        for run in runs:
+            run.metrics.close()
     number = caught[0] if caught else None
-    return [trial.finish(updates=state.updates - updates, seconds=seconds, signal=number) for trial in trials]
+    return [run.finish(updates=state.updates - updates, seconds=seconds, signal=number) for run in runs]
 
 
 def _starts(directories: Sequence[RunDirectory], start_from: Start, say: Say) -> list[Checkpoint | None]:

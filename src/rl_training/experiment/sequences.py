@@ -14,12 +14,12 @@ STEP = ("action", "is_first")  # of a memory: what the records hold as well
 
 def sequence_lane(learner: Learner, actor: Actor, options: SequenceConfig, seed: int) -> SequenceLane:
     """`seed` is that of the draws."""
-    ring = RecurrentReplayBuffer(
+    replay = RecurrentReplayBuffer(
         options.buffer_size, actor.pool.spec, num_envs=actor.pool.num_envs, window=options.window,
         latents=kept_memory(learner) if options.stored_latents else None, device=actor.device,
     )  # fmt: skip
-    ring.seed(seed)
-    return SequenceLane(actor, ring, options)
+    replay.seed(seed)
+    return SequenceLane(actor, replay, options)
 
 
 def kept_memory(learner: Learner) -> dict[str, Layout]:

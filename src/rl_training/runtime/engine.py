@@ -36,22 +36,22 @@ class Callback:
 def train(state: TrainerState, callbacks: Sequence[Callback] = ()) -> TrainerState:
     """Collect, run the updates that are due, tell the callbacks; until time is up or someone asks to stop."""
     updater, lane = state.updater, state.lane
-    tell(callbacks, "on_train_start", state)
+    notify(callbacks, "on_train_start", state)
     while not state.over:
         state.previous_step = lane.step
         dues = (callback.next_due(state) for callback in callbacks)
         horizon = min(state.total_timesteps, lane.step + STRIDE, *(due for due in dues if due is not None))
-        tell(callbacks, "on_collect_end", state, lane.collect(horizon - lane.step))
+        notify(callbacks, "on_collect_end", state, lane.collect(horizon - lane.step))
         count = lane.due()
         if count:
-            tell(callbacks, "on_update_end", state, updater.run(lane.source, count))
-        tell(callbacks, "on_step_end", state)
+            notify(callbacks, "on_update_end", state, updater.run(lane.source, count))
+        notify(callbacks, "on_step_end", state)
     if state.stop_reason is None:
         state.status = "finished"
-    tell(callbacks, "on_train_end", state)
+    notify(callbacks, "on_train_end", state)
     return state
 
 
-def tell(callbacks: Sequence[Callback], event: str, *arguments: Any) -> None:
+def notify(callbacks: Sequence[Callback], event: str, *arguments: Any) -> None:
     for callback in callbacks:
         getattr(callback, event)(*arguments)

@@ -12,7 +12,7 @@ from rl_training.algorithms import Updater
 from rl_training.data.replay.replay_buffer import MemberRing
 from rl_training.envs.pool import EnvPool, Transition
 from rl_training.runtime.callbacks.logging import MembersMetrics
-from rl_training.runtime.engine import Callback, tell
+from rl_training.runtime.engine import Callback, notify
 from rl_training.runtime.state import CollectResult, TrainerState
 from rl_training.types import UpdateResult
 
@@ -78,16 +78,16 @@ class MemberLane:
         return self.lane.source
 
     @property
-    def ring(self) -> MemberRing | None:
-        return None if self.lane.ring is None else self.lane.ring.member(self.member)
+    def replay(self) -> MemberRing | None:
+        return None if self.lane.replay is None else self.lane.replay.member(self.member)
 
     @property
     def _own_source(self) -> Any:
-        return self.lane.source if self.ring is None else self.ring
+        return self.lane.source if self.replay is None else self.replay
 
     def state_dict(self) -> dict[str, Any]:
         state = {"step": self.lane.step, "source": self._own_source.state_dict()}
-        if self.lane.ring is not None:
+        if self.lane.replay is not None:
             actor = self.lane.actor
             pool = actor.pool.pools[self.member]
             state["actor"] = {"obs": actor.obs[self.member], "envs": pool.snapshot(), **actor.noise_state()}
@@ -107,8 +107,8 @@ class MemberLane:
         if actor.noise is not None:
             actor.drift[self.member] = 0 if reasons else state["actor"]["drift"]
         actor.load_noise_state(state["actor"])
-        if reasons and self.ring is not None:  # the environments start anew
-            self.ring.cut()
+        if reasons and self.replay is not None:  # the environments start anew
+            self.replay.cut()
         return reasons
 
 
@@ -136,12 +136,12 @@ class Members(Callback):
 
     def on_collect_end(self, state: TrainerState, result: CollectResult) -> None:
         for number, (member, callbacks) in enumerate(self.members):
-            tell(callbacks, "on_collect_end", member, self._share(result, number))
+            notify(callbacks, "on_collect_end", member, self._share(result, number))
 
     def on_update_end(self, state: TrainerState, result: UpdateResult) -> None:
         shared = result._replace(metrics=MembersMetrics(result.metrics))
         for member, callbacks in self.members:
-            tell(callbacks, "on_update_end", member, shared)
+            notify(callbacks, "on_update_end", member, shared)
 
     def on_step_end(self, state: TrainerState) -> None:
         self._tell("on_step_end", state)
@@ -162,6 +162,6 @@ class Members(Callback):
         for member, callbacks in self.members:
             member.previous_step, member.status = state.previous_step, state.status
             member.stop_reason = member.stop_reason or state.stop_reason
-            tell(callbacks, event, member)
+            notify(callbacks, event, member)
             if member.stop_reason is not None:
                 state.request_stop(member.stop_reason, status=member.status)

@@ -30,7 +30,7 @@ class Lane(Protocol):
     def source(self) -> Source: ...
 
     @property
-    def ring(self) -> Any:
+    def replay(self) -> Any:
         """Rows to save beside the rest of its state, as `replay_segments.Ring` has them, or None."""
 
     def collect(self, limit: int) -> CollectResult:

@@ -36,11 +36,11 @@ class Learner(nn.Module):
     model_type: ClassVar[Any]  # a module class with `build(spec, config)`
     action_kinds: ClassVar[tuple[str, ...]]  # of ACTION_SPACES
     takes_pixels: ClassVar[bool] = False
-    takes_parts: ClassVar[bool] = False  # a picture and vectors at once
-    imitates: ClassVar[bool] = False  # an expert's dataset stands beside what it lives
+    takes_dict: ClassVar[bool] = False  # a picture and vectors at once
+    needs_expert: ClassVar[bool] = False  # an expert's dataset stands beside what it lives
     targets: ClassVar[tuple[str, ...]] = ()  # parts of the model that a slow copy follows
     needs: ClassVar[tuple[str, ...]] = ()  # columns of a batch beyond those of every transition
-    learns_a_model: ClassVar[bool] = False  # of its environment, which the lane fits and draws rows from
+    uses_model: ClassVar[bool] = False  # of its environment, which the lane fits and draws rows from
 
     def __init__(self, model: nn.Module, config: AlgorithmConfig | None = None, **options: Any) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class Learner(nn.Module):
         if spec.action_kind not in cls.action_kinds:
             wanted = " or ".join(ACTION_SPACES[kind] for kind in cls.action_kinds)
             raise TypeError(f"{cls.name} needs a {wanted} action space, got {ACTION_SPACES[spec.action_kind]}")
-        if spec.obs_parts and not cls.takes_parts:
+        if spec.obs_parts and not cls.takes_dict:
             names = ", ".join(part.name for part in spec.obs_parts)
             raise TypeError(
                 f"{cls.name} takes one Box of observations, got a Dict of {names}; dreamer takes a picture and vectors "

@@ -22,7 +22,7 @@ class AlgorithmSpec(NamedTuple):
     @property
     def needs_data(self) -> bool:
         """Whether a dataset must be given, to learn from or to imitate."""
-        return self.lane == "offline" or self.learner.imitates
+        return self.lane == "offline" or self.learner.needs_expert
 
 
 def algorithm_names() -> list[str]:
@@ -66,9 +66,8 @@ def _alternatives(spec: EnvSpec, lane: str) -> str:
         except TypeError:
             continue
         fitting.append(other)
-    alike = [
-        other for other in fitting if (other.lane == "offline") == (lane == "offline") and not other.learner.imitates
-    ]
+    offline = lane == "offline"
+    alike = [each for each in fitting if (each.lane == "offline") == offline and not each.learner.needs_expert]
     names = ", ".join(other.name for other in alike or fitting)
     return f"these would take it: {names}" if names else "no algorithm here takes it"
 

@@ -17,7 +17,7 @@ from rl_training.experiment.run import run_population, run_training
 from rl_training.experiment.run_directory import RunDirectory
 from rl_training.experiment.seeds.processes import SeedProcess, Together
 from rl_training.experiment.signals import caught_signals
-from rl_training.experiment.trial import default_directory
+from rl_training.experiment.training_run import default_directory
 from rl_training.runtime.engine import Callback
 
 TICK = 0.1  # seconds between looks at the processes
@@ -57,7 +57,7 @@ def _nothing_left_empty(configs: Sequence[TrainConfig]) -> Iterator[None]:
 def as_population(config: TrainConfig) -> bool:
     """Early stopping ends one seed and not another, and so do the episodes of online steps: they ask for processes."""
     algorithm = get_algorithm_spec(config.algo)
-    alone = config.early_stopping is not None or config.online_steps > 0 or algorithm.learner.learns_a_model
+    alone = config.early_stopping is not None or config.online_steps > 0 or algorithm.learner.uses_model
     return algorithm.lane in ("offline", "replay") and not alone
 
 

@@ -41,8 +41,8 @@ class SaveCheckpoints(Callback):
 
 def replay_segments(state: TrainerState) -> ReplaySegments:
     """The rings of this run, whose rows are saved beside its state; offline and on-policy runs have none."""
-    ring = state.lane.ring
-    return ReplaySegments({} if ring is None else ring.parts())
+    replay = state.lane.replay
+    return ReplaySegments({} if replay is None else replay.parts())
 
 
 def trainer_state(state: TrainerState, callbacks: Sequence[Callback]) -> dict[str, Any]:

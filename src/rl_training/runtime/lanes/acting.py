@@ -90,7 +90,7 @@ class Actor:
 class ActingLane:
     """A lane whose time is the environments'."""
 
-    ring: ReplayBuffer | RecurrentReplayBuffer | None = None
+    replay: ReplayBuffer | RecurrentReplayBuffer | None = None
 
     def __init__(self, actor: Actor, source: Any) -> None:
         self.actor, self.source, self.step = actor, source, 0

@@ -19,19 +19,19 @@ from rl_training.types import Batch
 class FineTuneLane(ActingLane):
     """Its time is gradient steps for `offline_steps`, and environment steps from there on.
 
-    `rewards` is what was done to the dataset's rewards. Where the ring has a column returns_to_go, rows wait for the
+    `rewards` is what was done to the dataset's rewards. Where the replay has a column returns_to_go, rows wait for the
     end of their episode, which tells them theirs; `gamma` is its discount.
     """
 
-    ring: ReplayBuffer
+    replay: ReplayBuffer
 
     def __init__(
-        self, dataset: TransitionDataset, actor: Actor, ring: ReplayBuffer, *, offline_steps: int, batch_size: int,
+        self, dataset: TransitionDataset, actor: Actor, replay: ReplayBuffer, *, offline_steps: int, batch_size: int,
         offline_ratio: float, updates_per_step: int, rewards: Callable[[Tensor], Tensor], gamma: float,
     ) -> None:  # fmt: skip
         super().__init__(actor, dataset)  # which updates draw from while there is nothing else
-        self.mixed = DatasetAndRing(dataset, ring, offline_ratio)
-        self.ring, self.offline_steps, self.batch_size = ring, offline_steps, batch_size
+        self.mixed = DatasetAndRing(dataset, replay, offline_ratio)
+        self.replay, self.offline_steps, self.batch_size = replay, offline_steps, batch_size
         self.updates_per_step, self.rewards, self.gamma = updates_per_step, rewards, gamma
         self.waiting: list[list[Batch]] = [[] for _ in range(actor.pool.num_envs)]  # rows of unfinished episodes
         self._owed = 0
@@ -46,21 +46,21 @@ class FineTuneLane(ActingLane):
         self.source = self.mixed
         rows = self.act(None, result)
         self._keep({**rows, "rewards": self.rewards(rows["rewards"])})
-        self._owed = self.updates_per_step * result.num_env_steps if self.ring.added >= self.batch_size else 0
+        self._owed = self.updates_per_step * result.num_env_steps if self.replay.added >= self.batch_size else 0
         return result
 
     def due(self) -> int:
         return self._owed
 
     def _keep(self, rows: Batch) -> None:
-        if "returns_to_go" not in self.ring.columns:
-            self.ring.add(rows)
+        if "returns_to_go" not in self.replay.columns:
+            self.replay.add(rows)
             return
         ended = ((rows["dones"] + rows["truncated"]) > 0).tolist()
         for env, (waiting, over) in enumerate(zip(self.waiting, ended, strict=True)):
             waiting.append({name: column[env : env + 1] for name, column in rows.items()})
             if over:
-                self.ring.add(self._told_returns(_joined(waiting)))
+                self.replay.add(self._told_returns(_joined(waiting)))
                 waiting.clear()
 
     def _told_returns(self, episode: Batch) -> Batch:

@@ -40,9 +40,9 @@ class ModelBasedLane:
         return self.real.step
 
     @property
-    def ring(self) -> Rings:
-        real = {} if self.real.ring is None else self.real.ring.parts()
-        return Rings({**real, "model": self.imagined})
+    def replay(self) -> ReplayParts:
+        real = {} if self.real.replay is None else self.real.replay.parts()
+        return ReplayParts({**real, "model": self.imagined})
 
     def collect(self, limit: int) -> CollectResult:
         self._owed = 0
@@ -120,8 +120,8 @@ class ModelBasedLane:
         return self.real.load_state_dict(state["real"])
 
 
-class Rings:
-    """Rows to save of more than one ring, by name."""
+class ReplayParts:
+    """Rows to save of more than one replay, by name."""
 
     def __init__(self, parts: dict[str, Any]) -> None:
         self._parts = parts

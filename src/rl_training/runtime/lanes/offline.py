@@ -9,7 +9,7 @@ from rl_training.runtime.state import CollectResult
 
 
 class OfflineLane:
-    ring = None
+    replay = None
 
     def __init__(self, dataset: TransitionDataset) -> None:
         self.source, self.step, self._owed = dataset, 0, 0

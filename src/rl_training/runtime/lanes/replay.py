@@ -1,4 +1,4 @@
-"""Online replay: act, store, then some updates on rows drawn from the ring."""
+"""Online replay: act, store, then some updates on rows drawn from the replay."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from rl_training.runtime.state import CollectResult
 
 
 class ReplayLane(ActingLane):
-    ring: ReplayBuffer
+    replay: ReplayBuffer
 
     def __init__(self, actor: Actor, buffer: ReplayBuffer, config: ReplayConfig) -> None:
         super().__init__(actor, buffer)
-        self.ring, self.config, self.random = buffer, config, RandomPolicy(actor.pool.spec)
+        self.replay, self.config, self.random = buffer, config, RandomPolicy(actor.pool.spec)
 
     def collect(self, limit: int) -> CollectResult:
         result = CollectResult()
@@ -28,7 +28,7 @@ class ReplayLane(ActingLane):
     def load_state_dict(self, state: dict[str, Any]) -> list[str]:
         reasons = super().load_state_dict(state)
         if reasons:  # the environments start anew
-            self.ring.cut()
+            self.replay.cut()
         return reasons
 
     def due(self) -> int:

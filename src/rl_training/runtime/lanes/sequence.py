@@ -18,19 +18,19 @@ class SequenceLane(ActingLane):
     For each step of an environment `train_ratio` steps are replayed, batch_size * window of them in an update.
     """
 
-    ring: RecurrentReplayBuffer
+    replay: RecurrentReplayBuffer
 
     def __init__(self, actor: Actor, buffer: RecurrentReplayBuffer, config: SequenceConfig) -> None:
         super().__init__(actor, buffer)
-        self.ring, self.config = buffer, config
+        self.replay, self.config = buffer, config
         self.began, self.updates = -1, 0  # the step from which updates are owed, and how many were
         self._owed = 0
 
     def collect(self, limit: int) -> CollectResult:
         result = CollectResult()
         row, remembered = self.act(None, result), self.actor.memory.rows or {}
-        self.ring.add({**row, **{name: remembered[name] for name in self.ring.latents}})
-        if self.began < 0 and self.step >= self.config.learning_starts and self.ring.num_windows:
+        self.replay.add({**row, **{name: remembered[name] for name in self.replay.latents}})
+        if self.began < 0 and self.step >= self.config.learning_starts and self.replay.num_windows:
             self.began = self.step
         self._owed = self._updates_so_far() - self.updates
         if self._owed:
@@ -56,5 +56,5 @@ class SequenceLane(ActingLane):
         self.began, self.updates = state["began"], state["updates"]
         reasons = super().load_state_dict(state)
         if reasons:  # the environments start anew
-            self.ring.cut()
+            self.replay.cut()
         return reasons

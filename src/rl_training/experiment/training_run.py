@@ -21,7 +21,7 @@ from rl_training.types import EnvSpec
 Say = Callable[[str], None]
 
 
-class Trial:
+class TrainingRun:
     """`callbacks` write into the directory what the parts do, from `checkpoint` on where there is one."""
 
     def __init__(
