@@ -20,7 +20,7 @@ from torch import Tensor
 
 from rl_training.algorithms import Dynamics, Updater
 from rl_training.data import TransitionDataset
-from rl_training.data.replay.bootstrap import BootstrapRows
+from rl_training.data.replay.bootstrap import BootstrapSampler
 from rl_training.runtime.lanes.model_fit import ModelFit
 from rl_training.runtime.recipes import roll_dataset
 from rl_training.types import Batch, EnvSpec
@@ -121,7 +121,7 @@ def fitted(lived: TransitionDataset, hidden: list[int], device: str) -> Dynamics
     options = {"model_hidden_sizes": tuple(hidden), "model_normalize_targets": True}
     dynamics = Dynamics.build(lived.spec, None, **options).to(device)
     generator = torch.Generator(device).manual_seed(0)
-    rows = BootstrapRows(lived.to(device), dynamics.model.members, generator)
+    rows = BootstrapSampler(lived.to(device), dynamics.model.members, generator)
     fit = ModelFit(dynamics, Updater([dynamics], capture=device != "cpu"), rows)
     fit.begin()
     while fit.running:

@@ -35,10 +35,10 @@ def measure(device: str) -> dict[str, Any]:
     priorities, generator = Priorities(SLOTS, device=device), torch.Generator(device).manual_seed(0)
     priorities.set(torch.arange(SLOTS, device=device), torch.rand(SLOTS, generator=generator, device=device))
     errors = torch.rand(ROWS, generator=generator, device=device)
-    slots, _ = priorities.draw((ROWS,), generator)
+    slots, _ = priorities.sample((ROWS,), generator)
     times = (
         {
-            "draw": timed(lambda: priorities.draw((ROWS,), generator)),
+            "draw": timed(lambda: priorities.sample((ROWS,), generator)),
             "set": timed(lambda: priorities.set(slots, errors)),
             "one addition, to compare": timed(lambda: errors + errors),
         }
@@ -61,7 +61,7 @@ def captured(priorities: Priorities, generator: torch.Generator, errors: torch.T
     graph = torch.cuda.CUDAGraph()
     graph.register_generator_state(generator)
     with torch.cuda.graph(graph):
-        priorities.set(priorities.draw((ROWS,), generator)[0], errors)
+        priorities.set(priorities.sample((ROWS,), generator)[0], errors)
 
     def replay() -> None:
         graph.replay()

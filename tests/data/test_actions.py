@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from rl_training.data.datasets.actions import derive_spec, in_range, scale_actions, unscale_actions
+from rl_training.data.datasets.actions import derive_spec, scale_actions, unscale_actions, with_action_range
 from rl_training.types import EnvSpec
 
 LOPSIDED = EnvSpec((1,), "box", 2, action_shape=(2,), action_low=(-2.0, 0.0), action_high=(2.0, 10.0))
@@ -34,21 +34,21 @@ def test_actions_outside_the_bounds_are_clipped_where_that_is_asked():
 
 
 def test_a_range_stands_for_all_dimensions_or_for_each():
-    assert in_range(LOPSIDED, (-1, 1)).action_low == (-1.0, -1.0)
-    assert in_range(LOPSIDED, ([-1, 0], [1, 5])).action_high == (1.0, 5.0)
+    assert with_action_range(LOPSIDED, (-1, 1)).action_low == (-1.0, -1.0)
+    assert with_action_range(LOPSIDED, ([-1, 0], [1, 5])).action_high == (1.0, 5.0)
     with pytest.raises(ValueError, match="action_range has 3 bounds, the actions have 2 dimensions"):
-        in_range(LOPSIDED, ([-1, 0, 0], 1))
+        with_action_range(LOPSIDED, ([-1, 0, 0], 1))
     with pytest.raises(ValueError, match=r"action_range must be \[low, high\] with low < high, got \[3, -3\]"):
-        in_range(LOPSIDED, (3, -3))
+        with_action_range(LOPSIDED, (3, -3))
 
 
 def test_a_range_is_not_for_discrete_actions():
     with pytest.raises(ValueError, match="action_range is for Box actions, and these are one of 3"):
-        in_range(THREE, (-1, 1))
+        with_action_range(THREE, (-1, 1))
 
 
 def test_whole_numbers_with_a_range_are_box_actions():
-    spec = in_range(derive_spec(OBS, np.array([[-1], [0], [2]]), (-2, 2)), (-2, 2))
+    spec = with_action_range(derive_spec(OBS, np.array([[-1], [0], [2]]), (-2, 2)), (-2, 2))
     assert (spec.action_kind, spec.action_low, spec.action_high) == ("box", (-2.0,), (2.0,))
 
 

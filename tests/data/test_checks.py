@@ -10,8 +10,8 @@ import torch
 
 from rl_training.data import TransitionDataset, check_dataset, load_transition_dataset
 from rl_training.data.datasets.checks import inspect_columns, inspect_source
-from rl_training.data.datasets.faults import ALLOWABLE
-from rl_training.data.datasets.report import DatasetReport, Spread
+from rl_training.data.datasets.report import DatasetReport, Distribution
+from rl_training.data.datasets.validation import REPAIRABLE
 from rl_training.data.readers.rows import StoredColumns
 from rl_training.types import EnvSpec
 
@@ -31,8 +31,8 @@ def test_sound_data_is_counted_and_raises_no_doubt(counted):
     report = inspect(counted([1, 2, 3, 4, 5], dones=(1,), truncated=(4,)))
     assert (report.rows, report.transitions, report.episodes) == (5, 5, 2)
     assert (report.terminals, report.timeouts, report.duplicates) == (1, 1, 0)
-    assert report.returns == Spread(3, 5.25, 7.5, 9.75, 12, 7.5)  # 1 + 2 and 3 + 4 + 5
-    assert report.lengths == Spread(2, 2.25, 2.5, 2.75, 3, 2.5)
+    assert report.returns == Distribution(3, 5.25, 7.5, 9.75, 12, 7.5)  # 1 + 2 and 3 + 4 + 5
+    assert report.lengths == Distribution(2, 2.25, 2.5, 2.75, 3, 2.5)
     assert (report.columns["obs"].low, report.columns["obs"].high) == ((0,), (12,))
     assert (report.findings, report.trainable) == ((), True)
 
@@ -227,7 +227,7 @@ FAULTS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("allow", [(), ALLOWABLE])
+@pytest.mark.parametrize("allow", [(), REPAIRABLE])
 @pytest.mark.parametrize("fault", FAULTS)
 def test_what_is_called_trainable_can_be_loaded_and_nothing_else(counted, tmp_path, fault, allow):
     columns = counted([0, 1, 2, 3, 4, 5], truncated=(2, 5)) | FAULTS[fault]

@@ -72,14 +72,14 @@ def test_all_rows_that_are_there_are_drawn_and_no_others(ends, capacity, envs):
     even, _ = filled(ends, capacity, envs=envs, prioritized=False)
     for each in (ring, even):
         numbers = each.sample(3000)["rewards"].unique().tolist()
-        assert numbers == list(range(ring.gone, ring.added))
+        assert numbers == list(range(ring.evicted, ring.added))
 
 
 def test_rows_go_when_their_first_frame_does():
     ring, _ = filled([0] * 29, 30)  # 29 steps of one episode: 30 frames
     assert (len(ring), ring.frames.added) == (29, 30)
     ring, _ = filled([0] * 30, 30)  # frame 0 is gone, and rows 0 to 2 have it in their stacks
-    assert list(range(ring.gone, ring.added)) == list(range(3, 30))
+    assert list(range(ring.evicted, ring.added)) == list(range(3, 30))
 
 
 def test_short_episodes_leave_fewer_rows():
@@ -117,7 +117,7 @@ def test_an_episode_begins_anew_after_a_cut():
     one, two = play([0] * 5, 1), play([0] * 7, 1)
     ring = FrameReplayBuffer(30, SPEC)
     ring.add(next(one))
-    ring.cut()
+    ring.mark_boundary()
     fresh = next(two)
     ring.add({**fresh, "rewards": torch.ones(1)})
     batch = ring.sample(50)

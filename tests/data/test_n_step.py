@@ -89,7 +89,7 @@ def test_a_batch_of_one_step_has_no_discounts_of_its_own():
 def test_a_return_does_not_run_on_from_rows_that_were_cut():
     ring = ReplayBuffer(8, SPEC, stride=2, n_step=3, gamma=GAMMA)
     ring.add(steps(torch.zeros(4)))
-    ring.cut()
+    ring.mark_boundary()
     ring.add(steps(torch.zeros(2), first=4))
     assert ring.rows(0, 6)["truncated"].tolist() == [0, 0, 1, 1, 0, 0]
     batch = ring.sample(100)
@@ -100,9 +100,9 @@ def test_a_return_does_not_run_on_from_rows_that_were_cut():
 
 def test_cutting_an_empty_ring_or_one_that_ended_changes_nothing():
     ring = ReplayBuffer(4, SPEC)
-    ring.cut()
+    ring.mark_boundary()
     ring.add(steps(torch.ones(1)))
-    ring.cut()
+    ring.mark_boundary()
     assert [ring.rows(0, 1)[name].item() for name in ("dones", "truncated")] == [1, 0]
 
 

@@ -39,7 +39,7 @@ def test_rows_are_drawn_as_often_as_their_priorities_say():
     errors = torch.rand(capacity, generator=generator()) ** 3
     priorities.set(torch.arange(capacity), errors)
     expected = (errors + SMALLEST).double() / (errors + SMALLEST).double().sum()
-    slots, probabilities = priorities.draw((count,), generator(1))
+    slots, probabilities = priorities.sample((count,), generator(1))
     torch.testing.assert_close(probabilities, expected[slots])
     # One draw from each slice: a slot's count is at most one away from its share at either side.
     assert ((slots.bincount(minlength=capacity) - count * expected).abs() < 2).all()
@@ -48,7 +48,7 @@ def test_rows_are_drawn_as_often_as_their_priorities_say():
 def test_draws_are_stratified_and_random_within_their_slice():
     priorities = Priorities(1000)
     priorities.renew(torch.arange(1000))
-    draws = torch.stack([priorities.draw((10,), generator(seed))[0] for seed in range(50)])
+    draws = torch.stack([priorities.sample((10,), generator(seed))[0] for seed in range(50)])
     assert torch.equal(draws // 100, torch.arange(10).expand(50, 10))  # the i-th in the i-th tenth
     assert draws[:, 0].unique().numel() > 30
 
@@ -89,7 +89,7 @@ def test_sums_are_those_of_what_was_set_last(changes):
         plain[slot] = torch.tensor(error).item() + SMALLEST
     blocks = [sum(plain[first : first + BLOCK]) for first in range(0, len(plain), BLOCK)]
     assert priorities.sums.tolist() == pytest.approx(blocks, rel=1e-12)
-    slots, _ = priorities.draw((64,), generator())
+    slots, _ = priorities.sample((64,), generator())
     assert all(plain[slot] for slot in slots.tolist())
 
 
@@ -98,7 +98,7 @@ def test_the_very_first_and_the_very_last_draw_find_a_slot_that_was_set(draw, mo
     monkeypatch.setattr(torch, "rand", lambda shape, **_: torch.full(shape, draw, dtype=torch.float64))
     priorities = Priorities(3 * BLOCK)
     priorities.renew(torch.tensor([7, BLOCK + 3, BLOCK + 4]))
-    slots, probabilities = priorities.draw((1,), generator())
+    slots, probabilities = priorities.sample((1,), generator())
     assert slots.item() == (7 if draw == 0 else BLOCK + 4)
     assert probabilities.item() == pytest.approx(1 / 3)
 

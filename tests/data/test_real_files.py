@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from rl_training.data import check_dataset, load_transition_dataset
-from rl_training.data.datasets.faults import find_breaks
+from rl_training.data.datasets.validation import find_breaks
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ def test_short_episodes_are_sampled():
 
 def test_what_was_lived_ends_where_environments_start_anew():
     buffer = filled(World([20]).steps[:3])
-    buffer.cut()
+    buffer.mark_boundary()
     for step in World([20]).steps[:3]:
         buffer.add(step)
     batch = buffer.sample(1)  # the fresh one

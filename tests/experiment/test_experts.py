@@ -188,6 +188,6 @@ def test_the_absorbing_rows_of_thinned_episodes_count_for_less(tmp_path):
 
 def test_the_ends_of_thinned_episodes_are_still_counted():
     whole = roll_dataset("CartPole-v1", rows=400)
-    thin = whole.thinned(stride=100)
+    thin = whole.subsample(stride=100)
     assert thin.terminals == whole.columns["dones"].sum() > thin.columns["dones"].sum()
     assert thin.with_reward_transform(scale=2.0).terminals == thin.terminals

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from rl_training.data import ReplayBuffer, TransitionDataset
-from rl_training.data.replay.mixed_replay import DatasetAndRing
+from rl_training.data.replay.mixed_replay import MixedReplay
 from rl_training.envs.pool import EnvPool
 from rl_training.runtime.lanes import Actor, FineTuneLane
 from rl_training.types import Action, EnvSpec
@@ -71,7 +71,7 @@ def lane(data: TransitionDataset, rows: ReplayBuffer, *, env: Any = Countdown, *
 def test_the_ratio_is_the_share_of_rows_from_the_dataset(ratio: float, old: int) -> None:
     rows = replay()
     rows.add({**dataset(3).columns, "obs": torch.ones(3, 1)})
-    batch = DatasetAndRing(dataset(), rows, ratio).sample(8)
+    batch = MixedReplay(dataset(), rows, ratio).sample(8)
     assert int((batch["obs"] == -1).sum()) == old
     assert len(batch["obs"]) == 8
 
@@ -79,7 +79,7 @@ def test_the_ratio_is_the_share_of_rows_from_the_dataset(ratio: float, old: int)
 def test_only_columns_that_both_have_are_handed_out() -> None:
     rows = replay()
     rows.add(dataset(3).columns)
-    batch = DatasetAndRing(dataset(extra=torch.zeros(10)), rows, 0.5).sample(4)
+    batch = MixedReplay(dataset(extra=torch.zeros(10)), rows, 0.5).sample(4)
     assert "extra" not in batch
 
 

@@ -12,7 +12,7 @@ from gymnasium.envs.classic_control import CartPoleEnv
 from rl_training import streams
 from rl_training.algorithms import GAILAlgorithm, GAILConfig, GAILDiscriminator, gail_reward
 from rl_training.data import RolloutBuffer
-from rl_training.data.datasets.experts import PolicyAndExpert, with_absorbing
+from rl_training.data.datasets.imitation import ImitationBatches, add_absorbing_rows
 from rl_training.envs.pool import EnvPool
 from rl_training.runtime.lanes import Actor, ImitationLane
 from rl_training.runtime.recipes import roll_dataset
@@ -45,7 +45,7 @@ def new_lane(pay: float = 1.0, **options: Any) -> tuple[ImitationLane, Shown]:
     config = GAILConfig(**{**SMALL, **options})
     pool, rolled = EnvPool(lambda: Paying(pay), 2, seed=1), roll_dataset("CartPole-v1", rows=64).columns
     experts = {name: rolled[name] for name in ("obs", "actions")}
-    rows = PolicyAndExpert(with_absorbing(experts, 2) if config.absorbing_states else experts)
+    rows = ImitationBatches(add_absorbing_rows(experts, 2) if config.absorbing_states else experts)
     rows.seed(2)
     spec = replace(pool.spec, obs_shape=rows.experts["obs"].shape[1:])
     with streams.fork(0, "init"):
@@ -88,7 +88,7 @@ def test_the_discriminator_takes_as_many_updates_as_asked_after_each_rollout():
 
 
 def test_a_batch_has_as_many_rows_of_the_policy_as_of_the_expert():
-    rows = PolicyAndExpert({"obs": torch.zeros(3, 4), "actions": torch.tensor([1, 1, 0])})
+    rows = ImitationBatches({"obs": torch.zeros(3, 4), "actions": torch.tensor([1, 1, 0])})
     rows.policy = {"obs": torch.full((5, 4), 9.0), "actions": torch.tensor([0, 1, 0, 1, 0])}
     batch = rows.sample(7)
     assert {name: tuple(column.shape) for name, column in batch.items()} == {
@@ -105,7 +105,7 @@ def test_its_time_is_that_of_the_environments():
 
 def test_every_terminal_end_adds_an_absorbing_row():
     rows = {"obs": torch.tensor([[3.0, 4.0], [5.0, 6.0]]), "actions": torch.tensor([1, 1])}
-    added = with_absorbing(rows, 1, weight=0.05)
+    added = add_absorbing_rows(rows, 1, weight=0.05)
     assert added["obs"].tolist() == [[3, 4, 0], [5, 6, 0], [0, 0, 1]]
     assert added["actions"].tolist() == [1, 1, 0]
     assert added["weights"].tolist() == pytest.approx([1, 1, 0.05])

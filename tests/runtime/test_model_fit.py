@@ -7,7 +7,7 @@ import torch
 
 from rl_training.algorithms import Dynamics, Updater
 from rl_training.data import TransitionDataset
-from rl_training.data.replay.bootstrap import BootstrapRows
+from rl_training.data.replay.bootstrap import BootstrapSampler
 from rl_training.runtime.lanes.model_fit import ModelFit
 from rl_training.runtime.state import DivergedError
 
@@ -29,7 +29,7 @@ def new_fit(dataset: TransitionDataset, **options) -> ModelFit:
     torch.manual_seed(0)
     small = {"model_members": 4, "model_elites": 2, "model_hidden_sizes": (32, 32), "batch_size": 64, **options}
     dynamics = Dynamics.build(dataset.spec, **small)
-    rows = BootstrapRows(dataset, dynamics.model.members, torch.Generator().manual_seed(0))
+    rows = BootstrapSampler(dataset, dynamics.model.members, torch.Generator().manual_seed(0))
     return ModelFit(dynamics, Updater([dynamics]), rows)
 
 

@@ -63,7 +63,7 @@ def test_rows_that_changed_are_written_anew(tmp_path):
     lane.collect(1)
     segments = ReplaySegments(lane.replay.parts())
     save_checkpoint(tmp_path, 1, {}, info={}, replay=segments)
-    lane.replay.cut()
+    lane.replay.mark_boundary()
     segments.forget()
     saved = read_checkpoint(save_checkpoint(tmp_path, 2, {}, info={}, replay=segments))
     assert saved.tensors("replay-000000.safetensors")["truncated"].tolist() == [0, 0, 0, 0, 1, 1]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rl_training.cli.data import require_directory, require_picture
+from rl_training.cli.data import require_directory, require_plot_path
 from rl_training.cli.options import Json
 from rl_training.cli.output import duration, print_facts, print_json, print_table, print_wrapped
 
@@ -90,7 +90,7 @@ def compare(
         if path is not None:
             require_directory(path)
     if plot is not None:
-        require_picture(plot, "--plot")
+        require_plot_path(plot, "--plot")
     found = comparison.compare(directory)
     if found.missing:
         typer.echo(f"not done yet, and left out: {', '.join(found.missing)}", err=True)

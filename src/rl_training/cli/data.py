@@ -87,7 +87,7 @@ def show(
     columns: Columns = None,
 ) -> None:
     """Draw a dataset. Episode returns and lengths, rewards, actions and the ranges of observations."""
-    require_picture(out, "--out")
+    require_plot_path(out, "--out")
     with stdout_for_results():
         from rl_training.data import read_columns
         from rl_training.reporting.data_plots import save_data_plot
@@ -199,7 +199,7 @@ def require_directory(path: Path) -> None:
         raise IsADirectoryError(f"{path} is a directory; name a file in it")
 
 
-def require_picture(path: Path, option: str) -> None:
+def require_plot_path(path: Path, option: str) -> None:
     if path.suffix != ".png":
         raise ValueError(f"{option} must end in .png, got {path}")
     require_directory(path)

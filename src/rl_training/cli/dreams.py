@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rl_training.cli.agents import Best, Run
-from rl_training.cli.data import require_picture
+from rl_training.cli.data import require_plot_path
 from rl_training.cli.options import Json
 from rl_training.cli.output import print_facts, print_json, stdout_for_results
 
@@ -28,7 +28,7 @@ def dream(
     """Draw what a world model dreams. For each episode three lines: what was seen; the same as the model saw it; and
     what it foresaw from the first frames on (left of the white mark), told only what was done. Its error is set
     against two plain guesses: that the last frame stays, and its own when told what was done in another episode."""
-    require_picture(output, "--output")
+    require_plot_path(output, "--output")
     with stdout_for_results():
         from rl_training.experiment.agent import load_agent
         from rl_training.experiment.dreams import dream, strip

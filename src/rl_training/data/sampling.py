@@ -14,7 +14,7 @@ from rl_training.types import Batch
 Layout: TypeAlias = "tuple[tuple[int, ...], torch.dtype]"  # of one row of a column
 
 
-class RandomRows:
+class SeededSampler:
     """Owns the generator that rows are drawn with, so that sampling disturbs no other randomness."""
 
     samples_on_device = True

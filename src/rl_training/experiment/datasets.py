@@ -51,7 +51,7 @@ def _read(config: TrainConfig) -> TransitionDataset:
         weights = [part.weight for part in config.dataset if part.weight is not None]
         parts = [_one_source(config, part) for part in config.dataset]
         dataset = mix_transition_datasets(parts, weights or None)
-        dataset.lost_terminals = sum(part.lost_terminals for part in parts)
+        dataset.dropped_terminals = sum(part.dropped_terminals for part in parts)
     else:
         dataset = _one_source(config, config.dataset)
     return dataset
@@ -72,7 +72,7 @@ def _one_source(config: TrainConfig, source: str | DatasetRecipe | FilePart) -> 
     there = len(whole.episode_offsets)
     if config.dataset_episodes is not None and config.dataset_episodes > there:
         raise ConfigError(f"dataset_episodes must be at most the {there} of its source, got {config.dataset_episodes}")
-    return whole.thinned(episodes=config.dataset_episodes, stride=config.dataset_stride)
+    return whole.subsample(episodes=config.dataset_episodes, stride=config.dataset_stride)
 
 
 def _from_file(config: TrainConfig, source: str | FilePart) -> TransitionDataset:

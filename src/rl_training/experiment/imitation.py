@@ -7,7 +7,7 @@ from dataclasses import replace
 from rl_training import streams
 from rl_training.algorithms import GAILConfig, GAILDiscriminator, Learner
 from rl_training.data import RolloutBuffer, TransitionDataset
-from rl_training.data.datasets.experts import PolicyAndExpert, with_absorbing
+from rl_training.data.datasets.imitation import ImitationBatches, add_absorbing_rows
 from rl_training.experiment.config.train_config import TrainConfig
 from rl_training.runtime.lanes import Actor, ImitationLane
 
@@ -19,9 +19,9 @@ def imitation_lane(
     """A discriminator of its own, on the rows of these experts."""
     columns, spec = {name: experts.columns[name] for name in ("obs", "actions")}, experts.spec
     if options.absorbing_states:  # all of them, of thinned episodes too; so they count for less
-        columns = with_absorbing(columns, experts.terminals, weight=1 / config.dataset_stride)
+        columns = add_absorbing_rows(columns, experts.terminals, weight=1 / config.dataset_stride)
         spec = replace(spec, obs_shape=columns["obs"].shape[1:])
-    rows = PolicyAndExpert({name: column.to(actor.device) for name, column in columns.items()})
+    rows = ImitationBatches({name: column.to(actor.device) for name, column in columns.items()})
     rows.seed(streams.derive(config.seed, "experts"))
     with streams.fork(config.seed, "discriminator"):
         discriminator = GAILDiscriminator.build(spec, options.discriminator()).to(actor.device)

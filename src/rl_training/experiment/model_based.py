@@ -7,8 +7,8 @@ import torch
 from rl_training import streams
 from rl_training.algorithms import Dynamics, Updater
 from rl_training.algorithms.mbpo import MBPOAlgorithm
-from rl_training.data.replay.bootstrap import BootstrapRows
-from rl_training.data.replay.model_replay import ModelRing
+from rl_training.data.replay.bootstrap import BootstrapSampler
+from rl_training.data.replay.model_replay import ModelReplayBuffer
 from rl_training.envs.terminations import termination_rule
 from rl_training.experiment.config.train_config import TrainConfig
 from rl_training.runtime.lanes import ModelBasedLane, OfflineLane, ReplayLane
@@ -27,7 +27,7 @@ def with_model(
         dynamics.rule = termination_rule(config.env_id, config.env_kwargs)
     updater = Updater([dynamics], capture=device.type == "cuda")
     generator = streams.generator(config.seed, "model", device=device)
-    rows = BootstrapRows(real.source, options.model_members, generator)
+    rows = BootstrapSampler(real.source, options.model_members, generator)
     longest = max(options.rollout_schedule[2:])
-    imagined = ModelRing(options.model_retention * longest * options.rollout_batch_size, spec, device=device)
+    imagined = ModelReplayBuffer(options.model_retention * longest * options.rollout_batch_size, spec, device=device)
     return ModelBasedLane(real, learner, ModelFit(dynamics, updater, rows), imagined)

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from rl_training import streams
 from rl_training.algorithms import FQE, FQEConfig, Updater
 from rl_training.data import TransitionDataset, load_transition_dataset
+from rl_training.data.datasets.action_coverage import unseen_action_fraction
 from rl_training.data.datasets.actions import Bounds
 from rl_training.data.datasets.columns import REQUIRED
-from rl_training.data.datasets.coverage import unseen_share
-from rl_training.data.datasets.resampling import EpisodeResamples
+from rl_training.data.datasets.episode_bootstrap import EpisodeBootstrap
 from rl_training.experiment.agent import Agent
 from rl_training.experiment.config.messages import ConfigError, describe
 from rl_training.runtime.engine import Callback, notify, train
@@ -126,7 +126,7 @@ class Fit:
         members: int,
         seed: int,
     ) -> None:
-        self.source = EpisodeResamples(data, members, seed=streams.derive(seed, "resamples"))
+        self.source = EpisodeBootstrap(data, members, seed=streams.derive(seed, "resamples"))
         self.source.seed(streams.derive(seed, "sampling"))
         self.learners = []
         for member in range(members):
@@ -205,7 +205,7 @@ def _unseen(dataset: TransitionDataset, choices: PolicyChoices, seed: int) -> fl
     obs, actions = dataset.columns["obs"], dataset.columns["actions"]
     witnesses = min(WITNESSES, 20_000_000 // obs[0].numel())  # of pixels, as many as memory bears
     shuffled = torch.randperm(len(obs), generator=streams.generator(seed, "probes"))[:witnesses].to(obs.device)
-    return unseen_share(obs[shuffled], actions[shuffled], choices.at(obs[shuffled[:PROBES]])[:, 0])
+    return unseen_action_fraction(obs[shuffled], actions[shuffled], choices.at(obs[shuffled[:PROBES]])[:, 0])
 
 
 def _summary(fit: Fit, data: TransitionDataset, updates: int, *, unseen: float) -> OffPolicyEstimate:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from rl_training.algorithms import Updater
-from rl_training.data.replay.replay_buffer import MemberRing
+from rl_training.data.replay.replay_buffer import MemberReplay
 from rl_training.envs.pool import EnvPool, Transition
 from rl_training.runtime.callbacks.logging import MembersMetrics
 from rl_training.runtime.engine import Callback, notify
@@ -78,7 +78,7 @@ class MemberLane:
         return self.lane.source
 
     @property
-    def replay(self) -> MemberRing | None:
+    def replay(self) -> MemberReplay | None:
         return None if self.lane.replay is None else self.lane.replay.member(self.member)
 
     @property
@@ -108,7 +108,7 @@ class MemberLane:
             actor.drift[self.member] = 0 if reasons else state["actor"]["drift"]
         actor.load_noise_state(state["actor"])
         if reasons and self.replay is not None:  # the environments start anew
-            self.replay.cut()
+            self.replay.mark_boundary()
         return reasons
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rl_training import streams
 from rl_training.data import TransitionDataset
-from rl_training.data.datasets.faults import require_one_box
+from rl_training.data.datasets.validation import require_box_observations
 from rl_training.envs.pool import EnvPool
 from rl_training.runtime.lanes.acting import Actor
 from rl_training.runtime.policies import RandomPolicy
@@ -46,7 +46,7 @@ def roll_episodes(
         raise ValueError(f"rows must be at least 1, got {rows}")
     width = min(ROLLING_ENVS, rows)
     with EnvPool(env_id, width, seed=streams.derive(seed, "recipe"), env_kwargs=env_kwargs) as pool:
-        require_one_box(pool.spec, env_id)
+        require_box_observations(pool.spec, env_id)
         generator = streams.generator(seed, "recipe")
         actor = Actor(policy or RandomPolicy(pool.spec), pool, generator, torch.device("cpu"))
         steps = []

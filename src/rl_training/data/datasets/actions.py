@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from rl_training.data.datasets.faults import DatasetFault, blocks, reduce_rows
+from rl_training.data.datasets.validation import DatasetError, blocks, reduce_rows
 from rl_training.types import Array, EnvSpec
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def derive_spec(obs: Array, actions: Array, action_range: Bounds | None = None) 
     return EnvSpec(obs_shape, "box", len(high), obs_dtype, actions.shape[1:] or (1,), low, high)
 
 
-def in_range(spec: EnvSpec, action_range: Bounds | None) -> EnvSpec:
+def with_action_range(spec: EnvSpec, action_range: Bounds | None) -> EnvSpec:
     """This spec with the bounds that the data's actions were recorded in."""
     if action_range is None:
         return spec
@@ -79,7 +79,7 @@ def _require_inside(actions: Array, scaled: Array, spec: EnvSpec, name: str) -> 
     excess = np.abs(scaled)
     outside = (excess > 1 + TOLERANCE).any(1)
     row, dimension = np.unravel_index(excess.argmax(), excess.shape)
-    raise DatasetFault(
+    raise DatasetError(
         f"{name} lie outside their bounds in {outside.sum()} of {len(actions)} rows, the farthest is "
         f"row {row} with {float(actions[row, dimension]):g} where {spec.action_low[dimension]:g} to "
         f"{spec.action_high[dimension]:g} is allowed",
@@ -92,7 +92,7 @@ def _require_counted_from_0(actions: Array) -> None:
     below = actions.reshape(-1) < 0
     if len(below) == len(actions) and below.any():  # else `_checked_indices` says that a choice is one integer
         first = int(below.argmax())
-        raise DatasetFault(
+        raise DatasetError(
             f"actions are whole numbers from {actions.min()} to {actions.max()}, and choices count from 0 where no "
             f"environment says otherwise: {below.sum()} of {len(actions)} rows are below, the first is row {first}",
             f"number them from 0, name the environment if its choices begin at {actions.min()}, or give --action-range "
@@ -110,7 +110,7 @@ def _checked_indices(actions: Array, spec: EnvSpec, name: str) -> Array:
     wrong = (indices != values) | (indices < 0) | (indices >= count)
     if wrong.any():
         first = int(wrong.argmax())
-        raise DatasetFault(
+        raise DatasetError(
             f"{name} must be integers from {spec.action_start} to {spec.action_start + count - 1}, {wrong.sum()} of "
             f"{len(wrong)} rows are not; the first is row {first} with {numbers.reshape(-1)[first].item()}",
             f"number the choices from {spec.action_start}, or name the environment they come from",

@@ -9,27 +9,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rl_training.data.datasets.actions import TOLERANCE, Bounds, in_range, scale_actions
+from rl_training.data.datasets.actions import TOLERANCE, Bounds, scale_actions, with_action_range
 from rl_training.data.datasets.columns import to_array, to_columns
 from rl_training.data.datasets.episodes import episode_ends, episode_lengths, episode_returns
-from rl_training.data.datasets.faults import (
-    ALLOWABLE,
-    DatasetFault,
+from rl_training.data.datasets.repair import drop_nan_rows, split_crossings
+from rl_training.data.datasets.report import (
+    ColumnSummary,
+    DatasetReport,
+    Distribution,
+    Finding,
+    count_duplicates,
+    summarize_column,
+)
+from rl_training.data.datasets.validation import (
+    REPAIRABLE,
+    DatasetError,
+    check_allow,
     find_crossings,
-    require_allowable,
     require_episode_ends,
     require_finite,
     require_no_crossing,
     same_rows,
-)
-from rl_training.data.datasets.mending import without_crossing, without_nan
-from rl_training.data.datasets.report import (
-    ColumnSummary,
-    DatasetReport,
-    Finding,
-    Spread,
-    count_duplicates,
-    summarize_column,
 )
 from rl_training.data.readers import read_columns
 from rl_training.data.readers.rows import StoredColumns
@@ -75,7 +75,7 @@ def inspect_columns(
     allow: Collection[str] = (),
 ) -> DatasetReport:  # fmt: skip
     """Everything there is to say about a file's columns; a fault that `allow` names is mended, and no error."""
-    require_allowable(allow)
+    check_allow(allow)
     spec = spec or stored.spec
     summaries = {name: summarize_column(column, stored.name_in_file(name)) for name, column in stored.columns.items()}
     wrong = [name for name, column in summaries.items() if column.not_finite]
@@ -91,8 +91,8 @@ def inspect_columns(
     ends = episode_ends(dones, usable["truncated"])
     return DatasetReport(
         rows=stored.rows, transitions=len(ends), episodes=int(ends.sum()), terminals=int(dones.sum()),
-        timeouts=int(ends.sum() - dones.sum()), columns=summaries, rewards=Spread.of(rewards),
-        returns=Spread.of(episode_returns(rewards, ends)), lengths=Spread.of(episode_lengths(ends)),
+        timeouts=int(ends.sum() - dones.sum()), columns=summaries, rewards=Distribution.of(rewards),
+        returns=Distribution.of(episode_returns(rewards, ends)), lengths=Distribution.of(episode_lengths(ends)),
         duplicates=duplicates, findings=(*(_judged(fault, allow) for fault in faults), *doubts),
     )  # fmt: skip
 
@@ -105,17 +105,17 @@ def _usable(
     faults = [fault for name in wrong for fault in _refusals("nan", partial(require_finite, {name: rows[name]}))]
     faults += _missing_ends(rows, stored.names.keys())
     try:
-        rows = without_nan(rows, ALLOWABLE) if wrong else rows
+        rows = drop_nan_rows(rows, REPAIRABLE) if wrong else rows
         crossings = list(_crossings(rows)) if "next_obs" in stored.names else []  # made from the rows, it fits them
         faults += crossings
-        columns, spec = to_columns(rows, spec, action_range=action_range, allow=ALLOWABLE)
-        bounds = in_range(spec, action_range)
+        columns, spec = to_columns(rows, spec, action_range=action_range, allow=REPAIRABLE)
+        bounds = with_action_range(spec, action_range)
         for name in (each for each in ("actions", "next_actions") if each in rows):
             faults += _refusals("out_of_range", partial(scale_actions, rows[name], bounds, name=name))
-        return without_crossing(columns, ALLOWABLE) if crossings else columns, faults
+        return split_crossings(columns, REPAIRABLE) if crossings else columns, faults
     except (TypeError, ValueError) as error:  # what cannot be mended
         nothing = {name: column[:0] for name, column in rows.items()}
-        text, fix = (error.text, error.fix) if isinstance(error, DatasetFault) else (str(error), "")
+        text, fix = (error.text, error.fix) if isinstance(error, DatasetError) else (str(error), "")
         return nothing, [*faults, Finding("unusable", "error", text, fix)]
 
 
@@ -123,7 +123,7 @@ def _refusals(kind: str, require: Callable[[], object]) -> Iterator[Finding]:
     """What a check that training makes has to say, as a finding."""
     try:
         require()
-    except DatasetFault as fault:
+    except DatasetError as fault:
         yield Finding(kind, "error", fault.text, fault.fix)
 
 

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rl_training.data.datasets.actions import Bounds, derive_spec, in_range, scale_actions
-from rl_training.data.datasets.faults import (
-    require_allowable,
+from rl_training.data.datasets.actions import Bounds, derive_spec, scale_actions, with_action_range
+from rl_training.data.datasets.repair import drop_nan_rows
+from rl_training.data.datasets.validation import (
+    check_allow,
+    require_box_observations,
     require_columns,
     require_equal_lengths,
     require_flags,
-    require_one_box,
 )
-from rl_training.data.datasets.mending import without_nan
 from rl_training.types import Array, Arrays, EnvSpec
 
 REQUIRED = ("obs", "actions", "rewards", "next_obs", "dones")
@@ -30,10 +30,10 @@ def to_columns(
     allow: Collection[str] = (),
 ) -> tuple[Arrays, EnvSpec]:
     """Columns as a batch holds them, from values in the data's units, and the spec they follow."""
-    require_allowable(allow)
+    check_allow(allow)
     require_columns(values, REQUIRED)
     if spec is not None:
-        require_one_box(spec)
+        require_box_observations(spec)
     columns = {name: to_array(name, value) for name, value in values.items()}
     columns.setdefault("truncated", np.zeros_like(columns["dones"]))
     require_equal_lengths(columns)
@@ -46,12 +46,12 @@ def to_columns(
         raise ValueError(f"obs are {columns['obs'].shape} but next_obs are {columns['next_obs'].shape}")
     if columns["obs"].dtype != columns["next_obs"].dtype:
         raise TypeError(f"obs are {columns['obs'].dtype} but next_obs are {columns['next_obs'].dtype}")
-    columns = without_nan(columns, allow)
+    columns = drop_nan_rows(columns, allow)
     require_flags(columns)
     # Dying at the time limit is dying: there is no future to bootstrap from.
     columns["truncated"] = columns["truncated"] * (1 - columns["dones"])
     if spec is None:
-        spec = in_range(derive_spec(columns["obs"], columns["actions"], action_range), action_range)
+        spec = with_action_range(derive_spec(columns["obs"], columns["actions"], action_range), action_range)
     elif spec.action_kind == "box" and columns["actions"].dtype.kind != "f" and action_range is None:
         raise TypeError(
             "actions are whole numbers, as of a Discrete environment, and this one takes a Box of "
@@ -60,7 +60,7 @@ def to_columns(
     for name in ("actions", "next_actions"):
         if name in columns:
             columns[name] = scale_actions(
-                columns[name], in_range(spec, action_range), name=name, clip="out_of_range" in allow
+                columns[name], with_action_range(spec, action_range), name=name, clip="out_of_range" in allow
             )
     return columns, spec
 

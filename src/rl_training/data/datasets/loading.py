@@ -7,9 +7,9 @@ from pathlib import Path
 
 from rl_training.data.datasets.actions import Bounds
 from rl_training.data.datasets.columns import to_array
-from rl_training.data.datasets.faults import DatasetFault, require_allowable, require_episode_ends
-from rl_training.data.datasets.mending import without_crossing, without_nan
+from rl_training.data.datasets.repair import drop_nan_rows, split_crossings
 from rl_training.data.datasets.transition_dataset import TransitionDataset
+from rl_training.data.datasets.validation import DatasetError, check_allow, require_episode_ends
 from rl_training.data.readers import read_columns
 from rl_training.data.readers.rows import StoredColumns
 from rl_training.types import Arrays, EnvSpec
@@ -28,14 +28,14 @@ def load_transition_dataset(
     `spec` says which environment they must fit; `columns` which of the file's columns is which (`{"obs": "state"}`);
     `action_range` the bounds that Box actions were recorded in; `allow` which faults to mend instead of refuse.
     """
-    require_allowable(allow)
+    check_allow(allow)
     stored = read_columns(source, columns=columns)
     try:
         rows = _sound(stored, allow)
         return TransitionDataset.from_dict(rows, spec=spec or stored.spec, action_range=action_range, allow=allow)
     except (TypeError, ValueError) as error:
         known = len(stored.columns["obs"])
-        told = isinstance(error, DatasetFault) and known < stored.rows  # then it speaks of rows
+        told = isinstance(error, DatasetError) and known < stored.rows  # then it speaks of rows
         counted = f" (rows counted among the {known} of {stored.rows} with a successor)" if told else ""
         raise type(error)(f"{source}: {error}{counted}") from error
 
@@ -45,7 +45,7 @@ def _sound(stored: StoredColumns, allow: Collection[str]) -> Arrays:
     rows = {name: to_array(name, column) for name, column in stored.columns.items()}
     if "no_episode_end" not in allow:
         require_episode_ends(rows, stored.names.keys())
-    rows = without_nan(rows, allow)
+    rows = drop_nan_rows(rows, allow)
     if "next_obs" in stored.names:  # made from the following rows it fits them
-        rows = without_crossing(rows, allow)
+        rows = split_crossings(rows, allow)
     return rows

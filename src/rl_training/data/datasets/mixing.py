@@ -34,7 +34,7 @@ class Mixture(TransitionDataset):
             moved._parts = self._parts.to(device)
         return moved
 
-    def draw_rows(self, shape: tuple[int, ...]) -> Tensor:
+    def sample_rows(self, shape: tuple[int, ...]) -> Tensor:
         """On the device alone, so that a CUDA graph can hold the draw."""
         device = self.generator.device
         which, where = torch.rand(2, *shape, generator=self.generator, device=device, dtype=torch.float64)

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from rl_training.data.datasets.columns import to_array
-from rl_training.data.datasets.faults import blocks, find_not_finite, reduce_rows
+from rl_training.data.datasets.validation import blocks, find_not_finite, reduce_rows
 from rl_training.types import Array
 
 
@@ -27,7 +27,7 @@ class Finding(NamedTuple):
         return f"{self.text}; {self.fix}" if self.fix else self.text
 
 
-class Spread(NamedTuple):
+class Distribution(NamedTuple):
     """How numbers are distributed."""
 
     min: float
@@ -38,7 +38,7 @@ class Spread(NamedTuple):
     mean: float
 
     @classmethod
-    def of(cls, values: Array) -> Spread | None:
+    def of(cls, values: Array) -> Distribution | None:
         """Of the finite ones; None where there are none."""
         finite = values[np.isfinite(values)].astype(np.float64)
         if not len(finite):
@@ -74,9 +74,9 @@ class DatasetReport:
     terminals: int = 0  # episodes that ended in a terminal state
     timeouts: int = 0  # episodes that a time limit, or the end of the recording, cut
     columns: dict[str, ColumnSummary] = field(default_factory=dict)
-    rewards: Spread | None = None
-    returns: Spread | None = None
-    lengths: Spread | None = None
+    rewards: Distribution | None = None
+    returns: Distribution | None = None
+    lengths: Distribution | None = None
     duplicates: int = 0  # rows that are there before
 
     @property

@@ -15,13 +15,13 @@ BLOCK = 2**15  # rows
 def returns_to_go(rewards: Floats, ends: Flags, terminated: Flags, gamma: float) -> Floats:
     """What each row's episode pays from there on; `ends` marks last rows, `terminated` those with nothing after them.
 
-    An episode that was only cut goes on as `cut_futures` has it.
+    An episode that was only cut goes on as `truncated_futures` has it.
     """
     last = np.flatnonzero(ends)
     lengths = np.diff(last, prepend=-1)
     remaining = np.repeat(last, lengths) - np.arange(len(rewards))  # rows after this one
     discounts = gamma ** np.arange(lengths.max() + 1.0)
-    futures = np.where(terminated[last], 0.0, cut_futures(rewards, remaining, lengths, discounts))
+    futures = np.where(terminated[last], 0.0, truncated_futures(rewards, remaining, lengths, discounts))
     return discounted_sums(rewards, remaining, gamma) + discounts[remaining + 1] * np.repeat(futures, lengths)
 
 
@@ -42,7 +42,7 @@ def discounted_sums(rewards: Floats, remaining: npt.NDArray[np.integer[Any]], ga
     return sums
 
 
-def cut_futures(
+def truncated_futures(
     rewards: Floats, remaining: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], discounts: Floats
 ) -> Floats:
     """What each episode, had it been cut, may still pay if its future pays as its past did, the recent weighing most.

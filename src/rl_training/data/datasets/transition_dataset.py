@@ -14,13 +14,13 @@ from torch import Tensor
 from rl_training.data.datasets.actions import TOLERANCE, Bounds, derive_spec
 from rl_training.data.datasets.columns import REQUIRED, to_columns
 from rl_training.data.datasets.episodes import episode_returns
-from rl_training.data.datasets.faults import require_columns, require_equal_lengths
 from rl_training.data.datasets.returns import returns_to_go
-from rl_training.data.sampling import PackedColumns, RandomRows, gather
+from rl_training.data.datasets.validation import require_columns, require_equal_lengths
+from rl_training.data.sampling import PackedColumns, SeededSampler, gather
 from rl_training.types import ACTION_SPACES, Array, Batch, EnvSpec
 
 
-class TransitionDataset(RandomRows):
+class TransitionDataset(SeededSampler):
     """Transitions to learn from offline.
 
     The constructor takes columns as a batch holds them, Box actions in [-1, 1]; `from_dict` takes a user's arrays,
@@ -39,7 +39,7 @@ class TransitionDataset(RandomRows):
         if episode_ends is not None:
             self.episode_ends |= episode_ends
         self.episode_ends[-1] = True
-        self.lost_terminals = 0  # ends that are no time limit, whose rows were thinned out
+        self.dropped_terminals = 0  # ends that are no time limit, whose rows were thinned out
         self.gamma: float | None = None  # the discount of the returns_to_go column, where it is known
 
     @classmethod
@@ -65,9 +65,9 @@ class TransitionDataset(RandomRows):
 
     def sample(self, batch_size: int, members: tuple[int, ...] = ()) -> Batch:
         """Rows drawn with replacement, [*members, batch_size] of them."""
-        return gather(self.columns, self.draw_rows((*members, batch_size)))
+        return gather(self.columns, self.sample_rows((*members, batch_size)))
 
-    def draw_rows(self, shape: tuple[int, ...]) -> Tensor:
+    def sample_rows(self, shape: tuple[int, ...]) -> Tensor:
         """Row numbers, each as likely as any other."""
         return torch.randint(len(self), shape, generator=self.generator, device=self.generator.device)
 
@@ -88,7 +88,7 @@ class TransitionDataset(RandomRows):
             return self._replaced({name: column.to(device) for name, column in self.columns.items()}, self.gamma)
         return self._replaced(PackedColumns.of(self.columns, device), self.gamma)
 
-    def thinned(self, *, episodes: int | None = None, stride: int = 1) -> TransitionDataset:
+    def subsample(self, *, episodes: int | None = None, stride: int = 1) -> TransitionDataset:
         """The first so many episodes, and of each every `stride`-th row, beginning with its first."""
         starts, number = self.episode_offsets, self.episode_ends.cumsum(0) - self.episode_ends.long()
         if episodes is not None and episodes > len(starts):
@@ -99,13 +99,13 @@ class TransitionDataset(RandomRows):
         ends = torch.cat([kept[1:] != kept[:-1], kept.new_ones(1, dtype=torch.bool)])
         thin = TransitionDataset(gather(self.columns, rows), episode_ends=ends, spec=self.spec)
         within = self.columns["dones"][number < (episodes or len(starts))]
-        thin.lost_terminals = self.lost_terminals + int(within.sum() - thin.columns["dones"].sum())
+        thin.dropped_terminals = self.dropped_terminals + int(within.sum() - thin.columns["dones"].sum())
         return thin
 
     @property
     def terminals(self) -> int:
         """Episodes that ended by themselves, also where their last row was thinned out."""
-        return int(self.columns["dones"].sum()) + self.lost_terminals
+        return int(self.columns["dones"].sum()) + self.dropped_terminals
 
     def with_columns(self, **columns: Tensor) -> TransitionDataset:
         """This dataset with columns added, or put in the place of those of the same name."""
@@ -145,7 +145,7 @@ class TransitionDataset(RandomRows):
 
         A terminated episode pays nothing after its end. One that was only cut, by a time limit or the end of the data,
         would have gone on, and counting 0 there would pull its values toward 0: its future is estimated from its own
-        rewards (see `cut_futures`). With gamma = 1 such a future has no finite value, and 0 is counted.
+        rewards (see `truncated_futures`). With gamma = 1 such a future has no finite value, and 0 is counted.
         """
         if not 0 <= gamma <= 1:
             raise ValueError(f"gamma must be in [0, 1], got {gamma}")
@@ -168,7 +168,7 @@ class TransitionDataset(RandomRows):
         ends = self.episode_ends.to(columns["obs"].device)
         TransitionDataset.__init__(dataset, columns, episode_ends=ends, spec=self.spec)
         dataset.seed(self.generator.initial_seed())
-        dataset.gamma, dataset.lost_terminals = gamma, self.lost_terminals
+        dataset.gamma, dataset.dropped_terminals = gamma, self.dropped_terminals
         return dataset
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rl_training.data.datasets.faults import find_breaks, require_equal_lengths
+from rl_training.data.datasets.validation import find_breaks, require_equal_lengths
 from rl_training.types import Array, Arrays, EnvSpec
 
 MADE = ("next_obs", "dones", "truncated")  # from the other columns, where the file has them not

@@ -11,7 +11,7 @@ from rl_training.data.sampling import gather
 from rl_training.types import Batch
 
 
-class BootstrapRows:
+class BootstrapSampler:
     """Passes over the rows of a dataset or ring, [members, batch_size] at a time.
 
     `split` draws what each member learns from, with replacement; `shuffle` begins a pass in a new order. The orders

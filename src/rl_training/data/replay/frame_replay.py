@@ -32,7 +32,7 @@ class FrameReplayBuffer(ReplayBuffer):
         if capacity < least:
             raise ValueError(f"a buffer of stacks of {spec.obs_shape[0]} frames must hold {least} rows, got {capacity}")
         device = self.generator.device
-        self.frames = FrameRing(capacity, spec.obs_shape[1:], members=members, device=device)
+        self.frames = FrameStore(capacity, spec.obs_shape[1:], members=members, device=device)
         self._first = torch.zeros((), dtype=torch.int64, device=device)  # slot of the oldest row
 
     @staticmethod
@@ -57,7 +57,7 @@ class FrameReplayBuffer(ReplayBuffer):
         self._let_go()
 
     def state_dict(self, *, member: int | None = None) -> dict[str, Any]:
-        return {**super().state_dict(member=member), "gone": self.gone}
+        return {**super().state_dict(member=member), "gone": self.evicted}
 
     def _number(self, rows: Batch) -> tuple[Tensor, Tensor]:
         """Store what frames are new; the numbers of all of `obs` and `next_obs`, [..., environments, stack]."""
@@ -85,11 +85,11 @@ class FrameReplayBuffer(ReplayBuffer):
 
     def _let_go(self) -> None:
         """Of rows whose frames have made room; nobody's frames grow older, so the rest have theirs."""
-        before, oldest = self.gone, self.frames.counts - self.frames.capacity
-        while self._needs(self.gone).lt(oldest).any():
-            self.gone += self.stride
-        if self.priorities is not None and self.gone > before:
-            slots = self._slots(before, self.gone).expand(*self.frames.counts.shape, -1)
+        before, oldest = self.evicted, self.frames.counts - self.frames.capacity
+        while self._needs(self.evicted).lt(oldest).any():
+            self.evicted += self.stride
+        if self.priorities is not None and self.evicted > before:
+            slots = self._slots(before, self.evicted).expand(*self.frames.counts.shape, -1)
             self.priorities.put(slots, torch.zeros(slots.shape, dtype=torch.float64, device=slots.device))
         self._set_added(self.added)
 
@@ -98,8 +98,8 @@ class FrameReplayBuffer(ReplayBuffer):
         slots = self._slots(start, start + self.stride)
         return self.columns["obs"][..., 0].index_select(self.frames.counts.dim(), slots).amin(-1).cpu()
 
-    def _even_draw(self, shape: tuple[int, ...]) -> Tensor:
-        return (super()._even_draw(shape) + self._first) % self.capacity
+    def _uniform_slots(self, shape: tuple[int, ...]) -> Tensor:
+        return (super()._uniform_slots(shape) + self._first) % self.capacity
 
     def _batch(self, slots: Tensor) -> Batch:
         batch = super()._batch(slots)
@@ -107,10 +107,10 @@ class FrameReplayBuffer(ReplayBuffer):
 
     def _set_added(self, added: int) -> None:
         super()._set_added(added)
-        self._first.fill_(self.gone % self.capacity)
+        self._first.fill_(self.evicted % self.capacity)
 
 
-class FrameRing:
+class FrameStore:
     """The newest frames, numbered from the first ever added, of each of `members` by itself."""
 
     def __init__(
@@ -137,7 +137,7 @@ class FrameRing:
     def put(self, numbers: Tensor, frames: Tensor, chosen: Tensor) -> None:
         self._flat().index_copy_(0, self._places(numbers)[chosen], frames[chosen])
 
-    def member(self, index: int) -> FrameRing:
+    def member(self, index: int) -> FrameStore:
         """One member's, as if it were alone; they rest where they are."""
         one = copy.copy(self)
         one.counts, one.frames, one._offsets = self.counts[index], self.frames[index], None

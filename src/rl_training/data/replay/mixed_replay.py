@@ -11,17 +11,17 @@ from rl_training.data.replay.replay_buffer import ReplayBuffer
 from rl_training.types import Batch
 
 
-class DatasetAndRing:
+class MixedReplay:
     """`ratio` of every batch comes from the dataset; the columns are those that both have."""
 
     samples_on_device = True
 
-    def __init__(self, dataset: TransitionDataset | ReplayBuffer, ring: ReplayBuffer, ratio: float) -> None:
+    def __init__(self, dataset: TransitionDataset | ReplayBuffer, replay: ReplayBuffer, ratio: float) -> None:
         if not 0 <= ratio <= 1:
             raise ValueError(f"the share of the dataset must be in [0, 1], got {ratio}")
-        self.dataset, self.ring, self.ratio = dataset, ring, ratio
-        ring.generator = dataset.generator  # one stream for both, so that one state restores them
-        self._shared = [name for name in ring.columns if name in dataset.columns]
+        self.dataset, self.replay, self.ratio = dataset, replay, ratio
+        replay.generator = dataset.generator  # one stream for both, so that one state restores them
+        self._shared = [name for name in replay.columns if name in dataset.columns]
 
     @property
     def generator(self) -> torch.Generator:
@@ -29,11 +29,11 @@ class DatasetAndRing:
 
     def sample(self, batch_size: int, members: tuple[int, ...] = ()) -> Batch:
         before = round(self.ratio * batch_size)
-        old, new = self.dataset.sample(before, members), self.ring.sample(batch_size - before, members)
+        old, new = self.dataset.sample(before, members), self.replay.sample(batch_size - before, members)
         return {name: torch.cat([old[name], new[name]], len(members)) for name in self._shared}
 
     def state_dict(self) -> dict[str, Any]:
-        return self.ring.state_dict()
+        return self.replay.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.ring.load_state_dict(state)
+        self.replay.load_state_dict(state)

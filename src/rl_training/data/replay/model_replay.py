@@ -1,4 +1,4 @@
-"""ModelRing: rows that a model of the environment has made, the newest of which are drawn."""
+"""ModelReplayBuffer: rows that a model of the environment has made, the newest of which are drawn."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rl_training.data.replay.replay_buffer import ReplayBuffer
 from rl_training.types import EnvSpec
 
 
-class ModelRing(ReplayBuffer):
+class ModelReplayBuffer(ReplayBuffer):
     """A ring with room for the longest rollouts, of which only the newest `kept` rows count.
 
     Its memory stays where it is as rollouts grow longer, so that captured updates may read it.
@@ -28,16 +28,16 @@ class ModelRing(ReplayBuffer):
         self._set_added(self.added)
 
     def state_dict(self, *, member: int | None = None) -> dict[str, Any]:
-        return {**super().state_dict(member=member), "gone": self.gone, "kept": self.kept}
+        return {**super().state_dict(member=member), "gone": self.evicted, "kept": self.kept}
 
     def load_state_dict(self, state: dict[str, Any], *, member: int | None = None) -> None:
         self.kept = state["kept"]
         super().load_state_dict(state, member=member)
 
-    def _even_draw(self, shape: tuple[int, ...]) -> Tensor:
-        return (super()._even_draw(shape) + self._oldest) % self.capacity
+    def _uniform_slots(self, shape: tuple[int, ...]) -> Tensor:
+        return (super()._uniform_slots(shape) + self._oldest) % self.capacity
 
     def _set_added(self, added: int) -> None:
-        self.gone = max(self.gone, added - self.kept)
+        self.evicted = max(self.evicted, added - self.kept)
         super()._set_added(added)
-        self._oldest.fill_(self.gone % self.capacity)
+        self._oldest.fill_(self.evicted % self.capacity)

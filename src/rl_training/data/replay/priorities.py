@@ -32,7 +32,7 @@ class Priorities:
         self.largest = torch.ones(lead, dtype=torch.float64, device=device)  # so far; what new rows get
         self._first_blocks = None if members is None else torch.arange(members, device=device).unsqueeze(1) * blocks
 
-    def draw(self, shape: tuple[int, ...], generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def sample(self, shape: tuple[int, ...], generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Slots, one from each of `shape[-1]` equal slices of the whole, and the chance that a draw had of each."""
         edges = self.sums.cumsum(-1)
         total = edges[..., -1:]

@@ -10,20 +10,22 @@ from torch import Tensor
 
 from rl_training.data.replay.n_step import n_step_returns
 from rl_training.data.replay.priorities import Priorities
-from rl_training.data.sampling import Layout, PackedColumns, RandomRows, gather
+from rl_training.data.sampling import Layout, PackedColumns, SeededSampler, gather
 from rl_training.types import Batch, EnvSpec
 
 LARGE = 2**62  # far above any capacity, so that the remainder of a draw below it is as good as uniform
 
 
-class ReplayBuffer(RandomRows):
-    """A ring of the columns obs, actions, rewards, next_obs, dones, truncated, and `extra` ones by shape and dtype.
+class ReplayBuffer(SeededSampler):
+    """Transitions in fixed memory; when it is full, the newest replace the oldest.
 
-    Rows are numbered from the first ever added; row i rests in slot i % capacity. With `members` it is as many rings
-    side by side, [members, capacity, ...], that are filled and drawn from together. The rows of one environment are
-    `stride` apart; with `n_step` above 1 a batch looks so many steps ahead, and tells by row what `discounts` the next
-    value. A ring that is `prioritized` draws by priorities, and tells `slots` to set them by and the `probabilities` of
-    each row, relative to uniform sampling.
+    Columns: obs, actions, rewards, next_obs, dones, truncated, and those of `extra` by shape and dtype.
+
+    - Transition i, counted from the first ever added, is stored in slot i % capacity.
+    - With `members`, columns are [members, capacity, ...]: one buffer a member, filled and sampled together.
+    - `stride` is the number of environments: transitions of one environment are `stride` rows apart.
+    - With `n_step` > 1, `rewards` are n-step returns and `discounts` holds the discount of the next value.
+    - With `prioritized`, batches also hold `slots` and `probabilities`, relative to uniform sampling.
     """
 
     def __init__(
@@ -45,7 +47,7 @@ class ReplayBuffer(RandomRows):
                 raise ValueError(f"{name} must be at least 1, got {value}")
         super().__init__(device)
         self.capacity, self.members, self.stride, self.n_step, self.gamma = capacity, members, stride, n_step, gamma
-        self.added = self.gone = 0  # rows ever added; of these, the oldest, which are no more
+        self.added = self.evicted = 0  # rows ever added; of these, the oldest, which are no more
         layout = {**self.layout(spec), **(extra or {})}
         lead = (capacity,) if members is None else (members, capacity)
         self.columns = PackedColumns(lead, layout, device)
@@ -59,7 +61,7 @@ class ReplayBuffer(RandomRows):
             self.priorities = Priorities(capacity, alpha=priority_alpha, members=members, device=device)
 
     def __len__(self) -> int:
-        return self.added - self.gone
+        return self.added - self.evicted
 
     def parts(self) -> dict[str, Any]:
         """What must be saved row by row, by name."""
@@ -84,8 +86,8 @@ class ReplayBuffer(RandomRows):
             raise ValueError("cannot sample from an empty replay buffer")
         shape = (*members, batch_size)
         if self.priorities is None:
-            return self._batch(self._even_draw(shape))
-        slots, probabilities = self.priorities.draw(shape, self.generator)
+            return self._batch(self._uniform_slots(shape))
+        slots, probabilities = self.priorities.sample(shape, self.generator)
         return {**self._batch(slots), "slots": slots, "probabilities": (probabilities * self._size).float()}
 
     def set_priorities(self, slots: Tensor, priorities: Tensor) -> None:
@@ -104,14 +106,14 @@ class ReplayBuffer(RandomRows):
             "obs": obs, "actions": actions, "rewards": number, "next_obs": obs, "dones": number, "truncated": number
         }  # fmt: skip
 
-    def member(self, index: int) -> MemberRing:
+    def member(self, index: int) -> MemberReplay:
         """One of several rings."""
-        return MemberRing(self, index)
+        return MemberReplay(self, index)
 
     def rows(self, start: int, stop: int, *, member: int | None = None) -> Batch:
         """Rows number start to stop - 1, which must still be in the ring."""
-        if not self.gone <= start <= stop <= self.added:
-            raise ValueError(f"rows {start} to {stop} are not in the ring, which holds {self.gone} to {self.added}")
+        if not self.evicted <= start <= stop <= self.added:
+            raise ValueError(f"rows {start} to {stop} are not in the ring, which holds {self.evicted} to {self.added}")
         return gather(self.columns, self._slots(start, stop) + (member or 0) * self.capacity)
 
     def restore(self, rows: Batch, start: int, *, member: int | None = None) -> None:
@@ -126,7 +128,7 @@ class ReplayBuffer(RandomRows):
                 priorities.renew(self._slots(first, stop))
         self._set_added(added)
 
-    def cut(self, *, member: int | None = None) -> None:
+    def mark_boundary(self, *, member: int | None = None) -> None:
         """What is added next does not go on from the newest rows: count them as truncated."""
         newest = self._slots(max(self.added - self.stride, 0), self.added)
         truncated, dones = (self._columns_of(member)[name] for name in ("truncated", "dones"))
@@ -141,12 +143,12 @@ class ReplayBuffer(RandomRows):
 
     def load_state_dict(self, state: dict[str, Any], *, member: int | None = None) -> None:
         super().load_state_dict(state)
-        self.gone = state.get("gone", 0)
+        self.evicted = state.get("gone", 0)
         self._set_added(state["added"])
         if (priorities := self._priorities_of(member)) is not None:
             priorities.load_state_dict(state["priorities"])
 
-    def _even_draw(self, shape: tuple[int, ...]) -> Tensor:
+    def _uniform_slots(self, shape: tuple[int, ...]) -> Tensor:
         return torch.randint(LARGE, shape, generator=self.generator, device=self.generator.device) % self._size
 
     def _batch(self, slots: Tensor) -> Batch:
@@ -178,12 +180,12 @@ class ReplayBuffer(RandomRows):
         return self.columns if member is None else {name: column[member] for name, column in self.columns.items()}
 
     def _set_added(self, added: int) -> None:
-        self.added, self.gone = added, max(self.gone, added - self.capacity)
+        self.added, self.evicted = added, max(self.evicted, added - self.capacity)
         self._size.fill_(max(len(self), 1))
         self._newest.fill_((added - 1) % self.capacity)
 
 
-class MemberRing:
+class MemberReplay:
     """One of several rings that are filled together: what saving and restoring it needs."""
 
     def __init__(self, rings: ReplayBuffer, member: int) -> None:
@@ -207,8 +209,8 @@ class MemberRing:
     def restore(self, rows: Batch, start: int) -> None:
         self.rings.restore(rows, start, member=self.index)
 
-    def cut(self) -> None:
-        self.rings.cut(member=self.index)
+    def mark_boundary(self) -> None:
+        self.rings.mark_boundary(member=self.index)
 
     def state_dict(self) -> dict[str, Any]:
         return self.rings.state_dict(member=self.index)

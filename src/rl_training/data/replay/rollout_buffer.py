@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rl_training.data.sampling import RandomRows, gather
+from rl_training.data.sampling import SeededSampler, gather
 from rl_training.types import Batch
 
 
-class RolloutBuffer(RandomRows):
+class RolloutBuffer(SeededSampler):
     """Steps go in as [envs, ...], come back stacked as [time, envs, ...], and are served as shuffled minibatches."""
 
     samples_on_device = False  # where in a permutation it stands, the host knows

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from rl_training.data.replay.replay_buffer import LARGE, ReplayBuffer
-from rl_training.data.sampling import Layout, PackedColumns, RandomRows, gather
+from rl_training.data.sampling import Layout, PackedColumns, SeededSampler, gather
 from rl_training.types import Batch, EnvSpec
 
 
-class RecurrentReplayBuffer(RandomRows):
+class RecurrentReplayBuffer(SeededSampler):
     """Rings of records, one ring an environment: an observation, the reward that came with it, the action after it.
 
     Transitions go in. Each becomes a record; where an episode ends, its last observation becomes one more, `is_last`,
@@ -112,9 +112,9 @@ class RecurrentReplayBuffer(RandomRows):
 
     def parts(self) -> dict[str, Any]:
         """What must be saved record by record, by name."""
-        return {f"replay{env}": EnvRing(self, env) for env in range(self.num_envs)}
+        return {f"replay{env}": EnvReplay(self, env) for env in range(self.num_envs)}
 
-    def cut(self) -> None:
+    def mark_boundary(self) -> None:
         """What is added next does not go on from the newest records: each ends its episode."""
         for env, count in enumerate(self.counts):
             if count:
@@ -204,7 +204,7 @@ class RecurrentReplayBuffer(RandomRows):
             raise ValueError(f"rows must have the columns and shapes {expected}, got {shapes}")
 
 
-class EnvRing:
+class EnvReplay:
     """The records of one environment: what saving and restoring them needs."""
 
     def __init__(self, rings: RecurrentReplayBuffer, env: int) -> None:

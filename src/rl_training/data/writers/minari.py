@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from rl_training.data.datasets.faults import find_breaks
 from rl_training.data.datasets.transition_dataset import TransitionDataset
+from rl_training.data.datasets.validation import find_breaks
 from rl_training.data.extras import h5py_or_error
 from rl_training.data.readers.minari import datasets_root
 from rl_training.data.writers.units import Arrays, arrays_in_env_units

@@ -142,12 +142,12 @@ class RewardTransform(Section):
 
 
 def _faults(names: Any) -> Any:
-    from rl_training.data.datasets.faults import ALLOWABLE  # which imports numpy
+    from rl_training.data.datasets.validation import REPAIRABLE  # which imports numpy
 
     names = [names] if isinstance(names, str) else names
-    unknown = [name for name in names if name not in ALLOWABLE] if isinstance(names, (list, tuple)) else [names]
+    unknown = [name for name in names if name not in REPAIRABLE] if isinstance(names, (list, tuple)) else [names]
     if unknown:
-        raise ValueError(f"must be among {', '.join(ALLOWABLE)}, got {shown(unknown[0])}")
+        raise ValueError(f"must be among {', '.join(REPAIRABLE)}, got {shown(unknown[0])}")
     return names
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rl_training.data import ReplayBuffer, TransitionDataset
 from rl_training.data.datasets.returns import returns_to_go
-from rl_training.data.replay.mixed_replay import DatasetAndRing
+from rl_training.data.replay.mixed_replay import MixedReplay
 from rl_training.runtime.lanes.acting import ActingLane, Actor
 from rl_training.runtime.state import CollectResult
 from rl_training.types import Batch
@@ -30,7 +30,7 @@ class FineTuneLane(ActingLane):
         offline_ratio: float, updates_per_step: int, rewards: Callable[[Tensor], Tensor], gamma: float,
     ) -> None:  # fmt: skip
         super().__init__(actor, dataset)  # which updates draw from while there is nothing else
-        self.mixed = DatasetAndRing(dataset, replay, offline_ratio)
+        self.mixed = MixedReplay(dataset, replay, offline_ratio)
         self.replay, self.offline_steps, self.batch_size = replay, offline_steps, batch_size
         self.updates_per_step, self.rewards, self.gamma = updates_per_step, rewards, gamma
         self.waiting: list[list[Batch]] = [[] for _ in range(actor.pool.num_envs)]  # rows of unfinished episodes

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from rl_training.algorithms import GAILConfig, GAILDiscriminator, Learner, Updater, gail_reward
 from rl_training.data import RolloutBuffer
-from rl_training.data.datasets.experts import PolicyAndExpert, absorbing, alive, with_absorbing
+from rl_training.data.datasets.imitation import ImitationBatches, absorbing_rows, add_absorbing_rows, append_flag
 from rl_training.runtime.lanes.acting import Actor
 from rl_training.runtime.lanes.rollout import RolloutLane
 from rl_training.runtime.state import CollectResult
@@ -20,7 +20,7 @@ class ImitationLane(RolloutLane):
 
     def __init__(
         self, learner: Learner, actor: Actor, buffer: RolloutBuffer, config: GAILConfig, *,
-        discriminator: GAILDiscriminator, rows: PolicyAndExpert, compile: bool = False,
+        discriminator: GAILDiscriminator, rows: ImitationBatches, compile: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(learner, actor, buffer, config)
         self.options, self.discriminator, self.rows = config, discriminator, rows
@@ -29,7 +29,7 @@ class ImitationLane(RolloutLane):
     def rewarded(self, rollout: Batch, result: CollectResult) -> Batch:
         """The rollout with the rewards of a discriminator that has seen it."""
         steps, dones = {name: rollout[name].flatten(0, 1) for name in ("obs", "actions")}, rollout["dones"].flatten()
-        self.rows.policy = with_absorbing(steps, int(dones.sum())) if self.options.absorbing_states else steps
+        self.rows.policy = add_absorbing_rows(steps, int(dones.sum())) if self.options.absorbing_states else steps
         self.discriminator.prepare({**self.rows.policy, **self.rows.expert_rows(len(self.rows.policy["obs"]))})
         fitted = self.updater.run(self.rows, self.options.discriminator_updates)
         rewards = self._rewards(steps, dones)
@@ -40,8 +40,8 @@ class ImitationLane(RolloutLane):
         """Of each step; a terminal one is also paid what the absorbing state pays for ever."""
         if not self.options.absorbing_states:
             return self._paid(**steps)
-        forever = self._paid(**absorbing(steps, 1)) * self.options.gamma / (1 - self.options.gamma)
-        return self._paid(alive(steps["obs"]), steps["actions"]) + dones * forever
+        forever = self._paid(**absorbing_rows(steps, 1)) * self.options.gamma / (1 - self.options.gamma)
+        return self._paid(append_flag(steps["obs"]), steps["actions"]) + dones * forever
 
     def _paid(self, obs: Tensor, actions: Tensor) -> Tensor:
         return gail_reward(self.discriminator.logits(obs, actions), self.options.reward_form)

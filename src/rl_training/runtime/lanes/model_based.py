@@ -9,8 +9,8 @@ from torch import Tensor
 
 from rl_training.algorithms.dynamics import RolloutSchedule
 from rl_training.algorithms.mbpo import MBPOAlgorithm
-from rl_training.data.replay.mixed_replay import DatasetAndRing
-from rl_training.data.replay.model_replay import ModelRing
+from rl_training.data.replay.mixed_replay import MixedReplay
+from rl_training.data.replay.model_replay import ModelReplayBuffer
 from rl_training.runtime.lanes.model_fit import ModelFit, full_precision
 from rl_training.runtime.lanes.offline import OfflineLane
 from rl_training.runtime.lanes.replay import ReplayLane
@@ -26,11 +26,11 @@ class ModelBasedLane:
     """
 
     def __init__(
-        self, real: ReplayLane | OfflineLane, learner: MBPOAlgorithm, fit: ModelFit, imagined: ModelRing
+        self, real: ReplayLane | OfflineLane, learner: MBPOAlgorithm, fit: ModelFit, imagined: ModelReplayBuffer
     ) -> None:
         self.real, self.learner, self.fit, self.imagined = real, learner, fit, imagined
         self.config, self.generator = learner.config, fit.rows.generator
-        self.source = DatasetAndRing(real.source, imagined, self.config.real_ratio)
+        self.source = MixedReplay(real.source, imagined, self.config.real_ratio)
         self.schedule = RolloutSchedule(*self.config.rollout_schedule)
         self.fitted_at = self.branched_at = -1  # steps of the last fit's beginning, and of the last rollouts
         self._owed = 0

@@ -12,7 +12,7 @@ import torch
 from rl_training.algorithms import Updater
 from rl_training.algorithms.core.updater import load_tensors
 from rl_training.algorithms.dynamics import Dynamics
-from rl_training.data.replay.bootstrap import BootstrapRows
+from rl_training.data.replay.bootstrap import BootstrapSampler
 from rl_training.runtime.state import DivergedError
 from rl_training.types import Metrics
 
@@ -36,7 +36,7 @@ class ModelFit:
     A fit goes on by one `epoch` at a time, so that a run can be watched, stopped and resumed in the middle of it.
     """
 
-    def __init__(self, dynamics: Dynamics, updater: Updater, rows: BootstrapRows) -> None:
+    def __init__(self, dynamics: Dynamics, updater: Updater, rows: BootstrapSampler) -> None:
         self.dynamics, self.updater, self.rows = dynamics, updater, rows
         self.networks = {name: value for name, value in updater.params.items() if name.startswith("model.net.")}
         self.best = {name: value.detach().clone() for name, value in self.networks.items()}

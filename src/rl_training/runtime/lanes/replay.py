@@ -28,7 +28,7 @@ class ReplayLane(ActingLane):
     def load_state_dict(self, state: dict[str, Any]) -> list[str]:
         reasons = super().load_state_dict(state)
         if reasons:  # the environments start anew
-            self.replay.cut()
+            self.replay.mark_boundary()
         return reasons
 
     def due(self) -> int:

@@ -56,5 +56,5 @@ class SequenceLane(ActingLane):
         self.began, self.updates = state["began"], state["updates"]
         reasons = super().load_state_dict(state)
         if reasons:  # the environments start anew
-            self.replay.cut()
+            self.replay.mark_boundary()
         return reasons

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rl_training.data.sampling import RandomRows, gather
+from rl_training.data.sampling import SeededSampler, gather
 from rl_training.types import Batch
 
 
-class PolicyAndExpert(RandomRows):
+class ImitationBatches(SeededSampler):
     """As many rows of either in a batch: `obs` and `actions` are the policy's, `expert_obs` and so on the expert's."""
 
     samples_on_device = False  # the policy's rows are others after every rollout
@@ -31,23 +31,23 @@ class PolicyAndExpert(RandomRows):
         return gather(columns, torch.randint(most, (count,), generator=self.generator, device=device))
 
 
-def alive(obs: Tensor) -> Tensor:
+def append_flag(obs: Tensor) -> Tensor:
     """Observations [rows, numbers] with a last number that tells them from the absorbing state: 0."""
     return torch.cat([obs, torch.zeros_like(obs[:, :1])], -1)
 
 
-def absorbing(rows: Batch, count: int) -> Batch:
+def absorbing_rows(rows: Batch, count: int) -> Batch:
     """The state that every terminal end leads to, `count` times: all zeros but for its last number; nothing is done."""
     obs = rows["obs"].new_zeros(count, rows["obs"].shape[1] + 1)
     obs[:, -1] = 1
     return {"obs": obs, "actions": rows["actions"].new_zeros(count, *rows["actions"].shape[1:])}
 
 
-def with_absorbing(rows: Batch, ends: int, *, weight: float = 1.0) -> Batch:
+def add_absorbing_rows(rows: Batch, ends: int, *, weight: float = 1.0) -> Batch:
     """These obs and actions, and the absorbing state for each of so many ends; each of those counts for `weight`."""
-    after, ones = absorbing(rows, ends), rows["obs"].new_ones(len(rows["obs"]))
+    after, ones = absorbing_rows(rows, ends), rows["obs"].new_ones(len(rows["obs"]))
     return {
-        "obs": torch.cat([alive(rows["obs"]), after["obs"]]),
+        "obs": torch.cat([append_flag(rows["obs"]), after["obs"]]),
         "actions": torch.cat([rows["actions"], after["actions"]]),
         "weights": torch.cat([ones, ones.new_full((ends,), weight)]),
     }

@@ -10,7 +10,7 @@ from rl_training.data.sampling import gather
 from rl_training.types import Batch
 
 
-class EpisodeResamples(TransitionDataset):
+class EpisodeBootstrap(TransitionDataset):
     """A dataset of which each of `members` sees as many episodes as there are, drawn once with replacement.
 
     Rows of one episode are not independent, so whole episodes are drawn, as another recording would have brought

@@ -9,7 +9,7 @@ NEIGHBOURS = 50  # states that count as alike
 ORDINARY = 0.95  # share of the data's own actions that are to pass as ordinary
 
 
-def unseen_share(obs: Tensor, actions: Tensor, chosen: Tensor) -> float:
+def unseen_action_fraction(obs: Tensor, actions: Tensor, chosen: Tensor) -> float:
     """In what share of states a policy's action is unlike all that the data did in the states most like it.
 
     `chosen` are the policy's actions in the first rows of `obs`. Unlike means: farther from the nearest action taken

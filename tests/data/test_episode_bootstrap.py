@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rl_training.data import TransitionDataset
-from rl_training.data.datasets.resampling import EpisodeResamples
+from rl_training.data.datasets.episode_bootstrap import EpisodeBootstrap
 
 LENGTHS = (1, 2, 5, 2)
 
@@ -24,7 +24,7 @@ def dataset() -> TransitionDataset:
 
 
 def test_each_member_draws_the_rows_of_its_own_episodes_and_all_of_them_alike(dataset):
-    resamples = EpisodeResamples(dataset, 3, seed=1)
+    resamples = EpisodeBootstrap(dataset, 3, seed=1)
     drawn = resamples.sample(20_000, (3,))["obs"].squeeze(-1).long()
     for member, episodes in enumerate(resamples.drawn.tolist()):
         lines = torch.cat([torch.arange(10)[dataset.columns["rewards"] == number] for number in episodes])
@@ -35,22 +35,22 @@ def test_each_member_draws_the_rows_of_its_own_episodes_and_all_of_them_alike(da
 
 
 def test_rows_stay_whole(dataset):
-    batch = EpisodeResamples(dataset, 2).sample(64, (2,))
+    batch = EpisodeBootstrap(dataset, 2).sample(64, (2,))
     assert batch["next_obs"].equal(batch["obs"] + 1)
 
 
 def test_a_member_is_judged_on_the_episodes_it_learned_from(dataset):
-    resamples = EpisodeResamples(dataset, 2, seed=3)
+    resamples = EpisodeBootstrap(dataset, 2, seed=3)
     values = torch.tensor([[0.0, 1.0, 2.0, 3.0]] * 2)
     assert resamples.mean_over_episodes(values).equal(resamples.drawn.float().mean(1))
 
 
 def test_resamples_depend_on_the_seed_alone(dataset):
-    same, again, other = (EpisodeResamples(dataset, 5, seed=seed).drawn for seed in (0, 0, 1))
+    same, again, other = (EpisodeBootstrap(dataset, 5, seed=seed).drawn for seed in (0, 0, 1))
     assert same.equal(again)
     assert not same.equal(other)
 
 
 def test_another_number_of_members_is_refused(dataset):
     with pytest.raises(ValueError, match="resamples for 2 members"):
-        EpisodeResamples(dataset, 2).sample(4)
+        EpisodeBootstrap(dataset, 2).sample(4)

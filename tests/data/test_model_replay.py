@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from rl_training.data import ReplayBuffer, TransitionDataset
-from rl_training.data.replay.bootstrap import BootstrapRows
-from rl_training.data.replay.model_replay import ModelRing
+from rl_training.data.replay.bootstrap import BootstrapSampler
+from rl_training.data.replay.model_replay import ModelReplayBuffer
 from rl_training.types import Batch, EnvSpec
 
 BOX = EnvSpec((1,), "box", 1, action_shape=(1,), action_low=(-1.0,), action_high=(1.0,))
@@ -25,7 +25,7 @@ def drawn(ring: ReplayBuffer) -> set[float]:
 
 
 def test_only_the_newest_rows_of_a_model_are_drawn():
-    ring = ModelRing(10, BOX)
+    ring = ModelReplayBuffer(10, BOX)
     ring.keep(4)
     ring.add(numbered(0, 3))
     assert drawn(ring) == {0, 1, 2}
@@ -36,7 +36,7 @@ def test_only_the_newest_rows_of_a_model_are_drawn():
 
 
 def test_longer_rollouts_keep_more_rows_and_bring_none_back():
-    ring = ModelRing(10, BOX)
+    ring = ModelReplayBuffer(10, BOX)
     ring.keep(2)
     ring.add(numbered(0, 4))
     ring.keep(6)
@@ -48,7 +48,7 @@ def test_longer_rollouts_keep_more_rows_and_bring_none_back():
 
 
 def test_a_model_ring_is_rebuilt_from_its_rows_and_state():
-    ring, other = ModelRing(10, BOX), ModelRing(10, BOX)
+    ring, other = ModelReplayBuffer(10, BOX), ModelReplayBuffer(10, BOX)
     ring.keep(5)
     ring.add(numbered(0, 10))
     ring.add(numbered(10, 13))
@@ -59,8 +59,8 @@ def test_a_model_ring_is_rebuilt_from_its_rows_and_state():
     assert len(other) == 5
 
 
-def bootstrap(rows: int, members: int = 3) -> BootstrapRows:
-    return BootstrapRows(TransitionDataset(numbered(0, rows)), members, torch.Generator().manual_seed(0))
+def bootstrap(rows: int, members: int = 3) -> BootstrapSampler:
+    return BootstrapSampler(TransitionDataset(numbered(0, rows)), members, torch.Generator().manual_seed(0))
 
 
 def test_held_out_rows_are_learned_from_by_no_member():
@@ -104,7 +104,7 @@ def test_the_last_batch_of_a_pass_is_filled_up_with_its_first_rows():
 def test_a_ring_that_grows_is_split_anew():
     ring = ReplayBuffer(30, BOX)
     ring.add(numbered(0, 10))
-    rows = BootstrapRows(ring, 2, torch.Generator().manual_seed(0))
+    rows = BootstrapSampler(ring, 2, torch.Generator().manual_seed(0))
     rows.split(2)
     assert rows.count == 8
     ring.add(numbered(10, 30))

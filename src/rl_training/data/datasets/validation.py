@@ -9,13 +9,13 @@ import numpy as np
 
 from rl_training.types import Array, Arrays, EnvSpec
 
-ALLOWABLE = ("nan", "out_of_range", "no_episode_end", "crossing")  # faults that can be mended instead of refused
+REPAIRABLE = ("nan", "out_of_range", "no_episode_end", "crossing")  # faults that can be mended instead of refused
 
 _BLOCK = 2**18  # numbers looked at together, so that temporaries stay small beside the columns
 _SIDE_BY_SIDE = 64
 
 
-class DatasetFault(ValueError):
+class DatasetError(ValueError):
     """Data that cannot be trained on as it is: what is wrong, and what would mend it."""
 
     def __init__(self, text: str, fix: str = "") -> None:
@@ -23,10 +23,10 @@ class DatasetFault(ValueError):
         self.text, self.fix = text, fix
 
 
-def require_allowable(allow: Collection[str]) -> None:
-    unknown = [name for name in allow if name not in ALLOWABLE]
+def check_allow(allow: Collection[str]) -> None:
+    unknown = [name for name in allow if name not in REPAIRABLE]
     if unknown:
-        raise ValueError(f"allow must name faults among {', '.join(ALLOWABLE)}, got {unknown[0]!r}")
+        raise ValueError(f"allow must name faults among {', '.join(REPAIRABLE)}, got {unknown[0]!r}")
 
 
 def require_columns(columns: Mapping[str, object], names: Sequence[str]) -> None:
@@ -35,7 +35,7 @@ def require_columns(columns: Mapping[str, object], names: Sequence[str]) -> None
         raise ValueError(f"a dataset needs the columns {list(names)}, missing {missing}, got {list(columns)}")
 
 
-def require_one_box(spec: EnvSpec, env_id: object = "the environment") -> None:
+def require_box_observations(spec: EnvSpec, env_id: object = "the environment") -> None:
     if spec.obs_parts:
         names = ", ".join(part.name for part in spec.obs_parts)
         raise TypeError(
@@ -56,7 +56,7 @@ def require_finite(columns: Mapping[str, Array]) -> None:
     for name, column in columns.items():
         wrong = find_not_finite(column)
         if wrong.any():
-            raise DatasetFault(
+            raise DatasetError(
                 f"column {name!r} is NaN or infinite in {wrong.sum()} of {len(column)} rows, "
                 f"the first is row {wrong.argmax()}",
                 "--allow nan leaves such rows out",
@@ -77,13 +77,13 @@ def require_episode_ends(columns: Arrays, told: Set[str]) -> None:
     if dones.any() or (truncated.any() and told & {"dones", "truncated", "episodes"}):
         return
     if truncated.any():
-        raise DatasetFault(
+        raise DatasetError(
             f"no column tells where episodes end; {int(truncated.sum())} ends are guessed, from jumps in next_obs and "
             "from where files end",
             "name a column that tells with --columns dones=NAME or --columns truncated=NAME, or accept the guess with "
             "--allow no_episode_end",
         )
-    raise DatasetFault(
+    raise DatasetError(
         "no row ends an episode (dones and truncated are all 0 or missing)",
         f"mark the last row of each, or say that the {len(dones)} rows are one with --allow no_episode_end",
     )
@@ -91,7 +91,7 @@ def require_episode_ends(columns: Arrays, told: Set[str]) -> None:
 
 def require_no_crossing(crossing: Array) -> None:
     if crossing.any():
-        raise DatasetFault(
+        raise DatasetError(
             f"next_obs does not fit the following row in {crossing.sum()} of {len(crossing)} rows, the first is "
             f"row {crossing.argmax()}: it leads into another episode, or jumps where neither dones nor "
             "truncated ends one",

@@ -6,20 +6,20 @@ from collections.abc import Collection
 
 import numpy as np
 
-from rl_training.data.datasets.faults import find_crossings, find_not_finite, require_finite, require_no_crossing
+from rl_training.data.datasets.validation import find_crossings, find_not_finite, require_finite, require_no_crossing
 from rl_training.types import Array, Arrays
 
 
-def without_nan(columns: Arrays, allow: Collection[str]) -> Arrays:
+def drop_nan_rows(columns: Arrays, allow: Collection[str]) -> Arrays:
     """Refuses what is not finite, or leaves such rows out where `allow` names "nan"."""
     if "nan" not in allow:
         require_finite(columns)
         return columns
     wrong = np.logical_or.reduce([find_not_finite(column) for column in columns.values()])
-    return leave_out(columns, wrong)
+    return drop_rows(columns, wrong)
 
 
-def without_crossing(columns: Arrays, allow: Collection[str]) -> Arrays:
+def split_crossings(columns: Arrays, allow: Collection[str]) -> Arrays:
     """Refuses rows that lead into another episode, or cuts the episodes there where `allow` names "crossing".
 
     A row that jumps has its own successor and becomes its episode's last; one that was cut and shows the start of the
@@ -30,10 +30,10 @@ def without_crossing(columns: Arrays, allow: Collection[str]) -> Arrays:
         require_no_crossing(jumps | bridges)
         return columns
     truncated = np.logical_or(columns["truncated"], jumps).astype(columns["truncated"].dtype)
-    return leave_out({**columns, "truncated": truncated}, bridges)
+    return drop_rows({**columns, "truncated": truncated}, bridges)
 
 
-def leave_out(columns: Arrays, wrong: Array) -> Arrays:
+def drop_rows(columns: Arrays, wrong: Array) -> Arrays:
     """The columns less these rows; the episode that held one ends before it."""
     if not wrong.any():
         return columns

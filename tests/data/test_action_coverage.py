@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from rl_training.data.datasets.coverage import unseen_share
+from rl_training.data.datasets.action_coverage import unseen_action_fraction
 
 
 @pytest.fixture
@@ -19,32 +19,32 @@ def noise(rows: int) -> torch.Tensor:
 
 def test_the_datas_own_mean_is_at_home(obs):
     mean = obs[:, :1]
-    assert unseen_share(obs, mean + 0.1 * noise(2_000), mean[:500]) < 0.05
+    assert unseen_action_fraction(obs, mean + 0.1 * noise(2_000), mean[:500]) < 0.05
 
 
 def test_data_that_judge_themselves_are_ordinary(obs):
     actions = obs[:, :1] + 0.1 * noise(2_000)
-    assert unseen_share(obs, actions, actions[:500]) == pytest.approx(0.05, abs=0.005)
+    assert unseen_action_fraction(obs, actions, actions[:500]) == pytest.approx(0.05, abs=0.005)
 
 
 def test_doing_the_opposite_in_each_state_is_unseen_although_every_action_occurs_somewhere(obs):
     actions = obs[:, :1].sign() + 0.1 * noise(2_000)
-    assert unseen_share(obs, actions, -actions[:500]) > 0.9
+    assert unseen_action_fraction(obs, actions, -actions[:500]) > 0.9
 
 
 def test_an_action_never_taken_is_unseen(obs):
-    assert unseen_share(obs, 0.1 * noise(2_000), torch.ones(500, 1)) == 1
+    assert unseen_action_fraction(obs, 0.1 * noise(2_000), torch.ones(500, 1)) == 1
 
 
 def test_discrete_actions_are_seen_where_similar_states_took_them(obs):
     actions = (obs[:, 0] > 0).long()
-    assert unseen_share(obs, actions, actions[:500]) <= 0.05
-    assert unseen_share(obs, actions, 1 - actions[:500]) > 0.8
+    assert unseen_action_fraction(obs, actions, actions[:500]) <= 0.05
+    assert unseen_action_fraction(obs, actions, 1 - actions[:500]) > 0.8
 
 
 def test_units_of_observations_do_not_count(obs):
     actions = obs[:, :1] + 0.1 * noise(2_000)
     stretched = obs * torch.tensor([1.0, 1_000.0])
-    assert unseen_share(stretched, actions, obs[:500, :1]) == pytest.approx(
-        unseen_share(obs, actions, obs[:500, :1]), abs=0.02
+    assert unseen_action_fraction(stretched, actions, obs[:500, :1]) == pytest.approx(
+        unseen_action_fraction(obs, actions, obs[:500, :1]), abs=0.02
     )
