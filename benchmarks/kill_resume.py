@@ -25,7 +25,8 @@ from command_line import COMMAND, SINGLE_THREADED, ask, shown
 from provenance import provenance
 
 from rl_training.experiment.verify import compare_runs
-from rl_training.runtime.checkpoints.storage import CheckpointError, list_checkpoints
+from rl_training.runtime.checkpoints.format import CheckpointError
+from rl_training.runtime.checkpoints.reading import list_checkpoints
 
 # Intervals that do not divide each other, so that checkpoints fall inside episodes and between lines of the log.
 SAC_OPTIONS = "--steps 700 --set learning_starts=150 --set checkpoint_interval=60 --set eval_interval=250"

@@ -14,7 +14,7 @@ from rl_training.algorithms import IQLAlgorithm, IQLConfig, IQLPredictions, iql_
 from rl_training.experiment.config.train_config import ConfigError, parse_config
 from rl_training.experiment.run import run_training
 from rl_training.models import MLPIQLModel
-from rl_training.runtime.checkpoints.storage import read_checkpoint
+from rl_training.runtime.checkpoints.reading import read_checkpoint
 from rl_training.types import Batch
 
 

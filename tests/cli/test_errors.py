@@ -30,7 +30,7 @@ def test_a_damaged_checkpoint_that_was_named_is_exit_code_1(cli, run, command):
     assert result.exit_code == 1
     assert result.stderr == (
         f"error: checkpoint {newest(run)} is damaged: learner.safetensors does not match its checksum; "
-        "use another checkpoint or copy this one anew\n"
+        "use another checkpoint or copy this one again\n"
     )
 
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from rl_training.experiment.agent import step_name
 from rl_training.experiment.seeds import sweep
 from rl_training.experiment.seeds.processes import SeedProcess
+from rl_training.runtime.checkpoints.format import step_name
 
 LONG = ["train", "bc", "Pendulum-v1", "--dataset", "{kind: random, rows: 200}", "--steps", "1000000",
         "--set", "hidden_sizes=[8]", "--set", "batch_size=8", "--set", "eval_interval=0",

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from rl_training.data import RecurrentReplayBuffer
+from rl_training.runtime.checkpoints.reading import read_checkpoint
 from rl_training.runtime.checkpoints.replay_segments import ReplaySegments
-from rl_training.runtime.checkpoints.storage import read_checkpoint, save_checkpoint
+from rl_training.runtime.checkpoints.writing import save_checkpoint
 from rl_training.types import Batch, EnvSpec
 
 PIXEL = EnvSpec((1,), "discrete", 5, "uint8")

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from rl_training.experiment.verify import compare_runs
-from rl_training.runtime.checkpoints.storage import save_checkpoint
+from rl_training.runtime.checkpoints.writing import save_checkpoint
 
 ROWS: list[dict[str, Any]] = [
     {"step": 5, "critic_loss": 0.5, "time": 10.0},

@@ -9,7 +9,7 @@ import torch
 
 from rl_training.envs.group import Episode
 from rl_training.runtime.callbacks.logging import LogMetrics
-from rl_training.runtime.callbacks.training import Doubts, EarlyStop, Evaluate, MaxUpdates, Schedules, StopAtStep
+from rl_training.runtime.callbacks.training import EarlyStop, Evaluate, LogWarnings, MaxUpdates, Schedules, StopAtStep
 from rl_training.runtime.engine import STRIDE, Callback, train
 from rl_training.runtime.state import Best, CollectResult, TrainerState
 from rl_training.schedules import Schedule
@@ -148,11 +148,13 @@ def test_a_row_keeps_the_metrics_of_a_phase_that_the_last_update_did_not_have_al
     assert log.last() == resumed.last() == {"actor_loss": 6.0, "critic_loss": 4.0}
 
 
-def test_warnings_about_logged_metrics_are_reported_once():
-    said: list[str] = []
-    low = Doubts(lambda metrics: ["returns are low"] if (metrics.get("episode_return") or 0) > 20 else [], said.append)
-    train(state(40), [LogMetrics(10, lambda row: None), low])
-    assert said == ["step 30: returns are low"]  # returns are the step they end at
+def test_warnings_about_logged_metrics_are_logged_once():
+    def low_returns(metrics):
+        return ["returns are low"] if (metrics.get("episode_return") or 0) > 20 else []
+
+    warnings: list[str] = []
+    train(state(40), [LogMetrics(10, lambda row: None), LogWarnings(low_returns, warnings.append)])
+    assert warnings == ["step 30: returns are low"]  # returns are the step they end at
 
 
 @pytest.mark.parametrize(("before", "after", "passed"), [(0, 9, False), (0, 10, True), (10, 19, False), (9, 31, True)])

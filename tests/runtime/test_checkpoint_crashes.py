@@ -1,4 +1,4 @@
-"""Whenever a save is cut short, a whole checkpoint is left."""
+"""An interrupted save always leaves an intact checkpoint."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from rl_training.runtime.checkpoints.storage import CheckpointError, save_checkpoint
+from rl_training.runtime.checkpoints.format import CheckpointError
+from rl_training.runtime.checkpoints.writing import save_checkpoint
 
 
 def save(directory: Path, step: int, value: float = 0.0, **options: Any) -> Path:
@@ -26,18 +27,19 @@ from pathlib import Path
 import torch
 from rl_training.data.replay.replay_buffer import ReplayBuffer
 from rl_training.runtime.checkpoints import replay_segments
-from rl_training.runtime.checkpoints.storage import newest_checkpoint, save_checkpoint
+from rl_training.runtime.checkpoints.reading import newest_checkpoint
+from rl_training.runtime.checkpoints.writing import save_checkpoint
 from rl_training.types import EnvSpec
 
 replay_segments.SEGMENT_ROWS = 10
-os.fsync = lambda descriptor: None  # a killed process loses nothing that the kernel has
+os.fsync = lambda descriptor: None  # data in the page cache survives the death of a process
 
-def rings():
-    ring = ReplayBuffer(15, EnvSpec((1,), "box", 1))
-    return ring, replay_segments.ReplaySegments({"replay": ring})
+def replay_and_segments():
+    replay = ReplayBuffer(15, EnvSpec((1,), "box", 1))
+    return replay, replay_segments.ReplaySegments({"replay": replay})
 
-def add_rows(ring):
-    ring.add({name: torch.zeros(12, *column.shape[1:]) for name, column in ring.columns.items()})
+def add_rows(replay):
+    replay.add({name: torch.zeros(12, *column.shape[1:]) for name, column in replay.columns.items()})
 
 def save(directory, step, value, segments):
     save_checkpoint(directory, step, {"learner": torch.tensor(value)}, info={}, replay=segments, keep=1)
@@ -52,10 +54,10 @@ def die_at(moment):
     sys.addaudithook(hook)
 
 def train(directory, second_step, moment):
-    ring, segments = rings()
-    add_rows(ring)
+    replay, segments = replay_and_segments()
+    add_rows(replay)
     save(directory, 1, 1, segments)
-    add_rows(ring)
+    add_rows(replay)
     die_at(moment)
     save(directory, second_step, 2, segments)
     os._exit(0)
@@ -71,9 +73,9 @@ def check(directory):
     checkpoint = newest_checkpoint(directory, damage.append)
     assert not damage and checkpoint, (damage, os.listdir(directory))
     value = int(checkpoint.group("learner"))
-    ring, segments = rings()
+    replay, segments = replay_and_segments()
     segments.restore(checkpoint)
-    assert (value, ring.added) in [(1, 12), (2, 24)], (value, ring.added)
+    assert (value, replay.added) in [(1, 12), (2, 24)], (value, replay.added)
     save(directory, 3, 3, segments)
     assert os.listdir(directory) == ["step_000000003"], os.listdir(directory)
 
@@ -87,7 +89,7 @@ for second_step in (2, 1):  # the next checkpoint, and the same one again
 """
 
 
-def test_killed_at_any_file_operation_a_run_still_has_a_whole_checkpoint(tmp_path: Path) -> None:
+def test_a_run_killed_at_any_file_operation_has_an_intact_checkpoint(tmp_path: Path) -> None:
     command = [sys.executable, "-c", KILL_AT_EVERY_FILE_OPERATION, str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
     result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
@@ -96,7 +98,7 @@ def test_killed_at_any_file_operation_a_run_still_has_a_whole_checkpoint(tmp_pat
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux for the name of an open file")
-def test_all_files_are_on_the_disk_before_the_checkpoint_has_its_name(
+def test_all_files_are_on_disk_before_the_checkpoint_is_renamed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events: list[str] = []
@@ -113,18 +115,19 @@ def test_all_files_are_on_the_disk_before_the_checkpoint_has_its_name(
     monkeypatch.setattr(os, "fsync", record_fsync)
     monkeypatch.setattr(os, "replace", record_replace)
     save(tmp_path / "checkpoints", 1)
-    aside = events[3]
+    temporary = events[3]
     assert events == [
-        "learner.safetensors", "state.json", "manifest.json", aside, f"{aside} -> step_000000001", "checkpoints",
+        "learner.safetensors", "state.json", "manifest.json", temporary,
+        f"{temporary} -> step_000000001", "checkpoints",
     ]  # fmt: skip
 
 
-def test_a_file_that_grows_too_large_leaves_the_checkpoint_before_and_one_sentence(tmp_path: Path) -> None:
+def test_a_file_over_the_size_limit_leaves_the_previous_checkpoint(tmp_path: Path) -> None:
     save(tmp_path, 1, value=1.0)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
     try:
-        with pytest.raises(CheckpointError, match=r"could not write checkpoint .*step_000000002: File too large; make"):
+        with pytest.raises(CheckpointError, match=r"could not write checkpoint .*step_000000002: File too large; free"):
             save_checkpoint(tmp_path, 2, {"learner": torch.zeros(100_000)}, info={})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -134,7 +137,7 @@ def test_a_file_that_grows_too_large_leaves_the_checkpoint_before_and_one_senten
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace", "mkdir"])
-def test_a_full_disk_at_any_call_leaves_the_checkpoint_before_and_one_sentence(
+def test_a_full_disk_at_any_call_leaves_the_previous_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     def fail(*_: Any) -> None:
@@ -143,6 +146,6 @@ def test_a_full_disk_at_any_call_leaves_the_checkpoint_before_and_one_sentence(
     save(tmp_path, 1)
     with monkeypatch.context() as patch:
         patch.setattr(os, call, fail)
-        with pytest.raises(CheckpointError, match="step_000000002: No space left on device; make room"):
+        with pytest.raises(CheckpointError, match="step_000000002: No space left on device; free disk space"):
             save(tmp_path, 2)
     assert os.listdir(tmp_path) == ["step_000000001"]

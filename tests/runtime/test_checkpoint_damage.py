@@ -1,4 +1,4 @@
-"""A damaged or forged checkpoint is refused in a sentence, and the one before is taken."""
+"""Damaged or forged checkpoints raise CheckpointError, and the previous checkpoint is used."""
 
 from __future__ import annotations
 
@@ -18,14 +18,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rl_training.runtime.checkpoints.format import canonical_json
-from rl_training.runtime.checkpoints.storage import (
-    Checkpoint,
-    CheckpointError,
-    newest_checkpoint,
-    read_checkpoint,
-    save_checkpoint,
-)
+from rl_training.runtime.checkpoints.format import CheckpointError, canonical_json
+from rl_training.runtime.checkpoints.reading import Checkpoint, newest_checkpoint, read_checkpoint
+from rl_training.runtime.checkpoints.writing import save_checkpoint
 
 STATE = {"learner": {"weight": torch.arange(600.0)}, "sampler": {"state": torch.arange(500, dtype=torch.uint8), "n": 7}}
 
@@ -34,21 +29,21 @@ def save(directory: Path, step: int, value: float = 0.0, **options: Any) -> Path
     return save_checkpoint(directory, step, {"learner": {"weight": torch.full((3,), value)}}, info={}, **options)
 
 
-def test_a_path_that_is_no_checkpoint_gets_a_plain_sentence(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"no checkpoint at .*nowhere: there is no such directory"):
+def test_a_path_without_a_checkpoint_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"no checkpoint at .*nowhere: the directory does not exist"):
         read_checkpoint(tmp_path / "nowhere")
-    with pytest.raises(CheckpointError, match=r"is not a checkpoint: it has no manifest\.json; give a step_"):
+    with pytest.raises(CheckpointError, match=r"is not a checkpoint: it has no manifest\.json; pass a step_"):
         read_checkpoint(tmp_path)
 
 
-def test_every_cut_and_every_flipped_bit_is_found(tmp_path: Path) -> None:
+def test_truncated_files_and_flipped_bits_are_detected(tmp_path: Path) -> None:
     path = save_checkpoint(tmp_path, 1, STATE, info={"threads": 1})
-    chance = random.Random(0)
+    rng = random.Random(0)
     for case in range(200):
-        file = chance.choice(sorted(path.iterdir()))
+        file = rng.choice(sorted(path.iterdir()))
         good = file.read_bytes()
-        place = chance.randrange(len(good))
-        flipped = good[:place] + bytes([good[place] ^ 1 << chance.randrange(8)]) + good[place + 1 :]
+        place = rng.randrange(len(good))
+        flipped = good[:place] + bytes([good[place] ^ 1 << rng.randrange(8)]) + good[place + 1 :]
         file.write_bytes(flipped if case % 2 else good[:place])
         with pytest.raises(CheckpointError, match=r"step_000000001"):
             read_checkpoint(path)
@@ -57,23 +52,23 @@ def test_every_cut_and_every_flipped_bit_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["learner.safetensors", "sampler.safetensors", "state.json", "manifest.json"])
-def test_a_missing_or_empty_file_is_found_and_the_one_before_is_taken(tmp_path: Path, name: str) -> None:
+def test_a_missing_or_empty_file_is_detected_and_the_previous_checkpoint_is_used(tmp_path: Path, name: str) -> None:
     for step in (1, 2, 3):
         save_checkpoint(tmp_path, step, STATE, info={})
     (tmp_path / "step_000000003" / name).unlink()
     (tmp_path / "step_000000002" / name).write_bytes(b"")
-    told: list[str] = []
-    checkpoint = newest_checkpoint(tmp_path, told.append)
+    errors: list[str] = []
+    checkpoint = newest_checkpoint(tmp_path, errors.append)
     assert isinstance(checkpoint, Checkpoint)
     assert checkpoint.step == 1
-    assert [re.findall(f"step_00000000[23]|{re.escape(name)}", sentence)[:2] for sentence in told] == [
+    assert [re.findall(f"step_00000000[23]|{re.escape(name)}", sentence)[:2] for sentence in errors] == [
         ["step_000000003", name],
         ["step_000000002", name],
     ]
 
 
-def test_two_files_that_changed_places_are_found(tmp_path: Path) -> None:
-    state = {"a": torch.zeros(2), "b": torch.ones(2)}  # of the same size
+def test_swapped_files_are_detected(tmp_path: Path) -> None:
+    state = {"a": torch.zeros(2), "b": torch.ones(2)}  # files of equal size
     path = save_checkpoint(tmp_path, 1, state, info={})
     (path / "a.safetensors").rename(path / "c")
     (path / "b.safetensors").rename(path / "a.safetensors")
@@ -82,22 +77,22 @@ def test_two_files_that_changed_places_are_found(tmp_path: Path) -> None:
         read_checkpoint(path)
 
 
-def test_a_strange_file_or_link_is_refused(tmp_path: Path) -> None:
+def test_an_unlisted_file_or_symbolic_link_is_refused(tmp_path: Path) -> None:
     path = save(tmp_path, 1)
     (path / "model.pkl").write_bytes(b"")
-    with pytest.raises(CheckpointError, match=r"model\.pkl does not belong to it"):
+    with pytest.raises(CheckpointError, match=r"model\.pkl is not listed in manifest\.json"):
         read_checkpoint(path)
     (path / "model.pkl").unlink()
     (path / "learner.safetensors").rename(tmp_path / "elsewhere")
     (path / "learner.safetensors").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(CheckpointError, match=r"learner\.safetensors is not a plain file"):
+    with pytest.raises(CheckpointError, match=r"learner\.safetensors is not a regular file"):
         read_checkpoint(path)
 
 
-def test_another_format_version_is_refused_by_name(tmp_path: Path) -> None:
+def test_another_format_version_is_refused(tmp_path: Path) -> None:
     path = save(tmp_path, 1)
     forge_manifest(path, {**manifest_of(path), "format_version": 2})
-    with pytest.raises(CheckpointError, match=r"is of format 2, and this version of rl_training reads format 1"):
+    with pytest.raises(CheckpointError, match=r"has format 2, but this version of rl_training reads format 1"):
         read_checkpoint(path)
 
 
@@ -124,7 +119,7 @@ def header(**tensor: Any) -> bytes:
         safetensors.torch.save({"weight": torch.ones(3), "other": torch.ones(3)}),
     ],
 )
-def test_a_forged_file_with_the_right_checksum_runs_nothing_and_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_a_forged_file_with_a_valid_checksum_runs_no_code_and_is_refused(tmp_path: Path, content: bytes) -> None:
     path = save(tmp_path, 1)
     replace_file(path, "learner.safetensors", content)
     with pytest.raises(CheckpointError, match=r"learner\.safetensors"):
@@ -145,7 +140,7 @@ def test_a_forged_file_with_the_right_checksum_runs_nothing_and_is_refused(tmp_p
         b'{"learner": 1}',
     ],
 )
-def test_a_forged_state_with_the_right_checksum_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_a_forged_state_with_a_valid_checksum_is_refused(tmp_path: Path, content: bytes) -> None:
     path = save(tmp_path, 1)
     replace_file(path, "state.json", content)
     with pytest.raises(CheckpointError, match=r"state\.json"):
@@ -193,9 +188,9 @@ def values(saved: Path) -> dict[str, Any]:
     value=json_values
     | st.dictionaries(st.sampled_from(["state.json", "../x", "/", ""]), json_values, max_size=2)
     | st.fixed_dictionaries({"state.json": st.fixed_dictionaries({"size": json_values, "sha256": json_values})})
-    | st.fixed_dictionaries({"ring": st.fixed_dictionaries({"state.json": st.lists(st.integers()) | json_values})}),
+    | st.fixed_dictionaries({"replay": st.fixed_dictionaries({"state.json": st.lists(st.integers()) | json_values})}),
 )
-def test_a_forged_manifest_is_read_or_refused_in_a_sentence(
+def test_a_forged_manifest_is_read_or_raises_checkpoint_error(
     saved: Path, values: dict[str, Any], field: str, value: Any
 ) -> None:
     forge_manifest(saved, {**values, field: value})
@@ -205,7 +200,7 @@ def test_a_forged_manifest_is_read_or_refused_in_a_sentence(
 
 @settings(max_examples=200, deadline=None)
 @given(content=st.binary(max_size=40) | json_values.map(lambda value: json.dumps(value).encode()))
-def test_anything_else_in_place_of_the_manifest_is_refused(saved: Path, content: bytes) -> None:
+def test_arbitrary_bytes_as_manifest_are_refused(saved: Path, content: bytes) -> None:
     (saved / "manifest.json").write_bytes(content)
     with pytest.raises(CheckpointError, match="step_000000001"):
         read_checkpoint(saved)

@@ -12,8 +12,9 @@ import torch
 from rl_training.algorithms.core.config import ReplayConfig
 from rl_training.data import ReplayBuffer
 from rl_training.envs.pool import EnvPool
+from rl_training.runtime.checkpoints.reading import read_checkpoint
 from rl_training.runtime.checkpoints.replay_segments import ReplaySegments
-from rl_training.runtime.checkpoints.storage import read_checkpoint, save_checkpoint
+from rl_training.runtime.checkpoints.writing import save_checkpoint
 from rl_training.runtime.lanes import Actor, ReplayLane
 from rl_training.runtime.policies import RandomPolicy
 from rl_training.runtime.population import MemberLane, PoolGroup

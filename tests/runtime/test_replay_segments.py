@@ -1,4 +1,4 @@
-"""Replay rows come back, and are written once."""
+"""Replay buffers are saved in segments, linked where unchanged, and restored."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ import safetensors.torch
 import torch
 
 from rl_training.data.replay.replay_buffer import ReplayBuffer
+from rl_training.runtime.checkpoints.format import CheckpointError
+from rl_training.runtime.checkpoints.reading import read_checkpoint
 from rl_training.runtime.checkpoints.replay_segments import ReplaySegments
-from rl_training.runtime.checkpoints.storage import CheckpointError, read_checkpoint, save_checkpoint
+from rl_training.runtime.checkpoints.writing import save_checkpoint
 from rl_training.types import Batch, EnvSpec
 
 SPEC = EnvSpec((2,), "discrete", 3, obs_dtype="uint8")
 
 
 def transitions(start: int, count: int) -> Batch:
-    """Rows that tell their own number."""
+    """Transitions whose values encode their row number."""
     numbers = torch.arange(start, start + count)
     obs = torch.stack([numbers % 251, numbers % 241], 1).to(torch.uint8)
     flags = torch.zeros(count)
@@ -28,31 +30,31 @@ def transitions(start: int, count: int) -> Batch:
             "truncated": flags}  # fmt: skip
 
 
-def ring_of(rows: int, capacity: int = 25_000) -> ReplayBuffer:
-    ring = ReplayBuffer(capacity, SPEC)
-    extend(ring, rows)
-    return ring
+def replay_of(rows: int, capacity: int = 25_000) -> ReplayBuffer:
+    replay = ReplayBuffer(capacity, SPEC)
+    extend(replay, rows)
+    return replay
 
 
-def extend(ring: ReplayBuffer, rows: int) -> None:
+def extend(replay: ReplayBuffer, rows: int) -> None:
     while rows:
-        count = min(rows, ring.capacity)
-        ring.add(transitions(ring.added, count))
+        count = min(rows, replay.capacity)
+        replay.add(transitions(replay.added, count))
         rows -= count
 
 
-def save_rings(directory: Path, step: int, segments: ReplaySegments, **options: Any) -> Path:
+def save_replay(directory: Path, step: int, segments: ReplaySegments, **options: Any) -> Path:
     return save_checkpoint(directory, step, {}, info={}, replay=segments, **options)
 
 
 def restored(path: Path, capacity: int = 25_000) -> ReplayBuffer:
-    ring = ReplayBuffer(capacity, SPEC)
-    ReplaySegments({"replay": ring}).restore(read_checkpoint(path))
-    return ring
+    replay = ReplayBuffer(capacity, SPEC)
+    ReplaySegments({"replay": replay}).restore(read_checkpoint(path))
+    return replay
 
 
-def alive_rows(ring: ReplayBuffer) -> Batch:
-    return ring.rows(ring.added - len(ring), ring.added)
+def stored_rows(replay: ReplayBuffer) -> Batch:
+    return replay.rows(replay.added - len(replay), replay.added)
 
 
 def same_rows(left: Batch, right: Batch) -> bool:
@@ -64,104 +66,104 @@ def segment_files(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("rows", [0, 1, 9_999, 10_000, 10_001, 25_000, 38_000, 60_000])
-def test_a_restored_ring_holds_the_rows_that_were_alive(tmp_path: Path, rows: int) -> None:
-    ring = ring_of(rows)
-    twin = restored(save_rings(tmp_path, 1, ReplaySegments({"replay": ring})))
-    assert (twin.added, len(twin)) == (ring.added, len(ring))
-    assert same_rows(alive_rows(twin), alive_rows(ring))
+def test_a_restored_replay_buffer_holds_the_stored_rows(tmp_path: Path, rows: int) -> None:
+    replay = replay_of(rows)
+    twin = restored(save_replay(tmp_path, 1, ReplaySegments({"replay": replay})))
+    assert (twin.added, len(twin)) == (replay.added, len(replay))
+    assert same_rows(stored_rows(twin), stored_rows(replay))
 
 
-def test_segments_begin_at_multiples_of_ten_thousand_and_hold_what_is_alive(tmp_path: Path) -> None:
-    path = save_rings(tmp_path, 1, ReplaySegments({"replay": ring_of(38_000)}))  # rows 13,000 to 37,999 are alive
+def test_segments_begin_at_multiples_of_ten_thousand_and_hold_the_stored_rows(tmp_path: Path) -> None:
+    path = save_replay(tmp_path, 1, ReplaySegments({"replay": replay_of(38_000)}))  # stored: rows 13,000 to 37,999
     sizes = [len(safetensors.torch.load_file(path / file)["rewards"]) for file in segment_files(path)]
     assert segment_files(path) == [f"replay-00000{index}.safetensors" for index in (1, 2, 3)]
     assert sizes == [7_000, 10_000, 8_000]
 
 
-def test_full_segments_are_linked_new_ones_written_and_dead_ones_dropped(tmp_path: Path) -> None:
-    ring = ring_of(24_000)
-    segments = ReplaySegments({"replay": ring})
-    first = save_rings(tmp_path, 1, segments)  # segments 0, 1 and part of 2
-    extend(ring, 12_000)
-    second = save_rings(tmp_path, 2, segments)  # rows 11,000 to 35,999: the rest of 2, part of 3, and 1 as it was
+def test_full_segments_are_linked_new_ones_written_and_overwritten_ones_dropped(tmp_path: Path) -> None:
+    replay = replay_of(24_000)
+    segments = ReplaySegments({"replay": replay})
+    first = save_replay(tmp_path, 1, segments)  # segments 0, 1 and part of 2
+    extend(replay, 12_000)
+    second = save_replay(tmp_path, 2, segments)  # rows 11,000 to 35,999: the rest of 2, part of 3, and 1 as it was
     assert segment_files(second) == [f"replay-00000{index}.safetensors" for index in (1, 2, 3)]
     linked = [file for file in segment_files(second) if (second / file).stat().st_nlink == 2]
     assert linked == ["replay-000001.safetensors"]
     assert (first / linked[0]).samefile(second / linked[0])
-    assert same_rows(alive_rows(restored(second)), alive_rows(ring))
+    assert same_rows(stored_rows(restored(second)), stored_rows(replay))
 
 
-def test_a_checkpoint_stands_alone_when_the_one_it_links_to_is_removed(tmp_path: Path) -> None:
-    ring = ring_of(12_000)
-    segments = ReplaySegments({"replay": ring})
+def test_a_checkpoint_stays_readable_after_the_one_it_links_to_is_removed(tmp_path: Path) -> None:
+    replay = replay_of(12_000)
+    segments = ReplaySegments({"replay": replay})
     for step in (1, 2, 3):
-        path = save_rings(tmp_path, step, segments, keep=1)
-        extend(ring, 3_000)
+        path = save_replay(tmp_path, step, segments, keep=1)
+        extend(replay, 3_000)
     assert os.listdir(tmp_path) == [path.name]
     assert restored(path).added == 18_000
 
 
-def test_a_resumed_run_links_and_saves_the_same_bytes_as_one_that_never_stopped(tmp_path: Path) -> None:
-    ring = ring_of(24_000)
-    segments = ReplaySegments({"replay": ring})
-    first = save_rings(tmp_path / "a", 1, segments)
+def test_a_resumed_run_links_and_saves_the_same_bytes_as_an_uninterrupted_one(tmp_path: Path) -> None:
+    replay = replay_of(24_000)
+    segments = ReplaySegments({"replay": replay})
+    first = save_replay(tmp_path / "a", 1, segments)
     twin = ReplayBuffer(25_000, SPEC)
     resumed = ReplaySegments({"replay": twin})
     resumed.restore(read_checkpoint(first))
-    for buffer in (ring, twin):
+    for buffer in (replay, twin):
         extend(buffer, 12_000)
-    second, other = save_rings(tmp_path / "a", 2, segments), save_rings(tmp_path / "b", 2, resumed)
+    second, other = save_replay(tmp_path / "a", 2, segments), save_replay(tmp_path / "b", 2, resumed)
     assert (other / "replay-000001.safetensors").samefile(first / "replay-000001.safetensors")
     assert (second / "manifest.json").read_bytes() == (other / "manifest.json").read_bytes()
 
 
-def test_rows_of_another_history_in_the_same_directory_are_never_linked(tmp_path: Path) -> None:
-    save_rings(tmp_path, 1, ReplaySegments({"replay": ring_of(12_000)}))
-    ring = ReplayBuffer(25_000, SPEC)
-    ring.add(transitions(500, 12_000))  # other rows under the same numbers
-    path = save_rings(tmp_path, 2, ReplaySegments({"replay": ring}))
-    assert same_rows(alive_rows(restored(path)), alive_rows(ring))
+def test_rows_of_another_run_in_the_same_directory_are_never_linked(tmp_path: Path) -> None:
+    save_replay(tmp_path, 1, ReplaySegments({"replay": replay_of(12_000)}))
+    replay = ReplayBuffer(25_000, SPEC)
+    replay.add(transitions(500, 12_000))  # different rows with the same numbers
+    path = save_replay(tmp_path, 2, ReplaySegments({"replay": replay}))
+    assert same_rows(stored_rows(restored(path)), stored_rows(replay))
 
 
 def refuse_links(*_: Any) -> None:
     raise OSError(errno.EPERM, "Operation not permitted")
 
 
-@pytest.mark.parametrize("harm", ["cut", "removed", "no links here"])
-def test_a_segment_that_cannot_be_linked_is_written_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harm: str
+@pytest.mark.parametrize("failure", ["truncated", "removed", "links not supported"])
+def test_a_segment_that_cannot_be_linked_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: str
 ) -> None:
-    ring = ring_of(12_000)
-    segments = ReplaySegments({"replay": ring})
-    first = save_rings(tmp_path, 1, segments)
-    if harm == "cut":
+    replay = replay_of(12_000)
+    segments = ReplaySegments({"replay": replay})
+    first = save_replay(tmp_path, 1, segments)
+    if failure == "truncated":
         os.truncate(first / "replay-000000.safetensors", 10)
-    elif harm == "removed":
+    elif failure == "removed":
         (first / "replay-000000.safetensors").unlink()
     else:
         monkeypatch.setattr(os, "link", refuse_links)
-    assert same_rows(alive_rows(restored(save_rings(tmp_path, 2, segments))), alive_rows(ring))
+    assert same_rows(stored_rows(restored(save_replay(tmp_path, 2, segments))), stored_rows(replay))
 
 
-def test_several_rings_go_side_by_side(tmp_path: Path) -> None:
-    path = save_rings(tmp_path, 1, ReplaySegments({"real": ring_of(11_000), "model": ring_of(500, capacity=300)}))
+def test_several_replay_buffers_are_saved_side_by_side(tmp_path: Path) -> None:
+    path = save_replay(tmp_path, 1, ReplaySegments({"real": replay_of(11_000), "model": replay_of(500, capacity=300)}))
     assert segment_files(path) == ["model-000000.safetensors", "real-000000.safetensors", "real-000001.safetensors"]
     real, model = ReplayBuffer(25_000, SPEC), ReplayBuffer(300, SPEC)
     ReplaySegments({"real": real, "model": model}).restore(read_checkpoint(path))
     assert (len(real), len(model), model.added) == (11_000, 300, 500)
 
 
-def test_a_ring_that_was_not_saved_cannot_be_restored(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="has no replay rows of 'replay'"):
+def test_a_replay_buffer_that_was_not_saved_cannot_be_restored(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="has no rows of the replay buffer 'replay'"):
         restored(save_checkpoint(tmp_path, 1, {}, info={}))
-    with pytest.raises(ValueError, match="a replay ring must be named"):
-        ReplaySegments({"../x": ring_of(0)})
+    with pytest.raises(ValueError, match="the name of a replay buffer must consist of"):
+        ReplaySegments({"../x": replay_of(0)})
 
 
-def test_a_segment_with_other_rows_than_the_manifest_says_is_refused(tmp_path: Path) -> None:
-    path = save_rings(tmp_path, 1, ReplaySegments({"replay": ring_of(10)}))
-    lie = {"replay": {"replay-000000.safetensors": (0, 9)}}
-    forged = read_checkpoint(path).manifest.model_copy(update={"replay": lie})
+def test_a_segment_whose_rows_do_not_match_the_manifest_is_refused(tmp_path: Path) -> None:
+    path = save_replay(tmp_path, 1, ReplaySegments({"replay": replay_of(10)}))
+    wrong = {"replay": {"replay-000000.safetensors": (0, 9)}}
+    forged = read_checkpoint(path).manifest.model_copy(update={"replay": wrong})
     (path / "manifest.json").write_bytes(forged.to_bytes())
     with pytest.raises(CheckpointError, match=r"replay-000000\.safetensors does not hold the rows 0 to 9"):
         restored(path)

@@ -12,7 +12,7 @@ import numpy as np
 from rl_training.experiment.agent import Agent, load_agent, run_of
 from rl_training.experiment.config.train_config import ConfigError, TrainConfig, parse_config
 from rl_training.experiment.run import TrainResult, default_directory, resume_run, run_training
-from rl_training.runtime.checkpoints.storage import Checkpoint
+from rl_training.runtime.checkpoints.reading import Checkpoint
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.memory import Memory
 

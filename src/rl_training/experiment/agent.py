@@ -17,14 +17,8 @@ from rl_training.data.datasets.actions import unscale_actions
 from rl_training.envs.spaces import pack
 from rl_training.experiment.config.registry import build_learner, config_type
 from rl_training.experiment.config.train_config import TrainConfig, parse_config
-from rl_training.runtime.checkpoints.format import MANIFEST, STATE
-from rl_training.runtime.checkpoints.storage import (
-    Checkpoint,
-    CheckpointError,
-    list_checkpoints,
-    newest_checkpoint,
-    read_checkpoint,
-)
+from rl_training.runtime.checkpoints.format import MANIFEST, STATE, CheckpointError, step_name
+from rl_training.runtime.checkpoints.reading import Checkpoint, list_checkpoints, newest_checkpoint, read_checkpoint
 from rl_training.runtime.evaluation import evaluate
 from rl_training.runtime.memory import Memory
 from rl_training.types import EnvSpec
@@ -142,10 +136,6 @@ def run_of(path: Path) -> Path:
             f"{path.name} is not the newest checkpoint of {run}; resume goes on from {newest}: name the run"
         )
     return run
-
-
-def step_name(step: int) -> str:
-    return f"step_{step:09d}"
 
 
 def load_agent(

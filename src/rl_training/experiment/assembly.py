@@ -21,7 +21,7 @@ from rl_training.experiment.machine import Choices
 from rl_training.experiment.model_based import with_model
 from rl_training.experiment.sequences import sequence_lane
 from rl_training.runtime.callbacks.logging import LogMetrics, Row
-from rl_training.runtime.callbacks.training import Doubts, EarlyStop, Evaluate, MaxUpdates, Schedules
+from rl_training.runtime.callbacks.training import EarlyStop, Evaluate, LogWarnings, MaxUpdates, Schedules
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.evaluation import evaluate
 from rl_training.runtime.lanes import Actor, FineTuneLane, OfflineLane, ReplayLane, RolloutLane
@@ -228,7 +228,7 @@ def new_callbacks(
     """In the order they are told; saving comes after all of them."""
     total = config.duration
     callbacks: list[Callback] = [LogMetrics(interval(config.log_interval, total, 100), *writers, member=parts.member)]
-    callbacks.append(Doubts(parts.learner.warnings, say))
+    callbacks.append(LogWarnings(parts.learner.warnings, say))
     callbacks += [Schedules(moving, defaults) for moving, defaults in [_schedules(config, parts.learner)] if moving]
     evaluation = _evaluation(config, parts, choices, writers)
     callbacks += [] if evaluation is None else [evaluation]

@@ -22,13 +22,8 @@ from rl_training.experiment.training_run import TrainingRun, default_directory, 
 from rl_training.runtime.callbacks.profile import Profile
 from rl_training.runtime.callbacks.progress import ShowProgress
 from rl_training.runtime.callbacks.training import StopAtStep
-from rl_training.runtime.checkpoints.storage import (
-    Checkpoint,
-    CheckpointError,
-    list_checkpoints,
-    newest_checkpoint,
-    read_checkpoint,
-)
+from rl_training.runtime.checkpoints.format import CheckpointError
+from rl_training.runtime.checkpoints.reading import Checkpoint, list_checkpoints, newest_checkpoint, read_checkpoint
 from rl_training.runtime.engine import Callback, train
 from rl_training.runtime.population import Members
 from rl_training.runtime.state import DivergedError, TrainerState

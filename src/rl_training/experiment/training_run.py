@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rl_training.experiment.agent import step_name
 from rl_training.experiment.assembly import Assembly, interval, new_callbacks
 from rl_training.experiment.config.train_config import ConfigError, TrainConfig
 from rl_training.experiment.machine import Choices, differences, facts, versions
@@ -14,7 +13,8 @@ from rl_training.experiment.result import TrainResult
 from rl_training.experiment.run_directory import RunDirectory
 from rl_training.runtime.callbacks.logging import LogMetrics, MetricsFile, tensorboard_writer
 from rl_training.runtime.callbacks.saving import SaveCheckpoints, replay_segments, restore_trainer
-from rl_training.runtime.checkpoints.storage import Checkpoint
+from rl_training.runtime.checkpoints.format import step_name
+from rl_training.runtime.checkpoints.reading import Checkpoint
 from rl_training.runtime.engine import Callback
 from rl_training.types import EnvSpec
 

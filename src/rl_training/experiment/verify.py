@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rl_training.experiment.agent import find_checkpoint
 from rl_training.runtime.callbacks.logging import TIME_FIELDS
-from rl_training.runtime.checkpoints.storage import Checkpoint
+from rl_training.runtime.checkpoints.reading import Checkpoint
 
 STATE, METRICS = "state.json", "metrics.jsonl"
 

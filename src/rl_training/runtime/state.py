@@ -31,7 +31,7 @@ class Lane(Protocol):
 
     @property
     def replay(self) -> Any:
-        """Rows to save beside the rest of its state, as `replay_segments.Ring` has them, or None."""
+        """Rows to save beside the rest of its state, as `replay_segments.SavedReplay` has them, or None."""
 
     def collect(self, limit: int) -> CollectResult:
         """Let time pass, by `limit` steps where steps can be counted out, else by the lane's own stride."""

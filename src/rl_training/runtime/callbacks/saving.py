@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rl_training.runtime.checkpoints.reading import Checkpoint
 from rl_training.runtime.checkpoints.replay_segments import ReplaySegments
-from rl_training.runtime.checkpoints.storage import Checkpoint, save_checkpoint
+from rl_training.runtime.checkpoints.writing import save_checkpoint
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.state import TrainerState
 

@@ -24,17 +24,17 @@ class Schedules(Callback):
             state.updater.schedule(name, schedule.at(state.progress, self.defaults.get(name, 0.0)))
 
 
-class Doubts(Callback):
-    """Says, once, what is amiss by the numbers that were last logged."""
+class LogWarnings(Callback):
+    """Logs the first warnings that `check` returns for the last logged metrics."""
 
-    def __init__(self, find: Callable[[Mapping[str, float | None]], list[str]], say: Callable[[str], None]) -> None:
-        self.find, self.say, self.found = find, say, False
+    def __init__(self, check: Callable[[Mapping[str, float | None]], list[str]], log: Callable[[str], None]) -> None:
+        self.check, self.log, self.done = check, log, False
 
     def on_step_end(self, state: TrainerState) -> None:
-        doubts = [] if self.found else self.find(state.metrics)
-        self.found = self.found or bool(doubts)
-        for doubt in doubts:
-            self.say(f"step {state.global_step}: {doubt}")
+        warnings = [] if self.done else self.check(state.metrics)
+        self.done = self.done or bool(warnings)
+        for warning in warnings:
+            self.log(f"step {state.global_step}: {warning}")
 
 
 class Evaluate(Callback):

@@ -1,4 +1,4 @@
-"""What stands in the files of a checkpoint: tensors as safetensors, the rest as canonical JSON, and a manifest."""
+"""Checkpoint file format: tensors as safetensors, other values as canonical JSON, checksums in a manifest."""
 
 from __future__ import annotations
 
@@ -21,24 +21,22 @@ from torch import Tensor
 FORMAT_VERSION = 1
 MANIFEST, STATE = "manifest.json", "state.json"
 
-Span: TypeAlias = tuple[NonNegativeInt, NonNegativeInt]  # row numbers: the first, and one past the last
-Segments: TypeAlias = dict[str, Span]  # the files of one replay ring, and which rows each holds
+Span: TypeAlias = tuple[NonNegativeInt, NonNegativeInt]  # row numbers [start, stop)
+Segments: TypeAlias = dict[str, Span]  # files of one replay buffer and the rows each file holds
 
 
 class CheckpointError(Exception):
-    """A checkpoint cannot be written or read; the message names the path, the cause and the way out."""
+    """A checkpoint cannot be written or read."""
 
 
 class StoredFile(BaseModel):
-    """What a file must measure to be trusted."""
-
     model_config = ConfigDict(frozen=True, extra="forbid")
     size: NonNegativeInt
     sha256: str
 
 
 class Manifest(BaseModel):
-    """All other files of the checkpoint, and under what circumstances they were written."""
+    """Size and checksum of every other file of a checkpoint, and the metadata of the run."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     format_version: int
@@ -53,11 +51,15 @@ class Manifest(BaseModel):
 
 
 def damaged(path: Path, cause: str) -> CheckpointError:
-    return CheckpointError(f"checkpoint {path} is damaged: {cause}; use another checkpoint or copy this one anew")
+    return CheckpointError(f"checkpoint {path} is damaged: {cause}; use another checkpoint or copy this one again")
+
+
+def step_name(step: int) -> str:
+    return f"step_{step:09d}"
 
 
 def write_file(path: Path, data: bytes) -> StoredFile:
-    """Write a new file through to the disk."""
+    """Writes a new file and flushes it to disk."""
     with open(path, "xb") as file:
         file.write(data)
         file.flush()
@@ -81,11 +83,10 @@ def canonical_json(value: Any) -> bytes:
 
 
 def json_values(info: Mapping[str, Any]) -> dict[str, Any]:
-    """The values as they will come back from JSON."""
     try:
         values: dict[str, Any] = json.loads(canonical_json(dict(info)))
     except (TypeError, ValueError) as error:
-        raise type(error)(f"info must hold JSON values only: {error}") from error
+        raise type(error)(f"info must hold only JSON values: {error}") from error
     return values
 
 
@@ -108,8 +109,8 @@ def parse_manifest(path: Path, data: bytes) -> Manifest:
         raise damaged(path, f"{MANIFEST} has no format_version")
     if (version := values["format_version"]) != FORMAT_VERSION:
         raise CheckpointError(
-            f"checkpoint {path} is of format {version!r}, and this version of rl_training reads format "
-            f"{FORMAT_VERSION}; use the version that wrote it"
+            f"checkpoint {path} has format {version!r}, but this version of rl_training reads format "
+            f"{FORMAT_VERSION}; use the version of rl_training that wrote it"
         )
     values.pop("sha256", None)
     try:
@@ -121,21 +122,21 @@ def parse_manifest(path: Path, data: bytes) -> Manifest:
         raise damaged(path, f"{MANIFEST} does not match its own checksum")
     needed = {STATE}.union(*manifest.replay.values())
     if unlisted := sorted(needed - manifest.files.keys()):
-        raise damaged(path, f"{MANIFEST} gives no checksum of {unlisted[0]}")
+        raise damaged(path, f"{MANIFEST} has no checksum for {unlisted[0]}")
     return manifest
 
 
 def check_name(kind: str, name: str) -> None:
-    """Names become file names; "-" is kept for the numbers of segments."""
+    """Raises unless `name` can be part of a file name; "-" is reserved for segment numbers."""
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-        raise ValueError(f"{kind} must be named in lower-case letters, digits and _, got {name!r}")
+        raise ValueError(f"the name of a {kind} must consist of lower-case letters, digits and _, got {name!r}")
 
 
 def serialize(state: Mapping[str, Any]) -> dict[str, bytes]:
-    """The files of a state: for each group that has tensors one file of them, and one for all that is not a tensor."""
+    """Returns file contents by name: one safetensors file per group with tensors, and `state.json` for the rest."""
     contents, values = {}, {}
     for group, value in state.items():
-        check_name("a state group", group)
+        check_name("state group", group)
         tensors: dict[str, Tensor] = {}
         values[group] = _encode(value, (group,), tensors)
         if tensors:
@@ -145,7 +146,7 @@ def serialize(state: Mapping[str, Any]) -> dict[str, bytes]:
 
 
 def serialize_tensors(tensors: Mapping[str, Tensor]) -> bytes:
-    # Cloned, since safetensors refuses views of one storage; two views come back as two tensors.
+    # Cloned because safetensors rejects tensors that share storage.
     return safetensors.torch.save(
         {name: tensors[name].detach().cpu().clone(memory_format=torch.contiguous_format) for name in sorted(tensors)}
     )
@@ -155,39 +156,39 @@ def parse_tensors(path: Path, name: str, data: bytes) -> dict[str, Tensor]:
     try:
         return safetensors.torch.load(data)
     except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
-        raise damaged(path, f"{name} is not readable as safetensors ({error})") from error
+        raise damaged(path, f"{name} cannot be read as safetensors ({error})") from error
 
 
 def _encode(value: Any, path: tuple[str, ...], tensors: dict[str, Tensor]) -> Any:
-    """The JSON form of a value. A tensor goes into `tensors` and leaves its name, as {"$tensor": name}.
+    """Converts a value to JSON. Tensors move to `tensors` and are replaced by {"$tensor": name}.
 
-    Keys of the state that begin with "$" get a second one, so that no state can be mistaken for such a mark.
+    A key that starts with "$" is escaped with a second "$".
     """
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, np.ndarray) and value.dtype.kind in "biufc":
         value = torch.from_numpy(value.astype(value.dtype.newbyteorder("="), order="C"))
-    if isinstance(value, Tensor) and value.dtype != torch.complex128:  # which safetensors cannot hold
+    if isinstance(value, Tensor) and value.dtype != torch.complex128:  # not supported by safetensors
         name = "/".join(key.replace("~", "~0").replace("/", "~1") for key in path[1:])
         tensors[name] = value
         return {"$tensor": name}
     if isinstance(value, Mapping):
         for key in value:
-            if not isinstance(key, str) or key == "__metadata__":  # a name that safetensors keeps for itself
+            if not isinstance(key, str) or key == "__metadata__":  # reserved by safetensors
                 raise TypeError(f"keys must be strings other than '__metadata__', got {key!r} in {'/'.join(path)}")
         return {f"${key}" if key[:1] == "$" else key: _encode(value[key], (*path, key), tensors) for key in value}
     if isinstance(value, list | tuple):
         return [_encode(item, (*path, str(index)), tensors) for index, item in enumerate(value)]
     if isinstance(value, float) and not math.isfinite(value):
-        return {"$float": str(value)}  # JSON has no word for it
+        return {"$float": str(value)}  # not representable in JSON
     if value is None or isinstance(value, bool | int | float | str):
         return value
     kind = value.dtype if isinstance(value, Tensor | np.ndarray) else type(value).__name__
-    raise TypeError(f"a checkpoint holds tensors, arrays of numbers and JSON values, got {kind} in {'/'.join(path)}")
+    raise TypeError(f"a checkpoint can store tensors, numeric arrays and JSON values, got {kind} in {'/'.join(path)}")
 
 
 def decode(value: Any, tensors: dict[str, Tensor]) -> Any:
-    """The value whose JSON form this is; its tensors are taken out of `tensors`."""
+    """Inverse of `_encode`; removes the tensors it uses from `tensors`."""
     if isinstance(value, list):
         return [decode(item, tensors) for item in value]
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""The rows of replay rings in a checkpoint: files of 10,000 rows each, written once and then only linked."""
+"""Saves replay buffers in files of 10,000 rows, which later checkpoints hard-link instead of writing again."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from rl_training.runtime.checkpoints.format import (
     serialize_tensors,
     write_file,
 )
-from rl_training.runtime.checkpoints.storage import Checkpoint
+from rl_training.runtime.checkpoints.reading import Checkpoint
 from rl_training.types import Batch
 
 SEGMENT_ROWS = 10_000
 
 
-class Ring(Protocol):
-    """Rows numbered from the first ever added, of which the newest are alive; none changes once it is added.
+class SavedReplay(Protocol):
+    """A replay buffer that can be saved. Rows are numbered from the first one added and never change.
 
-    `restore` is given rows in their order, and passes over those that are too old to be alive.
+    The newest `len` rows are stored. `restore` is called in row order and ignores rows that were overwritten.
     """
 
     @property
@@ -37,55 +37,56 @@ class Ring(Protocol):
 
 
 class ReplaySegments:
-    """Saves and restores rings by name. Keep one for the length of a run: it knows which segments are on the disk.
+    """Saves and restores replay buffers by name. Keep one instance per run.
 
-    `<name>-000003.safetensors` holds rows 30,000 to 39,999, as far as they were alive when it was written.
-    A segment that the checkpoint last saved or restored holds already is hard-linked, so that a checkpoint costs
-    its new rows only, yet stands alone when others are removed. Damage to a linked file is damage to all that share it.
+    `<name>-000003.safetensors` holds the rows from 30,000 to 39,999 that were stored when it was written.
+    A segment that the last checkpoint already holds is hard-linked, so a checkpoint writes only its new rows.
+    Other checkpoints can be deleted, but damage to a linked file affects every checkpoint that shares it.
     """
 
-    def __init__(self, rings: Mapping[str, Ring]) -> None:
-        for name in rings:
-            check_name("a replay ring", name)
-        self._rings = dict(rings)
+    def __init__(self, replays: Mapping[str, SavedReplay]) -> None:
+        for name in replays:
+            check_name("replay buffer", name)
+        self._replays = dict(replays)
         self._previous: Checkpoint | None = None
 
     def write(self, directory: Path) -> tuple[dict[str, StoredFile], dict[str, Segments]]:
-        """Put all living rows into `directory`; returns what the manifest must say of them."""
+        """Writes all stored rows to `directory` and returns the manifest entries `files` and `replay`."""
         files: dict[str, StoredFile] = {}
-        rings: dict[str, Segments] = {name: {} for name in self._rings}
-        for name, ring in self._rings.items():
-            for span in _segment_spans(ring.added - len(ring), ring.added):
+        segments: dict[str, Segments] = {name: {} for name in self._replays}
+        for name, replay in self._replays.items():
+            for span in _segment_spans(replay.added - len(replay), replay.added):
                 file = f"{name}-{span[0] // SEGMENT_ROWS:06d}.safetensors"
-                files[file], rings[name][file] = self._link(directory, name, file, span) or (
-                    write_file(directory / file, serialize_tensors(ring.rows(*span))),
+                files[file], segments[name][file] = self._link(directory, name, file, span) or (
+                    write_file(directory / file, serialize_tensors(replay.rows(*span))),
                     span,
                 )
-        return files, rings
+        return files, segments
 
     def remember(self, checkpoint: Checkpoint) -> None:
-        """The rings stand as in this checkpoint; the next one may link to its segments."""
+        """Lets the next checkpoint link to the segments of this one."""
         self._previous = checkpoint
 
     def forget(self) -> None:
-        """Rows have changed: the next checkpoint must write them all anew."""
+        """Makes the next checkpoint write all rows, because stored rows have changed."""
         self._previous = None
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Fill the rings with the rows that were alive."""
-        for name, ring in self._rings.items():
+        for name, replay in self._replays.items():
             if name not in checkpoint.manifest.replay:
-                raise CheckpointError(f"checkpoint {checkpoint.path} has no replay rows of {name!r}; start a new run")
+                raise CheckpointError(
+                    f"checkpoint {checkpoint.path} has no rows of the replay buffer {name!r}; start a new run"
+                )
             segments = checkpoint.manifest.replay[name]
             for file, (start, stop) in sorted(segments.items(), key=lambda segment: segment[1]):
                 rows = checkpoint.tensors(file)
                 if any(column.shape[:1] != (stop - start,) for column in rows.values()):
                     raise damaged(checkpoint.path, f"{file} does not hold the rows {start} to {stop}")
-                ring.restore(rows, start)
+                replay.restore(rows, start)
         self.remember(checkpoint)
 
     def _link(self, directory: Path, name: str, file: str, needed: Span) -> tuple[StoredFile, Span] | None:
-        """Link the previous checkpoint's segment, if it holds the rows needed; its checksum stays what it was."""
+        """Links the segment of the previous checkpoint if it holds the needed rows."""
         if self._previous is None:
             return None
         span = self._previous.manifest.replay.get(name, {}).get(file)
@@ -96,7 +97,7 @@ class ReplaySegments:
             if source.stat().st_size != stored.size:
                 return None
             os.link(source, directory / file)
-        except OSError:  # removed, on another disk, or on one that has no links: it is written anew
+        except OSError:  # removed, on another file system, or links are not supported: write it again
             return None
         return stored, span
 

@@ -1,0 +1,127 @@
+"""Writes checkpoints: to a temporary directory first, renamed once every file is on disk."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import uuid
+from collections.abc import Container, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from rl_training.runtime.checkpoints.format import (
+    FORMAT_VERSION,
+    MANIFEST,
+    CheckpointError,
+    Manifest,
+    Segments,
+    StoredFile,
+    json_values,
+    serialize,
+    step_name,
+    write_file,
+)
+from rl_training.runtime.checkpoints.reading import Checkpoint, checkpoints_by_step
+
+
+class ReplayWriter(Protocol):
+    """Writes replay buffers into a checkpoint; see `ReplaySegments`."""
+
+    def write(self, directory: Path) -> tuple[dict[str, StoredFile], dict[str, Segments]]: ...
+    def remember(self, checkpoint: Checkpoint) -> None: ...
+
+
+def save_checkpoint(
+    directory: Path,
+    step: int,
+    state: Mapping[str, Any],
+    *,
+    info: Mapping[str, Any],
+    replay: ReplayWriter | None = None,
+    keep: int = 3,
+    protect: Container[int] = (),
+) -> Path:
+    """Writes `directory/step_<step>`, then removes older checkpoints except the newest `keep` and those in `protect`.
+
+    `state` maps lower-case group names to dicts with string keys, lists, tensors, arrays and JSON values.
+    Arrays are restored as tensors, tuples as lists and NumPy scalars as Python numbers.
+    """
+    if step < 0:
+        raise ValueError(f"step must be 0 or more, got {step}")
+    if keep < 1:
+        raise ValueError(f"keep must be 1 or more, got {keep}")
+    contents, plain_info = serialize(state), json_values(info)
+    target, temporary = directory / step_name(step), _temporary(directory)
+    try:
+        manifest = _write(temporary, step, contents, plain_info, replay)
+        _publish(temporary, target)
+    except OSError as error:
+        raise CheckpointError(
+            f"could not write checkpoint {target}: {error.strerror}; free disk space or choose another directory "
+            "(earlier checkpoints are intact)"
+        ) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    if replay is not None:
+        replay.remember(Checkpoint(target, manifest))
+    _prune(directory, step, keep, protect)
+    return target
+
+
+def _temporary(directory: Path) -> Path:
+    return directory / f".tmp-{uuid.uuid4().hex}"
+
+
+def _write(
+    temporary: Path, step: int, contents: dict[str, bytes], info: dict[str, Any], replay: ReplayWriter | None
+) -> Manifest:
+    temporary.mkdir(parents=True)
+    files = {name: write_file(temporary / name, data) for name, data in contents.items()}
+    segment_files, segments = ({}, {}) if replay is None else replay.write(temporary)
+    files |= segment_files
+    manifest = Manifest(format_version=FORMAT_VERSION, step=step, info=info, files=files, replay=segments)
+    write_file(temporary / MANIFEST, manifest.to_bytes())
+    _fsync_directory(temporary)
+    return manifest
+
+
+def _publish(temporary: Path, target: Path) -> None:
+    if target.exists():
+        # If the process dies between the two renames, `checkpoints_by_step` still finds the old checkpoint.
+        old = target.with_suffix(".old")
+        _remove(old)
+        os.replace(target, old)
+    os.replace(temporary, target)
+    _fsync_directory(target.parent)
+
+
+def _fsync_directory(directory: Path) -> None:
+    if os.name == "nt":  # directories cannot be opened on Windows
+        return
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _prune(directory: Path, newest: int, keep: int, protect: Container[int]) -> None:
+    for path in directory.glob("step_*.old"):
+        if path.with_suffix("").exists():
+            _remove(path)
+    found = checkpoints_by_step(directory)
+    # Later steps stay: they belong to a run that was resumed from an earlier checkpoint.
+    for step in sorted(step for step in found if step <= newest)[:-keep]:
+        if step not in protect:
+            _remove(found[step])
+    for path in directory.glob(".tmp-*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _remove(path: Path) -> None:
+    """Renames the directory before deleting it, so that a partly deleted one is never taken for a checkpoint."""
+    temporary = _temporary(path.parent)
+    with contextlib.suppress(OSError):  # the next save tries again
+        os.replace(path, temporary)
+    shutil.rmtree(temporary, ignore_errors=True)
