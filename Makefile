@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
 
-.PHONY: demo test learn lint types clean
+.PHONY: demo test learn lint types docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/demo.py
@@ -21,13 +21,16 @@ lint: $(INSTALLED)
 types: $(INSTALLED)
 	$(BIN)/mypy
 
+docs: $(INSTALLED)  # always rebuilt; a warning fails it
+	$(BIN)/zensical build --clean --strict
+
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.version_info < (3, 10) and sys.exit("Python 3.10 or newer is needed: make PYTHON=python3.12")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install torch==2.13.0
-	$(BIN)/python -m pip install -c constraints.txt -e '.[dev,data,mujoco,atari,plot,log]'
+	$(BIN)/python -m pip install -c constraints.txt -e '.[dev,data,mujoco,atari,plot,log,docs]'
 	$(BIN)/python -m pip install -c constraints.txt --no-deps MinAtar  # what it draws with is not needed
 	touch $(INSTALLED)
 
 clean:
-	rm -rf .venv build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .cache build dist site .hypothesis .mypy_cache .pytest_cache .ruff_cache

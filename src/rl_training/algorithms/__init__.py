@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NoReturn
+
 from rl_training.algorithms.bc import BCAlgorithm, BCConfig, bc_loss
 from rl_training.algorithms.c51 import C51Algorithm, C51Config, categorical_divergence, project_atoms
 from rl_training.algorithms.cal_ql import CalQLAlgorithm, CalQLConfig, cal_ql_loss
@@ -146,3 +148,15 @@ __all__ = [
     "xql_loss",
     "xql_value_loss",
 ]
+
+if not TYPE_CHECKING:  # else a type checker would accept any name
+
+    def __getattr__(name: str) -> NoReturn:
+        """Raise an error that names the successor of a removed name."""
+        if globals().get(f"{name}Algorithm") in _LEARNERS:
+            # ImportError: `from rl_training.algorithms import SAC` would replace the text of an AttributeError
+            raise ImportError(
+                f"rl_training.algorithms.{name} was removed. Use rl_training.{name} to train an agent, "
+                f"or rl_training.algorithms.{name}Algorithm for the learner class."
+            )
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

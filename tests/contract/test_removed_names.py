@@ -1,0 +1,27 @@
+"""A removed public name raises an error that names its successor."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+import rl_training
+from rl_training import algorithms
+from rl_training.algorithms import CATALOGUE
+
+
+@pytest.mark.parametrize("learner", CATALOGUE.values(), ids=list(CATALOGUE))
+def test_the_old_name_of_a_learner_class_names_both_successors(learner):
+    old = learner.__name__.removesuffix("Algorithm")
+    with pytest.raises(ImportError, match=rf"Use rl_training\.{old} .* rl_training\.algorithms\.{learner.__name__} "):
+        exec(f"from rl_training.algorithms import {old}")
+    assert hasattr(rl_training, old)
+
+
+def test_an_unknown_name_is_an_ordinary_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'Sacc'"):
+        _ = algorithms.Sacc
+    with pytest.raises(ImportError, match="cannot import name 'Sacc'"):
+        exec("from rl_training.algorithms import Sacc")
+    assert importlib.import_module("rl_training.algorithms.fqe") is not None
