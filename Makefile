@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
 
-.PHONY: demo test learn lint types docs clean
+.PHONY: demo test learn lint types stub docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/demo.py
@@ -23,6 +23,9 @@ types: $(INSTALLED)
 
 docs: $(INSTALLED)  # always rebuilt; a warning fails it
 	$(BIN)/zensical build --clean --strict
+
+stub: $(INSTALLED)
+	$(BIN)/python -m rl_training.api.stub
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.version_info < (3, 10) and sys.exit("Python 3.10 or newer is needed: make PYTHON=python3.12")'

@@ -30,8 +30,17 @@ def main() -> None:
 
 def trained_expert(steps: int, output: str, fresh: bool) -> dict[str, object]:
     """A recipe for eight episodes of a policy that learned from the environment's own rewards."""
-    options = {"num_steps": 256, "batch_size": 64, "epochs": 10, "gamma": 0.99, "gae_lambda": 0.95}
-    expert = PPO(load_config("ppo/cartpole"), env_id=ENV, total_timesteps=steps, output_dir=output, **options)
+    expert = PPO(
+        load_config("ppo/cartpole"),
+        env_id=ENV,
+        total_timesteps=steps,
+        output_dir=output,
+        num_steps=256,
+        batch_size=64,
+        epochs=10,
+        gamma=0.99,
+        gae_lambda=0.95,
+    )
     expert.learn(fresh=fresh)
     print(f"expert: {expert.evaluate(num_episodes=10)['return_mean']:.0f}")
     return {"kind": "policy", "policy": output, "rows": 8 * 500}

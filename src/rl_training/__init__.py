@@ -1,11 +1,11 @@
 """Train, evaluate, predict, resume and compare reinforcement-learning agents, one way for every algorithm.
 
-The public names stand in `__init__.pyi`. Each is imported when it is first used, so that `import rl_training` and the
-command line start without torch.
+The public names are in `__init__.pyi`, which `make stub` writes. Each is imported on first use, so that
+`import rl_training` and the command line start without torch.
 """
 
 from rl_training.lazy_names import lazy_names
 
 __version__ = "0.1.0"
 
-__getattr__, __dir__ = lazy_names(__name__, __file__)
+__getattr__, __dir__ = lazy_names(__name__, __file__, made_by="rl_training.api.catalogue")

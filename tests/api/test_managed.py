@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -20,7 +22,9 @@ from rl_training import (
 )
 from rl_training.experiment.config.train_config import ConfigError
 
-TINY = {"total_timesteps": 64, "num_steps": 32, "batch_size": 16, "epochs": 1, "hidden_sizes": [8], "eval_episodes": 1}
+TINY: dict[str, Any] = {
+    "total_timesteps": 64, "num_steps": 32, "batch_size": 16, "epochs": 1, "hidden_sizes": [8], "eval_episodes": 1
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +56,13 @@ def test_a_config_may_have_all_its_evaluations_draw_their_actions(tmp_path):
 
 def test_box_predictions_are_in_the_environments_own_units(tmp_path):
     dataset = {"kind": "random", "rows": 100}
-    options = {"dataset": dataset, "total_timesteps": 2, "eval_interval": 0, "hidden_sizes": [8], "batch_size": 8}
+    options: dict[str, Any] = {
+        "dataset": dataset,
+        "total_timesteps": 2,
+        "eval_interval": 0,
+        "hidden_sizes": [8],
+        "batch_size": 8,
+    }
     agent = BC("Pendulum-v1", output_dir=str(tmp_path / "bc"), **options).learn()
     wide = np.random.default_rng(0).normal(size=(500, 3)) * 50
     largest = np.abs(agent.predict(wide, deterministic=False)).max()
@@ -84,7 +94,7 @@ def test_predicting_reads_no_file_and_makes_no_environment(agent, monkeypatch):
 
 def test_an_agent_that_remembers_goes_on_from_its_memory(tmp_path):
     small = {"size": "tiny", "window": 4, "batch_size": 2, "horizon": 2, "learning_starts": 8, "train_ratio": 1}
-    options = {"total_timesteps": 12, "eval_interval": 0, "checkpoint_interval": 12, **small}
+    options: dict[str, Any] = {"total_timesteps": 12, "eval_interval": 0, "checkpoint_interval": 12, **small}
     dreamer = Dreamer("CueMemory-v0", output_dir=str(tmp_path / "dreamer"), **options).learn()
     obs, memory = np.random.default_rng(0).integers(256, size=(3, 1, 16, 16), dtype=np.uint8), Memory()
     assert dreamer.predict(obs, memory=memory).shape == (3,)
@@ -135,7 +145,7 @@ def test_nothing_can_be_asked_of_an_agent_that_has_not_learned():
 
 def test_a_misspelt_option_names_the_right_one():
     with pytest.raises(ConfigError, match="learning_rate"):
-        PPO("CartPole-v1", lerning_rate=0.1)
+        PPO("CartPole-v1", lerning_rate=0.1)  # type: ignore[call-arg]
 
 
 def test_train_function_gives_run_checkpoint_and_metrics(tmp_path):

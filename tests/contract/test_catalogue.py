@@ -1,4 +1,4 @@
-"""What the catalogue holds has a managed class, a train function, a config and its rows in the docs."""
+"""Each algorithm of the catalogue has a managed class, a training function, a config and its rows in the docs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 
 import rl_training
 from rl_training import algorithms, runtime
-from rl_training.algorithms import CATALOGUE
+from rl_training.algorithms import CATALOGUE, ROWS
+from rl_training.api.stub import stubs
 from rl_training.experiment.config.train_config import load_config, packaged_configs, parse_config
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,22 +22,36 @@ def name(request):
 
 
 def test_has_a_managed_class_and_a_train_function(name):
-    managed = {cls.algorithm: cls for cls in _managed_classes()}[name]
-    assert managed is getattr(rl_training, managed.__name__)
+    managed = getattr(rl_training, ROWS[name])
+    assert issubclass(managed, rl_training.ManagedAlgorithm)
+    assert (managed.algorithm, managed.__name__) == (name, ROWS[name])
     assert getattr(rl_training, f"train_{name}") is getattr(runtime, f"train_{name}")
 
 
-def _managed_classes():
-    import rl_training.api.algorithms  # which defines them all
-
-    return rl_training.ManagedAlgorithm.__subclasses__()
+def test_the_managed_class_documents_its_paper_and_every_option(name):
+    text = getattr(rl_training, ROWS[name]).__doc__
+    spec = rl_training.get_algorithm_spec(name)
+    assert text.startswith(spec.summary)
+    for config in (spec.config_type, rl_training.TrainConfig):
+        for option, field in config.model_fields.items():
+            assert option == "algo" or f"{option}: {field.description} (default {field.default!r})" in text
 
 
 def test_the_learner_is_public_and_named_after_the_managed_class(name):
     learner = CATALOGUE[name]
-    managed = {cls.algorithm: cls for cls in _managed_classes()}[name]
+    assert (learner.name, learner.__name__) == (name, f"{ROWS[name]}Algorithm")
     assert getattr(algorithms, learner.__name__) is learner
-    assert learner.__name__ == f"{managed.__name__}Algorithm"
+    assert getattr(algorithms, learner.config_type.__name__) is learner.config_type
+
+
+def test_the_stubs_are_current():
+    outdated = [path.name for path, text in stubs().items() if path.read_text() != text]
+    assert outdated == [], "run `make stub`"
+
+
+def test_dir_lists_the_public_names():
+    assert {"CATALOGUE", "SACAlgorithm", "SACConfig", "iql_loss", "Learner", "Updater"} <= set(dir(algorithms))
+    assert {"SAC", "train_sac", "TrainConfig", "register_algorithm"} <= set(dir(rl_training))
 
 
 def test_has_a_packaged_config_that_is_valid(name):
@@ -52,17 +67,14 @@ def test_has_a_row_in_both_tables_of_the_docs(name):
     assert all(cell for row in mine for cell in row)
 
 
-def test_contributing_names_every_file_that_lists_all_algorithms():
-    pages = {ROOT / "README.md", *(ROOT / "docs").glob("*.md")} - {ROOT / "docs" / "results.md"}  # which is generated
+def test_no_source_file_but_the_catalogue_lists_all_algorithms():
     listing = [
         path.relative_to(ROOT).as_posix()
-        for path in {*pages, *(ROOT / "src").rglob("*.py"), *(ROOT / "src").rglob("*.pyi")}
+        for path in (ROOT / "src").rglob("*.py")
         if (words := set(re.findall(r"\w+", path.read_text())))
         and all(name in words or learner.__name__ in words for name, learner in CATALOGUE.items())
     ]
-    contributing = (ROOT / "CONTRIBUTING.md").read_text()
-    assert listing
-    assert [file for file in listing if f"`{file}`" not in contributing] == []
+    assert listing == ["src/rl_training/algorithms/__init__.py"]
 
 
 def test_every_option_has_help(name):

@@ -14,8 +14,12 @@ from rl_training.algorithms import CATALOGUE
 @pytest.mark.parametrize("learner", CATALOGUE.values(), ids=list(CATALOGUE))
 def test_the_old_name_of_a_learner_class_names_both_successors(learner):
     old = learner.__name__.removesuffix("Algorithm")
-    with pytest.raises(ImportError, match=rf"Use rl_training\.{old} .* rl_training\.algorithms\.{learner.__name__} "):
+    successors = rf"Use rl_training\.{old} .* rl_training\.algorithms\.{learner.__name__} "
+    with pytest.raises(ImportError, match=successors):
         exec(f"from rl_training.algorithms import {old}")
+    with pytest.raises(AttributeError, match=successors):
+        getattr(algorithms, old)
+    assert not hasattr(algorithms, old)
     assert hasattr(rl_training, old)
 
 

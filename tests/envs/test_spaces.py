@@ -26,7 +26,9 @@ from rl_training.types import EnvSpec
 PICTURE, PAIR = spaces.Box(0, 255, (1, 16, 16), np.uint8), spaces.Box(-np.inf, np.inf, (2,), np.float64)
 BOTH = spaces.Dict(word=PAIR, eye=PICTURE, pace=spaces.Box(-1, 1, (1,), np.float32))
 PARTS = parts_of(BOTH)
-SHORT = {"size": "tiny", "total_timesteps": 300, "learning_starts": 100, "window": 8, "horizon": 4, "train_ratio": 16}
+SHORT: dict[str, Any] = {
+    "size": "tiny", "total_timesteps": 300, "learning_starts": 100, "window": 8, "horizon": 4, "train_ratio": 16
+}  # fmt: skip
 
 
 def seen(rng: np.random.Generator, *lead: int) -> dict[str, Any]:

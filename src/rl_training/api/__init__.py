@@ -1,1 +1,1 @@
-"""The managed face of the library."""
+"""The Python interface: managed classes and training functions, made from the catalogue of algorithms."""

@@ -1,6 +1,6 @@
-"""Time passes here: environments, lanes, the training loop, evaluation and checkpoints.
+"""Training at run time: lanes, the training loop, evaluation and checkpoints.
 
-The `train_<algorithm>` functions stand at the top of the house; they are found here too, when first asked for.
+`train_<algorithm>` is defined in `rl_training.api` and can be imported from here too.
 """
 
 from importlib import import_module
@@ -10,4 +10,4 @@ from typing import Any
 def __getattr__(name: str) -> Any:
     if not name.startswith("train_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("rl_training.api.algorithms"), name)
+    return getattr(import_module("rl_training.api.catalogue"), name)
