@@ -24,7 +24,7 @@ from rl_training.experiment.manager import ExperimentManager as ExperimentManage
 from rl_training.experiment.ope import OffPolicyEstimate as OffPolicyEstimate
 from rl_training.experiment.ope import evaluate_policy_offline as evaluate_policy_offline
 from rl_training.experiment.run import TrainResult as TrainResult
-from rl_training.runtime.checkpoints.storage import Checkpoint
+from rl_training.runtime.checkpoints.reading import Checkpoint
 from rl_training.runtime.engine import Callback as Callback
 from rl_training.runtime.memory import Memory as Memory
 from rl_training.schedules import Schedule
