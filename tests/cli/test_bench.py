@@ -102,7 +102,7 @@ def test_compare_tells_the_cells_that_are_done_and_names_the_others(cli, bench, 
         ("--markdown", "absent/table.md", "there is no directory {0}/absent to write table.md to"),
         ("--markdown", "", "{0} is a directory; name a file in it"),
         ("--plot", "absent/curves.png", "there is no directory {0}/absent to write curves.png to"),
-        ("--plot", "curves.txt", "--plot must end in .png, got {0}/curves.txt"),
+        ("--plot", "curves.txt", "--plot must end in .png, .pdf or .svg, got {0}/curves.txt"),
     ],
 )
 def test_a_place_that_cannot_be_written_to_is_told_in_one_sentence(cli, bench, tmp_path, option, file, message):

@@ -191,7 +191,10 @@ def test_show_without_matplotlib_names_the_extra(cli, log, tmp_path, monkeypatch
 
 
 def test_show_draws_png_only(cli, log):
-    assert cli("data", "show", log, "--out", "log.jpg").stderr == "error: --out must end in .png, got log.jpg\n"
+    assert (
+        cli("data", "show", log, "--out", "log.jpg").stderr
+        == "error: --out must end in .png, .pdf or .svg, got log.jpg\n"
+    )
 
 
 @pytest.mark.parametrize("name", ["copy.npz", "copy.parquet", "minari"])

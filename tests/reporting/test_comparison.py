@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from rl_training.reporting.comparison import Curve, compare, learning_curves, markdown
-from rl_training.reporting.plots import save_comparison
 from rl_training.statistics import bootstrap_interval, improvement_interval, seeds_needed
 
 
@@ -101,55 +100,6 @@ def test_curves_are_taken_where_every_seed_was_evaluated(tmp_path):
     found = compare(write_bench(tmp_path / "bench", {("a", "X-v1"): [7, 9]}))
     # Seed 0 was evaluated at 10, 20 and 30, seed 1 at 10, 21 and 30.
     assert learning_curves(found) == {"X-v1": {"a": Curve([10, 30], [[0, 7], [0, 9]])}}
-
-
-@pytest.fixture
-def drawn(monkeypatch):
-    """Draws curves; the figure as it would be saved."""
-    figures = []
-    monkeypatch.setattr(
-        pytest.importorskip("matplotlib.figure").Figure, "savefig", lambda self, *_, **__: figures.append(self)
-    )
-
-    def draw(curves):
-        save_comparison(curves, Path("unwritten.png"))
-        return figures[-1]
-
-    return draw
-
-
-def test_a_picture_of_curves(tmp_path):
-    pytest.importorskip("matplotlib")
-    curves = {"X-v1": {"a": Curve([10, 30], [[0, 7], [0, 9]])}, "Y-v1": {}}
-    assert save_comparison(curves, tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize(
-    ("seeds", "bands", "labels", "title"),
-    [
-        ((1, 1), (0, 0), ["a (1 seed)", "b (1 seed)"], ""),
-        ((3, 2), (1, 1), ["a (3 seeds)", "b (2 seeds)"], "with its 95% bootstrap interval"),
-        ((1, 2), (0, 1), ["a (1 seed)", "b (2 seeds)"], "with its 95% bootstrap interval where there are several"),
-    ],
-)
-def test_a_picture_has_a_band_where_there_are_several_seeds_and_says_so(drawn, seeds, bands, labels, title):
-    curves = [Curve([10, 30], [[0.0, 7.0 + seed] for seed in range(count)]) for count in seeds]
-    figure = drawn({"X-v1": {"a": curves[0]}, "Y-v1": {"b": curves[1]}})
-    assert tuple(len(axes.collections) for axes in figure.axes) == bands
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == labels
-    assert figure.legends[0].get_title().get_text().removeprefix("interquartile mean over seeds, ") == title
-
-
-def test_a_picture_tells_of_different_numbers_of_seeds(drawn):
-    one, two = Curve([10], [[7.0]]), Curve([10], [[7.0], [9.0]])
-    (label,) = drawn({"X-v1": {"a": two}, "Y-v1": {"a": one}}).legends[0].get_texts()
-    assert label.get_text() == "a (1 to 2 seeds)"
-
-
-def test_without_evaluations_there_is_nothing_to_draw(tmp_path):
-    pytest.importorskip("matplotlib")
-    with pytest.raises(ValueError, match="no curves to draw"):
-        save_comparison({"X-v1": {}}, tmp_path / "curves.png")
 
 
 def test_seeds_needed_goes_by_the_pooled_deviation():

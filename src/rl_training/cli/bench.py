@@ -80,7 +80,7 @@ def compare(
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a row for each run.")] = None,
     markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the tables as Markdown.")] = None,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE.png", help="Draw learning curves with their bands.")
+        Path | None, typer.Option(metavar="FILE", help="Draw learning curves (.png, .pdf or .svg).")
     ] = None,
 ) -> None:
     """Say what a bench found. Scores with intervals, chances of improvement, how many seeds would show a difference."""

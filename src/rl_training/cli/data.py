@@ -200,8 +200,8 @@ def require_directory(path: Path) -> None:
 
 
 def require_plot_path(path: Path, option: str) -> None:
-    if path.suffix != ".png":
-        raise ValueError(f"{option} must end in .png, got {path}")
+    if path.suffix not in (".png", ".pdf", ".svg"):
+        raise ValueError(f"{option} must end in .png, .pdf or .svg, got {path}")
     require_directory(path)
 
 

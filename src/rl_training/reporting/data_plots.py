@@ -39,7 +39,7 @@ def save_data_plot(columns: Mapping[str, Array], target: Path, *, title: str) ->
     _draw_actions(panels[4], columns["actions"][rows])
     _draw_observations(panels[5], columns["obs"][rows])
     figure.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold", color=INK)
-    figure.savefig(target, format="png")
+    figure.savefig(target)
     return target
 
 
