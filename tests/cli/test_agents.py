@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -258,33 +260,46 @@ def test_data_of_another_environment_are_refused(cli, finished, logs):
     assert "obs" in result.stderr
 
 
-def test_dream_draws_a_world_models_expectations(cli, tmp_path):
+def train_tiny_dreamer(cli, run: Path, env_id: str) -> None:
     small = ("size=tiny", "window=4", "batch_size=2", "horizon=2", "learning_starts=8", "train_ratio=1")
     options = [part for each in (*small, "eval_interval=0", "checkpoint_interval=12") for part in ("--set", each)]
-    trained = cli("train", "dreamer", "Catch-v0", "--steps", 12, *options, "--output", tmp_path / "run", "--quiet")
+    trained = cli("train", "dreamer", env_id, "--steps", 12, *options, "--output", run, "--quiet")
     assert trained.exit_code == 0, trained.stderr
-    result = cli("dream", tmp_path / "run", "--rows", 2, "--output", tmp_path / "dream.png", "--json")
+
+
+def test_dream_writes_a_figure_and_prints_the_errors(cli, tmp_path):
+    train_tiny_dreamer(cli, tmp_path / "run", "Catch-v0")
+    command = ("dream", tmp_path / "run", "--rows", 2, "--output", tmp_path / "dream.png")
+    result = cli(*command, "--json")
     assert result.exit_code == 0, result.stderr
-    told = json.loads(result.stdout)
-    assert told["prediction_error"] > 0
+    errors = json.loads(result.stdout)
+    assert errors["prediction_error"] > 0
+    assert errors["reconstruction_error"] > 0
     assert (tmp_path / "dream.png").read_bytes().startswith(b"\x89PNG")
-    assert "copy last" in cli("dream", tmp_path / "run", "--output", tmp_path / "dream.png").stdout
+    facts = dict(re.split(r" {2,}", line, maxsplit=1) for line in cli(*command).stdout.splitlines())
+    assert facts["reconstruction error"] == f"{errors['reconstruction_error']:.4g} (mean squared, per pixel)"
+    assert facts["imagination error"] == f"{errors['prediction_error']:.4g} (mean squared, per pixel)"
+    assert facts["last frame repeated"].startswith(f"{errors['copy_last_error']:.4g} (the model has ")
 
 
-def test_a_dream_of_frames_that_stay_is_not_set_against_no_error(cli, tmp_path):
-    small = ("size=tiny", "window=4", "batch_size=2", "horizon=2", "learning_starts=8", "train_ratio=1")
-    options = [part for each in (*small, "eval_interval=0", "checkpoint_interval=12") for part in ("--set", each)]
-    cli("train", "dreamer", "CueMemory-v0", "--steps", 12, *options, "--output", tmp_path / "run", "--quiet")
+def test_frames_that_never_change_leave_no_baseline_to_compare_with(cli, tmp_path):
+    train_tiny_dreamer(cli, tmp_path / "run", "CueMemory-v0")
     blank = ("dream", tmp_path / "run", "--context", 2, "--steps", 4, "--output", tmp_path / "dream.png")
-    assert "copy last   no error: nothing moves in these frames" in cli(*blank).stdout.splitlines()
+    assert "last frame repeated   no error: nothing moves in these frames" in cli(*blank).stdout.splitlines()
     assert json.loads(cli(*blank, "--json").stdout)["of_copy_last"] is None
 
 
+def test_a_dream_needs_a_known_format_and_matplotlib(cli, tmp_path, monkeypatch):
+    result = cli("dream", tmp_path / "run", "--output", "dream.jpg")
+    assert (result.exit_code, result.stderr) == (2, "error: --output must end in .png, .pdf or .svg, got dream.jpg\n")
+    train_tiny_dreamer(cli, tmp_path / "run", "Catch-v0")
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    result = cli("dream", tmp_path / "run", "--output", tmp_path / "dream.png")
+    assert result.stderr == 'error: a plot needs matplotlib: pip install "rl-training[plot]"\n'
+
+
 def test_predict_takes_a_dict_of_observations_as_objects_or_from_a_file(cli, tmp_path):
-    small = ("size=tiny", "window=4", "batch_size=2", "horizon=2", "learning_starts=8", "train_ratio=1")
-    options = [part for each in (*small, "eval_interval=0") for part in ("--set", each)]
-    trained = cli("train", "dreamer", "SignedSide-v0", "--steps", 12, *options, "--output", tmp_path / "run", "--quiet")
-    assert trained.exit_code == 0, trained.stderr
+    train_tiny_dreamer(cli, tmp_path / "run", "SignedSide-v0")
     side = np.zeros((2, 1, 16, 16), np.uint8)
     np.savez(tmp_path / "obs.npz", side=side, sign=np.ones((2, 1)))
     objects = json.dumps([{"side": each.tolist(), "sign": [1]} for each in side])

@@ -5,15 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from rl_training.experiment.agent import Agent, load_agent
 from rl_training.experiment.config.train_config import parse_config
-from rl_training.experiment.dreams import Dreams, dream, strip
+from rl_training.experiment.dreams import Dreams, dream
 from rl_training.experiment.run import run_training
-from rl_training.types import Array
 
 
 def trained(folder: Path, env_id: str = "Catch-v0", algo: str = "dreamer", **options: Any) -> Agent:
@@ -49,6 +47,8 @@ def test_errors_are_by_pixel_of_what_is_foreseen(dreams):
     ahead, last = dreams.truth[:, 4:], dreams.truth[:, 3:4]
     assert dreams.error == pytest.approx(float((dreams.prediction[:, 4:] - ahead).square().mean()), rel=1e-4)
     assert dreams.copy_error == pytest.approx(float((last - ahead).square().mean()), rel=1e-4)
+    seen = dreams.reconstruction[:, 4:]
+    assert dreams.reconstruction_error == pytest.approx(float((seen - ahead).square().mean()), rel=1e-4)
     assert dreams.summary["of_copy_last"] == pytest.approx(dreams.error / dreams.copy_error)
 
 
@@ -58,28 +58,6 @@ def test_dreams_repeat_themselves_and_disturb_no_other_chance(agent):
     assert first.prediction.equal(again.prediction)
     assert not first.prediction.equal(other.prediction)
     assert torch.get_rng_state().equal(noise)
-
-
-def drawn(channels: int) -> Array:
-    """Two episodes of three frames, of which the first is context: dark, but for what is foreseen last."""
-    dark = torch.zeros(2, 3, channels, 32, 32)
-    bright = dark.clone()
-    bright[:, 2, -1] = 1.0
-    return strip(Dreams(dark, dark, bright, 1, 0.0, 0.0, 0.0), rows=1)
-
-
-def test_a_strip_has_a_line_for_the_truth_what_was_seen_and_what_was_foreseen():
-    picture = drawn(channels=1)
-    assert picture.shape == (3 * (64 + 2) + 6, 3 * (64 + 2))  # 32 pixels are drawn twice as large, two lie between
-    assert set(np.unique(picture[:64, :64])) == {0}
-    assert set(np.unique(picture[:64, 64:66])) == {255}  # where foreseeing begins
-    assert set(np.unique(picture[:64, 130:132])) == {96}
-    assert set(np.unique(picture[132:196, 132:196])) == {255}
-
-
-def test_colours_are_drawn_and_of_a_stack_its_newest_frame():
-    assert drawn(channels=3)[140, 140].tolist() == [0, 0, 255]
-    assert drawn(channels=4)[140, 140] == 255
 
 
 def test_what_cannot_be_dreamt_is_refused(agent, tmp_path):

@@ -1,4 +1,4 @@
-"""`dream`: what a world model expects to see, drawn."""
+"""`dream`: plot the frames that a world model imagines."""
 
 from __future__ import annotations
 
@@ -16,42 +16,49 @@ from rl_training.cli.output import print_facts, print_json, stdout_for_results
 def dream(
     run: Run,
     best: Best = False,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.png", help="The picture.")] = Path(
-        "dream.png"
-    ),
-    context: Annotated[int, typer.Option(metavar="N", min=1, help="Frames the model sees before it dreams.")] = 5,
-    steps: Annotated[int, typer.Option(metavar="N", min=1, help="Frames it foresees, at most.")] = 10,
-    rows: Annotated[int, typer.Option(metavar="N", min=1, help="Episodes to draw.")] = 4,
-    seed: Annotated[int, typer.Option(metavar="S", min=0, help="Of the episodes.")] = 0,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The figure to write (.png, .pdf or .svg).")
+    ] = Path("dream.png"),
+    context: Annotated[int, typer.Option(metavar="N", min=1, help="Frames the model sees before it imagines.")] = 5,
+    steps: Annotated[int, typer.Option(metavar="N", min=1, help="Frames to imagine, at most.")] = 10,
+    rows: Annotated[int, typer.Option(metavar="N", min=1, help="Episodes to plot.")] = 4,
+    seed: Annotated[int, typer.Option(metavar="S", min=0, help="Random seed for the episodes.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Draw what a world model dreams. For each episode three lines: what was seen; the same as the model saw it; and
-    what it foresaw from the first frames on (left of the white mark), told only what was done. Its error is set
-    against two plain guesses: that the last frame stays, and its own when told what was done in another episode."""
+    """Plot what a world model imagines. Each episode has three rows of frames: observed, reconstructed from every
+    frame, and imagined after the first frames from the actions alone. Prints mean squared errors, and compares the
+    imagined frames with two baselines: the last frame repeated, and the actions of another episode."""
     require_plot_path(output, "--output")
     with stdout_for_results():
         from rl_training.experiment.agent import load_agent
-        from rl_training.experiment.dreams import dream, strip
-        from rl_training.reporting.png import write_png
+        from rl_training.experiment.dreams import dream
+        from rl_training.reporting.dream_plots import save_dreams
 
         agent = load_agent(run, best=best)
-        found = dream(agent, context=context, steps=steps, seed=seed)
-        path = write_png(output, strip(found, rows))
-    told = found.summary
+        dreams = dream(agent, context=context, steps=steps, seed=seed)
+        path = save_dreams(dreams, output, episodes=rows)
+    errors = dreams.summary
     if as_json:
-        print_json({"checkpoint": str(agent.path), "picture": str(path), **told})
+        print_json({"checkpoint": str(agent.path), "picture": str(path), **errors})
         return
     print_facts(
         {
-            "error": f"{told['prediction_error']:.4g} by pixel, squared",
-            "copy last": beside(told["copy_last_error"], told["of_copy_last"], exact="nothing moves in these frames"),
-            "shuffled": beside(told["shuffled_error"], told["of_shuffled"], exact="the model foresees them all"),
-            "picture": str(path),
+            "reconstruction error": f"{errors['reconstruction_error']:.4g} (mean squared, per pixel)",
+            "imagination error": f"{errors['prediction_error']:.4g} (mean squared, per pixel)",
+            "last frame repeated": against(
+                errors["copy_last_error"], errors["of_copy_last"], exact="nothing moves in these frames"
+            ),
+            "other actions": against(
+                errors["shuffled_error"],
+                errors["of_shuffled"],
+                exact="the imagined frames do not depend on the actions",
+            ),
+            "figure": str(path),
             "checkpoint": str(agent.path),
         }
     )
 
 
-def beside(error: float | None, ratio: float | None, *, exact: str) -> str:
-    """The error of a plain guess, and the model's as a share of it; where there is none, no share tells anything."""
-    return f"no error: {exact}" if ratio is None else f"{error:.4g}; the model's is {ratio:.2f} of it"
+def against(error: float | None, ratio: float | None, *, exact: str) -> str:
+    """The error of a baseline, and the ratio of the model's error to it."""
+    return f"no error: {exact}" if ratio is None else f"{error:.4g} (the model has {ratio:.2f} times this error)"

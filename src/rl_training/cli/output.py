@@ -101,11 +101,12 @@ def line_width() -> int:
 
 
 def print_facts(facts: Mapping[str, str | None]) -> None:
-    """One fact a line, its name first; those that are None are left out."""
+    """Prints one fact a line, its name first. Facts that are None are left out."""
+    column = max(12, *(len(name) + 2 for name in facts))
     for name, fact in facts.items():
         if fact is not None:
             width = FILE if fact.startswith("rl-training ") else None  # a command is there to be copied
-            print_wrapped(f"{name:<12}", fact, width=width)
+            print_wrapped(f"{name:<{column}}", fact, width=width)
 
 
 def print_report(report: Mapping[str, Any], curve: Path | None, *, data: str | None = None) -> None:

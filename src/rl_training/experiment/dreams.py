@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,11 +14,8 @@ from rl_training.envs.pool import EnvPool
 from rl_training.experiment.agent import Agent
 from rl_training.models.rssm import Latent
 from rl_training.runtime.memory import Memory
-from rl_training.types import Array
 
-EPISODES = 64  # played for the errors; the first of them are drawn
-TILE, GAP = 64, 2  # pixels: a frame is drawn at least so large, and so far from the next
-PAPER, MARK = 96, 255  # shades of what is between frames, and of where foreseeing begins
+EPISODES = 64  # played for the errors; the first of them are plotted
 
 
 class Played(NamedTuple):
@@ -38,7 +35,8 @@ class Dreams(NamedTuple):
     context: int
     error: float
     copy_error: float  # if the last frame of the context were to stay
-    shuffled_error: float  # if the model is told what was done in another episode
+    shuffled_error: float  # if the model is given the actions of another episode
+    reconstruction_error: float  # on the same frames, with every frame seen
 
     @property
     def summary(self) -> dict[str, float | None]:
@@ -47,6 +45,7 @@ class Dreams(NamedTuple):
             "prediction_error": self.error, "copy_last_error": self.copy_error, "shuffled_error": self.shuffled_error,
             "of_copy_last": self.error / self.copy_error if self.copy_error else None,
             "of_shuffled": self.error / self.shuffled_error if self.shuffled_error else None,
+            "reconstruction_error": self.reconstruction_error,
         }  # fmt: skip
 
 
@@ -70,22 +69,12 @@ def dream(agent: Agent, *, context: int = 5, steps: int = 10, episodes: int = EP
         )
     truth, seen = (model.pictures(each) for each in (model.scaled(played.obs), model.decode(latents)))
     stays = truth[:, context - 1 : context].expand_as(foreseen)
-    errors = [(guess - truth[:, context:]).square().flatten(2).mean(-1) for guess in (foreseen, stays, misled)]
-    error, copy_error, shuffled_error = (float(each[ahead].mean()) for each in errors)
+    guesses = (foreseen, stays, misled, seen[:, context:])
+    errors = [(guess - truth[:, context:]).square().flatten(2).mean(-1)[ahead].mean() for guess in guesses]
     alive = played.alive.view(*played.alive.shape, 1, 1, 1).float()
     return Dreams(
-        truth * alive, seen * alive, torch.cat([seen[:, :context], foreseen], 1) * alive, context,
-        error=error, copy_error=copy_error, shuffled_error=shuffled_error,
-    )  # fmt: skip
-
-
-def strip(dreams: Dreams, rows: int = 4) -> Array:
-    """A picture: for each episode a line of what was, of what the model saw in it, and of what it foresaw."""
-    kinds = ((dreams.truth, GAP), (dreams.reconstruction, GAP), (dreams.prediction, 4 * GAP))
-    episodes = range(min(rows, len(dreams.truth)))
-    drawn = [(_line(frames[row], dreams.context), gap) for row in episodes for frames, gap in kinds]
-    picture = np.vstack([part for line, gap in drawn for part in (line, np.full_like(line[:gap], PAPER))])
-    return picture if picture.shape[2] == 3 else picture[:, :, 0]
+        truth * alive, seen * alive, torch.cat([seen[:, :context], foreseen], 1) * alive, context, *map(float, errors)
+    )
 
 
 def _world_model(agent: Agent) -> DreamerAlgorithm:
@@ -126,14 +115,3 @@ def _foreseen(learner: DreamerAlgorithm, latents: Latent, actions: Tensor, conte
     """What follows the context, by what was believed at its end and what is done from there on."""
     start = Latent(*(part[:, context - 1] for part in latents))
     return learner.model.predict(start, actions[:, context - 1 : -1])
-
-
-def _line(frames: Tensor, context: int) -> Array:
-    """Frames [time, channels, height, width] side by side, [height, width, colours]; stacks show their newest plane."""
-    planes: Any = frames if frames.shape[1] == 3 else frames[:, -1:]
-    shades = (planes.clamp(0, 1) * 255).round().byte().permute(0, 2, 3, 1).cpu().numpy()
-    scale = max(1, TILE // shades.shape[1])
-    large = shades.repeat(scale, 1).repeat(scale, 2)
-    gap = np.full_like(large[0][:, :GAP], PAPER)
-    marks = [gap if number != context - 1 else np.full_like(gap, MARK) for number in range(len(large))]
-    return np.hstack([part for tile, mark in zip(large, marks, strict=True) for part in (tile, mark)])
