@@ -72,7 +72,7 @@ def test_an_output_that_is_a_file_is_a_mistake(cli, cartpole, tmp_path, command,
 
 def test_a_keyword_that_the_environment_does_not_take_is_a_mistake(cli, cartpole, tmp_path):
     result = cli(*cartpole, "--set", "env_kwargs.foo=1", "--output", tmp_path / "run")
-    sentence = "env_kwargs: CartPole-v1 takes no keyword 'foo'; leave it out or correct it"
+    sentence = "env_kwargs: CartPole-v1 has no option 'foo'; remove or correct it"
     assert (result.exit_code, result.stderr) == (2, f"error: {sentence}\n")
 
 

@@ -115,7 +115,7 @@ def test_a_mistake_that_seeds_in_processes_meet_is_the_one_sentence_of_a_single_
     alone = cli(*command, "--output", tmp_path / "one")
     both = cli(*command, "--seeds", "0-1", "--output", tmp_path / "two")
     assert (both.exit_code, both.stderr) == (2, alone.stderr)
-    assert both.stderr.startswith("error: env_id 'CartPol-v1' is not registered with Gymnasium")
+    assert both.stderr.startswith("error: env_id 'CartPol-v1' not found")
     assert capfd.readouterr().err == ""  # nor do the processes say more
     assert not list(tmp_path.glob("two/*"))
 

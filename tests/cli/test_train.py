@@ -216,8 +216,7 @@ def test_how_a_file_is_read_is_said_on_the_command_line_and_stored(cli, tmp_path
         ),
         (
             ["ppo", "CartPol-v1"],
-            "env_id 'CartPol-v1' is not registered with Gymnasium; "
-            "nearest are CartPole-v1, CartPole-v0, phys2d/CartPole-v1",
+            "env_id 'CartPol-v1' not found. Did you mean 'CartPole-v1', 'CartPole-v0', 'phys2d/CartPole-v1'?",
         ),
         (
             ["ppo", "CartPole-v1", "--set", "lerning_rate=1"],

@@ -1,4 +1,4 @@
-"""Atari as agents see it, on the real games: pictures, rewards, lives and limits."""
+"""Atari preprocessing on real games: images, rewards, lives and time limits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from rl_training.envs.atari import AreaAverage, AtariGame, make_atari
-from rl_training.envs.pool import EnvPool, make_env
+from rl_training.envs.pool import EnvPool
+from rl_training.envs.spec import make_env
 
 pytest.importorskip("ale_py", reason="Atari needs the extra atari")
 BREAKOUT = "ALE/Breakout-v5"
@@ -34,7 +35,7 @@ def played(env: AtariGame, actions: Any, seed: int = 0) -> list[tuple[np.ndarray
     return steps
 
 
-def test_a_small_picture_has_the_means_of_areas():
+def test_a_downscaled_image_has_area_means():
     rows = np.array([10, 20, 30, 40, 50], np.uint8)
     picture = np.stack([rows, rows + 100], axis=1)
     # The middle row lies half in each: (10 + 20 + 30 / 2) / 2.5 = 18, and (30 / 2 + 40 + 50) / 2.5 = 42.
@@ -42,14 +43,14 @@ def test_a_small_picture_has_the_means_of_areas():
     assert AreaAverage((5, 2), (2, 1))(picture).tolist() == [[68], [92]]
 
 
-def test_a_screen_has_the_means_of_areas_to_the_last_bit():
+def test_a_downscaled_screen_has_exact_area_means():
     screen = np.random.default_rng(0).integers(0, 256, (210, 160), dtype=np.uint8)
     # Twice as high and 21 times as wide, each new pixel covers 5 x 40 whole ones.
     blocks = screen.astype(np.int64).repeat(2, axis=0).repeat(21, axis=1).reshape(84, 5, 84, 40)
     np.testing.assert_array_equal(AreaAverage((210, 160), (84, 84))(screen), np.rint(blocks.sum((1, 3)) / 200))
 
 
-def test_a_frame_is_the_brighter_of_the_last_two_of_four():
+def test_a_frame_is_the_maximum_of_the_last_two_of_four():
     bare: Any = make_atari(
         BREAKOUT, preprocess=False, frameskip=1, repeat_action_probability=0.0, obs_type="grayscale"
     )  # fmt: skip
@@ -64,7 +65,7 @@ def test_a_frame_is_the_brighter_of_the_last_two_of_four():
     assert not np.array_equal(moved, shrink(screens[7]))  # the ball has moved between the two
 
 
-def test_a_frame_can_have_another_size_and_stand_alone():
+def test_screen_size_and_stack_can_be_set():
     env = game(screen_size=64, stack=1)
     assert env.observation_space.shape == (1, 64, 64)
     large, small = (played(each, [RIGHT] * 3)[-1][0] for each in (game(screen_size=84), env))
@@ -74,7 +75,7 @@ def test_a_frame_can_have_another_size_and_stand_alone():
     np.testing.assert_array_equal(two[-1][0], np.concatenate([two[-2][0][1:], small]))
 
 
-def test_colours_are_three_planes():
+def test_colour_frames_have_three_planes():
     bare: Any = make_atari(BREAKOUT, preprocess=False, frameskip=1, repeat_action_probability=0.0, obs_type="rgb")
     bare.reset(seed=0)
     screens = [np.moveaxis(bare.step(NOOP)[0], -1, 0) for _ in range(8)]
@@ -86,13 +87,13 @@ def test_colours_are_three_planes():
     assert not np.array_equal(second[0], second[2])  # red is not blue
 
 
-def test_who_is_to_fire_can_be_left_to_the_agent():
+def test_fire_at_start_can_be_turned_off():
     served, waiting = (played(game(fire_at_start=fire), [NOOP] * 300) for fire in (True, False))
     assert served[-1][4]["lives"] < 5
     assert waiting[-1][4]["lives"] == 5
 
 
-def test_frames_are_kept_once_only_where_they_move_by_planes():
+def test_frames_are_stored_once_only_if_each_step_adds_one_plane():
     def stacks_frames(**options: Any) -> bool:
         return EnvPool(BREAKOUT, env_kwargs={"noop_max": 0, **options}).stacks_frames
 
@@ -100,7 +101,7 @@ def test_frames_are_kept_once_only_where_they_move_by_planes():
     assert not stacks_frames(grayscale=False)
 
 
-def test_rewards_are_their_sign_in_training_and_raw_when_scored():
+def test_rewards_are_clipped_in_training_and_raw_in_evaluation():
     actions = np.random.default_rng(0).integers(6, size=200)
     raw, clipped = (
         [step[1] for step in played(game("ALE/SpaceInvaders-v5", training=training), actions)]
@@ -112,7 +113,7 @@ def test_rewards_are_their_sign_in_training_and_raw_when_scored():
     assert [step[1] for step in unclipped] == raw[: len(unclipped)]
 
 
-def test_a_life_lost_is_terminal_in_training_while_the_game_goes_on():
+def test_a_lost_life_is_terminal_in_training_and_the_game_continues():
     env, lives, frames = game(training=True), [], []
     for episode in range(5):
         *_, (_, _, terminated, truncated, info) = played(env, [NOOP] * 100, seed=episode)
@@ -124,7 +125,7 @@ def test_a_life_lost_is_terminal_in_training_while_the_game_goes_on():
     assert env.reset(seed=5)[1] == {"lives": 5, "episode_frame_number": 4}  # a new game, and FIRE
 
 
-def test_a_scored_game_is_whole_and_serves_every_ball_itself():
+def test_an_evaluation_episode_is_a_whole_game_with_automatic_fire():
     steps = played(game(), [NOOP] * 1000)
     assert len(steps) < 1000
     assert steps[-1][2:4] == (True, False)
@@ -132,7 +133,7 @@ def test_a_scored_game_is_whole_and_serves_every_ball_itself():
 
 
 @pytest.mark.parametrize("training", [False, True])
-def test_the_limit_of_frames_truncates_and_a_new_game_follows(training):
+def test_the_frame_limit_truncates_and_a_new_game_follows(training):
     env = game(training=training, max_num_frames_per_episode=40)
     steps = played(env, [NOOP] * 100)
     assert len(steps) == 9  # 4 frames of FIRE, then 9 times 4
@@ -140,7 +141,7 @@ def test_the_limit_of_frames_truncates_and_a_new_game_follows(training):
     assert env.reset(seed=1)[1]["episode_frame_number"] == 4
 
 
-def test_a_game_begins_with_up_to_thirty_frames_of_nothing():
+def test_a_game_starts_with_up_to_thirty_no_ops():
     env = game(noop_max=30)
     waited = {env.reset(seed=seed)[1]["episode_frame_number"] - 4 for seed in range(200)}
     assert (min(waited), max(waited)) == (0, 30)
@@ -154,17 +155,17 @@ def test_sticky_actions_depend_on_the_seed_alone():
     np.testing.assert_array_equal(first, again)
 
 
-def test_a_quarter_of_the_frames_is_sticky_where_the_id_says_so():
+def test_a_quarter_of_the_frames_is_sticky_in_v5_games():
     env, bare = make_atari(BREAKOUT), make_atari("BreakoutNoFrameskip-v4")
     env.reset(seed=0)
     bare.reset(seed=0)
     assert isinstance(env, AtariGame)
     held = []
     for frame in range(4000):
-        env._act(frame % 2)
+        env._sticky_frame(frame % 2)
         held.append(env._held != frame % 2)
-    # Among alternating actions a repeated one is another in 1/4 of the frames less those that repeat a repeat:
-    # x = (1 - x) / 4, so x = 1/5; four deviations are 0.025.
+    # With alternating actions, a sticky frame differs from the request unless the previous frame differed too:
+    # x = (1 - x) / 4, so x = 1/5; four standard errors are 0.025.
     assert abs(np.mean(held) - 0.2) < 0.026
     assert vars(bare)["_sticky"] == 0.0
 
@@ -175,37 +176,37 @@ def test_a_quarter_of_the_frames_is_sticky_where_the_id_says_so():
         ({"frameskip": 0}, "frameskip must be an integer of at least 1, got 0"),
         ({"frameskip": True}, "frameskip must be an integer of at least 1, got True"),
         ({"clip_rewards": "false"}, "clip_rewards must be true or false, got false"),
-        ({"obs_type": "ram"}, "obs_type is for games as ALE has them: set preprocess to false with it"),
+        ({"obs_type": "ram"}, "obs_type is an option of raw ALE games; set preprocess to false"),
         ({"noop_max": -1}, "noop_max must be an integer of at least 0, got -1"),
         ({"repeat_action_probability": 1.0}, "repeat_action_probability must be at least 0 and below 1, got 1.0"),
         ({"repeat_action_probability": "x"}, "repeat_action_probability must be at least 0 and below 1, got x"),
-        ({"continuous": True}, "preprocessed for Discrete actions, got Box"),
+        ({"continuous": True}, "preprocessing requires Discrete actions, got Box"),
     ],
 )
-def test_options_that_make_no_game_are_refused(option, words):
+def test_invalid_options_are_refused(option, words):
     with pytest.raises(ValueError, match=words):
         game(**option)
 
 
-def test_the_first_action_of_a_life_never_sticks():
+def test_the_first_action_of_a_life_is_never_sticky():
     env = game(repeat_action_probability=0.99)
     env.reset(seed=0)
-    assert env.tape().tolist() == [FIRE] * 4
+    assert env.action_history().tolist() == [FIRE] * 4
 
 
-def test_an_id_is_enough_for_preprocessing_and_an_option_turns_it_off():
+def test_games_are_preprocessed_unless_turned_off():
     with EnvPool(BREAKOUT) as pool, EnvPool(BREAKOUT, env_kwargs={"preprocess": False}) as bare:
         assert (pool.spec.obs_shape, pool.spec.obs_dtype, pool.resume_kind) == ((4, 84, 84), "uint8", "snapshot")
         assert (bare.spec.obs_shape, bare.resume_kind) == ((210, 160, 3), "replay")
     assert make_env(f"ale_py:{BREAKOUT}", {}).observation_space.shape == (4, 84, 84)
 
 
-def test_without_the_extra_its_name_is_told(monkeypatch):
+def test_a_missing_extra_is_named_in_the_error(monkeypatch):
     monkeypatch.setitem(sys.modules, "ale_py", None)
     with pytest.raises(ImportError, match=r'ALE/Breakout-v5 needs .* run: pip install "rl-training\[atari\]"'):
         make_env(BREAKOUT, {})
 
 
-def test_a_misspelt_game_is_answered_with_the_nearest():
-    with pytest.raises(ValueError, match="'ALE/Brakout-v5' is not registered with Gymnasium; nearest are ALE/Breakout"):
+def test_a_misspelt_game_gets_suggestions():
+    with pytest.raises(ValueError, match=r"'ALE/Brakout-v5' not found\. Did you mean 'ALE/Breakout-v5'"):
         make_env("ALE/Brakout-v5", {})

@@ -1,4 +1,4 @@
-"""Training on Atari: frames are kept once, and a run goes on in the middle of a game."""
+"""Training on Atari: frames are stored once, and a run resumes in the middle of a game."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def played(pool: EnvPool, actions: np.ndarray) -> list[Transition]:
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_game_goes_on_from_a_snapshot_through_lives_and_games(workers):
-    """Lives of Breakout last some 25 steps, and games five of them."""
+def test_a_snapshot_restores_a_game_across_lives_and_games(workers):
+    """A life of Breakout lasts about 25 steps, and a game has five."""
     actions = np.random.default_rng(0).integers(4, size=(200, 2))
     with EnvPool(BREAKOUT, 2, training=True, workers=workers) as pool, EnvPool(BREAKOUT, 2, training=True) as fresh:
         pool.reset()
@@ -39,35 +39,35 @@ def test_a_game_goes_on_from_a_snapshot_through_lives_and_games(workers):
         state = pool.snapshot()
         uninterrupted = played(pool, actions[60:])
         assert fresh.restore(state) == []
-        for ours, theirs in zip(played(fresh, actions[60:]), uninterrupted, strict=True):
+        for restored, expected in zip(played(fresh, actions[60:]), uninterrupted, strict=True):
             for name in ("next_obs", "rewards", "terminated", "truncated", "obs"):
-                np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
-            assert ours.finished == theirs.finished
+                np.testing.assert_array_equal(getattr(restored, name), getattr(expected, name))
+            assert restored.finished == expected.finished
         assert sum(len(step.finished) for step in uninterrupted) >= 8
 
 
-def test_a_damaged_tape_is_told_of_and_a_new_game_begins():
+def test_a_damaged_action_history_is_reported_and_a_new_game_starts():
     with EnvPool(BREAKOUT, training=True) as pool:
         pool.reset()
         state = pool.snapshot()
         state["envs"]["0"]["tape"] = np.array([0, 200], np.uint8)
         (reason,) = pool.restore(state)
-        assert reason.endswith("its game has 4 actions, and action 200 was saved")
+        assert reason.endswith("its game has 4 actions, but action 200 was saved")
         assert pool.snapshot()["envs"]["0"]["episode"] == 1
 
 
-def test_a_tape_that_leads_elsewhere_is_told_of():
+def test_an_action_history_with_another_final_state_is_reported():
     with EnvPool(BREAKOUT, training=True) as pool:
         pool.reset()
         played(pool, np.full((5, 1), 2))
         state = pool.snapshot()
         state["envs"]["0"]["tape"] = state["envs"]["0"]["tape"][:-8]
         (reason,) = pool.restore(state)
-        assert reason.endswith("its game, played again, came to another point")
+        assert reason.endswith("its replayed game reached a different state")
 
 
 def config(folder: Path) -> TrainConfig:
-    """Breakout's packaged config, made small: a few lives, and more rows than the ring holds."""
+    """Breakout's packaged config, made small: a few lives, and more transitions than the replay buffer holds."""
     values = load_config("dqn/breakout_atari")
     small = {"buffer_size": 60, "learning_starts": 40, "batch_size": 4, "hidden_sizes": [8], "target_interval": 3}
     run = {"total_timesteps": 100, "eval_interval": 0, "checkpoint_interval": 20, "compile": "off", "device": "cpu"}
@@ -92,13 +92,13 @@ def test_a_run_resumes_byte_for_byte_in_the_middle_of_a_game(tmp_path):
     assert compare_runs(whole.run_dir, halved.run_dir) == []
 
 
-def test_lives_that_do_not_end_episodes_are_stacks_that_move_on_by_one_frame_too(tmp_path):
+def test_frames_are_stored_once_if_lives_do_not_end_episodes(tmp_path):
     whole_games = {"env_kwargs": {"terminal_on_life_loss": False, "repeat_action_probability": 0.0}}
     result = run_training(config(tmp_path / "run").model_copy(update=whole_games))
     assert (result.status, result.steps) == ("finished", 100)  # some three lives
 
 
-def test_the_command_line_trains_the_packaged_config_and_keeps_each_frame_once(tmp_path):
+def test_the_command_line_trains_the_packaged_config_and_stores_each_frame_once(tmp_path):
     small = {
         "buffer_size": 200, "learning_starts": 30, "eval_episodes": 1, "eval_interval": 40, "checkpoint_interval": 40,
         "compile": "off",
@@ -107,13 +107,13 @@ def test_the_command_line_trains_the_packaged_config_and_keeps_each_frame_once(t
     command = ["train", "dqn/breakout_atari", "--steps", "40", *changes, "--output", str(tmp_path / "run"), "--json"]
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.stderr
-    told = json.loads(result.stdout)
-    assert (told["steps"], told["evaluation"]["episodes"]) == (40, 1)
-    stored = (Path(told["checkpoint"]) / "frames-000000.safetensors").stat().st_size
+    report = json.loads(result.stdout)
+    assert (report["steps"], report["evaluation"]["episodes"]) == (40, 1)
+    stored = (Path(report["checkpoint"]) / "frames-000000.safetensors").stat().st_size
     assert 40 * FRAME < stored < 45 * FRAME  # one a step, and one more for each life
 
 
-def test_real_frames_come_out_of_the_ring_as_they_were_seen():
+def test_the_replay_buffer_returns_real_frames_unchanged():
     with EnvPool(BREAKOUT, training=True) as pool:
         ring = FrameReplayBuffer(100, pool.spec)
         obs, seen = pool.reset(), []

@@ -1,11 +1,11 @@
-"""CartPole with a fixed horizon: every episode is as long as any other, and only upright steps pay."""
+"""CartPole with a fixed horizon: equal episode lengths, reward only for upright steps."""
 
 from __future__ import annotations
 
 import gymnasium as gym
 import numpy as np
 
-from rl_training.envs.pool import make_env
+from rl_training.envs.spec import make_env
 
 
 def episode(env: gym.Env, actions, seed: int = 0):
@@ -20,7 +20,7 @@ def episode(env: gym.Env, actions, seed: int = 0):
     return [np.array(column) for column in zip(*rows, strict=True)]
 
 
-def test_a_fallen_pole_stays_down_and_pays_nothing_to_the_end():
+def test_a_fallen_pole_stays_down_with_reward_zero():
     _, there, _, _ = episode(make_env("CartPole-v1", {}), [1] * 600)  # always to the right: it soon falls
     rewards, obs, terminated, truncated = episode(make_env("FixedHorizonCartPole-v0", {}), [1] * 600)
     upright = len(there) - 1  # the last step there is the one in which it fell
@@ -32,7 +32,7 @@ def test_a_fallen_pole_stays_down_and_pays_nothing_to_the_end():
     assert truncated.tolist() == [False] * 499 + [True]
 
 
-def test_all_failures_look_the_same():
+def test_all_failures_lead_to_the_same_state():
     env = make_env("FixedHorizonCartPole-v0", {})
     _, right, _, _ = episode(env, [1] * 600)
     _, left, _, _ = episode(env, [0] * 600, seed=5)
@@ -40,7 +40,7 @@ def test_all_failures_look_the_same():
     assert env.observation_space.contains(right[-1])
 
 
-def test_the_next_episode_stands_again():
+def test_the_next_episode_starts_upright():
     env = make_env("FixedHorizonCartPole-v0", {})
     first, _, _, _ = episode(env, [1] * 600, seed=3)
     again, _, _, _ = episode(env, [1] * 600, seed=3)

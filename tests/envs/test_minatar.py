@@ -1,4 +1,4 @@
-"""MinAtar, which the benchmarks bring: pictures of a few cells, and runs on them that resume."""
+"""The MinAtar environments of the benchmarks: small images, exact resume, training."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
 
 
-def test_a_game_is_a_picture_with_the_channels_first():
+def test_observations_are_images_with_channels_first():
     with EnvPool(BREAKOUT) as pool:
         obs = pool.reset()
     assert (pool.spec.obs_shape, pool.spec.obs_dtype, pool.spec.action_dim) == ((4, 10, 10), "uint8", 6)
@@ -30,7 +30,7 @@ def test_a_game_is_a_picture_with_the_channels_first():
     assert np.unique(obs).tolist() == [0, 255]
 
 
-def test_a_game_goes_on_exactly_though_the_package_remembers_the_last_games_action():
+def test_a_game_is_restored_exactly_although_minatar_keeps_the_last_action():
     actions = np.random.default_rng(0).integers(6, size=(80, 1))
     with EnvPool(BREAKOUT) as pool, EnvPool(BREAKOUT) as fresh:
         pool.reset()
@@ -42,7 +42,7 @@ def test_a_game_goes_on_exactly_though_the_package_remembers_the_last_games_acti
 
 
 @pytest.mark.parametrize(("name", "steps"), [("dqn", 64), ("qr_dqn", 64), ("rainbow", 64), ("dreamer", 160)])
-def test_the_benchmarks_settings_train(name, steps, tmp_path):
+def test_the_benchmark_settings_train(name, steps, tmp_path):
     values = load_config(str(BENCHMARKS / "plans" / "minatar" / f"{name}_breakout.yaml"))
     run = {"total_timesteps": steps, "eval_interval": 0, "output_dir": str(tmp_path), "compile": "off", "device": "cpu"}
     result = run_training(

@@ -1,4 +1,4 @@
-"""The small worlds of pixels: what is seen, what pays, and what one cannot know without a memory."""
+"""Small pixel environments: observations, rewards, and the need for memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from rl_training.envs.pool import EnvPool, make_env
+from rl_training.envs.pool import EnvPool
+from rl_training.envs.spec import make_env
 from rl_training.runtime.evaluation import evaluate
 from rl_training.runtime.policies import RandomPolicy
 from rl_training.types import Action
@@ -21,7 +22,7 @@ def picture_of(*blocks: tuple[slice, slice]) -> np.ndarray:
     return seen
 
 
-def test_catch_shows_the_ball_fall_and_pays_at_the_bottom():
+def test_catch_shows_the_falling_ball_and_rewards_the_last_step():
     env = make_env("Catch-v0", {})
     first, _ = env.reset(seed=0)
     ball = int(np.flatnonzero(first[0, 3])[0])  # a cell is three pixels wide
@@ -50,14 +51,14 @@ class Follow:
         return Action((ball - paddle).sign() + 1)
 
 
-def test_following_the_ball_catches_it_and_chance_seldom_does():
+def test_following_the_ball_catches_it_and_random_actions_rarely_do():
     assert evaluate(Follow(), "Catch-v0", episodes=40, seed=0).returns == [1.0] * 40
     spec = EnvPool("Catch-v0").spec
     random = evaluate(RandomPolicy(spec), "Catch-v0", episodes=1000, seed=0).returns
     assert np.mean(random) == pytest.approx(1 / 5 - 4 / 5, abs=0.08)  # its deviation is 0.8 / sqrt(1000) = 0.025
 
 
-def test_the_question_looks_the_same_whatever_the_cue_was():
+def test_the_question_is_independent_of_the_cue():
     env, seen = make_env("CueMemory-v0", {}), {}
     for seed in range(10):
         first, _ = env.reset(seed=seed)
@@ -72,7 +73,7 @@ def test_the_question_looks_the_same_whatever_the_cue_was():
     assert [int(picture.any()) for picture in seen[0]] == [0] * 6 + [1, 1]  # blank until the question
 
 
-def test_the_wait_can_be_set():
+def test_the_number_of_blank_images_can_be_set():
     env = make_env("CueMemory-v0", {"blanks": 0})
     env.reset(seed=0)
     assert [env.step(0)[2] for _ in range(2)] == [False, True]
@@ -80,7 +81,7 @@ def test_the_wait_can_be_set():
         make_env("CueMemory-v0", {"blanks": -1})
 
 
-def test_they_are_seen_as_pixels():
+def test_observations_are_uint8_images():
     spec = EnvPool("CueMemory-v0").spec
     assert (spec.obs_shape, spec.obs_dtype, spec.action_dim) == ((1, 16, 16), "uint8", 2)
     assert torch.as_tensor(EnvPool("Catch-v0", 3).reset()).dtype == torch.uint8

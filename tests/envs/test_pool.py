@@ -1,4 +1,4 @@
-"""A pool of environments: true last observations, one seed an episode, and nothing lost in silence."""
+"""Environment pools: true last observations, one seed per episode, checked actions and values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import pytest
 from gymnasium import spaces
 
 from rl_training.envs.group import EnvError, Episode
-from rl_training.envs.pool import EnvPool, env_spec_of
+from rl_training.envs.pool import EnvPool
+from rl_training.envs.spec import env_spec_of
 from rl_training.streams import episode_seed
 from rl_training.types import EnvSpec
 
@@ -56,7 +57,7 @@ class Echo(gym.Env[np.ndarray, Any]):
 
 
 class Faulty(Counting):
-    """Hands out what it is told to, from its second step on."""
+    """Returns the given values from its second step on."""
 
     def __init__(self, obs: Any = None, reward: float = 0.0, error: str = "") -> None:
         super().__init__()
@@ -72,7 +73,7 @@ class Faulty(Counting):
         return obs if wrong is None else wrong, reward, ends, stops, info
 
 
-def test_an_episodes_last_observation_is_its_own_and_the_next_one_begins_at_once():
+def test_next_obs_is_the_true_last_observation_and_the_next_episode_starts_at_once():
     with EnvPool(partial(Counting, terminates=3)) as pool:
         assert pool.reset().tolist() == [[0]]
         steps = [pool.step(np.array([0])) for _ in range(5)]
@@ -82,7 +83,7 @@ def test_an_episodes_last_observation_is_its_own_and_the_next_one_begins_at_once
         assert [step.finished for step in steps] == [[], [], [Episode(0, 6.0, 3)], [], []]  # 1 + 2 + 3
 
 
-def test_a_time_limit_is_told_from_a_terminal_state_which_wins_where_both_are_set():
+def test_terminated_takes_precedence_over_truncated():
     for terminates, truncates, flags in ((2, 9, (True, False)), (9, 2, (False, True)), (2, 2, (True, False))):
         with EnvPool(partial(Counting, terminates, truncates)) as pool:
             pool.reset()
@@ -103,7 +104,7 @@ def test_observations_and_rewards_are_float32_and_flags_bool():
         ]
 
 
-def test_pixels_stay_bytes():
+def test_pixels_stay_uint8():
     class Pixels(Counting):
         observation_space = spaces.Box(0, 255, (1,), np.uint8)
 
@@ -115,7 +116,7 @@ def test_pixels_stay_bytes():
         assert pool.reset().dtype == np.uint8
 
 
-def test_an_observation_that_only_seems_to_be_pixels_is_refused():
+def test_a_float_observation_from_a_uint8_space_is_refused():
     class Pixels(Counting):
         observation_space = spaces.Box(0, 255, (1,), np.uint8)
 
@@ -142,12 +143,12 @@ def test_box_actions_are_clipped_and_scaled_to_the_environments_units_and_shape(
         assert step.next_obs.tolist() == [[0, 4], [5, 2], [10, -4]]
 
 
-def test_the_ends_of_the_action_range_meet_the_bounds_and_never_pass_them():
+def test_actions_of_one_reach_the_bounds_and_never_exceed_them():
     low, high = np.array([0.1, -0.3], np.float32), np.array([0.7, 1e6], np.float32)
     with EnvPool(partial(Echo, spaces.Box(low, high)), 2) as pool:
         pool.reset()
         step = pool.step(np.array([[-1, -1], [1, 1]], np.float32))
-        np.testing.assert_allclose(step.next_obs, [low, high], rtol=1e-6)  # Echo refuses what is outside
+        np.testing.assert_allclose(step.next_obs, [low, high], rtol=1e-6)  # Echo raises for actions outside the bounds
 
 
 def test_discrete_actions_count_from_the_spaces_start():
@@ -157,27 +158,27 @@ def test_discrete_actions_count_from_the_spaces_start():
         assert pool.step(np.array([0, 1, 2])).next_obs.ravel().tolist() == [5, 6, 7]
 
 
-def test_choices_count_from_their_own_starts_and_take_the_spaces_shape():
+def test_multi_discrete_actions_count_from_their_starts_and_have_the_spaces_shape():
     space = spaces.MultiDiscrete(np.array([[3, 2], [4, 5]]), start=np.array([[5, 0], [-1, 0]]))
     with EnvPool(partial(Echo, space), 2) as pool:
         assert (pool.spec.action_kind, pool.spec.action_dim) == ("multi_discrete", 4)
         assert (pool.spec.action_sizes, pool.spec.action_starts) == ((3, 2, 4, 5), (5, 0, -1, 0))
         assert EnvSpec.from_json(json.loads(json.dumps(pool.spec.to_json()))) == pool.spec
         pool.reset()
-        moved = pool.step(np.array([[0, 0, 0, 0], [2, 1, 3, 4]]))  # Echo refuses what is not of the space
-        assert moved.next_obs.tolist() == [[5, 0, -1, 0], [7, 1, 2, 4]]
+        step = pool.step(np.array([[0, 0, 0, 0], [2, 1, 3, 4]]))  # Echo raises for actions outside the space
+        assert step.next_obs.tolist() == [[5, 0, -1, 0], [7, 1, 2, 4]]
 
 
 @pytest.mark.parametrize(
     ("actions", "message"),
     [
-        (np.array([[0, 0], [2, 2]]), r"choice 1 must be in 0\.\.1, got 2 for environment 1"),
-        (np.array([[-1, 0], [0, 0]]), r"choice 0 must be in 0\.\.2, got -1 for environment 0"),
+        (np.array([[0, 0], [2, 2]]), r"action 1 must be in 0\.\.1, got 2 for environment 1"),
+        (np.array([[-1, 0], [0, 0]]), r"action 0 must be in 0\.\.2, got -1 for environment 0"),
         (np.zeros((2, 2)), r"integers of shape \(2, 2\), got float64"),
-        (np.array([0, 0]), r"integers of shape \(2, 2\), got int64 of \(2,\)"),
+        (np.array([0, 0]), r"integers of shape \(2, 2\), got int64 of shape \(2,\)"),
     ],
 )
-def test_bad_choices_never_reach_an_environment(actions: np.ndarray, message: str):
+def test_bad_multi_discrete_actions_never_reach_an_environment(actions: np.ndarray, message: str):
     with EnvPool(partial(Echo, spaces.MultiDiscrete([3, 2])), 2) as pool:
         pool.reset()
         with pytest.raises(ValueError, match=message):
@@ -220,13 +221,13 @@ def test_bad_discrete_actions_never_reach_an_environment(actions: np.ndarray, me
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        ({"obs": np.array([np.nan])}, r"environment 0 returned an observation that is not finite: nan at \[0\]"),
-        ({"reward": np.inf}, "environment 0 returned a reward that is not finite: inf"),
+        ({"obs": np.array([np.nan])}, r"environment 0 returned a NaN or infinite observation: nan at \[0\]"),
+        ({"reward": np.inf}, "environment 0 returned a NaN or infinite reward: inf"),
         ({"obs": np.zeros(2)}, r"environment 0 failed in step: ValueError: an observation must be float32 of shape"),
         ({"error": "gone"}, "environment 0 failed in step: ZeroDivisionError: gone"),
     ],
 )
-def test_an_environment_that_misbehaves_is_named(fault: dict[str, Any], message: str):
+def test_an_environment_with_invalid_output_is_named(fault: dict[str, Any], message: str):
     with EnvPool(partial(Faulty, **fault)) as pool:
         pool.reset()
         pool.step(np.array([0]))
@@ -234,7 +235,7 @@ def test_an_environment_that_misbehaves_is_named(fault: dict[str, Any], message:
             pool.step(np.array([0]))
 
 
-def test_large_observations_are_still_finite():
+def test_large_observations_count_as_finite():
     with EnvPool(partial(Faulty, obs=np.array([1e30]))) as pool:  # its square is not, in float32
         pool.reset()
         pool.step(np.array([0]))
@@ -252,7 +253,7 @@ VECTOR, CHOICE = spaces.Box(-1, 1, (2,)), spaces.Discrete(2)
 @pytest.mark.parametrize(
     ("obs", "actions", "message"),
     [
-        (spaces.Dict(x=VECTOR), CHOICE, "observations must be a Box of floats or of uint8, got Dict"),
+        (spaces.Dict(x=VECTOR), CHOICE, "observations must be a Box of floats or uint8, got Dict"),
         (spaces.Tuple((VECTOR,)), CHOICE, "observations must be a Box"),
         (spaces.Discrete(4), CHOICE, "observations must be a Box"),
         (spaces.Box(0, 9, (2,), np.int64), CHOICE, "observations must be a Box"),
@@ -261,17 +262,17 @@ VECTOR, CHOICE = spaces.Box(-1, 1, (2,)), spaces.Discrete(2)
         (VECTOR, spaces.Box(-np.inf, np.inf, (2,)), "must have finite bounds"),
     ],
 )
-def test_spaces_that_no_learner_takes_are_refused(obs: Any, actions: Any, message: str):
+def test_unsupported_spaces_are_refused(obs: Any, actions: Any, message: str):
     with pytest.raises(TypeError, match=message):
         env_spec_of(Spaces(obs, actions))
 
 
-def test_an_unknown_environment_is_answered_with_the_nearest_ones():
-    with pytest.raises(ValueError, match=r"'CartPol-v1' is not registered with Gymnasium; nearest are CartPole-v1"):
+def test_an_unknown_environment_gets_suggestions():
+    with pytest.raises(ValueError, match=r"'CartPol-v1' not found. Did you mean 'CartPole-v1'"):
         EnvPool("CartPol-v1")
 
 
-def test_a_missing_package_is_answered_with_its_install_command(monkeypatch: pytest.MonkeyPatch):
+def test_a_missing_package_gets_its_install_command(monkeypatch: pytest.MonkeyPatch):
     for name in [name for name in sys.modules if name.startswith("gymnasium.envs.mujoco")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "mujoco", None)
@@ -280,7 +281,7 @@ def test_a_missing_package_is_answered_with_its_install_command(monkeypatch: pyt
 
 
 @pytest.mark.parametrize(("num_envs", "workers"), [(0, 0), (2, 3), (2, -1)])
-def test_counts_that_make_no_pool_are_refused(num_envs: int, workers: int):
+def test_invalid_numbers_of_environments_or_workers_are_refused(num_envs: int, workers: int):
     with pytest.raises(ValueError, match="must be"):
         EnvPool("CartPole-v1", num_envs, workers=workers)
 

@@ -1,4 +1,4 @@
-"""An environment goes on from a snapshot as if it had never stopped, bit for bit."""
+"""A restored environment continues exactly like an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from rl_training.envs import snapshots
 from rl_training.envs.pool import EnvPool, Transition
 
 CLASSIC = ["CartPole-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1", "Acrobot-v1"]
-OURS = ["FixedHorizonCartPole-v0", "Catch-v0", "CueMemory-v0"]
+PACKAGED = ["FixedHorizonCartPole-v0", "Catch-v0", "CueMemory-v0"]
 MUJOCO = sorted(name for name, spec in gym.registry.items() if re.match(r"gymnasium.*_v5:", str(spec.entry_point)))
 LIMIT = {"max_episode_steps": 60}
 
 
-@pytest.fixture(params=CLASSIC + OURS + MUJOCO)
+@pytest.fixture(params=CLASSIC + PACKAGED + MUJOCO)
 def env_id(request: pytest.FixtureRequest) -> str:
     if request.param in MUJOCO:
         pytest.importorskip("mujoco")
@@ -39,10 +39,10 @@ def random_actions(pool: EnvPool, steps: int) -> list[np.ndarray]:
 
 
 def assert_same(left: list[Transition], right: list[Transition]) -> None:
-    for step, (ours, theirs) in enumerate(zip(left, right, strict=True)):
+    for step, (one, other) in enumerate(zip(left, right, strict=True)):
         for name in ("next_obs", "rewards", "terminated", "truncated", "obs"):
-            np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name), f"{name} after {step} steps")
-        assert ours.finished == theirs.finished
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name), f"{name} after {step} steps")
+        assert one.finished == other.finished
 
 
 def stored(state: dict[str, Any]) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def test_replayed_episodes_are_exact(env_id: str):
     assert_goes_on_exactly(partial(gym.make, env_id), "replay", LIMIT)
 
 
-def test_a_worker_hands_its_snapshot_to_an_environment_in_process():
+def test_a_workers_snapshot_is_restored_in_process():
     assert_goes_on_exactly("Pendulum-v1", "snapshot", LIMIT, workers=2)
 
 
@@ -128,7 +128,7 @@ def test_a_restored_episode_can_be_saved_again():
         assert pool.snapshot()["envs"]["0"]["actions"].tolist() == [[1.0], [1.0]]  # in torque: half of 2
 
 
-def test_returns_and_lengths_go_on_from_a_snapshot():
+def test_returns_and_lengths_continue_from_a_snapshot():
     with EnvPool("CartPole-v1", env_kwargs={"max_episode_steps": 5}) as pool:
         pool.reset()
         pool.step(np.array([0]))
@@ -144,31 +144,31 @@ def test_the_random_generator_is_part_of_a_snapshot():
     env = gym.make("CartPole-v1", disable_env_checker=True)
     env.reset(seed=0)
     env.unwrapped.np_random.random(3)
-    state = snapshots.with_arrays(stored(snapshots.take(env)))
+    state = snapshots.to_numpy(stored(snapshots.save_state(env)))
     expected = env.unwrapped.np_random.random(4)
-    snapshots.put_back(env, state)
+    snapshots.restore_state(env, state)
     np.testing.assert_array_equal(env.unwrapped.np_random.random(4), expected)
 
 
-def test_every_plain_value_comes_back_with_its_type():
+def test_every_plain_value_is_restored_with_its_type():
     values = {
         "count": 3, "share": 0.1, "limit": float("-inf"), "width": np.float32(0.1), "flag": np.bool_(True), "name": "x",
         "nothing": None, "range": (0.5, float("inf")), "none_of": [], "nested": [(1, np.int64(2)), [3.0]],
     }  # fmt: skip
     env = gym.make("CartPole-v1", disable_env_checker=True)
     vars(env.unwrapped).update(values)
-    state = snapshots.with_arrays(stored(snapshots.take(env)))
+    state = snapshots.to_numpy(stored(snapshots.save_state(env)))
     vars(env.unwrapped).update(dict.fromkeys(values))
-    snapshots.put_back(env, state)
+    snapshots.restore_state(env, state)
     for name, value in values.items():
         assert (getattr(env.unwrapped, name), type(getattr(env.unwrapped, name))) == (value, type(value))
 
 
 class TinkeredCartPole(CartPoleEnv):
-    """A user's own class: what it keeps where is not known."""
+    """A user's class, whose state is unknown."""
 
 
-def test_only_proven_environments_and_wrappers_are_trusted():
+def test_only_supported_environments_and_wrappers_have_exact_snapshots():
     cartpole = gym.make("CartPole-v1", disable_env_checker=True)
     assert snapshots.is_exact_for(cartpole)
     assert not snapshots.is_exact_for(NormalizeObservation(cartpole))
@@ -176,13 +176,13 @@ def test_only_proven_environments_and_wrappers_are_trusted():
 
 
 def test_a_snapshot_of_another_environment_is_refused():
-    state = snapshots.take(gym.make("Acrobot-v1", disable_env_checker=True))
-    with pytest.raises(ValueError, match="was built of TimeLimit, OrderEnforcing, AcrobotEnv, and is now of"):
-        snapshots.put_back(gym.make("CartPole-v1", disable_env_checker=True), state)
+    state = snapshots.save_state(gym.make("Acrobot-v1", disable_env_checker=True))
+    with pytest.raises(ValueError, match="it consisted of TimeLimit, OrderEnforcing, AcrobotEnv, now it consists of"):
+        snapshots.restore_state(gym.make("CartPole-v1", disable_env_checker=True), state)
 
 
 class Wandering(gym.Env[np.ndarray, np.int64]):
-    """Its start depends on how often it was reset, so no seed brings an episode back."""
+    """Its first observation depends on the number of resets, so a seed does not reproduce an episode."""
 
     observation_space = gym.spaces.Box(-np.inf, np.inf, (1,))
     action_space = gym.spaces.Discrete(2)
@@ -198,13 +198,13 @@ class Wandering(gym.Env[np.ndarray, np.int64]):
         return np.array([self.place], np.float32), 1.0, False, False, {}
 
 
-def test_what_cannot_be_restored_says_so_and_begins_a_new_episode():
+def test_a_failed_restore_is_reported_and_starts_a_new_episode():
     with EnvPool(Wandering) as pool:
         pool.reset()
         pool.step(np.array([0]))
         reasons = pool.restore(pool.snapshot())
         assert reasons == [
-            "environment 0 could not be restored exactly: its episode, replayed, led to another observation"
+            "environment 0 could not be restored exactly: its replayed episode led to a different observation"
         ]
         assert pool.obs.item() == Wandering.resets  # a first observation
         assert pool.snapshot()["envs"]["0"]["episode"] == 1
@@ -214,5 +214,5 @@ def test_what_cannot_be_restored_says_so_and_begins_a_new_episode():
 def test_a_snapshot_of_another_pool_is_refused():
     with EnvPool("CartPole-v1", 2, seed=1) as pool, EnvPool("CartPole-v1", 1, seed=1) as other:
         pool.reset()
-        with pytest.raises(ValueError, match="of 2 environments with seed 1, and this pool has 1 with seed 1"):
+        with pytest.raises(ValueError, match="has 2 environments with seed 1, but this pool has 1 with seed 1"):
             other.restore(pool.snapshot())

@@ -1,4 +1,4 @@
-"""A picture and vectors at once: packed into bytes without loss, learned from by Dreamer, refused by the others."""
+"""Dict observations of an image and vectors: packed without loss, supported by Dreamer, refused by the others."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from gymnasium import spaces
 
 from rl_training import BC, PPO, Dreamer, Memory, resume_training, save_transition_dataset
 from rl_training.envs.group import EnvError
-from rl_training.envs.pool import EnvPool, env_spec_of, make_env
+from rl_training.envs.pool import EnvPool
 from rl_training.envs.spaces import pack, parts_of
+from rl_training.envs.spec import env_spec_of, make_env
 from rl_training.experiment.agent import load_agent
 from rl_training.experiment.config.train_config import ConfigError
 from rl_training.experiment.dreams import dream
@@ -23,20 +24,20 @@ from rl_training.models.two_hot import symlog
 from rl_training.runtime.recipes import roll_dataset
 from rl_training.types import EnvSpec
 
-PICTURE, PAIR = spaces.Box(0, 255, (1, 16, 16), np.uint8), spaces.Box(-np.inf, np.inf, (2,), np.float64)
-BOTH = spaces.Dict(word=PAIR, eye=PICTURE, pace=spaces.Box(-1, 1, (1,), np.float32))
+IMAGE, PAIR = spaces.Box(0, 255, (1, 16, 16), np.uint8), spaces.Box(-np.inf, np.inf, (2,), np.float64)
+BOTH = spaces.Dict(word=PAIR, eye=IMAGE, pace=spaces.Box(-1, 1, (1,), np.float32))
 PARTS = parts_of(BOTH)
 SHORT: dict[str, Any] = {
     "size": "tiny", "total_timesteps": 300, "learning_starts": 100, "window": 8, "horizon": 4, "train_ratio": 16
 }  # fmt: skip
 
 
-def seen(rng: np.random.Generator, *lead: int) -> dict[str, Any]:
-    picture = rng.integers(256, size=(*lead, 1, 16, 16), dtype=np.uint8)
-    return {"eye": picture, "word": 1000 * rng.normal(size=(*lead, 2)), "pace": rng.normal(size=(*lead, 1))}
+def observations(rng: np.random.Generator, *lead: int) -> dict[str, Any]:
+    image = rng.integers(256, size=(*lead, 1, 16, 16), dtype=np.uint8)
+    return {"eye": image, "word": 1000 * rng.normal(size=(*lead, 2)), "pace": rng.normal(size=(*lead, 1))}
 
 
-def test_the_picture_comes_first_and_vectors_follow_by_name():
+def test_the_image_comes_first_and_vectors_follow_by_name():
     assert [(part.name, part.shape, part.dtype, part.bytes) for part in PARTS] == [
         ("eye", (1, 16, 16), "uint8", 256), ("pace", (1,), "float32", 4), ("word", (2,), "float32", 8),
     ]  # fmt: skip
@@ -44,9 +45,9 @@ def test_the_picture_comes_first_and_vectors_follow_by_name():
 
 @pytest.mark.parametrize("side", [16, 15])  # 225 pixels are no whole number of floats
 @pytest.mark.parametrize("lead", [(), (1, 1), (3,), (2, 5)])
-def test_a_world_model_reads_back_every_bit_of_what_was_packed(lead, side):
+def test_a_world_model_unpacks_every_bit(lead, side):
     parts = (PARTS[0]._replace(shape=(1, side, side)), *PARTS[1:])
-    obs = seen(np.random.default_rng(0), *lead)
+    obs = observations(np.random.default_rng(0), *lead)
     obs["eye"] = obs["eye"][..., :side, :side]
     rows, pixels = pack(obs, parts), side * side
     assert (rows.shape, rows.dtype) == ((*lead, pixels + 12), np.uint8)
@@ -62,13 +63,13 @@ def test_a_world_model_reads_back_every_bit_of_what_was_packed(lead, side):
     [
         ({"word": None}, r"obs must be a dict of eye, pace, word, got \['eye', 'pace'\]"),
         ({"word": np.zeros(3)}, r"word must end in shape \(2,\), got \(3,\)"),
-        ({"word": np.array([0.0, np.inf])}, "word holds values that are not finite"),
-        ({"eye": np.full((1, 16, 16), 300)}, r"eye is a picture, whose pixels must be in 0\.\.255"),
+        ({"word": np.array([0.0, np.inf])}, "word holds NaN or infinite values"),
+        ({"eye": np.full((1, 16, 16), 300)}, r"eye is an image: its pixels must be in 0\.\.255"),
         ({"pace": np.zeros((4, 1))}, r"same leading shape, got eye of \(1, 16, 16\), pace of \(4, 1\)"),
     ],
 )
-def test_what_does_not_fit_is_refused_by_its_name(change, message):
-    given = {**seen(np.random.default_rng(0)), **change}
+def test_invalid_parts_are_refused_by_name(change, message):
+    given = {**observations(np.random.default_rng(0)), **change}
     with pytest.raises(ValueError, match=message):
         pack({name: value for name, value in given.items() if value is not None}, PARTS)
 
@@ -76,13 +77,13 @@ def test_what_does_not_fit_is_refused_by_its_name(change, message):
 @pytest.mark.parametrize(
     "space",
     [
-        spaces.Dict(x=PAIR), spaces.Dict(x=PICTURE), spaces.Dict(x=PICTURE, y=PICTURE, z=PAIR),
-        spaces.Dict(x=spaces.Box(0, 255, (9,), np.uint8), y=PAIR), spaces.Dict(x=PICTURE, y=spaces.Discrete(3)),
-        spaces.Dict(x=PICTURE, y=spaces.Box(-1, 1, (0,))),
+        spaces.Dict(x=PAIR), spaces.Dict(x=IMAGE), spaces.Dict(x=IMAGE, y=IMAGE, z=PAIR),
+        spaces.Dict(x=spaces.Box(0, 255, (9,), np.uint8), y=PAIR), spaces.Dict(x=IMAGE, y=spaces.Discrete(3)),
+        spaces.Dict(x=IMAGE, y=spaces.Box(-1, 1, (0,))),
     ],
 )  # fmt: skip
 def test_other_dicts_are_refused(space):
-    with pytest.raises(TypeError, match="a Dict of observations"):
+    with pytest.raises(TypeError, match="a Dict observation must hold"):
         parts_of(space)
 
 
@@ -92,19 +93,19 @@ def test_a_spec_of_parts_survives_json():
     assert EnvSpec.from_json(spec.to_json()) == spec
 
 
-def test_a_number_that_is_not_finite_is_found_in_the_bytes():
+def test_nan_is_detected_before_packing():
     def broken() -> gym.Env[Any, Any]:
         env = gym.make("SignedSide-v0", disable_env_checker=True)
         return gym.wrappers.TransformObservation(env, lambda obs: {**obs, "sign": [math.nan]}, env.observation_space)
 
     with (
         EnvPool(broken) as pool,
-        pytest.raises(EnvError, match=r"environment 0 .*sign holds values that are not finite"),
+        pytest.raises(EnvError, match=r"environment 0 .*sign holds NaN or infinite values"),
     ):
         pool.reset()
 
 
-def test_who_takes_one_box_says_so(tmp_path):
+def test_other_algorithms_and_datasets_refuse_dict_observations(tmp_path):
     with pytest.raises(TypeError, match="ppo takes one Box of observations, got a Dict of side, sign; dreamer takes"):
         PPO("SignedSide-v0", output_dir=str(tmp_path / "ppo")).learn()
     with pytest.raises(TypeError, match="a dataset has one Box of observations, and SignedSide-v0 shows a Dict"):
@@ -116,15 +117,15 @@ def test_who_takes_one_box_says_so(tmp_path):
         BC("SignedSide-v0", dataset=str(tmp_path / "rows.npz"), output_dir=str(tmp_path / "bc")).learn()
 
 
-def test_a_run_does_not_go_on_where_its_dict_has_changed(tmp_path):
-    """Sorted by their names, what were the first numbers would be the last: as many bytes, and other numbers."""
+def test_a_run_cannot_be_resumed_after_its_dict_has_changed(tmp_path):
+    """Renaming a vector changes the order of the packed bytes but not their number."""
     names = ["sign", "ahead"]
 
     class Renamed(gym.Wrapper[Any, Any, Any, Any]):
         def __init__(self) -> None:
             super().__init__(gym.make("SignedSide-v0", disable_env_checker=True))
             number = spaces.Box(-1, 1, (1,), np.float32)
-            self.observation_space = spaces.Dict({"side": PICTURE, **dict.fromkeys(names, number)})
+            self.observation_space = spaces.Dict({"side": IMAGE, **dict.fromkeys(names, number)})
 
         def reset(self, **options: Any) -> Any:
             obs, info = self.env.reset(**options)
@@ -141,7 +142,7 @@ def test_a_run_does_not_go_on_where_its_dict_has_changed(tmp_path):
         resume_training(tmp_path / "run", total_timesteps=60)
 
 
-def test_dreamer_trains_predicts_and_dreams_on_both(tmp_path):
+def test_dreamer_trains_predicts_and_dreams_on_dict_observations(tmp_path):
     agent = Dreamer("SignedSide-v0", output_dir=str(tmp_path / "run"), **SHORT).learn()
     obs = {"side": np.zeros((3, 1, 16, 16), np.uint8), "sign": np.ones((3, 1))}
     assert agent.predict(obs, memory=Memory()).shape == (3,)

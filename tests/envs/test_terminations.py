@@ -1,4 +1,4 @@
-"""Termination rules say of every step what the environment itself says."""
+"""Termination rules agree with their environments at every step."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def lived(env_id: str, steps: int) -> tuple[Array, Array]:
 
 @pytest.mark.filterwarnings("ignore:.*is out of date:DeprecationWarning")
 @pytest.mark.parametrize("env_id", ids(FALLING))
-def test_the_rule_ends_the_steps_that_the_environment_ends(env_id):
+def test_the_rule_agrees_with_the_environment(env_id):
     pytest.importorskip("mujoco")
     obs, ended = lived(env_id, 400)
     rule = termination_rule(env_id)
@@ -48,7 +48,7 @@ def test_the_rule_ends_the_steps_that_the_environment_ends(env_id):
 
 @pytest.mark.filterwarnings("ignore:.*is out of date:DeprecationWarning")
 @pytest.mark.parametrize("env_id", ids(LASTING))
-def test_no_step_ends_where_the_environment_never_ends(env_id):
+def test_environments_without_termination_have_none(env_id):
     pytest.importorskip("mujoco")
     obs, ended = lived(env_id, 60)
     rule = termination_rule(env_id)
@@ -57,20 +57,20 @@ def test_no_step_ends_where_the_environment_never_ends(env_id):
     assert not rule(torch.from_numpy(obs)).any()
 
 
-def test_every_rule_is_tried():
+def test_every_rule_is_tested():
     assert sorted(RULES) == sorted(FALLING + LASTING)
 
 
 @pytest.mark.parametrize("name", ["Hopper", "Ant", "InvertedPendulum"])
-def test_numbers_that_are_none_end_an_episode(name):
+def test_nan_terminates_an_episode(name):
     assert RULES[name](torch.tensor([[0.9, 0.0, float("nan")]])).tolist() == [True]
 
 
-def test_a_hopper_below_minus_a_hundred_is_over():
+def test_a_hopper_below_minus_a_hundred_has_terminated():
     assert RULES["Hopper"](torch.tensor([[1.2, 0.0, -101.0], [1.2, 0.0, -99.0]])).tolist() == [True, False]
 
 
-def test_what_is_not_known_is_left_to_be_learned():
+def test_unknown_environments_have_no_rule():
     assert termination_rule("LunarLanderContinuous-v3") is None
     assert termination_rule(None) is None
     assert termination_rule("Hopper-v5", {"terminate_when_unhealthy": False}) is None

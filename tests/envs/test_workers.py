@@ -1,4 +1,4 @@
-"""Environments in worker processes: the same trajectories, and no failure that goes unheard."""
+"""Environments in worker processes: equal trajectories, and every failure is reported."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ def rolled(pool: EnvPool, steps: int) -> list[Transition]:
     return [pool.step(np.array([rng.integers(2) for rng in draws])) for _ in range(steps)]
 
 
-def test_trajectories_do_not_depend_on_where_environments_live():
+def test_trajectories_do_not_depend_on_the_number_of_workers():
     with EnvPool("CartPole-v1", 4, seed=2) as alone, EnvPool("CartPole-v1", 4, seed=2, workers=2) as spread:
         expected = rolled(alone, 60)
         assert sum(len(step.finished) for step in expected) > 4
-        for ours, theirs in zip(expected, rolled(spread, 60), strict=True):
+        for one, other in zip(expected, rolled(spread, 60), strict=True):
             for column in range(5):
-                np.testing.assert_array_equal(ours[column], theirs[column])
-            assert ours.finished == theirs.finished
+                np.testing.assert_array_equal(one[column], other[column])
+            assert one.finished == other.finished
     for num_envs in (1, 2):
         with EnvPool("CartPole-v1", num_envs, seed=2) as fewer:
-            for ours, theirs in zip(expected, rolled(fewer, 60), strict=True):
+            for one, other in zip(expected, rolled(fewer, 60), strict=True):
                 for column in range(5):
-                    np.testing.assert_array_equal(ours[column][:num_envs], theirs[column])
+                    np.testing.assert_array_equal(one[column][:num_envs], other[column])
 
 
-def test_a_workers_error_arrives_with_its_traceback():
+def test_a_workers_error_is_raised_with_its_traceback():
     with EnvPool(Failing, 2, workers=2) as pool:
         pool.reset()
         with pytest.raises(EnvError, match=r"(?s)environment 0 failed in step: ZeroDivisionError: gone.*Traceback"):
@@ -61,7 +61,7 @@ def test_a_workers_error_arrives_with_its_traceback():
 
 
 def test_a_function_that_workers_cannot_import_is_refused():
-    with pytest.raises(TypeError, match="no lambda"):
+    with pytest.raises(TypeError, match="not a lambda"):
         EnvPool(lambda: Failing(), 2, workers=2)
 
 
@@ -71,7 +71,7 @@ def kill_the_only_worker() -> None:
     worker.join()
 
 
-def test_a_killed_worker_ends_its_episodes_and_its_environments_go_on():
+def test_the_episodes_of_a_killed_worker_are_truncated_and_its_environments_continue():
     make = partial(EnvPool, "CartPole-v1", 2, seed=4, env_kwargs={"max_episode_steps": 2})
     with make(workers=1) as pool, make() as calm:
         pool.reset(), calm.reset()
@@ -88,29 +88,31 @@ def test_a_killed_worker_ends_its_episodes_and_its_environments_go_on():
         assert pool.restarts == 1
 
 
-def test_a_worker_that_keeps_dying_is_given_up(monkeypatch: pytest.MonkeyPatch):
+def test_a_worker_that_keeps_dying_is_an_error(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(env_worker, "MAX_RESTARTS", 1)
     with EnvPool("CartPole-v1", 2, workers=1) as pool:
         pool.reset()
         kill_the_only_worker()
         pool.step(np.array([0, 0]))
         kill_the_only_worker()
-        with pytest.raises(RuntimeError, match="the worker of environments 0 to 1 has died 2 times"):
+        with pytest.raises(RuntimeError, match="the worker of environments 0 to 1 died 2 times"):
             pool.step(np.array([0, 0]))
 
 
-def test_what_was_lost_with_a_worker_is_known_when_it_is_restored():
+def test_episodes_lost_with_a_worker_are_reported_on_restore():
     with EnvPool("CartPole-v1", workers=1) as pool, EnvPool("CartPole-v1") as fresh:
         pool.reset()
         kill_the_only_worker()
         state = pool.snapshot()
         [reason] = fresh.restore(state)
-        assert reason.startswith("environment 0 could not be restored exactly: what was saved of it is 'lost with its")
-        assert pool.restore(state) == ["environment 0 could not be restored exactly: its worker died meanwhile"]
+        assert reason.startswith(
+            "environment 0 could not be restored exactly: its saved state is of kind 'lost with its"
+        )
+        assert pool.restore(state) == ["environment 0 could not be restored exactly: its worker process died"]
         np.testing.assert_array_equal(pool.obs, fresh.obs)  # both are in episode 1
 
 
-def test_a_signal_to_stop_is_for_the_run_and_not_for_its_workers():
+def test_workers_ignore_stop_signals():
     with EnvPool("CartPole-v1", workers=1) as pool:
         pool.reset()
         [worker] = multiprocessing.active_children()
@@ -133,13 +135,13 @@ time.sleep(float(sys.argv[1]))
 
 
 @pytest.mark.parametrize("killed", [True, False])
-def test_no_worker_outlives_its_run_however_that_ends(killed: bool):
+def test_no_worker_outlives_its_run(killed: bool):
     command = [sys.executable, "-c", USES_WORKERS, "60" if killed else "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         assert run.stdout
         assert run.stderr
-        assert run.stdout.readline() == "2 workers, torch imported: False\n"  # so they start fast
+        assert run.stdout.readline() == "2 workers, torch imported: False\n"  # for a fast start
         if killed:
             run.kill()
-        assert run.stderr.read() == ""  # it ends with the last process that could write to it
+        assert run.stderr.read() == ""  # closes with the last process that has it open
         assert run.wait(20) == (-signal.SIGKILL if killed else 0)

@@ -105,7 +105,7 @@ gymnasium.register("Failing-v0", Failing)
 @pytest.mark.parametrize(
     ("change", "kind", "message"),
     [
-        ({"env_kwargs": {"foo": 1}}, TypeError, "env_kwargs: CartPole-v1 takes no keyword 'foo'"),
+        ({"env_kwargs": {"foo": 1}}, TypeError, "env_kwargs: CartPole-v1 has no option 'foo'"),
         ({"algo": "gail", "dataset": "absent.npz"}, FileNotFoundError, "there is no dataset file .*absent.npz"),
         ({"env_id": "failing:Failing-v0"}, EnvError, "seed 0: environment 0 .* KeyError"),
     ],

@@ -1,4 +1,4 @@
-"""Environments that need preparing before an agent can learn in them, those of our own, and what is known of others."""
+"""Environments: pools, preparation, snapshots, and small environments for tests and tutorials."""
 
 import gymnasium as gym
 

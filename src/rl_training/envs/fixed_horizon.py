@@ -1,4 +1,4 @@
-"""CartPole in which every episode lasts equally long, so that staying alive tells nothing of how well one does."""
+"""CartPole with episodes of fixed length, so that survival alone earns no reward."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from gymnasium.envs.classic_control import CartPoleEnv
 
 
 class FixedHorizonCartPole(CartPoleEnv):
-    """CartPole-v1 that no failure ends: what is down stays down and pays nothing, until the time is up.
+    """CartPole-v1 without termination: every episode has 500 steps, and an upright step has reward 1.
 
-    With rewards that are never negative, as most learned ones are, longer episodes pay more whatever is done in them.
-    Here all are 500 steps long, and an upright step pays 1. Every failure, of the pole or of the cart, ends in one and
-    the same state: were each left where it happened, whoever has seen an expert fall could tell all other falls by it.
+    With non-negative learned rewards, longer episodes earn more whatever the policy does; equal lengths remove this
+    bias. Every failure leads to the same absorbing state, so a discriminator cannot recognise individual falls.
     """
 
     fallen = False

@@ -1,4 +1,4 @@
-"""Environments that live together in one process."""
+"""Environments stepped together in one process."""
 
 from __future__ import annotations
 
@@ -20,28 +20,26 @@ class Episode(NamedTuple):
 
 
 class EnvError(RuntimeError):
-    """An environment raised an error, or handed out what no environment may."""
+    """An environment raised an error or returned invalid values."""
 
 
-class Moved(NamedTuple):
-    """One step of a group."""
-
+class GroupStep(NamedTuple):
     next_obs: np.ndarray
     rewards: list[float]
     terminated: np.ndarray
     truncated: np.ndarray
-    obs: np.ndarray | None  # what to act on next, where that is not next_obs
-    ended: list[int]  # environments whose episode is over
+    obs: np.ndarray | None  # observations to act on next, unless they are next_obs
+    ended: list[int]  # environments whose episode ended
 
 
 class EnvGroup:
-    """Neighbouring environments of a pool, each beginning its next episode as soon as one is over."""
+    """Consecutive environments of a pool, reset automatically at the end of an episode."""
 
     restarts = 0
 
     def __init__(self, envs: list[gym.Env[Any, Any]], first: int, *, episodes: list[int], seed: int, kind: str) -> None:
         self._envs, self._first, self._episodes, self._seed, self._kind = envs, first, episodes, seed, kind
-        self._played = [bytearray() for _ in envs]  # actions of the running episodes, where kind is "replay"
+        self._actions = [bytearray() for _ in envs]  # of the running episodes, if kind is "replay"
         space: Any = envs[0].observation_space
         self._rows, self._shape = (len(envs), *space.shape), space.shape
         self._pixels = space.dtype == np.uint8
@@ -53,55 +51,54 @@ class EnvGroup:
             self._begin_episode(row, obs)
         return obs
 
-    def step(self, actions: np.ndarray) -> Moved:
-        """Take one action, in the environment's own units, in each environment."""
+    def step(self, actions: np.ndarray) -> GroupStep:
+        """Steps every environment once; actions are in the environment's units."""
         next_obs, count = np.empty(self._rows, self._dtype), len(self._envs)
         rewards, terminated, truncated = [0.0] * count, np.zeros(count, bool), np.zeros(count, bool)
-        over, row = [], 0
+        ended, row = [], 0
         try:
             for row, env in enumerate(self._envs):
-                obs, reward, ends, stops, _ = env.step(actions[row])
+                obs, reward, is_terminal, is_cut, _ = env.step(actions[row])
                 self._write(next_obs, row, obs)
                 rewards[row] = float(reward)
-                if ends or stops:
-                    terminated[row], truncated[row] = ends, not ends
-                    over.append(row)
+                if is_terminal or is_cut:
+                    terminated[row], truncated[row] = is_terminal, not is_terminal
+                    ended.append(row)
         except Exception as error:
             raise self._failure(row, "step", error) from error
         if self._kind == "replay":
-            for played, action in zip(self._played, actions, strict=True):
-                played += action.tobytes()
-        if not over:
-            return Moved(next_obs, rewards, terminated, truncated, None, over)
+            for taken, action in zip(self._actions, actions, strict=True):
+                taken += action.tobytes()
+        if not ended:
+            return GroupStep(next_obs, rewards, terminated, truncated, None, ended)
         obs = next_obs.copy()
-        for row in over:
+        for row in ended:
             self._begin_episode(row, obs)
-        return Moved(next_obs, rewards, terminated, truncated, obs, [self._first + row for row in over])
+        return GroupStep(next_obs, rewards, terminated, truncated, obs, [self._first + row for row in ended])
 
     def snapshot(self) -> list[dict[str, Any]]:
-        """What brings each environment back to where it stands."""
         space: Any = self._envs[0].action_space
         states = []
-        for env, episode, played in zip(self._envs, self._episodes, self._played, strict=True):
+        for env, episode, taken in zip(self._envs, self._episodes, self._actions, strict=True):
             if self._kind == "snapshot":
-                state = snapshots.take(env)
+                state = snapshots.save_state(env)
             else:
-                state = {"actions": np.frombuffer(bytes(played), space.dtype).reshape(-1, *space.shape)}
+                state = {"actions": np.frombuffer(bytes(taken), space.dtype).reshape(-1, *space.shape)}
             states.append({"kind": self._kind, "episode": episode, **state})
         return states
 
     def restore(self, states: list[dict[str, Any]], obs: np.ndarray) -> tuple[np.ndarray, list[str | None]]:
-        """Where each environment stands now, and why, where it had to begin its next episode instead."""
-        now = obs.copy()
+        """Returns the current observations, and the reason for each environment that had to start a new episode."""
+        current = obs.copy()
         reasons: list[str | None] = [None] * len(states)
         for row, state in enumerate(states):
             self._episodes[row] = state["episode"]
             try:
                 self._restore_episode(row, state, obs[row])
-            except Exception as error:  # whatever is wrong with the old episode, a new one is sound
+            except Exception as error:  # start a new episode whatever is wrong with the saved one
                 reasons[row] = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-                self._begin_episode(row, now)
-        return now, reasons
+                self._begin_episode(row, current)
+        return current, reasons
 
     def close(self) -> None:
         for env in self._envs:
@@ -109,11 +106,11 @@ class EnvGroup:
 
     def _begin_episode(self, row: int, obs: np.ndarray) -> None:
         self._episodes[row] += 1
-        self._play_from_start(row, obs)
+        self._reset_episode(row, obs)
 
-    def _play_from_start(self, row: int, obs: np.ndarray) -> None:
-        """The one place where an episode is seeded: its number alone brings it back."""
-        self._played[row].clear()
+    def _reset_episode(self, row: int, obs: np.ndarray) -> None:
+        """Resets one environment with the seed of its current episode number."""
+        self._actions[row].clear()
         try:
             first, _ = self._envs[row].reset(seed=episode_seed(self._seed, self._first + row, self._episodes[row]))
             self._write(obs, row, first)
@@ -122,26 +119,27 @@ class EnvGroup:
 
     def _restore_episode(self, row: int, state: dict[str, Any], obs: np.ndarray) -> None:
         if state["kind"] != self._kind:
-            raise ValueError(f"what was saved of it is {state['kind']!r}, and this pool needs {self._kind!r}")
+            raise ValueError(f"its saved state is of kind {state['kind']!r}, but this pool needs {self._kind!r}")
         last = np.empty(self._rows, self._dtype)
-        self._play_from_start(row, last)
+        self._reset_episode(row, last)
         if self._kind == "snapshot":
-            snapshots.put_back(self._envs[row], state)
+            snapshots.restore_state(self._envs[row], state)
             return
         for number, action in enumerate(state["actions"], start=1):
-            seen, _, ends, stops, _ = self._envs[row].step(action)
-            if ends or stops:
-                raise ValueError(f"its episode, replayed, was over after {number} of {len(state['actions'])} steps")
-            self._write(last, row, seen)
+            next_obs, _, is_terminal, is_cut, _ = self._envs[row].step(action)
+            if is_terminal or is_cut:
+                raise ValueError(f"its replayed episode ended after {number} of {len(state['actions'])} steps")
+            self._write(last, row, next_obs)
         if not np.array_equal(last[row], obs):
-            raise ValueError("its episode, replayed, led to another observation")
-        self._played[row] += state["actions"].tobytes()
+            raise ValueError("its replayed episode led to a different observation")
+        self._actions[row] += state["actions"].tobytes()
 
     def _write(self, rows: np.ndarray, row: int, obs: Any) -> None:
         obs = np.asarray(obs)
-        if obs.shape != self._shape or (self._pixels and obs.dtype != np.uint8):  # assignment would broadcast and cast
-            wanted = f"{np.dtype(self._dtype)} of shape {self._shape}"
-            raise ValueError(f"an observation must be {wanted}, got {obs.dtype} of shape {obs.shape}")
+        # Assignment would broadcast or cast silently.
+        if obs.shape != self._shape or (self._pixels and obs.dtype != np.uint8):
+            expected = f"{np.dtype(self._dtype)} of shape {self._shape}"
+            raise ValueError(f"an observation must be {expected}, got {obs.dtype} of shape {obs.shape}")
         rows[row] = obs
 
     def _failure(self, row: int, method: str, error: Exception) -> EnvError:

@@ -1,4 +1,4 @@
-"""One environment saved in the middle of an episode, as plain data, and put back."""
+"""Saves and restores the state of one environment in the middle of an episode."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from rl_training.envs.atari import AtariGame
 from rl_training.envs.fixed_horizon import FixedHorizonCartPole
 from rl_training.envs.pixels import Catch, CueMemory
 
-OURS = (FixedHorizonCartPole, Catch, CueMemory)  # whose state is plain attributes
-PROVEN_WRAPPERS = (TimeLimit, OrderEnforcing, FrameStackObservation)
+ATTRIBUTE_ENVS = (FixedHorizonCartPole, Catch, CueMemory)  # their state is their plain attributes
+SUPPORTED_WRAPPERS = (TimeLimit, OrderEnforcing, FrameStackObservation)
 SEQUENCES = {"tuple": tuple, "list": list, "deque": deque}
 
-# mj_step leaves the body poses of its last substep's start, and Ant and Humanoid measure their speed from those.
+# mj_step leaves the body poses from the start of its last substep; Ant and Humanoid compute velocities from them.
 STALE_POSES = ("xpos", "xipos")
 
 
 def is_exact_for(env: gym.Env[Any, Any]) -> bool:
-    """Whether this environment is of a family whose snapshots are proven bit for bit by a test."""
+    """Whether snapshots of this environment are exact; a test checks every supported family bit for bit."""
     *wrappers, core = layers(env)
-    is_proven = _is_classic_control(core) or _is_mujoco(core) or type(core) in (*OURS, AtariGame)
-    return is_proven and all(type(layer) in PROVEN_WRAPPERS for layer in wrappers)
+    is_supported = _is_classic_control(core) or _is_mujoco(core) or type(core) in (*ATTRIBUTE_ENVS, AtariGame)
+    return is_supported and all(type(layer) in SUPPORTED_WRAPPERS for layer in wrappers)
 
 
-def take(env: gym.Env[Any, Any]) -> dict[str, Any]:
-    """The state of the whole wrapper chain: nested dicts of arrays and JSON values."""
+def save_state(env: gym.Env[Any, Any]) -> dict[str, Any]:
+    """Returns the state of the environment and its wrappers as nested dicts of arrays and JSON values."""
     chain = list(layers(env))
     state: dict[str, Any] = {
         "built_of": [type(layer).__name__ for layer in chain],
@@ -40,16 +40,16 @@ def take(env: gym.Env[Any, Any]) -> dict[str, Any]:
     if _is_mujoco(chain[-1]):
         state["mujoco"] = _mujoco_state(chain[-1])
     if isinstance(chain[-1], AtariGame):
-        state["tape"], state["memory"] = chain[-1].tape(), chain[-1].memory()
+        state["tape"], state["memory"] = chain[-1].action_history(), chain[-1].ram()
     return state
 
 
-def put_back(env: gym.Env[Any, Any], state: dict[str, Any]) -> None:
-    """Lay a saved state over an environment that has been reset; ValueError where it is another environment's."""
+def restore_state(env: gym.Env[Any, Any], state: dict[str, Any]) -> None:
+    """Restores a saved state into a freshly reset environment; raises ValueError if it does not match."""
     chain = list(layers(env))
     names = [type(layer).__name__ for layer in chain]
     if names != list(state["built_of"]):
-        raise ValueError(f"it was built of {', '.join(state['built_of'])}, and is now of {', '.join(names)}")
+        raise ValueError(f"it consisted of {', '.join(state['built_of'])}, now it consists of {', '.join(names)}")
     for depth, layer in enumerate(chain):
         for name, saved in state["layers"].get(str(depth), {}).items():
             current = vars(layer).get(name)
@@ -60,18 +60,18 @@ def put_back(env: gym.Env[Any, Any], state: dict[str, Any]) -> None:
     if _is_mujoco(chain[-1]):
         _set_mujoco_state(chain[-1], state["mujoco"])
     if isinstance(chain[-1], AtariGame):
-        chain[-1].play_tape(state["tape"], state["memory"])
+        chain[-1].replay_actions(state["tape"], state["memory"])
 
 
-def with_arrays(state: Any) -> Any:
-    """A copy of a saved state with a NumPy array in the place of every tensor."""
+def to_numpy(state: Any) -> Any:
+    """Copies a saved state and converts its tensors to NumPy arrays."""
     if isinstance(state, Mapping):
-        return {name: with_arrays(value) for name, value in state.items()}
+        return {name: to_numpy(value) for name, value in state.items()}
     return np.asarray(state).copy() if hasattr(state, "__array__") else state
 
 
 def layers(env: gym.Env[Any, Any]) -> Iterator[gym.Env[Any, Any]]:
-    """The wrappers from the outside in, then the environment itself; AtariGame is one, and saves what it wraps."""
+    """Yields the wrappers from the outermost inwards, then the environment; AtariGame saves the game it wraps."""
     while isinstance(env, gym.Wrapper) and not isinstance(env, AtariGame):
         yield env
         env = env.env
@@ -88,7 +88,7 @@ def _is_mujoco(core: gym.Env[Any, Any]) -> bool:
 
 
 def _attributes(layer: gym.Env[Any, Any]) -> dict[str, Any]:
-    """Plain attributes and random generators; all else (spaces, models, screens) comes with construction."""
+    """Returns plain attributes and random generators; construction restores the rest (spaces, models, screens)."""
     return {
         name: value.bit_generator.state if isinstance(value, np.random.Generator) else _encode(value)
         for name, value in vars(layer).items()
@@ -107,12 +107,12 @@ def _is_plain(value: Any) -> bool:
 def _encode(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.copy()
-    if isinstance(value, np.generic):  # its width decides how later arithmetic rounds
+    if isinstance(value, np.generic):  # keeps its precision
         return {"type": "scalar", "value": np.array(value)}
     if type(value) in SEQUENCES.values():
         items = {str(i): _encode(item) for i, item in enumerate(value)}
         return {"type": type(value).__name__, "length": len(value), "maxlen": getattr(value, "maxlen", None), **items}
-    if isinstance(value, float) and not math.isfinite(value):  # strict JSON has no word for it
+    if isinstance(value, float) and not math.isfinite(value):  # not representable in JSON
         return {"type": "float", "value": str(value)}
     return value
 
@@ -145,7 +145,7 @@ def _set_mujoco_state(core: Any, saved: dict[str, Any]) -> None:
     kind = int(mujoco.mjtState.mjSTATE_INTEGRATION)
     size = mujoco.mj_stateSize(core.model, kind)
     if saved["integration"].shape != (size,):
-        raise ValueError(f"its physics state has {size} numbers, and {saved['integration'].size} were saved")
+        raise ValueError(f"its physics state has {size} numbers, but {saved['integration'].size} were saved")
     mujoco.mj_setState(core.model, core.data, saved["integration"], kind)
     for name in STALE_POSES:
         getattr(core.data, name)[:] = saved[name]

@@ -1,12 +1,22 @@
-"""What a learner must know of an environment that only has a name so far."""
+"""Creates environments and derives their `EnvSpec`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from difflib import get_close_matches
 from typing import Any
 
-from rl_training.envs.pool import env_spec_of, make_env
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+from rl_training.envs.atari import is_atari, make_atari
+from rl_training.envs.spaces import PackedObservation
 from rl_training.types import EnvSpec
+
+EXTRAS = {"gymnasium.envs.mujoco": "rl-training[mujoco]", "gymnasium.envs.box2d": "rl-training[box2d]"}  # by module
 
 
 def spec_of(env_id: str, env_kwargs: Mapping[str, Any]) -> EnvSpec:
@@ -15,3 +25,76 @@ def spec_of(env_id: str, env_kwargs: Mapping[str, Any]) -> EnvSpec:
         return env_spec_of(env)
     finally:
         env.close()
+
+
+def make_env(
+    env_id: str | Callable[..., gym.Env[Any, Any]], env_kwargs: Mapping[str, Any], *, training: bool = False
+) -> gym.Env[Any, Any]:
+    """Creates an environment from an id or a function.
+
+    Atari games are preprocessed, with training settings if `training`; `preprocess: false` in `env_kwargs` turns
+    this off. Dict observations are packed into one row of bytes.
+    """
+    env = _make(env_id, env_kwargs, training=training)
+    return PackedObservation(env) if isinstance(env.observation_space, spaces.Dict) else env
+
+
+def _make(
+    env_id: str | Callable[..., gym.Env[Any, Any]], env_kwargs: Mapping[str, Any], *, training: bool
+) -> gym.Env[Any, Any]:
+    if callable(env_id):
+        env = env_id(**env_kwargs)
+        if not isinstance(env, gym.Env):
+            raise TypeError(f"env_id must be an id or a function returning a gymnasium.Env, got {type(env).__name__}")
+        return env
+    try:
+        if is_atari(env_id):
+            return make_atari(env_id, training=training, **env_kwargs)
+        return gym.make(env_id, **{"disable_env_checker": True, **env_kwargs})
+    except (gym.error.UnregisteredEnv, gym.error.DeprecatedEnv) as error:
+        matches = ", ".join(map(repr, get_close_matches(env_id, list(gym.registry))))
+        hint = f"Did you mean {matches}?" if matches else str(error)
+        raise ValueError(f"env_id {env_id!r} not found. {hint}") from error
+    except (gym.error.DependencyNotInstalled, ImportError) as error:
+        module = str(getattr(gym.registry.get(env_id), "entry_point", ""))
+        atari = "rl-training[atari]" if is_atari(env_id) else None
+        extra = next((extra for family, extra in EXTRAS.items() if module.startswith(family)), atari)
+        hint = f'run: pip install "{extra}"' if extra else str(error)
+        raise ImportError(f"{env_id} needs a package that is not installed; {hint}") from error
+    except TypeError as error:
+        unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        if unknown is None or unknown[1] not in env_kwargs:
+            raise
+        raise TypeError(f"env_kwargs: {env_id} has no option {unknown[1]!r}; remove or correct it") from error
+
+
+def env_spec_of(env: gym.Env[Any, Any]) -> EnvSpec:
+    """Returns the spec of an environment from `make_env`; raises TypeError for unsupported spaces."""
+    spec = _spec_of_spaces(env)
+    return replace(spec, obs_parts=env.parts) if isinstance(env, PackedObservation) else spec
+
+
+def _spec_of_spaces(env: gym.Env[Any, Any]) -> EnvSpec:
+    obs, actions = env.observation_space, env.action_space
+    if not isinstance(obs, spaces.Box) or not (obs.dtype == np.uint8 or obs.dtype.kind == "f"):
+        raise TypeError(f"observations must be a Box of floats or uint8, got {obs}; wrap the environment")
+    obs_dtype = "uint8" if obs.dtype == np.uint8 else "float32"
+    if isinstance(actions, spaces.Discrete):
+        return EnvSpec(obs.shape, "discrete", int(actions.n), obs_dtype, action_start=int(actions.start))
+    if isinstance(actions, spaces.MultiDiscrete):
+        sizes, starts = (tuple(each.ravel().tolist()) for each in (actions.nvec, actions.start))
+        shape = actions.nvec.shape
+        return EnvSpec(
+            obs.shape, "multi_discrete", len(sizes), obs_dtype, shape, action_sizes=sizes, action_starts=starts
+        )
+    if not isinstance(actions, spaces.Box) or actions.dtype.kind != "f":
+        raise TypeError(
+            f"actions must be a Box of floats, Discrete or MultiDiscrete, got {actions}; wrap the environment "
+            "(`rl-training algos` lists the action spaces of every algorithm)"
+        )
+    if not actions.is_bounded():
+        raise TypeError(
+            f"a Box action space must have finite bounds, because actions are scaled from [-1, 1], got {actions}"
+        )
+    low, high = (tuple(bound.ravel().astype(float).tolist()) for bound in (actions.low, actions.high))
+    return EnvSpec(obs.shape, "box", len(low), obs_dtype, actions.shape, low, high)

@@ -1,4 +1,4 @@
-"""What ends an episode in well-known environments, as rules on observations that a model can be asked by."""
+"""Termination conditions of well-known environments, computed from observations for use with learned models."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-Rule = Callable[[Tensor], Tensor]  # next observations [rows, numbers] -> whether the episode is over [rows]
+Rule = Callable[[Tensor], Tensor]  # next observations [rows, features] -> terminated [rows]
 
-CHANGED_BY = ("healthy_", "terminate_when_unhealthy", "exclude_current_positions", "xml_file")  # options' beginnings
+# Prefixes of options that change a rule.
+CHANGED_BY = ("healthy_", "terminate_when_unhealthy", "exclude_current_positions", "xml_file")
 
 
 def never(obs: Tensor) -> Tensor:
@@ -44,7 +45,7 @@ def inverted_pendulum(obs: Tensor) -> Tensor:
 
 def inverted_double_pendulum(obs: Tensor) -> Tensor:
     sin_1, sin_2, cos_1, cos_2 = obs[..., 1:5].unbind(-1)
-    tip = 0.6 * (cos_1 + cos_1 * cos_2 - sin_1 * sin_2)  # of two poles, the second bent by both angles
+    tip = 0.6 * (cos_1 + cos_1 * cos_2 - sin_1 * sin_2)  # height of the second pole's tip
     return ~(tip > 1)
 
 
@@ -64,7 +65,7 @@ RULES: dict[str, Rule] = {
 
 
 def termination_rule(env_id: str | None, env_kwargs: Mapping[str, Any] | None = None) -> Rule | None:
-    """The rule of this environment, where it is known and no option has changed it."""
+    """Returns the rule of this environment, or None if it is unknown or an option changes it."""
     if env_id is None or any(name.startswith(CHANGED_BY) for name in env_kwargs or {}):
         return None
     return RULES.get(env_id.rsplit("-v", 1)[0])

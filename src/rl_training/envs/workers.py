@@ -1,4 +1,4 @@
-"""Environments spread over processes, with one pipe to each."""
+"""Environments in worker processes, connected by pipes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from rl_training.envs.group import EnvError, EnvGroup, Moved
+from rl_training.envs.group import EnvError, EnvGroup, GroupStep
 
-MAX_RESTARTS = 3  # of one worker; what dies more often dies for a reason
-CLOSING_SECONDS = 5.0  # what a worker is given to close its environments
+MAX_RESTARTS = 3  # per worker
+CLOSING_SECONDS = 5.0  # time limit for a worker to close its environments
 
 
 class Workers:
-    """The same as one group, spread over processes; a process that dies is replaced."""
+    """Has the interface of `EnvGroup`, but splits the environments over processes and replaces dead ones."""
 
     def __init__(
         self, make: Callable[[], gym.Env[Any, Any]], num_envs: int, workers: int, *, seed: int, kind: str
@@ -49,7 +49,7 @@ class Workers:
         self._obs = np.concatenate(parts)
         return self._obs
 
-    def step(self, actions: np.ndarray) -> Moved:
+    def step(self, actions: np.ndarray) -> GroupStep:
         replies = self._ask("step", [(actions[share],) for share in self._shares])
         parts = [self._lost_step(number) if reply is None else reply for number, reply in enumerate(replies)]
         next_obs, terminated, truncated = (
@@ -62,7 +62,7 @@ class Workers:
             self._episodes += terminated | truncated
         self._obs = next_obs if obs is None else obs
         rewards, ended = [r for part in parts for r in part.rewards], [env for part in parts for env in part.ended]
-        return Moved(next_obs, rewards, terminated, truncated, obs, ended)
+        return GroupStep(next_obs, rewards, terminated, truncated, obs, ended)
 
     def snapshot(self) -> list[dict[str, Any]]:
         replies = self._ask("snapshot", [()] * len(self._workers))
@@ -75,7 +75,7 @@ class Workers:
         replies = self._ask("restore", [(states[share], obs[share]) for share in self._shares])
         for number, share in enumerate(self._shares):
             if replies[number] is None:
-                replies[number] = self._revive(number), ["its worker died meanwhile"] * len(states[share])
+                replies[number] = self._revive(number), ["its worker process died"] * len(states[share])
         reasons = [reason for _, part in replies for reason in part]
         self._episodes += [reason is not None for reason in reasons]
         self._obs = np.concatenate([part for part, _ in replies])
@@ -95,15 +95,15 @@ class Workers:
         except WorkerDied as error:
             self.close()
             raise RuntimeError(
-                "a worker died while it started; a script that uses workers must begin its work under "
-                "if __name__ == '__main__', since every worker imports it"
+                "a worker process died at startup; guard the script's entry point with "
+                "if __name__ == '__main__':, because every worker imports the script"
             ) from error
 
     def _start(self, share: slice) -> Worker:
         return Worker(partial(self._build, share.start, self._episodes[share].tolist()))
 
     def _ask(self, method: str, arguments: list[Any]) -> list[Any]:
-        """What the workers answer, all at work at once; None where one has died."""
+        """Calls a method in all workers in parallel; the reply of a dead worker is None."""
         for worker, args in zip(self._workers, arguments, strict=True):
             worker.send(method, *args)
         replies, failures = [], []
@@ -119,61 +119,61 @@ class Workers:
         return replies
 
     def _revive(self, number: int) -> np.ndarray:
-        """A new process in the place of one that died: the first observations of its environments' next episodes."""
+        """Replaces a dead worker and returns the first observations of the next episodes."""
         while self._deaths[number] < MAX_RESTARTS:
             self._deaths[number] += 1
             self._workers[number].close()
             worker = self._workers[number] = self._start(self._shares[number])
             worker.send("reset")
             with suppress(WorkerDied):
-                worker.receive()  # that it has started
+                worker.receive()  # the startup message
                 return worker.receive()
         share = self._shares[number]
         raise RuntimeError(
-            f"the worker of environments {share.start} to {share.stop - 1} has died {MAX_RESTARTS + 1} times; "
-            "what it prints before it dies, or workers=0, may show why"
+            f"the worker of environments {share.start} to {share.stop - 1} died {MAX_RESTARTS + 1} times; "
+            "check its output, or use workers=0 to see the error"
         )
 
-    def _lost_step(self, number: int) -> Moved:
-        """The step in which a worker died: the episodes stop where they were last seen."""
+    def _lost_step(self, number: int) -> GroupStep:
+        """Returns the step of a dead worker: its episodes are truncated at their last observations."""
         last = self._obs[self._shares[number]]
         false = np.zeros(len(last), bool)
-        return Moved(last, [0.0] * len(last), false, ~false, self._revive(number), [])
+        return GroupStep(last, [0.0] * len(last), false, ~false, self._revive(number), [])
 
 
 class WorkerDied(Exception):
-    """The process at the other end of the pipe is gone."""
+    """The worker process has ended."""
 
 
 class Worker:
-    """A group in a process of its own, which leaves when the pipe closes and so never outlives this one."""
+    """An `EnvGroup` in its own process, which exits when the pipe closes."""
 
     def __init__(self, build: Callable[[], EnvGroup]) -> None:
         context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self.process = context.Process(target=serve, args=(theirs, build), daemon=True)
+        self._pipe, worker_end = context.Pipe()
+        self.process = context.Process(target=serve, args=(worker_end, build), daemon=True)
         try:
             self.process.start()
-        except OSError:  # the machine's fault, not the function's
+        except OSError:
             raise
-        except Exception as error:
+        except Exception as error:  # the function cannot be pickled
             raise TypeError(
-                "with workers, env_id must be an id or a function that other processes can import (no lambda)"
+                "with workers, env_id must be an id or a function that other processes can import, not a lambda"
             ) from error
-        theirs.close()
-        # Runs on close, on garbage collection, and at exit before multiprocessing waits for its children.
+        worker_end.close()
+        # Runs on close, on garbage collection, and at exit before multiprocessing joins its children.
         self.close = Finalize(self, _close, (self._pipe, self.process), exitpriority=10)
 
     def send(self, method: str, *args: Any) -> None:
-        with suppress(OSError):  # a dead worker is noticed where its reply is missing
+        with suppress(OSError):  # `receive` reports a dead worker
             self._pipe.send((method, args))
 
     def receive(self) -> Any:
         try:
-            fine, reply = self._pipe.recv()
+            succeeded, reply = self._pipe.recv()
         except (EOFError, OSError) as error:
             raise WorkerDied from error
-        if not fine:
+        if not succeeded:
             raise EnvError(reply)
         return reply
 
@@ -187,8 +187,8 @@ def _close(pipe: Connection, process: BaseProcess) -> None:
 
 
 def serve(pipe: Connection, build: Callable[[], EnvGroup]) -> None:
-    """What a worker process does: build its group, say so, then answer until the pipe closes."""
-    for signum in (signal.SIGINT, signal.SIGTERM):  # meant for the run, which saves first and then closes the pipe
+    """Runs in the worker process: builds the group, then serves calls until the pipe closes."""
+    for signum in (signal.SIGINT, signal.SIGTERM):  # the parent handles signals, saves and closes the pipe
         signal.signal(signum, signal.SIG_IGN)
     built, group = _attempt(build)
     with suppress(EOFError, OSError):
@@ -207,7 +207,7 @@ def _build_group(
 
 
 def _attempt(call: Callable[..., Any], *args: Any) -> tuple[bool, Any]:
-    """(True, the result), or (False, the error and its traceback as text)."""
+    """Returns (True, result), or (False, error message with traceback)."""
     try:
         return True, call(*args)
     except Exception as error:
