@@ -22,6 +22,7 @@ def old_run(tmp_path):
 
 def test_the_config_of_an_old_run_parses(old_run):
     config = RunDirectory(old_run).config()
+    assert config is not None
     assert (config.algo, config.env_id, config.total_timesteps) == ("dqn", "CartPole-v1", 300)
     assert config.algo_kwargs["hidden_sizes"] == [8]
 
