@@ -1,4 +1,4 @@
-"""Random numbers: a stream for every purpose, derived from the run's seed and the purpose's name."""
+"""Random streams: one per purpose, derived from the run's seed and the name of the purpose."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ if TYPE_CHECKING:
 
 
 def derive(seed: int, *purpose: str | int) -> int:
-    """A seed of 63 bits: the same on every platform, and unrelated to that of any other seed or purpose."""
+    """Returns a 63-bit seed by hashing: equal on every platform and independent across seeds and purposes."""
     key = [index(seed), *(part if isinstance(part, str) else index(part) for part in purpose)]
     digest = hashlib.sha256(json.dumps(key).encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
 
 
 def episode_seed(seed: int, env: int, episode: int) -> int:
-    """What `reset` of one episode is given: 31 bits, since environments that seed an older generator take no more."""
+    """Returns the seed for the reset of one episode; 31 bits, the limit of NumPy's legacy generator."""
     return derive(seed, "env", env, episode) & 0x7FFFFFFF
 
 
 def generator(seed: int, *purpose: str | int, device: str | torch.device = "cpu") -> torch.Generator:
-    """A generator of its own for one purpose."""
     import torch
 
     return torch.Generator(device).manual_seed(derive(seed, *purpose))
@@ -34,10 +33,10 @@ def generator(seed: int, *purpose: str | int, device: str | torch.device = "cpu"
 
 @contextmanager
 def fork(seed: int, *purpose: str | int) -> Iterator[None]:
-    """Seed torch's default generators for the block, and put them back as they were after it."""
+    """Seeds PyTorch's default generators inside the block and restores them afterwards."""
     import torch
 
-    # Asking CUDA for its state would start it, which a run on the CPU must not pay for.
+    # Reading the CUDA state would initialise CUDA, which is slow and unnecessary on the CPU.
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     with torch.random.fork_rng(devices):
         torch.manual_seed(derive(seed, *purpose))

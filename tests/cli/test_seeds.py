@@ -123,7 +123,7 @@ def test_a_mistake_that_seeds_in_processes_meet_is_the_one_sentence_of_a_single_
 def test_a_failure_in_the_process_of_a_seed_names_the_seed(cli, cartpole, tmp_path):
     result = cli(*cartpole, "--set", "learning_rate=1e30", "--seeds", "0-1", "--output", tmp_path, "--quiet")
     assert (result.exit_code, result.stderr[:14]) == (1, "error: seed 0:")
-    assert "not finite" in result.stderr
+    assert "NaN or infinite" in result.stderr
 
 
 @pytest.mark.parametrize("there", [[], ["all"], ["all", "all/seed_0", "all/seed_1"]])

@@ -112,7 +112,7 @@ def test_budgets_count_updates_and_passes_over_the_rows(tmp_path):
 
 def test_numbers_that_stop_being_finite_stop_the_run(tmp_path):
     broken = {**SAC, "algo_kwargs": {**SAC["algo_kwargs"], "learning_rate": 1e30}}
-    with pytest.raises(DivergedError, match="not finite"):
+    with pytest.raises(DivergedError, match="NaN or infinite"):
         run(broken, tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""Schedules, evaluation, early stopping, budgets and clocks, told by a loop that does nothing else."""
+"""Callbacks in a training loop without real updates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rl_training.types import UpdateResult
 
 
 class Updates:
-    """Counts, and remembers what was scheduled."""
+    """Counts updates and records scheduled values."""
 
     def __init__(self) -> None:
         self.updates, self.scheduled = 0, []  # type: int, list[Any]
@@ -31,7 +31,7 @@ class Updates:
 
 
 class Time:
-    """A lane in which steps pass as told, like the offline one."""
+    """A lane that collects exactly `limit` steps, like the offline lane."""
 
     source: Any = None
 
@@ -58,7 +58,7 @@ def scores(*values: float) -> Any:
     return lambda: {"return_mean": next(left)}
 
 
-def test_the_loop_never_runs_past_a_step_that_a_callback_asked_for():
+def test_the_loop_stops_at_every_step_that_a_callback_requests():
     class EveryThirty(Callback):
         interval = 30
 
@@ -68,13 +68,13 @@ def test_the_loop_never_runs_past_a_step_that_a_callback_asked_for():
     assert (now.status, now.updates) == ("finished", 70)
 
 
-def test_the_loop_looks_up_now_and_then_even_if_no_one_asks():
+def test_the_loop_runs_callbacks_at_least_every_stride():
     now = state(2 * STRIDE + 1)
     train(now)
     assert now.lane.strides == [STRIDE, STRIDE, 1]
 
 
-def test_a_callback_can_end_it_with_a_reason():
+def test_a_callback_can_stop_training_with_a_reason():
     class Bored(Callback):
         interval = 10
 
@@ -86,7 +86,7 @@ def test_a_callback_can_end_it_with_a_reason():
     assert (done.global_step, done.status, done.stop_reason) == (10, "stopped", "bored")
 
 
-def test_budgets_stop_at_their_number():
+def test_max_updates_and_stop_at_step_stop_exactly():
     done = train(state(1000), [MaxUpdates(33)])
     assert (done.updates, done.status, done.stop_reason) == (33, "finished", "reached 33 updates")
     assert train(state(1000), [StopAtStep(40)]).global_step == 40
@@ -100,34 +100,34 @@ def test_best_is_the_best_evaluation_and_not_the_last():
     assert [row["step"] for row in rows] == [10, 20, 30, 40]
 
 
-def test_early_stopping_waits_for_its_patience():
+def test_early_stopping_waits_for_patience_evaluations():
     callbacks = [Evaluate(10, scores(1.0, 2.0, 1.9, 2.05, 9.0), lambda row: None), EarlyStop(2, min_delta=0.1)]
     done = train(state(100), callbacks)
-    # 2.0 is the best; 1.9 is worse and 2.05 not better by 0.1, so the second in a row ends it.
+    # 2.0 is the best; neither 1.9 nor 2.05 improves it by 0.1.
     assert (done.global_step, done.status) == (40, "early_stop")
 
 
-def test_early_stopping_remembers_through_a_checkpoint():
+def test_early_stopping_state_is_restored():
     first, second = EarlyStop(2), EarlyStop(2)
     train(state(20), [Evaluate(10, scores(3.0, 2.0), lambda row: None), first])
     second.load_state_dict(first.state_dict())
     assert (second.best, second.waited, second.seen) == (3.0, 1, 20)
 
 
-def test_schedules_move_with_progress_and_stand_at_their_start_before_it():
+def test_schedules_follow_progress_from_their_start():
     moving = Schedules({"learning_rate": Schedule(end=0.0)}, {"learning_rate": 0.4})
     now = state(20)
     train(now, [type("Ten", (Callback,), {"interval": 10})(), moving])
     assert now.updater.scheduled == [("learning_rate", 0.4), ("learning_rate", 0.2), ("learning_rate", 0.0)]
 
 
-def test_a_row_has_the_mean_of_the_episodes_since_the_last():
+def test_a_row_has_the_mean_of_the_episodes_since_the_last_row():
     rows: list[Any] = []
     train(state(40), [LogMetrics(20, rows.append), type("Ten", (Callback,), {"interval": 10})()])
     assert [(row["step"], row["episode_return"], row["episode_length"]) for row in rows] == [(20, 15, 10), (40, 35, 10)]
 
 
-def test_a_row_keeps_what_the_lane_fitted_last_beside_the_updates_metrics_also_after_a_resume():
+def test_a_row_keeps_the_last_metrics_of_the_lane_also_after_a_resume():
     log = LogMetrics(10)
     log.on_collect_end(state(40), CollectResult(metrics={"model_loss": torch.tensor(2.0)}))
     log.on_collect_end(state(40), CollectResult())
@@ -137,7 +137,7 @@ def test_a_row_keeps_what_the_lane_fitted_last_beside_the_updates_metrics_also_a
     assert resumed.last() == {"model_loss": 2.0, "loss": 1.0}
 
 
-def test_a_row_keeps_the_metrics_of_a_phase_that_the_last_update_did_not_have_also_after_a_resume():
+def test_a_row_keeps_the_metrics_of_skipped_phases_also_after_a_resume():
     log = LogMetrics(10)
     for critic, actor in ((1.0, 5.0), (2.0, None), (3.0, 6.0), (4.0, None)):
         losses = {"critic_loss": critic} | ({} if actor is None else {"actor_loss": actor})
@@ -154,7 +154,7 @@ def test_warnings_about_logged_metrics_are_logged_once():
 
     warnings: list[str] = []
     train(state(40), [LogMetrics(10, lambda row: None), LogWarnings(low_returns, warnings.append)])
-    assert warnings == ["step 30: returns are low"]  # returns are the step they end at
+    assert warnings == ["step 30: returns are low"]  # the return of an episode is its last step
 
 
 @pytest.mark.parametrize(("before", "after", "passed"), [(0, 9, False), (0, 10, True), (10, 19, False), (9, 31, True)])

@@ -1,4 +1,4 @@
-"""Where the time goes: each part without those inside it, all of them together the whole, and the run unchanged."""
+"""Profiles: exclusive times of all parts, which sum to the whole, without changing the run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ACTING = ["env", "act", "collect", "sample", "update", "evaluate", "log", "check
 
 
 class Clock:
-    """Stands still until it is told to go on."""
+    """Advances only when `now` is changed."""
 
     now = 0.0
 
@@ -43,7 +43,7 @@ def config(folder: Any, seed: int = 0, **changes: Any) -> TrainConfig:
     return parse_config({**run, "seed": seed, "output_dir": str(folder), **changes})
 
 
-def test_a_part_is_charged_for_its_own_time_alone(monkeypatch):
+def test_the_time_of_a_part_excludes_nested_parts(monkeypatch):
     clock, watch = Clock(), Profile()
     monkeypatch.setattr(profile, "time", clock)
     work = Work(clock)
@@ -52,18 +52,18 @@ def test_a_part_is_charged_for_its_own_time_alone(monkeypatch):
     work.outer()
     clock.now += 5
     work.inner()
-    assert watch.told() == {"env": 4.0, "collect": 4.0, "rest": 5.0}
+    assert watch.summary() == {"env": 4.0, "collect": 4.0, "rest": 5.0}
 
 
-def test_the_parts_of_a_run_are_all_of_its_time(tmp_path):
+def test_the_parts_sum_to_the_time_of_the_run(tmp_path):
     watch = Profile()
     result = run_training(config(tmp_path), callbacks=[watch])
-    assert list(watch.told()) == ACTING
-    assert all(seconds >= 0 for seconds in watch.told().values())
-    assert sum(watch.told().values()) == pytest.approx(result.seconds, rel=0.2)
+    assert list(watch.summary()) == ACTING
+    assert all(seconds >= 0 for seconds in watch.summary().values())
+    assert sum(watch.summary().values()) == pytest.approx(result.seconds, rel=0.2)
 
 
-def test_a_run_from_data_has_no_environment_to_wait_for(tmp_path):
+def test_an_offline_run_has_no_environment_time(tmp_path):
     watch = Profile()
     changes: dict[str, Any] = {
         "algo": "bc",
@@ -71,16 +71,16 @@ def test_a_run_from_data_has_no_environment_to_wait_for(tmp_path):
         "algo_kwargs": {"hidden_sizes": [8]},
     }
     run_training(config(tmp_path, **changes), callbacks=[watch])
-    assert list(watch.told()) == ACTING[2:]
+    assert list(watch.summary()) == ACTING[2:]
 
 
-def test_a_population_is_watched_as_one(tmp_path):
+def test_a_population_has_one_profile(tmp_path):
     watch = Profile()
     run_population([config(tmp_path / str(seed), seed) for seed in range(2)], callbacks=[watch])
-    assert list(watch.told()) == ACTING
+    assert list(watch.summary()) == ACTING
 
 
-def test_a_run_that_is_watched_is_the_same_run(tmp_path):
+def test_a_profile_does_not_change_the_run(tmp_path):
     plain = run_training(config(tmp_path / "plain"))
-    watched = run_training(config(tmp_path / "watched"), callbacks=[Profile()])
-    assert compare_runs(plain.run_dir, watched.run_dir) == []
+    profiled = run_training(config(tmp_path / "profiled"), callbacks=[Profile()])
+    assert compare_runs(plain.run_dir, profiled.run_dir) == []

@@ -92,7 +92,7 @@ def train(
         results = train_all(configs, fresh=fresh, quiet=quiet, callbacks=[] if watch is None else [watch])
     report = results[0].to_json() if chosen is None else summary(chosen, results)
     if watch is not None:
-        report["profile"] = watch.told()
+        report["profile"] = watch.summary()
         if not report["profile"]:
             typer.echo("the run had ended before, so there is nothing to profile; --fresh trains it again", err=True)
     conclude(results, report, config, as_json=as_json)

@@ -1,4 +1,4 @@
-"""How good a policy is: the one way to find out, from fixed seeds, without disturbing anything."""
+"""Evaluates a policy in fresh environments with fixed seeds, without side effects on training."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rl_training.envs.pool import EnvPool
 from rl_training.runtime.memory import Memory
 from rl_training.types import Policy
 
-PARALLEL_EPISODES = 16  # environments stepped together; their observations share one forward pass
+PARALLEL_EPISODES = 16  # environments that share one forward pass
 
 
 class Evaluation(NamedTuple):
@@ -36,24 +36,24 @@ def evaluate(
     policy: Policy, env_id: Any, *, episodes: int, seed: int, env_kwargs: dict[str, Any] | None = None,
     deterministic: bool = True, device: torch.device | str = "cpu",
 ) -> Evaluation:  # fmt: skip
-    """Whole episodes; each environment plays its share, so that short episodes do not crowd out long ones."""
+    """Plays whole episodes. Each environment plays a fixed share, so short episodes are not over-represented."""
     if episodes < 1:
         raise ValueError(f"episodes must be at least 1, got {episodes}")
     width = min(episodes, PARALLEL_EPISODES)
-    played: list[list[Episode]] = [[] for _ in range(width)]
-    generator, left = streams.generator(seed, "evaluation", device=str(device)), episodes
+    finished: list[list[Episode]] = [[] for _ in range(width)]
+    generator, remaining = streams.generator(seed, "evaluation", device=str(device)), episodes
     with EnvPool(env_id, width, seed=streams.derive(seed, "evaluation"), env_kwargs=env_kwargs) as pool:
         obs, memory = pool.reset(), Memory()
-        while left:
+        while remaining:
             rows = torch.as_tensor(obs).to(device)
             action = policy.act(rows, memory.rows, deterministic=deterministic, generator=generator)
-            moved = pool.step(action.actions.cpu().numpy())
-            memory.keep(action, moved.terminated | moved.truncated)
-            obs = moved.obs
-            for episode in moved.finished:
-                mine = played[episode.env]
-                if episode.env + len(mine) * width < episodes:  # environment i plays episodes i, i + width, …
-                    mine.append(episode)
-                    left -= 1
-    kept = [played[number % width][number // width] for number in range(episodes)]
-    return Evaluation([episode.return_ for episode in kept], [episode.length for episode in kept])
+            step = pool.step(action.actions.cpu().numpy())
+            memory.keep(action, step.terminated | step.truncated)
+            obs = step.obs
+            for episode in step.finished:
+                counted = finished[episode.env]
+                if episode.env + len(counted) * width < episodes:  # environment i plays episodes i, i + width, …
+                    counted.append(episode)
+                    remaining -= 1
+    ordered = [finished[number % width][number // width] for number in range(episodes)]
+    return Evaluation([episode.return_ for episode in ordered], [episode.length for episode in ordered])

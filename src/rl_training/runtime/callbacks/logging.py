@@ -1,4 +1,4 @@
-"""metrics.jsonl and TensorBoard: the one place where a metric leaves the device."""
+"""Logs metrics to metrics.jsonl and TensorBoard; only here are metrics copied from the device."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from rl_training.runtime.engine import Callback
 from rl_training.runtime.state import CollectResult, DivergedError, TrainerState
 from rl_training.types import Metrics, UpdateResult
 
-TIME_FIELDS = ("time", "steps_per_second", "updates_per_second")  # what two equal runs may differ in
+TIME_FIELDS = ("time", "steps_per_second", "updates_per_second")  # fields that differ between identical runs
 Row = dict[str, Any]
 
 
 class MetricsFile:
-    """Append-only JSON lines; opened again it is cut back to a step, so that resume writes no row twice."""
+    """Appends JSON lines. `keep_until` drops rows after that step, so that a resumed run logs no row twice."""
 
     def __init__(self, path: Path, *, keep_until: int | None = None) -> None:
         if keep_until is not None and path.exists():
@@ -42,29 +42,29 @@ def _step_of(line: str) -> float:
     try:
         return float(json.loads(line)["step"])
     except (ValueError, KeyError, TypeError):
-        return math.inf  # a line that a crash cut short
+        return math.inf  # truncated by a crash
 
 
 class MembersMetrics(dict[str, Tensor]):
-    """A population's metrics, [members] each; read from the device once for all members."""
+    """Metrics of a population, [members] each, copied from the device once for all members."""
 
     @cached_property
     def numbers(self) -> dict[str, list[float]]:
         members = max(value.numel() for value in self.values())
-        together = torch.stack([value.float().expand(members) for value in self.values()])
-        return dict(zip(self, together.tolist(), strict=True))
+        stacked = torch.stack([value.float().expand(members) for value in self.values()])
+        return dict(zip(self, stacked.tolist(), strict=True))
 
 
 class LogMetrics(Callback):
-    """Writes a row at each interval: the last metrics of lane and update, the mean of episodes since the last row."""
+    """Writes a row at each interval: the last metrics of lane and updates, and means over the episodes since then."""
 
     name = "log"
 
     def __init__(self, interval: int, *writers: Callable[[Row], None], member: int | None = None) -> None:
         self.interval, self.writers, self.member = interval, writers, member
-        self.latest: Metrics = {}  # of an update
-        self.others: Metrics = {}  # of phases that the latest update did not have
-        self.fitted: Metrics = {}  # of the lane
+        self.update_metrics: Metrics = {}
+        self.skipped_phases: Metrics = {}  # last metrics of phases that the last update did not run
+        self.lane_metrics: Metrics = {}
         self.episodes: list[Episode] = []
         self._clock = (time.perf_counter(), 0, 0)
 
@@ -73,12 +73,13 @@ class LogMetrics(Callback):
 
     def on_collect_end(self, state: TrainerState, result: CollectResult) -> None:
         self.episodes += result.episodes
-        self.fitted = {**self.fitted, **result.metrics}
+        self.lane_metrics = {**self.lane_metrics, **result.metrics}
 
     def on_update_end(self, state: TrainerState, result: UpdateResult) -> None:
-        if missing := self.latest.keys() - result.metrics.keys():
-            self.others = {**self.others, **{name: self._mine(self.latest[name]) for name in missing}}
-        self.latest = result.metrics
+        if missing := self.update_metrics.keys() - result.metrics.keys():
+            skipped = {name: self._of_member(self.update_metrics[name]) for name in missing}
+            self.skipped_phases = {**self.skipped_phases, **skipped}
+        self.update_metrics = result.metrics
 
     def on_step_end(self, state: TrainerState) -> None:
         if not (state.passed(self.interval) or state.global_step >= state.total_timesteps):
@@ -91,11 +92,11 @@ class LogMetrics(Callback):
 
     def _metrics(self, state: TrainerState) -> dict[str, float | None]:
         numbers = self.last()
-        wrong = [name for name, value in numbers.items() if not math.isfinite(value)]
-        if wrong:
+        bad = [name for name, value in numbers.items() if not math.isfinite(value)]
+        if bad:
             raise DivergedError(
-                f"not finite at step {state.global_step}: {', '.join(wrong)}; likely by a learning rate that is too "
-                "high, rewards of huge size, or broken rows in the data"
+                f"training diverged: {', '.join(bad)} is NaN or infinite at step {state.global_step}; lower the "
+                "learning rate, scale the rewards, or check the data for invalid values"
             )
         episodes: dict[str, float | None] = {}
         if self.episodes:
@@ -104,17 +105,14 @@ class LogMetrics(Callback):
         return {**numbers, **episodes}
 
     def last(self) -> dict[str, float]:
-        """The last metrics as numbers: the one place where the device is waited for."""
-        if isinstance(self.latest, MembersMetrics) and self.member is not None:
-            mine = {name: values[self.member] for name, values in self.latest.numbers.items()}
-            return {**_numbers(self.others), **mine}
-        return _numbers({**self.fitted, **self.others, **self.latest})
+        """Copies the last metrics from the device, which waits for its pending work."""
+        if isinstance(self.update_metrics, MembersMetrics) and self.member is not None:
+            numbers = {name: values[self.member] for name, values in self.update_metrics.numbers.items()}
+            return {**_numbers(self.skipped_phases), **numbers}
+        return _numbers({**self.lane_metrics, **self.skipped_phases, **self.update_metrics})
 
-    def _mine(self, value: Tensor) -> Tensor:
-        return value[self.member] if isinstance(self.latest, MembersMetrics) and value.dim() else value
-
-    def _own(self) -> Metrics:
-        return {**self.others, **{name: self._mine(value) for name, value in self.latest.items()}}
+    def _of_member(self, value: Tensor) -> Tensor:
+        return value[self.member] if isinstance(self.update_metrics, MembersMetrics) and value.dim() else value
 
     def _rates(self, state: TrainerState) -> dict[str, float]:
         now, (then, step, updates) = time.perf_counter(), self._clock
@@ -126,10 +124,14 @@ class LogMetrics(Callback):
         }
 
     def state_dict(self) -> dict[str, Any]:
-        return {"latest": self._own(), "fitted": self.fitted, "episodes": [list(episode) for episode in self.episodes]}
+        latest = {name: self._of_member(value) for name, value in self.update_metrics.items()}
+        return {
+            "latest": {**self.skipped_phases, **latest}, "fitted": self.lane_metrics,
+            "episodes": [list(episode) for episode in self.episodes],
+        }  # fmt: skip
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.latest, self.fitted = state["latest"], state["fitted"]
+        self.update_metrics, self.lane_metrics = state["latest"], state["fitted"]
         self.episodes = [Episode(*episode) for episode in state["episodes"]]
 
 
@@ -139,7 +141,7 @@ def _numbers(metrics: Metrics) -> dict[str, float]:
 
 
 def tensorboard_writer(directory: Path, *, resume_at: int) -> Callable[[Row], None] | None:
-    """Writes the numbers of a row as scalars; None where TensorBoard is not installed."""
+    """Returns a function that logs the numbers of a row as scalars, or None without TensorBoard."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:

@@ -1,4 +1,4 @@
-"""What a person sees while training runs: a bar on a terminal, plain lines elsewhere."""
+"""Shows progress: a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from rl_training.runtime.engine import Callback
 from rl_training.runtime.state import CollectResult, TrainerState
 
 REFRESH_SECONDS = 0.2
-LINE_SECONDS = 10.0  # between plain lines where there is no terminal
+LINE_SECONDS = 10.0  # between plain lines without a terminal
 
 
-class Watched(Protocol):
-    """A training, or several that are watched as one."""
+class HasProgress(Protocol):
+    """One training run, or several shown as one."""
 
     @property
     def global_step(self) -> int: ...
@@ -31,7 +31,7 @@ class Watched(Protocol):
 
 
 class ShowProgress(Callback):
-    """Step, rate, time left and the score so far, on stderr."""
+    """Prints step, rate, remaining time and returns to stderr."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(file=sys.stderr)
@@ -40,7 +40,7 @@ class ShowProgress(Callback):
         self._start, self._shown = (0.0, 0), 0.0
         self._doing = ""
 
-    def on_train_start(self, state: Watched) -> None:
+    def on_train_start(self, state: HasProgress) -> None:
         self._start, self._shown = (time.monotonic(), state.global_step), time.monotonic()
         if self.console.is_terminal:
             columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
@@ -51,7 +51,7 @@ class ShowProgress(Callback):
     def on_collect_end(self, state: TrainerState, result: CollectResult) -> None:
         self._doing = result.doing
 
-    def on_step_end(self, state: Watched) -> None:
+    def on_step_end(self, state: HasProgress) -> None:
         now = time.monotonic()
         if now - self._shown < (REFRESH_SECONDS if self._bar else LINE_SECONDS):
             return
@@ -61,26 +61,26 @@ class ShowProgress(Callback):
         else:
             self.console.print(f"{self.line(state)}  {self.left(state)}", highlight=False)
 
-    def on_train_end(self, state: Watched) -> None:
+    def on_train_end(self, state: HasProgress) -> None:
         if self._bar:
             self._bar.stop()
 
-    def rate(self, state: Watched) -> float:
+    def rate(self, state: HasProgress) -> float:
         then, step = self._start
         return (state.global_step - step) / max(time.monotonic() - then, 1e-9)
 
-    def left(self, state: Watched) -> str:
+    def left(self, state: HasProgress) -> str:
         seconds = (state.total_timesteps - state.global_step) / max(self.rate(state), 1e-9)
         return f"about {_duration(seconds)} left"
 
-    def line(self, state: Watched) -> str:
-        words = [f"step {state.global_step:,} of {state.total_timesteps:,}", f"{self.rate(state):,.0f}/s"]
-        words += [self._doing] if self._doing else []
-        words += [f"{label} {value:.4g}" for label, value in _scores(state).items() if value is not None]
-        return "  ".join(words)
+    def line(self, state: HasProgress) -> str:
+        fields = [f"step {state.global_step:,} of {state.total_timesteps:,}", f"{self.rate(state):,.0f}/s"]
+        fields += [self._doing] if self._doing else []
+        fields += [f"{label} {value:.4g}" for label, value in _scores(state).items() if value is not None]
+        return "  ".join(fields)
 
 
-def _scores(state: Watched) -> dict[str, Any]:
+def _scores(state: HasProgress) -> dict[str, Any]:
     scores = {"return": state.metrics.get("episode_return")}
     if state.evaluation is not None:
         scores["evaluation"] = state.evaluation["return_mean"]

@@ -1,4 +1,4 @@
-"""Checkpoints as training goes: at each interval, at a new best evaluation, and when it ends."""
+"""Saves checkpoints at each interval, at a new best evaluation and at the end; restores them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rl_training.runtime.state import TrainerState
 
 
 class SaveCheckpoints(Callback):
-    """Must be the last of the callbacks, so that what it saves is what the others have done."""
+    """Saves checkpoints. Must be the last callback, so that it saves the final state of the others."""
 
     def __init__(
         self, directory: Path, interval: int, callbacks: Sequence[Callback], *, segments: ReplaySegments, keep: int,
@@ -41,13 +41,13 @@ class SaveCheckpoints(Callback):
 
 
 def replay_segments(state: TrainerState) -> ReplaySegments:
-    """The rings of this run, whose rows are saved beside its state; offline and on-policy runs have none."""
+    """Returns the segments of this run's replay buffers; offline and on-policy runs have none."""
     replay = state.lane.replay
     return ReplaySegments({} if replay is None else replay.parts())
 
 
 def trainer_state(state: TrainerState, callbacks: Sequence[Callback]) -> dict[str, Any]:
-    """Everything that resume needs, in groups; evaluation and prediction read `learner` alone."""
+    """Returns everything that resume needs; evaluation and prediction read only the `learner` group."""
     updater = state.updater.state_dict()
     return {
         "learner": {name: updater.pop(name) for name in ("parameters", "buffers")},
@@ -61,15 +61,17 @@ def trainer_state(state: TrainerState, callbacks: Sequence[Callback]) -> dict[st
 def restore_trainer(
     state: TrainerState, callbacks: Sequence[Callback], checkpoint: Checkpoint, segments: ReplaySegments
 ) -> list[str]:
-    """Put everything back; returns why what follows may differ from an uninterrupted run, if it may."""
+    """Restores a checkpoint; returns the reasons why the resumed run may differ from an uninterrupted one."""
     saved = checkpoint.state
     segments.restore(checkpoint)
     reasons = state.lane.load_state_dict(saved["lane"])
     if reasons:
-        segments.forget()  # the newest rows now end their episodes
+        segments.forget()  # restoring has marked the newest transitions as truncated
     for callback in callbacks:
         if callback.name in saved["callbacks"]:
             callback.load_state_dict(saved["callbacks"][callback.name])
     state.load_state_dict(saved["trainer"])
-    state.updater.load_state_dict({**saved["updater"], **saved["learner"]})  # last: it holds the noise of the updates
+    state.updater.load_state_dict(
+        {**saved["updater"], **saved["learner"]}
+    )  # last: it restores the random generator of the updates
     return reasons

@@ -1,4 +1,4 @@
-"""What happens beside updates: schedules, evaluation, early stopping, budgets."""
+"""Callbacks for schedules, warnings, evaluation, early stopping and budgets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rl_training.schedules import Schedule
 
 
 class Schedules(Callback):
-    """Moves the learning rate and the learner's own moving numbers as training goes on."""
+    """Sets the learning rate and other scheduled values of the learner."""
 
     def __init__(self, schedules: Mapping[str, Schedule], defaults: Mapping[str, float]) -> None:
         self.schedules, self.defaults = schedules, defaults
@@ -38,7 +38,7 @@ class LogWarnings(Callback):
 
 
 class Evaluate(Callback):
-    """Plays episodes from fixed seeds at each interval and at the end; remembers the best score."""
+    """Evaluates at each interval and at the end, and records the best score."""
 
     def __init__(
         self, interval: int, evaluate: Callable[[], dict[str, Any]], write: Callable[[dict[str, Any]], None]
@@ -56,7 +56,7 @@ class Evaluate(Callback):
 
 
 class EarlyStop(Callback):
-    """Stops once `patience` evaluations in a row brought nothing better than the best by `min_delta`."""
+    """Stops after `patience` evaluations in a row without an improvement of more than `min_delta`."""
 
     name = "early_stop"
 
@@ -73,7 +73,7 @@ class EarlyStop(Callback):
             return
         self.waited += 1
         if self.waited >= self.patience:
-            state.request_stop(f"no better evaluation in the last {self.waited}", status="early_stop")
+            state.request_stop(f"no improvement in the last {self.waited} evaluations", status="early_stop")
 
     def state_dict(self) -> dict[str, Any]:
         return {"best": None if self.seen < 0 else self.best, "waited": self.waited, "seen": self.seen}
@@ -84,7 +84,7 @@ class EarlyStop(Callback):
 
 
 class StopAtStep(Callback):
-    """Stops at the first boundary at or after a step, though the run has further to go."""
+    """Stops at the first boundary at or after a step, before the end of the run."""
 
     def __init__(self, step: int) -> None:
         self.step = step
@@ -101,13 +101,13 @@ class StopAtStep(Callback):
 
 
 class MaxUpdates(Callback):
-    """Stops at the first boundary at or after so many updates."""
+    """Stops at the first boundary at or after a number of updates."""
 
     def __init__(self, max_updates: int) -> None:
         self.max_updates = max_updates
 
     def next_due(self, state: TrainerState) -> int | None:
-        return state.global_step + max(1, self.max_updates - state.updates)  # offline a step is an update
+        return state.global_step + max(1, self.max_updates - state.updates)  # offline, one step is one update
 
     def on_step_end(self, state: TrainerState) -> None:
         if state.updates >= self.max_updates:
