@@ -1,4 +1,4 @@
-"""What `make demo` runs: an agent that learns to swing a pendulum up from random data alone."""
+"""Trains an agent to swing a pendulum up from the data of a random policy. `make demo` runs this."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from rl_training.runtime.policies import RandomPolicy
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, help="updates (the packaged config's number if left out)")
+    parser.add_argument("--steps", type=int, help="updates (default: as in the packaged config)")
     parser.add_argument("--output", default="runs/demo", help="the run directory")
-    parser.add_argument("--fresh", action="store_true", help="start over where a run is there already")
+    parser.add_argument("--fresh", action="store_true", help="replace an existing run")
     arguments = parser.parse_args()
     budget = {} if arguments.steps is None else {"total_timesteps": arguments.steps}
     agent = IQL(load_config("iql/pendulum"), output_dir=arguments.output, **budget)
-    print(f"Implicit Q-learning on {agent.config.env_id}: the data are 50,000 steps of a policy that acts at random.")
-    began = time.monotonic()
+    print(f"Implicit Q-learning on {agent.config.env_id}: the data are 50,000 steps of a random policy.")
+    start = time.monotonic()
     agent.learn(fresh=arguments.fresh, quiet=False)
-    learned = agent.evaluate(num_episodes=20)
+    trained = agent.evaluate(num_episodes=20)
     random = evaluate(RandomPolicy(agent.agent.spec), agent.config.env_id, episodes=20, seed=0, deterministic=False)
-    print(f"\nTrained in {time.monotonic() - began:.0f} s. Mean return of 20 episodes (0 is perfect):")
-    print(f"  random policy, which made the data  {random.summary()['return_mean']:8.0f}")
-    print(f"  what IQL learned from it            {learned['return_mean']:8.0f}")
+    print(f"\nTrained in {time.monotonic() - start:.0f} s. Mean return of 20 episodes (the best possible is about 0):")
+    print(f"  random policy (its data are learned from)  {random.summary()['return_mean']:8.0f}")
+    print(f"  IQL                                        {trained['return_mean']:8.0f}")
     run = Path(arguments.output)
     print(f"\nrun         {run}")
     print(f"curve       {save_learning_curve(run)}")

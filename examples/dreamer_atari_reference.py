@@ -1,32 +1,24 @@
-"""Dreamer on Breakout, with DQN for as many steps beside it; both need the extra atari, and long runs a GPU.
+"""Dreamer on Atari Breakout, compared with DQN. Needs the extra `atari`; long runs need a GPU.
 
 python examples/dreamer_atari_reference.py --steps 50000
 """
 
-from __future__ import annotations
+from typing import Any
 
-import argparse
+from reference import make_parser, train_and_score
 
 from rl_training import DQN, Dreamer, load_config
 
-LONGEST = 108_000  # frames of a game, as scores are told
+MAX_FRAMES = 108_000  # of a game, as in published scores
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=50_000, help="environment steps of each learner")
-    parser.add_argument("--output", default="runs/dreamer-atari-reference", help="where the two runs go")
-    parser.add_argument("--fresh", action="store_true", help="start over where a run is there already")
-    arguments = parser.parse_args()
-    frames = min(LONGEST, 100 * arguments.steps)  # a short try is scored on short games
-    for name, managed in (("dqn", DQN), ("dreamer", Dreamer)):
-        config = load_config(f"{name}/breakout_atari")
-        games = {**config["env_kwargs"], "max_num_frames_per_episode": frames}
-        output = f"{arguments.output}/{name}"
-        options = {"env_kwargs": games, "total_timesteps": arguments.steps, "eval_interval": 0, "output_dir": output}
-        agent = managed(config, **options).learn(fresh=arguments.fresh)
-        print(f"{name}: return {agent.evaluate(num_episodes=5)['return_mean']:.1f}")
+def breakout(algo: str, frames: int) -> dict[str, Any]:
+    config = load_config(f"{algo}/breakout_atari")
+    return {**config, "env_kwargs": {**config["env_kwargs"], "max_num_frames_per_episode": frames}, "eval_interval": 0}
 
 
 if __name__ == "__main__":
-    main()
+    arguments = make_parser(__file__, __doc__, steps=50_000).parse_args()
+    frames = min(MAX_FRAMES, 100 * arguments.steps)  # a short trial is evaluated on short games
+    train_and_score(DQN, breakout("dqn", frames), arguments, episodes=5)
+    train_and_score(Dreamer, breakout("dreamer", frames), arguments, episodes=5)

@@ -1,49 +1,31 @@
-"""Adversarial imitation on CartPole with a fixed horizon, with cloning of the same five episodes beside it.
+"""GAIL on CartPole with a fixed horizon, compared with BC on the same five expert episodes.
 
 python examples/gail_cartpole_reference.py --steps 200000
 """
 
-from __future__ import annotations
+from typing import Any
 
-import argparse
+from reference import make_parser, train_and_score
 
 from rl_training import BC, GAIL, PPO, load_config
 
-ENV = "FixedHorizonCartPole-v0"
-UPDATES = 5_000  # of cloning, at most
+MAX_BC_UPDATES = 5_000
+EXPERT = {"num_steps": 256, "batch_size": 64, "epochs": 10, "gamma": 0.99, "gae_lambda": 0.95}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=200_000, help="steps of the expert, and of its imitator")
-    parser.add_argument("--expert", help="a file of episodes; without one, an expert is trained first")
-    parser.add_argument("--output", default="runs/gail-cartpole-reference", help="where the runs go")
-    parser.add_argument("--fresh", action="store_true", help="start over where a run is there already")
+    parser = make_parser(__file__, __doc__, steps=200_000)
+    parser.add_argument("--expert", help="file with expert episodes (default: train a PPO expert first)")
     arguments = parser.parse_args()
-    dataset = arguments.expert or trained_expert(arguments.steps, f"{arguments.output}/expert", arguments.fresh)
-    for name, managed, steps in (("gail", GAIL, arguments.steps), ("bc", BC, min(arguments.steps, UPDATES))):
-        config = load_config(f"{name}/cartpole_fixed_horizon")
-        output = f"{arguments.output}/{name}"
-        agent = managed(config, dataset=dataset, total_timesteps=steps, output_dir=output).learn(fresh=arguments.fresh)
-        print(f"{name}: return {agent.evaluate(num_episodes=10)['return_mean']:.0f}")
-
-
-def trained_expert(steps: int, output: str, fresh: bool) -> dict[str, object]:
-    """A recipe for eight episodes of a policy that learned from the environment's own rewards."""
-    expert = PPO(
-        load_config("ppo/cartpole"),
-        env_id=ENV,
-        total_timesteps=steps,
-        output_dir=output,
-        num_steps=256,
-        batch_size=64,
-        epochs=10,
-        gamma=0.99,
-        gae_lambda=0.95,
-    )
-    expert.learn(fresh=fresh)
-    print(f"expert: {expert.evaluate(num_episodes=10)['return_mean']:.0f}")
-    return {"kind": "policy", "policy": output, "rows": 8 * 500}
+    dataset: str | dict[str, Any] = arguments.expert
+    if arguments.expert is None:
+        expert = {**load_config("ppo/cartpole"), "env_id": "FixedHorizonCartPole-v0"}
+        train_and_score(PPO, expert, arguments, name="expert", episodes=10, **EXPERT)
+        dataset = {"kind": "policy", "policy": str(arguments.output / "expert"), "rows": 8 * 500}
+    options: dict[str, Any] = {"dataset": dataset, "episodes": 10}
+    train_and_score(GAIL, load_config("gail/cartpole_fixed_horizon"), arguments, **options)
+    updates = min(arguments.steps, MAX_BC_UPDATES)
+    train_and_score(BC, load_config("bc/cartpole_fixed_horizon"), arguments, total_timesteps=updates, **options)
 
 
 if __name__ == "__main__":
