@@ -62,7 +62,7 @@ def test_another_plan_for_the_directory_is_a_mistake(cli, command, bench):
     assert (result.exit_code, result.stderr) == (
         2,
         f"error: {bench} holds another bench (seeds: [0, 1] there, [0, 1, 2] here). "
-        "Continue it with the plan it has, or choose another --output.\n",
+        "Continue it with its own plan, or choose another --output.\n",
     )
 
 
@@ -140,7 +140,7 @@ def test_options_win_over_the_plan_file(cli, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "a bench needs algos or configs to run"),
+        ([], "a bench needs algorithms or configs; give algos or configs"),
         (["iql/pendulum"], "a plan must be a .yaml file, got iql/pendulum; --configs names configs"),
         (["--algos", "sac", "--envs", "A-v1", "--seeds", "4-0"], "--seeds must be ranges upwards"),
         (["--algos", "sac", "--envs", "A-v1", "--set", "gamma"], "--set must be KEY=VALUE, got 'gamma'"),
@@ -156,6 +156,9 @@ def test_a_mistake_is_one_sentence(cli, tmp_path, arguments, message):
 
 def test_what_is_no_bench_cannot_be_compared(cli, tmp_path):
     result = cli("compare", tmp_path)
-    sentence = f"{tmp_path} is not a bench: it has no bench.yaml; name a directory that bench wrote"
+    sentence = f"{tmp_path} is not a bench directory: it has no bench.yaml; run rl-training bench first"
     assert (result.exit_code, result.stderr) == (2, f"error: {sentence}\n")
-    assert cli("compare", tmp_path / "absent").stderr == f"error: there is no bench at {tmp_path}/absent\n"
+    assert (
+        cli("compare", tmp_path / "absent").stderr
+        == f"error: no bench at {tmp_path}/absent: the directory does not exist\n"
+    )

@@ -11,6 +11,8 @@ from typer.testing import CliRunner
 
 from rl_training.cli.errors import Commands
 
+DEBUG = "(--debug shows the traceback)"
+
 
 def damage(checkpoint: Path) -> None:
     weights = checkpoint / "learner.safetensors"
@@ -123,8 +125,12 @@ def ending_in(error: BaseException) -> typer.Typer:
     [
         (ValueError("first\nsecond"), 2, "error: first\n       second\n"),
         (ImportError('run: pip install "rl-training[mujoco]"'), 2, 'error: run: pip install "rl-training[mujoco]"\n'),
-        (PermissionError(13, "no", "runs"), 1, "error: PermissionError: [Errno 13] no: 'runs' (--debug shows where)\n"),
-        (KeyError("step"), 1, "error: KeyError: 'step' (--debug shows where)\n"),
+        (
+            PermissionError(13, "no", "runs"),
+            1,
+            "error: PermissionError: [Errno 13] no: 'runs' (--debug shows the traceback)\n",
+        ),
+        (KeyError("step"), 1, "error: KeyError: 'step' (--debug shows the traceback)\n"),
         (KeyboardInterrupt(), 130, ""),
         (typer.Exit(143), 143, ""),
     ],

@@ -110,6 +110,7 @@ def test_seed_and_seeds_exclude_each_other(cli, cartpole, tmp_path):
     assert (result.exit_code, result.stderr) == (2, "error: --seed and --seeds cannot go together; give one of them\n")
 
 
+@pytest.mark.timeout(600)
 def test_a_mistake_that_seeds_in_processes_meet_is_the_one_sentence_of_a_single_seed(cli, cartpole, tmp_path, capfd):
     command = [*cartpole, "--set", "env_id=CartPol-v1", "--quiet"]
     alone = cli(*command, "--output", tmp_path / "one")
@@ -117,17 +118,21 @@ def test_a_mistake_that_seeds_in_processes_meet_is_the_one_sentence_of_a_single_
     assert (both.exit_code, both.stderr) == (2, alone.stderr)
     assert both.stderr.startswith("error: env_id 'CartPol-v1' not found")
     assert capfd.readouterr().err == ""  # nor do the processes say more
-    assert not list(tmp_path.glob("two/*"))
+    assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.timeout(600)
 def test_a_failure_in_the_process_of_a_seed_names_the_seed(cli, cartpole, tmp_path):
     result = cli(*cartpole, "--set", "learning_rate=1e30", "--seeds", "0-1", "--output", tmp_path, "--quiet")
     assert (result.exit_code, result.stderr[:14]) == (1, "error: seed 0:")
     assert "NaN or infinite" in result.stderr
 
 
-@pytest.mark.parametrize("there", [[], ["all"], ["all", "all/seed_0", "all/seed_1"]])
-@pytest.mark.parametrize("in_processes", [False, True])
+@pytest.mark.timeout(600)  # a seed's process imports torch, which takes long on a busy machine
+@pytest.mark.parametrize(
+    ("in_processes", "there"),
+    [(False, []), (False, ["all"]), (False, ["all", "all/seed_0", "all/seed_1"]), (True, ["all", "all/seed_0"])],
+)
 def test_a_mistake_leaves_no_directory_of_the_seeds_but_those_that_were_there(
     cli, cartpole, tmp_path, in_processes, there
 ):

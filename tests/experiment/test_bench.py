@@ -40,11 +40,11 @@ def test_a_config_brings_its_own_environment():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({}, "a bench needs algos or configs to run"),
-        ({"algos": ["sac"]}, "algos need envs to run in; only configs bring their own"),
-        ({"algos": ["sac", "sac"], "envs": ["A-v1"]}, "two cells would be called sac-A-v1; name each"),
-        ({"algos": ["bc"], "envs": ["A"], "datasets": ["a/x.npz", "b/x.npz"]}, "two cells would be called bc-A-x"),
-        ({"algos": ["sac"], "envs": ["A-v1"], "seeds": [1, 1]}, "seeds must name each seed once, got [1, 1]"),
+        ({}, "a bench needs algorithms or configs; give algos or configs"),
+        ({"algos": ["sac"]}, "algos need environments; give envs (configs name their own)"),
+        ({"algos": ["sac", "sac"], "envs": ["A-v1"]}, "two cells have the name sac-A-v1; give each"),
+        ({"algos": ["bc"], "envs": ["A"], "datasets": ["a/x.npz", "b/x.npz"]}, "two cells have the name bc-A-x"),
+        ({"algos": ["sac"], "envs": ["A-v1"], "seeds": [1, 1]}, "seeds must not repeat a seed, got [1, 1]"),
         ({"algs": ["sac"]}, "algs: unknown key; did you mean algos?"),
         ({"algos": ["sac"], "envs": ["A-v1"], "episodes": 0}, "episodes: must be greater than or equal to 1, got 0"),
     ],
@@ -76,14 +76,14 @@ def test_another_plan_in_the_directory_is_refused_by_its_keys(tmp_path):
 
 def test_a_directory_of_other_files_is_refused(tmp_path):
     (tmp_path / "thesis.tex").touch()
-    with pytest.raises(ConfigError, match=r"holds no bench but has files in it \(thesis\.tex, …\)"):
+    with pytest.raises(ConfigError, match=r"is not a bench directory and is not empty \(thesis\.tex, …\)"):
         Bench(parse_plan(TWO_CELLS), tmp_path).run()
 
 
 def test_one_bench_at_a_time_works_in_a_directory(tmp_path):
     with (tmp_path / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(BlockingIOError, match="a bench is at work"):
+        with pytest.raises(BlockingIOError, match="another bench is running"):
             Bench(parse_plan(TWO_CELLS), tmp_path).run()
 
 

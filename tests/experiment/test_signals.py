@@ -7,8 +7,8 @@ import signal
 
 import pytest
 
-from rl_training.experiment import signals
-from rl_training.experiment.signals import caught_signals, hidden_from_ctrl_c, pass_on
+from rl_training.experiment.processes import signals
+from rl_training.experiment.processes.signals import caught_signals, forward_signal, hidden_from_ctrl_c
 
 INT, TERM = signal.SIGINT, signal.SIGTERM
 
@@ -33,6 +33,6 @@ def test_the_same_signal_a_while_later_is_a_second_request(monkeypatch, came, re
 @pytest.mark.parametrize("number", [INT, TERM])
 def test_a_process_hidden_from_ctrl_c_knows_which_signal_is_passed_on_to_it(number):
     with caught_signals() as caught, hidden_from_ctrl_c():
-        pass_on(number, os.getpid())
+        forward_signal(number, os.getpid())
         assert caught == [number]
     assert caught == [number]

@@ -15,9 +15,9 @@ from rl_training.experiment.assembly import Assembly, assemble
 from rl_training.experiment.config.registry import get_algorithm_spec
 from rl_training.experiment.config.train_config import ConfigError, DatasetRecipe, TrainConfig, parse_config
 from rl_training.experiment.machine import Choices, apply, choose
+from rl_training.experiment.processes.signals import asked_by, caught_signals
 from rl_training.experiment.result import TrainResult
 from rl_training.experiment.run_directory import RunDirectory
-from rl_training.experiment.signals import asked_by, caught_signals
 from rl_training.experiment.training_run import TrainingRun, default_directory, run_record
 from rl_training.runtime.callbacks.profile import Profile
 from rl_training.runtime.callbacks.progress import ShowProgress

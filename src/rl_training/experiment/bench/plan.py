@@ -1,4 +1,4 @@
-"""A bench on paper: algorithms by environments or datasets by seeds, and the cells that this makes."""
+"""The plan of a bench: algorithms x environments x datasets x seeds, and the cells that result."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ Names = Annotated[list[Name], BeforeValidator(_listed)]
 
 
 class BenchPlan(BaseModel):
-    """What is compared on what. Every algorithm and config meets every environment and every dataset."""
+    """Combines every algorithm and config with every environment and every dataset."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    algos: Names = Field([], description="algorithms, with their defaults")
+    algos: Names = Field([], description="algorithms with default options")
     configs: Names = Field([], description="packaged configs or yaml files")
-    envs: Names = Field([], description="environments; none: those of the configs")
-    datasets: Names = Field([], description="files to learn from; none: those of the configs")
-    seeds: list[CountOrZero] = Field([0, 1, 2, 3, 4], min_length=1, description="of every cell")
-    steps: Count | None = Field(None, description="of every run; none: what its config says")
-    episodes: Count = Field(50, description="that the last checkpoint of each run plays for its score")
-    set: dict[str, JsonValue] = Field({}, description="keys of the config or options of the algorithm")
+    envs: Names = Field([], description="environment ids; none: those of the configs")
+    datasets: Names = Field([], description="dataset files; none: those of the configs")
+    seeds: list[CountOrZero] = Field([0, 1, 2, 3, 4], min_length=1, description="random seeds of every cell")
+    steps: Count | None = Field(None, description="steps of every run; none: total_timesteps of its config")
+    episodes: Count = Field(50, description="evaluation episodes of the last checkpoint of each run")
+    set: dict[str, JsonValue] = Field({}, description="config keys or algorithm options")
 
     def cells(self) -> list[Cell]:
         learners = [*self.algos, *self.configs]
@@ -57,7 +57,7 @@ class BenchPlan(BaseModel):
 
 
 class Cell(NamedTuple):
-    """An algorithm or config on one environment or dataset, with all seeds."""
+    """One algorithm or config on one environment and dataset, with all seeds."""
 
     learner: str
     env: str | None
@@ -65,12 +65,11 @@ class Cell(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Also of its folder."""
         parts = [_short(self.learner), self.env, None if self.dataset is None else _short(self.dataset)]
         return "-".join(part.replace("/", "-") for part in parts if part is not None)
 
     def config(self, plan: BenchPlan) -> TrainConfig:
-        """What `train` will make of it; a mistake is found here, before anything runs."""
+        """The config that `train` will use; checked here, before any run starts."""
         values = load_config(self.learner) if self.learner in plan.configs else {"algo": self.learner}
         given = {"env_id": self.env, "dataset": self.dataset, "total_timesteps": plan.steps}
         chosen = {key: value for key, value in given.items() if value is not None}
@@ -79,11 +78,11 @@ class Cell(NamedTuple):
         except ConfigError as error:
             raise ConfigError(f"{self.name}: {error}") from None
         if config.env_id is None:
-            raise ConfigError(f"{self.name}: a score needs an environment to play in; name it in envs")
+            raise ConfigError(f"{self.name}: an environment is needed to compute a score; name it in envs")
         return config
 
     def train_command(self, plan: BenchPlan, output: str) -> list[str]:
-        """The words after `rl-training`."""
+        """The arguments after `rl-training`."""
         env = [] if self.env is None else [self.env]
         dataset = [] if self.dataset is None else ["--dataset", self.dataset]
         steps = [] if plan.steps is None else ["--steps", str(plan.steps)]
@@ -93,45 +92,45 @@ class Cell(NamedTuple):
 
 
 def _short(name: str) -> str:
-    """A packaged config keeps its name, a file its stem."""
+    """The stem of a file; any other name unchanged."""
     is_file = Path(name).suffix in (".yaml", ".yml", ".npz", ".h5", ".hdf5", ".parquet", ".csv")
     return Path(name).stem if is_file else name
 
 
 def parse_plan(values: Mapping[str, Any]) -> BenchPlan:
-    """A checked plan whose cells all have a name of their own; ConfigError has a line for each mistake."""
+    """Validates a plan and the uniqueness of its cell names; ConfigError has a line for each error."""
     try:
         plan = BenchPlan.model_validate(dict(values))
     except ValidationError as error:
         known = {key: key for key in BenchPlan.model_fields}
         raise ConfigError("\n".join(describe(error, values, lambda section: known))) from None
     if not plan.algos and not plan.configs:
-        raise ConfigError("a bench needs algos or configs to run")
+        raise ConfigError("a bench needs algorithms or configs; give algos or configs")
     if plan.algos and not plan.envs:
-        raise ConfigError("algos need envs to run in; only configs bring their own")
-    twice = [name for name, count in Counter(cell.name for cell in plan.cells()).items() if count > 1]
-    if twice:
-        raise ConfigError(f"two cells would be called {twice[0]}; name each algorithm, environment and file once")
+        raise ConfigError("algos need environments; give envs (configs name their own)")
+    duplicates = [name for name, count in Counter(cell.name for cell in plan.cells()).items() if count > 1]
+    if duplicates:
+        raise ConfigError(f"two cells have the name {duplicates[0]}; give each algorithm, environment and file once")
     if len({*plan.seeds}) < len(plan.seeds):
-        raise ConfigError(f"seeds must name each seed once, got {plan.seeds}")
+        raise ConfigError(f"seeds must not repeat a seed, got {plan.seeds}")
     return plan
 
 
 def read_plan(directory: Path) -> BenchPlan:
-    """The plan that a bench directory holds."""
+    """Reads the plan of a bench directory."""
     file = directory / PLAN
     if not file.is_file():
         if not directory.exists():
-            raise FileNotFoundError(f"there is no bench at {directory}")
-        raise FileNotFoundError(f"{directory} is not a bench: it has no {PLAN}; name a directory that bench wrote")
+            raise FileNotFoundError(f"no bench at {directory}: the directory does not exist")
+        raise FileNotFoundError(f"{directory} is not a bench directory: it has no {PLAN}; run rl-training bench first")
     return parse_plan(read_yaml(file.read_text(encoding="utf-8")))
 
 
 def plan_yaml(plan: BenchPlan) -> str:
-    """The whole plan as text that reads back to an equal one."""
+    """The plan as YAML that reads back to an equal plan."""
     return write_yaml(plan.model_dump(mode="json"))
 
 
 def plan_differences(a: BenchPlan, b: BenchPlan) -> dict[str, tuple[Any, Any]]:
-    mine, theirs = a.model_dump(mode="json"), b.model_dump(mode="json")
-    return {key: (mine[key], theirs[key]) for key in mine if mine[key] != theirs[key]}
+    first, second = a.model_dump(mode="json"), b.model_dump(mode="json")
+    return {key: (first[key], second[key]) for key in first if first[key] != second[key]}

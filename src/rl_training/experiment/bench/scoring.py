@@ -1,4 +1,4 @@
-"""`python -m rl_training.experiment.bench.scoring EPISODES RUN...`: last checkpoints played, many in one process."""
+"""`python -m rl_training.experiment.bench.scoring EPISODES RUN...`: evaluates last checkpoints in one process."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import sys
 
 from rl_training.experiment.agent import load_agent
 
-EVALUATION_SEED = 12345  # of every score that is compared; no training draws from it
+EVALUATION_SEED = 12345  # shared by all compared scores; no training uses it
 
 
 def main(episodes: str, *runs: str) -> None:
-    """Prints what `rl-training evaluate RUN --seed 12345 --json` would for each, as one list on the last line."""
+    """Prints a list with the output of `rl-training evaluate RUN --seed 12345 --json` for each run."""
     print(json.dumps([load_agent(run).evaluate(int(episodes), seed=EVALUATION_SEED) for run in runs]))
 
 

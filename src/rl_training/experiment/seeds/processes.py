@@ -1,4 +1,4 @@
-"""Seeds in processes of their own, which tell the one that started them how far they are and what went wrong."""
+"""Trains each seed in its own process, which reports progress and errors to its parent through a pipe."""
 
 from __future__ import annotations
 
@@ -7,37 +7,36 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from statistics import fmean
 from typing import Any, NamedTuple
 
 from rl_training.experiment.agent import say
 from rl_training.experiment.config.train_config import TrainConfig
-from rl_training.experiment.mistakes import MISTAKES, message_of
+from rl_training.experiment.processes.runner import Job, describe_exit, exit_code
+from rl_training.experiment.processes.signals import hidden_from_ctrl_c
 from rl_training.experiment.run import run_training
-from rl_training.experiment.signals import hidden_from_ctrl_c, pass_on
+from rl_training.experiment.user_errors import USER_ERRORS, message_of
 from rl_training.runtime.callbacks.progress import REFRESH_SECONDS, ShowProgress
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.state import TrainerState
 
 
 class SeedError(RuntimeError):
-    """The process of a seed failed, by no mistake of the user's."""
+    """The process of a seed failed, and not because of user input."""
 
 
-class Seen(NamedTuple):
-    """How far a seed is, and how well it does."""
-
+class SeedProgress(NamedTuple):
     step: int
     episode_return: float | None
     evaluation: float | None
 
 
 class Failure(NamedTuple):
-    """What went wrong in a seed, in parts that every process can read."""
+    """An exception in parts that every process can unpickle."""
 
     kind: type[Exception]
     message: str
@@ -45,129 +44,128 @@ class Failure(NamedTuple):
 
     @classmethod
     def of(cls, error: Exception) -> Failure:
-        """Of its own kind, where that is Python's or ours; else of the nearest kind of mistake, or a SeedError."""
-        mistakes = [kind for kind in type(error).__mro__ if kind in MISTAKES]
-        kind = next((kind for kind in (type(error), *mistakes) if _made_of_a_sentence(kind)), SeedError)
-        message = str(error) if mistakes or kind is type(error) else message_of(error)
+        """Keeps the class if it is built in or ours; otherwise takes the nearest user error, or SeedError."""
+        user_errors = [kind for kind in type(error).__mro__ if kind in USER_ERRORS]
+        kind = next((kind for kind in (type(error), *user_errors) if _can_be_rebuilt(kind)), SeedError)
+        message = str(error) if user_errors or kind is type(error) else message_of(error)
         return cls(kind, message, "".join(traceback.format_exception(error)))
 
 
-class SeedProcess:
-    """`seen` and `failure` are what it has told of itself."""
+def _can_be_rebuilt(kind: type[Exception]) -> bool:
+    """Whether the class is built in or ours, and `str(kind(message)) == message`.
 
-    def __init__(self, config: TrainConfig, callbacks: Sequence[Callback], *, fresh: bool) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.seed = config.seed
-        self.seen: Seen | None = None
-        self.failure: Failure | None = None
-        self.pipe, theirs = context.Pipe(duplex=False)
-        self.process = context.Process(target=_train_one, args=(config, callbacks, fresh, theirs))
-        with hidden_from_ctrl_c():
-            self.process.start()
-        theirs.close()
-
-    @property
-    def mistaken(self) -> bool:
-        return self.failure is not None and issubclass(self.failure.kind, MISTAKES)
-
-    def hear(self, say: Callable[[str], None]) -> None:
-        """Take in what it has told since; `say` gets what is meant for people."""
-        try:
-            while not self.pipe.closed and self.pipe.poll():
-                told = self.pipe.recv()
-                if isinstance(told, Seen):
-                    self.seen = told
-                elif isinstance(told, Failure):
-                    self.failure = told
-                else:
-                    say(told)
-        except (EOFError, OSError):  # it has ended
-            self.pipe.close()
-
-    def stop(self, number: int) -> None:
-        """Ask it to save and end, as the signal did that came; asked again, it ends at once."""
-        if self.process.pid is not None and self.process.is_alive():
-            pass_on(number, self.process.pid)
-
-    def refuse_failure(self) -> None:
-        """Raise what went wrong in it, if anything did: a mistake just as a single run raises it."""
-        told, code = self.failure, self.process.exitcode or 0
-        if told is not None:
-            whose = "" if self.mistaken else f"seed {self.seed}: "
-            raise told.kind(f"{whose}{told.message}") from SeedError(told.trace)
-        if code:
-            ending = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-            raise SeedError(f"seed {self.seed} {ending}")
-
-
-def _made_of_a_sentence(kind: type[Exception]) -> bool:
-    """Whether it is Python's or ours, takes a message and tells it as it is: KeyError quotes it, UnicodeDecodeError
-    takes more, and a BrokenPipeError would be taken for that of our own output."""
+    KeyError quotes its message, UnicodeDecodeError takes more arguments, and the command line would treat a
+    BrokenPipeError as its own closed output.
+    """
     if kind is BrokenPipeError or not (kind.__module__ == "builtins" or kind.__module__.startswith("rl_training.")):
         return False
     try:
-        return str(kind("what it was")) == "what it was"
+        return str(kind("message")) == "message"
     except TypeError:
         return False
 
 
-class Together:
-    """Seeds in processes as one training to watch: steps are summed, from those `taken` before on; scores averaged."""
+class SeedJob(Job):
+    """One seed in a spawned process; `progress` and `failure` are the latest that it has sent."""
 
-    def __init__(self, configs: Sequence[TrainConfig], taken: Mapping[int, int], *, quiet: bool) -> None:
-        self.total_timesteps, self.taken = sum(config.duration for config in configs), taken
-        self.seeds: list[SeedProcess] = []
+    def __init__(self, config: TrainConfig, callbacks: Sequence[Callback], *, fresh: bool) -> None:
+        self.seed = config.seed
+        self.progress: SeedProgress | None = None
+        self.failure: Failure | None = None
+        self.exit_code: int | None = None
+        self.pipe: Connection | None = None
+        self.messages: list[str] = []  # to print
+        self._arguments = config, callbacks, fresh
+
+    @property
+    def waiting(self) -> bool:
+        return self.pipe is None
+
+    @property
+    def stops_others(self) -> bool:
+        return self.failure is not None and issubclass(self.failure.kind, USER_ERRORS)
+
+    def start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, child_pipe = context.Pipe(duplex=False)
+        self.process = context.Process(target=_train_one, args=(*self._arguments, child_pipe))
+        with hidden_from_ctrl_c():
+            resource_tracker.ensure_running()  # unblocks SIGINT when it starts the tracker
+        with hidden_from_ctrl_c():
+            self.process.start()
+        child_pipe.close()
+
+    def poll(self, *, stopping: bool) -> None:
+        assert self.process is not None
+        code = exit_code(self.process)  # before reading, so that no message is left after the end
+        self._receive()
+        if code is not None:
+            self.exit_code, self.process = code, None
+
+    def _receive(self) -> None:
+        assert self.pipe is not None
+        try:
+            while not self.pipe.closed and self.pipe.poll():
+                message = self.pipe.recv()
+                if isinstance(message, SeedProgress):
+                    self.progress = message
+                elif isinstance(message, Failure):
+                    self.failure = message
+                else:
+                    self.messages.append(message)
+        except (EOFError, OSError):  # the process has ended
+            self.pipe.close()
+
+    def raise_failure(self) -> None:
+        """Raises the error of the process, if any; a user error exactly as a single run raises it."""
+        if self.failure is not None:
+            prefix = "" if self.stops_others else f"seed {self.seed}: "
+            raise self.failure.kind(f"{prefix}{self.failure.message}") from SeedError(self.failure.trace)
+        if self.exit_code:
+            raise SeedError(f"seed {self.seed} {describe_exit(self.exit_code)}")
+
+
+class SeedGroup:
+    """Shows several seeds as one training: steps are summed, scores averaged. `taken` holds steps of earlier runs."""
+
+    def __init__(
+        self, seeds: Sequence[SeedJob], total_timesteps: int, taken: Mapping[int, int], *, quiet: bool
+    ) -> None:
+        self.seeds, self.total_timesteps, self.taken = seeds, total_timesteps, taken
         self._progress = None if quiet else ShowProgress()
-        self._said: set[str] = set()
+        self._printed: set[str] = set()
         self._shown = False
 
     @property
     def global_step(self) -> int:
-        seen = {seed.seed: seed.seen.step for seed in self.seeds if seed.seen is not None}
-        return sum({**self.taken, **seen}.values())
+        steps = {seed.seed: seed.progress.step for seed in self.seeds if seed.progress is not None}
+        return sum({**self.taken, **steps}.values())
 
     @property
     def metrics(self) -> dict[str, float | None]:
-        return {"episode_return": _mean([seed.seen and seed.seen.episode_return for seed in self.seeds])}
+        return {"episode_return": _mean([seed.progress and seed.progress.episode_return for seed in self.seeds])}
 
     @property
     def evaluation(self) -> dict[str, Any] | None:
-        mean = _mean([seed.seen and seed.seen.evaluation for seed in self.seeds])
+        mean = _mean([seed.progress and seed.progress.evaluation for seed in self.seeds])
         return None if mean is None else {"return_mean": mean}
 
-    @property
-    def mistaken(self) -> bool:
-        return any(seed.mistaken for seed in self.seeds)
-
-    def look(self) -> list[SeedProcess]:
-        """Hear what the seeds have to tell, and show it; those that still run."""
-        running = [seed for seed in self.seeds if seed.process.is_alive()]
+    def show(self) -> None:
+        """Prints new messages, each once for all seeds; then updates progress, once the first seed trains."""
         for seed in self.seeds:
-            seed.hear(partial(self._say_once, seed.seed))
-        if self._progress is not None and self.seeds and self.seeds[0].seen is not None:  # it has introduced them all
+            for message in seed.messages:
+                if message not in self._printed:
+                    say(f"seed {seed.seed}: {message}")
+                self._printed.add(message)
+            seed.messages.clear()
+        if self._progress is not None and self.seeds[0].progress is not None:
             show = self._progress.on_step_end if self._shown else self._progress.on_train_start
             show(self)
             self._shown = True
-        return running
 
-    def end(self) -> None:
-        """Leave no process behind."""
-        for seed in self.seeds:
-            seed.process.terminate()
-        for seed in self.seeds:
-            seed.process.join()
+    def close(self) -> None:
         if self._progress is not None and self._shown:
             self._progress.on_train_end(self)
-
-    def refuse_failures(self) -> None:
-        """Mistakes first: they have ended the others."""
-        for seed in sorted(self.seeds, key=lambda seed: not seed.mistaken):
-            seed.refuse_failure()
-
-    def _say_once(self, seed: int, message: str) -> None:
-        if message not in self._said:
-            say(f"seed {seed}: {message}")
-        self._said.add(message)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -175,50 +173,50 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return fmean(known) if known else None
 
 
-class Report(Callback):
-    """Tells how far the run is, now and then; a run that nobody waits for any more saves and ends."""
+class ReportProgress(Callback):
+    """Sends the progress of the run through the pipe; stops the run if the parent process has ended."""
 
     def __init__(self, pipe: Connection) -> None:
-        self.pipe, self._told = pipe, 0.0
-        self.began = False
+        self.pipe, self._sent = pipe, 0.0
+        self.started = False
 
     def on_train_start(self, state: TrainerState) -> None:
-        self.began = True
-        self._tell(state)
+        self.started = True
+        self._send(state)
 
     def on_step_end(self, state: TrainerState) -> None:
-        if state.over or time.monotonic() - self._told > REFRESH_SECONDS:
-            self._tell(state)
+        if state.over or time.monotonic() - self._sent > REFRESH_SECONDS:
+            self._send(state)
 
-    def _tell(self, state: TrainerState) -> None:
-        self._told = time.monotonic()
+    def _send(self, state: TrainerState) -> None:
+        self._sent = time.monotonic()
         evaluation = None if state.evaluation is None else state.evaluation["return_mean"]
         step = min(state.global_step, state.total_timesteps)
         try:
-            self.pipe.send(Seen(step, state.metrics.get("episode_return"), evaluation))
+            self.pipe.send(SeedProgress(step, state.metrics.get("episode_return"), evaluation))
         except OSError:
-            state.request_stop("the process that started it is gone")
+            state.request_stop("the parent process has ended")
 
 
 def _train_one(config: TrainConfig, callbacks: Sequence[Callback], fresh: bool, pipe: Connection) -> None:
-    report = Report(pipe)
+    report = ReportProgress(pipe)
 
-    def end(number: int, frame: Any) -> None:
-        if not report.began:  # once it trains, it saves first, and then it ends anyway
+    def exit_before_training(number: int, frame: Any) -> None:
+        if not report.started:  # once training has started, the run saves first
             sys.exit(128 + number)
 
-    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGTERM, exit_before_training)
 
-    def tell(what: str | Failure) -> None:
+    def send(message: str | Failure) -> None:
         with suppress(OSError):
-            pipe.send(what)
+            pipe.send(message)
 
     try:
-        run_training(config, callbacks=[*callbacks, report], fresh=fresh, say=tell)
-    except KeyboardInterrupt:  # asked for the second time
+        run_training(config, callbacks=[*callbacks, report], fresh=fresh, say=send)
+    except KeyboardInterrupt:  # the second request to stop
         sys.exit(128 + signal.SIGINT)
     except Exception as error:
-        tell(Failure.of(error))
+        send(Failure.of(error))
         sys.exit(1)
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends anyway, and an exit in the exit is told as an error
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a SystemExit raised during exit would print a traceback

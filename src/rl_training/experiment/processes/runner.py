@@ -1,0 +1,105 @@
+"""Runs jobs as processes: a limited number at a time, with every signal forwarded to each process once."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from multiprocessing.process import BaseProcess
+from typing import TypeAlias
+
+from rl_training.experiment.processes.signals import caught_signals, forward_signal
+
+POLL_SECONDS = 0.1
+SAVE_SECONDS = 60  # a process that takes longer to end after SIGTERM is killed
+
+Process: TypeAlias = "subprocess.Popen[bytes] | BaseProcess"
+
+
+class Job(ABC):
+    """Work done by one process, or by several in turn. `process` is the one that runs, if any."""
+
+    process: Process | None = None
+
+    @property
+    @abstractmethod
+    def waiting(self) -> bool:
+        """Whether the job has yet to start."""
+
+    @property
+    def stops_others(self) -> bool:
+        """Whether this job has failed in a way that stops all jobs."""
+        return False
+
+    @abstractmethod
+    def start(self) -> None:
+        """Starts `process` inside `hidden_from_ctrl_c`."""
+
+    @abstractmethod
+    def poll(self, *, stopping: bool) -> None:
+        """Reads the output of `process`. After its end, starts the next process or sets `process` to None."""
+
+
+def run_jobs(jobs: Sequence[Job], *, limit: int, watch: Callable[[], None]) -> list[int]:
+    """Runs the waiting jobs, at most `limit` at a time, and returns the signals that asked to stop.
+
+    The first request asks every process to save and end; the second ends it at once. `watch` is called at every poll.
+    No process outlives this call.
+    """
+    with caught_signals() as caught:
+        try:
+            _run(jobs, limit, watch, caught)
+        finally:
+            end_processes([job.process for job in jobs if job.process is not None])
+    return caught
+
+
+def _run(jobs: Sequence[Job], limit: int, watch: Callable[[], None], caught: list[int]) -> None:
+    forwarded = 0
+    while True:
+        for job in _running(jobs):
+            job.poll(stopping=bool(caught))
+        for job in (job for job in jobs if job.waiting):
+            if len(_running(jobs)) < limit and not _requests(jobs, caught):
+                job.start()
+        watch()
+        if not (running := _running(jobs)):
+            return
+        requests = _requests(jobs, caught)
+        for _ in range(forwarded, requests):
+            for job in running:
+                if job.process is not None and job.process.pid is not None and exit_code(job.process) is None:
+                    forward_signal(caught[0] if caught else signal.SIGTERM, job.process.pid)
+        forwarded = requests
+        time.sleep(POLL_SECONDS)
+
+
+def _running(jobs: Sequence[Job]) -> list[Job]:
+    return [job for job in jobs if job.process is not None]
+
+
+def _requests(jobs: Sequence[Job], caught: Sequence[int]) -> int:
+    return len(caught) + any(job.stops_others for job in jobs)
+
+
+def exit_code(process: Process) -> int | None:
+    """The exit code, negative after a signal; None while the process runs."""
+    return process.poll() if isinstance(process, subprocess.Popen) else process.exitcode
+
+
+def describe_exit(code: int) -> str:
+    return f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+
+
+def end_processes(processes: Sequence[Process]) -> None:
+    """Terminates the processes, and kills those that have not ended after `SAVE_SECONDS`."""
+    for process in processes:
+        process.terminate()
+    deadline = time.monotonic() + SAVE_SECONDS
+    for process in processes:
+        while exit_code(process) is None:
+            if time.monotonic() > deadline:
+                process.kill()
+            time.sleep(POLL_SECONDS / 10)

@@ -1,0 +1,68 @@
+"""Handles SIGTERM and Ctrl-C (SIGINT) as requests to save and stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+ONE_REQUEST = 1.0  # the same signal within this many seconds belongs to the same request
+
+
+def asked_by(number: int) -> str:
+    """Stop reason of a run that a signal stopped."""
+    return f"asked to stop by {signal.Signals(number).name}"
+
+
+@contextmanager
+def caught_signals(react: Callable[[int], None] = lambda number: None) -> Iterator[list[int]]:
+    """Yields the list of requests to stop, in order, and calls `react` with each. Works in the main thread only.
+
+    One request can arrive several times: a terminal sends Ctrl-C to its whole process group, `timeout` does the same
+    with SIGTERM, and `forward_signal` sends it again. Only the same signal after `ONE_REQUEST` is a second request.
+    """
+    received: list[int] = []
+    last: dict[int, float] = {}
+    caught: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield caught
+        return
+
+    def handle(number: int, frame: Any) -> None:
+        now = time.monotonic()
+        if number in last and now - last[number] < ONE_REQUEST:
+            return
+        last[number] = now
+        received.append(number)
+        if received.count(number) > len(caught):
+            original = signal.SIGINT if signal.SIGINT in signal.sigpending() else number  # see `forward_signal`
+            caught.append(original)
+            react(original)
+
+    previous = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield caught
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def hidden_from_ctrl_c() -> Iterator[None]:
+    """Blocks SIGINT in processes started here: during their start it would end them. See `forward_signal`."""
+    unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
+
+
+def forward_signal(number: int, process: int) -> None:
+    """Asks a process that blocks SIGINT to stop: sends SIGTERM, after a SIGINT that stays pending as the reason."""
+    if number == signal.SIGINT:
+        os.kill(process, signal.SIGINT)
+    os.kill(process, signal.SIGTERM)

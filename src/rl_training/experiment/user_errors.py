@@ -1,0 +1,20 @@
+"""Errors caused by user input, and the message printed for an error."""
+
+from __future__ import annotations
+
+USER_ERRORS = (
+    ValueError,
+    TypeError,
+    ImportError,  # an extra that is not installed
+    FileNotFoundError,
+    FileExistsError,
+    IsADirectoryError,
+    NotADirectoryError,
+    BlockingIOError,  # another process trains in the run directory
+)
+
+
+def message_of(error: Exception) -> str:
+    """The message alone for user errors and errors of this package; the class name as well for any other error."""
+    known = isinstance(error, USER_ERRORS) or type(error).__module__.startswith("rl_training.")
+    return str(error) if known else f"{type(error).__name__}: {error} (--debug shows the traceback)"
