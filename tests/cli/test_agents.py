@@ -84,7 +84,7 @@ def test_predictions_repeat_unless_they_are_stochastic(cli, pendulum):
         ),
         (["--obs", "[0, 0, 0]"], "obs must end in shape (4,), got (3,)"),
         (["--obs", "[[0, 0], [0, 0]]"], "obs must end in shape (4,), got (2, 2)"),
-        (["--obs", "[NaN, 0, 0, 0]"], "obs holds values that are not finite"),
+        (["--obs", "[NaN, 0, 0, 0]"], "obs holds NaN or infinite values"),
         (["--obs", '["0", 0, 0, 0]'], "--obs must hold an array of numbers, got text"),
         (["--obs", "[null, 0, 0, 0]"], "--obs must hold an array of numbers, got null or objects"),
         (
@@ -134,30 +134,30 @@ def test_an_array_of_objects_is_not_unpickled(cli, finished, tmp_path):
 @pytest.mark.parametrize("command", [["evaluate"], ["predict", "--obs", "[0, 0, 0, 0]"]])
 def test_a_run_that_is_not_there(cli, tmp_path, command):
     result = cli(*command, tmp_path / "absent")
-    assert (result.exit_code, result.stderr) == (2, f"error: there is no run or checkpoint at {tmp_path}/absent\n")
+    assert (result.exit_code, result.stderr) == (2, f"error: no run or checkpoint at {tmp_path}/absent\n")
 
 
 def test_a_directory_that_is_no_run(cli, tmp_path):
     result = cli("evaluate", tmp_path)
     assert (result.exit_code, result.stderr) == (
         2,
-        f"error: {tmp_path} is no run that has a checkpoint yet, and no checkpoint either\n",
+        f"error: {tmp_path} is neither a checkpoint nor a run with checkpoints\n",
     )
 
 
 def test_a_folder_of_runs_names_one_of_them(cli, finished):
     run = Path(finished["run_dir"])
-    not_a_run = "is no run that has a checkpoint yet, and no checkpoint either"
+    not_a_run = "is neither a checkpoint nor a run with checkpoints"
     folder, inside = cli("evaluate", run.parent), cli("evaluate", run / "checkpoints")
-    assert folder.stderr == f"error: {run.parent} {not_a_run}; it holds runs: name one, such as {run}\n"
-    assert inside.stderr == f"error: {run}/checkpoints {not_a_run}; its run is {run}\n"
+    assert folder.stderr == f"error: {run.parent} {not_a_run}; use one of its runs, such as {run}\n"
+    assert inside.stderr == f"error: {run}/checkpoints {not_a_run}; use its run {run}\n"
 
 
 def test_best_of_a_run_that_was_never_evaluated(cli, pendulum):
     result = cli("evaluate", pendulum, "--best")
     assert (result.exit_code, result.stderr) == (
         2,
-        f"error: the run {pendulum} was never evaluated, so it has no best checkpoint; leave out --best\n",
+        f"error: the run {pendulum} has no best checkpoint because it was never evaluated; remove --best\n",
     )
 
 
@@ -166,7 +166,7 @@ def test_best_of_a_single_checkpoint(cli, finished):
     result = cli("evaluate", path, "--best")
     assert (result.exit_code, result.stderr) == (
         2,
-        f"error: --best chooses among the checkpoints of a run, and {path} is a checkpoint\n",
+        f"error: --best needs a run, but {path} is a checkpoint\n",
     )
 
 
@@ -201,7 +201,7 @@ def test_an_estimate_from_data_as_json(cli, offline, logs):
     assert (told["dataset"], told["gamma"], told["episodes"], told["updates"]) == (logs, 0.9, 8, 20)
     assert told["interval"][0] < told["estimate"] < told["interval"][1]
     assert told["behaviour_interval"][0] < told["behaviour_return"] < told["behaviour_interval"][1] < 0
-    assert told["warnings"] == ["the interval rests on 8 episodes, which are few to judge by"]
+    assert told["warnings"] == ["the interval rests on only 8 episodes: collect more"]
 
 
 def test_an_estimate_from_data_for_people(cli, offline, logs):
@@ -234,7 +234,7 @@ def test_the_data_are_scaled_by_the_bounds_of_the_agents_environment(cli, pendul
         (["--updates", "3"], "--updates belongs to an estimate from data: add --ope DATASET"),
         (["--gamma", "0"], "--gamma belongs to an estimate from data: add --ope DATASET"),
         (["--columns", "obs=x"], "--columns belongs to an estimate from data: add --ope DATASET"),
-        ([], "this agent was trained from data alone; there is no environment to evaluate it in, but --ope DATASET"),
+        ([], "this agent was trained from data and has no environment to evaluate it in; use --ope DATASET"),
     ],
 )
 def test_a_wrong_call_of_evaluate_is_refused(cli, offline, logs, arguments, message):
@@ -320,4 +320,4 @@ def test_predict_goes_through_an_episode_step_by_step(cli, finished):
 def test_only_a_world_model_dreams(cli, finished, tmp_path):
     result = cli("dream", finished["run_dir"], "--output", tmp_path / "dream.png")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "ppo has no world model to dream with; dreamer has" in result.stderr
+    assert "ppo has no world model; use a dreamer agent" in result.stderr

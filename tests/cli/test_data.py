@@ -250,12 +250,12 @@ def test_collect_from_a_run_repeats_with_its_seed(cli, pendulum, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["random"], "name the environment to collect from: --env CartPole-v1"),
+        (["random"], "no environment given; add one, such as --env CartPole-v1"),
         (
             ["random", "--env", "CartPole-v1", "--epsilon", "0.5"],
-            "--epsilon and --stochastic go with a run; random actions are random already",
+            "--epsilon and --stochastic need a run; remove them for random actions",
         ),
-        (["absent", "--env", "CartPole-v1"], "there is no run or checkpoint at absent"),
+        (["absent", "--env", "CartPole-v1"], "no run or checkpoint at absent"),
     ],
 )
 def test_collect_says_what_is_missing(cli, tmp_path, arguments, message):
@@ -267,8 +267,8 @@ def test_collect_refuses_another_environment_than_the_agent_knows(cli, pendulum,
     result = cli("data", "collect", pendulum, "--env", "CartPole-v1", "--steps", "8", "--out", tmp_path / "rows.npz")
     assert (result.exit_code, result.stderr) == (
         2,
-        "error: CartPole-v1 has observations of shape (4,) and 2 actions, the agent was trained for observations of "
-        "shape (3,) and 1 action dimensions\n",
+        "error: CartPole-v1 has observations of shape (4,) and 2 actions, but the agent was trained for observations "
+        "of shape (3,) and 1 action dimensions\n",
     )
 
 

@@ -49,7 +49,7 @@ def test_a_run_without_a_good_checkpoint_is_exit_code_1(cli, run):
         damage(checkpoint)
     result = cli("evaluate", run)
     assert result.exit_code == 1
-    assert result.stderr.splitlines()[-1] == f"error: the run {run} has no checkpoint that can be used"
+    assert result.stderr.splitlines()[-1] == f"error: the run {run} has no intact checkpoint"
 
 
 def test_a_run_that_another_process_trains_is_left_alone(cli, cartpole, run):
@@ -68,7 +68,7 @@ def test_an_output_that_is_a_file_is_a_mistake(cli, cartpole, tmp_path, command,
     (tmp_path / "file").write_text("")
     what = cartpole if command == "train" else ["bench", "--algos", "ppo", "--envs", "CartPole-v1"]
     result = cli(*what, "--output", tmp_path / output)
-    sentence = f"{tmp_path}/file is a file and no directory; choose another --output (output_dir in Python)"
+    sentence = f"{tmp_path}/file is a file, not a directory; choose another --output (output_dir in Python)"
     assert (result.exit_code, result.stderr) == (2, f"error: {sentence}\n")
 
 

@@ -78,9 +78,9 @@ def test_another_config_in_the_directory_is_refused_by_its_keys(cli, cartpole, r
     result = cli(*cartpole, "--set", "gamma=0.5", "--seed", "1", "--output", run)
     assert result.exit_code == 2
     assert result.stderr == (
-        f"error: {run} holds a run with another config "
+        f"error: {run} holds a run with a different config "
         "(seed: 0 there, 1 here; algo_kwargs.gamma: 0.99 there, 0.5 here). "
-        "Continue it with the config it has, choose another --output (output_dir in Python), "
+        "Continue it with its own config, choose another --output (output_dir in Python), "
         "or start over with --fresh (fresh=True in Python).\n"
     )
 
@@ -88,7 +88,7 @@ def test_another_config_in_the_directory_is_refused_by_its_keys(cli, cartpole, r
 def test_more_steps_for_a_run_are_answered_with_resume(cli, cartpole, run):
     result = cli(*cartpole, "--steps", "512", "--output", run)
     assert result.exit_code == 2
-    told = f"go on further with `rl-training resume {run} --steps 512` (resume_training in Python), choose another"
+    told = f"extend it with `rl-training resume {run} --steps 512` (resume_training in Python), choose another"
     assert told in result.stderr
 
 
@@ -113,7 +113,7 @@ def test_a_directory_of_other_files_is_left_alone(cli, cartpole, tmp_path):
     result = cli(*cartpole, "--output", tmp_path, "--fresh")
     assert (result.exit_code, result.stderr) == (
         2,
-        f"error: {tmp_path} holds no run but has files in it (thesis.tex, …); "
+        f"error: {tmp_path} is not a run but contains files (thesis.tex, …); "
         "choose another --output (output_dir in Python)\n",
     )
     assert (tmp_path / "thesis.tex").exists()
@@ -262,7 +262,7 @@ def test_a_wrong_command_line_is_exit_code_2(cli, option):
 
 def test_resume_of_no_run(cli, tmp_path):
     result = cli("resume", tmp_path / "absent")
-    assert (result.exit_code, result.stderr) == (2, f"error: there is no run or checkpoint at {tmp_path}/absent\n")
+    assert (result.exit_code, result.stderr) == (2, f"error: no run or checkpoint at {tmp_path}/absent\n")
     assert not (tmp_path / "absent").exists()
 
 

@@ -1,4 +1,4 @@
-"""What a world model dreams, beside what really happened."""
+"""Reconstructions and predictions of a world model, compared with the observed frames."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ def dreams(agent) -> Dreams:
     return dream(agent, context=4, steps=20, episodes=5)
 
 
-def test_the_truth_is_whole_episodes(dreams):
-    assert dreams.truth.shape == (5, 10, 1, 16, 16)  # a ball falls for nine steps, however many are asked for
+def test_the_truth_holds_whole_episodes(dreams):
+    assert dreams.truth.shape == (5, 10, 1, 16, 16)  # an episode has ten frames, fewer than requested
     rows = dreams.truth[:, :9, 0, 3:12].amax(-1)  # above the paddle
     torch.testing.assert_close(rows, torch.eye(9).expand(5, 9, 9))  # one row lower at each step
 
 
-def test_the_context_is_seen_and_the_rest_is_foreseen(dreams):
+def test_the_context_is_reconstructed_and_the_rest_is_predicted(dreams):
     assert dreams.prediction[:, :4].equal(dreams.reconstruction[:, :4])
     assert not dreams.prediction[:, 4:].equal(dreams.reconstruction[:, 4:])
 
 
-def test_errors_are_by_pixel_of_what_is_foreseen(dreams):
-    ahead, last = dreams.truth[:, 4:], dreams.truth[:, 3:4]
-    assert dreams.error == pytest.approx(float((dreams.prediction[:, 4:] - ahead).square().mean()), rel=1e-4)
-    assert dreams.copy_error == pytest.approx(float((last - ahead).square().mean()), rel=1e-4)
-    seen = dreams.reconstruction[:, 4:]
-    assert dreams.reconstruction_error == pytest.approx(float((seen - ahead).square().mean()), rel=1e-4)
+def test_errors_are_per_pixel_and_after_the_context(dreams):
+    future, last = dreams.truth[:, 4:], dreams.truth[:, 3:4]
+    assert dreams.error == pytest.approx(float((dreams.prediction[:, 4:] - future).square().mean()), rel=1e-4)
+    assert dreams.copy_error == pytest.approx(float((last - future).square().mean()), rel=1e-4)
+    reconstruction = dreams.reconstruction[:, 4:]
+    assert dreams.reconstruction_error == pytest.approx(float((reconstruction - future).square().mean()), rel=1e-4)
     assert dreams.summary["of_copy_last"] == pytest.approx(dreams.error / dreams.copy_error)
 
 
-def test_dreams_repeat_themselves_and_disturb_no_other_chance(agent):
+def test_dreams_are_reproducible_and_keep_the_default_generator(agent):
     noise = torch.get_rng_state()
     first, again, other = (dream(agent, episodes=2, steps=2, seed=seed) for seed in (3, 3, 4))
     assert first.prediction.equal(again.prediction)
@@ -60,12 +60,12 @@ def test_dreams_repeat_themselves_and_disturb_no_other_chance(agent):
     assert torch.get_rng_state().equal(noise)
 
 
-def test_what_cannot_be_dreamt_is_refused(agent, tmp_path):
+def test_invalid_requests_are_refused(agent, tmp_path):
     with pytest.raises(ValueError, match="steps must be at least 1, got 0"):
         dream(agent, steps=0)
-    with pytest.raises(ValueError, match="no episode had more than the 30 frames of the context"):
+    with pytest.raises(ValueError, match="no episode is longer than the context of 30 frames"):
         dream(agent, context=30, episodes=2)
-    with pytest.raises(ValueError, match="dqn has no world model to dream with; dreamer has"):
+    with pytest.raises(ValueError, match="dqn has no world model; use a dreamer agent"):
         dream(trained(tmp_path / "dqn", algo="dqn", hidden_sizes=[8], buffer_size=100))
-    with pytest.raises(ValueError, match="dreams are pictures, and CartPole-v1 shows vectors"):
+    with pytest.raises(ValueError, match="dreams need image observations, but CartPole-v1 has vectors"):
         dream(trained(tmp_path / "vectors", "CartPole-v1", size="tiny"))

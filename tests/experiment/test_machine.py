@@ -1,4 +1,4 @@
-"""What `compile: auto` chooses: by the updates to come, the lane and the device."""
+"""`compile: auto` depends on the number of updates, the lane and the device."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CATCH = {"algo": "dreamer", "env_id": "Catch-v0", "algo_kwargs": {"train_ratio":
         (CATCH, 20_000, "cuda"),
     ],
 )
-def test_compiled_from_so_many_updates_on(values, steps, device, monkeypatch):
+def test_long_runs_are_compiled(values, steps, device, monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
     assert worth_compiling(parse_config({**values, "total_timesteps": steps}), device)
     assert not worth_compiling(parse_config({**values, "total_timesteps": steps - 4}), device)
@@ -30,10 +30,10 @@ def test_compiled_from_so_many_updates_on(values, steps, device, monkeypatch):
 @pytest.mark.parametrize(
     ("values", "device"), [({"algo": "ppo", "env_id": "CartPole-v1"}, "cuda"), (CATCH, "cpu"), (CATCH, "mps")]
 )
-def test_some_lanes_stay_eager(values, device):
+def test_rollouts_and_dreamer_without_cuda_stay_eager(values, device):
     assert not worth_compiling(parse_config({**values, "total_timesteps": 10_000_000}), device)
 
 
-def test_eager_without_a_compiler(monkeypatch):
+def test_runs_without_a_compiler_stay_eager(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
     assert not worth_compiling(parse_config({"algo": "iql", "total_timesteps": 10_000_000}), "cpu")

@@ -1,4 +1,4 @@
-"""Estimates from data, on a world small enough to solve: two states, two actions, a chance to end."""
+"""Off-policy evaluation in an MDP with a known solution: two states, two actions, random termination."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rl_training.runtime.recipes import roll_dataset
 from rl_training.types import Action
 
 GAMMA = 0.9
-# [action, state, next state]; what is missing to 1 is the chance that the episode ends.
+# Transition probabilities [action, state, next state]; the remainder to 1 is the probability of termination.
 MOVES = np.array([[[0.6, 0.3], [0.2, 0.6]], [[0.1, 0.8], [0.5, 0.4]]])
 REWARDS = np.array([[1.0, -1.0], [0.0, 2.0]])  # [action, state]
 TABLE = {"hidden_sizes": (), "learning_rate": 0.04, "tau": 0.1, "batch_size": 128, "gamma": GAMMA}
@@ -30,24 +30,24 @@ class Always:
 
 
 class Coin:
-    """Action 1 with this chance; deterministically, action 0."""
+    """Takes action 1 with this probability; deterministically, action 0."""
 
-    def __init__(self, chance: float) -> None:
-        self.chance = chance
+    def __init__(self, probability: float) -> None:
+        self.probability = probability
 
     def act(self, obs, memory=None, *, deterministic=False, generator=None):
-        return Action((torch.rand(len(obs), generator=generator) < self.chance * (not deterministic)).long())
+        return Action((torch.rand(len(obs), generator=generator) < self.probability * (not deterministic)).long())
 
 
 def recorded(episodes: int, *, seed: int = 0, limit: int = 8) -> TransitionDataset:
-    """Episodes of the uniform policy from state 0, cut after `limit` steps."""
+    """Episodes of the uniform policy from state 0, truncated after `limit` steps."""
     rng, rows = np.random.default_rng(seed), []
     for _ in range(episodes):
         state = 0
         for step in range(limit):
             action = int(rng.integers(2))
-            chances = MOVES[action, state]
-            following = int(rng.choice(3, p=[*chances, 1 - chances.sum()]))
+            probabilities = MOVES[action, state]
+            following = int(rng.choice(3, p=[*probabilities, 1 - probabilities.sum()]))
             ended = following == 2
             rows.append((state, action, REWARDS[action, state], following % 2, ended, step == limit - 1 and not ended))
             if ended:
@@ -59,9 +59,9 @@ def recorded(episodes: int, *, seed: int = 0, limit: int = 8) -> TransitionDatas
     return TransitionDataset.from_dict({**columns, **one_hot})
 
 
-def true_value(chance_of_1: float) -> float:
-    """From state 0: V = r + gamma P V."""
-    mixture = np.array([1 - chance_of_1, chance_of_1])
+def true_value(probability_of_1: float) -> float:
+    """Value of state 0: V = r + gamma P V."""
+    mixture = np.array([1 - probability_of_1, probability_of_1])
     moves, rewards = np.tensordot(mixture, MOVES, 1), mixture @ REWARDS
     return float(np.linalg.solve(np.eye(2) - GAMMA * moves, rewards)[0])
 
@@ -92,17 +92,17 @@ def test_policies_are_ranked(always_0, always_1):
     assert always_1.interval.low > always_0.interval.high
 
 
-def test_draws_of_a_random_policy_are_averaged():
+def test_sampled_actions_of_a_stochastic_policy_are_averaged():
     found = estimate(Coin(0.5), action_samples=8)
     assert found.interval.low < true_value(0.5) < found.interval.high
 
 
-def test_a_policy_acts_deterministically_unless_draws_are_asked_for():
+def test_a_policy_acts_deterministically_without_action_samples():
     dataset = recorded(40)
     assert estimate(Coin(0.5), dataset, updates=20) == estimate(Always(0), dataset, updates=20)
 
 
-def test_the_same_seed_gives_the_same_estimate_and_disturbs_no_other_randomness():
+def test_equal_seeds_give_equal_estimates_and_keep_the_default_generator():
     dataset, before = recorded(40), torch.get_rng_state()
     first, again, other = (estimate(Always(0), dataset, updates=20, seed=seed) for seed in (0, 0, 1))
     assert first == again
@@ -111,27 +111,27 @@ def test_the_same_seed_gives_the_same_estimate_and_disturbs_no_other_randomness(
 
 
 def one_state(*, dones: float, truncated: float, rewards: tuple[float, ...] = (1.0,)) -> TransitionDataset:
-    """40 episodes of 5 steps in the only state there is."""
+    """40 episodes of 5 steps in a single state."""
     rows = 200
     ends = (torch.arange(rows) % 5 == 4).float()
     columns = {"obs": torch.zeros(rows, 1), "actions": torch.arange(rows) % 2, "next_obs": torch.zeros(rows, 1)}
-    paid = torch.tensor(rewards).repeat(rows // len(rewards))
-    return TransitionDataset({**columns, "rewards": paid, "dones": dones * ends, "truncated": truncated * ends})
+    values = torch.tensor(rewards).repeat(rows // len(rewards))
+    return TransitionDataset({**columns, "rewards": values, "dones": dones * ends, "truncated": truncated * ends})
 
 
-def test_a_time_limit_is_no_end():
-    # Rewards of 1 on average, whatever the action: 1 + 0.9 + 0.81 + ... = 10. As an end it would be worth 3.6.
+def test_truncated_episodes_bootstrap():
+    # Rewards of 1 on average, whatever the action: 1 + 0.9 + 0.81 + ... = 10. As a terminal state it would be 3.6.
     found = estimate(Always(0), one_state(dones=0, truncated=1, rewards=(2.0, 0.0, 1.0, 0.5, 1.5)))
     assert found.estimate == pytest.approx(1 / (1 - GAMMA), rel=0.1)
 
 
-def test_an_end_pays_nothing_after_it():
-    # One step in five ends: Q = 1 + 0.9 * 4/5 * Q. The rows of each action hold as many ends.
+def test_terminated_episodes_do_not_bootstrap():
+    # One step in five terminates: Q = 1 + 0.9 * 4/5 * Q. Both actions terminate equally often.
     found = estimate(Always(0), one_state(dones=1, truncated=0))
     assert found.estimate == pytest.approx(1 / (1 - 0.9 * 4 / 5), rel=0.1)
 
 
-def test_the_behaviours_own_return_stands_beside_the_estimate():
+def test_the_return_of_the_behaviour_policy_is_reported():
     found = estimate(Always(0), one_state(dones=1, truncated=0, rewards=(1.0, 0.0, 0.0, 0.0, 1.0)), updates=1)
     assert found.behaviour_return == pytest.approx(1 + 0.9**4)
     assert found.behaviour_interval == pytest.approx((1 + 0.9**4,) * 2)
@@ -139,35 +139,35 @@ def test_the_behaviours_own_return_stands_beside_the_estimate():
     assert (found.gamma, found.episodes, found.updates, found.members) == (GAMMA, 40, 1, 10)
 
 
-def test_an_ordinary_fit_has_no_warning(always_1):
+def test_a_converged_fit_has_no_warning(always_1):
     assert always_1.warnings == []
     assert always_1.unseen_actions == 0
 
 
-def test_actions_the_data_never_took_are_warned_of():
-    tame = one_state(dones=1, truncated=0).with_columns(actions=torch.zeros(200, dtype=torch.int64))
-    found = estimate(Always(1), tame, updates=1)
+def test_unseen_actions_give_a_warning():
+    data = one_state(dones=1, truncated=0).with_columns(actions=torch.zeros(200, dtype=torch.int64))
+    found = estimate(Always(1), data, updates=1)
     assert found.unseen_actions == 1
-    assert found.warnings[0].startswith("in 100% of states the policy's action is unlike all that the data did")
+    assert found.warnings[0].startswith("in 100% of states the policy's action differs from all actions of the data")
 
 
-def test_a_fit_that_is_not_done_says_so():
+def test_a_fit_that_has_not_converged_gives_a_warning():
     found = estimate(Always(1), updates=50)
-    assert any("still moved" in warning for warning in found.warnings)
+    assert any("still changed" in warning for warning in found.warnings)
 
 
-def test_few_episodes_are_warned_of_and_two_have_no_interval_of_their_own():
+def test_few_episodes_give_a_warning_and_two_have_no_behaviour_interval():
     found = estimate(Always(0), recorded(2), updates=1)
     assert found.behaviour_interval is None
-    assert "the interval rests on 2 episodes, which are few to judge by" in found.warnings
+    assert "the interval rests on only 2 episodes: collect more" in found.warnings
 
 
-def test_episodes_cut_early_leave_the_behaviours_return_to_guessing():
+def test_early_truncation_gives_a_warning():
     found = estimate(Always(0), one_state(dones=0, truncated=1), updates=1)  # 0.9^5 = 0.59
     assert any(warning.startswith("59% of the behaviour's discounted time") for warning in found.warnings)
 
 
-def test_callbacks_are_told():
+def test_callbacks_are_called():
     class Count(Callback):
         steps = 0
 
@@ -189,7 +189,7 @@ def test_callbacks_are_told():
         ({"learning_rat": 1.0}, "learning_rat: unknown key; did you mean learning_rate?"),
     ],
 )
-def test_a_wrong_option_is_refused(options, message):
+def test_invalid_options_are_refused(options, message):
     with pytest.raises(ValueError, match="^" + message.replace("?", r"\?")):
         estimate(Always(0), recorded(3), **options)
 
@@ -199,12 +199,12 @@ def test_a_single_row_is_refused():
         estimate(Always(0), TransitionDataset({name: c[:1] for name, c in recorded(3).columns.items()}))
 
 
-def test_a_policy_that_remembers_is_refused():
+def test_a_recurrent_policy_is_refused():
     class Remembering(Always):
         def act(self, obs, memory=None, **options):
             return super().act(obs, **options)._replace(memory=torch.zeros(1))
 
-    with pytest.raises(TypeError, match="a policy with a memory"):
+    with pytest.raises(TypeError, match="a recurrent policy"):
         estimate(Remembering(0), recorded(3))
 
 
@@ -214,7 +214,7 @@ def cloned(tmp_path_factory) -> BC:
     return BC("Pendulum-v1", output_dir=str(tmp_path_factory.mktemp("runs")), eval_interval=0, **options).learn()
 
 
-def test_a_managed_agent_can_be_asked_itself(cloned):
+def test_managed_algorithms_agents_and_learners_give_equal_estimates(cloned):
     dataset = roll_dataset("Pendulum-v1", rows=80)
     whole, agent, policy = (
         evaluate_policy_offline(each, dataset, updates=2) for each in (cloned, cloned.agent, cloned.agent.learner)
@@ -222,7 +222,7 @@ def test_a_managed_agent_can_be_asked_itself(cloned):
     assert whole == agent == policy
 
 
-def test_actions_in_other_bounds_than_the_agents_are_refused(cloned):
+def test_data_with_other_action_bounds_is_refused(cloned):
     dataset = roll_dataset("Pendulum-v1", rows=80)
-    with pytest.raises(ValueError, match=r"the agent's action_low is \(-2.0,\), the dataset's \(-1.0,\)"):
+    with pytest.raises(ValueError, match=r"the agent's action_low is \(-2.0,\), but the dataset's is \(-1.0,\)"):
         evaluate_policy_offline(cloned, TransitionDataset(dataset.columns))

@@ -23,7 +23,7 @@ def write_run(path: Path, *, weight=(1.0, float("nan")), step=10, updates=10, ro
     return path
 
 
-def test_equal_runs_may_differ_in_place_and_time(tmp_path):
+def test_equal_runs_may_differ_in_path_and_time(tmp_path):
     later = [{**row, "time": row["time"] + 100} for row in ROWS]
     assert compare_runs(write_run(tmp_path / "a"), write_run(tmp_path / "b", rows=later)) == []
 
@@ -41,16 +41,16 @@ def test_equal_runs_may_differ_in_place_and_time(tmp_path):
         ),
     ],
 )
-def test_a_difference_is_named(tmp_path, changes, difference):
+def test_differences_are_named(tmp_path, changes, difference):
     assert compare_runs(write_run(tmp_path / "a"), write_run(tmp_path / "b", **changes)) == [difference]
 
 
-def test_a_zero_of_the_other_sign_is_a_difference(tmp_path):
+def test_zeros_of_different_sign_differ(tmp_path):
     runs = write_run(tmp_path / "a", weight=(0.0, 0.0)), write_run(tmp_path / "b", weight=(0.0, -0.0))
     assert compare_runs(*runs) == ["learner.safetensors: weight differs at step 10"]
 
 
-def test_runs_that_stand_at_different_steps_are_not_compared_further(tmp_path):
+def test_runs_at_different_steps_are_not_compared_further(tmp_path):
     (difference,) = compare_runs(write_run(tmp_path / "a"), write_run(tmp_path / "b", step=20))
     assert "step 10" in difference
     assert "step 20" in difference

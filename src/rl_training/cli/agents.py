@@ -88,12 +88,12 @@ def estimate(
         import torch
 
         from rl_training.experiment.agent import load_agent
-        from rl_training.experiment.ope import evaluate_policy_offline, read_as
+        from rl_training.experiment.ope import evaluate_policy_offline, load_dataset_for
         from rl_training.runtime.callbacks.progress import ShowProgress
 
         torch.set_num_threads(1)  # as in training: these networks are small, and numbers do not depend on the cores
         agent = load_agent(run, best=best)
-        dataset = read_as(agent, source, **reading)
+        dataset = load_dataset_for(agent, source, **reading)
         found = evaluate_policy_offline(agent, dataset, seed=seed, callbacks=[ShowProgress()], **chosen)
     if as_json:
         print_json({"checkpoint": str(agent.path), "dataset": source, **found._asdict()})

@@ -1,4 +1,4 @@
-"""A trained agent read back from its checkpoint: networks, spaces and config, and nothing that trains."""
+"""Loads a trained agent from a checkpoint: policy, spaces and config."""
 
 from __future__ import annotations
 
@@ -41,48 +41,50 @@ class Agent(NamedTuple):
         self, obs: Any, *, deterministic: bool = True, generator: torch.Generator | None = None,
         memory: Memory | None = None,
     ) -> np.ndarray[Any, Any]:  # fmt: skip
-        """Actions in the environment's own units, with the leading shape of the observations.
+        """Returns actions in the environment's units, with the leading shape of the observations.
 
-        An agent that remembers goes on from `memory`, and keeps there what it saw; without one, or with a new one,
-        every observation is the first of its episode. Tell `memory.forget` where episodes have ended.
+        A recurrent policy reads and updates `memory`; without it, every observation is the first of an episode.
+        Call `memory.forget` when an episode ends.
         """
         rows = self.rows(obs)
         lead = rows.shape[: rows.ndim - len(self.spec.obs_shape)]
         device = next(self.learner.parameters()).device
         flat = torch.as_tensor(rows.reshape(-1, *self.spec.obs_shape)).to(device)
-        remembered = memory or Memory()
-        chosen = self.learner.act(flat, remembered.of(len(flat)), deterministic=deterministic, generator=generator)
-        remembered.keep(chosen)
-        actions = unscale_actions(chosen.actions, self.spec).cpu().numpy()
+        memory = memory or Memory()
+        action = self.learner.act(flat, memory.of(len(flat)), deterministic=deterministic, generator=generator)
+        memory.keep(action)
+        actions = unscale_actions(action.actions, self.spec).cpu().numpy()
         return actions.reshape(lead + self.spec.action_shape)
 
     def rows(self, obs: Any) -> np.ndarray[Any, Any]:
-        """Observations as the learner takes them, with any leading shape: those of a Dict as rows of bytes."""
+        """Checks observations and converts them to the learner's format; Dict observations become rows of bytes."""
         if self.spec.obs_parts:
             return pack(obs, self.spec.obs_parts)
         if isinstance(obs, Mapping):
             raise ValueError(f"obs must be an array that ends in shape {self.spec.obs_shape}, got a dict of {[*obs]}")
-        given = np.asarray(obs)
-        if self.spec.obs_dtype == "uint8" and given.dtype != np.uint8 and not ((given >= 0) & (given <= 255)).all():
-            raise ValueError("obs are pixels, which must be in 0..255")
-        rows = given.astype(self.spec.obs_dtype, copy=False)
+        values = np.asarray(obs)
+        if self.spec.obs_dtype == "uint8" and values.dtype != np.uint8 and not ((values >= 0) & (values <= 255)).all():
+            raise ValueError("obs must hold pixels in 0..255")
+        rows = values.astype(self.spec.obs_dtype, copy=False)
         lead = rows.shape[: rows.ndim - len(self.spec.obs_shape)]
         if rows.shape[len(lead) :] != self.spec.obs_shape:
             raise ValueError(f"obs must end in shape {self.spec.obs_shape}, got {rows.shape}")
         if not np.isfinite(rows).all():
-            raise ValueError("obs holds values that are not finite")
+            raise ValueError("obs holds NaN or infinite values")
         return rows
 
     def evaluate(self, episodes: int, *, seed: int = 0, deterministic: bool | None = None) -> dict[str, Any]:
-        """Whole episodes from fixed seeds in the environment it was trained for, by the likeliest actions or by draws;
-        none: as its config has it evaluated."""
+        """Plays whole episodes with fixed seeds in the training environment.
+
+        `deterministic` defaults to the opposite of the config's `eval_stochastic`.
+        """
         if self.config.env_id is None:
             raise ValueError(
-                "this agent was trained from data alone; there is no environment to evaluate it in, "
-                "but --ope DATASET estimates its return from data"
+                "this agent was trained from data and has no environment to evaluate it in; "
+                "use --ope DATASET to estimate its return from data"
             )
         device = next(self.learner.parameters()).device
-        played = evaluate(
+        evaluation = evaluate(
             self.learner,
             self.config.env_id,
             episodes=episodes,
@@ -91,57 +93,55 @@ class Agent(NamedTuple):
             deterministic=not self.config.eval_stochastic if deterministic is None else deterministic,
             device=device,
         )
-        return played.summary(self.config.env_id)
+        return evaluation.summary(self.config.env_id)
 
 
 def find_checkpoint(path: Path, *, best: bool = False, warn: Callable[[str], None] = say) -> Checkpoint:
-    """A checkpoint itself, or a run's newest good one, or its best by evaluation."""
+    """Returns the checkpoint at `path`, or the newest intact one of a run, or its best one by evaluation."""
     if not path.exists():
-        raise FileNotFoundError(f"there is no run or checkpoint at {path}")
+        raise FileNotFoundError(f"no run or checkpoint at {path}")
     if not (path / CHECKPOINTS).is_dir():
         if not (path.name.startswith("step_") or any((path / name).exists() for name in (MANIFEST, STATE))):
-            raise ValueError(f"{path} is no run that has a checkpoint yet, and no checkpoint either{_runs_in(path)}")
+            raise ValueError(f"{path} is neither a checkpoint nor a run with checkpoints{_hint(path)}")
         if best:
-            raise ValueError(f"--best chooses among the checkpoints of a run, and {path} is a checkpoint")
+            raise ValueError(f"--best needs a run, but {path} is a checkpoint")
         return read_checkpoint(path)
     newest = newest_checkpoint(path / CHECKPOINTS, on_damaged=warn)
     if newest is None:
-        raise CheckpointError(f"the run {path} has no checkpoint that can be used")
+        raise CheckpointError(f"the run {path} has no intact checkpoint")
     if not best:
         return newest
-    best_so_far = newest.state["trainer"]["best"]
-    if best_so_far is None:
-        raise ValueError(f"the run {path} was never evaluated, so it has no best checkpoint; leave out --best")
-    return read_checkpoint(path / CHECKPOINTS / newest.path.with_name(step_name(best_so_far[0])).name)
+    best_evaluation = newest.state["trainer"]["best"]
+    if best_evaluation is None:
+        raise ValueError(f"the run {path} has no best checkpoint because it was never evaluated; remove --best")
+    return read_checkpoint(path / CHECKPOINTS / step_name(best_evaluation[0]))
 
 
-def _runs_in(path: Path) -> str:
-    """The end of a sentence about a folder that was taken for a run: the run that was meant, or the first of them."""
+def _hint(path: Path) -> str:
+    """Suggests the run that was probably meant."""
     if path.name == CHECKPOINTS:
-        return f"; its run is {path.parent}"
+        return f"; use its run {path.parent}"
     first = min((found.parent for found in path.glob(f"*/{CHECKPOINTS}")), default=None)
-    return "" if first is None else f"; it holds runs: name one, such as {first}"
+    return "" if first is None else f"; use one of its runs, such as {first}"
 
 
 def run_of(path: Path) -> Path:
-    """The run that resume goes on with: named itself, or by its newest checkpoint."""
+    """Returns the run to resume, given the run or its newest checkpoint."""
     if (path / "config.yaml").exists():
         return path
     run = find_checkpoint(path).path.parent.parent
     if not (run / "config.yaml").exists():
-        raise ValueError(f"{path} is a checkpoint without its run; resume needs the run directory")
+        raise ValueError(f"{path} is a checkpoint outside a run; pass the run directory to resume")
     newest = list_checkpoints(run / CHECKPOINTS)[-1].name
     if newest != path.name:
-        raise ValueError(
-            f"{path.name} is not the newest checkpoint of {run}; resume goes on from {newest}: name the run"
-        )
+        raise ValueError(f"{path.name} is not the newest checkpoint of {run}; pass the run to resume from {newest}")
     return run
 
 
 def load_agent(
     path: Path | str, *, best: bool = False, device: str = "cpu", warn: Callable[[str], None] = say
 ) -> Agent:
-    """Read an agent from a run or a checkpoint; every file is verified before any is used."""
+    """Loads an agent from a run or a checkpoint, after verifying every file."""
     return agent_from(find_checkpoint(Path(path), best=best, warn=warn), device=device)
 
 

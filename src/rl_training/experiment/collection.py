@@ -1,4 +1,4 @@
-"""Transitions recorded from a trained agent, or from random actions, in an environment."""
+"""Collects datasets with a trained agent or with random actions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def collect_dataset(
     who: str, *, env_id: str | None = None, rows: int, seed: int = 0, epsilon: float = 0.0, stochastic: bool = False,
     progress: Callable[[int], None] = lambda rows: None,
 ) -> Rolled:  # fmt: skip
-    """Rows of `random` actions, or of the agent of a run; its own environment is the default."""
+    """Collects transitions with `random` actions or with the agent of a run, by default in its training environment."""
     policy: Policy | None = None
     env_kwargs: dict[str, Any] = {}
     if who != "random":
@@ -26,9 +26,9 @@ def collect_dataset(
         policy = SometimesRandom(agent.learner, agent.spec, epsilon)
         _require_same_spaces(agent, env_id, env_kwargs)
     elif epsilon or stochastic:
-        raise ValueError("--epsilon and --stochastic go with a run; random actions are random already")
+        raise ValueError("--epsilon and --stochastic need a run; remove them for random actions")
     if env_id is None:
-        raise ValueError("name the environment to collect from: --env CartPole-v1")
+        raise ValueError("no environment given; add one, such as --env CartPole-v1")
     return roll_episodes(
         env_id, rows=rows, seed=seed, policy=policy, env_kwargs=env_kwargs, deterministic=not stochastic,
         progress=progress,
@@ -40,7 +40,7 @@ def _require_same_spaces(agent: Agent, env_id: str | None, env_kwargs: dict[str,
         return
     spec = spec_of(str(env_id), env_kwargs)
     if _spaces(spec) != _spaces(agent.spec):
-        raise ValueError(f"{env_id} has {_spaces(spec)}, the agent was trained for {_spaces(agent.spec)}")
+        raise ValueError(f"{env_id} has {_spaces(spec)}, but the agent was trained for {_spaces(agent.spec)}")
 
 
 def _spaces(spec: EnvSpec) -> str:

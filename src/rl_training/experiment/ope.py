@@ -1,4 +1,4 @@
-"""What a policy would earn, from data alone: fitted Q evaluation by a population, each member on its own resample."""
+"""Off-policy evaluation: fitted Q evaluation (FQE) by a population, each member on a bootstrap of the episodes."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ from rl_training.statistics import Interval, student_interval
 from rl_training.types import EnvSpec, Policy
 
 UPDATES, MEMBERS = 10_000, 10
-CHUNK = 16_384  # observations the policy is asked about at once
-PROBES, WITNESSES = 1_000, 20_000  # states in which the policy's actions are compared, and with how many others
-MANY_UNSEEN = 0.3  # a share of unlike actions that is worth a warning; 0.05 is ordinary
-STILL_MOVING = 0.05  # of the returns' deviation, in the last fifth of the updates
-MUCH_BEYOND = 0.2  # of the discounted weight of the data's episodes
-FEW_EPISODES = 10
+CHUNK = 16_384  # observations per forward pass of the policy
+PROBES, NEIGHBOURS = 1_000, 20_000  # states to check for unseen actions, and states to compare them with
+# Warning thresholds.
+MAX_UNSEEN = 0.3  # fraction of unseen actions; 0.05 is usual
+MAX_CHANGE = 0.05  # change of the estimate in the last fifth of the updates, in standard deviations of the returns
+MAX_BEYOND = 0.2  # discounted weight beyond the ends of truncated episodes
+MIN_EPISODES = 10
 
 
 class HasAgent(Protocol):
@@ -42,18 +43,18 @@ class HasAgent(Protocol):
 
 
 class OffPolicyEstimate(NamedTuple):
-    """Values are discounted, from the first states of the data's episodes on, in the data's own rewards."""
+    """Discounted returns from the first states of the episodes, in the rewards of the data."""
 
     estimate: float
-    interval: Interval  # 95%, of the data's luck and the fit's; what the data never show is not in it
-    behaviour_return: float  # of the episodes themselves; what a cut one would still pay is estimated from its rewards
-    behaviour_interval: Interval | None  # 95%; fewer than three episodes have none
+    interval: Interval  # 95%, over bootstraps and fits; it does not cover states that the data do not visit
+    behaviour_return: float  # of the episodes; the rest of a truncated one is estimated from its rewards
+    behaviour_interval: Interval | None  # 95%; None for fewer than three episodes
     behaviour_undiscounted_return: float
     gamma: float
     episodes: int
     updates: int
     members: int
-    unseen_actions: float  # the share of states in which the policy does what the data never did in states like it
+    unseen_actions: float  # fraction of states whose policy action does not occur in similar states of the data
     warnings: list[str]
 
 
@@ -62,23 +63,23 @@ def evaluate_policy_offline(
     members: int = MEMBERS, action_samples: int | None = None, seed: int = 0, device: str = "auto",
     callbacks: Sequence[Callback] = (), **options: Any,
 ) -> OffPolicyEstimate:  # fmt: skip
-    """Estimate a policy's discounted return by fitted Q evaluation; `options` are those of FQEConfig, such as gamma.
+    """Estimates a policy's discounted return by fitted Q evaluation; `options` are fields of FQEConfig, such as gamma.
 
-    The policy acts deterministically, or, with `action_samples`, by that many draws whose values are averaged. Each
-    member of a population learns from a bootstrap resample of the episodes, and the interval is made of the spread
-    among members. The same seed draws the same resamples for every policy, which makes them comparable.
+    The policy acts deterministically; with `action_samples`, the values of that many sampled actions are averaged.
+    Each member is fitted to a bootstrap of the episodes, and the spread of the members gives the interval. Equal
+    seeds give equal bootstraps, so estimates of different policies are comparable.
     """
     config = _config(options)
-    actor, dataset, spec = _asked(policy, dataset)
+    actor, dataset, spec = _resolve(policy, dataset)
     for name, value, least in (("updates", updates, 1), ("members", members, 3), ("rows of data", len(dataset), 2)):
         if value < least:
             raise ValueError(f"{name} must be at least {least}, got {value}")
     device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-    choices = PolicyChoices(actor, action_samples, seed)
-    data = _with_choices(dataset, choices, config.gamma).to(device)
-    fit = Fit(data, spec, config, choices, members=members, seed=seed)
+    actions = PolicyActions(actor, action_samples, seed)
+    data = _with_policy_actions(dataset, actions, config.gamma).to(device)
+    fit = FQEFit(data, spec, config, actions, members=members, seed=seed)
     fit.run(updates, callbacks)
-    return _summary(fit, data, updates, unseen=_unseen(dataset, choices, seed))
+    return _summary(fit, data, updates, unseen=_unseen(dataset, actions, seed))
 
 
 def _config(options: dict[str, Any]) -> FQEConfig:
@@ -89,8 +90,8 @@ def _config(options: dict[str, Any]) -> FQEConfig:
         raise ConfigError("\n".join(describe(error, options, lambda section: known))) from None
 
 
-class PolicyChoices:
-    """What a policy would do, asked once and in pieces."""
+class PolicyActions:
+    """Computes the actions of a policy in chunks."""
 
     def __init__(self, policy: Policy, samples: int | None, seed: int) -> None:
         if samples is not None and samples < 1:
@@ -101,31 +102,28 @@ class PolicyChoices:
 
     @torch.no_grad()
     def at(self, obs: Tensor) -> Tensor:
-        """[rows, choices, ...], on the device of the observations; Box actions in [-1, 1], as an environment clips."""
-        chosen = torch.cat([self._at(rows.to(self.device)).to(obs.device) for rows in obs.split(CHUNK)])
-        return chosen.clamp(-1, 1) if chosen.is_floating_point() else chosen
+        """Returns actions [rows, samples, ...] on the device of `obs`; Box actions are clipped to [-1, 1]."""
+        actions = torch.cat([self._at(rows.to(self.device)).to(obs.device) for rows in obs.split(CHUNK)])
+        return actions.clamp(-1, 1) if actions.is_floating_point() else actions
 
     def _at(self, rows: Tensor) -> Tensor:
-        still = self.samples is None
-        draws = [self.policy.act(rows, deterministic=still, generator=self.generator) for _ in range(self.samples or 1)]
-        if any(draw.memory is not None for draw in draws):
-            raise TypeError("a policy with a memory cannot be evaluated from single transitions")
-        return torch.stack([draw.actions for draw in draws], 1)
+        is_deterministic = self.samples is None
+        samples = [
+            self.policy.act(rows, deterministic=is_deterministic, generator=self.generator)
+            for _ in range(self.samples or 1)
+        ]
+        if any(sample.memory is not None for sample in samples):
+            raise TypeError("a recurrent policy cannot be evaluated from single transitions; evaluate it by episodes")
+        return torch.stack([sample.actions for sample in samples], 1)
 
 
-class Fit:
-    """A population of FQE learners, and what they say of the first states."""
+class FQEFit:
+    """A population of FQE learners and their values of the first states."""
 
     def __init__(
-        self,
-        data: TransitionDataset,
-        spec: EnvSpec,
-        config: FQEConfig,
-        choices: PolicyChoices,
-        *,
-        members: int,
+        self, data: TransitionDataset, spec: EnvSpec, config: FQEConfig, actions: PolicyActions, *, members: int,
         seed: int,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.source = EpisodeBootstrap(data, members, seed=streams.derive(seed, "resamples"))
         self.source.seed(streams.derive(seed, "sampling"))
         self.learners = []
@@ -134,58 +132,59 @@ class Fit:
                 self.learners.append(FQE.build(spec, config).to(data.columns["obs"].device))
             self.learners[-1].prepare(data.columns)
         self.obs = data.columns["obs"][data.episode_offsets]
-        self.actions = choices.at(self.obs)
-        self.before = self.values()
+        self.actions = actions.at(self.obs)
+        self.earlier_values = self.values()
 
     def run(self, updates: int, callbacks: Sequence[Callback]) -> None:
         updater = Updater(self.learners, capture=self.obs.is_cuda)
         state = TrainerState(updater, OfflineLane(self.source), updates)
-        told = [Remember(self, updates * 4 // 5), *callbacks]
         try:
-            train(state, told)
+            train(state, [RecordValues(self, updates * 4 // 5), *callbacks])
         except KeyboardInterrupt:
-            notify(callbacks, "on_train_end", state)  # a progress bar gives the terminal back
+            notify(callbacks, "on_train_end", state)  # lets a progress bar restore the terminal
             raise
         if not bool(self.values().isfinite().all()):
-            raise DivergedError("the fit diverged: the values are no longer finite; try a smaller tau or learning_rate")
+            raise DivergedError("the fit diverged: values are NaN or infinite; use a smaller tau or learning_rate")
 
     @torch.no_grad()
     def values(self) -> Tensor:
-        """[members, episodes]."""
-        said = [each.values(each.model.q, self.obs, self.actions).mean(1) for each in self.learners]
-        return torch.stack(said).double()
+        """Returns the values of the first states, [members, episodes]."""
+        values = [each.values(each.model.q, self.obs, self.actions).mean(1) for each in self.learners]
+        return torch.stack(values).double()
 
 
-class Remember(Callback):
-    """Keeps what the members say some time before the end, so that one can see whether they still move."""
+class RecordValues(Callback):
+    """Records the values at an earlier step, to check convergence."""
 
-    def __init__(self, fit: Fit, step: int) -> None:
+    def __init__(self, fit: FQEFit, step: int) -> None:
         self.fit, self.interval = fit, max(1, step)
 
     def on_step_end(self, state: TrainerState) -> None:
         if state.passed(self.interval):
-            self.fit.before = self.fit.values()
+            self.fit.earlier_values = self.fit.values()
 
 
-def _asked(policy: Any, dataset: TransitionDataset | Path | str) -> tuple[Policy, TransitionDataset, EnvSpec]:
-    """The policy itself, the data as it would see them, and the spaces of both."""
+def _resolve(policy: Any, dataset: TransitionDataset | Path | str) -> tuple[Policy, TransitionDataset, EnvSpec]:
+    """Returns the policy, the loaded data and their spec; raises ValueError if their spaces differ."""
     agent = policy if isinstance(policy, Agent) else getattr(policy, "agent", None)
     if not isinstance(dataset, TransitionDataset):
-        dataset = load_transition_dataset(dataset) if agent is None else read_as(agent, dataset)
+        dataset = load_transition_dataset(dataset) if agent is None else load_dataset_for(agent, dataset)
     if agent is None:
         return policy, dataset, dataset.spec
     for name in ("obs_shape", "obs_dtype", "action_kind", "action_low", "action_high", "action_start"):
-        ours, theirs = getattr(agent.spec, name), getattr(dataset.spec, name)
-        if ours != theirs:
-            raise ValueError(f"the agent's {name} is {ours}, the dataset's {theirs}; load it with spec=agent.spec")
+        expected, value = getattr(agent.spec, name), getattr(dataset.spec, name)
+        if expected != value:
+            raise ValueError(
+                f"the agent's {name} is {expected}, but the dataset's is {value}; load the data with spec=agent.spec"
+            )
     return agent.learner, dataset, agent.spec
 
 
-def read_as(
+def load_dataset_for(
     agent: Agent, source: Path | str, *, dataset_columns: Mapping[str, str] | None = None,
     action_range: Bounds | None = None, allow: Collection[str] = (),
 ) -> TransitionDataset:  # fmt: skip
-    """Data as the agent's own was read, with its names, bounds and allowed faults where no others are given."""
+    """Loads data with the column names, action range and allowed faults of the agent's training data as defaults."""
     config = agent.config
     return load_transition_dataset(
         source, spec=agent.spec, columns={**config.dataset_columns, **(dataset_columns or {})},
@@ -193,22 +192,21 @@ def read_as(
     )  # fmt: skip
 
 
-def _with_choices(dataset: TransitionDataset, choices: PolicyChoices, gamma: float) -> TransitionDataset:
-    """What the fit needs of the data, and what the policy would have done next."""
+def _with_policy_actions(dataset: TransitionDataset, actions: PolicyActions, gamma: float) -> TransitionDataset:
     columns = {name: dataset.columns[name] for name in (*REQUIRED, "truncated")}
-    columns["policy_next_actions"] = choices.at(columns["next_obs"])
-    needed = TransitionDataset(columns, episode_ends=dataset.episode_ends, spec=dataset.spec)
-    return needed.with_discounted_returns_to_go(gamma)
+    columns["policy_next_actions"] = actions.at(columns["next_obs"])
+    data = TransitionDataset(columns, episode_ends=dataset.episode_ends, spec=dataset.spec)
+    return data.with_discounted_returns_to_go(gamma)
 
 
-def _unseen(dataset: TransitionDataset, choices: PolicyChoices, seed: int) -> float:
+def _unseen(dataset: TransitionDataset, policy_actions: PolicyActions, seed: int) -> float:
     obs, actions = dataset.columns["obs"], dataset.columns["actions"]
-    witnesses = min(WITNESSES, 20_000_000 // obs[0].numel())  # of pixels, as many as memory bears
-    shuffled = torch.randperm(len(obs), generator=streams.generator(seed, "probes"))[:witnesses].to(obs.device)
-    return unseen_action_fraction(obs[shuffled], actions[shuffled], choices.at(obs[shuffled[:PROBES]])[:, 0])
+    neighbours = min(NEIGHBOURS, 20_000_000 // obs[0].numel())  # fewer for images, to limit memory
+    shuffled = torch.randperm(len(obs), generator=streams.generator(seed, "probes"))[:neighbours].to(obs.device)
+    return unseen_action_fraction(obs[shuffled], actions[shuffled], policy_actions.at(obs[shuffled[:PROBES]])[:, 0])
 
 
-def _summary(fit: Fit, data: TransitionDataset, updates: int, *, unseen: float) -> OffPolicyEstimate:
+def _summary(fit: FQEFit, data: TransitionDataset, updates: int, *, unseen: float) -> OffPolicyEstimate:
     values, members = fit.values(), len(fit.learners)
     estimate = float(values.mean())
     error = float(fit.source.mean_over_episodes(values).std())
@@ -235,29 +233,29 @@ def _mean_interval(values: Tensor) -> Interval | None:
     return student_interval(float(values.mean()), float(values.std()) / len(values) ** 0.5, len(values) - 1)
 
 
-def _warnings(fit: Fit, data: TransitionDataset, estimate: float, unseen: float) -> list[str]:
-    told, episodes = [], len(fit.obs)
-    if unseen > MANY_UNSEEN:
-        told.append(
-            f"in {unseen:.0%} of states the policy's action is unlike all that the data did in similar states "
-            "(5% is ordinary): there the estimate is a guess"
+def _warnings(fit: FQEFit, data: TransitionDataset, estimate: float, unseen: float) -> list[str]:
+    warnings, episodes = [], len(fit.obs)
+    if unseen > MAX_UNSEEN:
+        warnings.append(
+            f"in {unseen:.0%} of states the policy's action differs from all actions of the data in similar states "
+            "(5% is usual): the estimate is unreliable there"
         )
-    moved = abs(estimate - float(fit.before.mean()))
-    if moved > STILL_MOVING * float(fit.learners[0].value_std):
-        told.append(f"the estimate still moved by {moved:.4g} in the last fifth of the updates: give it more")
-    beyond = _weight_beyond_cuts(data, fit.learners[0].config.gamma)
-    if beyond > MUCH_BEYOND:
-        told.append(
-            f"{beyond:.0%} of the behaviour's discounted time lies beyond the ends of cut episodes: "
-            "to that extent its return is a guess"
+    change = abs(estimate - float(fit.earlier_values.mean()))
+    if change > MAX_CHANGE * float(fit.learners[0].value_std):
+        warnings.append(f"the estimate still changed by {change:.4g} in the last fifth of the updates: use more")
+    beyond = _weight_beyond_ends(data, fit.learners[0].config.gamma)
+    if beyond > MAX_BEYOND:
+        warnings.append(
+            f"{beyond:.0%} of the behaviour's discounted time lies beyond the ends of truncated episodes: "
+            "its return is uncertain to that extent"
         )
-    if episodes < FEW_EPISODES:
-        told.append(f"the interval rests on {episodes} episode{'s' * (episodes > 1)}, which are few to judge by")
-    return told
+    if episodes < MIN_EPISODES:
+        warnings.append(f"the interval rests on only {episodes} episode{'s' * (episodes > 1)}: collect more")
+    return warnings
 
 
-def _weight_beyond_cuts(data: TransitionDataset, gamma: float) -> float:
-    """The mean of gamma^T over the episodes, 0 for those that terminated."""
+def _weight_beyond_ends(data: TransitionDataset, gamma: float) -> float:
+    """Mean of gamma^T over the episodes, with 0 for terminated ones."""
     lengths = torch.diff(data.episode_offsets, append=data.episode_offsets.new_tensor([len(data)]))
-    going_on = 1 - data.columns["dones"][data.episode_ends]
-    return float((going_on * gamma**lengths).mean())
+    is_truncated = 1 - data.columns["dones"][data.episode_ends]
+    return float((is_truncated * gamma**lengths).mean())

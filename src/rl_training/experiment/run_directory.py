@@ -1,4 +1,4 @@
-"""A run's directory: what lies where, who may write, and what it says of itself."""
+"""The directory of a run: its files, its lock and its config."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from rl_training.experiment.config.train_config import (
 )
 
 ELSEWHERE = "another --output (output_dir in Python)"
-OURS = ("config.yaml", "run.json", "result.json", "metrics.jsonl", "curve.png", CHECKPOINTS, "tensorboard")
+RUN_FILES = ("config.yaml", "run.json", "result.json", "metrics.jsonl", "curve.png", CHECKPOINTS, "tensorboard")
 
 
 class RunLockedError(BlockingIOError):
-    """Another process trains in this directory."""
+    """Another process is training in this directory."""
 
 
 class RunDirectory:
-    """config.yaml, run.json (facts), metrics.jsonl, checkpoints/, tensorboard/, result.json and curve.png."""
+    """Holds config.yaml, run.json, metrics.jsonl, checkpoints/, tensorboard/, result.json and curve.png."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
@@ -40,11 +40,11 @@ class RunDirectory:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """One writer at a time; the system frees the lock when its process ends, however it ends.
+        """Allows one writer at a time; the operating system releases the lock when the process ends.
 
-        A directory in which nothing was begun is left as it was found, or not left behind.
+        If nothing was written, removes the lock file, and the directory if it is new.
         """
-        found = self.path.exists()
+        existed = self.path.exists()
         make_directory(self.path)
         with (self.path / ".lock").open("w") as lock:
             try:
@@ -58,8 +58,8 @@ class RunDirectory:
             finally:
                 if os.listdir(self.path) == [".lock"]:
                     (self.path / ".lock").unlink()
-                    if not found:
-                        with suppress(OSError):  # another process has just begun in it
+                    if not existed:
+                        with suppress(OSError):  # another process has started in it
                             self.path.rmdir()
 
     def config(self) -> TrainConfig | None:
@@ -67,18 +67,16 @@ class RunDirectory:
         return parse_config(yaml.safe_load(file.read_text())) if file.exists() else None
 
     def check(self, config: TrainConfig, *, fresh: bool = False) -> None:
-        """Refuse a directory of strangers' files, and one that holds another run, unless that is to go."""
+        """Raises ConfigError if the directory holds foreign files, or a different run unless `fresh`."""
         if not (self.path / "config.yaml").exists():
-            strangers = sorted(p.name for p in self.path.iterdir() if not p.name.startswith("."))
-            if strangers:
-                raise ConfigError(
-                    f"{self.path} holds no run but has files in it ({strangers[0]}, …); choose {ELSEWHERE}"
-                )
+            foreign = sorted(p.name for p in self.path.iterdir() if not p.name.startswith("."))
+            if foreign:
+                raise ConfigError(f"{self.path} is not a run but contains files ({foreign[0]}, …); choose {ELSEWHERE}")
         elif not fresh:
             self._refuse_other_config(config)
 
     def begin(self, config: TrainConfig, *, fresh: bool = False) -> None:
-        """Make this the directory of `config`'s run, where it is not that already."""
+        """Writes config.yaml if it does not exist; `fresh` removes the previous run first."""
         if fresh:
             self.clear()
         if not (self.path / "config.yaml").exists():
@@ -89,19 +87,19 @@ class RunDirectory:
         changed = {} if stored is None else config_differences(stored, config)
         if changed:
             before, after = changed.get("total_timesteps", (0, 0))
-            further = list(changed) == ["total_timesteps"] and after > before
+            is_longer = list(changed) == ["total_timesteps"] and after > before
             resume = f"`rl-training resume {self.path} --steps {after}`"
-            longer = f", go on further with {resume} (resume_training in Python)" if further else ""
-            named = "; ".join(f"{key}: {was!r} there, {now!r} here" for key, (was, now) in changed.items())
+            hint = f", extend it with {resume} (resume_training in Python)" if is_longer else ""
+            named = "; ".join(f"{key}: {old!r} there, {new!r} here" for key, (old, new) in changed.items())
             raise ConfigError(
-                f"{self.path} holds a run with another config ({named}). "
-                f"Continue it with the config it has{longer}, choose {ELSEWHERE}, or start over with --fresh "
+                f"{self.path} holds a run with a different config ({named}). "
+                f"Continue it with its own config{hint}, choose {ELSEWHERE}, or start over with --fresh "
                 "(fresh=True in Python)."
             )
 
     def clear(self) -> None:
-        """Remove what a run writes, and nothing else."""
-        for name in OURS:
+        """Removes the files of a run and no others."""
+        for name in RUN_FILES:
             target = self.path / name
             if target.is_dir():
                 shutil.rmtree(target)
@@ -109,7 +107,7 @@ class RunDirectory:
                 target.unlink(missing_ok=True)
 
     def read(self, name: str) -> dict[str, Any] | None:
-        """run.json or result.json; None where it is not there yet."""
+        """Reads run.json or result.json; None if it does not exist."""
         file = self.path / name
         return dict(json.loads(file.read_text())) if file.exists() else None
 
@@ -118,19 +116,18 @@ class RunDirectory:
 
 
 def make_directory(path: Path) -> None:
-    """Where a run or a bench is to lie; what stands in its way is named."""
     file = next((part for part in (path, *path.parents) if part.exists() and not part.is_dir()), None)
     if file is not None:
-        raise NotADirectoryError(f"{file} is a file and no directory; choose {ELSEWHERE}")
+        raise NotADirectoryError(f"{file} is a file, not a directory; choose {ELSEWHERE}")
     path.mkdir(parents=True, exist_ok=True)
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """A reader finds the old text or the new one, never half of either."""
+    """Replaces a file so that readers see either the old or the new text."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.tmp")
-    with aside.open("w", encoding="utf-8") as file:
+    temporary = path.with_name(f".{path.name}.tmp")
+    with temporary.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(aside, path)
+    os.replace(temporary, path)

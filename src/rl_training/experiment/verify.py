@@ -1,4 +1,4 @@
-"""Whether two runs are one and the same, byte for byte, and where they are not."""
+"""Compares two runs byte for byte."""
 
 from __future__ import annotations
 
@@ -11,30 +11,31 @@ from torch import Tensor
 
 from rl_training.experiment.agent import find_checkpoint
 from rl_training.runtime.callbacks.logging import TIME_FIELDS
+from rl_training.runtime.checkpoints.format import STATE
 from rl_training.runtime.checkpoints.reading import Checkpoint
 
-STATE, METRICS = "state.json", "metrics.jsonl"
+METRICS = "metrics.jsonl"
 
 
 def compare_runs(a: Path, b: Path) -> list[str]:
-    """The differences of two run directories, a sentence each; none: they are equal.
+    """Returns one message per difference between two run directories.
 
-    Compared are the tensors of the newest checkpoint by name, its state.json, and metrics.jsonl less its time fields.
+    Compares the tensors of the newest checkpoints by name, state.json, and metrics.jsonl without its time fields.
     """
-    ours, theirs = find_checkpoint(a), find_checkpoint(b)
-    if ours.step != theirs.step:
-        return [f"the newest checkpoint is of step {ours.step} in {a}, of step {theirs.step} in {b}"]
-    differences = _tensor_differences(ours, theirs)
-    if (ours.path / STATE).read_bytes() != (theirs.path / STATE).read_bytes():
-        differences.append(f"{STATE} differs at step {ours.step}")
+    left, right = find_checkpoint(a), find_checkpoint(b)
+    if left.step != right.step:
+        return [f"the newest checkpoint has step {left.step} in {a}, but step {right.step} in {b}"]
+    differences = _tensor_differences(left, right)
+    if (left.path / STATE).read_bytes() != (right.path / STATE).read_bytes():
+        differences.append(f"{STATE} differs at step {left.step}")
     return differences + _metric_differences(_rows(a / METRICS), _rows(b / METRICS))
 
 
 def _tensor_differences(a: Checkpoint, b: Checkpoint) -> list[str]:
-    ours, theirs = _tensors(a), _tensors(b)
-    one_sided = [f"{name} is in one checkpoint only" for name in sorted(ours.keys() ^ theirs.keys())]
-    shared = sorted(ours.keys() & theirs.keys())
-    return one_sided + [f"{name} differs at step {a.step}" for name in shared if not _equal(ours[name], theirs[name])]
+    left, right = _tensors(a), _tensors(b)
+    missing = [f"{name} is in only one checkpoint" for name in sorted(left.keys() ^ right.keys())]
+    shared = sorted(left.keys() & right.keys())
+    return missing + [f"{name} differs at step {a.step}" for name in shared if not _equal(left[name], right[name])]
 
 
 def _tensors(checkpoint: Checkpoint) -> dict[str, Tensor]:
@@ -43,7 +44,7 @@ def _tensors(checkpoint: Checkpoint) -> dict[str, Tensor]:
 
 
 def _equal(a: Tensor, b: Tensor) -> bool:
-    """Equal bytes: a NaN equals itself, and 0.0 is not -0.0."""
+    """Compares bytes: NaN equals NaN, and 0.0 differs from -0.0."""
     return (a.dtype, a.shape) == (b.dtype, b.shape) and torch.equal(_bytes(a), _bytes(b))
 
 
@@ -59,8 +60,8 @@ def _rows(file: Path) -> list[dict[str, Any]]:
 def _metric_differences(a: list[dict[str, Any]], b: list[dict[str, Any]]) -> list[str]:
     if len(a) != len(b):
         return [f"{METRICS} has {len(a)} rows in one run, {len(b)} in the other"]
-    for number, (ours, theirs) in enumerate(zip(a, b, strict=True), 1):
-        fields = [name for name in {**ours, **theirs} if json.dumps(ours.get(name)) != json.dumps(theirs.get(name))]
+    for number, (left, right) in enumerate(zip(a, b, strict=True), 1):
+        fields = [name for name in {**left, **right} if json.dumps(left.get(name)) != json.dumps(right.get(name))]
         if fields:
-            return [f"{METRICS} differs first in row {number} (step {ours.get('step')}): {', '.join(fields)}"]
+            return [f"{METRICS} differs first in row {number} (step {left.get('step')}): {', '.join(fields)}"]
     return []
