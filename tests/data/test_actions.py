@@ -56,12 +56,12 @@ def test_an_overshoot_below_a_thousandth_is_clipped():
     assert scale_actions(np.array([[2.001, 5.0]]), LOPSIDED).tolist() == [[1, 0]]
 
 
-def test_actions_of_another_width_are_refused():
+def test_actions_of_another_width_are_rejected():
     with pytest.raises(ValueError, match="actions have 3 dimensions, the environment's have 2"):
         scale_actions(np.zeros((4, 3), np.float32), LOPSIDED)
 
 
-def test_endless_bounds_are_refused():
+def test_endless_bounds_are_rejected():
     endless = EnvSpec((1,), "box", 1, action_shape=(1,), action_low=(-float("inf"),), action_high=(float("inf"),))
     with pytest.raises(ValueError, match="must be finite"):
         scale_actions(np.zeros((2, 1), np.float32), endless)

@@ -23,7 +23,7 @@ def dataset() -> TransitionDataset:
     return TransitionDataset({**columns, "dones": torch.zeros(rows), "truncated": truncated})
 
 
-def test_each_member_draws_the_rows_of_its_own_episodes_and_all_of_them_alike(dataset):
+def test_each_member_samples_its_own_episodes_uniformly(dataset):
     resamples = EpisodeBootstrap(dataset, 3, seed=1)
     drawn = resamples.sample(20_000, (3,))["obs"].squeeze(-1).long()
     for member, episodes in enumerate(resamples.drawn.tolist()):
@@ -34,12 +34,12 @@ def test_each_member_draws_the_rows_of_its_own_episodes_and_all_of_them_alike(da
         assert seen[expected == 0].sum() == 0
 
 
-def test_rows_stay_whole(dataset):
+def test_rows_of_a_batch_stay_aligned(dataset):
     batch = EpisodeBootstrap(dataset, 2).sample(64, (2,))
     assert batch["next_obs"].equal(batch["obs"] + 1)
 
 
-def test_a_member_is_judged_on_the_episodes_it_learned_from(dataset):
+def test_member_means_use_the_resampled_episodes(dataset):
     resamples = EpisodeBootstrap(dataset, 2, seed=3)
     values = torch.tensor([[0.0, 1.0, 2.0, 3.0]] * 2)
     assert resamples.mean_over_episodes(values).equal(resamples.drawn.float().mean(1))
@@ -51,6 +51,6 @@ def test_resamples_depend_on_the_seed_alone(dataset):
     assert not same.equal(other)
 
 
-def test_another_number_of_members_is_refused(dataset):
+def test_another_number_of_members_is_rejected(dataset):
     with pytest.raises(ValueError, match="resamples for 2 members"):
         EpisodeBootstrap(dataset, 2).sample(4)

@@ -1,4 +1,4 @@
-"""FrameReplayBuffer: hands out what a ring of whole stacks would, in an eighth of the memory."""
+"""FrameReplayBuffer serves the same batches as a buffer of whole stacks, in an eighth of the memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def frames(count: int, generator: torch.Generator) -> Tensor:
 
 
 def play(ends: list[int], envs: int) -> Iterator[Batch]:
-    """Steps of every environment, with random frames; `ends` are those of the rows: 1 terminated, 2 truncated."""
+    """Steps of every environment with random frames; `ends` per row: 1 terminated, 2 truncated."""
     generator = torch.Generator().manual_seed(len(ends))
     obs = frames(envs, generator).expand(-1, STACK, -1, -1)
     for step in range(len(ends) // envs):
@@ -38,13 +38,13 @@ def play(ends: list[int], envs: int) -> Iterator[Batch]:
 
 
 def filled(ends: list[int], capacity: int, *, envs: int = 1, **options) -> tuple[FrameReplayBuffer, ReplayBuffer]:
-    """A ring of frames, and one of whole stacks that draws the same rows of it by the same priorities."""
+    """A frame buffer and a buffer of whole stacks with the same transitions and priorities."""
     options = {"stride": envs, "prioritized": True, "gamma": 0.5, **options}
-    ring, plain = FrameReplayBuffer(capacity, SPEC, **options), ReplayBuffer(capacity, SPEC, **options)
+    buffer, plain = FrameReplayBuffer(capacity, SPEC, **options), ReplayBuffer(capacity, SPEC, **options)
     for rows in play(ends, envs):
-        for each in (ring, plain):
+        for each in (buffer, plain):
             each.add(rows)
-    return ring, plain
+    return buffer, plain
 
 
 def same(batch: Batch, expected: Batch) -> bool:
@@ -56,39 +56,39 @@ ENDS = st.lists(st.sampled_from([0, 0, 0, 0, 1, 2]), min_size=1, max_size=150)
 
 
 @given(ends=ENDS, capacity=st.integers(24, 60), envs=st.integers(1, 3), n_step=st.integers(1, 3))
-def test_batches_are_those_of_a_ring_of_whole_stacks(ends, capacity, envs, n_step):
+def test_batches_equal_those_of_a_buffer_of_whole_stacks(ends, capacity, envs, n_step):
     if len(ends) < envs:
         return
-    ring, plain = filled(ends, capacity, envs=envs, n_step=n_step)
-    plain.load_state_dict(ring.state_dict())
-    assert same(ring.sample(2 * capacity), plain.sample(2 * capacity))
+    buffer, plain = filled(ends, capacity, envs=envs, n_step=n_step)
+    plain.load_state_dict(buffer.state_dict())
+    assert same(buffer.sample(2 * capacity), plain.sample(2 * capacity))
 
 
 @given(ends=ENDS, capacity=st.integers(24, 60), envs=st.integers(1, 3))
-def test_all_rows_that_are_there_are_drawn_and_no_others(ends, capacity, envs):
+def test_all_stored_transitions_and_no_others_are_sampled(ends, capacity, envs):
     if len(ends) < envs:
         return
-    ring, _ = filled(ends, capacity, envs=envs)
+    buffer, _ = filled(ends, capacity, envs=envs)
     even, _ = filled(ends, capacity, envs=envs, prioritized=False)
-    for each in (ring, even):
+    for each in (buffer, even):
         numbers = each.sample(3000)["rewards"].unique().tolist()
-        assert numbers == list(range(ring.evicted, ring.added))
+        assert numbers == list(range(buffer.evicted, buffer.added))
 
 
-def test_rows_go_when_their_first_frame_does():
-    ring, _ = filled([0] * 29, 30)  # 29 steps of one episode: 30 frames
-    assert (len(ring), ring.frames.added) == (29, 30)
-    ring, _ = filled([0] * 30, 30)  # frame 0 is gone, and rows 0 to 2 have it in their stacks
-    assert list(range(ring.evicted, ring.added)) == list(range(3, 30))
+def test_transitions_are_evicted_with_their_first_frame():
+    buffer, _ = filled([0] * 29, 30)  # 29 steps of one episode: 30 frames
+    assert (len(buffer), buffer.frames.added) == (29, 30)
+    buffer, _ = filled([0] * 30, 30)  # frame 0 is overwritten, and rows 0 to 2 use it
+    assert list(range(buffer.evicted, buffer.added)) == list(range(3, 30))
 
 
-def test_short_episodes_leave_fewer_rows():
-    ring, _ = filled([1] * 100, 40)  # two frames a row
-    assert len(ring) == 20
+def test_short_episodes_leave_room_for_fewer_transitions():
+    buffer, _ = filled([1] * 100, 40)  # two frames a row
+    assert len(buffer) == 20
 
 
 @pytest.mark.parametrize("members", [None, 2])
-def test_a_ring_goes_on_from_its_parts_bit_for_bit(members):
+def test_a_restored_buffer_continues_bit_for_bit(members):
     games = [list(play([0, 1, 0, 0, 2, 0, 0, 0] * 20, 2)), list(play([0, 0, 0, 0, 0, 0, 1] * 23, 2))]
     steps = [
         {name: torch.stack([one[name], two[name]]) if members else one[name] for name in one}
@@ -96,74 +96,74 @@ def test_a_ring_goes_on_from_its_parts_bit_for_bit(members):
     ]
     lead = () if members is None else (members,)
     options = {"stride": 2, "prioritized": True, "n_step": 2, "members": members}
-    ring, twin = (FrameReplayBuffer(60, SPEC, **options) for _ in range(2))
+    buffer, twin = (FrameReplayBuffer(60, SPEC, **options) for _ in range(2))
     for rows in steps[:60]:
-        ring.add(rows)
-        batch = ring.sample(8, lead)
-        ring.set_priorities(batch["slots"], batch["rewards"])
-    for mine, other in [(ring, twin)] if members is None else [(ring.member(i), twin.member(i)) for i in range(2)]:
+        buffer.add(rows)
+        batch = buffer.sample(8, lead)
+        buffer.set_priorities(batch["slots"], batch["rewards"])
+    for mine, other in [(buffer, twin)] if members is None else [(buffer.member(i), twin.member(i)) for i in range(2)]:
         for name, part in mine.parts().items():
             first = part.added - len(part)
             other.parts()[name].restore(part.rows(first, part.added), first)
         other.load_state_dict(mine.state_dict())
-    assert len(twin) == len(ring) > 40
+    assert len(twin) == len(buffer) > 40
     for rows in steps[60:]:
-        for each in (ring, twin):
+        for each in (buffer, twin):
             each.add(rows)
-        assert same(ring.sample(16, lead), twin.sample(16, lead))
+        assert same(buffer.sample(16, lead), twin.sample(16, lead))
 
 
-def test_an_episode_begins_anew_after_a_cut():
+def test_a_new_episode_begins_after_a_marked_boundary():
     one, two = play([0] * 5, 1), play([0] * 7, 1)
-    ring = FrameReplayBuffer(30, SPEC)
-    ring.add(next(one))
-    ring.mark_boundary()
+    buffer = FrameReplayBuffer(30, SPEC)
+    buffer.add(next(one))
+    buffer.mark_boundary()
     fresh = next(two)
-    ring.add({**fresh, "rewards": torch.ones(1)})
-    batch = ring.sample(50)
+    buffer.add({**fresh, "rewards": torch.ones(1)})
+    batch = buffer.sample(50)
     assert batch["obs"][batch["rewards"] == 1][0].equal(fresh["obs"][0])
 
 
-def test_an_episode_that_was_lost_ends_in_what_was_last_seen():
+def test_an_episode_lost_with_its_worker_ends_in_its_last_observation():
     steps = play([0] * 5, 1)
-    ring = FrameReplayBuffer(30, SPEC)
-    ring.add(next(steps))
+    buffer = FrameReplayBuffer(30, SPEC)
+    buffer.add(next(steps))
     lost = next(steps)
-    ring.add({**lost, "next_obs": lost["obs"], "truncated": torch.ones(1)})
-    batch = ring.sample(50)
+    buffer.add({**lost, "next_obs": lost["obs"], "truncated": torch.ones(1)})
+    batch = buffer.sample(50)
     assert batch["next_obs"][batch["rewards"] == 1][0].equal(lost["obs"][0])
 
 
-def test_pictures_that_are_no_stacks_are_refused():
+def test_images_that_are_not_stacks_are_rejected():
     rows = next(play([0], 1))
-    with pytest.raises(ValueError, match=r"not stacks of frames.*set stacked_frames to false"):
+    with pytest.raises(ValueError, match=r"not frame stacks.*set stacked_frames to false"):
         FrameReplayBuffer(30, SPEC).add({**rows, "next_obs": rows["next_obs"].flip(1)})
 
 
-def test_a_first_stack_that_does_not_repeat_its_frame_is_refused():
+def test_a_first_stack_that_does_not_repeat_its_frame_is_rejected():
     first, second = play([0, 0], 1)
     with pytest.raises(ValueError, match="first frame repeated"):
         FrameReplayBuffer(30, SPEC).add(second)
     assert first["obs"].equal(first["obs"][:, :1].expand(-1, STACK, -1, -1))
 
 
-def test_other_observations_are_refused():
-    with pytest.raises(ValueError, match=r"stacks \[frames, height, width\], got float32 of shape \(4,\)"):
+def test_other_observations_are_rejected():
+    with pytest.raises(ValueError, match=r"observations \[frames, height, width\], got float32 of shape \(4,\)"):
         FrameReplayBuffer(30, EnvSpec((4,), "discrete", 2))
 
 
-def test_a_ring_too_small_for_the_running_stacks_is_refused():
-    with pytest.raises(ValueError, match="must hold 16 rows, got 15"):
+def test_a_capacity_below_the_current_stacks_is_rejected():
+    with pytest.raises(ValueError, match="at least 16 for stacks of 3 frames, got 15"):
         FrameReplayBuffer(15, SPEC, stride=2)
 
 
-def test_rows_come_step_by_step():
-    with pytest.raises(ValueError, match="step by step, 2 at once, got 1"):
+def test_only_whole_steps_can_be_added():
+    with pytest.raises(ValueError, match="one step of 2 environments at a time, got 1 rows"):
         FrameReplayBuffer(30, SPEC, stride=2).add(next(play([0], 1)))
 
 
-def test_a_million_rows_of_atari_take_seven_gigabytes_and_not_fifty_six():
-    ring = FrameReplayBuffer(1000, EnvSpec((4, 84, 84), "discrete", 4, "uint8"))
-    tensors = [ring.frames.frames, ring.columns.matrix, ring.columns["obs"], ring.columns["next_obs"]]
+def test_a_million_atari_transitions_take_7_gigabytes():
+    buffer = FrameReplayBuffer(1000, EnvSpec((4, 84, 84), "discrete", 4, "uint8"))
+    tensors = [buffer.frames.frames, buffer.columns.matrix, buffer.columns["obs"], buffer.columns["next_obs"]]
     size = sum(tensor.numel() * tensor.element_size() for tensor in tensors) * 1000
     assert 7.0e9 < size < 7.2e9

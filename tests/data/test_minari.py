@@ -105,7 +105,7 @@ def test_discrete_actions_keep_where_they_start(root):
     assert (dataset.spec.action_dim, dataset.spec.action_start) == (3, 1)
 
 
-def test_lossy_pictures_are_refused(root):
+def test_lossy_pictures_are_rejected(root):
     space = gym.spaces.Box(0, 255, (32, 32, 3), np.uint8)
     plain = episode(0, 2, terminated=True)
     buffer = replace(plain, observations=np.zeros((3, 32, 32, 3), np.uint8))
@@ -154,7 +154,7 @@ def test_the_id_follows_from_the_folder(root, counted, folder, name):
     assert json.loads((root / folder / "data" / "metadata.json").read_text())["dataset_id"] == name
 
 
-def test_a_folder_that_exists_and_a_wrong_id_are_refused(root, counted):
+def test_a_folder_that_exists_and_a_wrong_id_are_rejected(root, counted):
     dataset = TransitionDataset.from_dict(counted([1], dones=(0,)))
     with pytest.raises(ValueError, match="dataset_id must be NAME-vN"):
         save_minari(dataset, root / "own", dataset_id="own")

@@ -83,7 +83,7 @@ def test_optional_columns_are_mixed_too(counted):
     assert mix_transition_datasets(parts).columns["weights"].tolist() == [7, 8]
 
 
-def test_datasets_of_different_columns_or_spaces_are_refused(counted):
+def test_datasets_of_different_columns_or_spaces_are_rejected(counted):
     plain = TransitionDataset.from_dict(counted([1], dones=(0,)))
     other = TransitionDataset.from_dict({**counted([1], dones=(0,)), "weights": [7]})
     wide = TransitionDataset.from_dict({**counted([1], dones=(0,)), "actions": [[2.0]]})

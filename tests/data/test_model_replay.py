@@ -1,4 +1,4 @@
-"""Rows for a model and of a model: bootstraps of what was lived, and a ring of what was imagined."""
+"""BootstrapSampler resamples real transitions; ModelReplayBuffer keeps the newest model transitions."""
 
 from __future__ import annotations
 
@@ -20,42 +20,42 @@ def numbered(start: int, stop: int) -> Batch:
             "dones": zeros, "truncated": zeros}  # fmt: skip
 
 
-def drawn(ring: ReplayBuffer) -> set[float]:
-    return set(ring.sample(500)["rewards"].tolist())
+def sampled_rewards(buffer: ReplayBuffer) -> set[float]:
+    return set(buffer.sample(500)["rewards"].tolist())
 
 
-def test_only_the_newest_rows_of_a_model_are_drawn():
-    ring = ModelReplayBuffer(10, BOX)
-    ring.keep(4)
-    ring.add(numbered(0, 3))
-    assert drawn(ring) == {0, 1, 2}
-    ring.add(numbered(3, 6))
-    assert (len(ring), drawn(ring)) == (4, {2, 3, 4, 5})
-    ring.add(numbered(6, 12))  # round the end of the ring
-    assert drawn(ring) == {8, 9, 10, 11}
+def test_only_the_newest_model_transitions_are_sampled():
+    buffer = ModelReplayBuffer(10, BOX)
+    buffer.keep(4)
+    buffer.add(numbered(0, 3))
+    assert sampled_rewards(buffer) == {0, 1, 2}
+    buffer.add(numbered(3, 6))
+    assert (len(buffer), sampled_rewards(buffer)) == (4, {2, 3, 4, 5})
+    buffer.add(numbered(6, 12))  # beyond the last slot
+    assert sampled_rewards(buffer) == {8, 9, 10, 11}
 
 
-def test_longer_rollouts_keep_more_rows_and_bring_none_back():
-    ring = ModelReplayBuffer(10, BOX)
-    ring.keep(2)
-    ring.add(numbered(0, 4))
-    ring.keep(6)
-    assert drawn(ring) == {2, 3}
-    ring.add(numbered(4, 7))
-    assert drawn(ring) == {2, 3, 4, 5, 6}
-    ring.keep(1)
-    assert drawn(ring) == {6}
+def test_keeping_more_restores_no_evicted_transition():
+    buffer = ModelReplayBuffer(10, BOX)
+    buffer.keep(2)
+    buffer.add(numbered(0, 4))
+    buffer.keep(6)
+    assert sampled_rewards(buffer) == {2, 3}
+    buffer.add(numbered(4, 7))
+    assert sampled_rewards(buffer) == {2, 3, 4, 5, 6}
+    buffer.keep(1)
+    assert sampled_rewards(buffer) == {6}
 
 
-def test_a_model_ring_is_rebuilt_from_its_rows_and_state():
-    ring, other = ModelReplayBuffer(10, BOX), ModelReplayBuffer(10, BOX)
-    ring.keep(5)
-    ring.add(numbered(0, 10))
-    ring.add(numbered(10, 13))
-    first = ring.added - len(ring)
-    other.restore(ring.rows(first, ring.added), first)
-    other.load_state_dict(ring.state_dict())
-    assert other.sample(50)["rewards"].equal(ring.sample(50)["rewards"])
+def test_a_model_replay_buffer_is_restored_from_its_rows_and_state():
+    buffer, other = ModelReplayBuffer(10, BOX), ModelReplayBuffer(10, BOX)
+    buffer.keep(5)
+    buffer.add(numbered(0, 10))
+    buffer.add(numbered(10, 13))
+    first = buffer.added - len(buffer)
+    other.restore(buffer.rows(first, buffer.added), first)
+    other.load_state_dict(buffer.state_dict())
+    assert other.sample(50)["rewards"].equal(buffer.sample(50)["rewards"])
     assert len(other) == 5
 
 
@@ -63,7 +63,7 @@ def bootstrap(rows: int, members: int = 3) -> BootstrapSampler:
     return BootstrapSampler(TransitionDataset(numbered(0, rows)), members, torch.Generator().manual_seed(0))
 
 
-def test_held_out_rows_are_learned_from_by_no_member():
+def test_no_member_trains_on_held_out_rows():
     rows = bootstrap(100)
     learnt, held = rows.split(20)
     assert sorted([*learnt.tolist(), *held.tolist()]) == list(range(100))
@@ -71,7 +71,7 @@ def test_held_out_rows_are_learned_from_by_no_member():
     assert rows.orders.shape == (3, 80)
 
 
-def test_members_draw_with_replacement_and_each_for_itself():
+def test_members_are_resampled_independently_with_replacement():
     rows = bootstrap(1000)
     rows.split(200)
     shares = [len(set(order)) / 800 for order in rows.orders.tolist()]
@@ -79,7 +79,7 @@ def test_members_draw_with_replacement_and_each_for_itself():
     assert not rows.orders[0].equal(rows.orders[1])
 
 
-def test_a_pass_gives_every_draw_once_and_the_next_in_another_order():
+def test_an_epoch_serves_every_row_once_in_a_new_order():
     rows = bootstrap(50)
     rows.split(10)
     kept = rows.orders.sort(1).values
@@ -93,7 +93,7 @@ def test_a_pass_gives_every_draw_once_and_the_next_in_another_order():
     assert not passes[0].equal(passes[1])
 
 
-def test_the_last_batch_of_a_pass_is_filled_up_with_its_first_rows():
+def test_the_last_batch_of_an_epoch_wraps_to_its_first_rows():
     rows = bootstrap(13)
     rows.split(3)
     rows.shuffle()
@@ -101,13 +101,13 @@ def test_the_last_batch_of_a_pass_is_filled_up_with_its_first_rows():
     assert batches[2][:, 2:].equal(batches[0][:, :2])
 
 
-def test_a_ring_that_grows_is_split_anew():
-    ring = ReplayBuffer(30, BOX)
-    ring.add(numbered(0, 10))
-    rows = BootstrapSampler(ring, 2, torch.Generator().manual_seed(0))
+def test_a_growing_buffer_can_be_split_again():
+    buffer = ReplayBuffer(30, BOX)
+    buffer.add(numbered(0, 10))
+    rows = BootstrapSampler(buffer, 2, torch.Generator().manual_seed(0))
     rows.split(2)
     assert rows.count == 8
-    ring.add(numbered(10, 30))
+    buffer.add(numbered(10, 30))
     rows.split(6)
     assert rows.count == 24
     assert rows.orders.max() > 10

@@ -24,7 +24,7 @@ def test_a_missing_column_is_named(counted):
         TransitionDataset.from_dict(values)
 
 
-def test_an_empty_dataset_is_refused(counted):
+def test_an_empty_dataset_is_rejected(counted):
     with pytest.raises(ValueError, match="empty"):
         TransitionDataset.from_dict(counted([]))
 
@@ -35,7 +35,7 @@ def test_a_value_that_is_not_finite_is_refused_by_column_and_first_row(counted):
         TransitionDataset.from_dict(values)
 
 
-def test_a_flag_that_is_neither_0_nor_1_is_refused(counted):
+def test_a_flag_that_is_neither_0_nor_1_is_rejected(counted):
     values = {**counted([0, 0]), "dones": [0.0, 0.5]}
     with pytest.raises(ValueError, match=r"'dones' must hold 0 or 1, row 1 holds 0.5"):
         TransitionDataset.from_dict(values)
@@ -51,7 +51,7 @@ def test_whole_numbers_beyond_64_signed_bits_are_refused_instead_of_turning_nega
         TransitionDataset.from_dict({**counted([0, 0]), "ids": np.array([1, 2**63], np.uint64)})
 
 
-def test_observations_without_numbers_are_refused(counted):
+def test_observations_without_numbers_are_rejected(counted):
     values = {**counted([0, 0]), "obs": np.zeros((2, 0), np.float32)}
     with pytest.raises(ValueError, match=r"obs have no numbers in a row: their shape is \(2, 0\)"):
         TransitionDataset.from_dict(values)
@@ -234,7 +234,7 @@ def test_returns_to_go_of_unknown_discount_cannot_follow_a_clip(counted):
         dataset.with_reward_transform(clip=(0, 1))
 
 
-def test_a_discount_outside_0_to_1_is_refused(counted):
+def test_a_discount_outside_0_to_1_is_rejected(counted):
     with pytest.raises(ValueError, match=r"gamma must be in \[0, 1\], got 1.5"):
         TransitionDataset.from_dict(counted([1])).with_discounted_returns_to_go(1.5)
 

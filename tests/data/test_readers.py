@@ -62,7 +62,7 @@ def test_an_episode_of_one_row_without_successor_is_dropped_whole(load, counted)
     assert dataset.columns["truncated"].tolist() == [0, 0, 0]
 
 
-def test_neither_successors_nor_time_limits_is_refused(load, counted):
+def test_neither_successors_nor_time_limits_is_rejected(load, counted):
     message = r"neither next_obs nor truncated, so whether '(dones|terminals)' marks terminal states"
     with pytest.raises(ValueError, match=message):
         load(counted([1, 2]), without=["next_obs", "truncated"])
@@ -93,7 +93,7 @@ def test_optional_columns_are_loaded_and_lose_the_dropped_rows_too(load, counted
     assert dataset.columns["next_actions"].squeeze(1).tolist() == pytest.approx([0.1, 0.2])
 
 
-def test_successors_of_another_dtype_are_refused():
+def test_successors_of_another_dtype_are_rejected():
     pictures = np.zeros((2, 3, 8, 8), np.uint8)
     ends = np.array([0, 1])
     with pytest.raises(TypeError, match="obs are uint8 but next_obs are float32"):
@@ -102,12 +102,12 @@ def test_successors_of_another_dtype_are_refused():
         )
 
 
-def test_successors_of_another_shape_are_refused(load, counted):
+def test_successors_of_another_shape_are_rejected(load, counted):
     with pytest.raises(ValueError, match=r"obs are \(2, 1\) but next_obs are \(2, 3\)"):
         load({**counted([1, 2]), "next_obs": np.zeros((2, 3))})
 
 
-def test_a_column_of_another_length_is_refused(load, counted):
+def test_a_column_of_another_length_is_rejected(load, counted):
     with pytest.raises(ValueError, match="all columns must have the same length"):
         load({**counted([1, 2]), "rewards": np.zeros(3)})
 
@@ -150,7 +150,7 @@ def test_a_file_of_something_else_is_one_sentence(tmp_path, name):
         load_transition_dataset(tmp_path / name)
 
 
-def test_pickled_arrays_are_refused(tmp_path, counted):
+def test_pickled_arrays_are_rejected(tmp_path, counted):
     np.savez(tmp_path / "data.npz", **counted([1, 2]), infos=np.array([{}, {}], dtype=object))
     with pytest.raises(ValueError, match="column 'infos' is no plain array of numbers: Object arrays cannot be loaded"):
         load_transition_dataset(tmp_path / "data.npz")

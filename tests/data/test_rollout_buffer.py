@@ -32,7 +32,7 @@ def test_a_new_rollout_starts_a_new_epoch():
     assert sorted(torch.cat([buffer.sample(2)["rewards"] for _ in range(2)]).tolist()) == [10, 11, 12, 13]
 
 
-def test_a_batch_size_that_does_not_divide_the_rollout_is_refused():
+def test_a_batch_size_that_does_not_divide_the_rollout_is_rejected():
     buffer = RolloutBuffer()
     buffer.fill({"rewards": torch.arange(10)})
     with pytest.raises(ValueError, match="batch_size must divide the 10 rows of the rollout, got 4"):
@@ -42,7 +42,7 @@ def test_a_batch_size_that_does_not_divide_the_rollout_is_refused():
 def test_a_rollout_refuses_members():
     buffer = RolloutBuffer()
     buffer.fill({"rewards": torch.arange(10)})
-    with pytest.raises(ValueError, match="belongs to one learner"):
+    with pytest.raises(ValueError, match="serves one learner"):
         buffer.sample(5, members=(2,))
 
 
@@ -73,9 +73,9 @@ def test_the_order_comes_from_the_buffers_own_generator_and_its_state():
     ("dones", "truncated", "expected"),
     [
         ([0, 0], [0, 0], [0.0, 0.0]),  # 1 + 0.5 * 2 - 2 = 0 twice
-        ([0, 1], [0, 0], [-0.25, -1.0]),  # death: 1 - 2, and a quarter of it one step back
+        ([0, 1], [0, 0], [-0.25, -1.0]),  # terminal: 1 - 2, and a quarter of it one step back
         ([1, 0], [0, 0], [-1.0, 0.0]),
-        ([0, 1], [0, 1], [-0.25, -1.0]),  # dying at the limit is dying
+        ([0, 1], [0, 1], [-0.25, -1.0]),  # terminated at the time limit counts as terminated
     ],
 )
 def test_advantages_by_hand(dones, truncated, expected):

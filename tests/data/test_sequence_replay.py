@@ -1,4 +1,4 @@
-"""Windows of records: what is in them, where they begin, and what is remembered before them."""
+"""Windows of RecurrentReplayBuffer: their records, their starts and their initial latents."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class World:
 
 
 def together(*worlds: World) -> list[Batch]:
-    """Their steps side by side, an environment each."""
+    """The steps of several environments in one batch."""
     return [
         {name: torch.cat([step[name] for step in steps]) for name in steps[0]}
         for steps in zip(*(world.steps for world in worlds), strict=True)
@@ -49,21 +49,21 @@ def filled(steps: Sequence[Batch], capacity: int = 100, **options: Any) -> Recur
 
 
 def served(buffer: RecurrentReplayBuffer, count: int) -> list[list[int]]:
-    """The observations of so many windows."""
+    """Observations of `count` sampled windows."""
     pixels: list[list[int]] = buffer.sample(count)["obs"].squeeze(-1).tolist()
     return pixels
 
 
-def test_an_episode_is_a_record_for_each_observation_with_the_reward_that_came_with_it():
+def test_each_observation_is_a_record_with_the_reward_received_with_it():
     batch = filled(World([2, 2], cut=[0]).steps, window=6).sample(1)
     assert {name: batch[name].flatten().tolist() for name in batch if name != "rows"} == {
         "obs": [0, 1, 2, 10, 11, 12],
-        "actions": [1, 2, 0, 1, 2, 0],  # nothing is done after an episode's last observation
+        "actions": [1, 2, 0, 1, 2, 0],  # zero action at the last observation of an episode
         "previous_actions": [0, 1, 2, 0, 1, 2],
-        "rewards": [0, 1, 2, 0, 1, 2],  # nothing is paid for its first
+        "rewards": [0, 1, 2, 0, 1, 2],  # zero reward at its first
         "is_first": [1, 0, 0, 1, 0, 0],
         "is_last": [0, 0, 1, 0, 0, 1],
-        "dones": [0, 0, 0, 0, 0, 1],  # the first episode was cut, and is not terminal
+        "dones": [0, 0, 0, 0, 0, 1],  # the first episode was truncated
     }
     assert batch["obs"].dtype == torch.uint8
 
@@ -71,22 +71,22 @@ def test_an_episode_is_a_record_for_each_observation_with_the_reward_that_came_w
 def test_windows_never_cross_the_newest_record():
     buffer = filled(World([20] * 3).steps, capacity=11)
     seen = {tuple(window) for window in served(buffer, 500)}
-    # The newest 11 of 63 records show 30 to 40, and 30 has nothing before it.
+    # The newest 11 of 63 records show 30 to 40; the record before 30 is lost.
     assert seen == {tuple(range(start, start + 4)) for start in range(31, 38)}
 
 
-def test_every_window_of_every_environment_is_as_likely():
+def test_windows_of_all_environments_are_sampled_uniformly():
     buffer = filled(together(World([8]), World([4, 4])), num_envs=2)
     assert buffer.counts == [9, 10]
     assert buffer.num_windows == 6 + 7
-    served(buffer, 4)  # the fresh ones
+    served(buffer, 4)  # the new windows
     starts = [window[0] for window in served(buffer, 13_000)]
     # The first shows 0 to 8, the second 0 to 4 and 10 to 14.
     counts = [starts.count(first) for first in (0, 4, 5, 10, 11)]
     assert counts == pytest.approx([2000, 2000, 1000, 1000, 1000], rel=0.12)
 
 
-def test_fresh_windows_are_served_once_and_first():
+def test_new_windows_are_served_once_and_first():
     buffer = filled(together(World([20]), World([20])), num_envs=2)
     assert served(buffer, 3) == [[0, 1, 2, 3], [0, 1, 2, 3], [4, 5, 6, 7]]
     assert served(buffer, 3) == [[4, 5, 6, 7], [8, 9, 10, 11], [8, 9, 10, 11]]
@@ -95,7 +95,7 @@ def test_fresh_windows_are_served_once_and_first():
     assert len({window[0] for window in rest[4:]}) > 12  # of 18
 
 
-def test_a_fresh_window_that_has_made_room_is_passed_over():
+def test_a_new_window_that_was_overwritten_is_skipped():
     buffer = filled(World([40]).steps, capacity=12)
     windows = served(buffer, 10)  # of those that waited, the last four begin with 24, 28, 32 and 36
     assert windows[2:4] == [[32, 33, 34, 35], [36, 37, 38, 39]]
@@ -103,7 +103,7 @@ def test_a_fresh_window_that_has_made_room_is_passed_over():
 
 
 def latent_steps(steps: Sequence[Batch]) -> list[Batch]:
-    """Steps at which one remembers the number that is seen, twice."""
+    """Steps whose latents hold the observed number twice."""
     return [{**step, "deter": step["obs"].float().expand(-1, 2)} for step in steps]
 
 
@@ -111,7 +111,7 @@ def with_latents(steps: Sequence[Batch], **options: Any) -> RecurrentReplayBuffe
     return filled(latent_steps(steps), latents={"deter": ((2,), torch.float16)}, **options)
 
 
-def test_a_window_begins_with_what_was_remembered_before_it():
+def test_a_window_starts_from_the_latents_of_the_record_before_it():
     batch = with_latents(World([20]).steps).sample(50)
     first = batch["obs"][:, 0, 0]
     before = torch.where(first > 0, first.float() - 1, 0.0)
@@ -121,13 +121,13 @@ def test_a_window_begins_with_what_was_remembered_before_it():
     assert batch["previous_actions"][:, 0].tolist() == first.tolist()  # step n has action n + 1
 
 
-def test_without_latents_a_window_is_an_episode_of_its_own():
+def test_without_latents_a_window_starts_a_new_episode():
     batch = filled(World([20]).steps).sample(50)
     assert batch["is_first"].tolist() == [[1, 0, 0, 0]] * 50
     assert batch["previous_actions"][:, 0].tolist() == [0] * 50
 
 
-def test_latents_are_written_back_to_the_records_they_belong_to():
+def test_latents_are_written_back_to_their_records():
     buffer = with_latents(together(World([20]), World([20])), num_envs=2)
     batch = buffer.sample(200)
     buffer.write_back(batch["rows"], {"deter": batch["obs"].float().expand(-1, -1, 2) + 100})
@@ -144,12 +144,12 @@ def test_short_episodes_are_sampled():
     assert (1, 10, 11, 20) in seen
 
 
-def test_what_was_lived_ends_where_environments_start_anew():
+def test_a_marked_boundary_ends_the_episode():
     buffer = filled(World([20]).steps[:3])
     buffer.mark_boundary()
     for step in World([20]).steps[:3]:
         buffer.add(step)
-    batch = buffer.sample(1)  # the fresh one
+    batch = buffer.sample(1)  # the new window
     assert batch["obs"].flatten().tolist() == [0, 1, 2, 0]
     assert batch["is_last"].flatten().tolist() == [0, 0, 1, 0]
     assert batch["is_first"].flatten().tolist() == [1, 0, 0, 1]
@@ -157,7 +157,7 @@ def test_what_was_lived_ends_where_environments_start_anew():
     assert batch["dones"].sum() == 0
 
 
-def test_a_restored_buffer_goes_on_alike(tmp_path):
+def test_a_restored_buffer_continues_identically(tmp_path):
     steps = latent_steps(together(World([9] * 5), World([5] * 9)))
     buffer = filled(steps[:30], capacity=40, num_envs=2, latents={"deter": ((2,), torch.float16)})
     buffer.sample(3)
@@ -176,14 +176,14 @@ def test_a_restored_buffer_goes_on_alike(tmp_path):
 
 
 @pytest.mark.parametrize(("saved", "kept"), [("deter", "none"), ("none", "deter")])
-def test_a_buffer_that_keeps_other_latents_is_not_restored(saved, kept):
+def test_a_state_with_other_latents_is_rejected(saved, kept):
     layouts: dict[str, Any] = {"deter": {"deter": ((2,), torch.float16)}, "none": None}
     state = filled([], capacity=40, num_envs=2, latents=layouts[saved]).state_dict()
-    with pytest.raises(ValueError, match=f"saved with latents: {saved}, and keeps: {kept}; set stored_latents"):
+    with pytest.raises(ValueError, match=f"saved with latents {saved}, this one has {kept}; set stored_latents"):
         filled([], capacity=40, num_envs=2, latents=layouts[kept]).load_state_dict(state)
 
 
-def test_observations_may_be_kept_as_bytes_whatever_they_are_of():
+def test_observations_can_be_stored_as_bytes():
     spec = EnvSpec((1,), "discrete", 5)
     kept = {}
     for dtype in (None, torch.uint8):
@@ -207,10 +207,10 @@ def test_box_actions_keep_their_width():
     torch.testing.assert_close(batch["previous_actions"], torch.tensor([[[0, 0], [0, 0], [0.1, 0.1]]]))
 
 
-def test_what_does_not_fit_is_refused():
-    with pytest.raises(ValueError, match="capacity must be at least 12, for windows of 4 in 2 environments, got 11"):
+def test_invalid_capacities_and_shapes_are_rejected():
+    with pytest.raises(ValueError, match="capacity must be at least 12 for windows of 4 in 2 environments, got 11"):
         RecurrentReplayBuffer(11, PIXEL, window=4, num_envs=2)
-    with pytest.raises(ValueError, match="no environment has shown 4 records yet"):
+    with pytest.raises(ValueError, match="no environment has 4 records yet"):
         filled(World([20]).steps[:3]).sample(1)
-    with pytest.raises(ValueError, match="rows must have the columns and shapes"):
+    with pytest.raises(ValueError, match="transitions must have the columns and shapes"):
         filled(World([20]).steps[:1], num_envs=2, capacity=20)

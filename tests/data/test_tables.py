@@ -129,13 +129,13 @@ def test_a_missing_number_in_a_parquet_file_is_nan(tmp_path, counted):
     assert len(load_transition_dataset(tmp_path / "log.parquet", allow=["nan"])) == 2
 
 
-def test_a_missing_flag_is_refused(tmp_path, counted):
+def test_a_missing_flag_is_rejected(tmp_path, counted):
     pq.write_table(table(counted, dones=pa.array([False, None, True])), tmp_path / "log.parquet")
     with pytest.raises(TypeError, match="'dones' must hold numbers, got bool with 1 empty entries"):
         load_transition_dataset(tmp_path / "log.parquet")
 
 
-def test_text_in_a_needed_column_is_refused(tmp_path, counted):
+def test_text_in_a_needed_column_is_rejected(tmp_path, counted):
     pq.write_table(table(counted, rewards=pa.array(["a", "b", "c"])), tmp_path / "log.parquet")
     with pytest.raises(TypeError, match="column 'rewards' must hold numbers"):
         load_transition_dataset(tmp_path / "log.parquet")

@@ -50,6 +50,6 @@ def test_parquet_is_written_in_groups_of_rows(tmp_path, counted, monkeypatch):
 
 
 @pytest.mark.parametrize("save", [save_npz, save_parquet, save_transition_dataset])
-def test_a_suffix_that_is_not_written_is_refused(tmp_path, counted, save):
+def test_a_suffix_that_is_not_written_is_rejected(tmp_path, counted, save):
     with pytest.raises(ValueError, match=r"\.npz|\.parquet"):
         save(TransitionDataset.from_dict(counted([1])), tmp_path / "data.csv")

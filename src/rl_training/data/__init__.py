@@ -1,7 +1,7 @@
-"""Where transitions rest: offline datasets, replay rings, rollouts, and the files they come from.
+"""Datasets, replay buffers and rollouts, and the readers and writers of their files.
 
-The public names stand in `__init__.pyi`. Each is imported when it is first used, so that files are read and checked
-without torch.
+`__init__.pyi` lists the public names. Each is imported on first use, so that files can be read and checked without
+torch.
 """
 
 from rl_training.lazy_names import lazy_names

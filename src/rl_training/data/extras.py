@@ -1,28 +1,28 @@
-"""Packages that some formats need, imported where they are used; their absence is one sentence."""
+"""Optional packages for file formats, imported on first use."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import Any
 
-# Any: neither package has types of its own.
+# Any: h5py and pyarrow have no type annotations.
 
 
-def h5py_or_error() -> Any:
-    return _imported("h5py", "HDF5")
+def import_h5py() -> Any:
+    return _import("h5py", "HDF5")
 
 
-def parquet_or_error() -> Any:
-    return _imported("pyarrow.parquet", "Parquet")
+def import_parquet() -> Any:
+    return _import("pyarrow.parquet", "Parquet")
 
 
-def arrow_or_error() -> Any:
-    return _imported("pyarrow", "Arrow and Parquet")
+def import_arrow() -> Any:
+    return _import("pyarrow", "Arrow and Parquet")
 
 
-def _imported(module: str, formats: str) -> Any:
+def _import(module: str, formats: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
         package = module.split(".")[0]
-        raise ImportError(f'{package} is needed for {formats}: pip install "rl-training[data]"') from error
+        raise ImportError(f'{formats} files need {package}: pip install "rl-training[data]"') from error

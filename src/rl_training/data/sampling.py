@@ -1,4 +1,4 @@
-"""What every source of batches shares: a generator of its own, and rows fetched in as few reads as can be."""
+"""Shared by all batch sources: a private random generator, and packed columns that gather rows in few reads."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch import Tensor
 
 from rl_training.types import Batch
 
-Layout: TypeAlias = "tuple[tuple[int, ...], torch.dtype]"  # of one row of a column
+Layout: TypeAlias = "tuple[tuple[int, ...], torch.dtype]"  # shape and dtype of one row
 
 
 class SeededSampler:
-    """Owns the generator that rows are drawn with, so that sampling disturbs no other randomness."""
+    """Owns the generator that rows are sampled with, so that other random streams do not change."""
 
     samples_on_device = True
 
@@ -33,11 +33,11 @@ class SeededSampler:
 
 
 class PackedColumns(dict[str, Tensor]):
-    """Columns of which all float32 ones are slices of one matrix [*lead, width], so that a row is read at once."""
+    """Columns whose float32 members are slices of one matrix [*lead, width], so that one read fetches a row."""
 
     def __init__(self, lead: tuple[int, ...], layout: Mapping[str, Layout], device: torch.device | str) -> None:
         packed = {name: shape for name, (shape, dtype) in layout.items() if dtype == torch.float32}
-        # Left empty: memory that no row has reached yet is then never touched.
+        # Not initialised: the operating system then allocates memory only for rows that are written.
         self.matrix = torch.empty(*lead, sum(map(math.prod, packed.values())), device=device)
         self.shapes = packed
         views = self._views(self.matrix)
@@ -50,7 +50,6 @@ class PackedColumns(dict[str, Tensor]):
 
     @classmethod
     def of(cls, columns: Batch, device: torch.device | str) -> PackedColumns:
-        """A copy of these columns."""
         layout = {name: (tuple(column.shape[1:]), column.dtype) for name, column in columns.items()}
         packed = cls((len(next(iter(columns.values()))),), layout, device)
         for name, column in columns.items():
@@ -74,7 +73,7 @@ class PackedColumns(dict[str, Tensor]):
 
 
 def gather(columns: Batch, rows: Tensor) -> Batch:
-    """The given rows of every column, which are counted through all leading axes; the batch takes `rows`' shape."""
+    """Gathers rows of every column; row numbers index the flattened leading axes, and batches have `rows`' shape."""
     flat = rows.flatten()
     if isinstance(columns, PackedColumns):
         batch = columns.rows(flat)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rl_training.data.extras import h5py_or_error
+from rl_training.data.extras import import_h5py
 from rl_training.data.readers.minari import read_minari
 from rl_training.data.readers.names import choose_names, members, other_names
 from rl_training.data.readers.rows import (
@@ -22,7 +22,7 @@ from rl_training.types import Array, Arrays
 
 
 def read_hdf5(path: Path, given: Mapping[str, str] | None) -> StoredColumns:
-    h5py = h5py_or_error()
+    h5py = import_h5py()
     try:
         file = h5py.File(path, "r")
     except OSError as error:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from rl_training.data.extras import arrow_or_error, h5py_or_error, parquet_or_error
+from rl_training.data.extras import import_arrow, import_h5py, import_parquet
 from rl_training.data.readers.names import choose_names, members, other_names
 from rl_training.data.readers.parquet import to_array
 from rl_training.data.readers.rows import (
@@ -93,7 +93,7 @@ def _rows_of(episode: Episode, chosen: dict[str, list[str]], source: str) -> Arr
 
 
 def _hdf5_episodes(directory: Path, metadata: dict[str, Any]) -> Iterator[Episode]:
-    h5py = h5py_or_error()
+    h5py = import_h5py()
     with h5py.File(directory / "main_data.hdf5", "r") as file:
         for number in range(metadata["total_episodes"]):
             leaves: dict[str, Any] = {}
@@ -104,11 +104,11 @@ def _hdf5_episodes(directory: Path, metadata: dict[str, Any]) -> Iterator[Episod
 
 
 def _arrow_episodes(directory: Path, metadata: dict[str, Any]) -> Iterator[Episode]:
-    arrow = arrow_or_error()
+    arrow = import_arrow()
     for number in range(metadata["total_episodes"]):
         (file,) = (directory / str(number)).glob("part-*")
         if metadata["data_format"] == "parquet":
-            table = parquet_or_error().read_table(file)
+            table = import_parquet().read_table(file)
         else:
             table = arrow.ipc.open_file(file).read_all()
         (batch,) = table.combine_chunks().to_batches()

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rl_training.data.extras import arrow_or_error, parquet_or_error
+from rl_training.data.extras import import_arrow, import_parquet
 from rl_training.data.readers.rows import StoredColumns
 from rl_training.data.readers.tables import Batches, EpisodeCodes, read_table
 from rl_training.types import Array, EnvSpec
@@ -18,10 +18,10 @@ ROWS = 2**13  # of a batch
 
 
 def read_parquet(path: Path, given: Mapping[str, str] | None) -> StoredColumns:
-    arrow = arrow_or_error()
+    arrow = import_arrow()
     try:
         # Otherwise all row groups are fetched ahead of the first, and held until the last.
-        file = parquet_or_error().ParquetFile(path, pre_buffer=False, buffer_size=2**16)
+        file = import_parquet().ParquetFile(path, pre_buffer=False, buffer_size=2**16)
     except (arrow.ArrowInvalid, OSError) as error:
         raise ValueError(f"{path} is not a readable Parquet file: {error}") from error
     with file:

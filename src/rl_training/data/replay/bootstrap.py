@@ -1,4 +1,4 @@
-"""Batches for an ensemble: every member learns from a bootstrap of its own, and some rows are held out from all."""
+"""Bootstrap batches for an ensemble: each member has its own resample, and some rows are held out from all."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from rl_training.types import Batch
 
 
 class BootstrapSampler:
-    """Passes over the rows of a dataset or ring, [members, batch_size] at a time.
+    """Epochs over a dataset or replay buffer, in batches [members, batch_size].
 
-    `split` draws what each member learns from, with replacement; `shuffle` begins a pass in a new order. The orders
-    have room for as many rows as there can be, and stay where they are, so that captured updates may read them.
+    `split` samples each member's rows with replacement; `shuffle` starts an epoch in a new order. `_orders` is
+    allocated once for the full capacity, because captured CUDA graphs read it at a fixed address.
     """
 
     samples_on_device = True
@@ -25,11 +25,11 @@ class BootstrapSampler:
         capacity = source.capacity if isinstance(source, ReplayBuffer) else len(source)
         self._orders = torch.empty(members, capacity, dtype=torch.int64, device=generator.device)
         self._count = torch.ones((), dtype=torch.int64, device=generator.device)
-        self._place = torch.zeros((), dtype=torch.int64, device=generator.device)
-        self.count = 0  # rows in a pass
+        self._position = torch.zeros((), dtype=torch.int64, device=generator.device)
+        self.count = 0  # rows of an epoch
 
     def split(self, held_out: int) -> tuple[Tensor, Tensor]:
-        """The numbers of the rows to learn from and of those that are held out."""
+        """Returns the row numbers of the training set and of the holdout set."""
         device = self.generator.device
         rows = torch.randperm(len(self.source), generator=self.generator, device=device)
         held, rest = rows[:held_out], rows[held_out:]
@@ -39,7 +39,7 @@ class BootstrapSampler:
 
     @property
     def orders(self) -> Tensor:
-        """Row numbers of a pass, [members, count]."""
+        """Row numbers of an epoch, [members, count]."""
         return self._orders[:, : self.count]
 
     @orders.setter
@@ -49,16 +49,16 @@ class BootstrapSampler:
         self.orders.copy_(orders)
 
     def shuffle(self) -> None:
-        """One new order for all: what a member has drawn is independent of the others' draws already."""
+        """Starts an epoch. All members share one permutation: their resamples are independent already."""
         order = torch.randperm(self.count, generator=self.generator, device=self.generator.device)
         self.orders = self.orders[:, order]
-        self._place.zero_()
+        self._position.zero_()
 
     def sample(self, batch_size: int, members: tuple[int, ...] = ()) -> Batch:
-        """The next rows of the pass; the last batch is filled up with the first ones."""
-        places = (self._place + torch.arange(batch_size, device=self._place.device)) % self._count
-        self._place.add_(batch_size)
-        return gather(self.source.columns, self._orders.index_select(1, places))
+        """Returns the next rows of the epoch; the last batch is filled up from its beginning."""
+        positions = (self._position + torch.arange(batch_size, device=self._position.device)) % self._count
+        self._position.add_(batch_size)
+        return gather(self.source.columns, self._orders.index_select(1, positions))
 
     def rows(self, numbers: Tensor) -> Batch:
         return gather(self.source.columns, numbers)

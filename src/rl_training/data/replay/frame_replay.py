@@ -1,4 +1,4 @@
-"""FrameReplayBuffer: a ring for stacks of frames that keeps each frame once, in an eighth of the memory."""
+"""FrameReplayBuffer: a replay buffer for frame stacks that stores each frame once, in an eighth of the memory."""
 
 from __future__ import annotations
 
@@ -14,26 +14,28 @@ from rl_training.types import Batch, EnvSpec
 
 
 class FrameReplayBuffer(ReplayBuffer):
-    """A ReplayBuffer of observations that are stacks of frames, uint8 [frames, height, width] with the newest last.
+    """A ReplayBuffer for frame stacks: uint8 [frames, height, width], newest frame last.
 
-    A row names the frames of `obs` and `next_obs` by their numbers in a ring of as many frames as the buffer has rows.
-    A step brings one new frame; an episode's first brings two, and is repeated until its stack is full. So the oldest
-    rows are gone a little before their slots are taken, when their frames are.
+    Transitions store frame numbers; the frames are in a `FrameStore` of the same capacity. Each step adds one frame,
+    the first step of an episode two (its first frame is repeated to fill the stack). Transitions are therefore evicted
+    slightly early, when their frames are overwritten.
     """
 
     def __init__(self, capacity: int, spec: EnvSpec, *, members: int | None = None, **options: Any) -> None:
         if len(spec.obs_shape) != 3 or spec.obs_dtype != "uint8":
             raise ValueError(
-                "stacked_frames is for observations that are uint8 stacks [frames, height, width], "
-                f"got {spec.obs_dtype} of shape {spec.obs_shape}"
+                "stacked_frames needs uint8 observations [frames, height, width], "
+                f"got {spec.obs_dtype} of shape {spec.obs_shape}; set stacked_frames to false"
             )
         super().__init__(capacity, spec, members=members, **options)
         least = 2 * self.stride * (spec.obs_shape[0] + 1)
         if capacity < least:
-            raise ValueError(f"a buffer of stacks of {spec.obs_shape[0]} frames must hold {least} rows, got {capacity}")
+            raise ValueError(
+                f"capacity must be at least {least} for stacks of {spec.obs_shape[0]} frames, got {capacity}"
+            )
         device = self.generator.device
         self.frames = FrameStore(capacity, spec.obs_shape[1:], members=members, device=device)
-        self._first = torch.zeros((), dtype=torch.int64, device=device)  # slot of the oldest row
+        self._oldest = torch.zeros((), dtype=torch.int64, device=device)  # slot of the oldest transition
 
     @staticmethod
     def layout(spec: EnvSpec) -> dict[str, Layout]:
@@ -44,38 +46,41 @@ class FrameReplayBuffer(ReplayBuffer):
         return {**super().parts(), "frames": self.frames}
 
     def add(self, rows: Batch) -> None:
-        """One step of every environment; the oldest make room."""
+        """Adds one step of every environment."""
         if rows["rewards"].shape[-1] != self.stride:
-            raise ValueError(f"rows must come step by step, {self.stride} at once, got {rows['rewards'].shape[-1]}")
-        obs, next_obs = self._number(rows)
-        if not all(self.frames.stacks(mine).equal(rows[name]) for name, mine in (("obs", obs), ("next_obs", next_obs))):
             raise ValueError(
-                "observations are not stacks of frames that move on by one a step, with an episode's first frame "
-                "repeated; set stacked_frames to false"
+                f"add one step of {self.stride} environments at a time, got {rows['rewards'].shape[-1]} rows"
             )
-        super().add({**rows, "obs": obs, "next_obs": next_obs})
-        self._let_go()
+        obs, next_obs = self._store_frames(rows)
+        numbers = {"obs": obs, "next_obs": next_obs}
+        if not all(self.frames.stacks(numbers[name]).equal(rows[name]) for name in numbers):
+            raise ValueError(
+                "observations are not frame stacks: each step must add one frame, and an episode must start with its "
+                "first frame repeated; set stacked_frames to false"
+            )
+        super().add({**rows, **numbers})
+        self._evict_without_frames()
 
     def state_dict(self, *, member: int | None = None) -> dict[str, Any]:
         return {**super().state_dict(member=member), "gone": self.evicted}
 
-    def _number(self, rows: Batch) -> tuple[Tensor, Tensor]:
-        """Store what frames are new; the numbers of all of `obs` and `next_obs`, [..., environments, stack]."""
+    def _store_frames(self, rows: Batch) -> tuple[Tensor, Tensor]:
+        """Stores new frames; returns the frame numbers of `obs` and `next_obs`, [..., environments, stack]."""
         begins = self._begins()
         count = self.frames.counts.to(begins.device).unsqueeze(-1)
-        firsts = count + begins.cumsum(-1) - 1  # where it begins
+        firsts = count + begins.cumsum(-1) - 1  # valid where an episode begins
         newest = count + begins.sum(-1, keepdim=True) + torch.arange(self.stride, device=begins.device)
         self.frames.put(firsts, rows["obs"][..., -1, :, :], begins)
         self.frames.put(newest, rows["next_obs"][..., -1, :, :], torch.ones_like(begins))
         self.frames.counts += (begins.sum(-1) + self.stride).cpu()
         obs = torch.where(begins.unsqueeze(-1), firsts.unsqueeze(-1), self._last_step("next_obs"))
-        moved = torch.cat([obs[..., 1:], newest.unsqueeze(-1)], -1)
-        # An episode that is lost with its worker stops where it was last seen.
-        still = (rows["obs"] == rows["next_obs"]).flatten(-3).all(-1, keepdim=True)
-        return obs, torch.where(still, obs, moved)
+        shifted = torch.cat([obs[..., 1:], newest.unsqueeze(-1)], -1)
+        # When a worker process dies, its episode is truncated with next_obs equal to obs.
+        unchanged = (rows["obs"] == rows["next_obs"]).flatten(-3).all(-1, keepdim=True)
+        return obs, torch.where(unchanged, obs, shifted)
 
     def _begins(self) -> Tensor:
-        """Which environments are at an episode's first step."""
+        """Flags of the environments at the first step of an episode."""
         ended = self._last_step("dones") + self._last_step("truncated") > 0
         return ended if self.added else torch.ones_like(ended)
 
@@ -83,23 +88,23 @@ class FrameReplayBuffer(ReplayBuffer):
         slots = self._slots(self.added - self.stride, self.added)
         return self.columns[column].index_select(self.frames.counts.dim(), slots)
 
-    def _let_go(self) -> None:
-        """Of rows whose frames have made room; nobody's frames grow older, so the rest have theirs."""
+    def _evict_without_frames(self) -> None:
+        """Evicts transitions whose frames were overwritten; frame numbers ascend, so the others are complete."""
         before, oldest = self.evicted, self.frames.counts - self.frames.capacity
-        while self._needs(self.evicted).lt(oldest).any():
+        while self._oldest_frame(self.evicted).lt(oldest).any():
             self.evicted += self.stride
         if self.priorities is not None and self.evicted > before:
             slots = self._slots(before, self.evicted).expand(*self.frames.counts.shape, -1)
             self.priorities.put(slots, torch.zeros(slots.shape, dtype=torch.float64, device=slots.device))
         self._set_added(self.added)
 
-    def _needs(self, start: int) -> Tensor:
-        """The oldest frame in this row and those of the other environments that follow it."""
+    def _oldest_frame(self, start: int) -> Tensor:
+        """Oldest frame number in the time step that begins at row `start`."""
         slots = self._slots(start, start + self.stride)
         return self.columns["obs"][..., 0].index_select(self.frames.counts.dim(), slots).amin(-1).cpu()
 
     def _uniform_slots(self, shape: tuple[int, ...]) -> Tensor:
-        return (super()._uniform_slots(shape) + self._first) % self.capacity
+        return (super()._uniform_slots(shape) + self._oldest) % self.capacity
 
     def _batch(self, slots: Tensor) -> Batch:
         batch = super()._batch(slots)
@@ -107,18 +112,18 @@ class FrameReplayBuffer(ReplayBuffer):
 
     def _set_added(self, added: int) -> None:
         super()._set_added(added)
-        self._first.fill_(self.evicted % self.capacity)
+        self._oldest.fill_(self.evicted % self.capacity)
 
 
 class FrameStore:
-    """The newest frames, numbered from the first ever added, of each of `members` by itself."""
+    """The newest frames of each member, numbered from the first ever added."""
 
     def __init__(
         self, capacity: int, shape: tuple[int, ...], *, members: int | None, device: torch.device | str
     ) -> None:
         lead = () if members is None else (members,)
         self.capacity = capacity
-        self.counts = torch.zeros(lead, dtype=torch.int64)  # frames ever added; on the host, which saves them
+        self.counts = torch.zeros(lead, dtype=torch.int64)  # frames ever added, on the host
         self.frames = torch.empty(*lead, capacity, *shape, dtype=torch.uint8, device=device)
         self._offsets = None if members is None else capacity * torch.arange(members, device=device)
 
@@ -130,15 +135,15 @@ class FrameStore:
         return min(self.added, self.capacity)
 
     def stacks(self, numbers: Tensor) -> Tensor:
-        """These frames, [*numbers' shape, height, width]."""
-        frames = self._flat().index_select(0, self._places(numbers).flatten())
+        """Returns frames by number, [*numbers' shape, height, width]."""
+        frames = self._flat().index_select(0, self._positions(numbers).flatten())
         return frames.unflatten(0, numbers.shape)
 
-    def put(self, numbers: Tensor, frames: Tensor, chosen: Tensor) -> None:
-        self._flat().index_copy_(0, self._places(numbers)[chosen], frames[chosen])
+    def put(self, numbers: Tensor, frames: Tensor, mask: Tensor) -> None:
+        self._flat().index_copy_(0, self._positions(numbers)[mask], frames[mask])
 
     def member(self, index: int) -> FrameStore:
-        """One member's, as if it were alone; they rest where they are."""
+        """One member's frames, as views of the same memory."""
         one = copy.copy(self)
         one.counts, one.frames, one._offsets = self.counts[index], self.frames[index], None
         return one
@@ -147,7 +152,6 @@ class FrameStore:
         return {"frames": self.stacks(torch.arange(start, stop, device=self.frames.device))}
 
     def restore(self, rows: Batch, start: int) -> None:
-        """Frames in their order."""
         numbers = torch.arange(start, start + len(rows["frames"]), device=self.frames.device)[-self.capacity :]
         self._flat().index_copy_(0, numbers % self.capacity, rows["frames"].to(numbers.device)[-self.capacity :])
         self.counts.fill_(start + len(rows["frames"]))
@@ -155,6 +159,6 @@ class FrameStore:
     def _flat(self) -> Tensor:
         return self.frames.view(-1, *self.frames.shape[-2:])
 
-    def _places(self, numbers: Tensor) -> Tensor:
+    def _positions(self, numbers: Tensor) -> Tensor:
         slots = numbers % self.capacity
         return slots if self._offsets is None else slots + self._offsets.view(-1, *[1] * (numbers.dim() - 1))

@@ -1,4 +1,4 @@
-"""Batches drawn partly from a dataset, or a ring that stands for one, and partly from a ring that is still growing."""
+"""MixedReplay: batches from a dataset (or a replay buffer in its place) and a replay buffer."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from rl_training.types import Batch
 
 
 class MixedReplay:
-    """`ratio` of every batch comes from the dataset; the columns are those that both have."""
+    """Samples a fraction `ratio` of each batch from the dataset; batches hold the columns that both have."""
 
     samples_on_device = True
 
     def __init__(self, dataset: TransitionDataset | ReplayBuffer, replay: ReplayBuffer, ratio: float) -> None:
         if not 0 <= ratio <= 1:
-            raise ValueError(f"the share of the dataset must be in [0, 1], got {ratio}")
+            raise ValueError(f"ratio of dataset rows must be in [0, 1], got {ratio}")
         self.dataset, self.replay, self.ratio = dataset, replay, ratio
-        replay.generator = dataset.generator  # one stream for both, so that one state restores them
+        replay.generator = dataset.generator  # shared, so that one state restores both
         self._shared = [name for name in replay.columns if name in dataset.columns]
 
     @property
@@ -28,9 +28,9 @@ class MixedReplay:
         return self.dataset.generator
 
     def sample(self, batch_size: int, members: tuple[int, ...] = ()) -> Batch:
-        before = round(self.ratio * batch_size)
-        old, new = self.dataset.sample(before, members), self.replay.sample(batch_size - before, members)
-        return {name: torch.cat([old[name], new[name]], len(members)) for name in self._shared}
+        count = round(self.ratio * batch_size)
+        offline, online = self.dataset.sample(count, members), self.replay.sample(batch_size - count, members)
+        return {name: torch.cat([offline[name], online[name]], len(members)) for name in self._shared}
 
     def state_dict(self) -> dict[str, Any]:
         return self.replay.state_dict()

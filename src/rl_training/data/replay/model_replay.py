@@ -1,4 +1,4 @@
-"""ModelReplayBuffer: rows that a model of the environment has made, the newest of which are drawn."""
+"""ModelReplayBuffer: the newest transitions that a dynamics model generated."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from rl_training.types import EnvSpec
 
 
 class ModelReplayBuffer(ReplayBuffer):
-    """A ring with room for the longest rollouts, of which only the newest `kept` rows count.
+    """A ReplayBuffer that samples from its newest `kept` transitions only.
 
-    Its memory stays where it is as rollouts grow longer, so that captured updates may read it.
+    Its capacity fits the longest rollouts, because captured CUDA graphs need memory at a fixed address.
     """
 
     def __init__(self, capacity: int, spec: EnvSpec, *, device: torch.device | str = "cpu") -> None:
         self.kept = capacity
         super().__init__(capacity, spec, device=device)
-        self._oldest = torch.zeros((), dtype=torch.int64, device=device)  # its slot
+        self._oldest = torch.zeros((), dtype=torch.int64, device=device)  # slot of the oldest
 
     def keep(self, rows: int) -> None:
-        """How many of the newest rows count from now on; older ones are gone for good."""
+        """Sets `kept` and evicts older transitions for good."""
         self.kept = rows
         self._set_added(self.added)
 

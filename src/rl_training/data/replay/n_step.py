@@ -1,4 +1,4 @@
-"""Returns of several steps (Sutton, 1988), cut where an episode ends."""
+"""n-step returns (Sutton, 1988), truncated at the end of an episode."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from torch import Tensor
 
 
 def n_step_returns(rewards: Tensor, ended: Tensor, gamma: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Of windows [..., steps]: sums up to the first end, the last step in each, and the discount of what follows it.
+    """n-step returns sum_k gamma^k r_k over windows [..., steps], up to the first step that ended.
 
-    What lies beyond an end may be anything, even no number.
+    Also returns the index of the last step counted, and gamma^(steps counted), the discount of the next value.
+    Rewards after an end are ignored, even NaN.
     """
     steps = rewards.shape[-1]
     powers = gamma ** torch.arange(steps + 1, device=rewards.device)
-    over = ended.cumsum(-1) - ended.long() > 0  # an end has come before
-    last = steps - 1 - over.sum(-1)
-    returns = (rewards * powers[:-1]).masked_fill(over, 0).sum(-1)
+    after_end = ended.cumsum(-1) - ended.long() > 0
+    last = steps - 1 - after_end.sum(-1)
+    returns = (rewards * powers[:-1]).masked_fill(after_end, 0).sum(-1)
     return returns, last, powers.take(last + 1)

@@ -1,4 +1,4 @@
-"""Draws in proportion to priorities (Schaul et al., 2016): first a block of slots by its sum, then a slot in it."""
+"""Proportional prioritized sampling (Schaul et al., 2016): samples a block of slots by its sum, then a slot in it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-BLOCK = 128  # slots; of a million, the sums of all blocks and the blocks of 64 draws are then equally much to read
-SMALLEST = 1e-6  # added to every error, so that no row is lost for good
-BELOW_ONE = 1 - 2**-50  # by more than rounding could make up for
+BLOCK = 128  # slots; balances reading all block sums against reading the sampled blocks, for 1M slots and batches of 64
+SMALLEST = 1e-6  # added to every TD error, so that each transition can be sampled again
+BELOW_ONE = 1 - 2**-50  # the margin is larger than the rounding error of the sums
 
 
 class Priorities:
-    """The priority of each slot of a ring, or of each of `members` rings; a slot that was never set is not drawn.
+    """Priorities of a replay buffer's slots, for one buffer or one a member; slots never set are not sampled.
 
-    Slots come as [rows] or [members, rows]. Nothing is read on the host. A block's sum is always made anew from its
-    priorities, so that rounding cannot pile up.
+    Slots are [rows] or [members, rows]. Nothing is read on the host, so that sampling can be captured. Block sums are
+    recomputed from their priorities, so that rounding errors do not accumulate.
     """
 
     def __init__(
@@ -29,55 +29,55 @@ class Priorities:
         lead = () if members is None else (members,)
         self.values = torch.zeros(*lead, blocks, BLOCK, dtype=torch.float64, device=device)
         self.sums = torch.zeros(*lead, blocks, dtype=torch.float64, device=device)
-        self.largest = torch.ones(lead, dtype=torch.float64, device=device)  # so far; what new rows get
+        self.largest = torch.ones(lead, dtype=torch.float64, device=device)  # so far; given to new transitions
         self._first_blocks = None if members is None else torch.arange(members, device=device).unsqueeze(1) * blocks
 
     def sample(self, shape: tuple[int, ...], generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Slots, one from each of `shape[-1]` equal slices of the whole, and the chance that a draw had of each."""
+        """Stratified sampling: one slot from each of `shape[-1]` equal intervals of the total; and its probability."""
         edges = self.sums.cumsum(-1)
         total = edges[..., -1:]
         kind: Any = {"dtype": torch.float64, "device": generator.device}
-        slices = torch.rand(shape, generator=generator, **kind) + torch.arange(shape[-1], **kind)
-        left = slices * (total * (BELOW_ONE / shape[-1]))
-        blocks = torch.searchsorted(edges, left, right=True)
-        places = self._places(blocks)
-        left -= (edges - self.sums).take(places)  # what the blocks before it hold
-        values = self.values.view(-1, BLOCK).index_select(0, places.flatten())
+        strata = torch.rand(shape, generator=generator, **kind) + torch.arange(shape[-1], **kind)
+        mass = strata * (total * (BELOW_ONE / shape[-1]))
+        blocks = torch.searchsorted(edges, mass, right=True)
+        positions = self._positions(blocks)
+        mass -= (edges - self.sums).take(positions)  # sum of the blocks before
+        values = self.values.view(-1, BLOCK).index_select(0, positions.flatten())
         edges = values.cumsum(-1)
-        # Rounding must lead neither before the first slot of the block that can be drawn nor past the last.
-        inside = torch.minimum(left.clamp_(min=0).view(-1, 1), edges[:, -1:] * BELOW_ONE)
+        # Clamped, so that rounding selects no slot outside the block and none of priority 0.
+        inside = torch.minimum(mass.clamp_(min=0).view(-1, 1), edges[:, -1:] * BELOW_ONE)
         slots = torch.searchsorted(edges, inside, right=True)
         return torch.add(slots.view(shape), blocks, alpha=BLOCK), values.gather(1, slots).view(shape) / total
 
     def set(self, slots: Tensor, errors: Tensor) -> None:
-        """Rows that were this wrong; where a slot comes twice, its larger error counts."""
-        # An error that is no number would end all drawing; it is the loss, no number either, that tells of it.
+        """Sets priorities (|error| + 1e-6)^alpha; for a repeated slot the larger error counts."""
+        # A NaN would break sampling. The loss is then NaN too, and stops the run.
         values = (errors.abs().nan_to_num().double() + SMALLEST) ** self.alpha
         torch.maximum(self.largest, values.flatten(self.largest.dim()).amax(-1), out=self.largest)
         self.put(slots, values)
 
     def renew(self, slots: Tensor) -> None:
-        """Slots that new rows of every member have taken: the largest so far, so that each is soon seen."""
+        """Gives new transitions the largest priority so far, so that each is sampled soon."""
         slots = slots.expand(*self.largest.shape, -1)
         self.put(slots, self.largest.unsqueeze(-1).expand(slots.shape))
 
     def put(self, slots: Tensor, values: Tensor) -> None:
-        """Priorities as they are; one of 0 is not drawn."""
-        places = self._places(slots, BLOCK).flatten()
-        # The larger of two, since the later of two is not defined.
-        self.values.view(-1).scatter_reduce_(0, places, values.flatten(), "amax", include_self=False)
-        blocks = places // BLOCK
+        """Writes priorities unchanged; slots of priority 0 are not sampled."""
+        positions = self._positions(slots, BLOCK).flatten()
+        # The maximum of duplicates, because their write order is undefined.
+        self.values.view(-1).scatter_reduce_(0, positions, values.flatten(), "amax", include_self=False)
+        blocks = positions // BLOCK
         self.sums.view(-1).index_copy_(0, blocks, self.values.view(-1, BLOCK).index_select(0, blocks).sum(-1))
 
     def member(self, index: int) -> Priorities:
-        """One member's, as if it were alone; they rest where they are."""
+        """One member's priorities, as views of the same memory."""
         one = copy.copy(self)
         one.values, one.sums, one.largest = self.values[index], self.sums[index], self.largest[index]
         one._first_blocks = None
         return one
 
     def state_dict(self, used: int) -> dict[str, Tensor]:
-        """Of the first `used` slots. Sums come along: made in another order, they would not have the same last bits."""
+        """State of the first `used` slots. Sums are included: recomputed in another order, their last bits differ."""
         return {"values": self.values.flatten(-2)[..., :used], "sums": self.sums, "largest": self.largest}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
@@ -85,6 +85,6 @@ class Priorities:
         for name, held in self.state_dict(state["values"].shape[-1]).items():
             held.copy_(state[name])
 
-    def _places(self, numbers: Tensor, width: int = 1) -> Tensor:
-        """Numbers of blocks, or of what a block has `width` of, counted through all members."""
+    def _positions(self, numbers: Tensor, width: int = 1) -> Tensor:
+        """Flat index over all members, of blocks or of items with `width` a block."""
         return numbers if self._first_blocks is None else numbers + self._first_blocks * width

@@ -1,4 +1,4 @@
-"""ReplayBuffer: the newest transitions of a run in a ring of fixed size."""
+"""ReplayBuffer: the newest transitions of a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rl_training.data.replay.priorities import Priorities
 from rl_training.data.sampling import Layout, PackedColumns, SeededSampler, gather
 from rl_training.types import Batch, EnvSpec
 
-LARGE = 2**62  # far above any capacity, so that the remainder of a draw below it is as good as uniform
+LARGE = 2**62  # so far above any capacity that its remainder is uniform for all practical purposes
 
 
 class ReplayBuffer(SeededSampler):
@@ -47,13 +47,13 @@ class ReplayBuffer(SeededSampler):
                 raise ValueError(f"{name} must be at least 1, got {value}")
         super().__init__(device)
         self.capacity, self.members, self.stride, self.n_step, self.gamma = capacity, members, stride, n_step, gamma
-        self.added = self.evicted = 0  # rows ever added; of these, the oldest, which are no more
+        self.added = self.evicted = 0  # transitions ever added, and ever evicted
         layout = {**self.layout(spec), **(extra or {})}
         lead = (capacity,) if members is None else (members, capacity)
         self.columns = PackedColumns(lead, layout, device)
-        # On the device, so that a captured graph that samples sees the ring grow.
+        # On the device, so that captured CUDA graphs see the buffer grow.
         self._size = torch.ones((), dtype=torch.int64, device=device)
-        self._newest = torch.zeros((), dtype=torch.int64, device=device)  # its slot
+        self._newest = torch.zeros((), dtype=torch.int64, device=device)  # slot of the newest
         self._steps = stride * torch.arange(n_step, device=device)
         self._offsets = None if members is None else capacity * torch.arange(members, device=device)
         self.priorities: Priorities | None = None
@@ -64,24 +64,24 @@ class ReplayBuffer(SeededSampler):
         return self.added - self.evicted
 
     def parts(self) -> dict[str, Any]:
-        """What must be saved row by row, by name."""
+        """Row stores to save in checkpoints, by name."""
         return {"replay": self}
 
     def add(self, rows: Batch) -> None:
-        """Put rows behind the newest; the oldest make room."""
+        """Adds transitions; when the buffer is full, they replace the oldest."""
         lead = () if self.members is None else (self.members,)
         count = _count(rows, self.columns, lead=lead)
         if count > self.capacity:
-            raise ValueError(f"cannot add {count} rows at once to a buffer of capacity {self.capacity}")
+            raise ValueError(f"cannot add {count} transitions at once to a buffer of capacity {self.capacity}")
         if count % self.stride:
-            raise ValueError(f"rows must come by whole steps of {self.stride} environments, got {count}")
+            raise ValueError(f"transitions must be whole steps of {self.stride} environments, got {count}")
         _write(rows, self.columns, self.added % self.capacity, axis=len(lead))
         if self.priorities is not None:
             self.priorities.renew(self._slots(self.added, self.added + count))
         self._set_added(self.added + count)
 
     def sample(self, batch_size: int, members: tuple[int, ...] = ()) -> Batch:
-        """Rows drawn with replacement, [*members, batch_size] of them."""
+        """Samples transitions with replacement, [*members, batch_size]."""
         if not self.added:
             raise ValueError("cannot sample from an empty replay buffer")
         shape = (*members, batch_size)
@@ -91,14 +91,14 @@ class ReplayBuffer(SeededSampler):
         return {**self._batch(slots), "slots": slots, "probabilities": (probabilities * self._size).float()}
 
     def set_priorities(self, slots: Tensor, priorities: Tensor) -> None:
-        """How wrong the rows in these slots were; before rows are added, which may take their places."""
+        """Sets priorities from TD errors; call it before `add`, which may overwrite these slots."""
         if self.priorities is None:
-            raise ValueError("this replay buffer draws evenly; make it with prioritized=True")
+            raise ValueError("this replay buffer samples uniformly; create it with prioritized=True")
         self.priorities.set(slots, priorities)
 
     @staticmethod
     def layout(spec: EnvSpec) -> dict[str, Layout]:
-        """Of a row's columns."""
+        """Shape and dtype of each column."""
         obs = (spec.obs_shape, torch.uint8 if spec.obs_dtype == "uint8" else torch.float32)
         number: Layout = ((), torch.float32)
         actions = ((), torch.int64) if spec.action_kind == "discrete" else ((spec.action_dim,), torch.float32)
@@ -107,17 +107,18 @@ class ReplayBuffer(SeededSampler):
         }  # fmt: skip
 
     def member(self, index: int) -> MemberReplay:
-        """One of several rings."""
         return MemberReplay(self, index)
 
     def rows(self, start: int, stop: int, *, member: int | None = None) -> Batch:
-        """Rows number start to stop - 1, which must still be in the ring."""
+        """Returns transitions number start to stop - 1."""
         if not self.evicted <= start <= stop <= self.added:
-            raise ValueError(f"rows {start} to {stop} are not in the ring, which holds {self.evicted} to {self.added}")
+            raise ValueError(
+                f"transitions {start} to {stop} are not stored; the buffer holds {self.evicted} to {self.added}"
+            )
         return gather(self.columns, self._slots(start, stop) + (member or 0) * self.capacity)
 
     def restore(self, rows: Batch, start: int, *, member: int | None = None) -> None:
-        """Put back rows that were number `start` and on; those the ring has left behind by now are passed over."""
+        """Restores transitions from number `start` on; skips those that are older than the buffer holds."""
         columns = self._columns_of(member)
         stop = start + _count(rows, columns, lead=())
         added = max(self.added, stop)
@@ -129,13 +130,13 @@ class ReplayBuffer(SeededSampler):
         self._set_added(added)
 
     def mark_boundary(self, *, member: int | None = None) -> None:
-        """What is added next does not go on from the newest rows: count them as truncated."""
+        """Marks the newest transitions as truncated, so that no n-step return crosses into what is added next."""
         newest = self._slots(max(self.added - self.stride, 0), self.added)
         truncated, dones = (self._columns_of(member)[name] for name in ("truncated", "dones"))
         truncated[newest] = 1 - dones[newest]
 
     def state_dict(self, *, member: int | None = None) -> dict[str, Any]:
-        """The generator, the count of rows and their priorities; the rows are read by `rows`, put back by `restore`."""
+        """Generator, count and priorities; `rows` and `restore` save and load the transitions."""
         state = {**super().state_dict(), "added": self.added}
         if (priorities := self._priorities_of(member)) is not None:
             state["priorities"] = priorities.state_dict(used=min(self.added, self.capacity))
@@ -152,22 +153,22 @@ class ReplayBuffer(SeededSampler):
         return torch.randint(LARGE, shape, generator=self.generator, device=self.generator.device) % self._size
 
     def _batch(self, slots: Tensor) -> Batch:
-        """The rows in these slots; returns reach `n_step` steps ahead, or to an episode's end or the newest row."""
-        batch = gather(self.columns, self._places(slots))
+        """Transitions in these slots; n-step returns stop at the end of an episode and at the newest transition."""
+        batch = gather(self.columns, self._positions(slots))
         if self.n_step == 1:
             return batch
-        window = self._places((slots.unsqueeze(-1) + self._steps) % self.capacity)
-        seen = gather({name: self.columns[name].view(-1) for name in ("rewards", "dones", "truncated")}, window)
-        newer = (self._newest - slots) % self.capacity  # rows
+        window = self._positions((slots.unsqueeze(-1) + self._steps) % self.capacity)
+        steps = gather({name: self.columns[name].view(-1) for name in ("rewards", "dones", "truncated")}, window)
+        newer = (self._newest - slots) % self.capacity  # number of transitions added later
         is_newest = self._steps + self.stride > newer.unsqueeze(-1)  # of its environment, or beyond it
-        ended = (seen["dones"] + seen["truncated"] > 0) | is_newest
-        returns, last, discounts = n_step_returns(seen["rewards"], ended, self.gamma)
-        ahead = gather(self.columns, self._places((slots + last * self.stride) % self.capacity))
-        batch |= {name: ahead[name] for name in ("next_obs", "dones", "truncated")}
+        ended = (steps["dones"] + steps["truncated"] > 0) | is_newest
+        returns, last, discounts = n_step_returns(steps["rewards"], ended, self.gamma)
+        final = gather(self.columns, self._positions((slots + last * self.stride) % self.capacity))
+        batch |= {name: final[name] for name in ("next_obs", "dones", "truncated")}
         return {**batch, "rewards": returns, "discounts": discounts}
 
-    def _places(self, slots: Tensor) -> Tensor:
-        """Slots [members, ...], counted through all members."""
+    def _positions(self, slots: Tensor) -> Tensor:
+        """Flat index over all members of slots [members, ...]."""
         return slots if self._offsets is None else slots + self._offsets.view(-1, *[1] * (slots.dim() - 1))
 
     def _slots(self, start: int, stop: int) -> Tensor:
@@ -186,54 +187,54 @@ class ReplayBuffer(SeededSampler):
 
 
 class MemberReplay:
-    """One of several rings that are filled together: what saving and restoring it needs."""
+    """Saves and restores one member of a ReplayBuffer."""
 
-    def __init__(self, rings: ReplayBuffer, member: int) -> None:
-        self.rings, self.index = rings, member
+    def __init__(self, replay: ReplayBuffer, member: int) -> None:
+        self.replay, self.index = replay, member
 
     @property
     def added(self) -> int:
-        return self.rings.added
+        return self.replay.added
 
     def __len__(self) -> int:
-        return len(self.rings)
+        return len(self.replay)
 
     def parts(self) -> dict[str, Any]:
         return {
-            name: self if part is self.rings else part.member(self.index) for name, part in self.rings.parts().items()
+            name: self if part is self.replay else part.member(self.index) for name, part in self.replay.parts().items()
         }
 
     def rows(self, start: int, stop: int) -> Batch:
-        return self.rings.rows(start, stop, member=self.index)
+        return self.replay.rows(start, stop, member=self.index)
 
     def restore(self, rows: Batch, start: int) -> None:
-        self.rings.restore(rows, start, member=self.index)
+        self.replay.restore(rows, start, member=self.index)
 
     def mark_boundary(self) -> None:
-        self.rings.mark_boundary(member=self.index)
+        self.replay.mark_boundary(member=self.index)
 
     def state_dict(self) -> dict[str, Any]:
-        return self.rings.state_dict(member=self.index)
+        return self.replay.state_dict(member=self.index)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.rings.load_state_dict(state, member=self.index)
+        self.replay.load_state_dict(state, member=self.index)
 
 
 def _count(rows: Batch, columns: Batch, *, lead: tuple[int, ...]) -> int:
-    """How many rows there are; their columns and shapes must be those of the ring."""
+    """Number of rows; raises ValueError unless columns and shapes match the buffer's."""
     shapes = {name: tuple(column.shape) for name, column in rows.items()}
     count = rows["rewards"].shape[-1] if "rewards" in rows else 0
     expected = {name: (*lead, count, *column.shape[len(lead) + 1 :]) for name, column in columns.items()}
     if shapes != expected:
-        raise ValueError(f"rows must have the columns and shapes {expected}, got {shapes}")
+        raise ValueError(f"transitions must have the columns and shapes {expected}, got {shapes}")
     return count
 
 
 def _write(rows: Batch, columns: Batch, slot: int, *, axis: int = 0) -> None:
-    """From this slot on, and from the ring's beginning where they reach its end."""
+    """Writes rows from this slot on; rows beyond the last slot continue at slot 0."""
     for name, column in columns.items():
         count = rows[name].shape[axis]
-        fitting = min(count, column.shape[axis] - slot)
-        column.narrow(axis, slot, fitting).copy_(rows[name].narrow(axis, 0, fitting))
-        if fitting < count:
-            column.narrow(axis, 0, count - fitting).copy_(rows[name].narrow(axis, fitting, count - fitting))
+        before_end = min(count, column.shape[axis] - slot)
+        column.narrow(axis, slot, before_end).copy_(rows[name].narrow(axis, 0, before_end))
+        if before_end < count:
+            column.narrow(axis, 0, count - before_end).copy_(rows[name].narrow(axis, before_end, count - before_end))

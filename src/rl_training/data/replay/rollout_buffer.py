@@ -1,4 +1,4 @@
-"""RolloutBuffer: the steps of one on-policy rollout, and their generalized advantages (Schulman et al., 2016)."""
+"""RolloutBuffer: one on-policy rollout; and generalized advantage estimation (Schulman et al., 2016)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from rl_training.types import Batch
 
 
 class RolloutBuffer(SeededSampler):
-    """Steps go in as [envs, ...], come back stacked as [time, envs, ...], and are served as shuffled minibatches."""
+    """Appends steps [envs, ...], stacks them to [time, envs, ...] and serves shuffled minibatches."""
 
-    samples_on_device = False  # where in a permutation it stands, the host knows
+    samples_on_device = False  # the position in the permutation is kept on the host
 
     def __init__(self, device: torch.device | str = "cpu") -> None:
         super().__init__(device)
@@ -34,25 +34,25 @@ class RolloutBuffer(SeededSampler):
 
     def stack(self) -> Batch:
         if not self._steps:
-            raise ValueError("the rollout has no steps: append some first")
+            raise ValueError("the rollout has no steps; call append first")
         return {name: torch.stack([step[name] for step in self._steps]) for name in self._steps[0]}
 
     def fill(self, flat: Batch) -> None:
-        """Set the rows [time * envs, ...] that `sample` serves."""
+        """Sets the rows [time * envs, ...] that `sample` serves."""
         lengths = {name: len(column) for name, column in flat.items()}
         if len(set(lengths.values())) != 1:
             raise ValueError(f"all columns must have the same length, got {lengths}")
         self._flat, self._length, self._shuffled = flat, next(iter(lengths.values())), {}
 
     def sample(self, batch_size: int, members: tuple[int, ...] = ()) -> Batch:
-        """The next minibatch; each row comes once before any comes again."""
+        """Returns the next minibatch of the current permutation; reshuffles after each epoch."""
         if members:
-            raise ValueError(f"a rollout belongs to one learner, got members={members}")
+            raise ValueError(f"a rollout serves one learner, got members={members}")
         if not self._length or self._length % batch_size:
             raise ValueError(f"batch_size must divide the {self._length} rows of the rollout, got {batch_size}")
         if not self._shuffled or self._served + batch_size > self._length:
             order = torch.randperm(self._length, generator=self.generator, device=self.generator.device)
-            self._shuffled, self._served = gather(self._flat, order), 0  # at once: a minibatch is then no read at all
+            self._shuffled, self._served = gather(self._flat, order), 0  # minibatches are then views
         rows = slice(self._served, self._served + batch_size)
         self._served += batch_size
         return {name: column[rows] for name, column in self._shuffled.items()}
@@ -68,9 +68,10 @@ def generalized_advantages(
     gamma: float,
     gae_lambda: float,
 ) -> Tensor:
-    """Advantages over the leading time axis; `next_values` are of each row's true successor.
+    """GAE over the leading time axis: A_t = delta_t + gamma * lambda * (1 - end_t) * A_{t+1}.
 
-    Only a terminal state has no value after it; a time limit is bootstrapped, but no advantage flows back across it.
+    delta_t = r_t + gamma * (1 - done_t) * V(s'_t) - V(s_t), with s'_t the true next observation. A truncated step
+    bootstraps, but ends the sum.
     """
     deltas = rewards + gamma * (1 - dones) * next_values - values
     decay = gamma * gae_lambda * (1 - torch.maximum(dones, truncated))
@@ -80,7 +81,7 @@ def generalized_advantages(
 def decayed_sums(steps: Tensor, decay: Tensor) -> Tensor:
     """sums[t] = steps[t] + decay[t] * sums[t + 1] over the leading time axis.
 
-    Summed on the host by numpy, which takes a tenth of torch's time for so many small additions.
+    On the host in NumPy, which is ten times faster than torch for many small additions.
     """
     sums, decays = steps.cpu().numpy().copy(), decay.cpu().numpy()
     for t in range(len(sums) - 2, -1, -1):

@@ -13,7 +13,7 @@ import numpy as np
 
 from rl_training.data.datasets.transition_dataset import TransitionDataset
 from rl_training.data.datasets.validation import find_breaks
-from rl_training.data.extras import h5py_or_error
+from rl_training.data.extras import import_h5py
 from rl_training.data.readers.minari import datasets_root
 from rl_training.data.writers.units import Arrays, arrays_in_env_units
 from rl_training.types import EnvSpec
@@ -64,7 +64,7 @@ def _write_episodes(dataset: TransitionDataset, path: Path) -> int:
     last = np.flatnonzero(ends).tolist()
     arrays["truncated"] = ends & (arrays["dones"] == 0)
     arrays["dones"] = arrays["dones"] != 0
-    with h5py_or_error().File(path, "w", track_order=True) as file:
+    with import_h5py().File(path, "w", track_order=True) as file:
         for number, (start, stop) in enumerate(zip([0, *(row + 1 for row in last)], last, strict=False)):
             group = file.create_group(f"episode_{number}")
             group.attrs.update({"id": number, "total_steps": stop + 1 - start})

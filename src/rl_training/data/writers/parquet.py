@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rl_training.data.datasets.transition_dataset import TransitionDataset
-from rl_training.data.extras import arrow_or_error, parquet_or_error
+from rl_training.data.extras import import_arrow, import_parquet
 from rl_training.data.writers.units import arrays_in_env_units
 
 ROWS = 2**16  # of a row group
@@ -20,10 +20,10 @@ def save_parquet(dataset: TransitionDataset, path: str | Path) -> None:
     path = Path(path)
     if path.suffix != ".parquet":
         raise ValueError(f"save_parquet writes files that end in .parquet, got {path}")
-    arrow, arrays = arrow_or_error(), arrays_in_env_units(dataset)
+    arrow, arrays = import_arrow(), arrays_in_env_units(dataset)
     schema = arrow.schema({name: _type(arrow, array) for name, array in arrays.items()})
     schema = schema.with_metadata({"rl_training.spec": json.dumps(dataset.spec.to_json())})
-    with parquet_or_error().ParquetWriter(path, schema) as writer:
+    with import_parquet().ParquetWriter(path, schema) as writer:
         for start in range(0, len(dataset), ROWS):
             columns = [_nested(arrow, array[start : start + ROWS]) for array in arrays.values()]
             writer.write_table(arrow.table(columns, schema=schema))
