@@ -113,7 +113,7 @@ def test_columns_by_other_names(cli, log, tmp_path):
         ),
         ("--action-range", "a,b", "--action-range must be LOW,HIGH, such as -2,2, got 'a,b'"),
         ("--action-range", "3", "--action-range must be LOW,HIGH, such as -2,2, got '3'"),
-        ("--allow", "nans", "allow must name faults among nan, out_of_range, no_episode_end, crossing, got 'nans'"),
+        ("--allow", "nans", "allow must be among nan, out_of_range, no_episode_end, crossing, got 'nans'"),
     ],
 )
 def test_a_wrong_option_is_told_in_one_sentence(cli, log, option, value, message):
@@ -133,7 +133,7 @@ def test_check_tells_the_error_and_no_counts_where_nothing_can_be_used(cli, tmp_
     assert "rows        6 in the file, none can be used: see the errors below\n" in told
     assert "episodes " not in told
     assert ["speed", "speed"] in [line.split()[:2] for line in told.splitlines()]
-    assert "error: column 'rewards' must have one number a row, got shape (6, 2)\n" in told
+    assert "error: column 'rewards' must have one number per row, got shape (6, 2)\n" in told
 
 
 @pytest.mark.parametrize("still", [False, True])
@@ -154,7 +154,7 @@ def test_one_flag_without_successors_is_told_what_to_type(cli, tmp_path):
     refused = cli("data", "check", tmp_path / "log.csv")
     terminal, limit = ["--columns", "truncated=done"], ["--columns", "truncated=done", "--columns", "dones="]
     assert refused.exit_code == 1
-    assert f"say {' '.join(terminal)} if all are terminal states, {' '.join(limit)} if all are" in refused.stdout
+    assert f"use {' '.join(terminal)} if all are terminal states, {' '.join(limit)} if all are" in refused.stdout
     counts = [
         json.loads(cli("data", "check", tmp_path / "log.csv", *said, "--json").stdout) for said in (terminal, limit)
     ]
@@ -171,7 +171,7 @@ def test_a_directory_that_is_not_there_is_told_before_the_work(cli, log, tmp_pat
 
 def test_a_file_that_is_not_there(cli, tmp_path):
     result = cli("data", "check", tmp_path / "absent.npz")
-    assert (result.exit_code, result.stderr) == (2, f"error: there is no dataset file {tmp_path}/absent.npz\n")
+    assert (result.exit_code, result.stderr) == (2, f"error: dataset file {tmp_path}/absent.npz not found\n")
 
 
 def test_show_writes_a_picture(cli, log, tmp_path):
@@ -275,5 +275,5 @@ def test_collect_refuses_another_environment_than_the_agent_knows(cli, pendulum,
 def test_a_file_that_cannot_be_written_is_told_before_anything_is_collected(cli, tmp_path):
     result = cli("data", "collect", "random", "--env", "Absent-v0", "--steps", "8", "--out", tmp_path / "rows.txt")
     assert result.stderr == (
-        f"error: cannot write {tmp_path}/rows.txt: supported are .npz, .parquet, or a new directory for Minari\n"
+        f"error: cannot write {tmp_path}/rows.txt: supported are .npz, .parquet files, or a new Minari directory\n"
     )

@@ -231,7 +231,7 @@ def test_how_a_file_is_read_is_said_on_the_command_line_and_stored(cli, tmp_path
             ["ppo", "CartPole-v1", "--dataset", "rows.npz"],
             "ppo learns by acting and takes no dataset, nor changes of a dataset's rewards",
         ),
-        (["iql", "Pendulum-v1", "--dataset", "absent.npz"], "there is no dataset file absent.npz"),
+        (["iql", "Pendulum-v1", "--dataset", "absent.npz"], "dataset file absent.npz not found"),
         (
             ["iql/pendulun"],
             "no packaged config 'iql/pendulun'; did you mean iql/pendulum? (rl-training configs ls lists them)",

@@ -24,7 +24,7 @@ def test_box_actions_are_scaled_by_each_dimensions_bounds_and_back():
 def test_actions_outside_the_bounds_are_refused_with_count_and_size():
     actions = np.array([[0.0, 5.0], [2.5, 5.0], [3.0, 5.0]])
     with pytest.raises(
-        ValueError, match=r"in 2 of 3 rows, the farthest is row 2 with 3 where -2 to 2 is allowed; .*--allow"
+        ValueError, match=r"in 2 of 3 rows; the farthest is row 2 with 3, allowed is -2 to 2; .*--allow"
     ):
         scale_actions(actions, LOPSIDED)
 
@@ -43,7 +43,7 @@ def test_a_range_stands_for_all_dimensions_or_for_each():
 
 
 def test_a_range_is_not_for_discrete_actions():
-    with pytest.raises(ValueError, match="action_range is for Box actions, and these are one of 3"):
+    with pytest.raises(ValueError, match="action_range is for Box actions, but the actions are Discrete\(3\)"):
         with_action_range(THREE, (-1, 1))
 
 
@@ -57,7 +57,7 @@ def test_an_overshoot_below_a_thousandth_is_clipped():
 
 
 def test_actions_of_another_width_are_rejected():
-    with pytest.raises(ValueError, match="actions have 3 dimensions, the environment's have 2"):
+    with pytest.raises(ValueError, match="actions have 3 dimensions, the environment has 2"):
         scale_actions(np.zeros((4, 3), np.float32), LOPSIDED)
 
 
@@ -76,7 +76,7 @@ def test_discrete_actions_become_int64_even_from_whole_floats_in_brackets():
 @pytest.mark.parametrize("wrong", [3, -1, 0.5])
 def test_discrete_actions_outside_the_range_are_refused_by_row(wrong):
     with pytest.raises(
-        ValueError, match=rf"integers from 0 to 2, 1 of 2 rows are not; the first is row 1 with {wrong}"
+        ValueError, match=rf"integers from 0 to 2; 1 of 2 rows are not; the first is row 1 with {wrong}"
     ):
         scale_actions(np.array([0, wrong]), THREE)
 
@@ -84,7 +84,9 @@ def test_discrete_actions_outside_the_range_are_refused_by_row(wrong):
 def test_discrete_actions_that_count_from_1_are_refused_in_their_own_numbers():
     from_one = replace(THREE, action_start=1)
     assert scale_actions(np.array([1, 3]), from_one).tolist() == [0, 2]
-    message = "integers from 1 to 3, 1 of 2 rows are not; the first is row 1 with 4; number the choices from 1, or name"
+    message = (
+        "integers from 1 to 3; 1 of 2 rows are not; the first is row 1 with 4; renumber the actions from 1, or name"
+    )
     with pytest.raises(ValueError, match=message):
         scale_actions(np.array([1, 4]), from_one)
 

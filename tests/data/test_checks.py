@@ -52,8 +52,8 @@ def test_every_fault_is_told_at_once(counted):
     assert [finding.text for finding in report.findings] == [
         "column 'rewards' is NaN or infinite in 1 of 4 rows, the first is row 2",
         "column 'next_obs' is NaN or infinite in 1 of 4 rows, the first is row 1",
-        "no row ends an episode (dones and truncated are all 0 or missing)",
-        "actions lie outside their bounds in 1 of 2 rows, the farthest is row 1 with 7 where -2 to 2 is allowed",
+        "no row ends an episode: dones and truncated are all 0 or missing",
+        "actions are outside their bounds in 1 of 2 rows; the farthest is row 1 with 7, allowed is -2 to 2",
     ]
     assert (report.transitions, report.trainable) == (2, False)
 
@@ -62,10 +62,10 @@ def test_ends_that_are_only_guessed_are_told_as_that(counted, tmp_path):
     columns = counted([1, 2, 3, 4], truncated=(1, 3))
     np.savez(tmp_path / "log.npz", **{name: columns[name] for name in ("obs", "actions", "rewards", "next_obs")})
     (refused,) = inspect_source(tmp_path / "log.npz").findings
-    assert refused.text.startswith("no column tells where episodes end; 1 ends are guessed, from jumps in next_obs")
-    assert "accept the guess with --allow no_episode_end" in refused.fix
+    assert refused.text.startswith("no column marks episode ends; 1 ends were inferred from jumps in next_obs")
+    assert "accept the inferred ends with --allow no_episode_end" in refused.fix
     report = inspect_source(tmp_path / "log.npz", allow=("no_episode_end",))
-    assert report.findings[0].fix == "only jumps in next_obs and the ends of files end one"
+    assert report.findings[0].fix == "episodes end only at jumps in next_obs and at the ends of files"
     assert report.episodes == 2
 
 
@@ -96,7 +96,7 @@ def test_next_actions_must_lie_in_the_range_too(counted):
     columns = counted([1, 2, 3], dones=(2,)) | {"next_actions": np.full((3, 1), 3.0, np.float32)}
     (finding,) = inspect(columns, spec=TORQUE).findings
     assert (finding.kind, finding.severity) == ("out_of_range", "error")
-    assert finding.text.startswith("next_actions lie outside their bounds in 3 of 3 rows")
+    assert finding.text.startswith("next_actions are outside their bounds in 3 of 3 rows")
 
 
 @pytest.mark.parametrize(("actions", "found"), [([0, -1, 2], "-1 to 2"), ([0, -1, 0], "-1 to 0")])
@@ -104,10 +104,10 @@ def test_choices_below_0_are_told_as_they_are_and_can_be_those_of_an_environment
     columns = counted([1, 2, 3], dones=(2,)) | {"actions": np.array(actions)}
     (finding,) = inspect(columns).findings
     assert finding.text == (
-        f"actions are whole numbers from {found}, and choices count from 0 where no environment says otherwise: "
-        "1 of 3 rows are below, the first is row 1"
+        f"actions are integers from {found}, but Discrete actions start at 0 unless the environment is known: "
+        "1 of 3 rows are negative, the first is row 1"
     )
-    assert "name the environment if its choices begin at -1, or give --action-range" in finding.fix
+    assert "name the environment if its actions start at -1, or set --action-range" in finding.fix
     assert inspect(columns, spec=EnvSpec((1,), "discrete", 4, action_start=-1)).trainable
     assert inspect(columns, action_range=(-2.0, 2.0)).trainable
 
@@ -117,7 +117,7 @@ def test_bounds_that_must_be_guessed_are_told(counted):
     columns["actions"] *= 30
     (finding,) = inspect(columns).findings
     assert (finding.kind, finding.severity) == ("guessed_bounds", "warning")
-    assert finding.text == "the bounds of the actions are not known; the largest seen (30) will be taken for them"
+    assert finding.text == "the action bounds are unknown; the largest magnitude in the data (30) is used"
 
 
 def test_numbers_that_never_change_are_told(counted):
@@ -125,7 +125,7 @@ def test_numbers_that_never_change_are_told(counted):
     columns["obs"] = np.hstack([columns["obs"], np.full((3, 2), 5, np.float32)])
     columns["next_obs"] = np.hstack([columns["next_obs"], np.full((3, 2), 5, np.float32)])
     (finding,) = inspect(columns).findings
-    assert finding.text == "2 of the 3 numbers in obs never change (number 1, 2)"
+    assert finding.text == "2 of 3 dimensions of obs never change (dimension 1, 2)"
 
 
 @pytest.mark.parametrize("row", [0, 63, 64, 128, 129])
@@ -155,7 +155,7 @@ def test_a_terminal_row_that_is_lived_through_is_a_doubled_terminal(counted):
     columns = counted([1, 2, 3, 4, 5, 6], dones=(2, 5))
     columns["dones"][[1, 4]] = True  # obs go on from there
     (finding,) = inspect(columns).findings
-    assert finding.text == "2 episodes have two terminal rows at their end; the first such row is 1"
+    assert finding.text == "2 episodes end with two terminal rows; the first such row is 1"
 
 
 def test_episodes_that_all_terminate_at_one_length_look_like_time_limits(counted):
@@ -180,7 +180,7 @@ def test_doubts_of_a_dataset_are_the_same_sentences(counted):
     columns = counted([1, 1, 1], dones=(2,))
     (finding,) = inspect(columns).findings
     assert check_dataset(TransitionDataset.from_dict(columns)) == [finding.sentence]
-    assert finding.text == "every reward is 1: only where episodes terminate can tell one action from another"
+    assert finding.text == "every reward is 1: actions differ only by when episodes terminate"
 
 
 def test_sound_data_raises_no_doubt(counted):
@@ -190,8 +190,8 @@ def test_sound_data_raises_no_doubt(counted):
 def test_data_without_any_episode_end_is_told(counted):
     (doubt,) = check_dataset(TransitionDataset.from_dict(counted([1, 2, 3])))
     assert doubt == (
-        "no row ends an episode (dones and truncated are all 0 or missing); only jumps in next_obs and the ends of "
-        "files end one"
+        "no row ends an episode: dones and truncated are all 0 or missing; episodes end only at jumps in next_obs and "
+        "at the ends of files"
     )
 
 
@@ -199,13 +199,13 @@ def test_an_episode_end_that_no_flag_marks_is_told_with_its_first_row(counted):
     dataset = TransitionDataset.from_dict(counted([1, 2, 3, 4], truncated=(1, 3)))
     unmarked = TransitionDataset({**dataset.columns, "truncated": torch.tensor([0.0, 0.0, 0.0, 1.0])})
     (doubt,) = check_dataset(unmarked)
-    assert doubt.startswith("next_obs does not fit the following row in 1 of 4 rows, the first is row 1")
+    assert doubt.startswith("next_obs does not match the next row in 1 of 4 rows, the first is row 1")
 
 
 def test_shuffled_rows_are_told(counted):
     every_row_ends = counted(list(range(12)), truncated=tuple(range(12)))
     (doubt,) = check_dataset(TransitionDataset.from_dict(every_row_ends))
-    assert doubt.startswith("12 rows make 12 episodes: they look shuffled")
+    assert doubt.startswith("12 rows form 12 episodes: rows look shuffled")
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3])

@@ -24,12 +24,12 @@ def dataset() -> TransitionDataset:
 
 
 def test_each_member_samples_its_own_episodes_uniformly(dataset):
-    resamples = EpisodeBootstrap(dataset, 3, seed=1)
-    drawn = resamples.sample(20_000, (3,))["obs"].squeeze(-1).long()
-    for member, episodes in enumerate(resamples.drawn.tolist()):
+    bootstrap = EpisodeBootstrap(dataset, 3, seed=1)
+    sampled = bootstrap.sample(20_000, (3,))["obs"].squeeze(-1).long()
+    for member, episodes in enumerate(bootstrap.resamples.tolist()):
         lines = torch.cat([torch.arange(10)[dataset.columns["rewards"] == number] for number in episodes])
         expected = torch.bincount(lines, minlength=10) / len(lines)
-        seen = torch.bincount(drawn[member], minlength=10) / 20_000
+        seen = torch.bincount(sampled[member], minlength=10) / 20_000
         torch.testing.assert_close(seen, expected, atol=0.02, rtol=0)
         assert seen[expected == 0].sum() == 0
 
@@ -40,13 +40,13 @@ def test_rows_of_a_batch_stay_aligned(dataset):
 
 
 def test_member_means_use_the_resampled_episodes(dataset):
-    resamples = EpisodeBootstrap(dataset, 2, seed=3)
+    bootstrap = EpisodeBootstrap(dataset, 2, seed=3)
     values = torch.tensor([[0.0, 1.0, 2.0, 3.0]] * 2)
-    assert resamples.mean_over_episodes(values).equal(resamples.drawn.float().mean(1))
+    assert bootstrap.mean_over_episodes(values).equal(bootstrap.resamples.float().mean(1))
 
 
 def test_resamples_depend_on_the_seed_alone(dataset):
-    same, again, other = (EpisodeBootstrap(dataset, 5, seed=seed).drawn for seed in (0, 0, 1))
+    same, again, other = (EpisodeBootstrap(dataset, 5, seed=seed).resamples for seed in (0, 0, 1))
     assert same.equal(again)
     assert not same.equal(other)
 

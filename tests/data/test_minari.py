@@ -72,7 +72,7 @@ def test_the_spaces_come_with_the_data(written):
 
 
 def test_an_id_that_is_not_there_is_one_sentence(root):
-    sentence = rf"^there is no dataset file D4RL/door/human-v2, nor a Minari dataset in {root}: `minari download D4RL/"
+    sentence = rf"^dataset file D4RL/door/human-v2 not found, nor a Minari dataset in {root}; `minari download D4RL/"
     with pytest.raises(FileNotFoundError, match=sentence):
         load_transition_dataset("D4RL/door/human-v2")
 
@@ -110,7 +110,7 @@ def test_lossy_pictures_are_rejected(root):
     plain = episode(0, 2, terminated=True)
     buffer = replace(plain, observations=np.zeros((3, 32, 32, 3), np.uint8))
     minari.create_dataset_from_buffers("film-v0", [buffer], observation_space=space, action_space=TORQUE)
-    with pytest.raises(ValueError, match="keeps observations as JPEG pictures"):
+    with pytest.raises(ValueError, match="stores observations as JPEG images"):
         load_transition_dataset("film-v0")
 
 
@@ -159,5 +159,5 @@ def test_a_folder_that_exists_and_a_wrong_id_are_rejected(root, counted):
     with pytest.raises(ValueError, match="dataset_id must be NAME-vN"):
         save_minari(dataset, root / "own", dataset_id="own")
     save_minari(dataset, root / "own")
-    with pytest.raises(FileExistsError, match="a Minari dataset is written to a new directory"):
+    with pytest.raises(FileExistsError, match="name a new directory for the Minari dataset"):
         save_minari(dataset, root / "own")

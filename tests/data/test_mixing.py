@@ -87,18 +87,18 @@ def test_datasets_of_different_columns_or_spaces_are_rejected(counted):
     plain = TransitionDataset.from_dict(counted([1], dones=(0,)))
     other = TransitionDataset.from_dict({**counted([1], dones=(0,)), "weights": [7]})
     wide = TransitionDataset.from_dict({**counted([1], dones=(0,)), "actions": [[2.0]]})
-    with pytest.raises(ValueError, match=r"same columns; the first and number 2 differ in \['weights'\]"):
+    with pytest.raises(ValueError, match=r"same columns: the first and number 2 differ in \['weights'\]"):
         mix_transition_datasets([plain, other])
-    with pytest.raises(ValueError, match=r"same spaces; .*number 2 .* --action-range"):
+    with pytest.raises(ValueError, match=r"same spaces: .*number 2 .* --action-range"):
         mix_transition_datasets([plain, wide])
 
 
 @pytest.mark.parametrize("weights", [[1], [1, 0], [1, -2], [1, math.nan], [1, math.inf]])
 def test_weights_must_be_positive_and_one_a_dataset(three_and_one, weights):
-    with pytest.raises(ValueError, match="weights must be"):
+    with pytest.raises(ValueError, match=r"weights must (be|have)"):
         mix_transition_datasets(three_and_one, weights=weights)
 
 
 def test_nothing_cannot_be_mixed():
-    with pytest.raises(ValueError, match="there is no dataset to mix"):
+    with pytest.raises(ValueError, match="needs at least one dataset, got none"):
         mix_transition_datasets([])

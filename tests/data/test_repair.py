@@ -16,7 +16,7 @@ def load(tmp_path):
 
 
 def test_a_file_with_nan_is_refused_by_column_row_and_flag(load, counted):
-    sentence = r"data\.npz: column 'rewards' is NaN or infinite in 1 of 3 rows, the first is row 1; --allow nan "
+    sentence = r"data\.npz: column 'rewards' is NaN or infinite in 1 of 3 rows, the first is row 1; drop .* --allow nan"
     with pytest.raises(ValueError, match=sentence):
         load(counted([1, np.nan, 3], dones=(2,)))
 
@@ -24,7 +24,7 @@ def test_a_file_with_nan_is_refused_by_column_row_and_flag(load, counted):
 def test_rows_are_counted_among_those_that_are_left(load, counted):
     columns = counted([1, 2, 3, np.nan, 5], truncated=(1, 4))
     del columns["next_obs"]
-    with pytest.raises(ValueError, match=r"first is row 2; .*\(rows counted among the 3 of 5 with a successor\)"):
+    with pytest.raises(ValueError, match=r"first is row 2; .*\(row numbers count the 3 of 5 rows"):
         load(columns)
 
 
@@ -59,20 +59,20 @@ def test_an_observation_that_is_nan_costs_the_row_that_leads_to_it_too(load, cou
 
 
 def test_rows_that_are_all_wrong_leave_nothing(load, counted):
-    with pytest.raises(ValueError, match="all 2 rows would be left out"):
+    with pytest.raises(ValueError, match="no rows are left: all 2 would be dropped"):
         load(counted([np.nan, np.inf], dones=(1,)), allow=["nan"])
 
 
 def test_actions_out_of_range_are_refused_or_clipped(load, counted):
     columns = {**counted([1, 2], dones=(1,)), "actions": np.array([[1.0], [5.0]])}
-    with pytest.raises(ValueError, match=r"row 1 with 5 where -2 to 2 is allowed.*--allow out_of_range"):
+    with pytest.raises(ValueError, match=r"row 1 with 5, allowed is -2 to 2.*--allow out_of_range"):
         load(columns, action_range=(-2, 2))
     clipped = load(columns, action_range=(-2, 2), allow=["out_of_range"])
     assert clipped.columns["actions"].tolist() == [[0.5], [1.0]]
 
 
 def test_a_file_without_any_episode_end_is_refused_or_one_episode(load, counted):
-    with pytest.raises(ValueError, match=r"no row ends an episode .* the 3 rows are one with --allow no_episode_end"):
+    with pytest.raises(ValueError, match=r"no row ends an episode.* all 3 rows as one with --allow no_episode_end"):
         load(counted([1, 2, 3]))
     assert load(counted([1, 2, 3]), allow=["no_episode_end"]).episode_offsets.tolist() == [0]
 
@@ -88,7 +88,7 @@ def test_a_file_without_columns_that_tell_of_ends_is_refused_even_where_rows_jum
 def test_a_jump_within_an_episode_is_refused_or_cut(load, counted):
     columns = counted([1, 2, 3, 4], truncated=(1, 3))
     columns["truncated"][1] = False  # though row 2 starts at 10
-    with pytest.raises(ValueError, match=r"next_obs does not fit the following row in 1 of 4 rows, the first is row 1"):
+    with pytest.raises(ValueError, match=r"next_obs does not match the next row in 1 of 4 rows, the first is row 1"):
         load(columns)
     assert load(columns, allow=["crossing"]).columns["truncated"].tolist() == [0, 1, 0, 1]
 
@@ -96,7 +96,7 @@ def test_a_jump_within_an_episode_is_refused_or_cut(load, counted):
 def test_a_cut_row_that_leads_to_the_next_episodes_start_is_refused_or_left_out(load, counted):
     columns = counted([1, 2, 3, 4, 5], truncated=(2, 4))
     columns["next_obs"][2] = columns["obs"][3]  # what an environment that resets itself hands out
-    with pytest.raises(ValueError, match=r"the first is row 2: it leads into another episode, .*--allow crossing"):
+    with pytest.raises(ValueError, match=r"the first is row 2: it belongs to another episode, .*--allow crossing"):
         load(columns)
     rows = load(columns, allow=["crossing"]).columns
     assert rows["rewards"].tolist() == [1, 2, 4, 5]

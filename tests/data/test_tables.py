@@ -65,11 +65,11 @@ def test_an_empty_cell_is_nan(tmp_path):
     ("text", "error", "sentence"),
     [
         ("obs,action,reward,done\n1,2,3\n", ValueError, "row 0 has 3 cells, the header has 4"),
-        ("obs,action,reward,timeout\n1,2,3,0\n1,2,x,0\n", TypeError, "'reward' must hold numbers, row 1 holds 'x'"),
-        ("obs,obs,reward\n1,2,3\n", ValueError, "names a column twice"),
-        ("obs;action;reward\n1,5;2;3\n", ValueError, "must separate its cells by commas, its first line is 'obs;act"),
-        ("obs,action,reward\n", ValueError, "it has no rows under a header"),
-        ("", ValueError, "it has no rows under a header"),
+        ("obs,action,reward,timeout\n1,2,3,0\n1,2,x,0\n", TypeError, "'reward' must hold numbers, but row 1 holds 'x'"),
+        ("obs,obs,reward\n1,2,3\n", ValueError, "has two columns of the same name"),
+        ("obs;action;reward\n1,5;2;3\n", ValueError, "must separate cells by commas; its first line is 'obs;act"),
+        ("obs,action,reward\n", ValueError, "it has no rows below a header"),
+        ("", ValueError, "it has no rows below a header"),
     ],
 )
 def test_a_csv_that_is_no_table_of_numbers_is_refused_by_row(tmp_path, text, error, sentence):
@@ -88,7 +88,7 @@ def test_other_columns_of_text_are_passed_over(tmp_path):
 
 def test_a_csv_in_another_encoding_is_one_sentence(tmp_path):
     (tmp_path / "log.csv").write_bytes(b"obs,action,reward\n1,2,\xff\n")
-    with pytest.raises(ValueError, match=r"log\.csv is not text in UTF-8"):
+    with pytest.raises(ValueError, match=r"log\.csv is not UTF-8 text"):
         load_transition_dataset(tmp_path / "log.csv")
 
 

@@ -1,4 +1,4 @@
-"""Actions between the environment's units and the library's, and what data alone tells of its environment."""
+"""Conversion of actions between environment units and [-1, 1], and an EnvSpec derived from data."""
 
 from __future__ import annotations
 
@@ -14,57 +14,60 @@ from rl_training.types import Array, EnvSpec
 if TYPE_CHECKING:
     from torch import Tensor
 
-TOLERANCE = 1e-3  # float32 files and clipped noise overshoot a bound by less than this share of the half range
+TOLERANCE = 1e-3  # fraction of the half range; float32 rounding and clipped noise exceed bounds by less
 
-Bounds: TypeAlias = "tuple[float | Sequence[float], float | Sequence[float]]"  # of all dimensions, or of each
+Bounds: TypeAlias = "tuple[float | Sequence[float], float | Sequence[float]]"  # low and high, scalar or per dimension
 
 
 def derive_spec(obs: Array, actions: Array, action_range: Bounds | None = None) -> EnvSpec:
-    """The environment that the data seems to come from: integer actions are Discrete, others or bounded ones Box."""
+    """Derives the spec from data: integer actions without `action_range` are Discrete, all others Box."""
     obs_shape, obs_dtype = obs.shape[1:], "uint8" if obs.dtype == np.uint8 else "float32"
     if actions.dtype.kind != "f" and action_range is None:
-        _require_counted_from_0(actions)
+        _require_indices_from_0(actions)
         return EnvSpec(obs_shape, "discrete", int(actions.max()) + 1, obs_dtype)
     flat = actions.reshape(len(actions), -1)
     magnitudes = np.abs([reduce_rows(np.minimum, flat), reduce_rows(np.maximum, flat)]).max(0).astype(np.float32)
     if (magnitudes <= 1 + TOLERANCE).all():
         magnitudes = np.ones_like(magnitudes)
-    # A dimension that is always 0 tells nothing of its bound; 1 keeps the scaling defined.
+    # A dimension that is always 0 gives no bound; 1 keeps the scaling defined.
     high = tuple(np.where(magnitudes > 0, magnitudes, 1).tolist())
     low = tuple(-bound for bound in high)
     return EnvSpec(obs_shape, "box", len(high), obs_dtype, actions.shape[1:] or (1,), low, high)
 
 
 def with_action_range(spec: EnvSpec, action_range: Bounds | None) -> EnvSpec:
-    """This spec with the bounds that the data's actions were recorded in."""
+    """Replaces the action bounds of a spec by those the data was recorded in."""
     if action_range is None:
         return spec
     if spec.action_kind == "discrete":
-        raise ValueError(f"action_range is for Box actions, and these are one of {spec.action_dim}")
-    low, high = (_each_dimension(bound, spec.action_dim) for bound in action_range)
-    if any(least >= most for least, most in zip(low, high, strict=True)):
+        raise ValueError(f"action_range is for Box actions, but the actions are Discrete({spec.action_dim})")
+    low, high = (_per_dimension(bound, spec.action_dim) for bound in action_range)
+    if any(bottom >= top for bottom, top in zip(low, high, strict=True)):
         raise ValueError(f"action_range must be [low, high] with low < high, got {list(action_range)}")
     return replace(spec, action_low=low, action_high=high)
 
 
 def scale_actions(actions: Array, spec: EnvSpec, *, name: str = "actions", clip: bool = False) -> Array:
-    """Actions in the spec's units as a batch holds them: Box in [-1, 1], Discrete int64; clipped, or else refused."""
+    """Converts actions from environment units: Box to [-1, 1], Discrete to int64 indices.
+
+    Box actions outside the bounds are clipped if `clip`, else they raise DatasetError.
+    """
     if spec.action_kind == "discrete":
-        return _checked_indices(actions, spec, name)
+        return _to_indices(actions, spec, name)
     flat = actions.reshape(len(actions), -1)
     if flat.shape[1] != spec.action_dim:
-        raise ValueError(f"{name} have {flat.shape[1]} dimensions, the environment's have {spec.action_dim}")
+        raise ValueError(f"{name} have {flat.shape[1]} dimensions, the environment has {spec.action_dim}")
     center, half_range = _center_and_half_range(spec)
     scaled = flat.astype(np.float32)
     scaled -= center
     scaled /= half_range
     if not clip:
-        _require_inside(flat, scaled, spec, name)
+        _require_in_bounds(flat, scaled, spec, name)
     return scaled.clip(-1, 1, out=scaled)
 
 
 def unscale_actions(actions: Tensor, spec: EnvSpec) -> Tensor:
-    """Actions of a batch in the environment's own units, flat."""
+    """Converts actions of a batch to environment units, flat."""
     if spec.action_kind == "discrete":
         return actions + spec.action_start
     if spec.action_kind == "multi_discrete":
@@ -73,52 +76,51 @@ def unscale_actions(actions: Tensor, spec: EnvSpec) -> Tensor:
     return actions * half_range + center
 
 
-def _require_inside(actions: Array, scaled: Array, spec: EnvSpec, name: str) -> None:
+def _require_in_bounds(actions: Array, scaled: Array, spec: EnvSpec, name: str) -> None:
     if not any((np.abs(scaled[rows]) > 1 + TOLERANCE).any() for rows in blocks(scaled)):
         return
     excess = np.abs(scaled)
     outside = (excess > 1 + TOLERANCE).any(1)
     row, dimension = np.unravel_index(excess.argmax(), excess.shape)
     raise DatasetError(
-        f"{name} lie outside their bounds in {outside.sum()} of {len(actions)} rows, the farthest is "
-        f"row {row} with {float(actions[row, dimension]):g} where {spec.action_low[dimension]:g} to "
-        f"{spec.action_high[dimension]:g} is allowed",
-        "give the range they were recorded in with --action-range, or clip them with --allow out_of_range",
+        f"{name} are outside their bounds in {outside.sum()} of {len(actions)} rows; the farthest is "
+        f"row {row} with {float(actions[row, dimension]):g}, allowed is {spec.action_low[dimension]:g} to "
+        f"{spec.action_high[dimension]:g}",
+        "set the recorded range with --action-range LOW,HIGH, or clip the actions with --allow out_of_range",
     )
 
 
-def _require_counted_from_0(actions: Array) -> None:
-    """Where the data alone must tell which choices there are."""
-    below = actions.reshape(-1) < 0
-    if len(below) == len(actions) and below.any():  # else `_checked_indices` says that a choice is one integer
-        first = int(below.argmax())
+def _require_indices_from_0(actions: Array) -> None:
+    negative = actions.reshape(-1) < 0
+    if len(negative) == len(actions) and negative.any():  # `_to_indices` rejects several integers per row
+        first = int(negative.argmax())
         raise DatasetError(
-            f"actions are whole numbers from {actions.min()} to {actions.max()}, and choices count from 0 where no "
-            f"environment says otherwise: {below.sum()} of {len(actions)} rows are below, the first is row {first}",
-            f"number them from 0, name the environment if its choices begin at {actions.min()}, or give --action-range "
-            "if they are amounts",
+            f"actions are integers from {actions.min()} to {actions.max()}, but Discrete actions start at 0 unless the "
+            f"environment is known: {negative.sum()} of {len(actions)} rows are negative, the first is row {first}",
+            f"renumber them from 0, name the environment if its actions start at {actions.min()}, or set "
+            "--action-range if they are Box actions",
         )
 
 
-def _checked_indices(actions: Array, spec: EnvSpec, name: str) -> Array:
+def _to_indices(actions: Array, spec: EnvSpec, name: str) -> Array:
     if actions.size != len(actions):
-        raise ValueError(f"{name} of a Discrete space are one integer a row, got shape {actions.shape}")
+        raise ValueError(f"{name} of a Discrete space must be one integer per row, got shape {actions.shape}")
     numbers = actions if actions.dtype.kind == "f" else actions.astype(np.int64, copy=False)
     values, count = numbers.reshape(-1) - spec.action_start, spec.action_dim
-    with np.errstate(invalid="ignore"):  # what is too large for an index is refused below
+    with np.errstate(invalid="ignore"):  # overflow is rejected below
         indices: Array = values.astype(np.int64)
     wrong = (indices != values) | (indices < 0) | (indices >= count)
     if wrong.any():
         first = int(wrong.argmax())
         raise DatasetError(
-            f"{name} must be integers from {spec.action_start} to {spec.action_start + count - 1}, {wrong.sum()} of "
+            f"{name} must be integers from {spec.action_start} to {spec.action_start + count - 1}; {wrong.sum()} of "
             f"{len(wrong)} rows are not; the first is row {first} with {numbers.reshape(-1)[first].item()}",
-            f"number the choices from {spec.action_start}, or name the environment they come from",
+            f"renumber the actions from {spec.action_start}, or name the environment they come from",
         )
     return indices
 
 
-def _each_dimension(bound: float | Sequence[float], count: int) -> tuple[float, ...]:
+def _per_dimension(bound: float | Sequence[float], count: int) -> tuple[float, ...]:
     if isinstance(bound, (int, float)):
         return (float(bound),) * count
     if len(bound) != count:
@@ -128,7 +130,7 @@ def _each_dimension(bound: float | Sequence[float], count: int) -> tuple[float, 
 
 def _center_and_half_range(spec: EnvSpec) -> tuple[Array, Array]:
     low, high = np.array(spec.action_low, np.float32), np.array(spec.action_high, np.float32)
-    with np.errstate(over="ignore"):  # what is too wide for a float is refused below
+    with np.errstate(over="ignore"):  # overflow is rejected below
         half_range = (high - low) / 2
     if not (np.isfinite(half_range) & (half_range > 0)).all():
         raise ValueError(

@@ -1,4 +1,4 @@
-"""What is wrong with a dataset, or may be: all of it at once, a sentence and a fix each."""
+"""Checks of a dataset: reports all errors and warnings at once, each with a fix."""
 
 from __future__ import annotations
 
@@ -40,29 +40,26 @@ if TYPE_CHECKING:
 
 __all__ = ["DatasetReport", "Finding", "check_dataset", "inspect_columns", "inspect_source"]
 
-MENDED = {  # what is done about a fault that is allowed
-    "nan": "they are left out, and the episode ends before them",
+REPAIRS = {  # applied to problems that are allowed
+    "nan": "these rows are dropped, and their episodes are truncated before them",
     "out_of_range": "they are clipped",
-    "no_episode_end": "only jumps in next_obs and the ends of files end one",
-    "crossing": "the episodes are cut there",
+    "no_episode_end": "episodes end only at jumps in next_obs and at the ends of files",
+    "crossing": "the episodes are split there",
 }
-ABOUT_REWARDS = ("constant_rewards", "shuffled")
+REWARD_WARNINGS = ("constant_rewards", "shuffled")
 
 
 def check_dataset(dataset: TransitionDataset, *, rewards: bool = True) -> list[str]:
-    """Warnings about data that can be trained on but may not mean what it seems to; empty when there is no doubt.
-
-    Where nobody learns from its rewards, what is doubtful about them alone is not told.
-    """
+    """Returns warnings about a dataset that can be trained on; without `rewards`, none that concern rewards only."""
     columns = {name: column.cpu().numpy() for name, column in dataset.columns.items()}
-    # Files without ends are refused long before, unless that was allowed.
-    faults = [_judged(fault, ("no_episode_end",)) for fault in _missing_ends(columns, columns.keys())]
-    found = (*faults, *_crossings(columns), *_doubts(columns))
-    return [finding.sentence for finding in found if rewards or finding.kind not in ABOUT_REWARDS]
+    # Loading rejects files without episode ends unless the user allowed them.
+    errors = [_downgraded(error, ("no_episode_end",)) for error in _missing_ends(columns, columns.keys())]
+    findings = (*errors, *_crossings(columns), *_warnings(columns))
+    return [finding.sentence for finding in findings if rewards or finding.kind not in REWARD_WARNINGS]
 
 
 def inspect_source(source: str | Path, *, columns: Mapping[str, str] | None = None, **options: Any) -> DatasetReport:
-    """Everything there is to say about a file, or files, of transitions; also where they cannot be read."""
+    """Inspects one or several files; a file that cannot be read is reported as an error."""
     try:
         stored = read_columns(source, columns=columns)
     except (TypeError, ValueError) as error:
@@ -74,15 +71,15 @@ def inspect_columns(
     stored: StoredColumns, *, spec: EnvSpec | None = None, action_range: Bounds | None = None,
     allow: Collection[str] = (),
 ) -> DatasetReport:  # fmt: skip
-    """Everything there is to say about a file's columns; a fault that `allow` names is mended, and no error."""
+    """Inspects the columns of a file; problems named in `allow` are repaired and become warnings."""
     check_allow(allow)
     spec = spec or stored.spec
     summaries = {name: summarize_column(column, stored.name_in_file(name)) for name, column in stored.columns.items()}
     wrong = [name for name, column in summaries.items() if column.not_finite]
-    usable, faults = _usable(stored, wrong, spec, action_range)
+    usable, errors = _usable(stored, wrong, spec, action_range)
     duplicates = count_duplicates(*(stored.columns[name] for name in ("obs", "actions", "rewards")))
-    doubts = [
-        *_doubts(usable),
+    warnings = [
+        *_warnings(usable),
         *_guessed_bounds(summaries["actions"], spec, action_range),
         *_constant_columns(summaries),
         *_duplicates(duplicates, len(stored.columns["obs"])),
@@ -93,54 +90,54 @@ def inspect_columns(
         rows=stored.rows, transitions=len(ends), episodes=int(ends.sum()), terminals=int(dones.sum()),
         timeouts=int(ends.sum() - dones.sum()), columns=summaries, rewards=Distribution.of(rewards),
         returns=Distribution.of(episode_returns(rewards, ends)), lengths=Distribution.of(episode_lengths(ends)),
-        duplicates=duplicates, findings=(*(_judged(fault, allow) for fault in faults), *doubts),
+        duplicates=duplicates, findings=(*(_downgraded(error, allow) for error in errors), *warnings),
     )  # fmt: skip
 
 
 def _usable(
     stored: StoredColumns, wrong: Collection[str], spec: EnvSpec | None, action_range: Bounds | None
 ) -> tuple[Arrays, list[Finding]]:
-    """The rows that would remain if every fault were mended, and the faults; `wrong` columns are not all finite."""
+    """Columns with every repair applied, and the errors found; `wrong` columns hold NaN or infinite values."""
     rows = {name: to_array(name, column) for name, column in stored.columns.items()}
-    faults = [fault for name in wrong for fault in _refusals("nan", partial(require_finite, {name: rows[name]}))]
-    faults += _missing_ends(rows, stored.names.keys())
+    errors = [error for name in wrong for error in _run_check("nan", partial(require_finite, {name: rows[name]}))]
+    errors += _missing_ends(rows, stored.names.keys())
     try:
         rows = drop_nan_rows(rows, REPAIRABLE) if wrong else rows
-        crossings = list(_crossings(rows)) if "next_obs" in stored.names else []  # made from the rows, it fits them
-        faults += crossings
+        crossings = list(_crossings(rows)) if "next_obs" in stored.names else []  # derived next_obs cannot cross
+        errors += crossings
         columns, spec = to_columns(rows, spec, action_range=action_range, allow=REPAIRABLE)
         bounds = with_action_range(spec, action_range)
         for name in (each for each in ("actions", "next_actions") if each in rows):
-            faults += _refusals("out_of_range", partial(scale_actions, rows[name], bounds, name=name))
-        return split_crossings(columns, REPAIRABLE) if crossings else columns, faults
-    except (TypeError, ValueError) as error:  # what cannot be mended
-        nothing = {name: column[:0] for name, column in rows.items()}
+            errors += _run_check("out_of_range", partial(scale_actions, rows[name], bounds, name=name))
+        return split_crossings(columns, REPAIRABLE) if crossings else columns, errors
+    except (TypeError, ValueError) as error:  # cannot be repaired
+        empty = {name: column[:0] for name, column in rows.items()}
         text, fix = (error.text, error.fix) if isinstance(error, DatasetError) else (str(error), "")
-        return nothing, [*faults, Finding("unusable", "error", text, fix)]
+        return empty, [*errors, Finding("unusable", "error", text, fix)]
 
 
-def _refusals(kind: str, require: Callable[[], object]) -> Iterator[Finding]:
-    """What a check that training makes has to say, as a finding."""
+def _run_check(kind: str, check: Callable[[], object]) -> Iterator[Finding]:
+    """Runs a check that training makes; yields its DatasetError as a finding."""
     try:
-        require()
-    except DatasetError as fault:
-        yield Finding(kind, "error", fault.text, fault.fix)
+        check()
+    except DatasetError as error:
+        yield Finding(kind, "error", error.text, error.fix)
 
 
-def _judged(fault: Finding, allow: Collection[str]) -> Finding:
-    return fault._replace(severity="warning", fix=MENDED[fault.kind]) if fault.kind in allow else fault
+def _downgraded(error: Finding, allow: Collection[str]) -> Finding:
+    return error._replace(severity="warning", fix=REPAIRS[error.kind]) if error.kind in allow else error
 
 
-def _missing_ends(columns: Arrays, told: Set[str]) -> Iterator[Finding]:
-    return _refusals("no_episode_end", partial(require_episode_ends, columns, told))
+def _missing_ends(columns: Arrays, stored: Set[str]) -> Iterator[Finding]:
+    return _run_check("no_episode_end", partial(require_episode_ends, columns, stored))
 
 
 def _crossings(columns: Arrays) -> Iterator[Finding]:
     jumps, bridges = find_crossings(*(columns[name] for name in ("obs", "next_obs", "dones", "truncated")))
-    return _refusals("crossing", partial(require_no_crossing, jumps | bridges))
+    return _run_check("crossing", partial(require_no_crossing, jumps | bridges))
 
 
-def _doubts(columns: Arrays) -> Iterator[Finding]:
+def _warnings(columns: Arrays) -> Iterator[Finding]:
     dones, rewards = columns["dones"] != 0, columns["rewards"]
     if not len(dones):
         return
@@ -150,11 +147,11 @@ def _doubts(columns: Arrays) -> Iterator[Finding]:
     if len(ends) >= 10 and len(lengths) > len(ends) / 2:
         yield Finding(
             "shuffled", "warning",
-            f"{len(ends)} rows make {len(lengths)} episodes: they look shuffled, so episode returns and "
-            "returns-to-go mean little",
-            "keep rows in the order they were lived, if you have them so",
+            f"{len(ends)} rows form {len(lengths)} episodes: rows look shuffled, so episode returns and returns-to-go "
+            "are meaningless",
+            "store rows in the order they were recorded",
         )  # fmt: skip
-        return  # what follows would only say the same in other words
+        return  # the checks below need ordered rows
     yield from _doubled_terminals(columns)
     if not columns["truncated"].any():
         yield from _time_limits_as_terminals(lengths)
@@ -163,40 +160,41 @@ def _doubts(columns: Arrays) -> Iterator[Finding]:
 def _constant_rewards(rewards: Array, dones: Array) -> Iterator[Finding]:
     if (rewards != rewards[0]).any():
         return
-    told = "only where episodes terminate can tell one action from another"
+    effect = (
+        ": actions differ only by when episodes terminate" if dones.any() else
+        " and no episode terminates: all actions are equally good"
+    )  # fmt: skip
     yield Finding(
-        "constant_rewards", "warning",
-        f"every reward is {rewards[0]:g}: {told}" if dones.any() else
-        f"every reward is {rewards[0]:g} and no episode terminates: nothing tells one action from another",
-        "check that the column holds the reward you mean",
+        "constant_rewards", "warning", f"every reward is {rewards[0]:g}{effect}",
+        "check that this is the right reward column",
     )  # fmt: skip
 
 
 def _doubled_terminals(columns: Arrays) -> Iterator[Finding]:
     dones = columns["dones"] != 0
     pairs = np.flatnonzero(dones[:-1] & dones[1:])
-    going_on = pairs[same_rows(columns["next_obs"][pairs], columns["obs"][pairs + 1])]  # lived on after their end
-    # Where next_obs was made from the rows it cannot tell; then it is the habit that does.
-    habit = len(pairs) * 2 >= int(dones.sum()) - len(pairs)
-    doubled = pairs if habit and not len(going_on) else going_on
+    continued = pairs[same_rows(columns["next_obs"][pairs], columns["obs"][pairs + 1])]  # episode goes on after dones
+    # Derived next_obs gives no evidence. Then doubled terminals in a third of the episodes count as evidence.
+    frequent = len(pairs) * 2 >= int(dones.sum()) - len(pairs)
+    doubled = pairs if frequent and not len(continued) else continued
     if len(doubled):
         yield Finding(
             "doubled_terminals", "warning",
-            f"{len(doubled)} episodes have two terminal rows at their end; the first such row is {int(doubled[0])}",
+            f"{len(doubled)} episodes end with two terminal rows; the first such row is {int(doubled[0])}",
             "mark only the last row of an episode",
         )  # fmt: skip
 
 
 def _time_limits_as_terminals(lengths: Array) -> Iterator[Finding]:
     longest = int(lengths.max())
-    alike = int((lengths == longest).sum())
-    if longest < 10 or alike < 3 or alike * 5 < len(lengths):
+    equal = int((lengths == longest).sum())
+    if longest < 10 or equal < 3 or equal * 5 < len(lengths):
         return
     yield Finding(
         "time_limits_as_terminals", "warning",
-        f"{alike} of {len(lengths)} episodes terminate after exactly {longest} rows and none is longer: that looks "
-        "like a time limit, and a terminal row counts as having no future",
-        "mark the rows that only the clock ended in truncated (timeouts) instead of dones",
+        f"{equal} of {len(lengths)} episodes terminate after exactly {longest} rows and none is longer: this looks "
+        "like a time limit, but terminal rows do not bootstrap",
+        "mark time limits in truncated (timeouts) instead of dones",
     )  # fmt: skip
 
 
@@ -207,8 +205,8 @@ def _guessed_bounds(actions: ColumnSummary, spec: EnvSpec | None, action_range: 
     if largest > 1 + TOLERANCE:
         yield Finding(
             "guessed_bounds", "warning",
-            f"the bounds of the actions are not known; the largest seen ({largest:g}) will be taken for them",
-            "give them with --action-range LOW,HIGH, or name the environment",
+            f"the action bounds are unknown; the largest magnitude in the data ({largest:g}) is used",
+            "set them with --action-range LOW,HIGH, or name the environment",
         )  # fmt: skip
 
 
@@ -219,8 +217,8 @@ def _constant_columns(summaries: Mapping[str, ColumnSummary]) -> Iterator[Findin
             shown = ", ".join(map(str, constant[:10])) + (", ..." if len(constant) > 10 else "")
             yield Finding(
                 "constant_column", "warning",
-                f"{len(constant)} of the {len(summaries[name].low)} numbers in {name} never change (number {shown})",
-                "leave them out if they carry nothing, or look whether their recording failed",
+                f"{len(constant)} of {len(summaries[name].low)} dimensions of {name} never change (dimension {shown})",
+                "remove them, or check whether their recording failed",
             )  # fmt: skip
 
 
@@ -228,6 +226,6 @@ def _duplicates(duplicates: int, rows: int) -> Iterator[Finding]:
     if duplicates * 100 > rows:
         yield Finding(
             "duplicates", "warning",
-            f"{duplicates} of {rows} rows are there more than once",
-            "leave out what was recorded or joined twice; a world of few states repeats itself by nature",
+            f"{duplicates} of {rows} rows are duplicates",
+            "remove rows that were recorded or joined twice; with few distinct states, duplicates are normal",
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""From arrays of any kind to the columns of a batch, refusing what cannot be one."""
+"""Conversion of arrays to batch columns, with checks of dtype, shape and length."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def to_columns(
     action_range: Bounds | None = None,
     allow: Collection[str] = (),
 ) -> tuple[Arrays, EnvSpec]:
-    """Columns as a batch holds them, from values in the data's units, and the spec they follow."""
+    """Converts columns in the data's units to batch columns; also returns their spec."""
     check_allow(allow)
     require_columns(values, REQUIRED)
     if spec is not None:
@@ -39,23 +39,23 @@ def to_columns(
     require_equal_lengths(columns)
     for name in ("rewards", "dones", "truncated", "returns_to_go"):
         if name in columns:
-            columns[name] = _one_number_a_row(name, columns[name])
+            columns[name] = _flat(name, columns[name])
     for name in ("obs", "next_obs"):
         columns[name] = _observations(name, columns[name], spec)
     if columns["obs"].shape != columns["next_obs"].shape:
-        raise ValueError(f"obs are {columns['obs'].shape} but next_obs are {columns['next_obs'].shape}")
+        raise ValueError(f"obs have shape {columns['obs'].shape} but next_obs have {columns['next_obs'].shape}")
     if columns["obs"].dtype != columns["next_obs"].dtype:
         raise TypeError(f"obs are {columns['obs'].dtype} but next_obs are {columns['next_obs'].dtype}")
     columns = drop_nan_rows(columns, allow)
     require_flags(columns)
-    # Dying at the time limit is dying: there is no future to bootstrap from.
+    # A row that is both terminated and truncated has no next value to bootstrap from.
     columns["truncated"] = columns["truncated"] * (1 - columns["dones"])
     if spec is None:
         spec = with_action_range(derive_spec(columns["obs"], columns["actions"], action_range), action_range)
     elif spec.action_kind == "box" and columns["actions"].dtype.kind != "f" and action_range is None:
         raise TypeError(
-            "actions are whole numbers, as of a Discrete environment, and this one takes a Box of "
-            f"{spec.action_dim}; if they are values in it, say so by action_range (--action-range LOW,HIGH)"
+            f"actions are integers, but the environment has a Box of {spec.action_dim}; if they are Box actions, "
+            "set action_range (--action-range LOW,HIGH)"
         )
     for name in ("actions", "next_actions"):
         if name in columns:
@@ -66,17 +66,15 @@ def to_columns(
 
 
 def to_array(name: str, value: npt.ArrayLike) -> Array:
-    """A column in one of the dtypes that batches hold, on the same memory where it can be."""
+    """Converts a column to a dtype of batches, without a copy where possible."""
     array = np.asarray(value)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"column {name!r} must hold numbers, got {array.dtype}")
     if array.ndim == 0:
-        raise ValueError(f"column {name!r} must have one entry a row, got a single number")
+        raise ValueError(f"column {name!r} must have one entry per row, got a single number")
     if array.dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
-        raise ValueError(
-            f"column {name!r} holds whole numbers up to {array.max()}, which are too large for 64 signed bits"
-        )
-    with np.errstate(over="ignore"):  # what is too large becomes infinite, and that is told
+        raise ValueError(f"column {name!r} holds {array.max()}, which does not fit into int64")
+    with np.errstate(over="ignore"):  # overflow becomes infinite, which is rejected later
         return array.astype(_dtype_in_batches(array.dtype), copy=False)
 
 
@@ -85,24 +83,24 @@ def _dtype_in_batches(dtype: np.dtype[Any]) -> np.dtype[Any]:
         return np.dtype(np.float32)
     if dtype.kind == "u" and dtype != np.uint8:
         return np.dtype(np.int64)
-    return dtype.newbyteorder("=")  # files may hold another machine's order
+    return dtype.newbyteorder("=")  # files may have another byte order
 
 
-def _one_number_a_row(name: str, column: Array) -> Array:
+def _flat(name: str, column: Array) -> Array:
     if column.size != len(column):
-        raise ValueError(f"column {name!r} must have one number a row, got shape {column.shape}")
+        raise ValueError(f"column {name!r} must have one number per row, got shape {column.shape}")
     return column.reshape(-1).astype(np.float32, copy=False)
 
 
 def _observations(name: str, column: Array, spec: EnvSpec | None) -> Array:
     rows = column[:, None] if column.ndim == 1 else column
     if 0 in rows.shape[1:]:
-        raise ValueError(f"{name} have no numbers in a row: their shape is {rows.shape}")
+        raise ValueError(f"{name} are empty: their shape is {rows.shape}")
     if spec is None:
         return rows if rows.dtype == np.uint8 else rows.astype(np.float32, copy=False)
     if rows.shape[1:] != spec.obs_shape:
         raise ValueError(
-            f"{name} have shape {rows.shape[1:]} a row, the environment's observations have {spec.obs_shape}"
+            f"{name} have shape {rows.shape[1:]} per row, the environment's observations have {spec.obs_shape}"
         )
     if spec.obs_dtype == "uint8" and rows.dtype != np.uint8:
         raise ValueError(f"{name} are {rows.dtype}, the environment's observations are uint8")

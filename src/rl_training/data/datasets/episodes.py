@@ -1,4 +1,4 @@
-"""Where the episodes of a dataset end, how long they are and what they pay."""
+"""Ends, lengths and returns of the episodes in a dataset."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rl_training.types import Array
 
 
 def episode_ends(dones: Array, truncated: Array) -> Array:
-    """Per row, whether it is its episode's last; the data's last row always is."""
+    """Flags of the last row of each episode; the last row of the data always ends one."""
     ends = (dones.reshape(-1) != 0) | (truncated.reshape(-1) != 0)
     ends[-1:] = True
     return ends
@@ -19,6 +19,6 @@ def episode_lengths(ends: Array) -> Array:
 
 
 def episode_returns(rewards: Array, ends: Array) -> Array:
-    """The undiscounted sum of each episode's rewards."""
+    """Undiscounted return of each episode."""
     starts = np.flatnonzero(ends) + 1 - episode_lengths(ends)
     return np.add.reduceat(rewards.reshape(-1), starts, dtype=np.float64) if len(starts) else np.zeros(0)

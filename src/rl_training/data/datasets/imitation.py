@@ -1,4 +1,4 @@
-"""Batches of a policy's rows and an expert's, for who must tell them apart; and the state that follows an end."""
+"""Batches of policy and expert rows for a discriminator, and absorbing states."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from rl_training.types import Batch
 
 
 class ImitationBatches(SeededSampler):
-    """As many rows of either in a batch: `obs` and `actions` are the policy's, `expert_obs` and so on the expert's."""
+    """Samples equally many policy rows (`obs`, `actions`) and expert rows (`expert_obs`, `expert_actions`)."""
 
-    samples_on_device = False  # the policy's rows are others after every rollout
+    samples_on_device = False  # every rollout replaces the policy's rows
 
     def __init__(self, experts: Batch) -> None:
         super().__init__(experts["obs"].device)
@@ -20,31 +20,31 @@ class ImitationBatches(SeededSampler):
 
     def sample(self, batch_size: int, members: tuple[int, ...] = ()) -> Batch:
         if members:
-            raise ValueError(f"a rollout belongs to one learner, got members={members}")
-        return {**self._drawn(self.policy, batch_size), **self.expert_rows(batch_size)}
+            raise ValueError(f"a rollout serves one learner, got members={members}")
+        return {**self._sample(self.policy, batch_size), **self.expert_rows(batch_size)}
 
     def expert_rows(self, count: int) -> Batch:
-        return {f"expert_{name}": column for name, column in self._drawn(self.experts, count).items()}
+        return {f"expert_{name}": column for name, column in self._sample(self.experts, count).items()}
 
-    def _drawn(self, columns: Batch, count: int) -> Batch:
-        most, device = len(columns["obs"]), self.generator.device
-        return gather(columns, torch.randint(most, (count,), generator=self.generator, device=device))
+    def _sample(self, columns: Batch, count: int) -> Batch:
+        rows, device = len(columns["obs"]), self.generator.device
+        return gather(columns, torch.randint(rows, (count,), generator=self.generator, device=device))
 
 
 def append_flag(obs: Tensor) -> Tensor:
-    """Observations [rows, numbers] with a last number that tells them from the absorbing state: 0."""
+    """Appends the absorbing flag 0 to observations [rows, dimensions]."""
     return torch.cat([obs, torch.zeros_like(obs[:, :1])], -1)
 
 
 def absorbing_rows(rows: Batch, count: int) -> Batch:
-    """The state that every terminal end leads to, `count` times: all zeros but for its last number; nothing is done."""
+    """`count` absorbing states: zero observations with the absorbing flag 1, and zero actions."""
     obs = rows["obs"].new_zeros(count, rows["obs"].shape[1] + 1)
     obs[:, -1] = 1
     return {"obs": obs, "actions": rows["actions"].new_zeros(count, *rows["actions"].shape[1:])}
 
 
 def add_absorbing_rows(rows: Batch, ends: int, *, weight: float = 1.0) -> Batch:
-    """These obs and actions, and the absorbing state for each of so many ends; each of those counts for `weight`."""
+    """Appends one absorbing row of this `weight` for each of `ends` terminal states."""
     after, ones = absorbing_rows(rows, ends), rows["obs"].new_ones(len(rows["obs"]))
     return {
         "obs": torch.cat([append_flag(rows["obs"]), after["obs"]]),

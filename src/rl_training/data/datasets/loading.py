@@ -1,4 +1,4 @@
-"""Datasets from files: what is read is judged, mended where that is allowed, and made into tensors."""
+"""Loading of datasets: reads, validates and, where allowed, repairs transitions."""
 
 from __future__ import annotations
 
@@ -23,29 +23,32 @@ def load_transition_dataset(
     action_range: Bounds | None = None,
     allow: Collection[str] = (),
 ) -> TransitionDataset:
-    """Read transitions from a file, a glob of files, or a Minari dataset by its directory or id.
+    """Reads transitions from a file, a glob of files, or a Minari dataset by its directory or id.
 
-    `spec` says which environment they must fit; `columns` which of the file's columns is which (`{"obs": "state"}`);
-    `action_range` the bounds that Box actions were recorded in; `allow` which faults to mend instead of refuse.
+    - `spec`: the environment that the data must match.
+    - `columns`: names of the file's columns, such as `{"obs": "state"}`.
+    - `action_range`: the bounds in which Box actions were recorded.
+    - `allow`: problems to repair instead of raising DatasetError: nan, out_of_range, no_episode_end, crossing.
     """
     check_allow(allow)
     stored = read_columns(source, columns=columns)
     try:
-        rows = _sound(stored, allow)
+        rows = _validated(stored, allow)
         return TransitionDataset.from_dict(rows, spec=spec or stored.spec, action_range=action_range, allow=allow)
     except (TypeError, ValueError) as error:
-        known = len(stored.columns["obs"])
-        told = isinstance(error, DatasetError) and known < stored.rows  # then it speaks of rows
-        counted = f" (rows counted among the {known} of {stored.rows} with a successor)" if told else ""
-        raise type(error)(f"{source}: {error}{counted}") from error
+        kept = len(stored.columns["obs"])
+        renumbered = isinstance(error, DatasetError) and kept < stored.rows  # its message gives row numbers
+        note = (
+            f" (row numbers count the {kept} of {stored.rows} rows that have a next observation)" if renumbered else ""
+        )
+        raise type(error)(f"{source}: {error}{note}") from error
 
 
-def _sound(stored: StoredColumns, allow: Collection[str]) -> Arrays:
-    """What the rows tell of their episodes must be right: refused or mended here, while the file is known."""
+def _validated(stored: StoredColumns, allow: Collection[str]) -> Arrays:
     rows = {name: to_array(name, column) for name, column in stored.columns.items()}
     if "no_episode_end" not in allow:
         require_episode_ends(rows, stored.names.keys())
     rows = drop_nan_rows(rows, allow)
-    if "next_obs" in stored.names:  # made from the following rows it fits them
+    if "next_obs" in stored.names:  # derived next_obs cannot cross episodes
         rows = split_crossings(rows, allow)
     return rows

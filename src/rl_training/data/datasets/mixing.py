@@ -1,4 +1,4 @@
-"""Several datasets as one, drawn from row by row or each by its share."""
+"""Mixing of datasets, uniformly over rows or with a weight per dataset."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from rl_training.types import Batch, EnvSpec
 
 
 class Mixture(TransitionDataset):
-    """Parts one after another; a draw picks a part by its weight, then a row of it, each as likely as any other."""
+    """Concatenated parts; sampling picks a part by its weight, then one of its rows uniformly."""
 
     def __init__(self, columns: Batch, *, spec: EnvSpec, sizes: Sequence[int], weights: Sequence[float]) -> None:
         super().__init__(columns, spec=spec)
         total = math.fsum(weights)
         self._parts = torch.tensor(
             [
-                [0.0, *accumulate(weight / total for weight in weights[:-1])],  # where a part's share begins
+                [0.0, *accumulate(weight / total for weight in weights[:-1])],  # cumulative weight before a part
                 [0, *accumulate(sizes[:-1])],  # its first row
                 sizes,
             ],
@@ -35,21 +35,20 @@ class Mixture(TransitionDataset):
         return moved
 
     def sample_rows(self, shape: tuple[int, ...]) -> Tensor:
-        """On the device alone, so that a CUDA graph can hold the draw."""
         device = self.generator.device
-        which, where = torch.rand(2, *shape, generator=self.generator, device=device, dtype=torch.float64)
-        shares, starts, sizes = self._parts
-        parts = torch.searchsorted(shares[1:].contiguous(), which, right=True)
-        # 53 random bits: no size times a number below 1 rounds up to the size itself.
-        return (starts[parts] + (where * sizes[parts]).floor()).long()
+        part, position = torch.rand(2, *shape, generator=self.generator, device=device, dtype=torch.float64)
+        edges, starts, sizes = self._parts
+        parts = torch.searchsorted(edges[1:].contiguous(), part, right=True)
+        # In float64, size * position cannot round up to size.
+        return (starts[parts] + (position * sizes[parts]).floor()).long()
 
 
 def mix_transition_datasets(
     datasets: Sequence[TransitionDataset], weights: Sequence[float] | None = None
 ) -> TransitionDataset:
-    """The rows of all, each as likely as any other; with weights, each dataset is drawn from by its weight."""
-    _require_alike(datasets)
-    parts = [_closed(dataset) for dataset in datasets]
+    """Concatenates datasets. Rows are sampled uniformly, or with `weights`, datasets in proportion to their weight."""
+    _require_compatible(datasets)
+    parts = [_with_marked_ends(dataset) for dataset in datasets]
     columns = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
     if weights is None:
         mixed = TransitionDataset(columns, spec=datasets[0].spec)
@@ -62,31 +61,31 @@ def mix_transition_datasets(
     return mixed
 
 
-def _closed(dataset: TransitionDataset) -> Batch:
-    """Its columns with every episode end in them, so that none runs on into the next part."""
-    cut = dataset.episode_ends & (dataset.columns["dones"] == 0)
-    return {**dataset.columns, "truncated": cut.to(dataset.columns["truncated"].dtype)}
+def _with_marked_ends(dataset: TransitionDataset) -> Batch:
+    """Columns with every episode end in `truncated`, so that no episode continues into the next part."""
+    truncated = dataset.episode_ends & (dataset.columns["dones"] == 0)
+    return {**dataset.columns, "truncated": truncated.to(dataset.columns["truncated"].dtype)}
 
 
-def _require_alike(datasets: Sequence[TransitionDataset]) -> None:
+def _require_compatible(datasets: Sequence[TransitionDataset]) -> None:
     if not datasets:
-        raise ValueError("there is no dataset to mix")
+        raise ValueError("mix_transition_datasets needs at least one dataset, got none")
     first = datasets[0]
     for number, dataset in enumerate(datasets[1:], 1):
         if dataset.spec != first.spec:
             raise ValueError(
-                f"datasets to mix must have the same spaces; the first has {first.spec}, number {number + 1} "
-                f"{dataset.spec}: name their environment, or the range of their actions with --action-range"
+                f"mixed datasets must have the same spaces: the first has {first.spec}, number {number + 1} has "
+                f"{dataset.spec}; name their environment, or set --action-range"
             )
         if dataset.columns.keys() != first.columns.keys():
             differing = sorted(dataset.columns.keys() ^ first.columns.keys())
             raise ValueError(
-                f"datasets to mix must have the same columns; the first and number {number + 1} differ in {differing}"
+                f"mixed datasets must have the same columns: the first and number {number + 1} differ in {differing}"
             )
 
 
 def _require_weights(weights: Sequence[float], count: int) -> None:
     if len(weights) != count:
-        raise ValueError(f"weights must be one a dataset: {count} datasets, {len(weights)} weights")
+        raise ValueError(f"weights must have one entry per dataset: {count} datasets, {len(weights)} weights")
     if not all(0 < weight < math.inf for weight in weights):
         raise ValueError(f"weights must be positive numbers, got {list(weights)}")

@@ -1,4 +1,4 @@
-"""D4RL's reference returns (Fu et al., 2020): 0 is a random policy, 100 an expert."""
+"""D4RL normalized scores (Fu et al., 2020): 0 is a random policy, 100 an expert."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ RANDOM_AND_EXPERT_RETURNS = {
 
 
 def normalized_score(env_id: str, return_: float) -> float | None:
-    """100 * (return - random) / (expert - random), or None where D4RL has no reference.
+    """100 * (return - random) / (expert - random), or None if D4RL has no reference returns.
 
-    Takes Gymnasium ids of any version ("Hopper-v5") and D4RL's own ("hopper-medium-replay-v2").
+    `env_id` is a Gymnasium id of any version ("Hopper-v5") or a D4RL name ("hopper-medium-replay-v2").
     """
-    # AdroitHandPen-v1 and AntMaze_UMaze-v4 run longer episodes than D4RL's, so their names are left without a score.
+    # AdroitHandPen-v1 and AntMaze_UMaze-v4 do not match: their episodes are longer than D4RL's.
     words = re.sub(r"-v\d+$", "", env_id.lower()).split("-")
     for count in range(len(words), 0, -1):
         references = RANDOM_AND_EXPERT_RETURNS.get("-".join(words[:count]))

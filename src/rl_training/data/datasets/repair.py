@@ -1,4 +1,4 @@
-"""Faults of data that the user allows: rows are left out or episodes cut, so that what remains is sound."""
+"""Repair of problems that the user allows: rows are dropped or episodes are split."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rl_training.types import Array, Arrays
 
 
 def drop_nan_rows(columns: Arrays, allow: Collection[str]) -> Arrays:
-    """Refuses what is not finite, or leaves such rows out where `allow` names "nan"."""
+    """Drops rows with NaN or infinite values if `allow` has "nan", else raises DatasetError."""
     if "nan" not in allow:
         require_finite(columns)
         return columns
@@ -20,10 +20,10 @@ def drop_nan_rows(columns: Arrays, allow: Collection[str]) -> Arrays:
 
 
 def split_crossings(columns: Arrays, allow: Collection[str]) -> Arrays:
-    """Refuses rows that lead into another episode, or cuts the episodes there where `allow` names "crossing".
+    """Splits episodes where next_obs leads elsewhere if `allow` has "crossing", else raises DatasetError.
 
-    A row that jumps has its own successor and becomes its episode's last; one that was cut and shows the start of the
-    next episode has lost it, and is left out.
+    A row with a jump keeps its next_obs and is marked truncated. A truncated row whose next_obs is the start of the
+    next episode is dropped, because its true next observation is lost.
     """
     jumps, bridges = find_crossings(*(columns[name] for name in ("obs", "next_obs", "dones", "truncated")))
     if "crossing" not in allow:
@@ -34,11 +34,11 @@ def split_crossings(columns: Arrays, allow: Collection[str]) -> Arrays:
 
 
 def drop_rows(columns: Arrays, wrong: Array) -> Arrays:
-    """The columns less these rows; the episode that held one ends before it."""
+    """Drops rows, and truncates their episodes before them."""
     if not wrong.any():
         return columns
     if wrong.all():
-        raise ValueError(f"all {len(wrong)} rows would be left out")
+        raise ValueError(f"no rows are left: all {len(wrong)} would be dropped")
     truncated = columns["truncated"].copy()
     truncated[:-1][wrong[1:] & (columns["dones"][:-1] == 0)] = 1
     return {name: column[~wrong] for name, column in {**columns, "truncated": truncated}.items()}

@@ -1,4 +1,4 @@
-"""What a dataset holds, in numbers; counted chunk by chunk, so that a long log costs little memory beside its own."""
+"""Summary statistics of a dataset, computed in blocks to save memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rl_training.types import Array
 
 
 class Finding(NamedTuple):
-    """Something about a dataset that is wrong (it cannot be trained on) or doubtful, and what to do about it."""
+    """A problem of a dataset and its fix. An error prevents training, a warning does not."""
 
     kind: str
     severity: Literal["error", "warning"]
@@ -28,8 +28,6 @@ class Finding(NamedTuple):
 
 
 class Distribution(NamedTuple):
-    """How numbers are distributed."""
-
     min: float
     lower_quartile: float
     median: float
@@ -39,7 +37,7 @@ class Distribution(NamedTuple):
 
     @classmethod
     def of(cls, values: Array) -> Distribution | None:
-        """Of the finite ones; None where there are none."""
+        """Distribution of the finite values, or None if there are none."""
         finite = values[np.isfinite(values)].astype(np.float64)
         if not len(finite):
             return None
@@ -47,56 +45,56 @@ class Distribution(NamedTuple):
 
 
 class ColumnSummary(NamedTuple):
-    """One column: its name in the file, and the range of every number in a row of it, flat."""
+    """A column's name in the file, and the range of each dimension, flattened."""
 
-    stored_as: str | None  # None: made from the other columns
+    stored_as: str | None  # None if derived from other columns
     dtype: str
     shape: tuple[int, ...]  # of a row
-    low: tuple[float, ...]  # of the finite values; NaN where there are none
+    low: tuple[float, ...]  # of the finite values, NaN if there are none
     high: tuple[float, ...]
-    not_finite: int  # rows with a NaN or an infinite number
+    not_finite: int  # rows with NaN or infinite values
     first_not_finite: int | None
 
     @property
     def constant(self) -> list[int]:
-        """The numbers of a row that never change."""
+        """Indices of the dimensions that never change."""
         return [number for number, (low, high) in enumerate(zip(self.low, self.high, strict=True)) if low == high]
 
 
 @dataclass(frozen=True)
 class DatasetReport:
-    """All that `inspect_columns` found out."""
+    """Result of `inspect_columns`."""
 
     findings: tuple[Finding, ...]
     rows: int = 0  # in the file
-    transitions: int = 0  # of them that can be learned from
+    transitions: int = 0  # usable for training
     episodes: int = 0
     terminals: int = 0  # episodes that ended in a terminal state
-    timeouts: int = 0  # episodes that a time limit, or the end of the recording, cut
+    timeouts: int = 0  # episodes truncated by a time limit or the end of the recording
     columns: dict[str, ColumnSummary] = field(default_factory=dict)
     rewards: Distribution | None = None
     returns: Distribution | None = None
     lengths: Distribution | None = None
-    duplicates: int = 0  # rows that are there before
+    duplicates: int = 0  # rows equal to an earlier one
 
     @property
     def trainable(self) -> bool:
         return all(finding.severity != "error" for finding in self.findings)
 
     def to_json(self) -> dict[str, Any]:
-        spreads = {name: getattr(self, name) for name in ("rewards", "returns", "lengths")}
+        distributions = {name: getattr(self, name) for name in ("rewards", "returns", "lengths")}
         return {
             "trainable": self.trainable,
             **{name: getattr(self, name) for name in ("rows", "transitions", "episodes", "terminals", "timeouts")},
             "duplicates": self.duplicates,
             "columns": {name: column._asdict() for name, column in self.columns.items()},
-            **{name: None if spread is None else spread._asdict() for name, spread in spreads.items()},
+            **{name: None if values is None else values._asdict() for name, values in distributions.items()},
             "findings": [finding._asdict() for finding in self.findings],
         }
 
 
 def summarize_column(column: Array, stored_as: str | None) -> ColumnSummary:
-    """Pixels count as one number: thousands of ranges say no more than that of all."""
+    """Summarises a column; images have one range for all pixels."""
     shape = column.shape[1:]
     low = high = np.full(1 if column.dtype == np.uint8 and len(shape) > 1 else math.prod(shape), np.nan)
     wrong = np.flatnonzero(find_not_finite(to_array("", column)))
@@ -104,8 +102,8 @@ def summarize_column(column: Array, stored_as: str | None) -> ColumnSummary:
         values = column[rows].reshape(-1, len(low))
         if len(wrong):
             values = np.where(np.isfinite(values), values, np.nan)
-        least, most = (np.fmin, np.fmax) if len(wrong) else (np.minimum, np.maximum)  # the latter are faster
-        low, high = np.fmin(low, reduce_rows(least, values)), np.fmax(high, reduce_rows(most, values))
+        minimum, maximum = (np.fmin, np.fmax) if len(wrong) else (np.minimum, np.maximum)  # the latter are faster
+        low, high = np.fmin(low, reduce_rows(minimum, values)), np.fmax(high, reduce_rows(maximum, values))
     return ColumnSummary(
         stored_as, str(column.dtype), shape, tuple(low.tolist()), tuple(high.tolist()), len(wrong),
         int(wrong[0]) if len(wrong) else None,
@@ -113,18 +111,17 @@ def summarize_column(column: Array, stored_as: str | None) -> ColumnSummary:
 
 
 def count_duplicates(*columns: Array) -> int:
-    """Rows that are equal, bit for bit, to one before them."""
+    """Number of rows that are bitwise equal to an earlier row."""
     sums = np.zeros(len(columns[0]), np.uint64)
-    weights = np.random.default_rng(0).integers(2**64, size=sum(map(_words_a_row, columns)), dtype=np.uint64)
+    weights = np.random.default_rng(0).integers(2**64, size=sum(map(_row_size, columns)), dtype=np.uint64)
     for rows in blocks(max(columns, key=lambda column: column.size)):
         sums[rows] = np.concatenate([_words(column[rows]) for column in columns], axis=1) @ weights
-    seen = np.sort(sums)
-    alike = np.flatnonzero(np.isin(sums, seen[1:][seen[1:] == seen[:-1]]))  # the only ones to look at closely
-    return len(alike) - len({_digest(*(column[row] for column in columns)) for row in alike})
+    ordered = np.sort(sums)
+    candidates = np.flatnonzero(np.isin(sums, ordered[1:][ordered[1:] == ordered[:-1]]))  # equal checksums
+    return len(candidates) - len({_digest(*(column[row] for column in columns)) for row in candidates})
 
 
 def _digest(*parts: Array) -> bytes:
-    """Told apart with certainty enough, and small however large a row is."""
     digest = blake2b(digest_size=16)
     for part in parts:
         digest.update(part.tobytes())
@@ -132,10 +129,10 @@ def _digest(*parts: Array) -> bytes:
 
 
 def _words(column: Array) -> Array:
-    """The bits of each row, as whole numbers."""
-    rows = np.ascontiguousarray(column).reshape(len(column), _words_a_row(column))
+    """The bits of each row as uint64."""
+    rows = np.ascontiguousarray(column).reshape(len(column), _row_size(column))
     return rows.view(f"u{rows.dtype.itemsize}").astype(np.uint64)
 
 
-def _words_a_row(column: Array) -> int:
+def _row_size(column: Array) -> int:
     return math.prod(column.shape[1:])

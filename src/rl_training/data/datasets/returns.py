@@ -1,4 +1,4 @@
-"""Discounted returns-to-go of whole datasets, without a loop over rows."""
+"""Discounted returns-to-go of whole datasets, vectorised over rows."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ BLOCK = 2**15  # rows
 
 
 def returns_to_go(rewards: Floats, ends: Flags, terminated: Flags, gamma: float) -> Floats:
-    """What each row's episode pays from there on; `ends` marks last rows, `terminated` those with nothing after them.
+    """Discounted returns-to-go; `ends` flags the last row of each episode, `terminated` the terminal ones.
 
-    An episode that was only cut goes on as `truncated_futures` has it.
+    The return after the end of a truncated episode is estimated by `truncated_futures`.
     """
     last = np.flatnonzero(ends)
     lengths = np.diff(last, prepend=-1)
@@ -26,9 +26,9 @@ def returns_to_go(rewards: Floats, ends: Flags, terminated: Flags, gamma: float)
 
 
 def discounted_sums(rewards: Floats, remaining: npt.NDArray[np.integer[Any]], gamma: float) -> Floats:
-    """sum_k gamma^k r_(t+k) to the end of each episode, twice as many terms a pass.
+    """sum_k gamma^k r_(t+k) to the end of each episode; every pass doubles the number of terms.
 
-    A pass goes forward in blocks that the cache holds: what a block looks ahead to is still as the last pass left it.
+    A pass runs forward in blocks that fit into the cache. Rows ahead of a block still hold the previous pass.
     """
     sums, remaining = rewards.copy(), remaining.astype(np.int32)
     reach, longest = 1, int(remaining.max())
@@ -45,11 +45,10 @@ def discounted_sums(rewards: Floats, remaining: npt.NDArray[np.integer[Any]], ga
 def truncated_futures(
     rewards: Floats, remaining: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], discounts: Floats
 ) -> Floats:
-    """What each episode, had it been cut, may still pay if its future pays as its past did, the recent weighing most.
+    """Estimated return after the end of each episode: sum_k gamma^k r_(T-k) / (1 - gamma^T).
 
-    That is sum_k gamma^k r_(T-k) / (1 - gamma^T): its rewards once more from the last to the first, for ever. Rewards
-    that are all r give r / (1 - gamma), which is also what Cal-QL counts for an episode that never succeeds. With
-    gamma = 1 there is no finite value, and 0 is counted.
+    This repeats the episode's rewards in reverse order forever. Constant rewards r give r / (1 - gamma), the value that
+    Cal-QL uses for episodes that never succeed. With gamma = 1 the sum is infinite, and 0 is returned.
     """
     if discounts[1] == 1:
         return np.zeros(len(lengths))

@@ -1,4 +1,4 @@
-"""TransitionDataset: transitions as named columns of one length, in the order they were lived."""
+"""TransitionDataset: transitions as named columns of equal length, in recorded order."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from rl_training.types import ACTION_SPACES, Array, Batch, EnvSpec
 
 
 class TransitionDataset(SeededSampler):
-    """Transitions to learn from offline.
+    """Transitions for offline algorithms.
 
-    The constructor takes columns as a batch holds them, Box actions in [-1, 1]; `from_dict` takes a user's arrays,
-    actions in the environment's units. Transforms return a new dataset and leave this one as it is.
+    The constructor takes batch columns, with Box actions in [-1, 1]. `from_dict` takes arrays with actions in the
+    environment's units. Transforms return a new dataset.
     """
 
     def __init__(self, columns: Batch, *, episode_ends: Tensor | None = None, spec: EnvSpec | None = None) -> None:
@@ -34,13 +34,13 @@ class TransitionDataset(SeededSampler):
         self.columns = columns
         self.spec = spec or _spec_in_library_units(columns)
         if self.spec.action_kind not in ("box", "discrete"):
-            raise TypeError(f"a dataset has Box or Discrete actions, got {ACTION_SPACES[self.spec.action_kind]}")
-        self.episode_ends = (columns["dones"] + columns["truncated"]) > 0  # [rows], an episode's last row
+            raise TypeError(f"datasets need Box or Discrete actions, got {ACTION_SPACES[self.spec.action_kind]}")
+        self.episode_ends = (columns["dones"] + columns["truncated"]) > 0  # [rows], last rows of episodes
         if episode_ends is not None:
             self.episode_ends |= episode_ends
         self.episode_ends[-1] = True
-        self.dropped_terminals = 0  # ends that are no time limit, whose rows were thinned out
-        self.gamma: float | None = None  # the discount of the returns_to_go column, where it is known
+        self.dropped_terminals = 0  # terminal rows that `subsample` dropped
+        self.gamma: float | None = None  # discount of the returns_to_go column, if known
 
     @classmethod
     def from_dict(
@@ -51,9 +51,9 @@ class TransitionDataset(SeededSampler):
         action_range: Bounds | None = None,
         allow: Collection[str] = (),
     ) -> TransitionDataset:
-        """Convert and check arrays; Box actions come in the units of `action_range`, or else of `spec`.
+        """Converts and validates arrays; Box actions are in the units of `action_range`, or else of `spec`.
 
-        `allow` names faults to mend instead of refuse: "nan" leaves such rows out, "out_of_range" clips actions.
+        `allow` names problems to repair: "nan" drops rows, "out_of_range" clips actions.
         """
         arrays = {name: _to_array(value) if isinstance(value, Tensor) else value for name, value in values.items()}
         columns, spec = to_columns(arrays, spec, action_range=action_range, allow=allow)
@@ -64,51 +64,51 @@ class TransitionDataset(SeededSampler):
         return len(self.columns["obs"])
 
     def sample(self, batch_size: int, members: tuple[int, ...] = ()) -> Batch:
-        """Rows drawn with replacement, [*members, batch_size] of them."""
+        """Samples rows with replacement, [*members, batch_size]."""
         return gather(self.columns, self.sample_rows((*members, batch_size)))
 
     def sample_rows(self, shape: tuple[int, ...]) -> Tensor:
-        """Row numbers, each as likely as any other."""
+        """Row numbers, uniform."""
         return torch.randint(len(self), shape, generator=self.generator, device=self.generator.device)
 
     @property
     def episode_offsets(self) -> Tensor:
-        """The first row of each episode."""
+        """First row of each episode."""
         ends = self.episode_ends.nonzero().squeeze(1)
         return torch.cat([ends.new_zeros(1), ends[:-1] + 1])
 
     def episode_returns(self) -> Tensor:
-        """The undiscounted sum of each episode's rewards."""
+        """Undiscounted return of each episode."""
         returns = episode_returns(_to_array(self.columns["rewards"]), _to_array(self.episode_ends))
         return torch.from_numpy(returns).to(self.columns["rewards"])
 
     def to(self, device: torch.device | str) -> TransitionDataset:
-        """On an accelerator, where every read costs a launch, columns are packed so that a row is one read."""
+        """Moves the dataset. On an accelerator, columns are packed, so that one kernel gathers a batch."""
         if torch.device(device).type == "cpu":
             return self._replaced({name: column.to(device) for name, column in self.columns.items()}, self.gamma)
         return self._replaced(PackedColumns.of(self.columns, device), self.gamma)
 
     def subsample(self, *, episodes: int | None = None, stride: int = 1) -> TransitionDataset:
-        """The first so many episodes, and of each every `stride`-th row, beginning with its first."""
+        """Keeps the first `episodes` episodes, and every `stride`-th row of each."""
         starts, number = self.episode_offsets, self.episode_ends.cumsum(0) - self.episode_ends.long()
         if episodes is not None and episodes > len(starts):
-            raise ValueError(f"episodes must be at most the {len(starts)} there are, got {episodes}")
-        age = torch.arange(len(self), device=starts.device) - starts[number]
-        rows = ((age % stride == 0) & (number < (episodes or len(starts)))).nonzero().squeeze(1)
+            raise ValueError(f"episodes must be at most {len(starts)}, the number in the dataset, got {episodes}")
+        step = torch.arange(len(self), device=starts.device) - starts[number]
+        rows = ((step % stride == 0) & (number < (episodes or len(starts)))).nonzero().squeeze(1)
         kept = number[rows]
         ends = torch.cat([kept[1:] != kept[:-1], kept.new_ones(1, dtype=torch.bool)])
-        thin = TransitionDataset(gather(self.columns, rows), episode_ends=ends, spec=self.spec)
-        within = self.columns["dones"][number < (episodes or len(starts))]
-        thin.dropped_terminals = self.dropped_terminals + int(within.sum() - thin.columns["dones"].sum())
-        return thin
+        subset = TransitionDataset(gather(self.columns, rows), episode_ends=ends, spec=self.spec)
+        dones = self.columns["dones"][number < (episodes or len(starts))]
+        subset.dropped_terminals = self.dropped_terminals + int(dones.sum() - subset.columns["dones"].sum())
+        return subset
 
     @property
     def terminals(self) -> int:
-        """Episodes that ended by themselves, also where their last row was thinned out."""
+        """Number of terminated episodes, including those whose last row was dropped by `subsample`."""
         return int(self.columns["dones"].sum()) + self.dropped_terminals
 
     def with_columns(self, **columns: Tensor) -> TransitionDataset:
-        """This dataset with columns added, or put in the place of those of the same name."""
+        """Adds or replaces columns; known returns-to-go are recomputed where rewards or ends change."""
         gamma = None if "returns_to_go" in columns else self.gamma
         dataset = self._replaced({**self.columns, **columns}, gamma)
         if gamma is None or columns.keys().isdisjoint({"rewards", "dones", "truncated"}):
@@ -118,34 +118,32 @@ class TransitionDataset(SeededSampler):
     def with_reward_transform(
         self, scale: float = 1.0, shift: float = 0.0, clip: tuple[float, float] | None = None
     ) -> TransitionDataset:
-        """Rewards become scale * reward + shift, then clipped to `clip`; returns-to-go follow."""
-        changed = {"rewards": transform_rewards(self.columns["rewards"], scale, shift, clip)}
+        """Replaces rewards by clip(scale * reward + shift); returns-to-go are updated."""
+        columns = {"rewards": transform_rewards(self.columns["rewards"], scale, shift, clip)}
         if "returns_to_go" in self.columns and self.gamma is None:
             if shift != 0 or clip is not None:
                 raise ValueError(
-                    "a shift or clip of rewards moves the returns_to_go that came with the data by an amount that "
-                    "depends on their unknown discount; leave them out (--columns returns_to_go=) or call "
-                    "with_discounted_returns_to_go(gamma) first"
+                    "cannot shift or clip rewards: the data has returns_to_go with an unknown discount; drop that "
+                    "column (--columns returns_to_go=) or call with_discounted_returns_to_go(gamma) first"
                 )
-            changed["returns_to_go"] = self.columns["returns_to_go"] * scale
-        return self.with_columns(**changed)
+            columns["returns_to_go"] = self.columns["returns_to_go"] * scale
+        return self.with_columns(**columns)
 
     def return_range_scale(self) -> float:
-        """1000 / (best - worst episode return): IQL's factor of rewards for locomotion."""
+        """1000 / (best - worst episode return), IQL's reward scale for locomotion."""
         returns = self.episode_returns()
         spread = float(returns.max() - returns.min())
         if spread == 0:
             raise ValueError(
-                f"all {len(returns)} episodes have the return {returns[0].item():g}: no range to divide by"
+                f"all {len(returns)} episodes have the return {returns[0].item():g}: the return range is 0"
             )
         return 1000 / spread
 
     def with_discounted_returns_to_go(self, gamma: float) -> TransitionDataset:
-        """Add returns_to_go: what each row's episode pays from there on, discounted.
+        """Adds the column returns_to_go.
 
-        A terminated episode pays nothing after its end. One that was only cut, by a time limit or the end of the data,
-        would have gone on, and counting 0 there would pull its values toward 0: its future is estimated from its own
-        rewards (see `truncated_futures`). With gamma = 1 such a future has no finite value, and 0 is counted.
+        A terminated episode has return 0 after its end. For a truncated episode, 0 would bias values toward 0, so the
+        return after its end is estimated from its own rewards (see `truncated_futures`), or is 0 with gamma = 1.
         """
         if not 0 <= gamma <= 1:
             raise ValueError(f"gamma must be in [0, 1], got {gamma}")
@@ -164,7 +162,7 @@ class TransitionDataset(SeededSampler):
         return digest.hexdigest()
 
     def _replaced(self, columns: Batch, gamma: float | None) -> TransitionDataset:
-        dataset = copy.copy(self)  # with what a mixture knows of its parts
+        dataset = copy.copy(self)  # keeps the class and the parts of a Mixture
         ends = self.episode_ends.to(columns["obs"].device)
         TransitionDataset.__init__(dataset, columns, episode_ends=ends, spec=self.spec)
         dataset.seed(self.generator.initial_seed())
@@ -182,16 +180,16 @@ def _spec_in_library_units(columns: Batch) -> EnvSpec:
     if actions.is_floating_point() and bool((actions.abs() > 1 + TOLERANCE).any()):
         raise ValueError(
             f"Box actions must be in [-1, 1], the largest magnitude is {actions.abs().max().item():g}; "
-            "TransitionDataset.from_dict scales them"
+            "use TransitionDataset.from_dict, which scales them"
         )
     return derive_spec(_to_array(columns["obs"][:1]), _to_array(actions))
 
 
 def _to_array(column: Tensor) -> Array:
-    """On the same memory, where that is the host's."""
+    """Shares memory with a CPU tensor."""
     return (column.float() if column.dtype == torch.bfloat16 else column).detach().cpu().numpy()
 
 
 def _to_tensor(column: Array) -> Tensor:
-    """On the same memory, where a tensor can be."""
+    """Shares memory where possible."""
     return torch.from_numpy(np.require(column, requirements=["C", "W"]))

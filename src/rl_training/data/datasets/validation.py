@@ -1,4 +1,4 @@
-"""What is surely wrong with a dataset's columns: refused, with the column, the row and what would accept it."""
+"""Validation of dataset columns: errors name the column, the row and the fix."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 
 from rl_training.types import Array, Arrays, EnvSpec
 
-REPAIRABLE = ("nan", "out_of_range", "no_episode_end", "crossing")  # faults that can be mended instead of refused
+REPAIRABLE = ("nan", "out_of_range", "no_episode_end", "crossing")  # problems that `allow` can name
 
-_BLOCK = 2**18  # numbers looked at together, so that temporaries stay small beside the columns
-_SIDE_BY_SIDE = 64
+_BLOCK = 2**18  # numbers processed at once, to keep temporary arrays small
+_ROWS_TOGETHER = 64
 
 
 class DatasetError(ValueError):
-    """Data that cannot be trained on as it is: what is wrong, and what would mend it."""
+    """Data that cannot be trained on: what is wrong, and how to fix it."""
 
     def __init__(self, text: str, fix: str = "") -> None:
         super().__init__(f"{text}; {fix}" if fix else text)
@@ -26,21 +26,21 @@ class DatasetError(ValueError):
 def check_allow(allow: Collection[str]) -> None:
     unknown = [name for name in allow if name not in REPAIRABLE]
     if unknown:
-        raise ValueError(f"allow must name faults among {', '.join(REPAIRABLE)}, got {unknown[0]!r}")
+        raise ValueError(f"allow must be among {', '.join(REPAIRABLE)}, got {unknown[0]!r}")
 
 
 def require_columns(columns: Mapping[str, object], names: Sequence[str]) -> None:
     missing = [name for name in names if name not in columns]
     if missing:
-        raise ValueError(f"a dataset needs the columns {list(names)}, missing {missing}, got {list(columns)}")
+        raise ValueError(f"a dataset needs the columns {list(names)}: {missing} are missing, got {list(columns)}")
 
 
 def require_box_observations(spec: EnvSpec, env_id: object = "the environment") -> None:
     if spec.obs_parts:
         names = ", ".join(part.name for part in spec.obs_parts)
         raise TypeError(
-            f"a dataset has one Box of observations, and {env_id} shows a Dict of {names}: wrap it so that it shows "
-            "one, as gymnasium.wrappers.FlattenObservation does"
+            f"datasets need Box observations, but {env_id} has a Dict of {names}; wrap it, for example with "
+            "gymnasium.wrappers.FlattenObservation"
         )
 
 
@@ -59,7 +59,7 @@ def require_finite(columns: Mapping[str, Array]) -> None:
             raise DatasetError(
                 f"column {name!r} is NaN or infinite in {wrong.sum()} of {len(column)} rows, "
                 f"the first is row {wrong.argmax()}",
-                "--allow nan leaves such rows out",
+                "drop these rows with --allow nan",
             )
 
 
@@ -71,36 +71,36 @@ def require_flags(columns: Mapping[str, Array]) -> None:
             raise ValueError(f"column {name!r} must hold 0 or 1, row {first} holds {columns[name][first]:g}")
 
 
-def require_episode_ends(columns: Arrays, told: Set[str]) -> None:
-    """Ends count that the data tell themselves; where no such column is `told`, they were only guessed from jumps."""
+def require_episode_ends(columns: Arrays, stored: Set[str]) -> None:
+    """Raises DatasetError unless a `stored` column marks an episode end; jumps in next_obs do not count."""
     dones, truncated = columns["dones"], columns["truncated"]
-    if dones.any() or (truncated.any() and told & {"dones", "truncated", "episodes"}):
+    if dones.any() or (truncated.any() and stored & {"dones", "truncated", "episodes"}):
         return
     if truncated.any():
         raise DatasetError(
-            f"no column tells where episodes end; {int(truncated.sum())} ends are guessed, from jumps in next_obs and "
-            "from where files end",
-            "name a column that tells with --columns dones=NAME or --columns truncated=NAME, or accept the guess with "
+            f"no column marks episode ends; {int(truncated.sum())} ends were inferred from jumps in next_obs and the "
+            "ends of files",
+            "name the column with --columns dones=NAME or --columns truncated=NAME, or accept the inferred ends with "
             "--allow no_episode_end",
         )
     raise DatasetError(
-        "no row ends an episode (dones and truncated are all 0 or missing)",
-        f"mark the last row of each, or say that the {len(dones)} rows are one with --allow no_episode_end",
+        "no row ends an episode: dones and truncated are all 0 or missing",
+        f"mark the last row of each episode, or treat all {len(dones)} rows as one with --allow no_episode_end",
     )
 
 
 def require_no_crossing(crossing: Array) -> None:
     if crossing.any():
         raise DatasetError(
-            f"next_obs does not fit the following row in {crossing.sum()} of {len(crossing)} rows, the first is "
-            f"row {crossing.argmax()}: it leads into another episode, or jumps where neither dones nor "
-            "truncated ends one",
-            "--allow crossing cuts the episodes there",
+            f"next_obs does not match the next row in {crossing.sum()} of {len(crossing)} rows, the first is "
+            f"row {crossing.argmax()}: it belongs to another episode, or neither dones nor truncated marks an episode "
+            "end",
+            "split the episodes there with --allow crossing",
         )
 
 
 def find_not_finite(column: Array) -> Array:
-    """Per row: whether it holds NaN or infinity."""
+    """Flags of the rows with NaN or infinite values."""
     wrong = np.zeros(len(column), bool)
     if column.dtype.kind == "f":
         for rows in blocks(column):
@@ -111,7 +111,7 @@ def find_not_finite(column: Array) -> Array:
 
 
 def find_breaks(obs: Array, next_obs: Array) -> Array:
-    """Per row but the last: whether the following row starts somewhere else than this one led to."""
+    """Flags of all rows but the last: whether next_obs differs from the obs of the next row."""
     breaks = np.zeros(max(len(obs) - 1, 0), bool)
     for rows in blocks(obs[1:]):
         breaks[rows] = ~same_rows(next_obs[:-1][rows], obs[1:][rows])
@@ -119,18 +119,22 @@ def find_breaks(obs: Array, next_obs: Array) -> Array:
 
 
 def find_crossings(obs: Array, next_obs: Array, dones: Array, truncated: Array) -> tuple[Array, Array]:
-    """Per row: whether it jumps though its episode goes on, and whether it was cut and yet leads to the next start."""
+    """Flags of two kinds of rows whose next_obs is wrong.
+
+    - jumps: next_obs differs from the next row's obs, but the episode has not ended.
+    - bridges: the row is truncated, but its next_obs is the first observation of the next episode.
+    """
     dones, truncated = dones != 0, truncated != 0
     jumps, bridges = np.zeros_like(dones), np.zeros_like(dones)
     breaks = find_breaks(obs, next_obs)
     jumps[:-1] = breaks & ~(dones | truncated)[:-1]
     rows = np.flatnonzero((truncated & ~dones)[:-1] & ~breaks)
-    bridges[rows] = ~same_rows(next_obs[rows], obs[rows])  # where nothing moves, the next start says nothing
+    bridges[rows] = ~same_rows(next_obs[rows], obs[rows])  # no evidence if obs does not change
     return jumps, bridges
 
 
 def same_rows(a: Array, b: Array) -> Array:
-    """Per row: whether the two are the same observation; some files keep them in different precision."""
+    """Flags of the rows with equal observations; floats are compared with a tolerance for mixed precision."""
     same: Array = (a == b).reshape(len(a), math.prod(a.shape[1:])).all(1)
     if a.dtype.kind == "f" and not same.all():
         rows = np.flatnonzero(~same)
@@ -140,16 +144,16 @@ def same_rows(a: Array, b: Array) -> Array:
 
 
 def reduce_rows(function: np.ufunc, rows: Array) -> Array:
-    """`function.reduce` of short rows, many of them side by side: numpy has one loop for each row it is given."""
-    whole = len(rows) // _SIDE_BY_SIDE * _SIDE_BY_SIDE
+    """`function.reduce` over rows; reduces 64 rows at a time, since NumPy runs one slow loop per short row."""
+    whole = len(rows) // _ROWS_TOGETHER * _ROWS_TOGETHER
     if whole:
-        wide = function.reduce(rows[:whole].reshape(whole // _SIDE_BY_SIDE, -1), 0)
-        rows = np.concatenate([wide.reshape(_SIDE_BY_SIDE, -1), rows[whole:]])
+        wide = function.reduce(rows[:whole].reshape(whole // _ROWS_TOGETHER, -1), 0)
+        rows = np.concatenate([wide.reshape(_ROWS_TOGETHER, -1), rows[whole:]])
     return function.reduce(rows, 0)
 
 
 def blocks(column: Array) -> Iterator[slice]:
-    """Slices over all rows, each of few enough to be copied."""
+    """Slices that cover all rows in blocks of limited size."""
     length = len(column)
     step = max(1, _BLOCK * length // max(column.size, 1))
     return (slice(start, min(start + step, length)) for start in range(0, length, step))

@@ -1,4 +1,4 @@
-"""Columns from files, one small module a format."""
+"""Readers of dataset files, one module per format."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rl_training.data.readers.hdf5 import read_hdf5
 from rl_training.data.readers.minari import datasets_root, minari_directory, read_minari
 from rl_training.data.readers.npz import read_npz
 from rl_training.data.readers.parquet import read_parquet
-from rl_training.data.readers.rows import StoredColumns, join_rows
+from rl_training.data.readers.rows import StoredColumns, join_files
 
 READERS = {
     ".npz": read_npz,
@@ -23,9 +23,9 @@ READERS = {
 
 
 def read_columns(source: str | Path, *, columns: Mapping[str, str] | None = None) -> StoredColumns:
-    """The columns of a source under our names, completed but not judged."""
+    """Reads a file, a glob of files or a Minari dataset, without validation."""
     paths = _paths(source)
-    return join_rows([_read(path, columns) for path in paths], paths)
+    return join_files([_read(path, columns) for path in paths], paths)
 
 
 def _paths(source: str | Path) -> list[Path]:
@@ -43,8 +43,8 @@ def _read(path: Path, columns: Mapping[str, str] | None) -> StoredColumns:
     if directory is not None:
         return read_minari(directory, columns)
     if path.suffix not in READERS and (path.suffix or path.exists()):
-        raise ValueError(f"cannot read {path}: supported are files that end in {', '.join(READERS)}, and Minari's data")
+        raise ValueError(f"cannot read {path}: supported are {', '.join(READERS)} files and Minari datasets")
     if not path.is_file():
-        minari = f", nor a Minari dataset in {datasets_root()}: `minari download {path}` fetches those of its servers"
-        raise FileNotFoundError(f"there is no dataset file {path}{'' if path.suffix else minari}")
+        minari = f", nor a Minari dataset in {datasets_root()}; `minari download {path}` may fetch it"
+        raise FileNotFoundError(f"dataset file {path} not found{'' if path.suffix else minari}")
     return READERS[path.suffix](path, columns)

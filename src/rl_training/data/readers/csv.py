@@ -1,4 +1,4 @@
-"""Transitions from CSV: a header, then a number a cell, with the standard library alone."""
+"""Transitions from CSV files with a header and numbers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from rl_training.data.readers.rows import StoredColumns
 from rl_training.data.readers.tables import Batches, EpisodeCodes, read_table
 from rl_training.types import Array
 
-ROWS = 2**12  # of a batch
-WORDS = {"": np.nan, "true": 1.0, "false": 0.0}  # what cells of numbers may hold beside numbers
+ROWS = 2**12  # per batch
+WORDS = {"": np.nan, "true": 1.0, "false": 0.0}  # accepted beside numbers
 
 
 def read_csv(path: Path, given: Mapping[str, str] | None) -> StoredColumns:
@@ -24,7 +24,7 @@ def read_csv(path: Path, given: Mapping[str, str] | None) -> StoredColumns:
             header = _header(reader, path)
             first = next(_rows(reader, len(header), path), None)
         if first is None:
-            raise ValueError(f"{path} is empty: it has no rows under a header")
+            raise ValueError(f"{path} is empty: it has no rows below a header")
         with path.open("rb") as raw:
             lines = sum(block.count(b"\n") for block in iter(lambda: raw.read(2**20), b""))
 
@@ -32,17 +32,17 @@ def read_csv(path: Path, given: Mapping[str, str] | None) -> StoredColumns:
             return _batches(path, header, names, ids)
 
         numeric = [name for name, cell in zip(header, first, strict=True) if cell and _is_number(cell)]
-        return read_table(path, header, numeric, batches, given, most=lines)
+        return read_table(path, header, numeric, batches, given, rows=lines)
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not text in UTF-8: {error.reason} at byte {error.start}") from error
+        raise ValueError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
 
 
 def _header(reader: Iterator[list[str]], path: Path) -> list[str]:
     header = next(reader, [])
     if len(header) == 1 and any(mark in header[0] for mark in ";\t"):
-        raise ValueError(f"{path} must separate its cells by commas, its first line is {header[0]!r}")
+        raise ValueError(f"{path} must separate cells by commas; its first line is {header[0]!r}")
     if len(set(header)) < len(header):
-        raise ValueError(f"{path} names a column twice: {header}")
+        raise ValueError(f"{path} has two columns of the same name: {header}")
     return header
 
 
@@ -66,14 +66,14 @@ def _rows(reader: Iterator[list[str]], width: int, path: Path) -> Iterator[list[
     for number, row in enumerate(reader):
         if len(row) == width:
             yield row
-        elif row:  # a blank line is no row
+        elif row:  # blank lines are skipped
             raise ValueError(f"{path}: row {number} has {len(row)} cells, the header has {width}")
 
 
 def _numbers(cells: Sequence[str], name: str, start: int) -> Array:
-    for kind in (np.int64, np.float64):  # whole numbers stay whole: they may be Discrete actions
+    for dtype in (np.int64, np.float64):  # integers may be Discrete actions
         try:
-            return np.array(cells, kind)
+            return np.array(cells, dtype)
         except (ValueError, OverflowError):
             continue
     return np.array([_number(cell, name, start + row) for row, cell in enumerate(cells)])
@@ -84,7 +84,7 @@ def _number(cell: str, name: str, row: int) -> float:
     try:
         return WORDS[word] if word in WORDS else float(word)
     except ValueError:
-        raise TypeError(f"{name} must hold numbers, row {row} holds {cell!r}") from None
+        raise TypeError(f"{name} must hold numbers, but row {row} holds {cell!r}") from None
 
 
 def _is_number(cell: str) -> bool:

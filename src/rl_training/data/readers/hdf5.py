@@ -1,4 +1,4 @@
-"""Transitions from HDF5, as D4RL and d3rlpy (version 1: rows, version 2: episodes) lay them out."""
+"""Transitions from HDF5 files of D4RL and d3rlpy (version 1 stores rows, version 2 episodes)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 
 from rl_training.data.extras import import_h5py
 from rl_training.data.readers.minari import read_minari
-from rl_training.data.readers.names import choose_names, members, other_names
+from rl_training.data.readers.names import choose_names, matching_columns, other_names
 from rl_training.data.readers.rows import (
     StoredColumns,
     compact_dtype,
     complete_transitions,
+    join_columns,
     require_numbers,
-    side_by_side,
 )
 from rl_training.types import Array, Arrays
 
@@ -32,12 +32,12 @@ def read_hdf5(path: Path, given: Mapping[str, str] | None) -> StoredColumns:
             return read_minari(path.parent, given)
         if "num_episodes" in file:
             return _read_d3rlpy_episodes(file, path)
-        # Groups hold simulator states and policies, no column of a transition.
+        # Groups hold simulator states and policies, not columns.
         stored = {name: item for name, item in file.items() if isinstance(item, h5py.Dataset) and item.shape}
         names = choose_names(list(stored), given, path)
         columns = {
-            ours: side_by_side([_read(stored[name], name, path) for name in members(theirs, stored)])
-            for ours, theirs in names.items()
+            name: join_columns([_read(stored[part], part, path) for part in matching_columns(pattern, stored)])
+            for name, pattern in names.items()
         }
         if "episode_terminals" in stored:
             columns.update(_d3rlpy_columns(columns, stored.pop("episode_terminals")[()], file.get("discrete_action")))
@@ -49,7 +49,7 @@ def read_hdf5(path: Path, given: Mapping[str, str] | None) -> StoredColumns:
 
 
 def _read(dataset: Any, name: str, path: Path) -> Array:
-    """Straight into the dtype that is kept, without a copy in the file's."""
+    """Reads directly into the final dtype, without an intermediate copy."""
     require_numbers(name, dataset.dtype, path)
     column = np.empty(dataset.shape, compact_dtype(dataset.dtype))
     if column.size:
@@ -58,23 +58,23 @@ def _read(dataset: Any, name: str, path: Path) -> Array:
 
 
 def _d3rlpy_columns(columns: Arrays, episode_ends: Array, discrete: Any) -> Arrays:
-    # d3rlpy's CartPole set marks the last two rows of an episode as terminal; only the last one is.
+    # d3rlpy's CartPole dataset marks the last two rows of an episode as terminal; only the last one is.
     ends, terminals = episode_ends.reshape(-1) != 0, columns["dones"].reshape(-1) != 0
-    changed: Arrays = {"dones": terminals & ends, "truncated": ends & ~terminals}
+    replaced: Arrays = {"dones": terminals & ends, "truncated": ends & ~terminals}
     if discrete is not None and discrete[()]:
-        changed["actions"] = columns["actions"].astype(np.int64)
-    return changed
+        replaced["actions"] = columns["actions"].astype(np.int64)
+    return replaced
 
 
 def _read_d3rlpy_episodes(file: Any, path: Path) -> StoredColumns:
-    """Version 2 keeps observations_0, actions_0, rewards_0, terminated_0, observations_1, ...; T rows an episode."""
+    """Reads observations_0, actions_0, rewards_0, terminated_0, observations_1, ...; T rows per episode of T steps."""
     episodes = range(int(file["num_episodes"][()]))
     names = {"obs": "observations", "actions": "actions", "rewards": "rewards"}
     if any(f"observations_{episode}" not in file for episode in episodes):
-        raise ValueError(f"{path} keeps observations of several parts, which cannot be one column")
+        raise ValueError(f"{path} has tuple observations, which are not supported; store one array per episode")
     columns = {
-        ours: np.concatenate([_read(file[f"{theirs}_{each}"], theirs, path) for each in episodes])
-        for ours, theirs in names.items()
+        name: np.concatenate([_read(file[f"{stored}_{episode}"], stored, path) for episode in episodes])
+        for name, stored in names.items()
     }
     last = np.cumsum([len(file[f"rewards_{episode}"]) for episode in episodes]) - 1
     ends = np.zeros((2, len(columns["obs"])), bool)

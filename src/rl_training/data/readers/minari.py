@@ -1,14 +1,14 @@
-"""Transitions from Minari's directories, without the package: HDF5, Arrow or Parquet, an episode apiece.
+"""Transitions from Minari datasets in HDF5, Arrow or Parquet; the minari package is not needed.
 
-An episode of T steps keeps T + 1 observations, so that rows pair observations[:-1] with observations[1:]. Arrow and
-Parquet pad the other columns to T + 1 rows as well; the last is cut.
+An episode of T steps has T + 1 observations: rows pair observations[:-1] with observations[1:]. Arrow and Parquet pad
+all other columns to T + 1 rows; the last row is dropped.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -16,27 +16,27 @@ from typing import Any
 import numpy as np
 
 from rl_training.data.extras import import_arrow, import_h5py, import_parquet
-from rl_training.data.readers.names import choose_names, members, other_names
+from rl_training.data.readers.names import choose_names, matching_columns, other_names
 from rl_training.data.readers.parquet import to_array
 from rl_training.data.readers.rows import (
     StoredColumns,
-    compact_dtype,
     complete_transitions,
+    fill_columns,
+    join_columns,
     require_numbers,
-    side_by_side,
 )
 from rl_training.types import Array, Arrays, EnvSpec
 
-Episode = Mapping[str, Any]  # its columns by their path; arrays, or what HDF5 reads them from
+Episode = Mapping[str, Any]  # column path, and its array or HDF5 dataset
 
 
 def datasets_root() -> Path:
-    """Where Minari keeps its datasets."""
+    """Minari's dataset directory."""
     return Path(os.environ.get("MINARI_DATASETS_PATH") or "~/.minari/datasets").expanduser()
 
 
 def minari_directory(path: Path) -> Path | None:
-    """The folder of a dataset's files, from it, the one above it, or an id; None where there is none."""
+    """Directory of the data files, given that directory, its parent or a dataset id; None if not found."""
     candidates = [path, path / "data", datasets_root() / path / "data"]
     return next((each for each in candidates if (each / "metadata.json").is_file()), None)
 
@@ -49,46 +49,35 @@ def read_minari(directory: Path, given: Mapping[str, str] | None) -> StoredColum
         raise ValueError(f"{directory} is empty: it has no episodes")
     names = choose_names(list(first), given, directory)
     _require_plain_images(names["obs"], metadata, directory)
-    chosen = {ours: members(theirs, list(first)) for ours, theirs in names.items() if ours != "next_obs"}
+    chosen = {name: matching_columns(pattern, list(first)) for name, pattern in names.items() if name != "next_obs"}
     steps = len(first[chosen["rewards"][0]])
-    # Minari's own infos have one entry more, of the reset; those with one a step are columns that were put there.
+    # Infos recorded by Minari have an extra entry for the reset; infos with one entry per step are added columns.
     chosen |= {
         name.removeprefix("infos/"): [name]
         for name in other_names(list(first), names, given)
         if name.startswith("infos/") and first[name].shape[:1] == (steps,)
     }
-    columns = _filled(chain([first], episodes), chosen, metadata["total_steps"], directory)
+    rows = (
+        _transitions(episode, chosen, f"{directory}, episode {number}")
+        for number, episode in enumerate(chain([first], episodes))
+    )
+    columns = fill_columns(rows, metadata["total_steps"])
     return complete_transitions(columns, names, directory, spec=_spec(metadata, columns["obs"]))
 
 
-def _filled(episodes: Iterable[Episode], chosen: dict[str, list[str]], rows: int, directory: Path) -> Arrays:
-    """Every column in one array, written episode by episode so that none is ever held twice."""
-    columns: Arrays = {}
-    start = 0
-    for number, episode in enumerate(episodes):
-        parts = _rows_of(episode, chosen, f"{directory}, episode {number}")
-        stop = start + len(parts["rewards"])
-        for name, part in parts.items():
-            if name not in columns:
-                columns[name] = np.empty((rows, *part.shape[1:]), compact_dtype(part.dtype))
-            columns[name][start:stop] = part
-        start = stop
-    return {name: column[:start] for name, column in columns.items()}
-
-
-def _rows_of(episode: Episode, chosen: dict[str, list[str]], source: str) -> Arrays:
+def _transitions(episode: Episode, chosen: dict[str, list[str]], source: str) -> Arrays:
     parts: Arrays = {}
-    for ours, theirs in chosen.items():
-        for name in theirs:
-            require_numbers(name, episode[name].dtype, source)
-        parts[ours] = side_by_side([np.asarray(episode[name]) for name in theirs])
+    for name, stored in chosen.items():
+        for column in stored:
+            require_numbers(column, episode[column].dtype, source)
+        parts[name] = join_columns([np.asarray(episode[column]) for column in stored])
     steps = len(parts["rewards"])
     lengths = {name: len(part) - (name == "obs") for name, part in parts.items()}
     if set(lengths.values()) != {steps}:
-        raise ValueError(f"{source}: {steps} steps need as many entries of everything and one observation more")
+        raise ValueError(f"{source}: {steps} steps need {steps + 1} observations and {steps} entries of other columns")
     observations = parts.pop("obs")
     truncated = parts.get("truncated", np.zeros(steps, bool)) != 0
-    truncated[-1] |= not parts.get("dones", truncated)[-1]  # the recording ends with the episode
+    truncated[-1] |= not parts.get("dones", truncated)[-1]  # the end of an episode's recording truncates it
     return {**parts, "obs": observations[:-1], "next_obs": observations[1:], "truncated": truncated}
 
 
@@ -130,7 +119,7 @@ def _leaves(arrow: Any, path: str, column: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _space(metadata: dict[str, Any], path: str) -> dict[str, Any]:
-    """What is known of the part of a space that a column holds."""
+    """The stored description of a column's space."""
     whole, *inner = path.split("/")
     space = json.loads(metadata.get(f"{whole.removesuffix('s')}_space", "{}"))
     for key in inner:
@@ -145,13 +134,13 @@ def _require_plain_images(name: str, metadata: dict[str, Any], directory: Path) 
         image = space.get("dtype") == "uint8" and len(space["shape"]) in (2, 3) and min(space["shape"][:2]) >= 32
         if image and metadata.get("jpeg_encoding", True):
             raise ValueError(
-                f"{directory} keeps {path} as JPEG pictures, which are not what the agent saw; "
+                f"{directory} stores {path} as JPEG images, which differ from the agent's observations; "
                 "write the dataset with jpeg_encoding=False"
             )
 
 
 def _spec(metadata: dict[str, Any], obs: Array) -> EnvSpec | None:
-    """From the spaces that are stored with the data; None where its actions have no finite bounds."""
+    """EnvSpec from the stored spaces, or None if the action bounds are not finite."""
     shape, dtype = obs.shape[1:] or (1,), "uint8" if obs.dtype == np.uint8 else "float32"
     space = _space(metadata, "actions")
     if space.get("type") == "Discrete":

@@ -1,4 +1,4 @@
-"""Transitions from Parquet: numbers or lists of numbers a column, read batch by batch."""
+"""Transitions from Parquet files with columns of numbers or lists of numbers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from rl_training.data.readers.rows import StoredColumns
 from rl_training.data.readers.tables import Batches, EpisodeCodes, read_table
 from rl_training.types import Array, EnvSpec
 
-ROWS = 2**13  # of a batch
+ROWS = 2**13  # per batch
 
 
 def read_parquet(path: Path, given: Mapping[str, str] | None) -> StoredColumns:
     arrow = import_arrow()
     try:
-        # Otherwise all row groups are fetched ahead of the first, and held until the last.
+        # With pre_buffer, all row groups would be held in memory until the last is read.
         file = import_parquet().ParquetFile(path, pre_buffer=False, buffer_size=2**16)
     except (arrow.ArrowInvalid, OSError) as error:
         raise ValueError(f"{path} is not a readable Parquet file: {error}") from error
@@ -38,12 +38,12 @@ def read_parquet(path: Path, given: Mapping[str, str] | None) -> StoredColumns:
                 }
 
         return read_table(
-            path, file.schema_arrow.names, numeric, batches, given, most=file.metadata.num_rows, spec=spec
+            path, file.schema_arrow.names, numeric, batches, given, rows=file.metadata.num_rows, spec=spec
         )
 
 
 def to_array(column: Any, name: str, space: Mapping[str, Any] | None = None) -> Array:
-    """An Arrow array as NumPy's; lists, which must all be of one length, become further axes."""
+    """Converts an Arrow array to NumPy; lists must have equal lengths and become further axes."""
     shape = [len(column)]
     while hasattr(column, "flatten") and hasattr(column.type, "value_type"):
         inner = column.flatten()

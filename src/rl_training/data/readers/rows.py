@@ -1,8 +1,8 @@
-"""Rows as files keep them, made into transitions that never lead from one episode into another."""
+"""Completion of stored rows to transitions that never cross from one episode into another."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,88 +11,109 @@ import numpy as np
 from rl_training.data.datasets.validation import find_breaks, require_equal_lengths
 from rl_training.types import Array, Arrays, EnvSpec
 
-MADE = ("next_obs", "dones", "truncated")  # from the other columns, where the file has them not
+DERIVED = ("next_obs", "dones", "truncated")  # computed from other columns if the file lacks them
 
 
 @dataclass(frozen=True)
 class StoredColumns:
-    """The transitions of a file under our names, Box actions in the file's units; nothing is judged yet."""
+    """Unvalidated transitions of a file, with Box actions in the file's units."""
 
     columns: Arrays
-    names: dict[str, str]  # ours, and the file's for the same
-    rows: int  # in the file; some of them may have no known successor, and are left out
-    spec: EnvSpec | None = field(default=None)  # where the file keeps one
+    names: dict[str, str]  # column name, and its name in the file
+    rows: int  # in the file; rows without a known next observation are dropped from `columns`
+    spec: EnvSpec | None = field(default=None)  # if the file has one
 
-    def name_in_file(self, ours: str) -> str | None:
-        """What the file calls this column; None where it was made from the others."""
-        return self.names.get(ours, None if ours in MADE else ours)
+    def name_in_file(self, name: str) -> str | None:
+        """A column's name in the file, or None if it was derived from other columns."""
+        return self.names.get(name, None if name in DERIVED else name)
 
 
 def complete_transitions(
     columns: Arrays, names: Mapping[str, str], source: object, *, spec: EnvSpec | None = None
 ) -> StoredColumns:
-    """The columns with next_obs, dones and truncated set, less the rows whose next observation is not known."""
+    """Adds missing next_obs, dones and truncated, and drops rows without a known next observation."""
     columns = dict(columns)
     require_equal_lengths(columns)
     rows = len(columns["obs"])
-    flags = {ours: columns.pop(ours, np.zeros(rows, bool)) for ours in ("dones", "truncated")}
-    dones, cut = (_flags(names.get(ours, ours), column, source) for ours, column in flags.items())
+    flags = {name: columns.pop(name, np.zeros(rows, bool)) for name in ("dones", "truncated")}
+    dones, truncated = (_flags(names.get(name, name), column, source) for name, column in flags.items())
     episodes = columns.pop("episodes", None)
     if episodes is not None:
-        cut[:-1] |= (episodes[1:] != episodes[:-1]) & ~dones[:-1]
-    told = "truncated" in names or episodes is not None  # the file says itself where time limits are
+        truncated[:-1] |= (episodes[1:] != episodes[:-1]) & ~dones[:-1]
+    marked = "truncated" in names or episodes is not None  # the file marks truncated episodes
     if "next_obs" in columns:
-        _require_same_shape(columns)
-        if not told:  # then only a jump between rows can tell
-            cut[:-1] |= find_breaks(columns["obs"], columns["next_obs"]) & ~dones[:-1]
-        complete = {**columns, "dones": dones, "truncated": cut}
-    elif told or "dones" not in names:
-        complete = _derive_next_obs(columns, dones, cut, source)
+        obs, next_obs = columns["obs"], columns["next_obs"]
+        if obs.shape != next_obs.shape:
+            raise ValueError(f"obs have shape {obs.shape} but next_obs have {next_obs.shape}")
+        if not marked:
+            truncated[:-1] |= find_breaks(obs, next_obs) & ~dones[:-1]
+        complete = {**columns, "dones": dones, "truncated": truncated}
+    elif marked or "dones" not in names:
+        complete = _derive_next_obs(columns, dones, truncated, source)
     else:
-        ends = names["dones"]
-        raise ValueError(
-            f"{source} has neither next_obs nor truncated, so whether {ends!r} marks terminal states or time limits "
-            f"cannot be seen; say --columns truncated={ends} if all are terminal states, --columns truncated={ends} "
-            "--columns dones= if all are time limits, or --columns truncated=NAME if another column marks those"
-        )
+        raise ValueError(_ambiguous_ends(source, names["dones"]))
     return StoredColumns(complete, dict(names), rows, spec)
 
 
-def join_rows(parts: Sequence[StoredColumns], sources: Sequence[object]) -> StoredColumns:
-    """The rows of several files, one after another; an episode ends where its file does. Empties the parts."""
+def _ambiguous_ends(source: object, ends: str) -> str:
+    return (
+        f"{source} has neither next_obs nor truncated, so {ends!r} may mark terminal states or time limits; use "
+        f"--columns truncated={ends} if all are terminal states, --columns truncated={ends} --columns dones= if all "
+        "are time limits, or --columns truncated=NAME if another column marks time limits"
+    )
+
+
+def join_files(parts: Sequence[StoredColumns], sources: Sequence[object]) -> StoredColumns:
+    """Concatenates files; episodes end at the end of their file. Empties `parts` to save memory."""
     if len(parts) == 1:
         return parts[0]
     first = parts[0]
     for part, source in zip(parts, sources, strict=True):
         if part.columns.keys() != first.columns.keys() or part.spec != first.spec:
             raise ValueError(
-                f"{source} has the columns {sorted(part.columns)} and spaces {part.spec}, "
-                f"{sources[0]} has {sorted(first.columns)} and {first.spec}: read them one by one"
+                f"{source} has the columns {sorted(part.columns)} and spaces {part.spec}, but "
+                f"{sources[0]} has {sorted(first.columns)} and {first.spec}; load these files separately"
             )
         part.columns["truncated"][-1] |= not part.columns["dones"][-1]
-    columns = {name: _joined(name, [part.columns.pop(name) for part in parts]) for name in list(first.columns)}
+    columns = {name: _concatenate(name, [part.columns.pop(name) for part in parts]) for name in list(first.columns)}
     return StoredColumns(columns, first.names, sum(part.rows for part in parts), first.spec)
 
 
-def side_by_side(columns: Sequence[Array]) -> Array:
-    """One column from several, [rows, numbers]."""
+def fill_columns(batches: Iterable[Arrays], rows: int) -> Arrays:
+    """Concatenates batches of at most `rows` rows into preallocated columns, so that none is held twice."""
+    columns: Arrays = {}
+    start = 0
+    for batch in batches:
+        stop = start + len(next(iter(batch.values())))
+        for name, part in batch.items():
+            if name not in columns:
+                columns[name] = np.empty((rows, *part.shape[1:]), compact_dtype(part.dtype))
+            elif part.dtype.kind == "f" and columns[name].dtype.kind != "f":
+                columns[name] = columns[name].astype(np.float32)  # integers so far
+            columns[name][start:stop] = part
+        start = stop
+    return {name: column[:start] for name, column in columns.items()}
+
+
+def join_columns(columns: Sequence[Array]) -> Array:
+    """Joins columns to one of shape [rows, dimensions]."""
     if len(columns) == 1:
         return columns[0]
     return np.concatenate([column.reshape(len(column), -1).astype(np.float32) for column in columns], axis=1)
 
 
 def compact_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """What numbers of this kind are kept as: floats in 32 bits, whole numbers as they are."""
+    """float32 for floats; other dtypes are kept."""
     return np.dtype(np.float32) if dtype.kind == "f" else dtype
 
 
 def require_numbers(name: str, dtype: np.dtype[Any], source: object) -> None:
     if dtype.kind not in "fiub":
-        what = "Python objects or text of varying length" if dtype.kind == "O" else str(dtype)
-        raise TypeError(f"{source}: column {name!r} must hold numbers, got {what}")
+        kind = "Python objects or text of varying length" if dtype.kind == "O" else str(dtype)
+        raise TypeError(f"{source}: column {name!r} must hold numbers, got {kind}")
 
 
-def _joined(name: str, parts: Sequence[Array]) -> Array:
+def _concatenate(name: str, parts: Sequence[Array]) -> Array:
     shapes = {part.shape[1:] for part in parts}
     if len(shapes) > 1:
         raise ValueError(f"column {name!r} has rows of different shapes in different files: {sorted(shapes)}")
@@ -109,34 +130,30 @@ def _flags(name: str, column: Array, source: object) -> Array:
     return flags
 
 
-def _derive_next_obs(columns: Arrays, dones: Array, cut: Array, source: object) -> Arrays:
-    known = dones | ~cut
+def _derive_next_obs(columns: Arrays, dones: Array, ended: Array, source: object) -> Arrays:
+    """Takes next_obs from the next row; `ended` flags the last rows of truncated episodes, which are dropped."""
+    known = dones | ~ended
     known[-1] = dones[-1]
     kept = np.flatnonzero(known)
     if not len(kept):
         raise ValueError(
-            f"{source}: none of the {len(dones)} rows has a known successor: no next_obs, and every episode is cut"
+            f"{source}: none of the {len(dones)} rows has a next observation: next_obs is missing, and every episode "
+            "is truncated after one row"
         )
-    truncated = np.zeros_like(cut)
-    truncated[:-1] = cut[1:] & ~dones[1:] & ~dones[:-1]  # the row before one left out is now its episode's last
-    truncated |= cut & dones
-    # What follows a terminal row is another episode; no value is taken there, but a dynamics model would learn the
-    # jump. Where death led is not in the file, so the row keeps its own observation.
+    truncated = np.zeros_like(ended)
+    truncated[:-1] = ended[1:] & ~dones[1:] & ~dones[:-1]  # the row before a dropped one now ends its episode
+    truncated |= ended & dones
+    # The row after a terminal one belongs to another episode, and a dynamics model would learn that jump. The terminal
+    # observation is not in the file, so next_obs repeats obs there.
     next_obs = columns["obs"][kept + ~dones[kept]]
     complete = {**columns, "dones": dones, "truncated": truncated}
-    return {**{name: _keep(column, kept) for name, column in complete.items()}, "next_obs": next_obs}
+    return {**{name: _keep_rows(column, kept) for name, column in complete.items()}, "next_obs": next_obs}
 
 
-def _keep(column: Array, kept: Array) -> Array:
-    """These rows moved to the front, in place: a second copy of a large column is what memory is short of."""
+def _keep_rows(column: Array, kept: Array) -> Array:
+    """Moves rows to the front in place, without a second copy of the column."""
     if len(kept) < len(column):
         for start in range(0, len(kept), 4096):
             rows = kept[start : start + 4096]
             column[start : start + len(rows)] = column[rows]
     return column[: len(kept)]
-
-
-def _require_same_shape(columns: Arrays) -> None:
-    obs, next_obs = columns["obs"], columns["next_obs"]
-    if obs.shape != next_obs.shape:
-        raise ValueError(f"obs are {obs.shape} but next_obs are {next_obs.shape}")

@@ -1,4 +1,4 @@
-"""Datasets to files, one small module a format; what is written here is read back by `load_transition_dataset`."""
+"""Writers of dataset files, one module per format; `load_transition_dataset` reads them back."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ WRITERS: dict[str, Callable[[TransitionDataset, Path], None]] = {".npz": save_np
 
 
 def save_transition_dataset(dataset: TransitionDataset, destination: str | Path) -> None:
-    """Write a .npz or .parquet file, or, where the name has no suffix, a Minari directory."""
+    """Writes a .npz or .parquet file, or a Minari directory if the name has no suffix."""
     writer_for(destination)(dataset, Path(destination))
 
 
 def writer_for(destination: str | Path) -> Callable[[TransitionDataset, Path], None]:
-    """What writes to a place of this name."""
     path = Path(destination)
     if not path.suffix:
         return save_minari
     if path.suffix not in WRITERS:
-        raise ValueError(f"cannot write {path}: supported are {', '.join(WRITERS)}, or a new directory for Minari")
+        raise ValueError(f"cannot write {path}: supported are {', '.join(WRITERS)} files, or a new Minari directory")
     return WRITERS[path.suffix]

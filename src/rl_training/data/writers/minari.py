@@ -1,4 +1,4 @@
-"""Datasets to Minari's layout in HDF5, without the package."""
+"""Datasets to Minari directories in HDF5; the minari package is not needed."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from rl_training.data.readers.minari import datasets_root
 from rl_training.data.writers.units import Arrays, arrays_in_env_units
 from rl_training.types import EnvSpec
 
-VERSION = "0.5.0"  # of Minari: the first with this layout, so that every later one reads it
+VERSION = "0.5.0"  # the first Minari version with this layout, which later versions read
 STORED_AS = {"actions": "actions", "rewards": "rewards", "dones": "terminations", "truncated": "truncations"}
 
 
 def save_minari(
     dataset: TransitionDataset, directory: str | Path, *, dataset_id: str | None = None, env_id: str | None = None
 ) -> None:
-    """Write a new directory that Minari reads; columns it does not know go into its infos.
+    """Writes a new Minari dataset; columns that Minari does not have become infos.
 
-    `minari.load_dataset(id)` finds it where the directory is the id under Minari's own folder. An episode keeps one
-    observation for a row's end and the next one's start, so it ends wherever the two differ.
+    `minari.load_dataset(id)` finds datasets at `<Minari's dataset directory>/<id>`. Episodes are split where next_obs
+    differs from the next row's obs, because Minari stores that observation once.
     """
     directory = Path(directory)
     if directory.exists():
-        raise FileExistsError(f"{directory} exists; a Minari dataset is written to a new directory")
+        raise FileExistsError(f"{directory} exists; name a new directory for the Minari dataset")
     name = dataset_id or _id_of(directory)
     if not re.fullmatch(r"([-\w]+/)*[-\w]+-v\d+", name):
-        raise ValueError(f"dataset_id must be NAME-vN, or NAMESPACE/NAME-vN, got {name!r}")
+        raise ValueError(f"dataset_id must be NAME-vN or NAMESPACE/NAME-vN, got {name!r}")
     directory.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".minari-") as aside:
-        data = Path(aside) / "new" / "data"
+    with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".minari-") as temporary:
+        data = Path(temporary) / "new" / "data"
         data.mkdir(parents=True)
         episodes = _write_episodes(dataset, data / "main_data.hdf5")
         metadata = _metadata(dataset.spec, env_id) | {
@@ -102,6 +102,6 @@ def _metadata(spec: EnvSpec, env_id: str | None) -> dict[str, Any]:
 
 
 def _box(dtype: str, shape: tuple[int, ...], low: Any, high: Any) -> dict[str, Any]:
-    # Bounds are a number for all, or one for each in flat order.
+    # Bounds are scalar or flat.
     full = [np.broadcast_to(bound, np.prod(shape, dtype=int)).reshape(shape).tolist() for bound in (low, high)]
     return {"type": "Box", "dtype": dtype, "shape": list(shape), "low": full[0], "high": full[1]}

@@ -1,4 +1,4 @@
-"""Datasets to NumPy's .npz."""
+"""Datasets to NumPy .npz files."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from rl_training.data.writers.units import arrays_in_env_units
 
 
 def save_npz(dataset: TransitionDataset, path: str | Path) -> None:
-    """Write every column, actions in the environment's units, and the spec that leads back to the library's."""
+    """Writes all columns, with actions in environment units, and the spec."""
     path = Path(path)
     if path.suffix != ".npz":
         raise ValueError(f"save_npz writes files that end in .npz, got {path}")
-    # Any: the type of savez takes unpacked arrays for its own keyword, a bool.
+    # Any: the stub of savez types every keyword as bool.
     arrays: dict[str, Any] = arrays_in_env_units(dataset)
     np.savez(path, **arrays, spec=np.array(json.dumps(dataset.spec.to_json())))

@@ -1,4 +1,4 @@
-"""Datasets to Parquet: a column of numbers, or of lists of them, for each of ours."""
+"""Datasets to Parquet files with columns of numbers or lists of numbers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from rl_training.data.datasets.transition_dataset import TransitionDataset
 from rl_training.data.extras import import_arrow, import_parquet
 from rl_training.data.writers.units import arrays_in_env_units
 
-ROWS = 2**16  # of a row group
+ROWS = 2**16  # per row group
 
 
 def save_parquet(dataset: TransitionDataset, path: str | Path) -> None:
-    """Write every column, actions in the environment's units, and the spec in the file's metadata."""
+    """Writes all columns, with actions in environment units, and the spec as metadata."""
     path = Path(path)
     if path.suffix != ".parquet":
         raise ValueError(f"save_parquet writes files that end in .parquet, got {path}")

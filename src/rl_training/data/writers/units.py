@@ -1,4 +1,4 @@
-"""A dataset's columns as files keep them."""
+"""Conversion of a dataset to arrays in environment units."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Arrays: TypeAlias = "dict[str, np.ndarray[Any, Any]]"
 
 
 def arrays_in_env_units(dataset: TransitionDataset) -> Arrays:
-    """Every column as an array, actions in the environment's units and shape."""
+    """All columns as arrays, with actions in environment units and shape."""
     columns = dict(dataset.columns)
     for name in ("actions", "next_actions"):
         if name in columns:
