@@ -82,7 +82,7 @@ def test_several_choices_are_predicted_saved_and_loaded_in_the_environments_own_
 
 def test_data_of_several_choices_is_refused_in_a_sentence(tmp_path):
     agent = BC("Levers-v0", dataset={"kind": "random", "rows": 20}, output_dir=str(tmp_path / "bc"), total_timesteps=2)
-    with pytest.raises(TypeError, match="a dataset has Box or Discrete actions, got MultiDiscrete"):
+    with pytest.raises(TypeError, match="datasets need Box or Discrete actions, got MultiDiscrete"):
         agent.learn()
 
 

@@ -250,7 +250,7 @@ def test_data_are_read_by_the_runs_names_unless_others_are_given(cli, logs, tmp_
     assert cli("train", "bc", "--dataset", tmp_path / "own.npz", "--columns", "obs=x", *small).exit_code == 0
     judged = ["evaluate", tmp_path / "run", "--updates", "1", "--json", "--ope"]
     assert cli(*judged, tmp_path / "own.npz").exit_code == 0
-    assert "has no column 'x' to take for obs" in cli(*judged, logs).stderr
+    assert "has no column 'x' to use as obs" in cli(*judged, logs).stderr
     assert cli(*judged, logs, "--columns", "obs=obs").exit_code == 0
 
 

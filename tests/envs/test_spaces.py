@@ -108,11 +108,11 @@ def test_nan_is_detected_before_packing():
 def test_other_algorithms_and_datasets_refuse_dict_observations(tmp_path):
     with pytest.raises(TypeError, match="ppo takes one Box of observations, got a Dict of side, sign; dreamer takes"):
         PPO("SignedSide-v0", output_dir=str(tmp_path / "ppo")).learn()
-    with pytest.raises(TypeError, match="a dataset has one Box of observations, and SignedSide-v0 shows a Dict"):
+    with pytest.raises(TypeError, match="datasets need Box observations, but SignedSide-v0 has a Dict"):
         roll_dataset("SignedSide-v0", rows=10)
     save_transition_dataset(roll_dataset("CartPole-v1", rows=10), tmp_path / "rows.npz")
     with pytest.raises(
-        TypeError, match=r"a dataset has one Box .*, and the environment shows a Dict of side, sign: wrap"
+        TypeError, match=r"datasets need Box .*, but the environment has a Dict of side, sign; wrap"
     ):
         BC("SignedSide-v0", dataset=str(tmp_path / "rows.npz"), output_dir=str(tmp_path / "bc")).learn()
 
