@@ -1,4 +1,4 @@
-"""The command line as a user runs it, one thread a process, so that many may run side by side."""
+"""Runs `rl-training` commands in single-threaded processes, so that several can run at the same time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SINGLE_THREADED = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 def ask(arguments: list[str]) -> dict[str, Any]:
-    """The JSON object that a command prints."""
+    """Returns the JSON object that a command prints."""
     ended = subprocess.run([*COMMAND, *arguments], env=SINGLE_THREADED, capture_output=True, text=True)
     if ended.returncode != 0:
         raise RuntimeError(f"{shown(arguments)} ended with {ended.returncode}:\n{ended.stderr.strip()}")
@@ -23,5 +23,5 @@ def ask(arguments: list[str]) -> dict[str, Any]:
 
 
 def shown(arguments: list[str]) -> str:
-    """As one would type it."""
+    """The command as typed in a shell."""
     return shlex.join(["rl-training", *arguments])

@@ -1,8 +1,8 @@
-"""The dynamics ensemble: one gradient step against a loop over its members, and how far it sees.
+"""The dynamics ensemble: speed of a gradient step against a loop over members, and prediction errors.
 
-`speed` takes turns, call by call in one process, and tells the fastest twentieth beside the median; `--device cuda`
-replays captured updates of both. `error` fits the model to random steps and predicts held-out ones from their own
-actions, 1 to 10 steps ahead; 1.0 is the error of saying that nothing moves. `--picture FILE` draws it.
+`speed` alternates both in one process and reports the fastest twentieth and the median; `--device cuda` replays
+captured updates. `error` fits the model to random transitions and predicts held-out ones from their actions, 1 to 10
+steps ahead. An error of 1.0 is that of predicting no change. `--picture FILE` plots it.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ def main() -> None:
     parser.add_argument("what", choices=("speed", "error"))
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rows", type=int, default=5_000, help="steps that the model learns from")
-    parser.add_argument("--hidden", type=int, nargs="+", default=[200, 200, 200, 200], help="widths of its layers")
+    parser.add_argument("--rows", type=int, default=5_000, help="transitions in the training set")
+    parser.add_argument("--hidden", type=int, nargs="+", default=[200, 200, 200, 200], help="hidden layer widths")
     parser.add_argument("--picture", type=Path)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     result = speed(args.device) if args.what == "speed" else errors(args.rows, args.hidden, args.device, args.picture)
     command = f"python benchmarks/dynamics.py {args.what} --device {args.device} --threads {args.threads}"
     command += f" --rows {args.rows} --hidden {' '.join(map(str, args.hidden))}" if args.what == "error" else ""
-    drawn = {} if args.picture is None else {"picture": args.picture.name}
-    print(json.dumps({**result, **drawn, "commands": [command], **provenance()}, indent=2))
+    plotted = {} if args.picture is None else {"picture": args.picture.name}
+    print(json.dumps({**result, **plotted, "commands": [command], **provenance()}, indent=2))
 
 
 class SameRows:
-    """A source of one batch, so that only updates are timed."""
+    """Returns the same batch every time, so that only updates are timed."""
 
     samples_on_device = True
 
@@ -86,7 +86,7 @@ def speed(device: str) -> dict[str, Any]:
 
 
 def turns(calls: dict[str, Callable[[], object]], device: str, count: int) -> dict[str, dict[str, float]]:
-    """Milliseconds of one step of each, in turns, so that both meet the same machine."""
+    """Milliseconds of one step of each, measured alternately."""
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(WARM_UPS + TURNS):
         for name, call in calls.items():
@@ -94,7 +94,7 @@ def turns(calls: dict[str, Callable[[], object]], device: str, count: int) -> di
             call()
             if device != "cpu":
                 torch.cuda.synchronize()
-            if turn >= WARM_UPS:  # before that, captures and first allocations
+            if turn >= WARM_UPS:  # the turns before capture graphs and allocate memory
                 seconds[name].append((time.perf_counter() - before) / count)
     ordered = {name: sorted(each) for name, each in seconds.items()}
     return {n: {"best_ms": 1e3 * e[TURNS // 20], "median_ms": 1e3 * e[TURNS // 2]} for n, e in ordered.items()}
@@ -103,25 +103,25 @@ def turns(calls: dict[str, Callable[[], object]], device: str, count: int) -> di
 def errors(rows: int, hidden: list[int], device: str, picture: Path | None) -> dict[str, Any]:
     curves = {}
     for env_id in TASKS:
-        lived, held_out = roll_dataset(env_id, rows=rows), roll_dataset(env_id, rows=2_000, seed=1)
-        curves[env_id] = curve(fitted(lived, hidden, device), held_out.to(device))
+        training, held_out = roll_dataset(env_id, rows=rows), roll_dataset(env_id, rows=2_000, seed=1)
+        curves[env_id] = curve(fitted(training, hidden, device), held_out.to(device))
     if picture is not None:
         draw(curves, picture)
-    told = [f"{env_id} {curve[0]:.3f} one step ahead, {curve[4]:.3f} five" for env_id, curve in curves.items()]
+    parts = [f"{env_id} {curve[0]:.3f} one step ahead, {curve[4]:.3f} five" for env_id, curve in curves.items()]
     return {
         "what": f"error of a model of {rows:,} random steps on held-out ones, against 'next = current'",
-        "result": "; ".join(told),
+        "result": "; ".join(parts),
         "goal": "0.5 one step ahead, 0.8 five",
         "errors": curves,
     }
 
 
-def fitted(lived: TransitionDataset, hidden: list[int], device: str) -> Dynamics:
+def fitted(training: TransitionDataset, hidden: list[int], device: str) -> Dynamics:
     torch.manual_seed(0)
     options = {"model_hidden_sizes": tuple(hidden), "model_normalize_targets": True}
-    dynamics = Dynamics.build(lived.spec, None, **options).to(device)
+    dynamics = Dynamics.build(training.spec, None, **options).to(device)
     generator = torch.Generator(device).manual_seed(0)
-    rows = BootstrapSampler(lived.to(device), dynamics.model.members, generator)
+    rows = BootstrapSampler(training.to(device), dynamics.model.members, generator)
     fit = ModelFit(dynamics, Updater([dynamics], capture=device != "cpu"), rows)
     fit.begin()
     while fit.running:
@@ -131,7 +131,7 @@ def fitted(lived: TransitionDataset, hidden: list[int], device: str) -> Dynamics
 
 @torch.no_grad()
 def curve(dynamics: Dynamics, held_out: TransitionDataset) -> list[float]:
-    """Root mean squared error by steps ahead, on the scale of each number, over that of the present observation."""
+    """RMSE by steps ahead, in standard deviations, divided by the RMSE of the current observation."""
     obs, actions, next_obs = (held_out.columns[name] for name in ("obs", "actions", "next_obs"))
     ends = held_out.episode_ends.long().cumsum(0) - held_out.episode_ends.long()  # the episode of each row
     starts = (ends[: 1 - FARTHEST] == ends[FARTHEST - 1 :]).nonzero().squeeze(1)  # with as many steps to come
@@ -150,15 +150,16 @@ def root_mean_square(errors: Tensor) -> Tensor:
 
 
 def draw(curves: dict[str, list[float]], path: Path) -> None:
-    from matplotlib.figure import Figure
+    from rl_training.reporting.plots import INK, PALETTE, new_figure, plain
 
-    figure = Figure(figsize=(5, 3.2), layout="constrained")
+    figure = new_figure(6, 3.6)
     axes = figure.subplots()
-    for name, values in curves.items():
-        axes.plot(range(1, FARTHEST + 1), values, marker="o", label=name)
-    axes.axhline(1.0, color="grey", linestyle="--", label="nothing moves")
-    axes.set(xlabel="steps ahead", ylabel="error", ylim=(0, None))
-    axes.legend()
+    for (name, values), colour in zip(curves.items(), PALETTE, strict=False):
+        axes.plot(range(1, FARTHEST + 1), values, marker="o", label=name, color=colour)
+    axes.axhline(1.0, color="grey", linestyle="--", label="predicting no change")
+    axes.set(xlabel="steps ahead", ylabel="relative error", ylim=(0, 1.1))
+    plain(axes)
+    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=9, labelcolor=INK)
     figure.savefig(path)
 
 

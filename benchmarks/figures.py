@@ -1,8 +1,8 @@
-"""Scores of the learners: each cell trained on several seeds and played from fixed ones, all by the command line.
+"""Scores of the algorithms: trains each cell with several seeds and evaluates with fixed seeds, by `rl-training`.
 
 python benchmarks/figures.py --data DIR [--cells NAME ...] [--seeds 0 1 2 3 4] [--jobs N]
 
-A cell's result goes to benchmarks/results/NAME.json. Run again it continues: what is trained is not trained twice.
+A cell's result goes to benchmarks/results/NAME.json. The same command again continues and trains nothing twice.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ HOPPER_EXPERT = "locomotion/hopper-expert.hdf5"
 @dataclass(frozen=True)
 class Cell:
     what: str
-    train: str  # the words after `rl-training train`
+    train: str  # arguments of `rl-training train`
     goal: str
     published: str = ""
-    data: str | None = None  # under --data
+    data: str | None = None  # file below --data
 
 
 CELLS = {
@@ -145,7 +145,7 @@ def main() -> int:
 
 
 def conclude(name: str, runs: list[Future[dict[str, Any]]], data: Path | None) -> bool:
-    """Store what a cell has come to, as soon as all its seeds have ended; whether none of them failed."""
+    """Stores the result of a cell whose seeds have all ended; False if one of them failed."""
     try:
         result = summary(CELLS[name], [run.result() for run in runs], data=data)
     except RuntimeError as error:
@@ -160,9 +160,9 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cells", nargs="+", choices=CELLS, default=list(CELLS), metavar="NAME", help=", ".join(CELLS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4], metavar="SEED")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs side by side, one thread each")
-    parser.add_argument("--data", type=Path, metavar="DIR", help="the folder that holds the files of cells")
-    parser.add_argument("--output", type=Path, default=Path("runs/figures"), metavar="DIR", help="where the runs go")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at a time, one thread each")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="folder with the datasets")
+    parser.add_argument("--output", type=Path, default=Path("runs/figures"), metavar="DIR", help="parent of the runs")
     args = parser.parse_args()
     for name in args.cells:
         file = CELLS[name].data
@@ -172,7 +172,7 @@ def arguments() -> argparse.Namespace:
 
 
 def score(name: str, seed: int, output: Path, data: Path | None) -> dict[str, Any]:
-    """Train one seed, or find it trained, and play its last checkpoint."""
+    """Trains one seed, unless it is trained, and evaluates its last checkpoint."""
     cell, run = CELLS[name], output / name / f"seed_{seed}"
     trained = ask(train_command(cell, seed=str(seed), run=str(run), data=str(data)))
     if trained["status"] != "finished":
@@ -183,7 +183,7 @@ def score(name: str, seed: int, output: Path, data: Path | None) -> dict[str, An
     return {
         "seed": seed,
         "score": played["return_mean"],
-        "train_seconds": trained["updates"] / rate if rate else None,  # a run continued at its end has no rate
+        "train_seconds": trained["updates"] / rate if rate else None,  # None for a run that was already complete
         "commit": json.loads((run / "run.json").read_text())["git"],
     }
 
@@ -201,7 +201,7 @@ def evaluate_command(run: str) -> list[str]:
 def summary(cell: Cell, runs: list[dict[str, Any]], *, data: Path | None) -> dict[str, Any]:
     scores = [run["score"] for run in runs]
     middle = interquartile_mean(scores)
-    interval = list(bootstrap_interval(scores)) if len(scores) > 1 else None  # one seed has none
+    interval = list(bootstrap_interval(scores)) if len(scores) > 1 else None
     return {
         "what": cell.what,
         "result": f"{middle:.1f}" + (" [{:.1f}, {:.1f}]".format(*interval) if interval else ""),

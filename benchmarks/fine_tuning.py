@@ -1,10 +1,10 @@
-"""Cal-QL and CQL, offline then online: how far the return dips when acting begins.
+"""Cal-QL and CQL, offline then online: how far the return drops when online training begins.
 
 python benchmarks/fine_tuning.py --data DIR [--seeds 0 1 2] [--jobs N] > benchmarks/results/fine_tuning.json
 
-Two tasks over the same real rows (d3rlpy's Pendulum replay): Pendulum itself, and a sparse one that pays 1 where the
-pole stands and 0 elsewhere. A dip is the fall from the return at the end of the offline phase to the lowest evaluation
-of the online phase, as a share of what that return is above random play.
+Two tasks with the same dataset (d3rlpy's Pendulum replay): Pendulum, and a sparse version with reward 1 while the pole
+is upright and 0 elsewhere. The drop goes from the return after the offline phase to the lowest evaluation of the online
+phase, as a fraction of the former's distance from a random policy.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rl_training.statistics import interquartile_mean
 
 OFFLINE, ONLINE, EVERY = 10_000, 5_000, 500
 STANDING = 0.95  # cosine of the angle
-TASKS = {"Pendulum-v1": -1_240.0, "StandingPendulum-v0": 3.0}  # and what random play returns
+TASKS = {"Pendulum-v1": -1_240.0, "StandingPendulum-v0": 3.0}  # returns of a random policy
 
 
 class StandingPendulum(gym.RewardWrapper[Any, Any]):

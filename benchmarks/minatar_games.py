@@ -1,7 +1,7 @@
-"""MinAtar's games as pictures, channels first: `minatar_games:MinAtar/Breakout-v0` where this folder is on the path.
+"""MinAtar games with channel-first images: `minatar_games:MinAtar/Breakout-v0` where this folder is on the path.
 
-As in Young and Tian (2019), but for the limit of steps: six actions in every game, of which one in ten is the last one
-again, and games that grow harder. The environment option `minimal` leaves a game the actions that it uses.
+As in Young and Tian (2019), plus a step limit: six actions in every game, sticky actions with probability 0.1, and
+difficulty ramping. The environment option `minimal` keeps only the actions that a game uses.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from minatar import Environment
 
 GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
-MOST_STEPS = 10_000  # who never misses would play for ever
+MAX_STEPS = 10_000  # a perfect policy would never end an episode
 
 
 class MinAtarGame(gym.Env[np.ndarray, np.int64]):
@@ -28,18 +28,18 @@ class MinAtarGame(gym.Env[np.ndarray, np.int64]):
         super().reset(seed=seed)
         if seed is not None:
             self._game.seed(seed % 2**32)
-        self._game.last_action = 0  # else the last game's could be repeated in this one
+        self._game.last_action = 0  # a sticky action must not come from the previous game
         self._game.reset()
-        return self._picture(), {}
+        return self._image(), {}
 
     def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         reward, over = self._game.act(self._actions[int(action)])
-        return self._picture(), float(reward), bool(over), False, {}
+        return self._image(), float(reward), bool(over), False, {}
 
-    def _picture(self) -> np.ndarray:
+    def _image(self) -> np.ndarray:
         return 255 * self._game.state().transpose(2, 0, 1).astype(np.uint8)
 
 
 for game in GAMES:
     title = game.title().replace("_", "")
-    gym.register(f"MinAtar/{title}-v0", MinAtarGame, kwargs={"name": game}, max_episode_steps=MOST_STEPS)
+    gym.register(f"MinAtar/{title}-v0", MinAtarGame, kwargs={"name": game}, max_episode_steps=MAX_STEPS)

@@ -1,4 +1,4 @@
-"""One training by stable-baselines3 (or its contrib), told and answered in JSON; run by the Python of its own venv.
+"""Trains with stable-baselines3 or sb3-contrib: options and result are JSON. Needs the Python of the peer's venv.
 
 python benchmarks/peer_sb3.py '{"algo": "DQN", "env": "CartPole-v1", "steps": 50000, "seed": 0, "num_envs": 1,
  "options": {...}}'
@@ -22,15 +22,15 @@ EPISODES, EVALUATION_SEED = 50, 12345
 
 
 def main() -> None:
-    asked = json.loads(sys.argv[1])
+    request = json.loads(sys.argv[1])
     torch.set_num_threads(1)
-    algorithm = getattr(stable_baselines3, asked["algo"], None) or getattr(sb3_contrib, asked["algo"])
-    env = make_vec_env(asked["env"], asked["num_envs"], env_kwargs={"disable_env_checker": True})
-    model = algorithm("MlpPolicy", env, seed=asked["seed"], device="cpu", **asked["options"])
-    began = time.perf_counter()
-    model.learn(asked["steps"])
-    seconds = time.perf_counter() - began
-    env = gym.make(asked["env"], disable_env_checker=True)
+    algorithm = getattr(stable_baselines3, request["algo"], None) or getattr(sb3_contrib, request["algo"])
+    env = make_vec_env(request["env"], request["num_envs"], env_kwargs={"disable_env_checker": True})
+    model = algorithm("MlpPolicy", env, seed=request["seed"], device="cpu", **request["options"])
+    start = time.perf_counter()
+    model.learn(request["steps"])
+    seconds = time.perf_counter() - start
+    env = gym.make(request["env"], disable_env_checker=True)
     env.reset(seed=EVALUATION_SEED)
     score, _ = evaluate_policy(model, env, EPISODES, deterministic=True, warn=False)
     modules = (stable_baselines3, sb3_contrib, torch, gym, np)

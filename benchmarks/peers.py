@@ -1,11 +1,11 @@
-"""Beside stable-baselines3 at equal settings: return and wall time, seed by seed in turns, one thread each.
+"""Compares return and wall time with stable-baselines3 at equal settings, one thread each.
 
 python benchmarks/peers.py --peer VENV/bin/python [--cells NAME ...] [--seeds 0 1 2 3 4]
 
-The peer lives in a venv of its own. Each seed trains both, the one that begins changing from seed to seed, so that
-whatever slows the machine slows both. Time is that of training alone: neither evaluates meanwhile, ours writes its
-checkpoints. Epsilon alone moves otherwise: theirs after each step, ours after each collection. A cell's result goes to
-benchmarks/results/peer_NAME.json, but for a look at fewer steps.
+The peer is installed in its own venv. Each seed trains both libraries, in alternating order, so that a slow machine
+slows both. Time is training time: neither evaluates, rl_training writes its checkpoints. One setting differs: the peer
+updates epsilon after each step, rl_training after each collection. A cell's result goes to
+benchmarks/results/peer_NAME.json, unless --steps is given.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ class Match:
     env: str
     steps: int
     goal: str
-    algo: str  # ours
-    ours: dict[str, Any]
-    peer: str
-    theirs: dict[str, Any]
+    algo: str
+    options: dict[str, Any]
+    peer_algo: str
+    peer_options: dict[str, Any]
     num_envs: int = 1
 
 
-# The RL Zoo's setting: bursts of 128 updates after every 256 steps, the target copied before each burst.
+# Settings of RL Zoo: 128 updates after every 256 steps, the target network copied before them.
 ZOO_DQN = {
     "learning_rate": 2.3e-3, "batch_size": 64, "gamma": 0.99, "buffer_size": 100_000, "learning_starts": 1_000,
 }  # fmt: skip
-OURS_DQN = {
+DQN = {
     **ZOO_DQN, "hidden_sizes": [256, 256], "collect_steps": 256, "updates_per_collect": 128, "target_interval": 128,
     "tau": 1.0, "exploration_fraction": 0.16, "epsilon_end": 0.04, "max_grad_norm": 10.0,
 }  # fmt: skip
-THEIRS_DQN = {
+SB3_DQN = {
     **ZOO_DQN, "train_freq": 256, "gradient_steps": 128, "target_update_interval": 10, "exploration_fraction": 0.16,
     "exploration_final_eps": 0.04, "max_grad_norm": 10.0, "policy_kwargs": {"net_arch": [256, 256]},
 }  # fmt: skip
-# The RL Zoo's again, with constant rates.
+# Settings of RL Zoo, with constant learning rates.
 SAC = {"learning_rate": 1e-3, "batch_size": 256, "gamma": 0.99, "buffer_size": 1_000_000, "learning_starts": 100}
 CARTPOLE_PPO = {
     "learning_rate": 1e-3, "num_steps": 32, "batch_size": 256, "epochs": 20, "gamma": 0.98, "gae_lambda": 0.8,
@@ -64,12 +64,12 @@ LUNARLANDER_PPO = {
 }  # fmt: skip
 
 
-def ours_ppo(options: dict[str, Any]) -> dict[str, Any]:
+def ppo(options: dict[str, Any]) -> dict[str, Any]:
     return {**options, "hidden_sizes": [64, 64], "value_weight": 0.5, "max_grad_norm": 0.5}
 
 
-def theirs_ppo(options: dict[str, Any]) -> dict[str, Any]:
-    """Their networks and other weights are the same by default."""
+def sb3_ppo(options: dict[str, Any]) -> dict[str, Any]:
+    """Networks and the other weights are the same by default."""
     names = {"num_steps": "n_steps", "epochs": "n_epochs", "entropy_weight": "ent_coef"}
     return {names.get(name, name): value for name, value in options.items()}
 
@@ -77,12 +77,12 @@ def theirs_ppo(options: dict[str, Any]) -> dict[str, Any]:
 MATCHES = {
     "dqn_cartpole": Match(
         "DQN on CartPole-v1, 50,000 steps", "CartPole-v1", 50_000, "as good, 1.5 times as fast",
-        "dqn", OURS_DQN, "DQN", THEIRS_DQN,
+        "dqn", DQN, "DQN", SB3_DQN,
     ),
     "qr_dqn_cartpole": Match(
         "QR-DQN on CartPole-v1, 50,000 steps", "CartPole-v1", 50_000, "as good, 1.5 times as fast",
-        "qr_dqn", {**OURS_DQN, "num_quantiles": 10, "adam_eps": 0.01 / 64}, "QRDQN",  # the peer's own default
-        {**THEIRS_DQN, "policy_kwargs": {"net_arch": [256, 256], "n_quantiles": 10}},
+        "qr_dqn", {**DQN, "num_quantiles": 10, "adam_eps": 0.01 / 64}, "QRDQN",  # default of the peer
+        {**SB3_DQN, "policy_kwargs": {"net_arch": [256, 256], "n_quantiles": 10}},
     ),
     "sac_pendulum": Match(
         "SAC on Pendulum-v1, 20,000 steps", "Pendulum-v1", 20_000, "as good, twice as fast",
@@ -90,25 +90,25 @@ MATCHES = {
     ),
     "ppo_cartpole": Match(
         "PPO on CartPole-v1, 100,000 steps", "CartPole-v1", 100_000, "as good, twice as fast",
-        "ppo", ours_ppo(CARTPOLE_PPO), "PPO", theirs_ppo(CARTPOLE_PPO), num_envs=8,
+        "ppo", ppo(CARTPOLE_PPO), "PPO", sb3_ppo(CARTPOLE_PPO), num_envs=8,
     ),
     "ppo_lunarlander": Match(
         "PPO on LunarLander-v3, 1,000,000 steps", "LunarLander-v3", 1_000_000, "as good, twice as fast",
-        "ppo", ours_ppo(LUNARLANDER_PPO), "PPO", theirs_ppo(LUNARLANDER_PPO), num_envs=16,
+        "ppo", ppo(LUNARLANDER_PPO), "PPO", sb3_ppo(LUNARLANDER_PPO), num_envs=16,
     ),
 }  # fmt: skip
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--peer", type=Path, required=True, metavar="PYTHON", help="of the venv that holds the peer")
+    parser.add_argument("--peer", type=Path, required=True, metavar="PYTHON", help="Python of the peer's venv")
     parser.add_argument("--cells", nargs="+", choices=MATCHES, default=list(MATCHES), metavar="NAME")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4], metavar="SEED")
-    parser.add_argument("--steps", type=int, metavar="N", help="fewer than the cell's, for a look")
-    parser.add_argument("--output", type=Path, default=Path("runs/peers"), metavar="DIR", help="where our runs go")
+    parser.add_argument("--steps", type=int, metavar="N", help="fewer steps, for a trial; nothing is stored")
+    parser.add_argument("--output", type=Path, default=Path("runs/peers"), metavar="DIR", help="directory of the runs")
     args = parser.parse_args()
     if not args.peer.is_file():
-        parser.error(f"there is no {args.peer}: make a venv, and install stable-baselines3 and sb3-contrib in it")
+        parser.error(f"--peer: {args.peer} not found. Make a venv and install stable-baselines3 and sb3-contrib in it")
     for name in args.cells:
         pairs = [pair(name, seed, args) for seed in args.seeds]
         result = {**summary(MATCHES[name], pairs), **provenance()}
@@ -122,29 +122,32 @@ def pair(name: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
     match, order = MATCHES[name], ("ours", "theirs") if seed % 2 else ("theirs", "ours")
     run = args.output / name / f"seed_{seed}"
     steps = args.steps or match.steps
-    trained = {side: ours(match, seed, steps, run) if side == "ours" else theirs(match, seed, steps, args.peer)
-               for side in order}  # fmt: skip
-    told = ", ".join(f"{side} {each['score']:.1f} in {each['seconds']:.0f} s" for side, each in trained.items())
-    print(f"{name} seed {seed}: {told}", file=sys.stderr, flush=True)
+    train = {
+        "ours": lambda: train_here(match, seed, steps, run),
+        "theirs": lambda: train_peer(match, seed, steps, args.peer),
+    }
+    trained = {side: train[side]() for side in order}
+    scores = ", ".join(f"{side} {each['score']:.1f} in {each['seconds']:.0f} s" for side, each in trained.items())
+    print(f"{name} seed {seed}: {scores}", file=sys.stderr, flush=True)
     return trained
 
 
 def train_command(match: Match, seed: str, steps: int, run: str) -> list[str]:
-    options = {**match.ours, "eval_interval": 0, "num_envs": match.num_envs}
+    options = {**match.options, "eval_interval": 0, "num_envs": match.num_envs}
     changes = [word for key, value in options.items() for word in ("--set", f"{key}={json.dumps(value)}")]
     machine = ["--device", "cpu", "--threads", "1", "--json"]
     return ["train", match.algo, match.env, "--steps", str(steps), "--seed", seed, *changes, "--output", run, *machine]
 
 
-def ours(match: Match, seed: int, steps: int, run: Path) -> dict[str, Any]:
+def train_here(match: Match, seed: int, steps: int, run: Path) -> dict[str, Any]:
     trained = ask(train_command(match, str(seed), steps, str(run)))
     if trained["updates_per_second"] is None:
-        raise SystemExit(f"{run} was trained before: give another --output, since a time cannot be taken again")
+        raise SystemExit(f"{run} was trained before, so its time cannot be measured. Choose another --output")
     return {"score": ask(evaluate_command(str(run)))["return_mean"], "seconds": trained["seconds"]}
 
 
-def theirs(match: Match, seed: int, steps: int, python: Path) -> dict[str, Any]:
-    words = [str(python), str(PEER), json.dumps(asked_of_peer(match, seed, steps))]
+def train_peer(match: Match, seed: int, steps: int, python: Path) -> dict[str, Any]:
+    words = [str(python), str(PEER), json.dumps(peer_request(match, seed, steps))]
     ended = subprocess.run(words, env=SINGLE_THREADED, capture_output=True, text=True)
     if ended.returncode:
         raise SystemExit(f"the peer ended with {ended.returncode}:\n{ended.stderr.strip()}")
@@ -152,9 +155,9 @@ def theirs(match: Match, seed: int, steps: int, python: Path) -> dict[str, Any]:
     return answer
 
 
-def asked_of_peer(match: Match, seed: int | str, steps: int) -> dict[str, Any]:
-    options = {"num_envs": match.num_envs, "options": match.theirs}
-    return {"algo": match.peer, "env": match.env, "steps": steps, "seed": seed, **options}
+def peer_request(match: Match, seed: int | str, steps: int) -> dict[str, Any]:
+    options = {"num_envs": match.num_envs, "options": match.peer_options}
+    return {"algo": match.peer_algo, "env": match.env, "steps": steps, "seed": seed, **options}
 
 
 def summary(match: Match, pairs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -165,7 +168,7 @@ def summary(match: Match, pairs: list[dict[str, Any]]) -> dict[str, Any]:
     times = " against ".join(f"{interquartile_mean(each):.0f} s" for each in seconds.values())
     bounds = " [{:.2f}, {:.2f}]".format(*bootstrap_interval(ratios)) if len(ratios) > 1 else ""
     faster = f"{interquartile_mean(ratios):.2f}{bounds} times as fast"
-    asked = asked_of_peer(match, "SEED", match.steps)
+    request = peer_request(match, "SEED", match.steps)
     return {
         "what": f"{match.what}, beside stable-baselines3 at equal settings",
         "result": f"{returns}; {faster} ({times})",
@@ -174,7 +177,7 @@ def summary(match: Match, pairs: list[dict[str, Any]]) -> dict[str, Any]:
         "seconds": seconds,
         "commands": [
             shown(train_command(match, "SEED", match.steps, "RUN")),
-            f"VENV/bin/python benchmarks/peer_sb3.py '{json.dumps(asked)}'",
+            f"VENV/bin/python benchmarks/peer_sb3.py '{json.dumps(request)}'",
         ],
     }
 

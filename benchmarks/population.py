@@ -1,4 +1,4 @@
-"""Ten seeds as one population against ten runs of one seed each: the scores must be drawn from the same hat.
+"""Ten seeds as one population against ten single runs: the scores must have the same distribution.
 
 python benchmarks/population.py --data DIR [--cells NAME ...] [--jobs N] [--device cpu]
 """
@@ -28,15 +28,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cells", nargs="+", choices=TRIED, default=list(TRIED), metavar="NAME")
     parser.add_argument("--data", type=Path, required=True, metavar="DIR", help=f"holds {PENDULUM_REPLAY}")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="single runs side by side, one thread each")
-    parser.add_argument("--device", default="cpu", help="of the populations; single runs are on the CPU")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as `train` takes it")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="single runs at a time, one thread each")
+    parser.add_argument("--device", default="cpu", help="device of the populations; single runs use the CPU")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="passed to `train`")
     parser.add_argument("--output", type=Path, default=Path("runs/population"), metavar="DIR")
     args = parser.parse_args()
     with ThreadPoolExecutor(1) as alone, ThreadPoolExecutor(args.jobs) as pool:
         together = {name: alone.submit(population, name, args, pool) for name in args.cells}
         singles = {name: [pool.submit(single, name, seed, args) for seed in range(SEEDS)] for name in args.cells}
-        cells = {name: told(name, scores(singles[name]), together[name].result()) for name in args.cells}
+        cells = {name: compared(name, scores(singles[name]), together[name].result()) for name in args.cells}
     print(json.dumps({**summary(cells, args), **provenance()}, indent=2))
 
 
@@ -58,7 +58,7 @@ def single(name: str, seed: int, args: argparse.Namespace) -> float:
 def population(name: str, args: argparse.Namespace, pool: ThreadPoolExecutor) -> list[float]:
     run = args.output / name / "population"
     ask(command(name, args, str(run), "--seeds", f"0-{SEEDS - 1}", device=args.device))
-    print(f"{name}: the population is trained", file=sys.stderr, flush=True)
+    print(f"{name}: population trained", file=sys.stderr, flush=True)
     return scores([pool.submit(score, str(run / f"seed_{seed}")) for seed in range(SEEDS)])
 
 
@@ -72,7 +72,7 @@ def scores(pending: list[Future[float]]) -> list[float]:
     return [each.result() for each in pending]
 
 
-def told(name: str, singles: list[float], together: list[float]) -> dict[str, Any]:
+def compared(name: str, singles: list[float], together: list[float]) -> dict[str, Any]:
     intervals = [bootstrap_interval(singles), bootstrap_interval(together)]
     return {
         "what": CELLS[name].what,
@@ -86,7 +86,7 @@ def told(name: str, singles: list[float], together: list[float]) -> dict[str, An
 
 
 def kolmogorov_smirnov(a: list[float], b: list[float]) -> float:
-    """How often a random split of all scores lies as far apart as this one: right with ties, and for few scores."""
+    """P-value of the Kolmogorov-Smirnov test by permutation, exact with ties and for few scores."""
     together = np.array(a + b)
     rng = np.random.default_rng(0)
     shuffled = rng.permuted(np.tile(together, (PERMUTATIONS, 1)), axis=1)
@@ -95,7 +95,7 @@ def kolmogorov_smirnov(a: list[float], b: list[float]) -> float:
 
 
 def _distances(rows: np.ndarray[Any, Any], first: int) -> np.ndarray[Any, Any]:
-    """The largest gap between the two parts' distribution functions, for each row."""
+    """The largest distance between the empirical distribution functions of the two parts, for each row."""
     at = np.sort(rows, axis=1)[:, None, :]
     shares = [(part[:, :, None] <= at).mean(1) for part in (rows[:, :first], rows[:, first:])]
     gaps: np.ndarray[Any, Any] = np.abs(shares[0] - shares[1]).max(1)

@@ -1,4 +1,4 @@
-"""Where a figure comes from: what every result tells beside its number."""
+"""The commit, hardware and versions stored with every result."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from rl_training.experiment.machine import facts
 
 
 def provenance() -> dict[str, Any]:
-    """The commit, the machine and the versions that a benchmark runs with."""
-    known = facts()
-    machine = ", ".join(filter(None, [hardware(), known["hardware"]["gpu"]]))
-    return {"commit": known_commit(known["git"]), "hardware": machine, "versions": known["versions"]}
+    machine_facts = facts()
+    machine = ", ".join(filter(None, [hardware(), machine_facts["hardware"]["gpu"]]))
+    return {"commit": known_commit(machine_facts["git"]), "hardware": machine, "versions": machine_facts["versions"]}
 
 
 def known_commit(commit: str | None) -> str:
-    """What $COMMIT says, for a copy of the code that has not its own history around it; else what git says."""
+    """$COMMIT for a copy of the code without its git history, else the commit that git reports."""
     return os.environ.get("COMMIT") or commit or "unknown"
 
 
@@ -27,7 +26,7 @@ def hardware() -> str:
 
 
 def cpu_name() -> str:
-    info = Path("/proc/cpuinfo")  # Linux; elsewhere Python's own answer is as good
+    info = Path("/proc/cpuinfo")  # Linux only; other systems use Python's `platform`
     lines = info.read_text().splitlines() if info.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()

@@ -1,4 +1,4 @@
-"""Writes docs/results.md from the stored results in benchmarks/results."""
+"""Writes docs/results.md and docs/pictures from the stored results in benchmarks/results."""
 
 from __future__ import annotations
 
@@ -14,25 +14,27 @@ DOCS = Path(__file__).parents[1] / "docs"
 INTRODUCTION = """\
 # Results
 
-A score is an undiscounted return: for each seed the mean of 50 episodes (10 in the benches of locomotion data) that its
-last checkpoint plays, without exploring, from fixed seeds; over the seeds the interquartile mean, its 95% bootstrap
-interval in brackets. A published score is that of one run. This page is written by `benchmarks/results_table.py` from
-what these leave in `benchmarks/results/`:
+A score is the mean undiscounted return of a seed's last checkpoint over 50 evaluation episodes (10 for locomotion
+datasets), without exploration and with fixed seeds. Over seeds it is the interquartile mean, with its 95% bootstrap
+interval in brackets. Published scores are single runs. `benchmarks/results_table.py` writes this page from
+`benchmarks/results/`, which these commands fill:
 
 ```
 python benchmarks/figures.py --data DATA
-python benchmarks/engine_overhead.py --json > benchmarks/results/engine_overhead.json
-python benchmarks/kill_resume.py --json > benchmarks/results/kill_resume.json
-for name in throughput compiled bench_resume data_speed; do     # priorities with --json
-    python benchmarks/$name.py > benchmarks/results/$name.json
-done
+python benchmarks/speed.py engine > benchmarks/results/engine_overhead.json
+python benchmarks/speed.py throughput > benchmarks/results/throughput.json
+python benchmarks/speed.py compiled > benchmarks/results/compiled.json
+python benchmarks/speed.py data > benchmarks/results/data_speed.json
+python benchmarks/speed.py priorities > benchmarks/results/priorities.json
+python benchmarks/speed.py dreamer > benchmarks/results/dreamer_speed.json
+python benchmarks/speed.py dreamer --compile --precision bfloat16 > benchmarks/results/dreamer_speed_compiled.json
+python benchmarks/resume.py runs > benchmarks/results/kill_resume.json
+python benchmarks/resume.py bench > benchmarks/results/bench_resume.json
 for name in population fine_tuning; do
     python benchmarks/$name.py --data DATA > benchmarks/results/$name.json
 done
-python benchmarks/dreamer_speed.py > benchmarks/results/dreamer_speed.json
-python benchmarks/dreamer_speed.py --compile --precision bfloat16 > benchmarks/results/dreamer_speed_compiled.json
 python benchmarks/dynamics.py speed --device cuda > benchmarks/results/dynamics_speed.json
-python benchmarks/dream_errors.py > benchmarks/results/dream_errors.json
+python benchmarks/dreams.py errors > benchmarks/results/dream_errors.json
 python benchmarks/dynamics.py speed > benchmarks/results/dynamics_speed_cpu.json
 python benchmarks/dynamics.py error --picture docs/pictures/model_errors.png > benchmarks/results/dynamics_error.json
 python benchmarks/peers.py --peer VENV/bin/python
@@ -65,22 +67,22 @@ def page(results: list[dict[str, Any]]) -> str:
 
 
 def bench(name: str, found: comparison.Comparison) -> str:
-    """What `rl-training compare` says of a stored bench, its curves, and what it takes to get them again."""
-    published = RESULTS / name / "published.md"  # what papers and peers score, beside what was tried
-    told = published.read_text(encoding="utf-8") if published.exists() else ""
+    """The tables of `rl-training compare`, published scores, learning curves and the commands that reproduce them."""
+    published = RESULTS / name / "published.md"
+    notes = published.read_text(encoding="utf-8") if published.exists() else ""
     commands = "\n".join(cell["commands"][0] for cell in found.results)
     facts = [f"- not run: {', '.join(found.missing)}"] if found.missing else []
     facts += [f"- commit: {', '.join(sorted({run['commit'] for cell in found.results for run in cell['runs']}))}"]
     facts += [f"- hardware: {', '.join(sorted({machine(cell) for cell in found.results}))}"]
     return (
-        f"## {name}\n\n{comparison.markdown(found)}\n{told}\n"
+        f"## {name}\n\n{comparison.markdown(found)}\n{notes}\n"
         f"![learning curves](pictures/{name}.png)\n\n```\n{commands}\n```\n\n" + "\n".join(facts) + "\n"
     )
 
 
 def machine(cell: dict[str, Any]) -> str:
-    known = cell["hardware"]
-    return f"{known['cores']} CPU cores" + (f" and one {known['gpu']}" if known["gpu"] else "")
+    hardware = cell["hardware"]
+    return f"{hardware['cores']} CPU cores" + (f" and one {hardware['gpu']}" if hardware["gpu"] else "")
 
 
 def row(result: dict[str, Any]) -> str:
@@ -89,17 +91,17 @@ def row(result: dict[str, Any]) -> str:
         result["result"],
         result["goal"],
         result.get("published", ""),
-        len(result.get("runs", ()) or result.get("scores", {}).get("ours", ())) or "",  # of a peer's match: pairs
+        len(result.get("runs", ()) or result.get("scores", {}).get("ours", ())) or "",  # peers have pairs
     )
     return f"| {' | '.join(map(str, cells))} |"
 
 
 def details(result: dict[str, Any]) -> str:
-    """What it takes to get this figure again."""
+    """The commands, hardware and versions that reproduce a result."""
     commands = "\n".join(result["commands"])
     picture = f"![{result['what']}](pictures/{result['picture']})\n\n" if "picture" in result else ""
-    told = "".join(f"- {line}\n" for line in notes(result))
-    return f"## {result['what']}\n\n{picture}```\n{commands}\n```\n\n{told}"
+    facts = "".join(f"- {line}\n" for line in notes(result))
+    return f"## {result['what']}\n\n{picture}```\n{commands}\n```\n\n{facts}"
 
 
 def notes(result: dict[str, Any]) -> list[str]:

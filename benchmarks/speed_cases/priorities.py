@@ -1,19 +1,17 @@
-"""What prioritised replay costs: drawing 64 of a million slots, and setting 64 priorities, on one core.
+"""Cost of prioritised replay: sampling 64 of a million slots and setting 64 priorities, on one core.
 
-Each is timed call by call, and the fastest twentieth is told beside the median: on a busy machine only the former
-says anything. `--device cuda` times a captured graph of both.
+Each call is timed. The result has the fastest twentieth, which a busy machine changes least, and the median.
+`--device cuda` times a captured graph of both.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from provenance import provenance
 
 from rl_training.data.replay.priorities import Priorities
 
@@ -21,17 +19,13 @@ SLOTS, ROWS, CALLS = 1_000_000, 64, 3_000
 GOAL_MS = 0.2
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    args = parser.parse_args()
+
+
+def measure(args: argparse.Namespace) -> dict[str, Any]:
+    device = args.device
     torch.set_num_threads(1)
-    result = measure(args.device)
-    print(json.dumps(result, indent=2) if args.json else result["result"])
-
-
-def measure(device: str) -> dict[str, Any]:
     priorities, generator = Priorities(SLOTS, device=device), torch.Generator(device).manual_seed(0)
     priorities.set(torch.arange(SLOTS, device=device), torch.rand(SLOTS, generator=generator, device=device))
     errors = torch.rand(ROWS, generator=generator, device=device)
@@ -52,8 +46,7 @@ def measure(device: str) -> dict[str, Any]:
         ),
         "goal": f"draw and set under {GOAL_MS} ms each",
         "times": times,
-        "commands": [f"python benchmarks/priorities.py --device {device} --json"],
-        **provenance(),
+        "commands": [f"python benchmarks/speed.py priorities --device {device}"],
     }
 
 
@@ -78,7 +71,3 @@ def timed(call: Callable[[], object]) -> dict[str, float]:
         seconds.append(time.perf_counter() - before)
     seconds.sort()
     return {"best_ms": 1e3 * seconds[CALLS // 20], "median_ms": 1e3 * seconds[CALLS // 2]}
-
-
-if __name__ == "__main__":
-    main()

@@ -1,14 +1,13 @@
-"""What the engine costs over a bare loop of `Updater.update`: IQL on CPU, 17 observations, 6 actions, 100,000 rows.
+"""Overhead of the engine over a plain loop of `Updater.update`: IQL on CPU, 17 observations, 6 actions, 100,000 rows.
 
-A run with logging, progress and checkpoints at their defaults pauses after each tenth; the same number of sampled
-updates is then done by a bare loop in the same process, so that whatever slows the machine slows both. The first tenth
-warms up. Each later one pays for the checkpoint that the one before it asked for.
+A run with default logging, progress and checkpoints pauses after each tenth. A plain loop then does as many sampled
+updates in the same process, so that a slow machine slows both. The first tenth is a warm-up. Each later tenth includes
+writing the checkpoint that was requested at the end of the one before.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 import time
 from collections.abc import Callable
@@ -16,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from provenance import provenance
 
 from rl_training.data import TransitionDataset, load_transition_dataset
 from rl_training.experiment.config.registry import build_learner, config_type
@@ -30,7 +28,7 @@ OBS, ACTIONS, ROWS, BLOCKS = 17, 6, 100_000, 10
 
 
 class Alternate(Callback):
-    """After every block of the run, the same number of updates in the bare loop; both are timed."""
+    """Times each block of the run, and as many updates of the plain loop after it."""
 
     def __init__(self, block: int, bare_loop: Callable[[int], None]) -> None:
         self.interval, self.bare_loop = block, bare_loop
@@ -52,18 +50,14 @@ class Alternate(Callback):
         self._resumed = resumed
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--updates", type=int, default=20_000, metavar="N", help="length of the run (default: 20000)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    args = parser.parse_args()
-    if args.updates % BLOCKS:
-        parser.error(f"--updates must be a multiple of {BLOCKS}, got {args.updates}")
-    result = measure(args.updates)
-    print(json.dumps(result, indent=2) if args.json else result["result"])
 
 
-def measure(updates: int) -> dict[str, Any]:
+def measure(args: argparse.Namespace) -> dict[str, Any]:
+    updates = args.updates
+    if updates % BLOCKS:
+        raise SystemExit(f"--updates must be a multiple of {BLOCKS}, got {updates}")
     with tempfile.TemporaryDirectory() as folder:
         file = write_random_rows(Path(folder) / "rows.npz")
         timer = Alternate(updates // BLOCKS, bare_loop(load_transition_dataset(file)))
@@ -81,8 +75,7 @@ def measure(updates: int) -> dict[str, Any]:
         "smallest_and_largest": [min(ratios), max(ratios)],
         "ratios": ratios,
         "bare_updates_per_second": updates // BLOCKS * len(pairs) / sum(bare for _, bare in pairs),
-        "commands": [f"python benchmarks/engine_overhead.py --updates {updates} --json"],
-        **provenance(),
+        "commands": [f"python benchmarks/speed.py engine --updates {updates}"],
     }
 
 
@@ -108,7 +101,3 @@ def bare_loop(dataset: TransitionDataset) -> Callable[[int], None]:
             updater.update(dataset.sample(options.batch_size))
 
     return loop
-
-
-if __name__ == "__main__":
-    main()

@@ -1,52 +1,48 @@
-"""How much faster compiled updates are than eager ones on a CPU: both in one process, in turns.
-
-taskset -c 0,1 python benchmarks/compiled.py > benchmarks/results/compiled.json
-"""
+"""Speed of compiled against eager updates of IQL on a CPU, both in one process, alternating."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import time
+from typing import Any
 
 import torch
-from provenance import provenance
-from throughput import SPEC
 
 from rl_training.algorithms import IQLAlgorithm, Updater
 from rl_training.data import TransitionDataset
 from rl_training.statistics import bootstrap_interval, interquartile_mean
+from speed_cases.throughput import SPEC
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--updates", type=int, default=300, help="in a turn of each")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--updates", type=int, default=300, help="updates in a turn")
     parser.add_argument("--turns", type=int, default=20)
-    parser.add_argument("--threads", type=int, default=1, help="of torch; 1 is what the library chooses")
+    parser.add_argument("--threads", type=int, default=1, help="CPU threads for PyTorch")
     parser.add_argument("--rows", type=int, default=1_000_000)
-    asked = parser.parse_args()
-    torch.set_num_threads(asked.threads)
-    data = rows(asked.rows)
+
+
+def measure(args: argparse.Namespace) -> dict[str, Any]:
+    torch.set_num_threads(args.threads)
+    data = rows(args.rows)
     eager, compiled = Updater([IQLAlgorithm.build(SPEC)]), Updater([IQLAlgorithm.build(SPEC)], compile=True)
     for updater in (eager, compiled):
-        updater.run(data, 20)  # compiling does not count: it is earned back in a long run
-    turns = [(seconds(eager, data, asked.updates), seconds(compiled, data, asked.updates)) for _ in range(asked.turns)]
+        updater.run(data, 20)  # leaves compilation out of the measurement
+    turns = [(seconds(eager, data, args.updates), seconds(compiled, data, args.updates)) for _ in range(args.turns)]
     ratios = [slow / fast for slow, fast in turns]
     low, high = bootstrap_interval(ratios)
     middle = interquartile_mean(ratios)
-    rates = [asked.updates / interquartile_mean(each) for each in zip(*turns, strict=True)]
+    rates = [args.updates / interquartile_mean(each) for each in zip(*turns, strict=True)]
     cores = len(os.sched_getaffinity(0))
-    note = f"{cores} cores, {asked.threads} thread(s) of torch, {asked.turns} turns of {asked.updates} updates each"
-    result = {
+    note = f"{cores} cores, {args.threads} thread(s) of torch, {args.turns} turns of {args.updates} updates each"
+    return {
         "what": "IQL on a CPU, one seed: compiled updates against eager ones, batch 256, networks 256-256",
         "result": f"{middle:.2f} [{low:.2f}, {high:.2f}] times: {rates[1]:.0f} against {rates[0]:.0f} updates a second",
         "goal": "1.25 times",
         "note": note,
         "ratios": ratios,
-        "commands": [f"taskset -c 0,1 python benchmarks/compiled.py --threads {asked.threads}"],
+        "commands": [f"taskset -c 0,1 python benchmarks/speed.py compiled --threads {args.threads}"],
     }
-    print(json.dumps({**result, **provenance()}, indent=2))
 
 
 def rows(count: int) -> TransitionDataset:
@@ -57,10 +53,6 @@ def rows(count: int) -> TransitionDataset:
 
 
 def seconds(updater: Updater, data: TransitionDataset, updates: int) -> float:
-    began = time.perf_counter()
+    start = time.perf_counter()
     updater.run(data, updates)
-    return time.perf_counter() - began
-
-
-if __name__ == "__main__":
-    main()
+    return time.perf_counter() - start

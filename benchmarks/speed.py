@@ -1,0 +1,37 @@
+"""Measures speed. Every case prints one JSON object, as stored in benchmarks/results.
+
+python benchmarks/speed.py throughput --device cuda > benchmarks/results/throughput.json
+taskset -c 0,1 python benchmarks/speed.py compiled > benchmarks/results/compiled.json
+python benchmarks/speed.py data > benchmarks/results/data_speed.json
+python benchmarks/speed.py dreamer > benchmarks/results/dreamer_speed.json
+python benchmarks/speed.py engine > benchmarks/results/engine_overhead.json
+python benchmarks/speed.py priorities > benchmarks/results/priorities.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from provenance import provenance
+from speed_cases import compiled, data, dreamer, engine, priorities, throughput
+
+CASES = {
+    "throughput": throughput, "compiled": compiled, "data": data, "dreamer": dreamer, "engine": engine,
+    "priorities": priorities,
+}  # fmt: skip
+
+
+def main() -> None:
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    cases = parser.add_subparsers(dest="case", required=True, metavar="CASE")
+    for name, module in CASES.items():
+        about = str(module.__doc__)
+        module.add_arguments(cases.add_parser(name, help=about.splitlines()[0], description=about, formatter_class=raw))
+    args = parser.parse_args()
+    print(json.dumps({**CASES[args.case].measure(args), **provenance()}, indent=2))
+
+
+if __name__ == "__main__":
+    main()
