@@ -14,8 +14,8 @@ import torch
 
 from rl_training.algorithms import DreamerAlgorithm, Updater
 from rl_training.data import RecurrentReplayBuffer
-from rl_training.experiment.sequences import kept_memory
 from rl_training.models.dreamer import SIZES
+from rl_training.runtime.lanes.sequence import stored_memory
 from rl_training.types import EnvSpec
 from speed_cases.throughput import synchronize
 
@@ -68,7 +68,7 @@ def update_time(args: argparse.Namespace, *, precision: str, capture: bool) -> f
 
 
 def filled(learner: DreamerAlgorithm, device: str) -> RecurrentReplayBuffer:
-    latents = kept_memory(learner)
+    latents = stored_memory(learner)
     replay = RecurrentReplayBuffer(RECORDS, SPEC, latents=latents, device=device)
     kept = {name: torch.zeros(1, *shape, dtype=dtype, device=device) for name, (shape, dtype) in latents.items()}
     for step in range(RECORDS // 2):

@@ -45,7 +45,7 @@ def trained(learner: type[Learner], members: int, *, capture: bool, **options) -
     learners = [learner.build(spec, hidden_sizes=(16, 16), batch_size=8).cuda() for _ in range(members)]
     updater = Updater(learners, capture=capture)
     torch.cuda.manual_seed(7)
-    source = ring(spec, None if members == 1 else members, learner.needs, **options)
+    source = ring(spec, None if members == 1 else members, [column.name for column in learner.needs], **options)
     updater.run(source, 75)
     source.add({name: column[..., :1, :] if column.dim() > len(source.columns["rewards"].shape) else column[..., :1]
                 for name, column in source.columns.items()})  # fmt: skip

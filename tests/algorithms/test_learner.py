@@ -42,7 +42,7 @@ def small(name: str, spec: EnvSpec, **options: Any) -> Learner:
 def training_rows(name: str, rows: Batch) -> Batch:
     """Transitions as this learner's updates meet them."""
     if name != "ppo":
-        return {**rows, **dict.fromkeys(CATALOGUE[name].needs, rows["next_obs"][..., 0])}
+        return {**rows, **dict.fromkeys((c.name for c in CATALOGUE[name].needs), rows["next_obs"][..., 0])}
     shown = {"obs": rows["obs"], "raw_actions": rows["actions"], "log_probs": rows["rewards"] - 2}
     return {**shown, "advantages": rows["rewards"], "returns": rows["next_obs"][..., 0]}
 

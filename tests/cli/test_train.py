@@ -208,7 +208,7 @@ def test_how_a_file_is_read_is_said_on_the_command_line_and_stored(cli, tmp_path
             ["pppo", "CartPole-v1"],
             f"algo: must be one of {', '.join(sorted(CATALOGUE))}, got 'pppo'; did you mean ppo?",
         ),
-        (["ppo"], "ppo learns by acting: name an environment, for example CartPole-v1"),
+        (["ppo"], "ppo trains online and needs an environment; set env_id, for example CartPole-v1"),
         (
             ["iql"],
             "iql learns from data: give --dataset FILE, or a recipe in the config, such as "
@@ -229,7 +229,7 @@ def test_how_a_file_is_read_is_said_on_the_command_line_and_stored(cli, tmp_path
         (["ppo", "CartPole-v1", "--seeds", "4-0"], "--seeds must be ranges upwards of at most 1000 seeds, got '4-0'"),
         (
             ["ppo", "CartPole-v1", "--dataset", "rows.npz"],
-            "ppo learns by acting and takes no dataset, nor changes of a dataset's rewards",
+            "ppo trains online and takes no dataset; leave it out",
         ),
         (["iql", "Pendulum-v1", "--dataset", "absent.npz"], "dataset file absent.npz not found"),
         (

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from rl_training.algorithms import CATALOGUE, Learner
+from rl_training.runtime.lanes import lane_class
 from rl_training.types import EnvSpec
 
 ENVS = {"box": "Pendulum-v1", "discrete": "CartPole-v1", "multi_discrete": "Levers-v0"}
@@ -64,7 +65,7 @@ class Case(NamedTuple):
             options["policy_delay"] = 2  # so that the actor learns in it too
         if "num_critics" in self.learner.config_type.model_fields:
             options |= {"num_critics": 4, "updates_per_collect": 3}
-        options |= SMALL_MODEL if self.learner.uses_model else {}
+        options |= SMALL_MODEL if "model_members" in self.learner.config_type.model_fields else {}
         if "model_train_interval" in self.learner.config_type.model_fields:
             options |= {"model_train_interval": 15, "updates_per_collect": 2}
         rest = {"algo": self.learner.name, "env_id": ENVS[self.kind], "env_kwargs": {"max_episode_steps": 25},
@@ -73,7 +74,7 @@ class Case(NamedTuple):
 
 
 CASES = [Case(learner, kind) for learner in CATALOGUE.values() for kind in learner.action_kinds]
-FROM_DATA = [case for case in CASES if case.learner.lane == "offline" and not case.learner.uses_model]
+FROM_DATA = [case for case in CASES if lane_class(case.learner).with_online_steps]
 
 
 def _name(case: Case) -> str:

@@ -7,7 +7,7 @@ import torch
 
 from rl_training.algorithms import Learner
 from rl_training.data import RecurrentReplayBuffer
-from rl_training.experiment.sequences import kept_memory
+from rl_training.runtime.lanes.sequence import stored_memory
 from rl_training.runtime.memory import Memory
 from rl_training.runtime.policies import RandomPolicy
 from rl_training.types import Batch
@@ -28,7 +28,7 @@ def batch_for(case, learner: Learner, rows=16) -> Batch:
     rewards, dones = torch.randn(rows, generator=generator), (torch.arange(rows) % 5 == 0).float()
     batch = {"obs": obs, "actions": actions, "rewards": rewards, "next_obs": next_obs, "dones": dones}
     batch["truncated"] = torch.zeros(rows)
-    batch |= {name: torch.randn(rows, generator=generator) for name in learner.needs}
+    batch |= {column.name: torch.randn(rows, *column.shape, generator=generator) for column in learner.needs}
     if learner.lane == "sequence":
         return windows_of(case, learner, batch)
     if learner.lane != "rollout":
@@ -41,7 +41,7 @@ def batch_for(case, learner: Learner, rows=16) -> Batch:
 
 def windows_of(case, learner: Learner, batch: Batch) -> Batch:
     """The rows as steps of one environment, and the windows in which they come back."""
-    latents, memory = kept_memory(learner), Memory()
+    latents, memory = stored_memory(learner), Memory()
     replay = RecurrentReplayBuffer(100, case.spec, window=5, latents=latents)
     for row in range(len(batch["obs"])):
         step = {name: column[row : row + 1] for name, column in batch.items()}

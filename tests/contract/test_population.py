@@ -15,14 +15,15 @@ from rl_training.experiment.result import TrainResult
 from rl_training.experiment.run import resume_run, run_population
 from rl_training.experiment.verify import compare_runs
 from rl_training.runtime.callbacks.training import StopAtStep
+from rl_training.runtime.lanes import lane_class
 
 SEEDS = (0, 3, 5)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _only_lanes_that_know_members(case):
-    if case.learner.lane in ("rollout", "sequence") or case.learner.uses_model:
-        pytest.skip("seeds that are on-policy, remember or fit a model run as processes")
+    if not lane_class(case.learner).takes_population:
+        pytest.skip("seeds of an on-policy, recurrent or model-based algorithm run as processes")
 
 
 def configs(case, folder):

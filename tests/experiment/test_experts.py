@@ -77,7 +77,7 @@ def test_gail_without_an_expert_asks_for_one(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"rewards": {"scale": 2.0}}, "takes no changes of a dataset's rewards"),
+        ({"rewards": {"scale": 2.0}}, "takes no reward transform of a dataset"),
         ({"online_steps": 5}, "use total_timesteps"),
         ({"max_epochs": 5}, "use max_updates"),
         ({"dataset": [{"kind": "random", "rows": 50, "weight": 1}]}, "leave out the weights"),

@@ -57,13 +57,13 @@ def test_fractions_that_run_together_are_told_of_while_training_goes_on(tmp_path
 @pytest.mark.parametrize(
     ("algo", "env_id", "options", "due"),
     [
-        ("sac", "Pendulum-v1", {}, "sac learns after 1,000 steps (learning_starts)"),
-        ("mbpo", "Pendulum-v1", {"learning_starts": 10}, "mbpo learns after 10 steps (learning_starts)"),
-        ("dqn", "CartPole-v1", {"learning_starts": 10}, "dqn learns after 10 steps (learning_starts)"),
+        ("sac", "Pendulum-v1", {}, "sac starts learning after 1,000 steps (learning_starts)"),
+        ("mbpo", "Pendulum-v1", {"learning_starts": 10}, "mbpo starts learning after 10 steps (learning_starts)"),
+        ("dqn", "CartPole-v1", {"learning_starts": 10}, "dqn starts learning after 10 steps (learning_starts)"),
         ("dreamer", "CartPole-v1",
          {"size": "tiny", "learning_starts": 4, "batch_size": 4, "window": 8, "train_ratio": 0.5},
-         "dreamer learns after 4 steps (learning_starts) and a whole window of 8, with an update every 64 steps "
-         "(train_ratio)"),
+         "dreamer starts learning after 4 steps (learning_starts) and a whole window of 8, "
+         "with an update every 64 steps (train_ratio)"),
     ],
 )  # fmt: skip
 def test_a_run_that_owed_no_update_says_so(tmp_path, algo, env_id, options, due):
@@ -71,7 +71,7 @@ def test_a_run_that_owed_no_update_says_so(tmp_path, algo, env_id, options, due)
     result = run({**SAC, "algo": algo, "algo_kwargs": options}, tmp_path, said, env_id=env_id, total_timesteps=10)
     assert result.updates == 0
     assert said == [
-        f"nothing was learnt: {due}, and this run had 10; give it more --steps, or --set learning_starts lower"
+        f"no update was run: {due}, and this run took 10 steps; raise --steps, or lower learning_starts with --set"
     ]
 
 

@@ -29,7 +29,7 @@ def noise_of(steps: int, noise: ActionNoise) -> torch.Tensor:
     """One long walk for each of 500 environments, [steps, 500]."""
     generator, now, seen = torch.Generator().manual_seed(0), torch.zeros(500), []
     for _ in range(steps):
-        now = noise.follow(now, generator)
+        now = noise.next(now, generator)
         seen.append(now)
     return torch.stack(seen)
 
@@ -48,7 +48,7 @@ def test_options_say_which_noise_there_is():
 
 
 def test_drifting_noise_keeps_what_it_does_not_forget():
-    assert ActionNoise(0.0, forgets=0.25).follow(torch.tensor([0.8]), None).tolist() == pytest.approx([0.6])
+    assert ActionNoise(0.0, theta=0.25).next(torch.tensor([0.8]), None).tolist() == pytest.approx([0.6])
 
 
 @pytest.mark.parametrize(("forgets", "correlation"), [(1.0, 0.0), (0.2, 0.8)])
@@ -70,7 +70,7 @@ def test_random_steps_and_policies_without_noise_are_left_alone():
     assert new_actor(0.5, None).choose().actions.tolist() == [[0.5], [0.5]]
     actor = new_actor(0.5, ActionNoise(1.0))
     actor.choose(RandomPolicy(actor.pool.spec))
-    assert actor.drift.tolist() == [[0.0], [0.0]]
+    assert actor.noise_value.tolist() == [[0.0], [0.0]]
 
 
 def test_the_drift_ends_with_its_episode():
@@ -78,7 +78,7 @@ def test_the_drift_ends_with_its_episode():
     drifts = []
     for _ in range(4):
         actor.step(actor.choose())
-        drifts.append(actor.drift.abs().sum().item())
+        drifts.append(actor.noise_value.abs().sum().item())
     assert [drift > 0 for drift in drifts] == [True, True, False, True]
 
 

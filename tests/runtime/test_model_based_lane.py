@@ -63,7 +63,7 @@ def test_time_stands_still_while_the_model_is_fitted_and_no_update_is_owed():
     with lane_of(configured()) as lane:
         until(lane, 20)
         told = [(lane.collect(128).doing, lane.step, lane.due()) for _ in range(3)]
-        assert told == [(f"fitting the model: pass {number}", 20, 0) for number in (1, 2, 3)]
+        assert told == [(f"fitting the model: epoch {number}", 20, 0) for number in (1, 2, 3)]
         assert lane.collect(128).num_env_steps == 1
         assert (lane.step, lane.due()) == (21, 3)
 
@@ -174,7 +174,7 @@ def test_mopo_stores_rewards_less_a_penalty():
 
 
 def test_mopo_has_no_online_steps():
-    with pytest.raises(ConfigError, match="mbpo acts as well"):
+    with pytest.raises(ConfigError, match="mopo cannot be fine-tuned online; set online_steps to 0 or use mbpo"):
         run_training(parse_config({**configured("mopo"), "online_steps": 10}))
 
 
@@ -221,4 +221,4 @@ def test_a_fit_shows_how_far_it_is(tmp_path):
         patch.setattr("rl_training.runtime.callbacks.progress.LINE_SECONDS", 0.0)
         run_training(parse_config({**configured(), "output_dir": str(tmp_path)}), callbacks=[progress])
     assert "step 20 of 60" in shown.getvalue()
-    assert "fitting the model: pass 2" in shown.getvalue()
+    assert "fitting the model: epoch 2" in shown.getvalue()

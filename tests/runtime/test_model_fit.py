@@ -97,7 +97,7 @@ def test_a_member_that_gets_worse_is_put_back_alone():
     best = weight.detach().clone()
     with torch.no_grad():
         weight[1].add_(10.0)
-    fit._remember_better()
+    fit._keep_improved()
     fit._end()
     assert weight[1].equal(best[1])
 
@@ -118,7 +118,7 @@ def test_a_fit_that_diverges_says_so():
 
 
 def test_one_row_is_too_few():
-    with pytest.raises(ValueError, match="at least 2 rows, one of them to judge it by, got 1"):
+    with pytest.raises(ValueError, match="at least 2 transitions, one of them held out, got 1"):
         new_fit(lived(1)).begin()
 
 

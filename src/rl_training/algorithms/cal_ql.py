@@ -6,6 +6,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from rl_training.algorithms.core.columns import Column
 from rl_training.algorithms.cql import CQLAlgorithm, CQLConfig, CQLPredictions, cql_loss
 from rl_training.types import Batch, Loss
 
@@ -33,7 +34,7 @@ class CalQLAlgorithm(CQLAlgorithm):
     name = "cal_ql"
     config_type = CalQLConfig
     action_kinds = ("box",)
-    needs = ("returns_to_go",)
+    needs = (Column("returns_to_go", online="episode end"),)
 
     def critic_loss(self, batch: Batch, alpha: Tensor) -> Loss:
         if "returns_to_go" not in batch:

@@ -8,6 +8,7 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
+from rl_training.algorithms.core.columns import Column
 from rl_training.algorithms.core.config import AlgorithmConfig, Rate
 from rl_training.algorithms.core.learner import Learner
 from rl_training.algorithms.core.ops import bootstrapped
@@ -39,7 +40,7 @@ class FQE(Learner):
     action_kinds = ("box", "discrete")
     takes_pixels = True
     targets = ("q",)
-    needs = ("policy_next_actions",)
+    needs = (Column("policy_next_actions", like="actions"),)
     value_mean: Tensor
     value_std: Tensor
     lowest: Tensor

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.func import grad
 from torch.nn.functional import logsigmoid, softplus
 
+from rl_training.algorithms.core.columns import Column
 from rl_training.algorithms.core.config import AlgorithmConfig
 from rl_training.algorithms.core.learner import Learner
 from rl_training.algorithms.ppo import PPOAlgorithm, PPOConfig
@@ -93,7 +94,7 @@ class GAILDiscriminator(Learner):
     config_type = DiscriminatorConfig
     model_type = MLPGAILDiscriminator
     action_kinds = ("box", "discrete")
-    needs = ("expert_obs", "expert_actions")
+    needs = (Column("expert_obs", like="obs"), Column("expert_actions", like="actions"))
 
     def __init__(self, model: nn.Module, config: AlgorithmConfig | None = None, **options: Any) -> None:
         super().__init__(model, config, **options)
@@ -131,3 +132,4 @@ class GAILAlgorithm(PPOAlgorithm):
     action_kinds = ("box", "discrete")
     takes_pixels = False
     needs_expert = True
+    lane_class = "imitation"

@@ -26,7 +26,7 @@ class MBPOConfig(ModelBasedConfig, SACConfig):
 class MBPOAlgorithm(SACAlgorithm):
     name = "mbpo"
     config_type: ClassVar[type[AlgorithmConfig]] = MBPOConfig
-    uses_model = True
+    lane_class = "model_based"
 
     def imagined_rewards(self, rewards: Tensor, prediction: Prediction) -> Tensor:
         """What steps in the model pay, [rows], of which all members foresaw `prediction`."""

@@ -50,6 +50,7 @@ PENALTIES = {"max_std": max_std, "disagreement": disagreement, "ensemble_std": e
 class MOPOAlgorithm(MBPOAlgorithm):
     name = "mopo"
     lane = "offline"
+    lane_class = "offline_model_based"
     config_type: ClassVar[type[AlgorithmConfig]] = MOPOConfig
 
     def imagined_rewards(self, rewards: Tensor, prediction: Prediction) -> Tensor:

@@ -1,47 +1,43 @@
-"""From a config to the parts of a training run: data or environments, learner, lane, updater, callbacks."""
+"""Builds the parts of a training run from its config: data or environments, learner, lane, updater, callbacks."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import torch
 
 from rl_training import streams
-from rl_training.algorithms import Learner, MBPOAlgorithm, Updater
-from rl_training.data import FrameReplayBuffer, ReplayBuffer, RolloutBuffer, TransitionDataset
+from rl_training.algorithms import Learner, Updater
+from rl_training.data import TransitionDataset
 from rl_training.envs.pool import EnvPool
 from rl_training.experiment.config.registry import build_learner, get_algorithm_spec
 from rl_training.experiment.config.train_config import ConfigError, RewardTransform, TrainConfig
 from rl_training.experiment.datasets import RewardChange, load_dataset
-from rl_training.experiment.imitation import imitation_lane
+from rl_training.experiment.lanes import check_dataset_columns, check_online_columns, lane_of
 from rl_training.experiment.machine import Choices
-from rl_training.experiment.model_based import with_model
-from rl_training.experiment.sequences import sequence_lane
 from rl_training.runtime.callbacks.logging import LogMetrics, Row
 from rl_training.runtime.callbacks.training import EarlyStop, Evaluate, LogWarnings, MaxUpdates, Schedules
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.evaluation import evaluate
-from rl_training.runtime.lanes import Actor, FineTuneLane, OfflineLane, ReplayLane, RolloutLane
-from rl_training.runtime.lanes.action_noise import ActionNoise
+from rl_training.runtime.lanes import FineTuning, LaneContext
 from rl_training.runtime.population import PoolGroup, member_states
-from rl_training.runtime.state import Lane, TrainerState
-from rl_training.types import SKIP_UPDATES, EnvSpec, Policy
-
-MOST_ROWS = 1_000_000  # of what is lived after an offline phase
-PRIORITIES = ("prioritized", "priority_alpha")  # options of those learners that can weigh rows
+from rl_training.runtime.state import TrainerState
+from rl_training.types import SKIP_UPDATES, EnvSpec
 
 
 @dataclass
 class Assembly:
-    """What one run is made of; `fingerprint` is its dataset's."""
+    """The parts of one run; `fingerprint` is the hash of its dataset as loaded."""
 
     learner: Learner
     spec: EnvSpec
     state: TrainerState
-    member: int | None = None  # its place in a population
+    member: int | None = None  # its index in a population
     dataset: TransitionDataset | None = None
     fingerprint: str | None = None
     pool: EnvPool | None = None
@@ -52,102 +48,68 @@ class Assembly:
 
 
 def assemble(configs: Sequence[TrainConfig], choices: Choices, total: int) -> tuple[TrainerState, list[Assembly]]:
-    """The state that trains, and each run's own parts; several configs, alike but for the seed, are one population."""
-    algorithm = get_algorithm_spec(configs[0].algo)
-    options = algorithm.config_type(**configs[0].algo_kwargs)
-    offline = algorithm.lane == "offline"
-    return (_offline if offline else _online)(configs, options, choices, total)
-
-
-def _offline(
-    configs: Sequence[TrainConfig], options: Any, choices: Choices, total: int
-) -> tuple[TrainerState, list[Assembly]]:
-    config = configs[0]
-    if config.online_steps and get_algorithm_spec(config.algo).learner.uses_model:
-        raise ConfigError(f"{config.algo} learns in a model of its data, and has no online_steps; mbpo acts as well")
-    dataset, change = load_dataset(config)
-    fingerprint = dataset.fingerprint()
-    learners = [new_learner(each, dataset.spec, options, choices) for each in configs]
-    if "returns_to_go" in learners[0].needs and "returns_to_go" not in dataset.columns:
-        if config.dataset_stride > 1:
-            raise ConfigError(f"{config.algo} needs returns-to-go, which cannot be summed over a dataset_stride's gaps")
-        dataset = dataset.with_discounted_returns_to_go(options.gamma)
-    prepared = [learner.prepare(dataset.columns) for learner in learners]
-    dataset = dataset.with_columns(**prepared[0]).to(choices.device)
-    dataset.seed(streams.derive(config.seed, "sampling"))
-    pool = new_pool(config) if config.online_steps else None
-
-    def lane(policy: Policy) -> Lane:
-        if pool is None:
-            return _with_model(config, OfflineLane(dataset), learners[0], dataset.spec, choices)
-        actor = new_actor(config, policy, pool, options, choices)
-        return _fine_tuning(config, dataset, change, actor, learners[0], total - config.total_timesteps)
-
-    state = new_state(config, learners, lane, choices, total)
-    parts = [
-        Assembly(learner, dataset.spec, state, dataset=dataset, fingerprint=fingerprint, pool=pool)
-        for learner in learners
-    ]
+    """Returns the trainer state and the parts of each run; configs that differ in the seed alone form a population."""
+    config, lane = configs[0], lane_of(configs[0])
+    check_online_columns(config)
+    options = get_algorithm_spec(config.algo).config_type(**config.algo_kwargs)
+    dataset, change = _load(config)
+    fingerprint = None if dataset is None else dataset.fingerprint()
+    with ExitStack() as opened:
+        pools = [opened.enter_context(new_pool(each)) for each in configs] if lane.acts else []
+        spec = dataset.spec if dataset is not None and lane.offline else pools[0].spec
+        learners = [new_learner(each, spec, options, choices) for each in configs]
+        if dataset is not None and lane.offline:
+            dataset = _prepared(config, dataset, learners, options).to(choices.device)
+        updater = Updater(learners, compile=choices.compile, capture=choices.device.startswith("cuda"))
+        context = LaneContext(
+            learners, updater.population or learners[0], spec, options, config.seed, torch.device(choices.device),
+            compile=choices.compile, pool=PoolGroup(pools) if len(pools) > 1 else next(iter(pools), None),
+            dataset=dataset, dataset_stride=config.dataset_stride, env_id=config.env_id, env_kwargs=config.env_kwargs,
+            fine_tuning=_fine_tuning(config, change, total),
+        )  # fmt: skip
+        state = TrainerState(updater, lane.build(context), total)
+        torch.manual_seed(streams.derive(config.seed, "updates"))  # from here on the default generator is the updates'
+        parts = [
+            Assembly(learner, spec, state, dataset=dataset, fingerprint=fingerprint, pool=pool)
+            for learner, pool in zip_longest(learners, pools)
+        ]
+        opened.pop_all()
     return state, _as_members(state, parts)
 
 
-def _fine_tuning(
-    config: TrainConfig, dataset: TransitionDataset, change: RewardChange, actor: Actor, learner: Learner, steps: int
-) -> Lane:
-    needed = dict.fromkeys(learner.needs, ((), torch.float32))
-    rows = min(max(steps, config.num_envs), MOST_ROWS)  # of all steps, so that every episode fits
-    replay = ReplayBuffer(rows, actor.pool.spec, device=actor.device, extra=needed)
-    return FineTuneLane(
-        dataset, actor, replay, offline_steps=config.total_timesteps, batch_size=learner.config.batch_size,
-        offline_ratio=config.offline_ratio, updates_per_step=config.updates_per_step, rewards=change.apply,
-        gamma=learner.config.gamma,
-    )  # fmt: skip
-
-
-def new_actor(config: TrainConfig, policy: Policy, pool: Any, options: Any, choices: Choices) -> Actor:
-    device, noise = torch.device(choices.device), ActionNoise.build(options)
-    return Actor(policy, pool, streams.generator(config.seed, "exploration", device=device), device, noise=noise)
-
-
-def _online(
-    configs: Sequence[TrainConfig], options: Any, choices: Choices, total: int
-) -> tuple[TrainerState, list[Assembly]]:
-    experts = _experts(configs[0])
-    pools: list[EnvPool] = []
-    try:
-        pools += [new_pool(config) for config in configs]
-        learners = [new_learner(config, pools[0].spec, options, choices) for config in configs]
-
-        def lane(policy: Policy) -> Lane:
-            pool = pools[0] if len(pools) == 1 else PoolGroup(pools)
-            return online_lane(configs[0], learners, policy, pool, options, choices, experts)
-
-        state = new_state(configs[0], learners, lane, choices, total)
-        fingerprint = None if experts is None else experts.fingerprint()
-        parts = [
-            Assembly(learner, pool.spec, state, dataset=experts, fingerprint=fingerprint, pool=pool)
-            for learner, pool in zip(learners, pools, strict=True)
-        ]
-        return state, _as_members(state, parts)
-    except BaseException:
-        for pool in pools:
-            pool.close()
-        raise
-
-
-def _experts(config: TrainConfig) -> TransitionDataset | None:
-    """Those that an imitator learns from; whoever else learns by acting takes none."""
+def _load(config: TrainConfig) -> tuple[TransitionDataset | None, RewardChange]:
+    """Returns the dataset of an offline run or of an expert; refuses options that an online run does not have."""
     algo, needs_expert = config.algo, get_algorithm_spec(config.algo).learner.needs_expert
-    if config.rewards != RewardTransform() or (config.dataset is not None and not needs_expert):
-        raise ConfigError(
-            f"{algo} learns by acting and takes no "
-            + ("changes of a dataset's rewards" if needs_expert else "dataset, nor changes of a dataset's rewards")
-        )
+    if lane_of(config).offline:
+        return load_dataset(config)
+    if config.rewards != RewardTransform():
+        raise ConfigError(f"{algo} trains online and takes no reward transform of a dataset; leave out rewards")
+    if not needs_expert:
+        if config.dataset is not None:
+            raise ConfigError(f"{algo} trains online and takes no dataset; leave it out")
+        return None, RewardChange()
     if isinstance(config.dataset, tuple) and config.dataset[0].weight is not None:
-        raise ConfigError(f"{algo} draws every row of its experts as often as any other; leave out the weights")
-    if config.online_steps:
-        raise ConfigError(f"online_steps follow on an offline phase, and {algo} has none; use total_timesteps")
-    return load_dataset(config)[0] if needs_expert else None
+        raise ConfigError(f"{algo} samples the transitions of its experts uniformly; leave out the weights")
+    return load_dataset(config)
+
+
+def _prepared(
+    config: TrainConfig, dataset: TransitionDataset, learners: Sequence[Learner], options: Any
+) -> TransitionDataset:
+    if "returns_to_go" in {column.name for column in learners[0].needs} - dataset.columns.keys():
+        if config.dataset_stride > 1:
+            raise ConfigError(f"{config.algo} needs returns-to-go, which a dataset_stride above 1 makes impossible")
+        dataset = dataset.with_discounted_returns_to_go(options.gamma)
+    prepared = [learner.prepare(dataset.columns) for learner in learners]
+    check_dataset_columns(config, dataset, prepared[0])
+    return dataset.with_columns(**prepared[0])
+
+
+def _fine_tuning(config: TrainConfig, change: RewardChange, total: int) -> FineTuning | None:
+    if not config.online_steps:
+        return None
+    offline = config.total_timesteps
+    return FineTuning(offline, total - offline, config.offline_ratio, config.updates_per_step, change.apply)
 
 
 def _as_members(state: TrainerState, parts: list[Assembly]) -> list[Assembly]:
@@ -162,58 +124,14 @@ def new_learner(config: TrainConfig, spec: EnvSpec, options: Any, choices: Choic
         return build_learner(config.algo, spec, options).to(choices.device)
 
 
-def new_state(
-    config: TrainConfig, learners: Sequence[Learner], lane: Callable[[Policy], Lane], choices: Choices, total: int
-) -> TrainerState:
-    updater = Updater(learners, compile=choices.compile, capture=choices.device.startswith("cuda"))
-    made = lane(updater.population or learners[0])
-    torch.manual_seed(streams.derive(config.seed, "updates"))  # from here on the default generator is the updates' own
-    return TrainerState(updater, made, total)
-
-
 def new_pool(config: TrainConfig) -> EnvPool:
     if config.env_id is None:
-        raise ConfigError(f"{config.algo} learns by acting: name an environment, for example CartPole-v1")
+        raise ConfigError(f"{config.algo} trains online and needs an environment; set env_id, for example CartPole-v1")
     seed = streams.derive(config.seed, "training")
     return EnvPool(
         config.env_id, config.num_envs, seed=seed, env_kwargs=config.env_kwargs, workers=config.env_workers,
         training=True,
     )  # fmt: skip
-
-
-def online_lane(
-    config: TrainConfig, learners: Sequence[Learner], policy: Policy, pool: Any, options: Any, choices: Choices,
-    experts: TransitionDataset | None = None,
-) -> Lane:  # fmt: skip
-    actor = new_actor(config, policy, pool, options, choices)
-    sampling = streams.derive(config.seed, "sampling")
-    if learners[0].lane == "rollout":
-        rollout = RolloutBuffer(actor.device)
-        rollout.seed(sampling)
-        if experts is None:
-            return RolloutLane(learners[0], actor, rollout, options)
-        return imitation_lane(config, experts, learners[0], actor, rollout, options, compile=choices.compile)
-    if learners[0].lane == "sequence":
-        return sequence_lane(learners[0], actor, options, sampling)
-    members = len(learners) if len(learners) > 1 else None
-    stacked = getattr(options, "stacked_frames", None)
-    by_frames = pool.stacks_frames if stacked is None else stacked
-    replay = (FrameReplayBuffer if by_frames else ReplayBuffer)(
-        options.buffer_size, pool.spec, device=actor.device, members=members, stride=pool.num_envs, gamma=options.gamma,
-        n_step=options.n_step, **{name: getattr(options, name) for name in PRIORITIES if hasattr(options, name)},
-    )  # fmt: skip
-    replay.seed(sampling)
-    return _with_model(config, ReplayLane(actor, replay, options), learners[0], pool.spec, choices)
-
-
-def _with_model(
-    config: TrainConfig, lane: OfflineLane | ReplayLane, learner: Learner, spec: EnvSpec, choices: Choices
-) -> Lane:
-    return (
-        with_model(config, lane, learner, spec, torch.device(choices.device))
-        if isinstance(learner, MBPOAlgorithm)
-        else lane
-    )
 
 
 def new_callbacks(

@@ -1,4 +1,4 @@
-"""What `auto` chooses, and the facts about machine and code that a run records."""
+"""Resolves `auto` options, and records the machine and the code version of a run."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ import torch
 
 from rl_training.experiment.config.registry import get_algorithm_spec
 from rl_training.experiment.config.train_config import TrainConfig
+from rl_training.experiment.lanes import lane_of
 
-COMPILE_FROM = {"offline": 50_000, "replay": 50_000, "sequence": 10_000}  # updates, by lane
 PACKAGES = ("rl-training", "torch", "numpy", "gymnasium", "mujoco", "ale-py")
 
 
 class Choices(NamedTuple):
-    """What a run computes with; stored in it and used again by resume."""
+    """Device, threads and compilation of a run; stored in the run and used again by resume."""
 
     device: str
     threads: int
@@ -29,38 +29,32 @@ class Choices(NamedTuple):
 
 
 def choose(config: TrainConfig) -> Choices:
-    """The fixed rule behind `auto`: CUDA where there is one; one thread, since these networks are small; compiled
-    where so many updates will follow that compiling, half a minute or two for a world model, is earned back."""
+    """Resolves `auto`: CUDA if available, one thread, and compilation for long runs (see `worth_compiling`)."""
     device = config.device
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     elif device.startswith("cuda") and not torch.cuda.is_available():
-        raise ValueError(f"device {device!r} was asked for, but torch sees no CUDA device here; use cpu or auto")
+        raise ValueError(f"device {device!r} is not available: PyTorch finds no CUDA device; use cpu or auto")
     compile = config.compile == "on" or (config.compile == "auto" and worth_compiling(config, device))
     return Choices(device, config.threads or 1, compile)
 
 
 def apply(choices: Choices) -> None:
-    """Make torch compute as chosen; on CUDA, matrix products in TF32."""
+    """Sets PyTorch's threads and, on CUDA, TF32 matrix products."""
     torch.set_num_threads(choices.threads)
     if choices.device.startswith("cuda"):
         torch.set_float32_matmul_precision("high")
 
 
 def worth_compiling(config: TrainConfig, device: str) -> bool:
-    """Rollout lanes stay eager: their batches are small, and acting takes most of their time. So do world models on a
-    CPU, where the many small operations of their loops cost little."""
-    algorithm = get_algorithm_spec(config.algo)
-    if algorithm.lane not in COMPILE_FROM or (algorithm.lane == "sequence" and not device.startswith("cuda")):
-        return False
-    options: Any = algorithm.config_type(**config.algo_kwargs)
-    updates = config.total_timesteps + config.online_steps * config.updates_per_step
-    if algorithm.lane == "replay":
-        updates = updates // (config.num_envs * options.collect_steps) * options.updates_per_collect
-    elif algorithm.lane == "sequence":
-        updates = int(updates * options.train_ratio / (options.batch_size * options.window))
+    """Whether the run has enough updates for its lane and device to earn back the time of compiling."""
+    lane, options = lane_of(config), get_algorithm_spec(config.algo).config_type(**config.algo_kwargs)
+    threshold = lane.compile_after.get(device.partition(":")[0])
+    steps = config.total_timesteps + config.online_steps * config.updates_per_step
     compiler = shutil.which(os.environ.get("CXX", "c++")) or shutil.which("g++") or shutil.which("clang++")
-    return updates >= COMPILE_FROM[algorithm.lane] and compiler is not None
+    if threshold is None or compiler is None:
+        return False
+    return lane.count_updates(options, steps, config.num_envs) >= threshold
 
 
 def versions() -> dict[str, str]:
@@ -74,7 +68,7 @@ def versions() -> dict[str, str]:
 
 
 def facts() -> dict[str, Any]:
-    """Where and from what code a run was started."""
+    """Returns the versions, commit, command line and hardware of this process."""
     return {
         "versions": versions(),
         "git": _git_commit(),
@@ -88,10 +82,10 @@ def facts() -> dict[str, Any]:
 
 
 def _git_commit() -> str | None:
-    """The commit of the folder this package runs from, marked where it has changes; None outside a checkout."""
+    """Returns the commit of this package's checkout, marked if it has changes; None outside a checkout."""
     here = Path(__file__).parent
     try:
-        asked = subprocess.run(
+        described = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--abbrev=12"],
             cwd=here,
             capture_output=True,
@@ -100,13 +94,16 @@ def _git_commit() -> str | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return asked.stdout.strip() or None
+    return described.stdout.strip() or None
 
 
 def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """Why numbers may differ from those of the process that wrote `then`: one reason for each changed fact."""
-    reasons = [f"{name} was {then[name]}, is {now.get(name)}" for name in ("device", "threads") if name in then
-               and then[name] != now.get(name)]  # fmt: skip
+    """Returns one reason for each changed fact that may change the results of a resumed run."""
+    reasons = [
+        f"{name} was {then[name]}, is {now.get(name)}"
+        for name in ("device", "threads")
+        if name in then and then[name] != now.get(name)
+    ]
     before, after = then.get("versions", {}), now.get("versions", {})
     return reasons + [
         f"{name} was {old}, is {after.get(name)}" for name, old in before.items() if after.get(name) != old

@@ -6,14 +6,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
-from rl_training.algorithms.core.config import SequenceConfig
 from rl_training.data import TransitionDataset, check_dataset
 from rl_training.experiment.agent import find_checkpoint, say
 from rl_training.experiment.assembly import Assembly, assemble
 from rl_training.experiment.config.registry import get_algorithm_spec
 from rl_training.experiment.config.train_config import ConfigError, DatasetRecipe, TrainConfig, parse_config
+from rl_training.experiment.lanes import lane_of
 from rl_training.experiment.machine import Choices, apply, choose
 from rl_training.experiment.processes.signals import asked_by, caught_signals
 from rl_training.experiment.result import TrainResult
@@ -29,8 +28,6 @@ from rl_training.runtime.population import Members
 from rl_training.runtime.state import DivergedError, TrainerState
 
 __all__ = ["TrainResult", "default_directory", "resume_run", "run_population", "run_training"]
-
-WAITING = ("replay", "sequence")  # lanes that act for a while before the first update
 
 Say = Callable[[str], None]
 Start = Checkpoint | Path | str | None
@@ -100,9 +97,8 @@ def _run(
             directory.begin(config, fresh=fresh)  # only now: a mistake in the config must not cost the run there was
         runs = _training_runs(directories, configs, members, choices, callbacks, start_from=start_from, say=say)
         results = _train(state, runs, callbacks, num_envs=configs[0].num_envs, quiet=quiet)
-    idle = results[0].status == "finished" and not results[0].updates
-    if idle and get_algorithm_spec(configs[0].algo).lane in WAITING:
-        say(_why_nothing_was_learnt(configs[0], results[0].steps))
+    if results[0].status == "finished" and not results[0].updates:
+        _warn_no_updates(configs[0], results[0].steps, say)
     return results
 
 
@@ -140,16 +136,14 @@ def _doubts(config: TrainConfig, dataset: TransitionDataset, *, needs_expert: bo
     return [f"the data may be amiss: {doubt}" for doubt in check_dataset(dataset, rewards=not needs_expert)]
 
 
-def _why_nothing_was_learnt(config: TrainConfig, steps: int) -> str:
-    """Of a run that acted to its end, and owed no update."""
-    options: Any = get_algorithm_spec(config.algo).config_type(**config.algo_kwargs)
-    due = f"{config.algo} learns after {options.learning_starts:,} steps (learning_starts)"
-    if isinstance(options, SequenceConfig):
-        each = options.batch_size * options.window / options.train_ratio
-        due += f" and a whole window of {options.window}, with an update every {each:,.4g} steps (train_ratio)"
-    return (
-        f"nothing was learnt: {due}, and this run had {steps:,}; give it more --steps, or --set learning_starts lower"
-    )
+def _warn_no_updates(config: TrainConfig, steps: int, say: Say) -> None:
+    options = get_algorithm_spec(config.algo).config_type(**config.algo_kwargs)
+    start = lane_of(config).first_update(options)
+    if start:
+        say(
+            f"no update was run: {config.algo} starts learning {start}, and this run took {steps:,} steps; "
+            "raise --steps, or lower learning_starts with --set"
+        )
 
 
 def _train(

@@ -92,7 +92,7 @@ class MemberLane:
             pool = actor.pool.pools[self.member]
             state["actor"] = {"obs": actor.obs[self.member], "envs": pool.snapshot(), **actor.noise_state()}
             if actor.noise is not None:
-                state["actor"]["drift"] = actor.drift[self.member]
+                state["actor"]["drift"] = actor.noise_value[self.member]
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> list[str]:
@@ -105,7 +105,7 @@ class MemberLane:
         reasons: list[str] = pool.restore(state["actor"]["envs"])
         actor.obs[self.member] = torch.as_tensor(pool.obs if reasons else state["actor"]["obs"])
         if actor.noise is not None:
-            actor.drift[self.member] = 0 if reasons else state["actor"]["drift"]
+            actor.noise_value[self.member] = 0 if reasons else state["actor"]["drift"]
         actor.load_noise_state(state["actor"])
         if reasons and self.replay is not None:  # the environments start anew
             self.replay.mark_boundary()

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from rl_training.algorithms.core.columns import Column
 from rl_training.algorithms.core.config import AlgorithmConfig
 from rl_training.algorithms.core.updater import Updater
 from rl_training.models import Normalizer
@@ -31,16 +32,16 @@ class Learner(nn.Module):
     """Subclasses say what can be set (`config_type`), what is minimised (`loss`) and how to act (`act`)."""
 
     name: ClassVar[str]
-    lane: ClassVar[str]  # "offline", "replay", "sequence" or "rollout"
+    lane: ClassVar[str]  # where batches come from: "offline", "replay", "sequence" or "rollout"
+    lane_class: ClassVar[str] = ""  # name in `runtime.lanes.LANES`, if it is not `lane`
     config_type: ClassVar[type[AlgorithmConfig]]
     model_type: ClassVar[Any]  # a module class with `build(spec, config)`
     action_kinds: ClassVar[tuple[str, ...]]  # of ACTION_SPACES
     takes_pixels: ClassVar[bool] = False
-    takes_dict: ClassVar[bool] = False  # a picture and vectors at once
-    needs_expert: ClassVar[bool] = False  # an expert's dataset stands beside what it lives
-    targets: ClassVar[tuple[str, ...]] = ()  # parts of the model that a slow copy follows
-    needs: ClassVar[tuple[str, ...]] = ()  # columns of a batch beyond those of every transition
-    uses_model: ClassVar[bool] = False  # of its environment, which the lane fits and draws rows from
+    takes_dict: ClassVar[bool] = False  # a Dict of one image and vectors
+    needs_expert: ClassVar[bool] = False  # an expert's dataset, beside its own environment steps
+    targets: ClassVar[tuple[str, ...]] = ()  # parts of the model that have a target network
+    needs: ClassVar[tuple[Column, ...]] = ()  # columns of a batch beyond those of every transition
 
     def __init__(self, model: nn.Module, config: AlgorithmConfig | None = None, **options: Any) -> None:
         super().__init__()

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from rl_training.experiment.config.registry import get_algorithm_spec
 from rl_training.experiment.config.train_config import TrainConfig
+from rl_training.experiment.lanes import lane_of
 from rl_training.experiment.processes.runner import run_jobs
 from rl_training.experiment.result import TrainResult
 from rl_training.experiment.run import run_population, run_training
@@ -50,10 +50,8 @@ def _no_empty_directories(configs: Sequence[TrainConfig]) -> Iterator[None]:
 
 
 def as_population(config: TrainConfig) -> bool:
-    """Whether seeds can train as one population. Early stopping and online episodes end at different steps by seed."""
-    algorithm = get_algorithm_spec(config.algo)
-    alone = config.early_stopping is not None or config.online_steps > 0 or algorithm.learner.uses_model
-    return algorithm.lane in ("offline", "replay") and not alone
+    """Whether the seeds of this config train as one population. Early stopping ends seeds at different steps."""
+    return lane_of(config).takes_population and config.early_stopping is None
 
 
 def _stored_result(config: TrainConfig) -> TrainResult | None:

@@ -1,22 +1,25 @@
-"""A policy in its environments: what the replay and rollout lanes share."""
+"""A policy acting in its environments, and the base class of the lanes that act."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from rl_training import streams
 from rl_training.data import RecurrentReplayBuffer, ReplayBuffer
 from rl_training.envs.pool import Transition
 from rl_training.runtime.lanes.action_noise import ActionNoise
+from rl_training.runtime.lanes.context import LaneContext
 from rl_training.runtime.memory import Memory
 from rl_training.runtime.state import CollectResult, DivergedError
 from rl_training.types import Action, Batch, Policy
 
 
 class Actor:
-    """Acts in a pool of environments and hands out rows; noise comes from a generator of its own."""
+    """Steps a pool of environments with a policy; exploration uses a generator of its own."""
 
     def __init__(
         self, policy: Policy, pool: Any, generator: torch.Generator, device: torch.device, *,
@@ -25,43 +28,49 @@ class Actor:
         self.policy, self.pool, self.generator, self.device = policy, pool, generator, device
         self.obs, self.memory = self._tensor(pool.reset()), Memory()
         lead = self.obs.shape[: self.obs.dim() - len(pool.spec.obs_shape)]
-        self.noise, self.drift = noise, torch.zeros(*lead, pool.spec.action_dim, device=device)
+        self.noise, self.noise_value = noise, torch.zeros(*lead, pool.spec.action_dim, device=device)
+
+    @classmethod
+    def build(cls, context: LaneContext) -> Actor:
+        generator = streams.generator(context.seed, "exploration", device=context.device)
+        noise = ActionNoise.build(context.options)
+        return cls(context.policy, context.pool, generator, context.device, noise=noise)
 
     @torch.no_grad()
     def choose(self, policy: Policy | None = None, *, deterministic: bool = False) -> Action:
-        """The actions of this policy, or of the actor's own and its noise, by what it sees and remembers."""
-        chooser = policy or self.policy
-        action = chooser.act(self.obs, self.memory.rows, deterministic=deterministic, generator=self.generator)
+        """Returns the actions of `policy`, or of the actor's own policy with exploration noise added."""
+        acting = policy or self.policy
+        action = acting.act(self.obs, self.memory.rows, deterministic=deterministic, generator=self.generator)
         if policy is not None or self.noise is None:
             return action
-        self.drift = self.noise.follow(self.drift, self.generator)
-        return action._replace(actions=(action.actions + self.drift).clamp(-1, 1))
+        self.noise_value = self.noise.next(self.noise_value, self.generator)
+        return action._replace(actions=(action.actions + self.noise_value).clamp(-1, 1))
 
     def step(self, action: Action) -> tuple[Batch, Transition]:
-        """Take these actions everywhere; the rows end at their own episode's last observation, never beyond."""
-        chosen = action.actions.cpu()
-        if chosen.is_floating_point() and not chosen.isfinite().all():
-            raise DivergedError("the policy's actions are not finite; its learning rate is likely too high")
-        moved = self.pool.step(chosen.numpy())
-        row = {
+        """Steps every environment. A transition's `next_obs` is its episode's own, never that of the next episode."""
+        actions = action.actions.cpu()
+        if actions.is_floating_point() and not actions.isfinite().all():
+            raise DivergedError("the policy's actions are NaN or infinite; lower the learning rate")
+        stepped = self.pool.step(actions.numpy())
+        batch = {
             "obs": self.obs,
             "actions": action.actions,
-            "rewards": self._tensor(moved.rewards),
-            "next_obs": self._tensor(moved.next_obs),
-            "dones": self._number(moved.terminated),
-            "truncated": self._number(moved.truncated),
+            "rewards": self._tensor(stepped.rewards),
+            "next_obs": self._tensor(stepped.next_obs),
+            "dones": self._number(stepped.terminated),
+            "truncated": self._number(stepped.truncated),
             **action.extras,
         }
-        self.obs = row["next_obs"] if moved.obs is moved.next_obs else self._tensor(moved.obs)
-        self.memory.keep(action, row["dones"] + row["truncated"])
-        if self.noise is not None and moved.finished:
-            self.drift[self._tensor(moved.terminated | moved.truncated)] = 0
-        return row, moved
+        self.obs = batch["next_obs"] if stepped.obs is stepped.next_obs else self._tensor(stepped.obs)
+        self.memory.keep(action, batch["dones"] + batch["truncated"])
+        if self.noise is not None and stepped.finished:
+            self.noise_value[self._tensor(stepped.terminated | stepped.truncated)] = 0
+        return batch, stepped
 
     def state_dict(self) -> dict[str, Any]:
-        drift = {} if self.noise is None else {"drift": self.drift}
-        remembered = {} if self.memory.rows is None else {"memory": self.memory.rows}
-        return {"obs": self.obs, "envs": self.pool.snapshot(), **drift, **self.noise_state(), **remembered}
+        noise = {} if self.noise is None else {"drift": self.noise_value}
+        memory = {} if self.memory.rows is None else {"memory": self.memory.rows}
+        return {"obs": self.obs, "envs": self.pool.snapshot(), **noise, **self.noise_state(), **memory}
 
     def noise_state(self) -> dict[str, Any]:
         return {"generator": self.generator.get_state()}
@@ -73,7 +82,7 @@ class Actor:
         reasons = self.pool.restore(state["envs"])
         self.obs = self._tensor(self.pool.obs) if reasons else state["obs"].to(self.device)
         if self.noise is not None:
-            self.drift = torch.zeros_like(self.drift) if reasons else state["drift"].to(self.device)
+            self.noise_value = torch.zeros_like(self.noise_value) if reasons else state["drift"].to(self.device)
         self.memory = Memory()
         if "memory" in state and not reasons:
             self.memory.rows = {name: column.to(self.device) for name, column in state["memory"].items()}
@@ -88,20 +97,34 @@ class Actor:
 
 
 class ActingLane:
-    """A lane whose time is the environments'."""
+    """A lane whose steps are environment steps."""
 
+    offline: ClassVar[bool] = False
+    acts: ClassVar[bool] = True
+    takes_population: ClassVar[bool] = False
+    with_online_steps: ClassVar[str] = ""
+    supplies: ClassVar[tuple[str, ...]] = ()
+    compile_after: ClassVar[Mapping[str, int]] = {}
     replay: ReplayBuffer | RecurrentReplayBuffer | None = None
 
     def __init__(self, actor: Actor, source: Any) -> None:
         self.actor, self.source, self.step = actor, source, 0
 
+    @classmethod
+    def count_updates(cls, options: Any, steps: int, num_envs: int) -> int:
+        return steps
+
+    @classmethod
+    def first_update(cls, options: Any) -> str:
+        return ""
+
     def act(self, policy: Policy | None, result: CollectResult) -> Batch:
-        """One step of every environment; `result` takes what it has to tell."""
-        row, moved = self.actor.step(self.actor.choose(policy))
+        """Steps every environment once and appends finished episodes to `result`."""
+        batch, stepped = self.actor.step(self.actor.choose(policy))
         self.step += self.actor.pool.num_envs
         result.num_env_steps += self.actor.pool.num_envs
-        result.episodes += moved.finished
-        return row
+        result.episodes += stepped.finished
+        return batch
 
     def state_dict(self) -> dict[str, Any]:
         return {"step": self.step, "actor": self.actor.state_dict(), "source": self.source.state_dict()}

@@ -1,4 +1,4 @@
-"""Noise on actions, by which a policy that has none of its own explores."""
+"""Exploration noise for policies that have none of their own: Gaussian or Ornstein-Uhlenbeck."""
 
 from __future__ import annotations
 
@@ -10,24 +10,23 @@ from torch import Tensor
 
 
 class ActionNoise(NamedTuple):
-    """Normal noise, drawn anew at each step; or, where steps forget only a share of it, one that drifts.
+    """Gaussian noise with standard deviation `scale`, independent at each step if theta is 1.
 
-    Uhlenbeck and Ornstein (1930), scaled so that its deviation grows to `scale` whatever it forgets.
+    With theta < 1 it is Ornstein-Uhlenbeck noise, scaled to the same stationary standard deviation.
     """
 
     scale: float
-    forgets: float = 1.0
+    theta: float = 1.0
 
     @classmethod
     def build(cls, config: Any) -> ActionNoise | None:
-        """What the options of a learner ask for."""
         if getattr(config, "action_noise", "none") == "none":
             return None
-        drifts = config.action_noise == "ornstein_uhlenbeck"
-        return cls(config.action_noise_scale, config.action_noise_theta if drifts else 1.0)
+        correlated = config.action_noise == "ornstein_uhlenbeck"
+        return cls(config.action_noise_scale, config.action_noise_theta if correlated else 1.0)
 
-    def follow(self, noise: Tensor, generator: torch.Generator | None) -> Tensor:
-        """The noise of the next step."""
-        kept = 1 - self.forgets
-        fresh = torch.randn(noise.shape, generator=generator, device=noise.device)
-        return kept * noise + math.sqrt(1 - kept**2) * self.scale * fresh
+    def next(self, noise: Tensor, generator: torch.Generator | None) -> Tensor:
+        """Returns (1 - theta) * noise + sqrt(1 - (1 - theta)^2) * scale * N(0, 1)."""
+        decay = 1 - self.theta
+        normal = torch.randn(noise.shape, generator=generator, device=noise.device)
+        return decay * noise + math.sqrt(1 - decay**2) * self.scale * normal

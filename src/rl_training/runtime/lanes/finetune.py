@@ -1,9 +1,9 @@
-"""Offline, then online: updates on a dataset; then acting, and batches mixed of the dataset and of what was lived."""
+"""Fine-tuning lane: updates on a dataset first, then environment steps with batches from dataset and replay buffer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -12,81 +12,103 @@ from rl_training.data import ReplayBuffer, TransitionDataset
 from rl_training.data.datasets.returns import returns_to_go
 from rl_training.data.replay.mixed_replay import MixedReplay
 from rl_training.runtime.lanes.acting import ActingLane, Actor
+from rl_training.runtime.lanes.context import COMPILE_AFTER, LaneContext
+from rl_training.runtime.lanes.offline import seeded_dataset
 from rl_training.runtime.state import CollectResult
 from rl_training.types import Batch
 
+MAX_REPLAY = 1_000_000  # transitions
+
 
 class FineTuneLane(ActingLane):
-    """Its time is gradient steps for `offline_steps`, and environment steps from there on.
+    """A step is an update up to `offline_steps`, and an environment step afterwards.
 
-    `rewards` is what was done to the dataset's rewards. Where the replay has a column returns_to_go, rows wait for the
-    end of their episode, which tells them theirs; `gamma` is its discount.
+    `rewards` is the dataset's reward transform, applied to online rewards too. If the replay buffer has a column
+    returns_to_go, transitions are added when their episode ends; `gamma` is the discount.
     """
 
+    offline: ClassVar[bool] = True
+    supplies: ClassVar[tuple[str, ...]] = ("returns_to_go",)
+    compile_after: ClassVar[Mapping[str, int]] = COMPILE_AFTER
     replay: ReplayBuffer
 
     def __init__(
         self, dataset: TransitionDataset, actor: Actor, replay: ReplayBuffer, *, offline_steps: int, batch_size: int,
         offline_ratio: float, updates_per_step: int, rewards: Callable[[Tensor], Tensor], gamma: float,
     ) -> None:  # fmt: skip
-        super().__init__(actor, dataset)  # which updates draw from while there is nothing else
+        super().__init__(actor, dataset)
         self.mixed = MixedReplay(dataset, replay, offline_ratio)
         self.replay, self.offline_steps, self.batch_size = replay, offline_steps, batch_size
         self.updates_per_step, self.rewards, self.gamma = updates_per_step, rewards, gamma
-        self.waiting: list[list[Batch]] = [[] for _ in range(actor.pool.num_envs)]  # rows of unfinished episodes
-        self._owed = 0
+        self.unfinished: list[list[Batch]] = [[] for _ in range(actor.pool.num_envs)]  # steps of running episodes
+        self._due = 0
+
+    @classmethod
+    def build(cls, context: LaneContext) -> FineTuneLane:
+        dataset, tuning, options = seeded_dataset(context), context.fine_tuning, context.options
+        if tuning is None:
+            raise ValueError("fine-tuning needs its settings: LaneContext.fine_tuning is None")
+        actor = Actor.build(context)
+        # Room for all online steps, so that the longest episode fits.
+        capacity = min(max(tuning.online_steps, actor.pool.num_envs), MAX_REPLAY)
+        extra = {column.name: column.layout(dataset.columns) for column in context.learner.needs}
+        replay = ReplayBuffer(capacity, actor.pool.spec, device=actor.device, extra=extra)
+        return cls(
+            dataset, actor, replay, offline_steps=tuning.offline_steps, batch_size=options.batch_size,
+            offline_ratio=tuning.offline_ratio, updates_per_step=tuning.updates_per_step, rewards=tuning.rewards,
+            gamma=options.gamma,
+        )  # fmt: skip
 
     def collect(self, limit: int) -> CollectResult:
         result = CollectResult()
         if self.step < self.offline_steps:
             self.source = self.mixed.dataset
-            self._owed = min(limit, self.offline_steps - self.step)
-            self.step += self._owed
+            self._due = min(limit, self.offline_steps - self.step)
+            self.step += self._due
             return result
         self.source = self.mixed
-        rows = self.act(None, result)
-        self._keep({**rows, "rewards": self.rewards(rows["rewards"])})
-        self._owed = self.updates_per_step * result.num_env_steps if self.replay.added >= self.batch_size else 0
+        batch = self.act(None, result)
+        self._store({**batch, "rewards": self.rewards(batch["rewards"])})
+        self._due = self.updates_per_step * result.num_env_steps if self.replay.added >= self.batch_size else 0
         return result
 
     def due(self) -> int:
-        return self._owed
+        return self._due
 
-    def _keep(self, rows: Batch) -> None:
+    def _store(self, batch: Batch) -> None:
         if "returns_to_go" not in self.replay.columns:
-            self.replay.add(rows)
+            self.replay.add(batch)
             return
-        ended = ((rows["dones"] + rows["truncated"]) > 0).tolist()
-        for env, (waiting, over) in enumerate(zip(self.waiting, ended, strict=True)):
-            waiting.append({name: column[env : env + 1] for name, column in rows.items()})
-            if over:
-                self.replay.add(self._told_returns(_joined(waiting)))
-                waiting.clear()
+        ended = ((batch["dones"] + batch["truncated"]) > 0).tolist()
+        for env, (steps, episode_ended) in enumerate(zip(self.unfinished, ended, strict=True)):
+            steps.append({name: column[env : env + 1] for name, column in batch.items()})
+            if episode_ended:
+                self.replay.add(self._with_returns(_joined(steps)))
+                steps.clear()
 
-    def _told_returns(self, episode: Batch) -> Batch:
-        """The rows of one whole episode, with what each of them led to."""
+    def _with_returns(self, episode: Batch) -> Batch:
         rewards, dones = (episode[name].double().cpu().numpy() for name in ("rewards", "dones"))
         ends = (dones + episode["truncated"].cpu().numpy()) > 0
-        told = torch.from_numpy(returns_to_go(rewards, ends, dones > 0, self.gamma)).to(episode["rewards"])
-        return {**episode, "returns_to_go": told}
+        returns = torch.from_numpy(returns_to_go(rewards, ends, dones > 0, self.gamma)).to(episode["rewards"])
+        return {**episode, "returns_to_go": returns}
 
     def state_dict(self) -> dict[str, Any]:
-        waiting = {str(env): _joined(rows) for env, rows in enumerate(self.waiting) if rows}
-        return {
-            "step": self.step, "actor": self.actor.state_dict(), "source": self.mixed.state_dict(), "waiting": waiting
-        }  # fmt: skip
+        unfinished = {str(env): _joined(steps) for env, steps in enumerate(self.unfinished) if steps}
+        state = {"step": self.step, "actor": self.actor.state_dict(), "source": self.mixed.state_dict()}
+        return {**state, "waiting": unfinished}
 
     def load_state_dict(self, state: dict[str, Any]) -> list[str]:
         self.step = state["step"]
         self.mixed.load_state_dict(state["source"])
-        for env, rows in state["waiting"].items():
-            rows = {name: column.to(self.actor.device) for name, column in rows.items()}
-            self.waiting[int(env)] = [{name: c[i : i + 1] for name, c in rows.items()} for i in range(len(rows["obs"]))]
+        for env, saved in state["waiting"].items():
+            steps = {name: column.to(self.actor.device) for name, column in saved.items()}
+            count = len(steps["obs"])
+            self.unfinished[int(env)] = [{name: c[i : i + 1] for name, c in steps.items()} for i in range(count)]
         reasons = self.actor.load_state_dict(state["actor"])
-        if reasons:  # the environments start anew, and so do their episodes
-            self.waiting = [[] for _ in self.waiting]
+        if reasons:  # the environments were reset, so these episodes never end
+            self.unfinished = [[] for _ in self.unfinished]
         return reasons
 
 
-def _joined(rows: list[Batch]) -> Batch:
-    return {name: torch.cat([row[name] for row in rows]) for name in rows[0]}
+def _joined(steps: list[Batch]) -> Batch:
+    return {name: torch.cat([step[name] for step in steps]) for name in steps[0]}

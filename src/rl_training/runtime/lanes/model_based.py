@@ -1,16 +1,22 @@
-"""Model-based: a lane of real rows, a model fitted to them, and batches mixed of both kinds of rows."""
+"""Model-based lane: a real lane, a dynamics model fitted to its transitions, and batches mixed from both."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from rl_training import streams
+from rl_training.algorithms import Dynamics, Updater
 from rl_training.algorithms.dynamics import RolloutSchedule
 from rl_training.algorithms.mbpo import MBPOAlgorithm
+from rl_training.data.replay.bootstrap import BootstrapSampler
 from rl_training.data.replay.mixed_replay import MixedReplay
 from rl_training.data.replay.model_replay import ModelReplayBuffer
+from rl_training.envs.terminations import termination_rule
+from rl_training.runtime.lanes.context import COMPILE_AFTER, LaneContext
 from rl_training.runtime.lanes.model_fit import ModelFit, full_precision
 from rl_training.runtime.lanes.offline import OfflineLane
 from rl_training.runtime.lanes.replay import ReplayLane
@@ -19,11 +25,19 @@ from rl_training.types import Batch
 
 
 class ModelBasedLane:
-    """Time is that of the real lane, and stands still while the model is fitted, a pass over the rows a `collect`.
+    """Steps are those of the real lane. While the model is fitted, one epoch per `collect`, no step is taken.
 
-    Acting, the model is fitted when the random steps are over and every `model_train_interval` steps from there on;
-    offline, once at the beginning. Every `rollout_interval` steps the policy then acts in the model.
+    The model is fitted after the random steps and then every `model_train_interval` steps. Every `rollout_interval`
+    steps the policy is rolled out in the model.
     """
+
+    offline: ClassVar[bool] = False
+    acts: ClassVar[bool] = True
+    takes_population: ClassVar[bool] = False
+    with_online_steps: ClassVar[str] = ""
+    supplies: ClassVar[tuple[str, ...]] = ()
+    compile_after: ClassVar[Mapping[str, int]] = COMPILE_AFTER
+    real_lane: ClassVar[type[ReplayLane | OfflineLane]] = ReplayLane
 
     def __init__(
         self, real: ReplayLane | OfflineLane, learner: MBPOAlgorithm, fit: ModelFit, imagined: ModelReplayBuffer
@@ -32,8 +46,32 @@ class ModelBasedLane:
         self.config, self.generator = learner.config, fit.rows.generator
         self.source = MixedReplay(real.source, imagined, self.config.real_ratio)
         self.schedule = RolloutSchedule(*self.config.rollout_schedule)
-        self.fitted_at = self.branched_at = -1  # steps of the last fit's beginning, and of the last rollouts
-        self._owed = 0
+        self.fitted_at = self.branched_at = -1  # steps at which the last fit and the last model rollouts started
+        self._due = 0
+
+    @classmethod
+    def build(cls, context: LaneContext) -> ModelBasedLane:
+        real, options, spec, device = cls.real_lane.build(context), context.options, context.spec, context.device
+        if not isinstance(context.learner, MBPOAlgorithm):
+            raise TypeError(f"a model-based lane trains MBPOAlgorithm or a subclass, got {context.learner.name}")
+        with streams.fork(context.seed, "init", "model"):
+            dynamics = Dynamics.build(spec, options).to(device)
+        if options.termination == "auto":
+            dynamics.rule = termination_rule(context.env_id, context.env_kwargs)
+        updater = Updater([dynamics], capture=device.type == "cuda")
+        generator = streams.generator(context.seed, "model", device=device)
+        rows = BootstrapSampler(real.source, options.model_members, generator)
+        capacity = options.model_retention * max(options.rollout_schedule[2:]) * options.rollout_batch_size
+        imagined = ModelReplayBuffer(capacity, spec, device=device)
+        return cls(real, context.learner, ModelFit(dynamics, updater, rows), imagined)
+
+    @classmethod
+    def count_updates(cls, options: Any, steps: int, num_envs: int) -> int:
+        return cls.real_lane.count_updates(options, steps, num_envs)
+
+    @classmethod
+    def first_update(cls, options: Any) -> str:
+        return cls.real_lane.first_update(options)
 
     @property
     def step(self) -> int:
@@ -45,53 +83,48 @@ class ModelBasedLane:
         return ReplayParts({**real, "model": self.imagined})
 
     def collect(self, limit: int) -> CollectResult:
-        self._owed = 0
+        self._due = 0
         if not self.fit.running and self._fit_is_due():
             self.fitted_at = self.step
             self.fit.begin()
         if self.fit.running:
-            return self._fit_on()
+            metrics = self.fit.epoch()
+            return CollectResult(metrics=metrics, doing=f"fitting the model: epoch {self.fit.epochs}")
         interval = self.config.rollout_interval
-        told = self.branch() if self.fitted_at >= 0 and self._passed(self.branched_at, interval) else {}
+        metrics = self.branch() if self.fitted_at >= 0 and self._passed(self.branched_at, interval) else {}
         result = self.real.collect(min(limit, interval - self.step % interval))
-        result.metrics |= told
-        self._owed = self.real.due() if len(self.imagined) else 0
+        result.metrics |= metrics
+        self._due = self.real.due() if len(self.imagined) else 0
         return result
 
     def due(self) -> int:
-        return self._owed
+        return self._due
 
     def _fit_is_due(self) -> bool:
-        if isinstance(self.real, OfflineLane):
-            return self.fitted_at < 0
         started = self.step >= self.config.learning_starts
         return started and self._passed(self.fitted_at, self.config.model_train_interval)
 
     def _passed(self, last: int, interval: int) -> bool:
         return last < 0 or self.step // interval > last // interval
 
-    def _fit_on(self) -> CollectResult:
-        metrics = self.fit.epoch()
-        return CollectResult(metrics=metrics, doing=f"fitting the model: pass {self.fit.epochs}")
-
     @torch.no_grad()
     def branch(self) -> dict[str, Tensor]:
-        """Rollouts of the policy in the model, from states that were really visited, until their length or end."""
+        """Rolls the policy out in the model from real states, up to the scheduled length or a terminal state."""
         self.branched_at, length = self.step, self.schedule.at(self.step)
         self.imagined.keep(self.config.model_retention * length * self.config.rollout_batch_size)
         obs = self.source.dataset.sample(self.config.rollout_batch_size)["obs"]
         added = dropped = 0
         for _ in range(length):
-            rows = self._imagine(obs)
-            sane = (rows["next_obs"].isfinite().all(-1) & rows["rewards"].isfinite()).nonzero().squeeze(1)
-            rows = {name: column[sane] for name, column in rows.items()}
-            self.imagined.add(rows)
-            added, dropped = added + len(sane), dropped + len(obs) - len(sane)
-            obs = rows["next_obs"][rows["dones"] == 0]
+            batch = self._imagine(obs)
+            finite = (batch["next_obs"].isfinite().all(-1) & batch["rewards"].isfinite()).nonzero().squeeze(1)
+            batch = {name: column[finite] for name, column in batch.items()}
+            self.imagined.add(batch)
+            added, dropped = added + len(finite), dropped + len(obs) - len(finite)
+            obs = batch["next_obs"][batch["dones"] == 0]
             if not len(obs):
                 break
-        told = {"rollout_length": length, "model_rows": added, "model_rows_dropped": dropped}
-        return {name: torch.tensor(float(value), device=obs.device) for name, value in told.items()}
+        metrics = {"rollout_length": length, "model_rows": added, "model_rows_dropped": dropped}
+        return {name: torch.tensor(float(value), device=obs.device) for name, value in metrics.items()}
 
     def _imagine(self, obs: Tensor) -> Batch:
         actions = self.learner.act(obs, generator=self.generator).actions
@@ -120,8 +153,19 @@ class ModelBasedLane:
         return self.real.load_state_dict(state["real"])
 
 
+class OfflineModelBasedLane(ModelBasedLane):
+    """Fits the model once, before the first update."""
+
+    offline: ClassVar[bool] = True
+    acts: ClassVar[bool] = False
+    real_lane: ClassVar[type[ReplayLane | OfflineLane]] = OfflineLane
+
+    def _fit_is_due(self) -> bool:
+        return self.fitted_at < 0
+
+
 class ReplayParts:
-    """Rows to save of more than one replay, by name."""
+    """Several replay buffers to save, by name."""
 
     def __init__(self, parts: dict[str, Any]) -> None:
         self._parts = parts

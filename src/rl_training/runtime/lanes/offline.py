@@ -1,26 +1,47 @@
-"""Offline: every step of time is one update on rows that were there before."""
+"""Offline lane: each step is one update on a batch of a fixed dataset."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
+from rl_training import streams
 from rl_training.data import TransitionDataset
+from rl_training.runtime.lanes.context import COMPILE_AFTER, LaneContext
 from rl_training.runtime.state import CollectResult
 
 
 class OfflineLane:
+    offline: ClassVar[bool] = True
+    acts: ClassVar[bool] = False
+    takes_population: ClassVar[bool] = True
+    with_online_steps: ClassVar[str] = "fine_tuning"
+    supplies: ClassVar[tuple[str, ...]] = ()
+    compile_after: ClassVar[Mapping[str, int]] = COMPILE_AFTER
     replay = None
 
     def __init__(self, dataset: TransitionDataset) -> None:
-        self.source, self.step, self._owed = dataset, 0, 0
+        self.source, self.step, self._due = dataset, 0, 0
+
+    @classmethod
+    def build(cls, context: LaneContext) -> OfflineLane:
+        return cls(seeded_dataset(context))
+
+    @classmethod
+    def count_updates(cls, options: Any, steps: int, num_envs: int) -> int:
+        return steps
+
+    @classmethod
+    def first_update(cls, options: Any) -> str:
+        return ""
 
     def collect(self, limit: int) -> CollectResult:
         self.step += limit
-        self._owed = limit
+        self._due = limit
         return CollectResult()
 
     def due(self) -> int:
-        return self._owed
+        return self._due
 
     def state_dict(self) -> dict[str, Any]:
         return {"step": self.step, "source": self.source.state_dict()}
@@ -29,3 +50,10 @@ class OfflineLane:
         self.step = state["step"]
         self.source.load_state_dict(state["source"])
         return []
+
+
+def seeded_dataset(context: LaneContext) -> TransitionDataset:
+    if context.dataset is None:
+        raise ValueError("this lane needs a dataset")
+    context.dataset.seed(streams.derive(context.seed, "sampling"))
+    return context.dataset

@@ -1,22 +1,50 @@
-"""Online replay: act, store, then some updates on rows drawn from the replay."""
+"""Replay lane: environment steps go into a replay buffer, and each collect is followed by updates on it."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
+from rl_training import streams
 from rl_training.algorithms.core.config import ReplayConfig
-from rl_training.data import ReplayBuffer
+from rl_training.data import FrameReplayBuffer, ReplayBuffer
 from rl_training.runtime.lanes.acting import ActingLane, Actor
+from rl_training.runtime.lanes.context import COMPILE_AFTER, LaneContext
 from rl_training.runtime.policies import RandomPolicy
 from rl_training.runtime.state import CollectResult
 
+PRIORITY_OPTIONS = ("prioritized", "priority_alpha")  # only some algorithms have them
+
 
 class ReplayLane(ActingLane):
+    takes_population: ClassVar[bool] = True
+    compile_after: ClassVar[Mapping[str, int]] = COMPILE_AFTER
     replay: ReplayBuffer
 
     def __init__(self, actor: Actor, buffer: ReplayBuffer, config: ReplayConfig) -> None:
         super().__init__(actor, buffer)
         self.replay, self.config, self.random = buffer, config, RandomPolicy(actor.pool.spec)
+
+    @classmethod
+    def build(cls, context: LaneContext) -> ReplayLane:
+        actor, options, pool = Actor.build(context), context.options, context.pool
+        stacked = getattr(options, "stacked_frames", None)
+        by_frames = pool.stacks_frames if stacked is None else stacked
+        replay = (FrameReplayBuffer if by_frames else ReplayBuffer)(
+            options.buffer_size, pool.spec, device=actor.device, stride=pool.num_envs, gamma=options.gamma,
+            members=len(context.learners) if len(context.learners) > 1 else None, n_step=options.n_step,
+            **{name: getattr(options, name) for name in PRIORITY_OPTIONS if hasattr(options, name)},
+        )  # fmt: skip
+        replay.seed(streams.derive(context.seed, "sampling"))
+        return cls(actor, replay, options)
+
+    @classmethod
+    def count_updates(cls, options: Any, steps: int, num_envs: int) -> int:
+        return int(steps // (num_envs * options.collect_steps) * options.updates_per_collect)
+
+    @classmethod
+    def first_update(cls, options: Any) -> str:
+        return f"after {options.learning_starts:,} steps (learning_starts)"
 
     def collect(self, limit: int) -> CollectResult:
         result = CollectResult()
@@ -27,7 +55,7 @@ class ReplayLane(ActingLane):
 
     def load_state_dict(self, state: dict[str, Any]) -> list[str]:
         reasons = super().load_state_dict(state)
-        if reasons:  # the environments start anew
+        if reasons:  # the environments were reset, so the stored episodes end here
             self.replay.mark_boundary()
         return reasons
 

@@ -1,4 +1,4 @@
-"""Rewards of about unit size, whatever an environment pays (Engstrom et al., 2020)."""
+"""Reward normalisation by the running standard deviation of discounted returns (Engstrom et al., 2020)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ CLIP = 10.0
 
 
 class RewardScale(nn.Module):
-    """Divides rewards by the running deviation of their discounted sums; none changes its sign.
+    """Divides rewards by the running standard deviation of their discounted sums, without centring them.
 
-    A sum begins with its episode, and goes on from rollout to rollout. A rollout is taken into the statistics first,
-    so that all of its rewards are of one scale.
+    Sums restart with each episode and continue across rollouts. The statistics include a rollout before they scale it.
     """
 
-    sums: Tensor  # [envs], of the running episodes
+    sums: Tensor  # [envs], discounted reward sums of the current episodes
 
     def __init__(self, num_envs: int, gamma: float) -> None:
         super().__init__()
@@ -27,7 +26,7 @@ class RewardScale(nn.Module):
 
     @torch.no_grad()
     def forward(self, rewards: Tensor, ends: Tensor) -> Tensor:
-        """Of [time, envs]; `ends` is 1 for the last steps of episodes, by a time limit too."""
+        """Scales rewards [time, envs]; `ends` is 1 where an episode terminated or was truncated."""
         steps, decay = rewards.clone(), torch.zeros_like(rewards)
         steps[0] += self.gamma * self.sums
         decay[1:] = self.gamma * (1 - ends[:-1])

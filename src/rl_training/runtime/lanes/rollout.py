@@ -1,14 +1,16 @@
-"""On-policy: a rollout of fixed length, prepared once, then epochs of minibatches over it."""
+"""Rollout lane (on-policy): a rollout of fixed length, prepared once, then epochs of minibatches over it."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from rl_training import streams
 from rl_training.algorithms import Learner
 from rl_training.algorithms.core.config import RolloutConfig
 from rl_training.algorithms.core.updater import load_tensors
 from rl_training.data import RolloutBuffer
 from rl_training.runtime.lanes.acting import ActingLane, Actor
+from rl_training.runtime.lanes.context import LaneContext
 from rl_training.runtime.lanes.reward_scale import RewardScale
 from rl_training.runtime.state import CollectResult
 from rl_training.types import Batch
@@ -17,12 +19,16 @@ from rl_training.types import Batch
 class RolloutLane(ActingLane):
     def __init__(self, learner: Learner, actor: Actor, buffer: RolloutBuffer, config: RolloutConfig) -> None:
         envs = actor.pool.num_envs
-        rows = config.num_steps * envs
-        if rows % config.batch_size:
-            raise ValueError(f"batch_size must divide num_steps * num_envs = {rows}, got {config.batch_size}")
+        steps = config.num_steps * envs
+        if steps % config.batch_size:
+            raise ValueError(f"batch_size must divide num_steps * num_envs = {steps}, got {config.batch_size}")
         super().__init__(actor, buffer)
-        self.learner, self.config, self._due = learner, config, config.epochs * (rows // config.batch_size)
+        self.learner, self.config, self._due = learner, config, config.epochs * (steps // config.batch_size)
         self.scale = RewardScale(envs, config.gamma).to(actor.device) if config.normalize_rewards else None
+
+    @classmethod
+    def build(cls, context: LaneContext) -> RolloutLane:
+        return cls(context.learner, Actor.build(context), new_rollout_buffer(context), context.options)
 
     def collect(self, limit: int) -> CollectResult:
         result = CollectResult()
@@ -38,7 +44,7 @@ class RolloutLane(ActingLane):
         return result
 
     def rewarded(self, rollout: Batch, result: CollectResult) -> Batch:
-        """The rollout as the learner is paid for it; `result` takes what there is to tell of that."""
+        """Returns the rollout with the rewards the learner trains on; subclasses replace them and add metrics."""
         return rollout
 
     def due(self) -> int:
@@ -52,6 +58,12 @@ class RolloutLane(ActingLane):
         if self.scale is not None:
             load_tensors(dict(self.scale.named_buffers()), state["reward_scale"])
         reasons = super().load_state_dict(state)
-        if self.scale is not None and reasons:  # the environments start anew, and so do their sums
+        if self.scale is not None and reasons:  # the environments were reset, so their episodes start again
             self.scale.sums.zero_()
         return reasons
+
+
+def new_rollout_buffer(context: LaneContext) -> RolloutBuffer:
+    buffer = RolloutBuffer(context.device)
+    buffer.seed(streams.derive(context.seed, "sampling"))
+    return buffer

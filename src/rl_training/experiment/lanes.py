@@ -1,0 +1,59 @@
+"""The lane of a config, and the refusal of runs whose lane cannot supply a column that the learner needs."""
+
+from __future__ import annotations
+
+from rl_training.data import TransitionDataset
+from rl_training.experiment.config.registry import get_algorithm_spec
+from rl_training.experiment.config.train_config import ConfigError, TrainConfig
+from rl_training.runtime.lanes import LANES, TrainingLane, lane_class
+from rl_training.types import Batch
+
+
+def lane_of(config: TrainConfig) -> type[TrainingLane]:
+    lane = lane_class(get_algorithm_spec(config.algo).learner)
+    if not config.online_steps:
+        return lane
+    if not lane.with_online_steps:
+        reason = (
+            f"{config.algo} cannot be fine-tuned online; set online_steps to 0 or use mbpo"
+            if lane.offline
+            else f"{config.algo} has no offline phase for online_steps to follow; use total_timesteps"
+        )
+        raise ConfigError(reason)
+    return LANES[lane.with_online_steps]
+
+
+def check_online_columns(config: TrainConfig) -> None:
+    """Refuses a run with environment steps if they cannot supply a declared column."""
+    lane = lane_of(config)
+    if not lane.acts:
+        return
+    for column in get_algorithm_spec(config.algo).learner.needs:
+        if not column.online or column.name not in lane.supplies:
+            raise ConfigError(
+                f"{config.algo} needs the column {column.name!r}, which environment steps do not supply; "
+                + ("set online_steps to 0" if lane.offline else "train it offline, on a dataset that has the column")
+            )
+
+
+def check_dataset_columns(config: TrainConfig, dataset: TransitionDataset, prepared: Batch) -> None:
+    """Refuses a needed column that is missing or of another type, and a prepared one that online steps lack."""
+    needs = {column.name: column for column in get_algorithm_spec(config.algo).learner.needs}
+    columns = {**dataset.columns, **prepared}
+    for name, column in needs.items():
+        if name not in columns:
+            raise ConfigError(
+                f"{config.algo} needs the column {name!r}, which the dataset does not have; it has {', '.join(columns)}"
+            )
+        shape, dtype = column.layout(columns)
+        if (tuple(columns[name].shape[1:]), columns[name].dtype) != (shape, dtype):
+            raise ConfigError(
+                f"{config.algo} needs the column {name!r} with rows of shape {shape} and {dtype}, "
+                f"got {tuple(columns[name].shape[1:])} and {columns[name].dtype}"
+            )
+    undeclared = sorted(prepared.keys() - dataset.columns.keys() - needs.keys())
+    if undeclared and config.online_steps:
+        raise ConfigError(
+            f"{config.algo} prepares the column {undeclared[0]!r} of its dataset, which environment steps do not "
+            "supply; set online_steps to 0"
+        )

@@ -1,0 +1,73 @@
+"""The inputs a lane is built from, and the declarations that a run reads before it builds one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+import torch
+from torch import Tensor
+
+from rl_training.algorithms import Learner
+from rl_training.data import TransitionDataset
+from rl_training.runtime.state import Lane
+from rl_training.types import EnvSpec, Policy
+
+COMPILE_AFTER = {"cpu": 50_000, "cuda": 50_000}  # updates, by device type
+
+
+@dataclass(frozen=True)
+class FineTuning:
+    """Settings of a run that trains offline first and online afterwards; `rewards` is the dataset's transform."""
+
+    offline_steps: int
+    online_steps: int
+    offline_ratio: float
+    updates_per_step: int
+    rewards: Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class LaneContext:
+    """The parts of a run, several learners for a population. `policy` acts for all of them."""
+
+    learners: Sequence[Learner]
+    policy: Policy
+    spec: EnvSpec
+    options: Any  # the algorithm's config
+    seed: int
+    device: torch.device
+    compile: bool = False
+    pool: Any = None  # an EnvPool or, for a population, a PoolGroup
+    dataset: TransitionDataset | None = None  # of an offline run, or of the expert
+    dataset_stride: int = 1
+    env_id: Any = None
+    env_kwargs: dict[str, Any] = field(default_factory=dict)
+    fine_tuning: FineTuning | None = None
+
+    @property
+    def learner(self) -> Learner:
+        return self.learners[0]
+
+
+class TrainingLane(Lane, Protocol):
+    """A lane with the declarations that a run reads before it builds one."""
+
+    offline: ClassVar[bool]  # trains on a dataset from the first step on
+    acts: ClassVar[bool]  # steps environments
+    takes_population: ClassVar[bool]  # several seeds can share one lane
+    with_online_steps: ClassVar[str]  # name of the lane for runs with online_steps, "" if they are not supported
+    supplies: ClassVar[tuple[str, ...]]  # columns that it adds to online transitions
+    compile_after: ClassVar[Mapping[str, int]]  # updates from which compiling pays off, by device type; else eager
+
+    @classmethod
+    def build(cls, context: LaneContext) -> TrainingLane: ...
+
+    @classmethod
+    def count_updates(cls, options: Any, steps: int, num_envs: int) -> int:
+        """Returns the number of updates in a run of so many steps."""
+
+    @classmethod
+    def first_update(cls, options: Any) -> str:
+        """Describes when updates start, or returns "" for lanes that update from the start."""
