@@ -1,14 +1,19 @@
-"""Every algorithm of the catalogue, in every action space it takes, with the smallest run of its lane."""
+"""Every algorithm of the catalogue, in every action space it accepts, with the smallest run of its lane."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 import pytest
+import torch
 
 from rl_training.algorithms import CATALOGUE, Learner
+from rl_training.data import RecurrentReplayBuffer
 from rl_training.runtime.lanes import lane_class
-from rl_training.types import EnvSpec
+from rl_training.runtime.lanes.sequence import stored_memory
+from rl_training.runtime.memory import Memory
+from rl_training.runtime.policies import RandomPolicy
+from rl_training.types import Batch, EnvSpec
 
 ENVS = {"box": "Pendulum-v1", "discrete": "CartPole-v1", "multi_discrete": "Levers-v0"}
 SPECS = {
@@ -16,27 +21,39 @@ SPECS = {
     "discrete": EnvSpec((4,), "discrete", 3),
     "multi_discrete": EnvSpec((4,), "multi_discrete", 2, action_shape=(2,), action_sizes=(3, 2), action_starts=(0, 0)),
 }
-SMALL: dict[str, dict[str, Any]] = {
+RUNS: dict[str, dict[str, Any]] = {
     "offline": {"dataset": {"kind": "random", "rows": 200}, "total_timesteps": 40},
-    "replay": {"total_timesteps": 60, "algo_kwargs": {"learning_starts": 20, "buffer_size": 45}},
-    "sequence": {
-        "total_timesteps": 60,
-        "num_envs": 2,
-        "algo_kwargs": {
-            "learning_starts": 20,
-            "buffer_size": 45,
-            "train_ratio": 24,
-            "window": 6,
-            "size": "tiny",
-            "horizon": 3,
-        },
-    },
-    "rollout": {"total_timesteps": 96, "num_envs": 2, "algo_kwargs": {"num_steps": 8, "epochs": 2}},
+    "replay": {"total_timesteps": 60},
+    "sequence": {"total_timesteps": 60, "num_envs": 2},
+    "rollout": {"total_timesteps": 96, "num_envs": 2},
 }
-SMALL_MODEL = {"model_members": 3, "model_elites": 2, "model_hidden_sizes": [8], "model_max_epochs": 2,
-               "rollout_batch_size": 20, "rollout_interval": 10, "rollout_schedule": [0, 30, 1, 3]}  # fmt: skip
-FEW_QUANTILES = 8  # of 200 the update takes ten times as long as all the rest
-# Of replay and sequences: before the first update, and with a ring that has come round.
+SMALL_NETWORKS = {  # options that an algorithm may have
+    "batch_size": 16,
+    "hidden_sizes": [8, 8],
+    "horizon": 3,
+    "model_elites": 2,
+    "model_hidden_sizes": [8],
+    "model_members": 3,
+    "num_critics": 4,
+    "num_quantiles": 8,  # with 200 an update takes ten times as long as the rest of the run
+    "policy_delay": 2,  # so that a few updates include the actor's
+    "size": "tiny",
+}
+SHORT_RUNS = {
+    "buffer_size": 45,
+    "epochs": 2,
+    "learning_starts": 20,
+    "model_max_epochs": 2,
+    "model_train_interval": 15,
+    "num_steps": 8,
+    "rollout_batch_size": 20,
+    "rollout_interval": 10,
+    "rollout_schedule": [0, 30, 1, 3],
+    "train_ratio": 24,
+    "updates_per_collect": 2,
+    "window": 6,
+}
+# For replay and sequences: one before the first update, one after the replay buffer has started to overwrite.
 STOPS = {"offline": (7, 27), "replay": (13, 51), "sequence": (14, 50), "rollout": (16, 80)}
 
 
@@ -50,31 +67,58 @@ class Case(NamedTuple):
 
     @property
     def stops(self) -> tuple[int, int]:
-        """Two steps at which a run is no longer at its start and not yet at its end."""
+        """Two steps between the start and the end of a run."""
         return STOPS[self.learner.lane]
 
+    def options(self, wanted: dict[str, Any]) -> dict[str, Any]:
+        """Those of the wanted options that this algorithm has."""
+        return {name: value for name, value in wanted.items() if name in self.learner.config_type.model_fields}
+
     def config(self, **changes: Any) -> dict[str, Any]:
-        """A run of less than a second that meets every kind of end: of an episode, of the ring, of a time limit."""
-        small = SMALL[self.learner.lane]
-        if self.learner.needs_expert:
-            small = {**small, "dataset": {"kind": "random", "rows": 100}}
-        options = {"batch_size": 16, "hidden_sizes": [8, 8], **small.get("algo_kwargs", {})}
-        if "num_quantiles" in self.learner.config_type.model_fields:
-            options["num_quantiles"] = FEW_QUANTILES
-        if "policy_delay" in self.learner.config_type.model_fields:
-            options["policy_delay"] = 2  # so that the actor learns in it too
-        if "num_critics" in self.learner.config_type.model_fields:
-            options |= {"num_critics": 4, "updates_per_collect": 3}
-        options |= SMALL_MODEL if "model_members" in self.learner.config_type.model_fields else {}
-        if "model_train_interval" in self.learner.config_type.model_fields:
-            options |= {"model_train_interval": 15, "updates_per_collect": 2}
-        rest = {"algo": self.learner.name, "env_id": ENVS[self.kind], "env_kwargs": {"max_episode_steps": 25},
-                "eval_episodes": 1, "eval_interval": 30, "checkpoint_interval": 25}  # fmt: skip
-        return {**rest, **small, "algo_kwargs": options, **changes}
+        """A run of less than a second with ended and truncated episodes and a full replay buffer."""
+        run = {"algo": self.learner.name, "env_id": ENVS[self.kind], "env_kwargs": {"max_episode_steps": 25},
+               "eval_episodes": 1, "eval_interval": 30, "checkpoint_interval": 25}  # fmt: skip
+        expert = {"dataset": {"kind": "random", "rows": 100}} if self.learner.needs_expert else {}
+        options = self.options({**SMALL_NETWORKS, **SHORT_RUNS})
+        return {**run, **RUNS[self.learner.lane], **expert, "algo_kwargs": options, **changes}
+
+    def build(self, seed: int = 0, **options: Any) -> Learner:
+        torch.manual_seed(seed)
+        return self.learner.build(self.spec, **{**self.options(SMALL_NETWORKS), **options})
+
+    def batch(self, learner: Learner, rows: int = 16, seed: int = 1) -> Batch:
+        """Random transitions as the learner's lane provides them."""
+        generator = torch.Generator().manual_seed(seed)
+        obs, next_obs = torch.randn(2, rows, *self.spec.obs_shape, generator=generator)
+        actions = RandomPolicy(self.spec).act(obs, generator=generator).actions
+        actions = 0.9 * actions if self.kind == "box" else actions
+        rewards, dones = torch.randn(rows, generator=generator), (torch.arange(rows) % 5 == 0).float()
+        batch = {"obs": obs, "actions": actions, "rewards": rewards, "next_obs": next_obs, "dones": dones}
+        batch["truncated"] = torch.zeros(rows)
+        batch |= {column.name: torch.randn(rows, *column.shape, generator=generator) for column in learner.needs}
+        if learner.lane == "sequence":
+            return self._windows(learner, batch)
+        if learner.lane != "rollout":
+            return learner.prepare(batch)
+        with torch.no_grad():
+            extras = learner.act(obs, generator=generator).extras
+        prepared = learner.prepare({name: column.unsqueeze(1) for name, column in {**batch, **extras}.items()})
+        return {name: column.flatten(0, 1) for name, column in prepared.items()}
+
+    def _windows(self, learner: Learner, batch: Batch) -> Batch:
+        """The transitions as steps of one environment, sampled as windows."""
+        latents, memory = stored_memory(learner), Memory()
+        replay = RecurrentReplayBuffer(100, self.spec, window=5, latents=latents)
+        for row in range(len(batch["obs"])):
+            step = {name: column[row : row + 1] for name, column in batch.items()}
+            memory.keep(learner.act(step["obs"], memory.rows), step["dones"])
+            replay.add({**step, **{name: rows for name, rows in (memory.rows or {}).items() if name in latents}})
+        return replay.sample(16)
 
 
 CASES = [Case(learner, kind) for learner in CATALOGUE.values() for kind in learner.action_kinds]
-FROM_DATA = [case for case in CASES if lane_class(case.learner).with_online_steps]
+ROWS = [Case(learner, learner.action_kinds[0]) for learner in CATALOGUE.values()]
+OFFLINE = [case for case in CASES if lane_class(case.learner).with_online_steps]
 
 
 def _name(case: Case) -> str:
@@ -87,7 +131,14 @@ def case(request: pytest.FixtureRequest) -> Case:
     return found
 
 
-@pytest.fixture(params=FROM_DATA, ids=_name)
-def case_from_data(request: pytest.FixtureRequest) -> Case:
+@pytest.fixture(params=ROWS, ids=_name)
+def row(request: pytest.FixtureRequest) -> Case:
+    """Every algorithm once, in its first action space."""
+    found: Case = request.param
+    return found
+
+
+@pytest.fixture(params=OFFLINE, ids=_name)
+def offline_case(request: pytest.FixtureRequest) -> Case:
     found: Case = request.param
     return found

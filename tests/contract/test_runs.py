@@ -40,8 +40,8 @@ def test_resume_equals_never_having_stopped(case, finished, tmp_path):
     assert compare_runs(finished, halved.run_dir) == []
 
 
-def test_a_learner_from_data_goes_on_online_and_resumes_there(case_from_data, tmp_path):
-    case = case_from_data
+def test_an_offline_algorithm_continues_online_and_resumes_there(offline_case, tmp_path):
+    case = offline_case
     options = {"total_timesteps": 20, "online_steps": 60, "checkpoint_interval": 20, "eval_interval": 40}
     whole = run_training(parse_config(case.config(output_dir=str(tmp_path / "whole"), **options)))
     assert whole.steps == 80
