@@ -17,7 +17,7 @@ NOISE = ("iqn", "rainbow")  # whose loss is drawn
 
 
 def small(name: str, spec: EnvSpec, **options: Any) -> Any:
-    few: dict[str, Any] = {"num_quantiles": 5} if name in ("fqf", "iqn", "qr_dqn") else {}
+    few: dict[str, Any] = {"num_quantiles": 5} if "num_quantiles" in CATALOGUE[name].config_type.model_fields else {}
     return CATALOGUE[name].build(spec, hidden_sizes=(8, 8), learning_rate=1e-2, **few, **options)
 
 

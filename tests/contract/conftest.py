@@ -70,6 +70,10 @@ class Case(NamedTuple):
         """Two steps between the start and the end of a run."""
         return STOPS[self.learner.lane]
 
+    @property
+    def small_options(self) -> dict[str, Any]:
+        return self.options(SMALL_NETWORKS)
+
     def options(self, wanted: dict[str, Any]) -> dict[str, Any]:
         """Those of the wanted options that this algorithm has."""
         return {name: value for name, value in wanted.items() if name in self.learner.config_type.model_fields}
@@ -84,7 +88,7 @@ class Case(NamedTuple):
 
     def build(self, seed: int = 0, **options: Any) -> Learner:
         torch.manual_seed(seed)
-        return self.learner.build(self.spec, **{**self.options(SMALL_NETWORKS), **options})
+        return self.learner.build(self.spec, **{**self.small_options, **options})
 
     def batch(self, learner: Learner, rows: int = 16, seed: int = 1) -> Batch:
         """Random transitions as the learner's lane provides them."""
