@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -41,22 +42,20 @@ def dream(
     if as_json:
         print_json({"checkpoint": str(agent.path), "picture": str(path), **errors})
         return
-    print_facts(
-        {
-            "reconstruction error": f"{errors['reconstruction_error']:.4g} (mean squared, per pixel)",
-            "imagination error": f"{errors['prediction_error']:.4g} (mean squared, per pixel)",
-            "last frame repeated": against(
-                errors["copy_last_error"], errors["of_copy_last"], exact="nothing moves in these frames"
-            ),
-            "other actions": against(
-                errors["shuffled_error"],
-                errors["of_shuffled"],
-                exact="the imagined frames do not depend on the actions",
-            ),
-            "figure": str(path),
-            "checkpoint": str(agent.path),
-        }
-    )
+    print_facts({**described(errors), "figure": str(path), "checkpoint": str(agent.path)})
+
+
+def described(errors: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        "reconstruction error": f"{errors['reconstruction_error']:.4g} (mean squared, per pixel)",
+        "imagination error": f"{errors['prediction_error']:.4g} (mean squared, per pixel)",
+        "last frame repeated": against(
+            errors["copy_last_error"], errors["of_copy_last"], exact="nothing moves in these frames"
+        ),
+        "other actions": against(
+            errors["shuffled_error"], errors["of_shuffled"], exact="the imagined frames do not depend on the actions"
+        ),
+    }
 
 
 def against(error: float | None, ratio: float | None, *, exact: str) -> str:
