@@ -16,12 +16,13 @@ from rl_training.experiment.config.train_config import TrainConfig, parse_config
 from rl_training.experiment.run import resume_run, run_population, run_training
 from rl_training.experiment.verify import compare_runs
 from rl_training.runtime.callbacks.training import StopAtStep
+from rl_training.runtime.lanes import ReplayLane, lane_class
 
 SEEDS = (0, 3)
 IN_AN_EPISODE = 54  # of two environments, where episodes have 25 steps, or 4
 PIXELS = "FramesOfATest-v0"
 ENVS = {"box": "Pendulum-v1", "discrete": "CartPole-v1"}
-REPLAY = [name for name, learner in CATALOGUE.items() if learner.lane == "replay" and not learner.uses_model]
+REPLAY = [name for name, learner in CATALOGUE.items() if lane_class(learner) is ReplayLane]
 STACKED = [name for name in REPLAY if "stacked_frames" in CATALOGUE[name].config_type.model_fields]
 DERIVED = [name for name in STACKED if any(base in CATALOGUE.values() for base in CATALOGUE[name].__mro__[1:])]
 RUNS = [

@@ -111,9 +111,7 @@ def test_other_algorithms_and_datasets_refuse_dict_observations(tmp_path):
     with pytest.raises(TypeError, match="datasets need Box observations, but SignedSide-v0 has a Dict"):
         roll_dataset("SignedSide-v0", rows=10)
     save_transition_dataset(roll_dataset("CartPole-v1", rows=10), tmp_path / "rows.npz")
-    with pytest.raises(
-        TypeError, match=r"datasets need Box .*, but the environment has a Dict of side, sign; wrap"
-    ):
+    with pytest.raises(TypeError, match=r"datasets need Box .*, but the environment has a Dict of side, sign; wrap"):
         BC("SignedSide-v0", dataset=str(tmp_path / "rows.npz"), output_dir=str(tmp_path / "bc")).learn()
 
 
