@@ -14,18 +14,18 @@ from rl_training.envs.spec import make_env
 
 pytest.importorskip("ale_py", reason="Atari needs the extra atari")
 BREAKOUT = "ALE/Breakout-v5"
-PLAIN = {"repeat_action_probability": 0.0, "noop_max": 0}  # nothing left to chance
+PLAIN = {"repeat_action_probability": 0.0, "noop_max": 0}  # deterministic
 NOOP, FIRE, RIGHT = 0, 1, 2
 
 
 def game(env_id: str = BREAKOUT, **options: Any) -> AtariGame:
-    made = make_atari(env_id, **{**PLAIN, **options})
-    assert isinstance(made, AtariGame)
-    return made
+    env = make_atari(env_id, **{**PLAIN, **options})
+    assert isinstance(env, AtariGame)
+    return env
 
 
 def played(env: AtariGame, actions: Any, seed: int = 0) -> list[tuple[np.ndarray, float, bool, bool, dict[str, Any]]]:
-    """What these actions lead to, or those before the end."""
+    """Plays these actions until the end of the episode."""
     env.reset(seed=seed)
     steps = []
     for action in actions:
@@ -37,10 +37,10 @@ def played(env: AtariGame, actions: Any, seed: int = 0) -> list[tuple[np.ndarray
 
 def test_a_downscaled_image_has_area_means():
     rows = np.array([10, 20, 30, 40, 50], np.uint8)
-    picture = np.stack([rows, rows + 100], axis=1)
+    image = np.stack([rows, rows + 100], axis=1)
     # The middle row lies half in each: (10 + 20 + 30 / 2) / 2.5 = 18, and (30 / 2 + 40 + 50) / 2.5 = 42.
-    assert AreaAverage((5, 2), (2, 2))(picture).tolist() == [[18, 118], [42, 142]]
-    assert AreaAverage((5, 2), (2, 1))(picture).tolist() == [[68], [92]]
+    assert AreaAverage((5, 2), (2, 2))(image).tolist() == [[18, 118], [42, 142]]
+    assert AreaAverage((5, 2), (2, 1))(image).tolist() == [[68], [92]]
 
 
 def test_a_downscaled_screen_has_exact_area_means():

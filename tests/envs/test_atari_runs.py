@@ -110,23 +110,23 @@ def test_the_command_line_trains_the_packaged_config_and_stores_each_frame_once(
     report = json.loads(result.stdout)
     assert (report["steps"], report["evaluation"]["episodes"]) == (40, 1)
     stored = (Path(report["checkpoint"]) / "frames-000000.safetensors").stat().st_size
-    assert 40 * FRAME < stored < 45 * FRAME  # one a step, and one more for each life
+    assert 40 * FRAME < stored < 45 * FRAME  # one per step, and one more per life
 
 
 def test_the_replay_buffer_returns_real_frames_unchanged():
     with EnvPool(BREAKOUT, training=True) as pool:
-        ring = FrameReplayBuffer(100, pool.spec)
-        obs, seen = pool.reset(), []
+        replay = FrameReplayBuffer(100, pool.spec)
+        obs, rows = pool.reset(), []
         for action in np.random.default_rng(0).integers(4, size=(60, 1)):
-            moved = pool.step(action)
-            columns = (obs, action, moved.rewards, moved.next_obs, moved.terminated, moved.truncated)
+            step = pool.step(action)
+            columns = (obs, action, step.rewards, step.next_obs, step.terminated, step.truncated)
             names = ("obs", "actions", "rewards", "next_obs", "dones", "truncated")
-            seen.append({name: torch.as_tensor(column) for name, column in zip(names, columns, strict=True)})
-            seen[-1] |= {name: seen[-1][name].float() for name in ("dones", "truncated")}
-            ring.add(seen[-1])
-            obs = moved.obs
-        assert sum(float(row["dones"]) for row in seen) >= 1  # a life was lost
+            rows.append({name: torch.as_tensor(column) for name, column in zip(names, columns, strict=True)})
+            rows[-1] |= {name: rows[-1][name].float() for name in ("dones", "truncated")}
+            replay.add(rows[-1])
+            obs = step.obs
+        assert sum(float(row["dones"]) for row in rows) >= 1  # a life was lost
         for name in ("obs", "next_obs"):
-            kept = ring.frames.stacks(ring.columns[name][:60])
-            assert torch.equal(kept, torch.cat([row[name] for row in seen]))
-        assert ring.frames.frames.nbytes == 100 * FRAME
+            stored = replay.frames.stacks(replay.columns[name][:60])
+            assert torch.equal(stored, torch.cat([row[name] for row in rows]))
+        assert replay.frames.frames.nbytes == 100 * FRAME

@@ -22,7 +22,7 @@ Step = tuple[np.ndarray, float, bool, bool, dict[str, Any]]
 
 
 class Counting(gym.Env[np.ndarray, np.int64]):
-    """Observes how many steps it has gone; each step pays its number, and both flags fall as asked."""
+    """Observation and reward are the number of the step; both flags are set at the given steps."""
 
     observation_space = spaces.Box(0, 100, (1,), np.float64)
     action_space = spaces.Discrete(3)
@@ -36,12 +36,12 @@ class Counting(gym.Env[np.ndarray, np.int64]):
 
     def step(self, action: np.int64) -> Step:
         self.steps += 1
-        ends, stops = self.steps == self.terminates, self.steps == self.truncates
-        return np.array([float(self.steps)]), float(self.steps), ends, stops, {}
+        terminated, truncated = self.steps == self.terminates, self.steps == self.truncates
+        return np.array([float(self.steps)]), float(self.steps), terminated, truncated, {}
 
 
 class Echo(gym.Env[np.ndarray, Any]):
-    """Observes the action it was given."""
+    """The observation is the last action."""
 
     def __init__(self, action_space: spaces.Space[Any]) -> None:
         self.action_space = action_space

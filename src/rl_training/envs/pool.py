@@ -40,15 +40,9 @@ class EnvPool:
     """
 
     def __init__(
-        self,
-        env_id: str | Callable[..., gym.Env[Any, Any]],
-        num_envs: int = 1,
-        *,
-        seed: int = 0,
-        env_kwargs: Mapping[str, Any] | None = None,
-        workers: int = 0,
-        training: bool = False,
-    ) -> None:
+        self, env_id: str | Callable[..., gym.Env[Any, Any]], num_envs: int = 1, *, seed: int = 0,
+        env_kwargs: Mapping[str, Any] | None = None, workers: int = 0, training: bool = False,
+    ) -> None:  # fmt: skip
         if num_envs < 1:
             raise ValueError(f"num_envs must be at least 1, got {num_envs}")
         if not 0 <= workers <= num_envs:

@@ -51,16 +51,12 @@ def inverted_double_pendulum(obs: Tensor) -> Tensor:
 
 RULES: dict[str, Rule] = {
     "Ant": ant,
-    "HalfCheetah": never,
     "Hopper": hopper,
     "Humanoid": humanoid,
     "InvertedDoublePendulum": inverted_double_pendulum,
     "InvertedPendulum": inverted_pendulum,
-    "Pendulum": never,
-    "Pusher": never,
-    "Reacher": never,
-    "Swimmer": never,
     "Walker2d": walker2d,
+    **dict.fromkeys(("HalfCheetah", "Pendulum", "Pusher", "Reacher", "Swimmer"), never),
 }
 
 

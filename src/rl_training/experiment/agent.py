@@ -84,15 +84,12 @@ class Agent(NamedTuple):
                 "use --ope DATASET to estimate its return from data"
             )
         device = next(self.learner.parameters()).device
+        if deterministic is None:
+            deterministic = not self.config.eval_stochastic
         evaluation = evaluate(
-            self.learner,
-            self.config.env_id,
-            episodes=episodes,
-            seed=seed,
-            env_kwargs=self.config.env_kwargs,
-            deterministic=not self.config.eval_stochastic if deterministic is None else deterministic,
-            device=device,
-        )
+            self.learner, self.config.env_id, episodes=episodes, seed=seed, env_kwargs=self.config.env_kwargs,
+            deterministic=deterministic, device=device,
+        )  # fmt: skip
         return evaluation.summary(self.config.env_id)
 
 

@@ -210,11 +210,10 @@ def _summary(fit: FQEFit, data: TransitionDataset, updates: int, *, unseen: floa
     values, members = fit.values(), len(fit.learners)
     estimate = float(values.mean())
     error = float(fit.source.mean_over_episodes(values).std())
-    interval = student_interval(estimate, error, members - 1)
     returns = data.columns["returns_to_go"][data.episode_offsets].double()
     return OffPolicyEstimate(
         estimate=estimate,
-        interval=interval,
+        interval=student_interval(estimate, error, members - 1),
         behaviour_return=float(returns.mean()),
         behaviour_interval=_mean_interval(returns),
         behaviour_undiscounted_return=float(data.episode_returns().double().mean()),

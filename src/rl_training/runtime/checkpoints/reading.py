@@ -66,10 +66,6 @@ class Checkpoint:
     def _values(self) -> dict[str, Any]:
         return parse_json(self.path, STATE, self._read(STATE))
 
-    @cached_property
-    def _manifest_bytes(self) -> bytes:
-        return self.manifest.to_bytes()
-
     def _read(self, file: str) -> bytes:
         try:
             data = (self.path / file).read_bytes()
@@ -77,7 +73,7 @@ class Checkpoint:
         except OSError as error:
             raise damaged(self.path, f"{file} cannot be read ({error.strerror})") from error
         # A checkpoint directory is replaced as a whole: an unchanged manifest proves that the file is unchanged too.
-        if manifest != self._manifest_bytes:
+        if manifest != self.manifest.to_bytes():
             raise CheckpointError(f"checkpoint {self.path} was replaced during reading; read it again")
         return data
 

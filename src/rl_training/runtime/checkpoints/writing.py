@@ -33,15 +33,9 @@ class ReplayWriter(Protocol):
 
 
 def save_checkpoint(
-    directory: Path,
-    step: int,
-    state: Mapping[str, Any],
-    *,
-    info: Mapping[str, Any],
-    replay: ReplayWriter | None = None,
-    keep: int = 3,
-    protect: Container[int] = (),
-) -> Path:
+    directory: Path, step: int, state: Mapping[str, Any], *, info: Mapping[str, Any],
+    replay: ReplayWriter | None = None, keep: int = 3, protect: Container[int] = (),
+) -> Path:  # fmt: skip
     """Writes `directory/step_<step>`, then removes older checkpoints except the newest `keep` and those in `protect`.
 
     `state` maps lower-case group names to dicts with string keys, lists, tensors, arrays and JSON values.
