@@ -33,7 +33,7 @@ NOT_RUN = re.compile(r"needs data(: .+)?|not run: .+")
 SHORT_KEYWORDS = {"total_timesteps": "256", "rows": "400", "updates": "20"}
 SHORT_COMMANDS = {  # added to a command; the last value of a repeated option counts
     "train": "--steps 16 --set eval_episodes=1 --quiet",
-    "bench": "--steps 8 --seeds 0 --episodes 1 --jobs 1 --set eval_interval=0",
+    "bench": "--steps 8 --seeds 0 --episodes 1 --jobs 1 --set eval_interval=4 --set eval_episodes=1",
     "data collect": "--steps 64",
     "evaluate": "--episodes 1",
     "evaluate --ope": "--updates 20",
@@ -87,7 +87,7 @@ def test_every_block_names_a_known_language_and_every_marker_is_known(page):
 
 
 @pytest.mark.parametrize("page", RUNNABLE, ids=name)
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(240)  # seconds of work each, but benchmark cells are processes
 def test_the_blocks_of_a_page_run_in_order(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
