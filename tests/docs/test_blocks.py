@@ -21,6 +21,7 @@ import pytest
 from typer.testing import CliRunner
 
 from rl_training import ExperimentManager, load_config
+from rl_training.algorithms import CATALOGUE
 from rl_training.cli import app
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -86,6 +87,16 @@ def test_every_block_names_a_known_language_and_every_marker_is_known(page):
         assert not block.marker or NOT_RUN.fullmatch(block.marker) or re.fullmatch(r"file: \w+\.py", block.marker)
 
 
+@pytest.fixture
+def unchanged_catalogue():
+    """A page registers an algorithm, which other tests must not find."""
+    before = dict(CATALOGUE)
+    yield
+    CATALOGUE.clear()
+    CATALOGUE.update(before)
+
+
+@pytest.mark.usefixtures("unchanged_catalogue")
 @pytest.mark.parametrize("page", RUNNABLE, ids=name)
 @pytest.mark.timeout(240)  # seconds of work each, but benchmark cells are processes
 def test_the_blocks_of_a_page_run_in_order(page, tmp_path, monkeypatch):
