@@ -26,7 +26,7 @@ from rl_training.types import EnvSpec
 CHECKPOINTS = "checkpoints"
 
 
-def say(message: str) -> None:
+def print_warning(message: str) -> None:
     print(message, file=sys.stderr)
 
 
@@ -93,7 +93,7 @@ class Agent(NamedTuple):
         return evaluation.summary(self.config.env_id)
 
 
-def find_checkpoint(path: Path, *, best: bool = False, warn: Callable[[str], None] = say) -> Checkpoint:
+def find_checkpoint(path: Path, *, best: bool = False, warn: Callable[[str], None] = print_warning) -> Checkpoint:
     """Returns the checkpoint at `path`, or the newest intact one of a run, or its best one by evaluation."""
     if not path.exists():
         raise FileNotFoundError(f"no run or checkpoint at {path}")
@@ -136,7 +136,7 @@ def run_of(path: Path) -> Path:
 
 
 def load_agent(
-    path: Path | str, *, best: bool = False, device: str = "cpu", warn: Callable[[str], None] = say
+    path: Path | str, *, best: bool = False, device: str = "cpu", warn: Callable[[str], None] = print_warning
 ) -> Agent:
     """Loads an agent from a run or a checkpoint, after verifying every file."""
     return agent_from(find_checkpoint(Path(path), best=best, warn=warn), device=device)

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from rl_training.data import TransitionDataset, check_dataset
-from rl_training.experiment.agent import find_checkpoint, say
+from rl_training.experiment.agent import find_checkpoint, print_warning
 from rl_training.experiment.assembly import Assembly, assemble
 from rl_training.experiment.config.registry import get_algorithm_spec
 from rl_training.experiment.config.train_config import ConfigError, DatasetRecipe, TrainConfig, parse_config
@@ -35,7 +35,7 @@ Start = Checkpoint | Path | str | None
 
 def run_training(
     config: TrainConfig, *, callbacks: Sequence[Callback] = (), fresh: bool = False, quiet: bool = True,
-    start_from: Start = None, say: Say = say,
+    start_from: Start = None, say: Say = print_warning,
 ) -> TrainResult:  # fmt: skip
     """Start the run of this config, or continue it, or tell again how it ended."""
     parsed = parse_config(config)
@@ -54,7 +54,7 @@ def _require_kept(start: Checkpoint | Path | str, directory: Path) -> None:
 
 def run_population(
     configs: Sequence[TrainConfig], *, callbacks: Sequence[Callback] = (), fresh: bool = False, quiet: bool = True,
-    say: Say = say,
+    say: Say = print_warning,
 ) -> list[TrainResult]:  # fmt: skip
     """Train configs that differ in their seed alone as one population, each in its own directory."""
     parsed = [parse_config(config) for config in configs]
@@ -63,7 +63,7 @@ def run_population(
 
 def resume_run(
     path: Path | str, *, steps: int | None = None, callbacks: Sequence[Callback] = (), quiet: bool = True,
-    say: Say = say,
+    say: Say = print_warning,
 ) -> TrainResult:  # fmt: skip
     """Go on with a run, to its end or to `steps`, as if it had never stopped."""
     config = RunDirectory(path).config()

@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from rl_training.experiment.agent import say
+from rl_training.experiment.agent import print_warning
 from rl_training.experiment.config.train_config import TrainConfig
 from rl_training.experiment.processes.runner import Job, describe_exit, exit_code
 from rl_training.experiment.processes.signals import hidden_from_ctrl_c
@@ -155,7 +155,7 @@ class SeedGroup:
         for seed in self.seeds:
             for message in seed.messages:
                 if message not in self._printed:
-                    say(f"seed {seed.seed}: {message}")
+                    print_warning(f"seed {seed.seed}: {message}")
                 self._printed.add(message)
             seed.messages.clear()
         if self._progress is not None and self.seeds[0].progress is not None:
