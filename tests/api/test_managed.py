@@ -174,7 +174,7 @@ def test_learning_afresh_removes_the_run_there_was(tmp_path):
 
 def test_a_checkpoint_to_start_from_is_not_removed_first(agent):
     with pytest.raises(
-        ConfigError, match=r"fresh removes the run in .*ppo, and .*step_000000064 to start from with it"
+        ConfigError, match=r"fresh would delete the run in .*ppo, which holds .*step_000000064 to start from"
     ):
         train_ppo(agent.config, fresh=True, checkpoint_state=agent.agent.path)
     assert agent.agent.path.exists()

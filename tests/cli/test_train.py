@@ -177,7 +177,10 @@ def test_a_dataset_file_alone(cli, tmp_path):
     )  # fmt: skip
     assert result.exit_code == 0, result.stderr
     *doubts, introduction = result.stderr.splitlines()[:3]
-    assert [doubt.startswith("the data may be amiss: ") for doubt in doubts] == [True, True]  # no rewards, no ends
+    assert [each.startswith("possible problem in the dataset: ") for each in doubts] == [
+        True,
+        True,
+    ]  # no rewards, no ends
     assert introduction == f"bc from {tmp_path / 'rows.npz'}, cpu, 1 thread, seed 0, 2 updates"
     last = f"next        rl-training evaluate {tmp_path / 'run'} --ope {tmp_path / 'rows.npz'}"
     assert result.stdout.splitlines()[-1] == last
@@ -211,7 +214,7 @@ def test_how_a_file_is_read_is_said_on_the_command_line_and_stored(cli, tmp_path
         (["ppo"], "ppo trains online and needs an environment; set env_id, for example CartPole-v1"),
         (
             ["iql"],
-            "iql learns from data: give --dataset FILE, or a recipe in the config, such as "
+            "iql trains offline and needs a dataset; give --dataset FILE or a recipe, for example "
             "dataset: {kind: random, rows: 50000}",
         ),
         (

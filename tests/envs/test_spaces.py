@@ -136,7 +136,7 @@ def test_a_run_cannot_be_resumed_after_its_dict_has_changed(tmp_path):
     gym.register("Renamed-v0", lambda **_: Renamed())
     Dreamer("Renamed-v0", output_dir=str(tmp_path / "run"), **{**SHORT, "total_timesteps": 40}).learn()
     names[1] = "word"
-    with pytest.raises(ConfigError, match=r"held side \(1, 16, 16\), ahead \(1,\), sign \(1,\) when this run began"):
+    with pytest.raises(ConfigError, match=r"had side \(1, 16, 16\), ahead \(1,\), sign \(1,\) when this run started"):
         resume_training(tmp_path / "run", total_timesteps=60)
 
 

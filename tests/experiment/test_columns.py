@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ class Declared(BCAlgorithm):
     """Behaviour cloning that also reads the action after each transition."""
 
     name = "declared"
-    needs: Any = (Column("next_actions", like="actions"),)
+    needs: ClassVar[Any] = (Column("next_actions", like="actions"),)
 
     def prepare(self, batch: Batch) -> Batch:
         return {**super().prepare(batch), "next_actions": batch["actions"].roll(-1, 0)}
@@ -32,7 +32,7 @@ class Declared(BCAlgorithm):
 
 class Undeclared(Declared):
     name = "undeclared"
-    needs: Any = ()
+    needs: ClassVar[Any] = ()
 
 
 class Unsupplied(Declared):
@@ -44,12 +44,12 @@ class Unsupplied(Declared):
 
 class OtherType(Declared):
     name = "other_type"
-    needs: Any = (Column("next_actions", shape=(2,), dtype=torch.int64),)
+    needs: ClassVar[Any] = (Column("next_actions", shape=(2,), dtype=torch.int64),)
 
 
 class Online(SACAlgorithm):
     name = "online"
-    needs: Any = (Column("returns_to_go", online="episode end"),)
+    needs: ClassVar[Any] = (Column("returns_to_go", online="episode end"),)
 
 
 def train(learner: type[Learner], monkeypatch: pytest.MonkeyPatch, folder: Any, **changes: Any) -> Any:

@@ -70,7 +70,7 @@ def test_experts_named_twice_are_refused():
 
 
 def test_gail_without_an_expert_asks_for_one(tmp_path):
-    with pytest.raises(ConfigError, match="gail learns from an expert: give its episodes by --dataset"):
+    with pytest.raises(ConfigError, match="gail needs an expert's dataset; give --dataset FILE or a recipe"):
         run_training(parse_config({**GAIL, "output_dir": str(tmp_path / "run")}))
 
 
@@ -99,7 +99,7 @@ def test_a_random_expert_is_said_to_be_for_trying_alone(tmp_path):
     dataset = {"kind": "random", "rows": 50}
     config = parse_config({**GAIL, "dataset": dataset, "algo_kwargs": SMALL, "output_dir": str(tmp_path / "run")})
     result = run_training(config, say=told.append)
-    assert told == ["a random policy is no expert: this run tries the machinery, its scores mean nothing"]
+    assert told == ["the expert's dataset comes from a random policy; use this run for testing only"]
     assert {"gail_discriminator_loss", "gail_expert_accuracy", "gail_policy_accuracy"} <= result.metrics.keys()
 
 
@@ -132,7 +132,7 @@ def test_the_first_episodes_and_every_third_of_their_rows_are_taken(short_episod
 
 def test_more_episodes_than_there_are_are_refused(short_episodes):
     config = parse_config({"algo": "bc", "env_id": "Pendulum-v1", "dataset": short_episodes, "dataset_episodes": 60})
-    with pytest.raises(ConfigError, match="dataset_episodes must be at most the 8 of its source, got 60"):
+    with pytest.raises(ConfigError, match="dataset_episodes must be at most 8, as its source has, got 60"):
         load_dataset(config)
 
 

@@ -79,16 +79,16 @@ def test_a_dataset_that_has_changed_is_refused_on_resume(tmp_path):
     file = logged(100, tmp_path / "logs.npz")
     run(BC, tmp_path, env_id=None, dataset=file)
     logged(90, tmp_path / "logs.npz")
-    with pytest.raises(ConfigError, match="its rows have changed"):
+    with pytest.raises(ConfigError, match="the dataset has changed since this run started"):
         resume_run(tmp_path / "run", steps=40)
 
 
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"dataset": None}, "bc learns from data"),
-        ({"env_id": None, "early_stopping": {"patience": 1}}, "without an env_id there are none"),
-        ({"schedules": {"beta": {}}}, "bc cannot schedule 'beta'; it can learning_rate"),
+        ({"dataset": None}, "bc trains offline and needs a dataset"),
+        ({"env_id": None, "early_stopping": {"patience": 1}}, "early_stopping needs evaluations; set env_id"),
+        ({"schedules": {"beta": {}}}, "bc cannot schedule 'beta'; use one of learning_rate"),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_sentence(changes, sentence, tmp_path):

@@ -243,7 +243,7 @@ def test_a_memory_is_of_as_many_environments_as_it_began_with():
     memory.forget(np.array([False, True]))
     memory.keep(policy.act(torch.zeros(2, 1), memory.of(2)))
     assert counted(memory) == [3, 0]
-    with pytest.raises(ValueError, match="this memory is of 2 environments, got observations of 3; make a new one"):
+    with pytest.raises(ValueError, match="this memory has 2 environments, got observations of 3; create a new one"):
         memory.of(3)
     memory.forget()
     assert memory.of(3) is None

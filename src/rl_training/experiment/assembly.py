@@ -143,16 +143,17 @@ def new_callbacks(
     writers: Sequence[Callable[[Row], None]],
     say: Callable[[str], None],
 ) -> list[Callback]:
-    """In the order they are told; saving comes after all of them."""
+    """Returns the callbacks in the order in which they are notified; saving comes after them."""
     total = config.duration
     callbacks: list[Callback] = [LogMetrics(interval(config.log_interval, total, 100), *writers, member=parts.member)]
     callbacks.append(LogWarnings(parts.learner.warnings, say))
-    callbacks += [Schedules(moving, defaults) for moving, defaults in [_schedules(config, parts.learner)] if moving]
+    moving, defaults = _schedules(config, parts.learner)
+    callbacks += [Schedules(moving, defaults)] if moving else []
     evaluation = _evaluation(config, parts, choices, writers)
     callbacks += [] if evaluation is None else [evaluation]
     if config.early_stopping is not None:
         if evaluation is None:
-            raise ConfigError("early_stopping counts evaluations, and without an env_id there are none")
+            raise ConfigError("early_stopping needs evaluations; set env_id and an eval_interval above 0")
         callbacks.append(EarlyStop(config.early_stopping.patience, config.early_stopping.min_delta))
     budget = _budget(config, parts)
     return callbacks + ([] if budget is None else [MaxUpdates(budget)]) + list(user)
@@ -179,25 +180,25 @@ def _evaluation(
 
 
 def interval(asked: int | None, total: int, parts: int) -> int:
-    """Steps between events: as asked (0 is never), or so many times in the whole run."""
+    """Returns the steps between events: `asked` (0: never), or `parts` events in the whole run."""
     return max(1, total // parts) if asked is None else asked
 
 
 def _schedules(config: TrainConfig, learner: Learner) -> tuple[dict[str, Any], dict[str, float]]:
-    moving = {**learner.schedules(), **config.schedules}
+    schedules = {**learner.schedules(), **config.schedules}
     numbers = {group.rate: group.learning_rate for group in learner.parameter_groups()}
     numbers |= {"learning_rate": learner.config.learning_rate}
     numbers |= {name: float(value) for name, value in learner.named_buffers(recurse=False) if name != SKIP_UPDATES}
-    unknown = sorted(set(moving) - set(numbers))
+    unknown = sorted(set(schedules) - set(numbers))
     if unknown:
         name = unknown[0]
         unset = name == "actor_learning_rate" and hasattr(learner.config, name)
         raise ConfigError(
-            f"schedules: {config.algo} cannot schedule {name!r}; it can {', '.join(sorted(numbers))}"
-            + (f", and {name} once algo_kwargs.{name} has a value" if unset else "")
+            f"schedules: {config.algo} cannot schedule {name!r}; use one of {', '.join(sorted(numbers))}"
+            + (f", or set algo_kwargs.{name} first" if unset else "")
         )
-    # learning_rate first: it moves every group, and a group with a schedule of its own is then set by that
-    return dict(sorted(moving.items(), key=lambda item: item[0] != "learning_rate")), numbers
+    # learning_rate sets every group, so it comes before schedules of single groups
+    return dict(sorted(schedules.items(), key=lambda item: item[0] != "learning_rate")), numbers
 
 
 def _budget(config: TrainConfig, parts: Assembly) -> int | None:
@@ -205,7 +206,7 @@ def _budget(config: TrainConfig, parts: Assembly) -> int | None:
     if config.max_epochs is not None:
         if parts.dataset is None or parts.learner.needs_expert:
             raise ConfigError(
-                f"max_epochs counts passes over a dataset, and {config.algo} updates on none; use max_updates"
+                f"max_epochs counts passes over a dataset, and {config.algo} trains online; use max_updates"
             )
         budgets.append(math.ceil(config.max_epochs * len(parts.dataset) / parts.learner.config.batch_size))
     return min(budgets, default=None)

@@ -1,4 +1,4 @@
-"""The dataset that a config names: files, recipes and mixtures, with their rewards changed as it says."""
+"""Loads the dataset of a config: files, recipes and mixtures, with its reward transform."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rl_training.runtime.recipes import roll_dataset
 
 
 class RewardChange(NamedTuple):
-    """What is done to rewards, as numbers: those of a dataset, and those lived after it."""
+    """A reward transform with its numbers resolved; it also applies to online rewards after an offline phase."""
 
     scale: float = 1.0
     shift: float = 0.0
@@ -30,9 +30,9 @@ class RewardChange(NamedTuple):
 
 
 def load_dataset(config: TrainConfig) -> tuple[TransitionDataset, RewardChange]:
-    """The config's dataset, read or rolled, and what was done to its rewards.
+    """Returns the dataset after its reward transform, and the transform.
 
-    Its actions are in [-1, 1] by the environment's bounds, where there is one.
+    Box actions are in [-1, 1], scaled by the bounds of the environment if there is one.
     """
     dataset = _read(config)
     change = reward_change(dataset, config.rewards)
@@ -60,18 +60,18 @@ def _read(config: TrainConfig) -> TransitionDataset:
 def _missing(algo: str) -> str:
     if get_algorithm_spec(algo).learner.needs_expert:
         recipe = "{kind: policy, policy: RUN, rows: 5000}"
-        return f"{algo} learns from an expert: give its episodes by --dataset FILE, or roll them by dataset: {recipe}"
+        return f"{algo} needs an expert's dataset; give --dataset FILE or a recipe, for example dataset: {recipe}"
     recipe = "{kind: random, rows: 50000}"
-    return f"{algo} learns from data: give --dataset FILE, or a recipe in the config, such as dataset: {recipe}"
+    return f"{algo} trains offline and needs a dataset; give --dataset FILE or a recipe, for example dataset: {recipe}"
 
 
 def _one_source(config: TrainConfig, source: str | DatasetRecipe | FilePart) -> TransitionDataset:
     whole = roll_recipe(config, source) if isinstance(source, DatasetRecipe) else _from_file(config, source)
     if config.dataset_episodes is None and config.dataset_stride == 1:
         return whole
-    there = len(whole.episode_offsets)
-    if config.dataset_episodes is not None and config.dataset_episodes > there:
-        raise ConfigError(f"dataset_episodes must be at most the {there} of its source, got {config.dataset_episodes}")
+    count = len(whole.episode_offsets)
+    if config.dataset_episodes is not None and config.dataset_episodes > count:
+        raise ConfigError(f"dataset_episodes must be at most {count}, as its source has, got {config.dataset_episodes}")
     return whole.subsample(episodes=config.dataset_episodes, stride=config.dataset_stride)
 
 
@@ -86,7 +86,7 @@ def _from_file(config: TrainConfig, source: str | FilePart) -> TransitionDataset
 def roll_recipe(config: TrainConfig, recipe: DatasetRecipe) -> TransitionDataset:
     env_id = recipe.env_id or config.env_id
     if env_id is None:
-        raise ConfigError("a dataset recipe needs an environment to roll: set env_id")
+        raise ConfigError("a dataset recipe needs an environment; set env_id")
     policy = None
     if recipe.kind == "policy":
         agent = load_agent(Path(str(recipe.policy)))

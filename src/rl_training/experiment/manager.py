@@ -1,4 +1,4 @@
-"""Experiments as objects: set up a config, train it, resume it, sweep it over seeds."""
+"""Sets up, trains, resumes and sweeps an experiment."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rl_training.runtime.engine import Callback
 
 
 class ExperimentManager:
-    """One config and its runs; several seeds go into one directory each."""
+    """One config and its runs, each seed in a directory of its own."""
 
     def __init__(self, config: TrainConfig) -> None:
         self.config = config
 
     @classmethod
     def setup(cls, config: TrainConfig | str | Path | dict[str, Any]) -> ExperimentManager:
-        """From a config, a packaged name, a path to a yaml, or a mapping."""
+        """Accepts a config, a packaged name, the path of a YAML file, or a mapping."""
         if isinstance(config, TrainConfig):
             return cls(config)
         return cls(parse_config(config if isinstance(config, dict) else load_config(str(config))))
@@ -38,7 +38,7 @@ class ExperimentManager:
         return resume_run(self.run_dir, steps=steps, callbacks=callbacks, quiet=quiet)
 
     def seed_configs(self, seeds: Iterable[int]) -> list[TrainConfig]:
-        """The same experiment for each seed, side by side in `seed_<s>` folders where an output was named."""
+        """Returns the config of each seed, in `seed_<s>` folders of `output_dir` if it is set."""
         base = self.config.output_dir
         return [
             self.config.model_copy(
@@ -48,5 +48,5 @@ class ExperimentManager:
         ]
 
     def sweep(self, seeds: Iterable[int], *, fresh: bool = False, quiet: bool = True) -> list[TrainResult]:
-        """Train every seed, together where the lane allows it; finished ones are only told again."""
+        """Trains every seed, as one population if possible; finished seeds return their stored result."""
         return train_seeds(self.seed_configs(seeds), fresh=fresh, quiet=quiet)

@@ -1,4 +1,4 @@
-"""How a run ended, in one object."""
+"""The result of a training run."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class TrainResult:
     steps: int = 0
     updates: int = 0
     updates_per_second: float = 0.0
-    seconds: float = 0.0  # since it was started or last resumed
+    seconds: float = 0.0  # since the start or the last resume
     best_checkpoint: Path | None = None
     evaluation: dict[str, Any] | None = None
     stop_reason: str | None = None
-    signal: int | None = field(default=None, compare=False)  # the signal that asked it to stop
+    signal: int | None = field(default=None, compare=False)  # that stopped the run
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -39,10 +39,13 @@ class TrainResult:
 
     @classmethod
     def from_json(cls, run_dir: Path, values: dict[str, Any]) -> TrainResult:
-        """Of a run that may have moved since: paths are taken relative to where it lies now."""
-        at = {name: values[name] and run_dir / Path(values[name]).relative_to(values["run_dir"])
-              for name in ("checkpoint", "best_checkpoint")}  # fmt: skip
+        """Reads a result; paths are relative to `run_dir`, which may have moved."""
+        paths = {name: values[name] and run_dir / Path(values[name]).relative_to(values["run_dir"])
+                 for name in ("checkpoint", "best_checkpoint")}  # fmt: skip
         same = ("metrics", "status", "steps", "updates", "updates_per_second", "seconds", "evaluation", "stop_reason")
         return cls(
-            run_dir, at["checkpoint"], best_checkpoint=at["best_checkpoint"], **{name: values[name] for name in same}
+            run_dir,
+            paths["checkpoint"],
+            best_checkpoint=paths["best_checkpoint"],
+            **{name: values[name] for name in same},
         )

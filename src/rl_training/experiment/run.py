@@ -1,4 +1,4 @@
-"""From configs to results: runs started, continued, stopped cleanly; alone, or many seeds as one population."""
+"""Starts, resumes and stops training runs: a single one, or several seeds as one population."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run_training(
     config: TrainConfig, *, callbacks: Sequence[Callback] = (), fresh: bool = False, quiet: bool = True,
     start_from: Start = None, say: Say = print_warning,
 ) -> TrainResult:  # fmt: skip
-    """Start the run of this config, or continue it, or tell again how it ended."""
+    """Starts or resumes the run of this config, or returns the stored result if it has finished."""
     parsed = parse_config(config)
     if fresh and start_from is not None:
         _require_kept(start_from, Path(parsed.output_dir or default_directory(parsed)))
@@ -48,7 +48,7 @@ def _require_kept(start: Checkpoint | Path | str, directory: Path) -> None:
     path = start.path if isinstance(start, Checkpoint) else Path(start)
     if path.resolve().is_relative_to(directory.resolve()):
         raise ConfigError(
-            f"fresh removes the run in {directory}, and {path} to start from with it: copy that elsewhere"
+            f"fresh would delete the run in {directory}, which holds {path} to start from; copy it elsewhere first"
         )
 
 
@@ -56,7 +56,7 @@ def run_population(
     configs: Sequence[TrainConfig], *, callbacks: Sequence[Callback] = (), fresh: bool = False, quiet: bool = True,
     say: Say = print_warning,
 ) -> list[TrainResult]:  # fmt: skip
-    """Train configs that differ in their seed alone as one population, each in its own directory."""
+    """Trains configs that differ only in the seed as one population, each in its own directory."""
     parsed = [parse_config(config) for config in configs]
     return _run(parsed, None, callbacks, fresh=fresh, quiet=quiet, start_from=None, say=say)
 
@@ -65,10 +65,10 @@ def resume_run(
     path: Path | str, *, steps: int | None = None, callbacks: Sequence[Callback] = (), quiet: bool = True,
     say: Say = print_warning,
 ) -> TrainResult:  # fmt: skip
-    """Go on with a run, to its end or to `steps`, as if it had never stopped."""
+    """Resumes a run up to its last step or to `steps`."""
     config = RunDirectory(path).config()
     if config is None:
-        raise ConfigError(f"{path} is not a run: it has no config.yaml")
+        raise ConfigError(f"{path} is not a run directory: it has no config.yaml")
     config = config.model_copy(update={"output_dir": str(path)})
     return _run([config], steps, callbacks, fresh=False, quiet=quiet, start_from=None, say=say)[0]
 
@@ -82,8 +82,8 @@ def _run(
         for directory, config in zip(directories, configs, strict=True):
             stack.enter_context(directory.locked())
             directory.check(config, fresh=fresh)
-        if not fresh and (told := _told_again(directories, steps)):
-            return told
+        if not fresh and (results := _stored_results(directories, steps)):
+            return results
         record = {} if fresh else directories[0].read("run.json") or {}
         choices = Choices(**record["choices"]) if "choices" in record else choose(configs[0])
         apply(choices)
@@ -94,7 +94,7 @@ def _run(
         for parts in members:
             stack.callback(parts.close)
         for directory, config in zip(directories, configs, strict=True):
-            directory.begin(config, fresh=fresh)  # only now: a mistake in the config must not cost the run there was
+            directory.begin(config, fresh=fresh)  # not earlier: a wrong config must not delete a run
         runs = _training_runs(directories, configs, members, choices, callbacks, start_from=start_from, say=say)
         results = _train(state, runs, callbacks, num_envs=configs[0].num_envs, quiet=quiet)
     if results[0].status == "finished" and not results[0].updates:
@@ -102,8 +102,8 @@ def _run(
     return results
 
 
-def _told_again(directories: Sequence[RunDirectory], steps: int | None) -> list[TrainResult]:
-    """The results of runs that have all ended, at or after `steps`; else none."""
+def _stored_results(directories: Sequence[RunDirectory], steps: int | None) -> list[TrainResult]:
+    """Returns the results if all runs have finished at `steps` or later, else an empty list."""
     ended = [directory.read("result.json") for directory in directories]
     if not all(each and each["status"] != "stopped" and each["steps"] >= (steps or 0) for each in ended):
         return []
@@ -116,8 +116,8 @@ def _training_runs(
 ) -> list[TrainingRun]:  # fmt: skip
     starts = _starts(directories, start_from, say)
     if starts[0] is None and members[0].dataset is not None:
-        for doubt in _doubts(configs[0], members[0].dataset, needs_expert=members[0].learner.needs_expert):
-            say(doubt)
+        for warning in _data_warnings(configs[0], members[0].dataset, needs_expert=members[0].learner.needs_expert):
+            say(warning)
     runs = []
     for directory, config, parts, start in zip(directories, configs, members, starts, strict=True):
         kept, total = directory.read("run.json") or {}, parts.state.total_timesteps
@@ -127,13 +127,14 @@ def _training_runs(
     return runs
 
 
-def _doubts(config: TrainConfig, dataset: TransitionDataset, *, needs_expert: bool) -> list[str]:
+def _data_warnings(config: TrainConfig, dataset: TransitionDataset, *, needs_expert: bool) -> list[str]:
     if isinstance(config.dataset, DatasetRecipe):
-        smoke = needs_expert and config.dataset.kind == "random"
-        return ["a random policy is no expert: this run tries the machinery, its scores mean nothing"] if smoke else []
-    if config.dataset_stride > 1:  # which leaves gaps that are meant
+        random = needs_expert and config.dataset.kind == "random"
+        warning = "the expert's dataset comes from a random policy; use this run for testing only"
+        return [warning] if random else []
+    if config.dataset_stride > 1:  # the gaps are intended
         return []
-    return [f"the data may be amiss: {doubt}" for doubt in check_dataset(dataset, rewards=not needs_expert)]
+    return [f"possible problem in the dataset: {found}" for found in check_dataset(dataset, rewards=not needs_expert)]
 
 
 def _warn_no_updates(config: TrainConfig, steps: int, say: Say) -> None:
@@ -152,16 +153,16 @@ def _train(
     shown: list[Callback] = [] if quiet else [ShowProgress()]
     alone = len(runs) == 1
     members = [(run.state, run.callbacks) for run in runs]
-    told = runs[0].callbacks if alone else [Members(members, num_envs=num_envs), *callbacks]
+    notified = runs[0].callbacks if alone else [Members(members, num_envs=num_envs), *callbacks]
     for profile in (each for each in callbacks if isinstance(each, Profile)):
         profile.watch(state, [callback for run in runs for callback in run.callbacks])
     began, updates = time.perf_counter(), state.updates
     try:
         with stopping_on_signals(state) as caught:
-            train(state, [*told, *shown])
+            train(state, [*notified, *shown])
     except DivergedError as error:
         saved = list_checkpoints(runs[0].directory.checkpoints)
-        kept = f"the last checkpoint, {saved[-1].name}, is kept" if saved else "no checkpoint had been saved before"
+        kept = f"the last checkpoint is {saved[-1].name}" if saved else "no checkpoint was saved before"
         raise DivergedError(f"{error}; {kept}") from error
     finally:
         seconds = time.perf_counter() - began
@@ -172,7 +173,7 @@ def _train(
 
 
 def _starts(directories: Sequence[RunDirectory], start_from: Start, say: Say) -> list[Checkpoint | None]:
-    """Where to go on: each run's newest checkpoint; for a population, the newest step that all of them have."""
+    """Returns the newest checkpoint of a run; for a population, the newest step that all members have."""
     if len(directories) == 1:
         folder = directories[0].checkpoints
         newest = newest_checkpoint(folder, on_damaged=say) if folder.is_dir() else None
@@ -190,7 +191,7 @@ def _starts(directories: Sequence[RunDirectory], start_from: Start, say: Say) ->
 
 @contextmanager
 def stopping_on_signals(state: TrainerState) -> Iterator[list[int]]:
-    """A signal asks for a stop at the next step boundary; a second one ends the process at once."""
+    """Stops training at the next step boundary on a signal; a second signal ends the process at once."""
 
     def stop(number: int) -> None:
         if state.stop_reason is not None and len(caught) > 1:

@@ -1,4 +1,4 @@
-"""One run directory at work: its log, its callbacks, its checkpoints, and in the end its result."""
+"""One training run in its directory: log, callbacks, checkpoints and result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Say = Callable[[str], None]
 
 
 class TrainingRun:
-    """`callbacks` write into the directory what the parts do, from `checkpoint` on where there is one."""
+    """Sets up the callbacks that write into the run directory, and resumes from `checkpoint` if there is one."""
 
     def __init__(
         self, directory: RunDirectory, config: TrainConfig, parts: Assembly, choices: Choices, *,
@@ -38,11 +38,11 @@ class TrainingRun:
         segments, info = replay_segments(self.state), checkpoint_info(config, parts, choices)
         if checkpoint is not None:
             if checkpoint.info.get("dataset") != info["dataset"]:
-                raise ConfigError("the dataset is not the one this run began with: its rows have changed")
+                raise ConfigError("the dataset has changed since this run started; restore it or start a new run")
             began, now = (EnvSpec.from_json(each["spec"]).obs_parts for each in (checkpoint.info, info))
             if began != now:
                 held, holds = (", ".join(f"{part.name} {part.shape}" for part in parts) for parts in (began, now))
-                raise ConfigError(f"the Dict of observations held {held} when this run began, and holds {holds} now")
+                raise ConfigError(f"the Dict observation had {held} when this run started, and has {holds} now")
             reasons = restore_trainer(self.state, callbacks, checkpoint, segments) + differences(checkpoint.info, info)
             if reasons:
                 say(f"resume is approximate, not exact: {'; '.join(reasons)}")
@@ -53,7 +53,7 @@ class TrainingRun:
         self.callbacks = [*callbacks, self.saving]
 
     def finish(self, *, updates: int, seconds: float, signal: int | None) -> TrainResult:
-        """Say how it ended, in the directory and to the caller; `updates` were done in these `seconds`."""
+        """Writes and returns the result; `updates` and `seconds` are those of this process."""
         state, checkpoints = self.state, self.directory.checkpoints
         result = TrainResult(
             self.directory.path, checkpoints / step_name(self.saving.saved), state.metrics or dict(self.log.last()),
@@ -67,7 +67,7 @@ class TrainingRun:
 
 
 def checkpoint_info(config: TrainConfig, parts: Assembly, choices: Choices) -> dict[str, Any]:
-    """What a checkpoint's manifest says beside the state: enough to load the agent from it alone."""
+    """Returns the metadata of a checkpoint, enough to load the agent from the checkpoint alone."""
     return {
         "config": config.model_dump(mode="json"),
         "spec": parts.spec.to_json(),
@@ -81,7 +81,7 @@ def checkpoint_info(config: TrainConfig, parts: Assembly, choices: Choices) -> d
 
 
 def run_record(config: TrainConfig, parts: Assembly, choices: Choices) -> dict[str, Any]:
-    """What run.json says of the run's beginning."""
+    """Returns the contents of run.json at the start of a run."""
     return {
         **facts(),
         "seed": config.seed,

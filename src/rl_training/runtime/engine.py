@@ -1,4 +1,4 @@
-"""The one training loop. Lanes say where batches come from; callbacks say what else happens, and when."""
+"""The training loop. Lanes supply batches; everything periodic is a callback."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 from rl_training.runtime.state import CollectResult, TrainerState
 from rl_training.types import UpdateResult
 
-STRIDE = 128  # most steps between two looks at callbacks and signals; four of the longest captured graphs
+STRIDE = 128  # maximum steps between checks of callbacks and signals; four of the longest captured graphs
 
 
 class Callback:
-    """Override what you need. `interval` asks that training pause at its multiples; see `TrainerState.passed`."""
+    """Base class of callbacks. Training pauses at multiples of `interval`; see `TrainerState.passed`."""
 
-    name: ClassVar[str] = ""  # callbacks with a name have their state saved under it
+    name: ClassVar[str] = ""  # the state of a named callback is saved under its name
     interval: int = 0
 
     def on_train_start(self, state: TrainerState) -> None: ...
@@ -24,7 +24,7 @@ class Callback:
     def on_train_end(self, state: TrainerState) -> None: ...
 
     def next_due(self, state: TrainerState) -> int | None:
-        """The step that training must not run past unseen."""
+        """Returns the next step at which `on_step_end` must be called, or None."""
         return (state.global_step // self.interval + 1) * self.interval if self.interval else None
 
     def state_dict(self) -> dict[str, Any]:
@@ -34,7 +34,7 @@ class Callback:
 
 
 def train(state: TrainerState, callbacks: Sequence[Callback] = ()) -> TrainerState:
-    """Collect, run the updates that are due, tell the callbacks; until time is up or someone asks to stop."""
+    """Collects, runs the updates that are due and notifies the callbacks, until the last step or a requested stop."""
     updater, lane = state.updater, state.lane
     notify(callbacks, "on_train_start", state)
     while not state.over:

@@ -1,4 +1,4 @@
-"""What a policy remembers of the episodes it is in, from one step to the next."""
+"""The recurrent state of a policy between environment steps."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from rl_training.types import Action, Array, Batch
 
 
 class Memory:
-    """Empty at first; `rows` then has a row for each environment, or stays empty if the policy goes by what it sees.
+    """One row per environment in `rows`, which is None at first and for policies without recurrent state.
 
-    Hand `rows` to `act`, give what it returns to `keep`, and say where episodes have ended.
+    Pass `rows` to `act`, then pass the returned action to `keep` with a flag for each ended episode.
     """
 
     def __init__(self) -> None:
         self.rows: Batch | None = None
 
     def of(self, count: int) -> Batch | None:
-        """`rows`, which must be of so many environments."""
+        """Returns `rows` after checking that it has `count` environments."""
         if self.rows is not None and len(self.rows["is_first"]) != count:
-            known = len(self.rows["is_first"])
-            raise ValueError(f"this memory is of {known} environments, got observations of {count}; make a new one")
+            expected = len(self.rows["is_first"])
+            raise ValueError(f"this memory has {expected} environments, got observations of {count}; create a new one")
         return self.rows
 
     def keep(self, action: Action, ended: torch.Tensor | Array | None = None) -> None:
-        """What the policy wants remembered; where an episode has `ended`, the next observation begins another."""
+        """Stores the memory that `act` returned; environments whose episode `ended` start a new one."""
         self.rows = action.memory
         if ended is not None:
             self.forget(ended)
 
     def forget(self, ended: torch.Tensor | Array | None = None) -> None:
-        """Begin anew in those environments whose episode has ended, or in all."""
+        """Resets the environments whose episode has ended, or all of them."""
         if ended is None:
             self.rows = None
         elif self.rows is not None:

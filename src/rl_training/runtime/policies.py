@@ -1,4 +1,4 @@
-"""Policies that need no learning."""
+"""Policies without parameters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rl_training.types import Action, EnvSpec, Policy
 
 
 class RandomPolicy:
-    """Uniform over the action space: the first steps of replay lanes, and the floor that every learner must leave."""
+    """Uniform over the action space; the replay lane uses it for its first steps."""
 
     def __init__(self, spec: EnvSpec) -> None:
         self.spec = spec
@@ -29,7 +29,7 @@ class RandomPolicy:
 
 
 class SometimesRandom:
-    """Another policy, whose actions give way to uniform ones with probability `epsilon`, row by row."""
+    """Epsilon-greedy version of a policy: each action is uniform with probability `epsilon`."""
 
     def __init__(self, policy: Policy, spec: EnvSpec, epsilon: float) -> None:
         self.policy, self.random, self.epsilon = policy, RandomPolicy(spec), epsilon
@@ -37,8 +37,8 @@ class SometimesRandom:
     def act(
         self, obs: Tensor, memory: Any = None, *, deterministic: bool = False, generator: torch.Generator | None = None
     ) -> Action:
-        chosen = self.policy.act(obs, memory, deterministic=deterministic, generator=generator)
+        action = self.policy.act(obs, memory, deterministic=deterministic, generator=generator)
         uniform = self.random.act(obs, generator=generator).actions
-        coins = torch.rand(len(obs), generator=generator, device=obs.device) < self.epsilon
-        wide = coins.view(-1, *[1] * (uniform.dim() - 1))
-        return Action(chosen.actions, chosen.memory).with_actions(torch.where(wide, uniform, chosen.actions))
+        explores = torch.rand(len(obs), generator=generator, device=obs.device) < self.epsilon
+        explores = explores.view(-1, *[1] * (uniform.dim() - 1))
+        return Action(action.actions, action.memory).with_actions(torch.where(explores, uniform, action.actions))

@@ -1,4 +1,4 @@
-"""Many seeds in one process: each member looks like a run of its own, and all of them step and update together."""
+"""Several seeds trained as one program; each member has the state and callbacks of a single run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rl_training.types import UpdateResult
 
 
 class PoolGroup:
-    """The members' pools, stepped one after the other; every array has a leading member axis."""
+    """The pools of all members, stepped in turn; arrays have a leading member axis."""
 
     def __init__(self, pools: Sequence[EnvPool]) -> None:
         self.pools, self.spec, self.num_envs = pools, pools[0].spec, pools[0].num_envs
@@ -32,18 +32,18 @@ class PoolGroup:
         return np.stack([pool.reset() for pool in self.pools])
 
     def step(self, actions: np.ndarray[Any, Any]) -> Transition:
-        moved = [pool.step(chosen) for pool, chosen in zip(self.pools, actions, strict=True)]
+        stepped = [pool.step(own) for pool, own in zip(self.pools, actions, strict=True)]
         finished = [
             episode._replace(env=member * self.num_envs + episode.env)
-            for member, each in enumerate(moved)
+            for member, each in enumerate(stepped)
             for episode in each.finished
         ]
-        columns = {name: np.stack([getattr(each, name) for each in moved]) for name in Transition._fields[:-1]}
+        columns = {name: np.stack([getattr(each, name) for each in stepped]) for name in Transition._fields[:-1]}
         return Transition(**columns, finished=finished)
 
 
 class MemberUpdater:
-    """One member's share of a population's updater."""
+    """The updater of a population, as one member sees it."""
 
     def __init__(self, updater: Updater, member: int) -> None:
         self.updater, self.member = updater, member
@@ -53,7 +53,7 @@ class MemberUpdater:
         return self.updater.updates
 
     def schedule(self, name: str, value: float) -> None:
-        if self.member == 0:  # schedules are the same for all, and set for all
+        if self.member == 0:  # all members share their schedules
             self.updater.schedule(name, value)
 
     def state_dict(self) -> dict[str, Any]:
@@ -64,7 +64,7 @@ class MemberUpdater:
 
 
 class MemberLane:
-    """One member's share of a population's lane; what it saves, a run of one seed can go on from."""
+    """The lane of a population, as one member sees it. A single run can resume from its state."""
 
     def __init__(self, lane: Any, member: int) -> None:
         self.lane, self.member = lane, member
@@ -107,13 +107,13 @@ class MemberLane:
         if actor.noise is not None:
             actor.noise_value[self.member] = 0 if reasons else state["actor"]["drift"]
         actor.load_noise_state(state["actor"])
-        if reasons and self.replay is not None:  # the environments start anew
+        if reasons and self.replay is not None:  # the environments were reset, so the stored episodes end here
             self.replay.mark_boundary()
         return reasons
 
 
 def member_states(state: TrainerState) -> list[TrainerState]:
-    """A population's state as its members see it."""
+    """Returns the trainer state of each member."""
     members: list[tuple[Any, Any]] = [
         (MemberUpdater(state.updater, member), MemberLane(state.lane, member))
         for member in range(state.updater.members)
@@ -122,7 +122,7 @@ def member_states(state: TrainerState) -> list[TrainerState]:
 
 
 class Members(Callback):
-    """Tells every member's callbacks what has happened to it."""
+    """Notifies the callbacks of every member."""
 
     def __init__(self, members: Sequence[tuple[TrainerState, Sequence[Callback]]], *, num_envs: int) -> None:
         self.members, self.num_envs = members, num_envs
@@ -132,7 +132,7 @@ class Members(Callback):
         return min((due for due in dues if due is not None), default=None)
 
     def on_train_start(self, state: TrainerState) -> None:
-        self._tell("on_train_start", state)
+        self._notify("on_train_start", state)
 
     def on_collect_end(self, state: TrainerState, result: CollectResult) -> None:
         for number, (member, callbacks) in enumerate(self.members):
@@ -144,21 +144,21 @@ class Members(Callback):
             notify(callbacks, "on_update_end", member, shared)
 
     def on_step_end(self, state: TrainerState) -> None:
-        self._tell("on_step_end", state)
+        self._notify("on_step_end", state)
         first = self.members[0][0]
         state.metrics, state.evaluation = first.metrics, first.evaluation
 
     def on_train_end(self, state: TrainerState) -> None:
-        self._tell("on_train_end", state)
+        self._notify("on_train_end", state)
 
     def _share(self, result: CollectResult, number: int) -> CollectResult:
         if not result.episodes:
             return result
-        width = self.num_envs
-        mine = [e._replace(env=e.env % width) for e in result.episodes if e.env // width == number]
-        return CollectResult(result.num_env_steps, mine)
+        count = self.num_envs
+        own = [e._replace(env=e.env % count) for e in result.episodes if e.env // count == number]
+        return CollectResult(result.num_env_steps, own)
 
-    def _tell(self, event: str, state: TrainerState) -> None:
+    def _notify(self, event: str, state: TrainerState) -> None:
         for member, callbacks in self.members:
             member.previous_step, member.status = state.previous_step, state.status
             member.stop_reason = member.stop_reason or state.stop_reason

@@ -1,4 +1,4 @@
-"""Datasets rolled from an environment and a policy: the same recipe gives the same rows, byte for byte."""
+"""Datasets collected by a policy in an environment; the same recipe gives the same bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROLLING_ENVS = 8
 
 
 class Rolled(NamedTuple):
-    """A dataset, and of each of its episodes whether it ended by itself and not with the rolling."""
+    """A dataset; `whole` is False for episodes that were still running when collection ended."""
 
     dataset: TransitionDataset
     whole: Tensor
@@ -30,7 +30,7 @@ def roll_dataset(
     env_id: Any, *, rows: int, seed: int = 0, policy: Policy | None = None, env_kwargs: dict[str, Any] | None = None,
     deterministic: bool = False,
 ) -> TransitionDataset:  # fmt: skip
-    """At least `rows` transitions of the policy (uniform random where none is given), episode after episode."""
+    """Collects at least `rows` transitions of the policy, or of a uniform random one."""
     return roll_episodes(
         env_id, rows=rows, seed=seed, policy=policy, env_kwargs=env_kwargs, deterministic=deterministic
     ).dataset
@@ -41,7 +41,7 @@ def roll_episodes(
     env_id: Any, *, rows: int, seed: int = 0, policy: Policy | None = None, env_kwargs: dict[str, Any] | None = None,
     deterministic: bool = False, progress: Callable[[int], None] = lambda rows: None,
 ) -> Rolled:  # fmt: skip
-    """As `roll_dataset`; `progress` is called after each step with the rows there are so far."""
+    """As `roll_dataset`; calls `progress` after each step with the number of transitions so far."""
     if rows < 1:
         raise ValueError(f"rows must be at least 1, got {rows}")
     width = min(ROLLING_ENVS, rows)
@@ -51,12 +51,12 @@ def roll_episodes(
         actor = Actor(policy or RandomPolicy(pool.spec), pool, generator, torch.device("cpu"))
         steps = []
         for count in range(width, rows + width, width):
-            chosen = actor.choose(deterministic=deterministic)
-            steps.append(actor.step(chosen._replace(extras={}))[0])
+            action = actor.choose(deterministic=deterministic)
+            steps.append(actor.step(action._replace(extras={}))[0])
             progress(count)
         columns = {name: torch.stack([step[name] for step in steps], 1) for name in steps[0]}  # [envs, time, ...]
         ended = (columns["dones"] + columns["truncated"] > 0).flatten()
-        # Cutting a running episode off is a time limit: it has a future, so its value is bootstrapped.
+        # Episodes still running are truncated, not terminated, so their last value is bootstrapped.
         columns["truncated"][:, -1] = 1 - columns["dones"][:, -1]
         flat = {name: column.flatten(0, 1) for name, column in columns.items()}
         dataset = TransitionDataset(flat, spec=pool.spec)

@@ -1,4 +1,4 @@
-"""What training knows of itself while it runs."""
+"""The state of a training run, and the protocol of its lane."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 class CollectResult:
     num_env_steps: int = 0
     episodes: list[Episode] = field(default_factory=list)
-    metrics: Metrics = field(default_factory=dict)  # of what the lane itself has fitted
-    doing: str = ""  # while time stands still
+    metrics: Metrics = field(default_factory=dict)  # of models that the lane fits itself
+    doing: str = ""  # shown as progress while no step is taken
 
 
 class Lane(Protocol):
-    """Where batches come from, and what a step of training time is."""
+    """The source of batches; defines what one training step is."""
 
     @property
     def step(self) -> int: ...
@@ -34,14 +34,14 @@ class Lane(Protocol):
         """Rows to save beside the rest of its state, as `replay_segments.SavedReplay` has them, or None."""
 
     def collect(self, limit: int) -> CollectResult:
-        """Let time pass, by `limit` steps where steps can be counted out, else by the lane's own stride."""
+        """Advances by at most `limit` steps offline, or by one rollout or environment step online."""
 
     def due(self) -> int:
-        """Updates owed before the next collect."""
+        """Returns the number of updates to run before the next `collect`."""
 
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: dict[str, Any]) -> list[str]:
-        """Returns the reasons why what follows may differ from an uninterrupted run; none: it does not."""
+        """Restores the lane. Returns reasons why the run may differ from an uninterrupted one; empty if it is exact."""
 
 
 class Best(NamedTuple):
@@ -50,7 +50,7 @@ class Best(NamedTuple):
 
 
 class DivergedError(RuntimeError):
-    """Numbers stopped being numbers."""
+    """Training diverged: values are NaN or infinite."""
 
 
 @dataclass
@@ -59,8 +59,8 @@ class TrainerState:
     lane: Lane
     total_timesteps: int
     previous_step: int = 0
-    metrics: dict[str, float | None] = field(default_factory=dict)  # the last logged row
-    evaluation: dict[str, Any] | None = None  # the last one
+    metrics: dict[str, float | None] = field(default_factory=dict)  # last logged
+    evaluation: dict[str, Any] | None = None  # last evaluation
     best: Best | None = None
     stop_reason: str | None = None
     status: str = "running"
@@ -82,11 +82,11 @@ class TrainerState:
         return self.stop_reason is not None or self.global_step >= self.total_timesteps
 
     def passed(self, interval: int) -> bool:
-        """True where the last stretch of time crossed a multiple of `interval`; needs no memory, so resume is exact."""
+        """Whether the last steps crossed a multiple of `interval`; it keeps no counter, so resume is exact."""
         return interval > 0 and self.global_step // interval > self.previous_step // interval
 
     def request_stop(self, reason: str, *, status: str = "stopped") -> None:
-        """End training at the next boundary; the first reason counts."""
+        """Ends training at the next step boundary; the first reason is kept."""
         if self.stop_reason is None:
             self.stop_reason, self.status = reason, status
 
