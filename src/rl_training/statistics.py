@@ -1,4 +1,4 @@
-"""What few seeds can tell (Agarwal et al., 2021): interquartile means, bootstrap intervals, chances of improvement."""
+"""Interquartile mean, bootstrap confidence interval and probability of improvement (Agarwal et al., 2021)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ class Interval(NamedTuple):
 
 
 def interquartile_mean(scores: ArrayLike) -> float:
-    """The mean of the middle half of all scores.
+    """Mean of the middle 50 % of all scores.
 
-    A quarter of their number, rounded down, is left out at each end (of 5 scores the smallest and the largest), as
-    `scipy.stats.trim_mean` does it and rliable after it.
+    A quarter of the scores, rounded down, is dropped at each end, as in `scipy.stats.trim_mean` and rliable.
     """
     ordered = np.sort(_checked("scores", scores), axis=None)
     cut = len(ordered) // 4
@@ -37,27 +36,25 @@ def bootstrap_interval(
     resamples: int = 10_000,
     seed: int = 0,
 ) -> Interval:
-    """The percentile bootstrap: where the statistic falls when seeds are drawn anew, with replacement.
+    """Percentile bootstrap confidence interval of a statistic over resampled seeds.
 
-    Scores [tasks, seeds] are drawn within each task, so that every resample has all tasks in equal parts.
+    Scores [tasks, seeds] are resampled within each task (stratified bootstrap).
     """
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must be in (0, 1), got {confidence}")
     if resamples < 1:
         raise ValueError(f"resamples must be at least 1, got {resamples}")
-    seen = _checked("scores", scores)
-    drawn = np.random.default_rng(seed).integers(seen.shape[-1], size=(resamples, *seen.shape))
-    values = [statistic(np.take_along_axis(seen, rows, axis=-1)) for rows in drawn]
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(values, [tail, 1 - tail])
-    return Interval(float(low), float(high))
+    checked = _checked("scores", scores)
+    indices = np.random.default_rng(seed).integers(checked.shape[-1], size=(resamples, *checked.shape))
+    values = [statistic(np.take_along_axis(checked, rows, axis=-1)) for rows in indices]
+    return _percentiles(values, confidence)
 
 
-def student_interval(middle: float, error: float, freedom: int, *, confidence: float = 0.95) -> Interval:
-    """The middle, and to each side as many standard errors as Student's t asks for.
+def student_interval(mean: float, standard_error: float, freedom: int, *, confidence: float = 0.95) -> Interval:
+    """Student's t confidence interval with `freedom` degrees of freedom.
 
-    The quantile of t comes from the Cornish-Fisher series (Abramowitz & Stegun, 26.7.5): right to 1% from two degrees
-    of freedom on, and to four digits from ten on.
+    The quantile is the Cornish-Fisher series (Abramowitz & Stegun, 26.7.5): its error is below 1 % from 2 degrees of
+    freedom on, and below 0.01 % from 10 on.
     """
     if freedom < 2:
         raise ValueError(f"freedom must be at least 2, got {freedom}")
@@ -69,55 +66,58 @@ def student_interval(middle: float, error: float, freedom: int, *, confidence: f
         (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
         (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
     )
-    reach = error * sum(term / freedom**power for power, term in enumerate(series))
-    return Interval(middle - reach, middle + reach)
+    width = standard_error * sum(term / freedom**power for power, term in enumerate(series))
+    return Interval(mean - width, mean + width)
 
 
 def probability_of_improvement(a: ArrayLike, b: ArrayLike) -> float:
-    """How often a run of `a` scores above a run of `b`, a tie counting half; of several tasks, their mean."""
-    ours, theirs = _checked("a", a), _checked("b", b)
-    if ours.shape[:-1] != theirs.shape[:-1]:
-        raise ValueError(f"a and b must hold the same tasks, got shapes {ours.shape} and {theirs.shape}")
-    difference = ours[..., :, None] - theirs[..., None, :]  # [..., seeds of a, seeds of b]
+    """P(a > b) + P(a = b) / 2 over all pairs of runs, averaged over tasks."""
+    first, second = _checked("a", a), _checked("b", b)
+    if first.shape[:-1] != second.shape[:-1]:
+        raise ValueError(f"a and b must have the same tasks, got shapes {first.shape} and {second.shape}")
+    difference = first[..., :, None] - second[..., None, :]  # [..., seeds of a, seeds of b]
     return float((0.5 + 0.5 * np.sign(difference)).mean())
 
 
 def improvement_interval(
     a: ArrayLike, b: ArrayLike, *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0
 ) -> Interval:
-    """The percentile bootstrap of `probability_of_improvement`: seeds [seeds] of both drawn anew, each on their own."""
-    ours, theirs = _checked("a", a), _checked("b", b)
-    if ours.ndim != 1 or theirs.ndim != 1:
-        raise ValueError(f"a and b must have shape [seeds], got {ours.shape} and {theirs.shape}")
-    wins = 0.5 + 0.5 * np.sign(ours[:, None] - theirs[None, :])
+    """Percentile bootstrap confidence interval of `probability_of_improvement`, resampling the seeds of a and b."""
+    first, second = _checked("a", a), _checked("b", b)
+    if first.ndim != 1 or second.ndim != 1:
+        raise ValueError(f"a and b must have shape [seeds], got {first.shape} and {second.shape}")
+    wins = 0.5 + 0.5 * np.sign(first[:, None] - second[None, :])
     rng = np.random.default_rng(seed)
-    # How often each seed is drawn is all that counts.
-    drawn, drawn_theirs = (rng.multinomial(n, np.full(n, 1 / n), size=resamples) for n in wins.shape)
-    values = ((drawn @ wins) * drawn_theirs).sum(1) / wins.size
+    # The value depends only on how often each seed is resampled.
+    counts_a, counts_b = (rng.multinomial(n, np.full(n, 1 / n), size=resamples) for n in wins.shape)
+    return _percentiles(((counts_a @ wins) * counts_b).sum(1) / wins.size, confidence)
+
+
+def seeds_needed(a: ArrayLike, b: ArrayLike) -> int | None:
+    """Seeds per algorithm to detect this difference of means: two-sided test, 5 % significance, 80 % power.
+
+    Normal approximation 2 * ((1.96 + 0.84) * std / difference)^2 with the observed values, so a rough estimate for few
+    seeds. None if the means are equal or one algorithm has a single seed.
+    """
+    first, second = _checked("a", a), _checked("b", b)
+    difference = float(first.mean() - second.mean())
+    freedom = first.size + second.size - 2
+    if difference == 0 or min(first.size, second.size) < 2:
+        return None
+    variance = (first.var() * first.size + second.var() * second.size) / freedom
+    return max(2, math.ceil(2 * (1.96 + 0.84) ** 2 * variance / difference**2))
+
+
+def _percentiles(values: ArrayLike, confidence: float) -> Interval:
     tail = (1 - confidence) / 2
     low, high = np.quantile(values, [tail, 1 - tail])
     return Interval(float(low), float(high))
 
 
-def seeds_needed(a: ArrayLike, b: ArrayLike) -> int | None:
-    """Seeds of each that would show a difference of means like this one: 5% significance, 80% power, two-sided.
-
-    A normal approximation, 2 * ((1.96 + 0.84) * deviation / difference)^2, that takes what was seen for the truth; of
-    few seeds it is a hint. None where the means do not differ, or one of them has a single seed.
-    """
-    ours, theirs = _checked("a", a), _checked("b", b)
-    difference = float(ours.mean() - theirs.mean())
-    freedom = ours.size + theirs.size - 2
-    if difference == 0 or min(ours.size, theirs.size) < 2:
-        return None
-    variance = (ours.var() * ours.size + theirs.var() * theirs.size) / freedom
-    return max(2, math.ceil(2 * (1.96 + 0.84) ** 2 * variance / difference**2))
-
-
 def _checked(name: str, scores: ArrayLike) -> Scores:
-    seen: NDArray[Any] = np.asarray(scores, dtype=np.float64)
-    if seen.ndim not in (1, 2) or seen.size == 0:
-        raise ValueError(f"{name} must have shape [seeds] or [tasks, seeds] and hold at least one, got {seen.shape}")
-    if not np.isfinite(seen).all():
-        raise ValueError(f"{name} must be finite, got {seen[~np.isfinite(seen)][0]}")
-    return seen
+    array: NDArray[Any] = np.asarray(scores, dtype=np.float64)
+    if array.ndim not in (1, 2) or array.size == 0:
+        raise ValueError(f"{name} must have shape [seeds] or [tasks, seeds] with at least one score, got {array.shape}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite, got {array[~np.isfinite(array)][0]}")
+    return array

@@ -98,10 +98,10 @@ def test_compare_tells_the_cells_that_are_done_and_names_the_others(cli, bench, 
 @pytest.mark.parametrize(
     ("option", "file", "message"),
     [
-        ("--csv", "absent/runs.csv", "there is no directory {0}/absent to write runs.csv to"),
-        ("--markdown", "absent/table.md", "there is no directory {0}/absent to write table.md to"),
+        ("--csv", "absent/runs.csv", "cannot write runs.csv: directory {0}/absent does not exist"),
+        ("--markdown", "absent/table.md", "cannot write table.md: directory {0}/absent does not exist"),
         ("--markdown", "", "{0} is a directory; name a file in it"),
-        ("--plot", "absent/curves.png", "there is no directory {0}/absent to write curves.png to"),
+        ("--plot", "absent/curves.png", "cannot write curves.png: directory {0}/absent does not exist"),
         ("--plot", "curves.txt", "--plot must end in .png, .pdf or .svg, got {0}/curves.txt"),
     ],
 )

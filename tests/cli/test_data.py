@@ -1,4 +1,4 @@
-"""`data`: looking at transitions, drawing, converting and recording them."""
+"""`data` checks, plots, converts and collects datasets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rl_training.data import load_transition_dataset
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """Two episodes of three rows: the first dies, the second runs out of time."""
+    """Two episodes of three rows: the first terminates, the second is truncated."""
     write(tmp_path / "log.npz")
     return tmp_path / "log.npz"
 
@@ -34,48 +34,48 @@ def write(path: Path, **changed: np.ndarray) -> Path:
     return path
 
 
-def test_check_as_json_has_what_scripts_read(cli, log):
+def test_check_as_json_has_counts_and_findings(cli, log):
     result = cli("data", "check", log, "--action-range", "-2,2", "--json")
-    told = json.loads(result.stdout)
+    report = json.loads(result.stdout)
     assert result.exit_code == 0
-    counts = {name: told[name] for name in ("rows", "transitions", "episodes", "terminals", "timeouts", "trainable")}
+    counts = {name: report[name] for name in ("rows", "transitions", "episodes", "terminals", "timeouts", "trainable")}
     assert counts == {
         "rows": 6, "transitions": 6, "episodes": 2, "terminals": 1, "timeouts": 1, "trainable": True,
     }  # fmt: skip
-    assert told["findings"] == []
-    assert told["columns"]["obs"]["stored_as"] == "observations"
-    assert told["returns"]["max"] == 12  # 3 + 4 + 5
+    assert report["findings"] == []
+    assert report["columns"]["obs"]["stored_as"] == "observations"
+    assert report["returns"]["max"] == 12  # 3 + 4 + 5
 
 
-def test_check_for_people_shows_the_guessed_names_and_the_verdict(cli, log):
+def test_check_prints_the_guessed_names_and_the_verdict(cli, log):
     lines = cli("data", "check", log, "--action-range", "-2,2").stdout.splitlines()
-    assert "rows        6 in the file, 6 transitions to learn from" in lines
-    assert "episodes    2: 1 ended in a terminal state, 1 by time-out or where the data ends" in lines
+    assert "rows        6 in the file, 6 usable transitions" in lines
+    assert "episodes    2: 1 terminated, 1 truncated by a time limit or the end of the data" in lines
     assert ["dones", "terminals"] in [line.split()[:2] for line in lines]
-    assert lines[-1] == "it can be trained on"
+    assert lines[-1] == "usable for training"
 
 
-@pytest.mark.parametrize(("width", "told"), [(3, "no number, 0 to 12, 0 to 12"), (9, "0 to 12 over all 9")])
-def test_check_tells_the_ranges_beside_a_number_that_is_never_there(cli, tmp_path, width, told):
+@pytest.mark.parametrize(("width", "report"), [(3, "NaN, 0 to 12, 0 to 12"), (9, "0 to 12 over 9 dimensions")])
+def test_check_prints_ranges_beside_a_dimension_of_nan(cli, tmp_path, width, report):
     obs = np.repeat(np.array([0, 1, 2, 10, 11, 12], np.float32)[:, None], width, 1)
     obs[:, 0] = np.nan
     result = cli("data", "check", write(tmp_path / "bad.npz", observations=obs, next_observations=obs))
-    assert next(line for line in result.stdout.splitlines() if line.startswith("obs ")).endswith(told)
+    assert next(line for line in result.stdout.splitlines() if line.startswith("obs ")).endswith(report)
 
 
-def test_check_tells_all_faults_at_once_and_fails(cli, tmp_path):
+def test_check_reports_all_errors_at_once_and_fails(cli, tmp_path):
     path = write(tmp_path / "bad.npz", rewards=np.array([0, np.nan, 2, 3, 4, 5]), timeouts=np.zeros(6))
     result = cli("data", "check", path, "--action-range", "-1,1", "--json")
-    told = json.loads(result.stdout)
-    assert (result.exit_code, told["trainable"]) == (1, False)
-    assert [finding["kind"] for finding in told["findings"]] == ["nan", "out_of_range"]
+    report = json.loads(result.stdout)
+    assert (result.exit_code, report["trainable"]) == (1, False)
+    assert [finding["kind"] for finding in report["findings"]] == ["nan", "out_of_range"]
 
 
-def test_what_is_allowed_no_longer_fails(cli, tmp_path):
+def test_allowed_problems_do_not_fail(cli, tmp_path):
     path = write(tmp_path / "bad.npz", rewards=np.array([0, np.nan, 2, 3, 4, 5]))
     result = cli("data", "check", path, "--action-range", "-1,1", "--allow", "nan,out_of_range", "--json")
-    told = json.loads(result.stdout)
-    assert (result.exit_code, told["rows"], told["transitions"]) == (0, 6, 5)
+    report = json.loads(result.stdout)
+    assert (result.exit_code, report["rows"], report["transitions"]) == (0, 6, 5)
 
 
 def test_check_takes_bounds_from_an_environment(cli, tmp_path):
@@ -84,7 +84,7 @@ def test_check_takes_bounds_from_an_environment(cli, tmp_path):
     assert cli("data", "check", path, "--env", "Pendulum-v1").exit_code == 0
 
 
-def test_check_and_training_refuse_with_the_same_sentence(cli, tmp_path):
+def test_check_and_training_raise_the_same_message(cli, tmp_path):
     path = write(tmp_path / "bad.npz", rewards=np.array([0, np.nan, 2, 3, 4, 5]))
     (finding,) = [
         each for each in json.loads(cli("data", "check", path, "--json").stdout)["findings"] if each["kind"] == "nan"
@@ -105,18 +105,18 @@ def test_columns_by_other_names(cli, log, tmp_path):
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("--columns", "obs", "--columns must be OURS=THEIRS, such as obs=state, got 'obs'"),
+        ("--columns", "obs", "--columns must be NAME=COLUMN, such as obs=state, got 'obs'"),
         (
             "--columns",
             "obs=x,actions=u",
-            "--columns names one column at a time, --columns obs=x --columns actions=u, got 'obs=x,actions=u'",
+            "repeat --columns for each name: --columns obs=x --columns actions=u, got 'obs=x,actions=u'",
         ),
         ("--action-range", "a,b", "--action-range must be LOW,HIGH, such as -2,2, got 'a,b'"),
         ("--action-range", "3", "--action-range must be LOW,HIGH, such as -2,2, got '3'"),
         ("--allow", "nans", "allow must be among nan, out_of_range, no_episode_end, crossing, got 'nans'"),
     ],
 )
-def test_a_wrong_option_is_told_in_one_sentence(cli, log, option, value, message):
+def test_an_invalid_option_is_one_error_line(cli, log, option, value, message):
     result = cli("data", "check", log, option, value)
     assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"error: {message}\n")
 
@@ -127,28 +127,28 @@ def test_a_column_can_be_left_out(cli, tmp_path):
     assert cli("data", "check", path, "--columns", "note=").exit_code == 0
 
 
-def test_check_tells_the_error_and_no_counts_where_nothing_can_be_used(cli, tmp_path):
+def test_check_prints_the_error_and_no_counts_if_no_row_is_usable(cli, tmp_path):
     path = write(tmp_path / "log.npz", rewards=np.zeros((6, 2)), speed=np.full(6, 3.0))
-    told = cli("data", "check", path).stdout
-    assert "rows        6 in the file, none can be used: see the errors below\n" in told
-    assert "episodes " not in told
-    assert ["speed", "speed"] in [line.split()[:2] for line in told.splitlines()]
-    assert "error: column 'rewards' must have one number per row, got shape (6, 2)\n" in told
+    report = cli("data", "check", path).stdout
+    assert "rows        6 in the file, none usable: see the errors below\n" in report
+    assert "episodes " not in report
+    assert ["speed", "speed"] in [line.split()[:2] for line in report.splitlines()]
+    assert "error: column 'rewards' must have one number per row, got shape (6, 2)\n" in report
 
 
 @pytest.mark.parametrize("still", [False, True])
-def test_check_tells_flags_that_are_not_there_from_columns_that_were_made(cli, tmp_path, still):
+def test_check_distinguishes_missing_flags_from_derived_columns(cli, tmp_path, still):
     (tmp_path / "log.csv").write_text(
         "obs,action,reward,episode\n" + "".join(f"{0 if still else n},0.5,{n},{n // 3}\n" for n in range(6))
     )
     rows = [re.split(" {3,}", line) for line in cli("data", "check", tmp_path / "log.csv").stdout.splitlines()]
     labels = {row[0].strip(): row[1] for row in rows if len(row) == 4}
     assert [labels[name] for name in ("dones", "truncated", "next_obs")] == [
-        "not there, so 0", "made from the others", "made from the others",
+        "missing, set to 0", "derived from other columns", "derived from other columns",
     ]  # fmt: skip
 
 
-def test_one_flag_without_successors_is_told_what_to_type(cli, tmp_path):
+def test_ambiguous_ends_report_the_options_to_use(cli, tmp_path):
     lines = [f"{n},0.5,{n},{int(n % 3 == 2)}\n" for n in range(9)]
     (tmp_path / "log.csv").write_text("obs,action,reward,done\n" + "".join(lines))
     refused = cli("data", "check", tmp_path / "log.csv")
@@ -156,25 +156,29 @@ def test_one_flag_without_successors_is_told_what_to_type(cli, tmp_path):
     assert refused.exit_code == 1
     assert f"use {' '.join(terminal)} if all are terminal states, {' '.join(limit)} if all are" in refused.stdout
     counts = [
-        json.loads(cli("data", "check", tmp_path / "log.csv", *said, "--json").stdout) for said in (terminal, limit)
+        json.loads(cli("data", "check", tmp_path / "log.csv", *options, "--json").stdout)
+        for options in (terminal, limit)
     ]
-    assert [(told["trainable"], told["terminals"], told["timeouts"]) for told in counts] == [(True, 3, 0), (True, 0, 3)]
+    assert [(report["trainable"], report["terminals"], report["timeouts"]) for report in counts] == [
+        (True, 3, 0),
+        (True, 0, 3),
+    ]
 
 
 @pytest.mark.parametrize("command", [("show", "--out"), ("convert",)])
-def test_a_directory_that_is_not_there_is_told_before_the_work(cli, log, tmp_path, command):
+def test_a_missing_directory_is_reported_before_the_work(cli, log, tmp_path, command):
     name, *option = command
     result = cli("data", name, log, *option, tmp_path / "absent" / f"log.{'png' if option else 'npz'}")
     assert result.exit_code == 2
-    assert result.stderr.startswith(f"error: there is no directory {tmp_path}/absent to write log.")
+    assert re.match(rf"error: cannot write log\.\w+: directory {tmp_path}/absent does not exist$", result.stderr)
 
 
-def test_a_file_that_is_not_there(cli, tmp_path):
+def test_a_missing_file_is_reported(cli, tmp_path):
     result = cli("data", "check", tmp_path / "absent.npz")
     assert (result.exit_code, result.stderr) == (2, f"error: dataset file {tmp_path}/absent.npz not found\n")
 
 
-def test_show_writes_a_picture(cli, log, tmp_path):
+def test_show_writes_a_plot(cli, log, tmp_path):
     pytest.importorskip("matplotlib")
     result = cli("data", "show", log, "--out", tmp_path / "log.png")
     assert result.stdout == f"{tmp_path}/log.png\n"
@@ -217,22 +221,22 @@ def test_convert_never_overwrites(cli, log):
     assert (result.exit_code, result.stderr) == (2, f"error: {log} exists; name another file or remove it first\n")
 
 
-def test_collect_random_rows_that_can_be_trained_on(cli, tmp_path):
+def test_collected_random_transitions_are_usable_for_training(cli, tmp_path):
     result = cli("data", "collect", "random", "--env", "CartPole-v1", "--steps", "80", "--out", tmp_path / "rows.npz")
     assert result.stdout.startswith(f"data        {tmp_path}/rows.npz: 80 transitions, "), result.stderr
-    told = json.loads(cli("data", "check", tmp_path / "rows.npz", "--json").stdout)
-    assert (told["rows"], told["trainable"]) == (80, True)
+    report = json.loads(cli("data", "check", tmp_path / "rows.npz", "--json").stdout)
+    assert (report["rows"], report["trainable"]) == (80, True)
 
 
-def test_collect_counts_whole_episodes_and_says_what_was_cut(cli, tmp_path):
-    def told(steps: int) -> list[str]:  # of eight Pendulums side by side, whose episodes have 200 steps
+def test_collect_counts_complete_and_truncated_episodes(cli, tmp_path):
+    def report(steps: int) -> list[str]:  # of eight Pendulums side by side, whose episodes have 200 steps
         options = ["--env", "Pendulum-v1", "--steps", steps, "--out", tmp_path / f"{steps}.npz"]
         return [line.split(": ")[-1] for line in cli("data", "collect", "random", *options).stdout.splitlines()[:2]]
 
-    cut = "cut         8 more episodes where the recording ends; marked truncated"
-    assert told(1600)[0] == "1,600 transitions, 8 whole episodes"
-    assert told(1608) == ["1,608 transitions, 8 whole episodes", cut]
-    assert told(80) == ["80 transitions, 0 whole episodes", cut]
+    truncated = "truncated   8 unfinished episodes, marked as truncated"
+    assert report(1600)[0] == "1,600 transitions, 8 complete episodes"
+    assert report(1608) == ["1,608 transitions, 8 complete episodes", truncated]
+    assert report(80) == ["80 transitions, 0 complete episodes", truncated]
 
 
 def test_collect_from_a_run_repeats_with_its_seed(cli, pendulum, tmp_path):
@@ -258,12 +262,12 @@ def test_collect_from_a_run_repeats_with_its_seed(cli, pendulum, tmp_path):
         (["absent", "--env", "CartPole-v1"], "no run or checkpoint at absent"),
     ],
 )
-def test_collect_says_what_is_missing(cli, tmp_path, arguments, message):
+def test_collect_reports_what_is_missing(cli, tmp_path, arguments, message):
     result = cli("data", "collect", *arguments, "--steps", "8", "--out", tmp_path / "rows.npz")
     assert (result.exit_code, result.stderr) == (2, f"error: {message}\n")
 
 
-def test_collect_refuses_another_environment_than_the_agent_knows(cli, pendulum, tmp_path):
+def test_collect_rejects_an_environment_with_other_spaces(cli, pendulum, tmp_path):
     result = cli("data", "collect", pendulum, "--env", "CartPole-v1", "--steps", "8", "--out", tmp_path / "rows.npz")
     assert (result.exit_code, result.stderr) == (
         2,
@@ -272,7 +276,7 @@ def test_collect_refuses_another_environment_than_the_agent_knows(cli, pendulum,
     )
 
 
-def test_a_file_that_cannot_be_written_is_told_before_anything_is_collected(cli, tmp_path):
+def test_an_unsupported_file_is_reported_before_collecting(cli, tmp_path):
     result = cli("data", "collect", "random", "--env", "Absent-v0", "--steps", "8", "--out", tmp_path / "rows.txt")
     assert result.stderr == (
         f"error: cannot write {tmp_path}/rows.txt: supported are .npz, .parquet files, or a new Minari directory\n"

@@ -1,4 +1,4 @@
-"""A dataset's picture."""
+"""Plots of datasets."""
 
 from __future__ import annotations
 
@@ -31,13 +31,19 @@ KINDS = {
 
 
 @pytest.mark.parametrize("columns", KINDS.values(), ids=KINDS.keys())
-def test_every_kind_of_data_can_be_drawn(tmp_path, columns):
+def test_every_kind_of_data_can_be_plotted(tmp_path, columns):
     pytest.importorskip("matplotlib")
-    picture = save_data_plot(columns, tmp_path / "data.png", title="logs")
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    plot = save_data_plot(columns, tmp_path / "data.png", title="logs")
+    assert plot.read_bytes().startswith(b"\x89PNG")
 
 
-def test_without_matplotlib_the_extra_is_named(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("suffix", "start"), [(".pdf", b"%PDF"), (".svg", b"<?xml")])
+def test_plots_can_be_vector_graphics(tmp_path, suffix, start):
+    pytest.importorskip("matplotlib")
+    assert save_data_plot(KINDS["discrete"], tmp_path / f"data{suffix}", title="logs").read_bytes().startswith(start)
+
+
+def test_without_matplotlib_the_error_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match=r'a plot needs matplotlib: pip install "rl-training\[plot\]"'):
         save_data_plot(KINDS["discrete"], tmp_path / "data.png", title="logs")

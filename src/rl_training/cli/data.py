@@ -1,4 +1,4 @@
-"""`data`: look at transitions before they are learned from, convert them, record them."""
+"""`data`: check, plot, convert and collect transition datasets."""
 
 from __future__ import annotations
 
@@ -22,25 +22,26 @@ from rl_training.cli.output import (
 if TYPE_CHECKING:
     from rl_training.data.datasets.report import ColumnSummary, DatasetReport
 
-app = typer.Typer(help="Check, show, convert or collect data to learn from.", rich_markup_mode=None)
+app = typer.Typer(help="Check, plot, convert or collect datasets.", rich_markup_mode=None)
 
 Source = Annotated[
-    str, typer.Argument(metavar="SRC", help="A file (.csv, .parquet, .npz, .hdf5), several of them, or Minari's.")
+    str,
+    typer.Argument(metavar="SRC", help="A file (.csv, .parquet, .npz, .hdf5), a glob of files, or a Minari dataset."),
 ]
 Columns = Annotated[
     list[str] | None,
-    typer.Option(metavar="OURS=THEIRS", help="What the file calls a column: obs=x,y,z; note= leaves it out."),
+    typer.Option(metavar="NAME=COLUMN", help="Names a column of the file: obs=x,y,z; note= drops it."),
 ]
 ActionRange = Annotated[
     str | None,
-    typer.Option(metavar="LOW,HIGH", help="Bounds of the actions: -2,2, or [-1,0],[1,5] for each dimension."),
+    typer.Option(metavar="LOW,HIGH", help="Action bounds: -2,2, or [-1,0],[1,5] per dimension."),
 ]
 Allow = Annotated[
     str | None,
-    typer.Option(metavar="A,B", help="Faults to mend, not refuse: nan, out_of_range, no_episode_end, crossing."),
+    typer.Option(metavar="A,B", help="Problems to repair: nan, out_of_range, no_episode_end, crossing."),
 ]
 Destination = Annotated[
-    Path, typer.Argument(metavar="DEST", help="A new file (.npz, .parquet), or a new directory for Minari's layout.")
+    Path, typer.Argument(metavar="DEST", help="A new file (.npz, .parquet), or a new Minari directory.")
 ]
 
 
@@ -56,12 +57,10 @@ def check(
     columns: Columns = None,
     action_range: ActionRange = None,
     allow: Allow = None,
-    env: Annotated[
-        str | None, typer.Option(metavar="ENV", help="The environment the data is from, for its bounds.")
-    ] = None,
+    env: Annotated[str | None, typer.Option(metavar="ENV", help="Environment id, for the action bounds.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Say what a dataset holds and what is wrong with it, all at once. The exit code is 0 if it can be trained on."""
+    """Summarise a dataset and list all errors and warnings. The exit code is 0 if it can be used for training."""
     with stdout_for_results():
         from rl_training.data.datasets.checks import inspect_source
 
@@ -86,7 +85,7 @@ def show(
     out: Annotated[Path, typer.Option(metavar="FILE.png", help="The picture to write.")],
     columns: Columns = None,
 ) -> None:
-    """Draw a dataset. Episode returns and lengths, rewards, actions and the ranges of observations."""
+    """Plot a dataset: episode returns and lengths, rewards, actions and the ranges of observations."""
     require_plot_path(out, "--out")
     with stdout_for_results():
         from rl_training.data import read_columns
@@ -105,7 +104,7 @@ def convert(
     action_range: ActionRange = None,
     allow: Allow = None,
 ) -> None:
-    """Write a dataset in another format. What is read is checked as training checks it."""
+    """Convert a dataset to another format. It is validated as for training."""
     with stdout_for_results():
         from rl_training.data import load_transition_dataset, save_transition_dataset
 
@@ -118,19 +117,19 @@ def convert(
 
 @app.command()
 def collect(
-    who: Annotated[str, typer.Argument(metavar="RUN|random", help="A run directory or checkpoint, or random actions.")],
-    steps: Annotated[int, typer.Option(metavar="N", min=1, help="Transitions to record, at least.")],
-    out: Annotated[Path, typer.Option(metavar="DEST", help="A new file (.npz, .parquet), or a directory (Minari).")],
+    policy: Annotated[
+        str, typer.Argument(metavar="RUN|random", help="A run directory or checkpoint, or random actions.")
+    ],
+    steps: Annotated[int, typer.Option(metavar="N", min=1, help="Minimum number of transitions to record.")],
+    out: Annotated[Path, typer.Option(metavar="DEST", help="A new file (.npz, .parquet), or a new Minari directory.")],
     env: Annotated[
         str | None, typer.Option(metavar="ENV", help="Environment id.", show_default="the one the run was trained in")
     ] = None,
-    epsilon: Annotated[
-        float, typer.Option(metavar="E", min=0, max=1, help="Share of the run's actions that are random.")
-    ] = 0.0,
-    seed: Annotated[int, typer.Option(metavar="S", min=0, help="The same seed records the same rows.")] = 0,
-    stochastic: Annotated[bool, typer.Option("--stochastic", help="Draw the run's actions.")] = False,
+    epsilon: Annotated[float, typer.Option(metavar="E", min=0, max=1, help="Probability of a random action.")] = 0.0,
+    seed: Annotated[int, typer.Option(metavar="S", min=0, help="Random seed.")] = 0,
+    stochastic: Annotated[bool, typer.Option("--stochastic", help="Sample actions from the policy.")] = False,
 ) -> None:
-    """Record transitions of a trained agent, or of random actions. They train as any other data does."""
+    """Record transitions of a trained agent or of random actions."""
     with stdout_for_results():
         from rl_training.data import save_transition_dataset
         from rl_training.experiment.collection import collect_dataset
@@ -138,40 +137,40 @@ def collect(
         require_new(out)
         with progress("row", steps) as done:
             dataset, whole = collect_dataset(
-                who, env_id=env, rows=steps, seed=seed, epsilon=epsilon, stochastic=stochastic, progress=done
+                policy, env_id=env, rows=steps, seed=seed, epsilon=epsilon, stochastic=stochastic, progress=done
             )
         save_transition_dataset(dataset, out)
-    returns, cut = dataset.episode_returns()[whole], int((~whole).sum())
-    spread = f"{returns.mean():.1f} on average, {returns.min():.1f} to {returns.max():.1f}" if len(returns) else None
+    returns, unfinished = dataset.episode_returns()[whole], int((~whole).sum())
+    summary = f"mean {returns.mean():.1f}, from {returns.min():.1f} to {returns.max():.1f}" if len(returns) else None
     print_facts(
         {
-            "data": f"{out}: {len(dataset):,} transitions, {many(len(returns), 'whole episode')}",
-            "cut": f"{many(cut, 'more episode')} where the recording ends; marked truncated" if cut else None,
-            "return": spread,
+            "data": f"{out}: {len(dataset):,} transitions, {many(len(returns), 'complete episode')}",
+            "truncated": f"{many(unfinished, 'unfinished episode')}, marked as truncated" if unfinished else None,
+            "return": summary,
             "next": f"rl-training data check {out}",
         }
     )
 
 
 def read_options(columns: list[str] | None, action_range: str | None, allow: str | None) -> dict[str, Any]:
-    """The options as a config has them."""
+    """Parses the options to config values."""
     from rl_training.experiment.config.messages import key_and_value
 
     named = {}
     for text in columns or []:
-        ours, theirs = key_and_value(text, what="--columns", form="OURS=THEIRS, such as obs=state")
-        if "=" in theirs:
-            raise ValueError(f"--columns names one column at a time, --columns obs=x --columns actions=u, got {text!r}")
-        named[ours] = theirs.strip()
+        name, column = key_and_value(text, what="--columns", form="NAME=COLUMN, such as obs=state")
+        if "=" in column:
+            raise ValueError(f"repeat --columns for each name: --columns obs=x --columns actions=u, got {text!r}")
+        named[name] = column.strip()
     return {
         "dataset_columns": named,
-        "action_range": None if action_range is None else bounds_of(action_range),
+        "action_range": None if action_range is None else parse_bounds(action_range),
         "allow": tuple(name.strip() for name in (allow or "").split(",") if name.strip()),
     }
 
 
-def bounds_of(text: str) -> tuple[Any, ...]:
-    """LOW,HIGH as numbers, or as lists of them."""
+def parse_bounds(text: str) -> tuple[Any, ...]:
+    """Parses LOW,HIGH, each a number or a list of numbers."""
     from rl_training.experiment.config.yaml_text import read_yaml
 
     bounds = read_yaml(f"[{text}]")
@@ -182,19 +181,19 @@ def bounds_of(text: str) -> tuple[Any, ...]:
 
 
 def require_new(path: Path) -> None:
-    """Before the work is done, not after: the place must be free, and of a kind that can be written."""
+    """Raises an error before any work is done if `path` exists or cannot be written."""
     from rl_training.data.writers import writer_for
 
     writer_for(path)
     if path.exists():
         raise FileExistsError(f"{path} exists; name another file or remove it first")
-    if path.suffix:  # a directory for Minari is made with those above it
+    if path.suffix:  # Minari directories are created with their parents
         require_directory(path)
 
 
 def require_directory(path: Path) -> None:
     if not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no directory {path.parent} to write {path.name} to")
+        raise FileNotFoundError(f"cannot write {path.name}: directory {path.parent} does not exist")
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a directory; name a file in it")
 
@@ -210,51 +209,48 @@ def print_dataset(source: str, report: DatasetReport) -> None:
         print_contents(source, report)
     for finding in report.findings:
         print_wrapped(f"{finding.severity}: ", finding.sentence)
-    typer.echo("it can be trained on" if report.trainable else "it cannot be trained on as it is")
+    typer.echo("usable for training" if report.trainable else "not usable for training: fix the errors above")
 
 
 def print_contents(source: str, report: DatasetReport) -> None:
     usable = report.transitions > 0
-    learned = (
-        f"{report.transitions:,} transitions to learn from" if usable else "none can be used: see the errors below"
-    )
-    ended = f"{report.terminals:,} ended in a terminal state, {report.timeouts:,} by time-out or where the data ends"
+    transitions = f"{report.transitions:,} usable transitions" if usable else "none usable: see the errors below"
+    ends = f"{report.terminals:,} terminated, {report.timeouts:,} truncated by a time limit or the end of the data"
     print_facts(
         {
             "data": source,
-            "rows": f"{report.rows:,} in the file, {learned}",
-            "episodes": f"{report.episodes:,}: {ended}" if usable else None,
+            "rows": f"{report.rows:,} in the file, {transitions}",
+            "episodes": f"{report.episodes:,}: {ends}" if usable else None,
         }
     )
-    spreads = {"return": report.returns, "length": report.lengths, "reward": report.rewards}
-    known = [(name, *(f"{value:.4g}" for value in spread)) for name, spread in spreads.items() if spread is not None]
-    if known:
-        print_table(("of", "lowest", "quarter", "median", "three quarters", "highest", "mean"), known)
+    distributions = {"return": report.returns, "length": report.lengths, "reward": report.rewards}
+    rows = [(name, *(f"{value:.4g}" for value in values)) for name, values in distributions.items() if values]
+    if rows:
+        print_table(("", "min", "25 %", "median", "75 %", "max", "mean"), rows)
     print_table(
-        ("column", "in the file", "kind", "range"),
-        [(name, column.stored_as or made(name, column), kind(column), ranges(column))
+        ("column", "in the file", "type", "range"),
+        [(name, column.stored_as or origin(name, column), type_text(column), range_text(column))
          for name, column in report.columns.items()],
     )  # fmt: skip
 
 
-def made(name: str, column: ColumnSummary) -> str:
-    """Flags are 0 where nothing tells of an end; next_obs are the obs that follow, 0 or not."""
-    return "not there, so 0" if name != "next_obs" and not any(column.high) else "made from the others"
+def origin(name: str, column: ColumnSummary) -> str:
+    return "missing, set to 0" if name != "next_obs" and not any(column.high) else "derived from other columns"
 
 
-def kind(column: ColumnSummary) -> str:
+def type_text(column: ColumnSummary) -> str:
     return column.dtype + ("" if not column.shape else f" x {'x'.join(map(str, column.shape))}")
 
 
-def ranges(column: ColumnSummary) -> str:
-    """The range of each number of a row; of many, of all together."""
+def range_text(column: ColumnSummary) -> str:
+    """The range of each dimension; above 8 dimensions, one range for all."""
     known = [(low, high) for low, high in zip(column.low, column.high, strict=True) if not math.isnan(low)]
     if not known:
-        return "none is a number"
+        return "all NaN or infinite"
     if len(column.low) > 8:
         lows, highs = zip(*known, strict=True)
-        return f"{min(lows):.3g} to {max(highs):.3g} over all {len(column.low)}"
+        return f"{min(lows):.3g} to {max(highs):.3g} over {len(column.low)} dimensions"
     return ", ".join(
-        "no number" if math.isnan(low) else f"{low:.3g} to {high:.3g}"
+        "NaN" if math.isnan(low) else f"{low:.3g} to {high:.3g}"
         for low, high in zip(column.low, column.high, strict=True)
     )

@@ -1,4 +1,4 @@
-"""A dataset as a picture: what its episodes paid, how long they were, and what was seen and done in them."""
+"""Plots of a dataset: returns, lengths, rewards, actions and observations."""
 
 from __future__ import annotations
 
@@ -9,43 +9,40 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from rl_training.data.datasets.episodes import episode_ends, episode_lengths, episode_returns
-from rl_training.reporting.plots import EVALUATION, INK, PALETTE, TRAINING, plain
+from rl_training.reporting.plots import EVALUATION, INK, PALETTE, TRAINING, new_figure, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
-MOST_ROWS = 100_000  # rows that histograms and quantiles are taken from, evenly spread; more look the same
-MOST_ACTION_DIMENSIONS = len(PALETTE)
-MOST_OBS_DIMENSIONS = 64
+MAX_ROWS = 100_000  # evenly spaced rows for histograms and quantiles
+MAX_ACTION_DIMENSIONS = len(PALETTE)
+MAX_OBS_DIMENSIONS = 64
+MAX_TITLE = 110  # characters
 
 
 def save_data_plot(columns: Mapping[str, Array], target: Path, *, title: str) -> Path:
-    """Draws returns, lengths, rewards, actions and observations, in the units they come in."""
-    try:
-        from matplotlib.figure import Figure  # not pyplot: no window, and the caller's backend stays as it is
-    except ImportError as error:
-        raise ImportError('a plot needs matplotlib: pip install "rl-training[plot]"') from error
+    """Draws six panels in the units of the data."""
     ends = episode_ends(columns["dones"], columns["truncated"])
     returns, lengths = episode_returns(columns["rewards"], ends), episode_lengths(ends)
-    rows = np.linspace(0, len(ends) - 1, min(len(ends), MOST_ROWS)).astype(np.int64)
-    figure = Figure(figsize=(13, 7.2), dpi=150, layout="constrained")
+    rows = np.linspace(0, len(ends) - 1, min(len(ends), MAX_ROWS)).astype(np.int64)
+    figure = new_figure(13, 7.2)
     panels = figure.subplots(2, 3).flat
     _draw_returns(panels[0], returns)
     _draw_histogram(panels[1], returns, "episode returns", "return", "episodes")
-    _draw_histogram(panels[2], lengths, "episode lengths", "rows", "episodes")
-    _draw_histogram(panels[3], columns["rewards"].reshape(-1)[rows], "rewards", "reward of a row", "rows")
+    _draw_histogram(panels[2], lengths, "episode lengths", "steps", "episodes")
+    _draw_histogram(panels[3], columns["rewards"].reshape(-1)[rows], "rewards", "reward", "rows")
     _draw_actions(panels[4], columns["actions"][rows])
     _draw_observations(panels[5], columns["obs"][rows])
-    figure.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold", color=INK)
+    figure.suptitle(_shortened(title), x=0.01, ha="left", fontsize=13, fontweight="bold", color=INK)
     figure.savefig(target)
     return target
 
 
 def _draw_returns(axes: Axes, returns: Array) -> None:
     axes.plot(np.arange(len(returns)), returns, ".", markersize=3, color=EVALUATION, alpha=0.6)
-    _dress(axes, "returns in the order of the data", "episode", "return (sum of its rewards)")
+    _label(axes, "episode returns over time", "episode", "return")
     axes.locator_params(axis="x", integer=True)
 
 
@@ -54,49 +51,62 @@ def _draw_histogram(axes: Axes, values: Array, title: str, unit: str, counted: s
     axes.hist(finite, bins=51, color=EVALUATION)
     if len(finite):
         axes.axvline(float(finite.mean()), color=TRAINING, linewidth=1.5)
-    _dress(axes, f"{title} (grey: the mean)", unit, counted)
+    _label(axes, f"{title} (grey line: mean)", unit, counted)
+    axes.locator_params(axis="y", integer=True)
 
 
 def _draw_actions(axes: Axes, actions: Array) -> None:
     if actions.dtype.kind in "iu":
-        choices, counts = np.unique(actions.reshape(-1), return_counts=True)
-        axes.bar(choices, counts, color=EVALUATION)
-        _dress(axes, "actions", "action", "rows")
+        values, counts = np.unique(actions.reshape(-1), return_counts=True)
+        axes.bar(values, counts, color=EVALUATION)
+        _label(axes, "actions", "action", "rows")
         axes.locator_params(axis="x", integer=True)
         return
     flat = actions.reshape(len(actions), -1)
     dimensions = flat.shape[1]
-    for number in range(min(dimensions, MOST_ACTION_DIMENSIONS)):
+    for number in range(min(dimensions, MAX_ACTION_DIMENSIONS)):
         values = flat[:, number]
         axes.hist(values[np.isfinite(values)], bins=50, histtype="step", color=PALETTE[number], label=str(number))
-    shown = "" if dimensions <= MOST_ACTION_DIMENSIONS else f" (the first {MOST_ACTION_DIMENSIONS} of {dimensions})"
+    shown = (
+        "" if dimensions <= MAX_ACTION_DIMENSIONS else f" (first {MAX_ACTION_DIMENSIONS} of {dimensions} dimensions)"
+    )
     if dimensions > 1:
-        axes.legend(title="dimension", ncols=2, frameon=False, fontsize=8, title_fontsize=8, labelcolor=INK)
-    _dress(axes, f"actions{shown}", "value", "rows")
+        axes.margins(y=0.35)  # room for the legend above the histograms
+        axes.legend(title="dimension", ncols=6, loc="upper center", frameon=False, fontsize=8, title_fontsize=8,
+                    labelcolor=INK)  # fmt: skip
+    _label(axes, f"actions{shown}", "value", "rows")
 
 
 def _draw_observations(axes: Axes, obs: Array) -> None:
-    """Of each number: its whole range, the middle nine tenths of it and its median; of pixels, how bright they are."""
+    """Range, central 90 % and median of each dimension, or a histogram of pixel values."""
     if obs.dtype == np.uint8:
         _draw_histogram(
             axes, obs.reshape(len(obs), -1)[:: max(1, len(obs) // 100)].ravel(), "pixels", "value", "pixels"
         )
         return
-    flat = obs.reshape(len(obs), -1)[:, :MOST_OBS_DIMENSIONS].astype(np.float64)
+    whole = obs.reshape(len(obs), -1)
+    flat = whole[:, :MAX_OBS_DIMENSIONS].astype(np.float64)
     flat = flat[np.isfinite(flat).all(1)]
     numbers = np.arange(flat.shape[1])
     if len(flat):
-        lowest, low, middle, high, highest = np.quantile(flat, [0, 0.05, 0.5, 0.95, 1], axis=0)
-        axes.vlines(numbers, lowest, highest, color=TRAINING, linewidth=1)
+        minimum, low, median, high, maximum = np.quantile(flat, [0, 0.05, 0.5, 0.95, 1], axis=0)
+        axes.vlines(numbers, minimum, maximum, color=TRAINING, linewidth=1)
         axes.vlines(numbers, low, high, color=EVALUATION, linewidth=4)
-        axes.plot(numbers, middle, "_", color="white")
-    _dress(axes, "observations: range, middle 90%, median", "dimension", "value")
+        axes.plot(numbers, median, "_", color="white")
+    dimensions = whole.shape[1]
+    shown = "" if dimensions <= MAX_OBS_DIMENSIONS else f" (first {MAX_OBS_DIMENSIONS} of {dimensions})"
+    _label(axes, f"observations{shown}", "dimension", "range, central 90 %, median")
     axes.locator_params(axis="x", integer=True)
 
 
-def _dress(axes: Axes, title: str, below: str, beside: str) -> None:
+def _shortened(title: str) -> str:
+    """Cuts the beginning of a long path, so that the title fits into the figure."""
+    return title if len(title) <= MAX_TITLE else f"…{title[-MAX_TITLE:]}"
+
+
+def _label(axes: Axes, title: str, x_label: str, y_label: str) -> None:
     axes.set_title(title, loc="left", fontsize=11, fontweight="bold", color=INK)
-    axes.set_xlabel(below, color=INK)
-    axes.set_ylabel(beside, color=INK)
+    axes.set_xlabel(x_label, color=INK)
+    axes.set_ylabel(y_label, color=INK)
     axes.locator_params(axis="x", nbins=6)
     plain(axes)
