@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -108,7 +108,7 @@ def seeds_needed(a: ArrayLike, b: ArrayLike) -> int | None:
     return max(2, math.ceil(2 * (1.96 + 0.84) ** 2 * variance / difference**2))
 
 
-def _percentiles(values: ArrayLike, confidence: float) -> Interval:
+def _percentiles(values: Sequence[float] | Scores, confidence: float) -> Interval:
     tail = (1 - confidence) / 2
     low, high = np.quantile(values, [tail, 1 - tail])
     return Interval(float(low), float(high))
