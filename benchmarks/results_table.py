@@ -16,10 +16,17 @@ INTRODUCTION = """\
 
 A score is the mean undiscounted return of a seed's last checkpoint over 50 evaluation episodes (10 for locomotion
 datasets), without exploration and with fixed seeds. Over seeds it is the interquartile mean, with its 95% bootstrap
-interval in brackets. Published scores are single runs. `benchmarks/results_table.py` writes this page from
-`benchmarks/results/`, which these commands fill:
+interval in brackets. Published scores are single runs.
 
-```
+The file named in a row holds the commands, the score of every seed, hardware, versions and commit. Files are in
+`benchmarks/results/`, and `rl-training compare benchmarks/results/NAME` prints all comparisons of a benchmark.
+"""
+REPRODUCE = """\
+## Reproduce
+
+`benchmarks/results_table.py` writes this page from `benchmarks/results/`, which these commands fill:
+
+```text
 python benchmarks/figures.py --data DATA
 python benchmarks/speed.py engine > benchmarks/results/engine_overhead.json
 python benchmarks/speed.py throughput > benchmarks/results/throughput.json
@@ -57,63 +64,47 @@ def stored_benches() -> dict[str, comparison.Comparison]:
 
 
 def whole_page(benches: dict[str, comparison.Comparison]) -> str:
-    results = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(RESULTS.glob("*.json"))]
-    return "\n".join([page(results), *(bench(name, found) for name, found in benches.items())])
-
-
-def page(results: list[dict[str, Any]]) -> str:
-    table = ["| what | result | goal | published | seeds |", "|---|---|---|---|---|"]
-    return "\n".join([INTRODUCTION, *table, *map(row, results), "", *map(details, results)])
-
-
-def bench(name: str, found: comparison.Comparison) -> str:
-    """The tables of `rl-training compare`, published scores, learning curves and the commands that reproduce them."""
-    published = RESULTS / name / "published.md"
-    notes = published.read_text(encoding="utf-8") if published.exists() else ""
-    commands = "\n".join(cell["commands"][0] for cell in found.results)
-    facts = [f"- not run: {', '.join(found.missing)}"] if found.missing else []
-    facts += [f"- commit: {', '.join(sorted({run['commit'] for cell in found.results for run in cell['runs']}))}"]
-    facts += [f"- hardware: {', '.join(sorted({machine(cell) for cell in found.results}))}"]
-    return (
-        f"## {name}\n\n{comparison.markdown(found)}\n{notes}\n"
-        f"![learning curves](pictures/{name}.png)\n\n```\n{commands}\n```\n\n" + "\n".join(facts) + "\n"
+    results = {file.name: json.loads(file.read_text(encoding="utf-8")) for file in sorted(RESULTS.glob("*.json"))}
+    scores = {file: result for file, result in results.items() if "runs" in result}
+    others = {file: result for file, result in results.items() if file not in scores}
+    pictures = [picture(result) for result in others.values() if "picture" in result]
+    return "\n".join(
+        [
+            *(INTRODUCTION, "## Scores\n", table(scores)),
+            *(bench(name, found) for name, found in benches.items()),
+            *("## Partial runs, speed, resume and models\n", table(others), *pictures, REPRODUCE),
+        ]
     )
 
 
-def machine(cell: dict[str, Any]) -> str:
-    hardware = cell["hardware"]
-    return f"{hardware['cores']} CPU cores" + (f" and one {hardware['gpu']}" if hardware["gpu"] else "")
+def table(results: dict[str, dict[str, Any]]) -> str:
+    head = ["| what | result | goal | published | seeds | file |", "|---|---|---|---|---|---|"]
+    return "\n".join([*head, *(row(file, result) for file, result in results.items()), ""])
 
 
-def row(result: dict[str, Any]) -> str:
+def bench(name: str, found: comparison.Comparison) -> str:
+    """The scores of a benchmark, published scores and learning curves."""
+    published = RESULTS / name / "published.md"
+    notes = published.read_text(encoding="utf-8") if published.exists() else ""
+    scores = comparison.markdown(found).split("\n\n")[0].rstrip()
+    missing = f"Not run: {', '.join(found.missing)}.\n\n" if found.missing else ""
+    return f"### {name}\n\n{scores}\n\n{notes}\n{missing}![Learning curves of {name}](pictures/{name}.png)\n"
+
+
+def picture(result: dict[str, Any]) -> str:
+    return f"![{result['what']}](pictures/{result['picture']})\n"
+
+
+def row(file: str, result: dict[str, Any]) -> str:
     cells = (
         result["what"],
         result["result"],
         result["goal"],
         result.get("published", ""),
         len(result.get("runs", ()) or result.get("scores", {}).get("ours", ())) or "",  # peers have pairs
+        f"`{file}`",
     )
     return f"| {' | '.join(map(str, cells))} |"
-
-
-def details(result: dict[str, Any]) -> str:
-    """The commands, hardware and versions that reproduce a result."""
-    commands = "\n".join(result["commands"])
-    picture = f"![{result['what']}](pictures/{result['picture']})\n\n" if "picture" in result else ""
-    facts = "".join(f"- {line}\n" for line in notes(result))
-    return f"## {result['what']}\n\n{picture}```\n{commands}\n```\n\n{facts}"
-
-
-def notes(result: dict[str, Any]) -> list[str]:
-    lines = [result["note"]] if "note" in result else []
-    if runs := result.get("runs"):
-        lines.append("seeds: " + ", ".join(f"{run['seed']}: {run['score']:.1f}" for run in runs))
-        seconds = [run["train_seconds"] for run in runs if run["train_seconds"] is not None]
-        lines += [f"training: {sum(seconds) / len(seconds):,.0f} s a seed, one thread"] if seconds else []
-    if data := result.get("data"):
-        lines.append(f"data: `{data['file']}`, sha256 `{data['sha256']}`")
-    versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
-    return [*lines, f"hardware: {result['hardware']}", f"versions: {versions}", f"commit: {result['commit']}"]
 
 
 if __name__ == "__main__":
