@@ -1,4 +1,4 @@
-"""`evaluate` and `predict` from a run or a checkpoint, in an environment or from data alone."""
+"""`evaluate`, `predict` and `dream` from a run or a checkpoint."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from rl_training.runtime.recipes import roll_dataset
 
 
 def test_evaluate_as_json(cli, finished):
-    told = json.loads(cli("evaluate", finished["run_dir"], "--episodes", "3", "--seed", "7", "--json").stdout)
-    assert told.keys() == {"checkpoint", "return_mean", "return_std", "returns", "lengths", "episodes"}
-    assert (len(told["returns"]), len(told["lengths"]), told["episodes"]) == (3, 3, 3)
-    assert told["returns"] == told["lengths"]  # CartPole pays 1 a step
-    assert told["return_mean"] == pytest.approx(sum(told["returns"]) / 3)
+    printed = json.loads(cli("evaluate", finished["run_dir"], "--episodes", "3", "--seed", "7", "--json").stdout)
+    assert printed.keys() == {"checkpoint", "return_mean", "return_std", "returns", "lengths", "episodes"}
+    assert (len(printed["returns"]), len(printed["lengths"]), printed["episodes"]) == (3, 3, 3)
+    assert printed["returns"] == printed["lengths"]  # CartPole pays 1 a step
+    assert printed["return_mean"] == pytest.approx(sum(printed["returns"]) / 3)
 
 
 def test_the_same_seed_plays_the_same_episodes(cli, finished):
@@ -32,8 +32,8 @@ def test_the_same_seed_plays_the_same_episodes(cli, finished):
 
 
 def test_best_takes_the_best_checkpoint(cli, finished):
-    told = json.loads(cli("evaluate", finished["run_dir"], "--best", "--episodes", "1", "--json").stdout)
-    assert told["checkpoint"] == finished["best_checkpoint"]
+    printed = json.loads(cli("evaluate", finished["run_dir"], "--best", "--episodes", "1", "--json").stdout)
+    assert printed["checkpoint"] == finished["best_checkpoint"]
 
 
 def test_evaluate_by_draws(cli, finished):
@@ -62,8 +62,8 @@ def test_predict_keeps_the_leading_shape(cli, finished, obs, shape):
 
 def test_predict_from_a_file_in_the_environments_own_units(cli, pendulum, tmp_path):
     np.save(tmp_path / "obs.npy", np.zeros((2, 5, 3)))
-    told = cli("predict", pendulum, "--obs-file", tmp_path / "obs.npy", "--json").stdout
-    actions = np.asarray(json.loads(told)["actions"])
+    printed = cli("predict", pendulum, "--obs-file", tmp_path / "obs.npy", "--json").stdout
+    actions = np.asarray(json.loads(printed)["actions"])
     assert actions.shape == (2, 5, 1)
     assert np.abs(actions).max() <= 2  # Pendulum's torque
 
@@ -77,19 +77,19 @@ def test_predictions_repeat_unless_they_are_stochastic(cli, pendulum):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "give the observations either as --obs JSON or as --obs-file FILE.npy"),
+        ([], "observations are missing or given twice: use either --obs JSON or --obs-file FILE.npy"),
         (
             ["--obs", "[0]", "--obs-file", "x.npy"],
-            "give the observations either as --obs JSON or as --obs-file FILE.npy",
+            "observations are missing or given twice: use either --obs JSON or --obs-file FILE.npy",
         ),
         (["--obs", "[0, 0, 0]"], "obs must end in shape (4,), got (3,)"),
         (["--obs", "[[0, 0], [0, 0]]"], "obs must end in shape (4,), got (2, 2)"),
         (["--obs", "[NaN, 0, 0, 0]"], "obs holds NaN or infinite values"),
-        (["--obs", '["0", 0, 0, 0]'], "--obs must hold an array of numbers, got text"),
-        (["--obs", "[null, 0, 0, 0]"], "--obs must hold an array of numbers, got null or objects"),
+        (["--obs", '["0", 0, 0, 0]'], "--obs must be an array of numbers, got text"),
+        (["--obs", "[null, 0, 0, 0]"], "--obs must be an array of numbers, got null or objects"),
         (
             ["--obs", "[[0, 0], [0]]"],
-            "--obs must hold observations of one length, such as [[0.1, 0], [0.2, 0]]",
+            "--obs must have observations of one length, such as [[0.1, 0], [0.2, 0]]",
         ),
         (
             ["--obs", "[0, 0, 0, 0]", "--episode"],
@@ -99,7 +99,7 @@ def test_predictions_repeat_unless_they_are_stochastic(cli, pendulum):
             ["--obs", '{"a": [0, 0, 0, 0]}'],
             "obs must be an array that ends in shape (4,), got a dict of ['a']",
         ),
-        (["--obs-file", "absent.npy"], "--obs-file: there is no file absent.npy"),
+        (["--obs-file", "absent.npy"], "--obs-file: absent.npy not found"),
     ],
 )
 def test_a_wrong_observation_is_refused_in_one_sentence(cli, finished, arguments, message):
@@ -121,9 +121,7 @@ def test_a_file_that_numpy_did_not_write_is_refused(cli, finished, tmp_path, con
     (tmp_path / "obs.npy").write_bytes(content)
     result = cli("predict", finished["run_dir"], "--obs-file", tmp_path / "obs.npy")
     assert result.exit_code == 2
-    assert result.stderr.startswith(
-        f"error: --obs-file: {tmp_path}/obs.npy is not an array of numbers that np.save wrote"
-    )
+    assert result.stderr.startswith(f"error: --obs-file: {tmp_path}/obs.npy is not a numeric array written by np.save")
 
 
 def test_an_array_of_objects_is_not_unpickled(cli, finished, tmp_path):
@@ -193,22 +191,22 @@ def offline(cli, logs, tmp_path_factory) -> str:
 
 def test_an_estimate_from_data_as_json(cli, offline, logs):
     asked = cli("evaluate", offline, "--ope", logs, "--updates", "20", "--gamma", "0.9", "--json")
-    told = json.loads(asked.stdout)
-    assert told.keys() == {
+    printed = json.loads(asked.stdout)
+    assert printed.keys() == {
         "checkpoint", "dataset", "estimate", "interval", "behaviour_return", "behaviour_interval",
         "behaviour_undiscounted_return", "gamma", "episodes", "updates", "members", "unseen_actions", "warnings",
     }  # fmt: skip
-    assert (told["dataset"], told["gamma"], told["episodes"], told["updates"]) == (logs, 0.9, 8, 20)
-    assert told["interval"][0] < told["estimate"] < told["interval"][1]
-    assert told["behaviour_interval"][0] < told["behaviour_return"] < told["behaviour_interval"][1] < 0
-    assert told["warnings"] == ["the interval rests on only 8 episodes: collect more"]
+    assert (printed["dataset"], printed["gamma"], printed["episodes"], printed["updates"]) == (logs, 0.9, 8, 20)
+    assert printed["interval"][0] < printed["estimate"] < printed["interval"][1]
+    assert printed["behaviour_interval"][0] < printed["behaviour_return"] < printed["behaviour_interval"][1] < 0
+    assert printed["warnings"] == ["the interval rests on only 8 episodes: collect more"]
 
 
 def test_an_estimate_from_data_for_people(cli, offline, logs):
     lines = cli("evaluate", offline, "--ope", logs, "--updates", "5").stdout.splitlines()
     assert [line.split()[0] for line in lines[:4]] == ["estimate", "behaviour", "unseen", "checkpoint"]
     assert "95% interval" in lines[0]
-    assert lines[-1].startswith("caution     the estimate knows nothing of states the data never visit")
+    assert lines[-1].startswith("caution     the estimate does not cover states that are missing in the data")
 
 
 def test_estimates_of_one_seed_repeat(cli, offline, logs):
@@ -229,11 +227,11 @@ def test_the_data_are_scaled_by_the_bounds_of_the_agents_environment(cli, pendul
     [
         (["--ope", "absent.npz"], "absent.npz"),
         (["--ope", "LOGS", "--gamma", "1"], "gamma: must be less than 1, got 1.0"),
-        (["--ope", "LOGS", "--episodes", "3"], "--ope plays no episodes: leave out --episodes"),
-        (["--ope", "LOGS", "--stochastic"], "--ope plays no episodes: leave out --stochastic"),
-        (["--updates", "3"], "--updates belongs to an estimate from data: add --ope DATASET"),
-        (["--gamma", "0"], "--gamma belongs to an estimate from data: add --ope DATASET"),
-        (["--columns", "obs=x"], "--columns belongs to an estimate from data: add --ope DATASET"),
+        (["--ope", "LOGS", "--episodes", "3"], "--ope runs no episodes: remove --episodes"),
+        (["--ope", "LOGS", "--stochastic"], "--ope runs no episodes: remove --stochastic"),
+        (["--updates", "3"], "--updates needs --ope DATASET, the estimate from data"),
+        (["--gamma", "0"], "--gamma needs --ope DATASET, the estimate from data"),
+        (["--columns", "obs=x"], "--columns needs --ope DATASET, the estimate from data"),
         ([], "this agent was trained from data and has no environment to evaluate it in; use --ope DATASET"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Help comes at once and says something of everything."""
+"""Help is fast and describes every command and option."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_version(cli):
     assert cli("--version").stdout == f"rl-training {__version__}\n"
 
 
-def test_a_misspelt_command_is_told_the_nearest(cli):
+def test_the_error_for_a_misspelt_command_names_the_nearest(cli):
     result = cli("trian")
     assert result.exit_code == 2
     assert "'train'" in result.stderr

@@ -1,4 +1,4 @@
-"""What the command line tells of algorithms and of the machine."""
+"""`algos`, `explain` and `doctor`."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ def test_algos_as_a_table_names_each(cli):
 
 @pytest.mark.parametrize("name", sorted(CATALOGUE))
 def test_explain_lists_every_option_with_its_description(cli, name):
-    told = cli("explain", name).stdout
+    printed = cli("explain", name).stdout
     for option, field in CATALOGUE[name].config_type.model_fields.items():
-        assert option in told
-        assert str(field.description) in told
+        assert option in printed
+        assert str(field.description) in printed
 
 
-def test_explain_lists_what_any_run_can_be_told(cli):
+def test_explain_lists_the_options_of_every_run(cli):
     rows = [re.split(r" {3,}", line.strip()) for line in cli("explain", "ppo").stdout.splitlines()]
     for name, field in TrainConfig.model_fields.items():
-        told = [row for row in rows if row[0] == name]
-        assert [row[2] for row in told] == ([] if name in ("algo", "algo_kwargs") else [field.description])
+        printed = [row for row in rows if row[0] == name]
+        assert [row[2] for row in printed] == ([] if name in ("algo", "algo_kwargs") else [field.description])
     assert ["keep_checkpoints", "3", "newest checkpoints to keep, beside the best"] in rows
     assert ["early_stopping.patience", "required", "evaluations to wait for a better one"] in rows
     assert ["schedules.NAME.fraction", "1.0", "share of training until it is there"] in rows
@@ -70,11 +70,11 @@ def test_explain_of_an_unknown_algorithm_names_the_nearest(cli):
         ({"type": "integer", "const": 1}, "1"),
     ],
 )
-def test_a_range_in_words(schema, words):
+def test_allowed_values_in_words(schema, words):
     assert allowed(schema) == words
 
 
-def test_doctor_finds_a_working_machine_well(cli, tmp_path, monkeypatch):
+def test_doctor_passes_on_a_working_machine(cli, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = cli("doctor")
     assert result.exit_code == 0, result.output
@@ -84,11 +84,11 @@ def test_doctor_finds_a_working_machine_well(cli, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_doctor_says_where_runs_cannot_be_written(cli, tmp_path, monkeypatch):
+def test_doctor_fails_if_runs_cannot_be_written(cli, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").write_text("a file where the directory should be")
     result = cli("doctor")
-    assert (result.exit_code, result.stderr) == (1, "not well: runs\n")
+    assert (result.exit_code, result.stderr) == (1, "failed: runs\n")
 
 
 def test_doctor_knows_every_extra_that_users_can_install():
@@ -98,7 +98,7 @@ def test_doctor_knows_every_extra_that_users_can_install():
     assert list(EXTRAS) == [extra for extra in extras if extra not in ("dev", "docs")]
 
 
-def test_doctor_says_how_to_install_what_is_missing(cli, monkeypatch):
+def test_doctor_prints_how_to_install_a_missing_extra(cli, monkeypatch):
     monkeypatch.setitem(EXTRAS, "log", ("no_such_module",))
     lines = cli("doctor").stdout.splitlines()
-    assert '[log]       without no_such_module; pip install "rl-training[log]"' in lines
+    assert '[log]       no_such_module not installed; pip install "rl-training[log]"' in lines

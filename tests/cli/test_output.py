@@ -1,4 +1,4 @@
-"""How numbers and results are put."""
+"""The form of numbers, tables and results."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 from rl_training.cli.output import duration, print_facts, print_json, print_table, score
 
 
-def test_what_json_has_no_word_for_is_null(capsys):
+def test_nan_and_infinity_are_null_in_json(capsys):
     print_json(
         {"metrics": {"loss": float("nan"), "entropy": 0.5}, "returns": [float("inf"), -1.0], "status": "finished"}
     )
-    told = capsys.readouterr().out
-    assert told.count("\n") == 1
-    assert json.loads(told) == {
+    printed = capsys.readouterr().out
+    assert printed.count("\n") == 1
+    assert json.loads(printed) == {
         "metrics": {"loss": None, "entropy": 0.5},
         "returns": [None, -1.0],
         "status": "finished",
@@ -54,34 +54,33 @@ ppo           the usual one, see runs/ppo
         (
             36,
             """
-name   of
-    what it is
+name   of     what it is
 ────────────────────────────────────
-bc     data
-    the baseline that every result
-    from data needs
-ppo
-    the usual one, see runs/ppo
+bc     data   the baseline that
+              every result from data
+              needs
+ppo           the usual one, see
+              runs/ppo
 """,
         ),
     ],
 )
-def test_a_column_without_room_for_a_sentence_goes_beneath(capsys, monkeypatch, width, table):
+def test_a_long_cell_wraps_between_words(capsys, monkeypatch, width, table):
     monkeypatch.setenv("COLUMNS", str(width))
     print_table(COLUMNS, ROWS)
-    rule, told = re.compile("─+"), capsys.readouterr().out
-    assert rule.sub("─", told) == rule.sub("─", table.removeprefix("\n"))
-    assert max(map(len, told.splitlines())) <= width
+    rule, printed = re.compile("─+"), capsys.readouterr().out
+    assert rule.sub("─", printed) == rule.sub("─", table.removeprefix("\n"))
+    assert max(map(len, printed.splitlines())) <= width
 
 
 def test_a_word_is_never_cut(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "50")
     run = "runs/a-directory-whose-name-alone-is-nearly-a-line"
     print_table(("seed", "return", "run"), [("0", "1.0", run)])
-    assert f"    {run}" in capsys.readouterr().out.splitlines()
+    assert f"0      1.0      {run}" in capsys.readouterr().out.splitlines()
 
 
-def test_what_goes_to_a_file_has_a_line_for_each_row(capsys):
+def test_output_to_a_file_has_one_line_a_row(capsys):
     print_table(COLUMNS, [("bc", "data", "word " * 100)])
     assert len(capsys.readouterr().out.splitlines()) == 3
 
@@ -90,8 +89,8 @@ def test_a_fact_is_wrapped_and_a_command_is_not(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "30")
     command = "rl-training evaluate runs/mine --episodes 100"
     print_facts({"episodes": "57, of which 42 ended", "next": command})
-    told = capsys.readouterr().out.splitlines()
-    assert told == ["episodes    57, of which 42", "            ended", f"next        {command}"]
+    printed = capsys.readouterr().out.splitlines()
+    assert printed == ["episodes    57, of which 42", "            ended", f"next        {command}"]
 
 
 @pytest.mark.parametrize("command", [("algos",), ("explain", "ppo"), ("explain", "dreamer"), ("configs", "ls")])

@@ -134,5 +134,5 @@ def test_a_signal_before_any_seed_has_a_result_is_reported_in_a_sentence(cli, tm
     result = cli("train", *PPO, "--seeds", "0-1", "--output", tmp_path)
     assert (result.exit_code, result.stderr) == (returned, "")
     assert "because     asked to stop before it had a result" in result.stdout.splitlines()
-    assert "next        the same command again goes on" in result.stdout.splitlines()
+    assert "next        the same command continues" in result.stdout.splitlines()
     assert multiprocessing.active_children() == []

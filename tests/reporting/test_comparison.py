@@ -1,4 +1,4 @@
-"""What a bench says, on scores small enough for paper."""
+"""Comparison of benchmark results, with scores small enough to check by hand."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def result(algo: str, env: str, scores: list[float]) -> dict[str, Any]:
     return {"algo": algo, "env": env, "dataset": None, "runs": runs}
 
 
-def test_scores_and_chances_by_environment(tmp_path):
+def test_scores_and_probabilities_by_environment(tmp_path):
     bench = write_bench(
         tmp_path / "bench",
         {("a", "X-v1"): [3, 2, 0], ("b", "X-v1"): [1, 2, 1], ("a", "Hopper-v5"): [1607.0138475] * 4},
@@ -90,7 +90,7 @@ def test_a_seed_beside_many_leaves_the_pair_without_an_interval(tmp_path):
     assert task.pairs[0].interval is None
 
 
-def test_a_bench_with_nothing_done_says_so(tmp_path):
+def test_a_bench_without_results_is_refused(tmp_path):
     (tmp_path / "bench.yaml").write_text("algos: [a]\nenvs: [X-v1]\n")
     with pytest.raises(ValueError, match=r"no cell of .* is done yet"):
         compare(tmp_path)

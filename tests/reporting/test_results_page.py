@@ -1,4 +1,4 @@
-"""The page of results is what its script makes of the stored ones, and they say no more than their seeds do."""
+"""The results page matches the stored results, and a single seed has no interval."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ def test_a_cell_of_one_seed_has_no_interval(monkeypatch, scores, result, interva
     monkeypatch.syspath_prepend(BENCHMARKS)
     script = runpy.run_path(str(BENCHMARKS / "figures.py"))
     runs = [{"seed": seed, "score": score, "commit": None} for seed, score in enumerate(scores)]
-    told = script["summary"](script["CELLS"]["sac_pendulum"], runs, data=None)
-    assert (told["result"], told["interval_95"]) == (result, interval)
+    summary = script["summary"](script["CELLS"]["sac_pendulum"], runs, data=None)
+    assert (summary["result"], summary["interval_95"]) == (result, interval)

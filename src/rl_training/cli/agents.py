@@ -1,4 +1,4 @@
-"""`evaluate` and `predict`: what a trained agent can do, played or estimated."""
+"""`evaluate` and `predict`: run a trained agent, or estimate its return from data."""
 
 from __future__ import annotations
 
@@ -21,53 +21,54 @@ if TYPE_CHECKING:
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory (its newest checkpoint) or a checkpoint.")]
 Best = Annotated[bool, typer.Option("--best", help="The run's best checkpoint by evaluation, not its newest.")]
 CAUTION = (
-    "the estimate knows nothing of states the data never visit, and no interval shows that: compare policies by it, "
-    "do not trust the number"
+    "the estimate does not cover states that are missing in the data, and the interval does not show this. "
+    "Use it to compare policies, not as an absolute value"
 )
 
 
 def evaluate(
     run: Run,
     best: Best = False,
-    episodes: Annotated[int | None, typer.Option(metavar="N", min=1, help="Whole episodes to play; 10.")] = None,
-    seed: Annotated[int, typer.Option(metavar="S", min=0, help="Of the episodes, or of the estimate.")] = 0,
+    episodes: Annotated[int | None, typer.Option(metavar="N", min=1, help="Episodes to run (default 10).")] = None,
+    seed: Annotated[int, typer.Option(metavar="S", min=0, help="Random seed for the episodes or the estimate.")] = 0,
     stochastic: Annotated[
         bool | None,
         typer.Option(
-            "--stochastic/--deterministic", help="Draw actions, as in training, or not; as the run's config says."
+            "--stochastic/--deterministic", help="Sample actions or not (default: eval_stochastic of the run's config)."
         ),
     ] = None,
     ope: Annotated[
         str | None,
-        typer.Option(metavar="DATASET", help="Play nothing: estimate the return from data."),
+        typer.Option(metavar="DATASET", help="Estimate the return from data, without an environment."),
     ] = None,
-    updates: Annotated[int | None, typer.Option(metavar="N", min=1, help="Of the estimate; 10,000.")] = None,
-    gamma: Annotated[float | None, typer.Option(metavar="G", help="Discount of the estimate; 0.99.")] = None,
+    updates: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Updates of the estimate (default 10,000).")
+    ] = None,
+    gamma: Annotated[float | None, typer.Option(metavar="G", help="Discount of the estimate (default 0.99).")] = None,
     columns: Columns = None,
     action_range: ActionRange = None,
     allow: Allow = None,
     as_json: Json = False,
 ) -> None:
-    """Play episodes with a trained agent, in the environment it was trained for; or, with --ope, estimate its
-    discounted return from data alone, read as the agent's own was unless told otherwise. It acts deterministically,
-    or, where its config says eval_stochastic, as it did in training, unless told otherwise."""
-    chosen = {name: value for name, value in (("updates", updates), ("gamma", gamma)) if value is not None}
+    """Evaluate a trained agent in its environment. With --ope, estimate its discounted return from data alone; the
+    data are read with the agent's own dataset options unless others are given. Actions are deterministic unless
+    --stochastic or the config's eval_stochastic is set."""
+    given = {name: value for name, value in (("updates", updates), ("gamma", gamma)) if value is not None}
     reading = read_options(columns, action_range, allow)
     if ope is None:
-        given = [*chosen, *(name for name, value in reading.items() if value)]
-        if given:
-            option = given[0].removeprefix("dataset_").replace("_", "-")
-            raise ValueError(f"--{option} belongs to an estimate from data: add --ope DATASET")
+        unused = [*given, *(name for name, value in reading.items() if value)]
+        if unused:
+            option = unused[0].removeprefix("dataset_").replace("_", "-")
+            raise ValueError(f"--{option} needs --ope DATASET, the estimate from data")
         play(run, best, 10 if episodes is None else episodes, seed, stochastic, as_json)
     elif episodes is not None or stochastic is not None:
         option = "--episodes" if stochastic is None else "--stochastic" if stochastic else "--deterministic"
-        raise ValueError(f"--ope plays no episodes: leave out {option}")
+        raise ValueError(f"--ope runs no episodes: remove {option}")
     else:
-        estimate(run, ope, best, seed, chosen, reading, as_json)
+        estimate(run, ope, best, seed, given, reading, as_json)
 
 
 def play(run: Path, best: bool, episodes: int, seed: int, stochastic: bool | None, as_json: bool) -> None:
-    """Whole episodes in the environment that the agent was trained for."""
     with stdout_for_results():
         from rl_training.experiment.agent import load_agent
 
@@ -81,9 +82,9 @@ def play(run: Path, best: bool, episodes: int, seed: int, stochastic: bool | Non
 
 
 def estimate(
-    run: Path, source: str, best: bool, seed: int, chosen: dict[str, Any], reading: dict[str, Any], as_json: bool
+    run: Path, source: str, best: bool, seed: int, options: dict[str, Any], reading: dict[str, Any], as_json: bool
 ) -> None:
-    """Fitted Q evaluation of a trained agent, beside what the data's own policy earned."""
+    """Prints fitted Q evaluation of a trained agent and the return of the behaviour policy."""
     with stdout_for_results():
         import torch
 
@@ -91,20 +92,20 @@ def estimate(
         from rl_training.experiment.ope import evaluate_policy_offline, load_dataset_for
         from rl_training.runtime.callbacks.progress import ShowProgress
 
-        torch.set_num_threads(1)  # as in training: these networks are small, and numbers do not depend on the cores
+        torch.set_num_threads(1)  # as in training: results do not depend on the number of cores
         agent = load_agent(run, best=best)
         dataset = load_dataset_for(agent, source, **reading)
-        found = evaluate_policy_offline(agent, dataset, seed=seed, callbacks=[ShowProgress()], **chosen)
+        found = evaluate_policy_offline(agent, dataset, seed=seed, callbacks=[ShowProgress()], **options)
     if as_json:
         print_json({"checkpoint": str(agent.path), "dataset": source, **found._asdict()})
         return
     print_facts(
         {
             "estimate": f"{with_interval(found.estimate, found.interval)}, discounted by {found.gamma:g}, "
-            "in the data's own rewards",
+            "in the rewards of the data",
             "behaviour": f"{with_interval(found.behaviour_return, found.behaviour_interval)} over {found.episodes} "
-            f"episodes, likewise; undiscounted mean {found.behaviour_undiscounted_return:.5g}",
-            "unseen": f"{found.unseen_actions:.0%} of the policy's actions are unlike the data's in similar states",
+            f"episodes, discounted; undiscounted mean {found.behaviour_undiscounted_return:.5g}",
+            "unseen": f"{found.unseen_actions:.0%} of the policy's actions differ from the data's in similar states",
             "checkpoint": str(agent.path),
         }
     )
@@ -123,27 +124,33 @@ def predict(
     obs: Annotated[
         str | None,
         typer.Option(
-            metavar="JSON", help="An observation, or nested lists of them: '[0.1, 0, 0.2, 0]'; of a Dict, objects."
+            metavar="JSON",
+            help="One observation or nested lists of them, '[0.1, 0, 0.2, 0]'; objects for a Dict space.",
         ),
     ] = None,
     obs_file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.npy", help="Observations in a NumPy file; of a Dict, its parts in a .npz."),
+        typer.Option(
+            metavar="FILE.npy", help="Observations in a NumPy file; an .npz with one array a key for a Dict space."
+        ),
     ] = None,
-    stochastic: Annotated[bool, typer.Option("--stochastic", help="Draw actions, anew at each call.")] = False,
+    stochastic: Annotated[
+        bool, typer.Option("--stochastic", help="Sample actions, with a new seed at each call.")
+    ] = False,
     episode: Annotated[
-        bool, typer.Option("--episode", help="The observations are one episode's, in order: each is remembered.")
+        bool,
+        typer.Option("--episode", help="The observations are one episode in order, which a recurrent agent remembers."),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Print what a trained agent would do. Actions are in the environment's own units, one for each observation,
-    which an agent that remembers takes for the first of an episode unless told otherwise."""
+    """Print the actions of a trained agent. One action for each observation, in the environment's units. A recurrent
+    agent treats each observation as the first of an episode unless --episode is given."""
     if obs is not None and obs_file is None:
         rows = parse_obs(obs)
     elif obs_file is not None and obs is None:
         rows = read_obs(obs_file)
     else:
-        raise ValueError("give the observations either as --obs JSON or as --obs-file FILE.npy")
+        raise ValueError("observations are missing or given twice: use either --obs JSON or --obs-file FILE.npy")
     with stdout_for_results():
         import torch
 
@@ -166,7 +173,7 @@ def predict(
 
 
 def one_by_one(agent: Agent, rows: Any) -> list[Any]:
-    """The observations of an episode, each by itself."""
+    """Splits the observations of an episode."""
     count = agent.rows(rows).shape[: -len(agent.spec.obs_shape)]
     if not count:
         raise ValueError("--episode takes a list of observations, got a single one: put it in brackets")
@@ -176,8 +183,7 @@ def one_by_one(agent: Agent, rows: Any) -> list[Any]:
 
 
 def parse_obs(text: str) -> np.ndarray[Any, Any] | dict[str, np.ndarray[Any, Any]]:
-    """Observations from JSON; those of a Dict from an object of its parts."""
-
+    """Reads observations from JSON; objects become one array for each key."""
     try:
         nested = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -194,23 +200,23 @@ def array(nested: Any) -> np.ndarray[Any, Any]:
     try:
         rows = np.asarray(nested)
     except ValueError as error:
-        raise ValueError("--obs must hold observations of one length, such as [[0.1, 0], [0.2, 0]]") from error
+        raise ValueError("--obs must have observations of one length, such as [[0.1, 0], [0.2, 0]]") from error
     return numbers(rows, "--obs")
 
 
 def read_obs(path: Path) -> np.ndarray[Any, Any] | dict[str, np.ndarray[Any, Any]]:
-    """Observations from a file; those of a Dict from an .npz of its parts."""
+    """Reads observations from a .npy file; an .npz becomes one array for each key."""
     import numpy as np
 
     if not path.is_file():
-        raise FileNotFoundError(f"--obs-file: there is no file {path}")
+        raise FileNotFoundError(f"--obs-file: {path} not found")
     try:
         rows = np.load(path, allow_pickle=False)
         if not isinstance(rows, np.ndarray):
             with rows:
                 return {name: numbers(part, "--obs-file") for name, part in rows.items()}
     except (ValueError, EOFError) as error:
-        raise ValueError(f"--obs-file: {path} is not an array of numbers that np.save wrote") from error
+        raise ValueError(f"--obs-file: {path} is not a numeric array written by np.save") from error
     return numbers(rows, "--obs-file")
 
 
@@ -218,8 +224,8 @@ def numbers(rows: Any, option: str) -> np.ndarray[Any, Any]:
     import numpy as np
 
     if not isinstance(rows, np.ndarray):
-        raise ValueError(f"{option} must hold an array of numbers, got several: name a file that np.save wrote")
+        raise ValueError(f"{option} must be one array of numbers: use a file written by np.save")
     if rows.dtype.kind not in "iuf":
         kind = {"U": "text", "b": "true or false", "O": "null or objects"}.get(rows.dtype.kind, rows.dtype)
-        raise ValueError(f"{option} must hold an array of numbers, got {kind}")
+        raise ValueError(f"{option} must be an array of numbers, got {kind}")
     return rows

@@ -1,4 +1,4 @@
-"""`algos`, `explain` and `doctor`: what there is, what it takes, and whether this machine has it."""
+"""`algos`, `explain` and `doctor`: list algorithms and options, check the machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rl_training.types import ACTION_SPACES
 if TYPE_CHECKING:
     from rl_training.experiment.config.registry import AlgorithmSpec
 
-EXTRAS = {  # what users can install beside the core, and the modules that it brings
+EXTRAS = {  # optional dependencies, and the modules they install
     "data": ("h5py", "pyarrow"),
     "mujoco": ("mujoco", "imageio"),
     "atari": ("ale_py",),
@@ -29,7 +29,7 @@ EXTRAS = {  # what users can install beside the core, and the modules that it br
 
 
 def algos(as_json: Json = False) -> None:
-    """List the algorithms. Each with where it learns from and what actions it takes."""
+    """List the algorithms. Shows the lane, action spaces and pixel support of each."""
     from rl_training.experiment.config.registry import list_algorithm_specs
 
     rows = [_about(spec) for spec in list_algorithm_specs()]
@@ -37,11 +37,11 @@ def algos(as_json: Json = False) -> None:
         print_json({"algorithms": rows})
         return
     print_table(
-        ("name", "lane", "actions", "pixels", "what it is"),
+        ("name", "lane", "actions", "pixels", "description"),
         [(row["name"], row["lane"], ", ".join(row["action_spaces"]), "yes" if row["pixels"] else "no", row["summary"])
          for row in rows],
     )  # fmt: skip
-    typer.echo("rl-training explain ALGO lists what can be set")
+    typer.echo("rl-training explain ALGO lists the options")
 
 
 def _about(spec: AlgorithmSpec) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def _about(spec: AlgorithmSpec) -> dict[str, Any]:
 def explain(
     algo: Annotated[str, typer.Argument(metavar="ALGO", help="A name that `rl-training algos` lists.")],
 ) -> None:
-    """Say all that can be set for an algorithm. Also its packaged configs and how to start it."""
+    """List every option of an algorithm. Also lists its packaged configs and an example command."""
     from rl_training.experiment.config.registry import get_algorithm_spec
     from rl_training.experiment.config.train_config import load_config, packaged_configs
 
@@ -62,12 +62,14 @@ def explain(
     schema = spec.config_type.model_json_schema()["properties"]
     rows = [(name, _value(option.get("default")), allowed(option), option["description"])
             for name, option in schema.items()]  # fmt: skip
-    print_table(("option", "default", "allowed", "what it does"), rows)
+    print_table(("option", "default", "allowed", "description"), rows)
     typer.echo()
-    print_table(("option of any run", "default", "what it does"), run_options())
+    print_table(("option of any run", "default", "description"), run_options())
     configs = [name for name in packaged_configs() if name.startswith(f"{algo}/")]
-    whole = [each for each in configs if not spec.needs_data or "dataset" in load_config(each)]  # run as they are
-    start = whole[0] if whole else f"{algo} ENV"
+    complete = [
+        each for each in configs if not spec.needs_data or "dataset" in load_config(each)
+    ]  # runs without further options
+    start = complete[0] if complete else f"{algo} ENV"
     name, value, *_ = rows[0]
     print_facts(
         {
@@ -78,7 +80,7 @@ def explain(
 
 
 def run_options() -> list[tuple[str, str, str]]:
-    """What any run can be told, the keys of its sections by their path."""
+    """Options of every run; keys of a section are written as paths."""
     from rl_training.experiment.config.train_config import TrainConfig
 
     schema = TrainConfig.model_json_schema()
@@ -88,14 +90,14 @@ def run_options() -> list[tuple[str, str, str]]:
         section = f"{name}.NAME" if "additionalProperties" in option else name
         sections = [schema["$defs"][kind].get("properties", {}) for kind in _kinds(option)]
         keys = {f"{section}.{key}": each for keys in sections for key, each in keys.items()}
-        default = {} if isinstance(option["default"], dict) else option["default"]  # its keys tell theirs
+        default = {} if isinstance(option["default"], dict) else option["default"]  # its keys have their own rows
         rows.append((name, _value(default), option["description"]))
         rows += [(key, _value(each.get("default", "required")), each["description"]) for key, each in keys.items()]
     return rows
 
 
 def _kinds(option: Any) -> Iterator[str]:
-    """The sections that a JSON schema names, however deep."""
+    """The definitions that a JSON schema refers to, at any depth."""
     if isinstance(option, Mapping):
         if "$ref" in option:
             yield option["$ref"].rpartition("/")[2]
@@ -112,7 +114,7 @@ def _value(default: Any) -> str:
 
 
 def allowed(option: Mapping[str, Any]) -> str:
-    """What a JSON schema takes, in words."""
+    """Describes the values that a JSON schema allows."""
     if "anyOf" in option:
         return " or ".join(allowed(choice) for choice in option["anyOf"])
     if "enum" in option:
@@ -130,7 +132,7 @@ def allowed(option: Mapping[str, Any]) -> str:
 
 
 def doctor() -> None:
-    """Check this machine. Versions, CUDA, threads, an environment that steps, a directory for runs, extras."""
+    """Check this machine. Checks versions, CUDA, threads, an environment, the runs directory and extras."""
     checks: dict[str, Callable[[], str]] = {
         "versions": _versions, "cuda": _cuda, "threads": _threads, "environment": _environment, "runs": _runs,
     }  # fmt: skip
@@ -138,21 +140,21 @@ def doctor() -> None:
     for name, check in checks.items():
         try:
             print_facts({name: check()})
-        except Exception as error:  # whatever is broken, the other checks are still wanted
+        except Exception as error:  # the other checks still run
             failed.append(name)
             print_facts({name: f"FAILED: {type(error).__name__}: {error}"})
     for extra, modules in EXTRAS.items():
         missing = [module for module in modules if find_spec(module) is None]
-        cure = f'without {", ".join(missing)}; pip install "rl-training[{extra}]"'
-        print_facts({f"[{extra}]": cure if missing else "installed"})
+        fix = f'{", ".join(missing)} not installed; pip install "rl-training[{extra}]"'
+        print_facts({f"[{extra}]": fix if missing else "installed"})
     if failed:
-        typer.echo(f"not well: {', '.join(failed)}", err=True)
+        typer.echo(f"failed: {', '.join(failed)}", err=True)
         raise typer.Exit(1)
-    typer.echo("all is well; begin with: rl-training train ppo/cartpole")
+    typer.echo("all checks passed; start with: rl-training train ppo/cartpole")
 
 
 def _versions() -> str:
-    import gymnasium  # noqa: F401  # the checks are that these can be imported
+    import gymnasium  # noqa: F401  # checks that they can be imported
     import torch  # noqa: F401
 
     from rl_training.experiment.machine import versions
@@ -164,11 +166,11 @@ def _cuda() -> str:
     import torch
 
     names = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
-    return ", ".join(names) or "none; training runs on the CPU"
+    return ", ".join(names) or "not available; training runs on the CPU"
 
 
 def _threads() -> str:
-    return f"training uses 1 of {os.cpu_count()} cores, unless --threads says otherwise"
+    return f"training uses 1 of {os.cpu_count()} cores (see --threads)"
 
 
 def _environment() -> str:
@@ -182,13 +184,13 @@ def _environment() -> str:
         while time.monotonic() < end:
             pool.step(np.zeros(1, np.int64))
             steps += 1
-    return f"CartPole-v1 steps {steps * 5:,} times a second"
+    return f"CartPole-v1: {steps * 5:,} steps per second"
 
 
 def _runs() -> str:
-    """A run makes the directory when it starts; until then what counts is the one it will be made in."""
+    """Checks the parent directory if `runs` does not exist, since a run creates it."""
     import tempfile
 
     home = Path("runs") if Path("runs").exists() else Path()
     with tempfile.TemporaryFile(dir=home):
-        return f"{Path('runs').resolve()} can be written"
+        return f"{Path('runs').resolve()} is writable"

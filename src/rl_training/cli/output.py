@@ -1,4 +1,4 @@
-"""What a person or a script gets to read: results on stdout, all else on stderr."""
+"""Printed output: results go to stdout, everything else to stderr."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from typing import Any
 
 import typer
 
-GAP, INDENT = 3, 4  # between the columns of a table, and before those that go beneath
-SENTENCE = 30  # what one needs of a line: in less it becomes a tower
-FILE = 10_000  # the width of what has no right edge
+SENTENCE = 30  # characters from which a table cell may wrap
+NO_EDGE = 10_000  # width of output that is not a terminal
 
 
 @contextmanager
 def stdout_for_results() -> Iterator[None]:
-    """Inside, whatever environments and libraries print, in workers too, goes to stderr."""
+    """Redirects everything that environments and libraries print, also in workers, to stderr."""
     sys.stdout.flush()
     kept = os.dup(1)
     os.dup2(2, 1)
@@ -40,7 +39,7 @@ def print_json(values: Mapping[str, Any]) -> None:
 
 
 def without_nan(value: Any) -> Any:
-    """The same with null for every float that JSON has no word for."""
+    """Replaces NaN and infinite floats, which JSON cannot represent, by None."""
     if isinstance(value, Mapping):
         return {key: without_nan(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -49,43 +48,29 @@ def without_nan(value: Any) -> Any:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Columns side by side; those that the line has no room for go beneath the others."""
-    width = line_width()
-    table = [columns, *rows]
-    widths = [max(map(len, cells)) for cells in zip(*table, strict=True)]
-    # A sentence may wrap, if enough of it stays on a line; a word may not.
-    least = [
-        min(widest, max(SENTENCE, *(len(word) for cell in cells for word in cell.split() or [""])))
-        for widest, cells in zip(widths, zip(*table, strict=True), strict=True)
-    ]
-    lines = list(side_by_side(widths, least, width))
-    head, *body = ([text for line in lines for text in row_lines(row, widths, line, width)] for row in table)
-    rule = "─" * max(len(text) for text in (*head, *(text for row in body for text in row)))
-    typer.echo("\n".join([*(typer.style(text, bold=True) for text in head), rule]))
-    for text in (text for row in body for text in row):
-        typer.echo(text)
+    """Prints a table in the width of the terminal. Long cells wrap between words; a word is never cut."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
-
-def side_by_side(widths: Sequence[int], least: Sequence[int], width: int) -> Iterator[range]:
-    """Which columns share a line: as many as have room, of which the last may have no more than the least."""
-    start, used = 0, 0
-    for number, (each, needed) in enumerate(zip(widths, least, strict=True)):
-        if number > start and used + needed > width:
-            yield range(start, number)
-            start, used = number, INDENT
-        used += each + GAP
-    yield range(start, len(widths))
-
-
-def row_lines(cells: Sequence[str], widths: Sequence[int], columns: range, width: int) -> list[str]:
-    """Some columns of a row, the last of them wrapped; what goes beneath is set in, and left out where it is empty."""
-    *others, last = columns
-    start = " " * (INDENT if columns.start else 0) + "".join(f"{cells[n]:<{widths[n] + GAP}}" for n in others)
-    return [] if columns.start and not "".join(cells[n] for n in columns) else wrapped(start, cells[last], width)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+    for cells in zip(columns, *rows, strict=True):
+        longest = max(map(len, cells))
+        longest_word = max(len(word) for cell in cells for word in cell.split() or [""])
+        short = longest < SENTENCE
+        table.add_column(Text(cells[0]), min_width=longest if short else longest_word, no_wrap=short)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    least = Console(width=NO_EDGE).measure(table).minimum
+    console = Console(width=max(line_width(), least))
+    with console.capture() as captured:
+        console.print(table)
+    typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
 def wrapped(start: str, text: str, width: int) -> list[str]:
-    """The text after `start`, in lines that end between words and begin where it does."""
+    """Wraps text after `start` between words; later lines are indented by the length of `start`."""
     room = max(1, width - len(start))
     first, *more = textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False) or [""]
     return [(start + first).rstrip(), *(" " * len(start) + line for line in more)]
@@ -96,8 +81,8 @@ def print_wrapped(start: str, text: str, *, width: int | None = None) -> None:
 
 
 def line_width() -> int:
-    """Of the terminal, or as $COLUMNS says."""
-    return shutil.get_terminal_size((FILE, 0)).columns
+    """Width of the terminal, or $COLUMNS."""
+    return shutil.get_terminal_size((NO_EDGE, 0)).columns
 
 
 def print_facts(facts: Mapping[str, str | None]) -> None:
@@ -105,25 +90,25 @@ def print_facts(facts: Mapping[str, str | None]) -> None:
     column = max(12, *(len(name) + 2 for name in facts))
     for name, fact in facts.items():
         if fact is not None:
-            width = FILE if fact.startswith("rl-training ") else None  # a command is there to be copied
+            width = NO_EDGE if fact.startswith("rl-training ") else None  # keeps commands in one line, to be copied
             print_wrapped(f"{name:<{column}}", fact, width=width)
 
 
 def print_report(report: Mapping[str, Any], curve: Path | None, *, data: str | None = None) -> None:
-    """How a training ended, in the form `train --json` has, where everything lies and what to do next.
+    """Prints the report of `train --json`, the files and the next command.
 
-    `data` is what there is to judge an agent by that has no environment.
+    `data` is the dataset with which to evaluate an agent that has no environment.
     """
-    work = f"{report['steps']:,} steps, {report['updates']:,} updates ({report['updates_per_second']:,.0f}/s)"
-    evaluation, of_seeds = report["evaluation"], ""
+    done = f"{report['steps']:,} steps, {report['updates']:,} updates ({report['updates_per_second']:,.0f}/s)"
+    evaluation, over_seeds = report["evaluation"], ""
     if "runs" in report:
         print_table(("seed", "status", "return", "run"), [_row(run) for run in report["runs"]])
-        of_seeds = f" of {len(report['runs'])} seeds"
+        over_seeds = f" of {len(report['runs'])} seeds"
     print_facts(
         {
-            report["status"]: f"{work} in {duration(report['seconds'])}",
+            report["status"]: f"{done} in {duration(report['seconds'])}",
             "because": report["stop_reason"],
-            "evaluation": None if evaluation is None else score(evaluation) + of_seeds,
+            "evaluation": None if evaluation is None else score(evaluation) + over_seeds,
             "run": report["run_dir"],
             "curve": None if curve is None else str(curve),
             "checkpoint": report["checkpoint"],
@@ -134,7 +119,7 @@ def print_report(report: Mapping[str, Any], curve: Path | None, *, data: str | N
 
 
 def print_profile(seconds: Mapping[str, float]) -> None:
-    """Where the time of a training went, by parts."""
+    """Prints the time spent in each part of training."""
     whole = max(sum(seconds.values()), 1e-9)
     rows = [(part, f"{each:.1f} s", f"{100 * each / whole:.0f}%") for part, each in seconds.items()]
     print_table(("part", "time", "share"), rows)
@@ -147,7 +132,7 @@ def _row(run: Mapping[str, Any]) -> tuple[str, str, str, str]:
 
 def _next(report: Mapping[str, Any], data: str | None) -> str:
     if report["status"] == "stopped":
-        return "the same command again goes on" if "runs" in report else f"rl-training resume {report['run_dir']}"
+        return "the same command continues" if "runs" in report else f"rl-training resume {report['run_dir']}"
     run_dir = report["runs"][0]["run_dir"] if "runs" in report else report["run_dir"]
     if data is not None:
         return f"rl-training evaluate {run_dir} --ope {data}"
@@ -155,7 +140,7 @@ def _next(report: Mapping[str, Any], data: str | None) -> str:
 
 
 def score(evaluation: Mapping[str, Any]) -> str:
-    """Mean ± deviation of the returns, and D4RL's score where there is one."""
+    """Mean ± standard deviation of the returns, and the D4RL normalized score if there is one."""
     episodes = many(evaluation["episodes"], "episode")
     text = f"{evaluation['return_mean']:.1f} ± {evaluation['return_std']:.1f} over {episodes}"
     normalized = evaluation.get("normalized_score")
@@ -174,13 +159,13 @@ def duration(seconds: float) -> str:
 
 @contextmanager
 def progress(noun: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Gives a function to tell how many are done: a bar on a terminal, a line every ten seconds elsewhere."""
+    """Yields a function that shows how many are done: a bar on a terminal, else a line every ten seconds."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%")
-    began = shown = time.monotonic()
+    start = shown = time.monotonic()
     with Progress(
         *columns, TimeRemainingColumn(), console=console, transient=True, disable=not console.is_terminal
     ) as bar:
@@ -191,7 +176,7 @@ def progress(noun: str, total: int) -> Iterator[Callable[[int], None]]:
             now = time.monotonic()
             if now - shown < (0.2 if console.is_terminal else 10):
                 return
-            shown, rate = now, done / (now - began)
+            shown, rate = now, done / (now - start)
             line = f"{noun} {done:,} of {total:,}  {rate:,.0f}/s"
             bar.update(task, completed=done, description=line)
             if not console.is_terminal:

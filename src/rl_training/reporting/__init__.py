@@ -1,1 +1,1 @@
-"""Numbers and pictures for people: what scores over seeds say, and how a run went."""
+"""Comparison of benchmark results, and figures of runs, datasets and world models."""

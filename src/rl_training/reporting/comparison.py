@@ -1,4 +1,4 @@
-"""What a bench says: each algorithm's score on each environment, and how sure one can be that one is better."""
+"""Benchmark results: scores with intervals for each algorithm and task, and pairwise comparisons."""
 
 from __future__ import annotations
 
@@ -28,29 +28,25 @@ CSV_COLUMNS = (
 
 
 class Entry(NamedTuple):
-    """One algorithm on one environment."""
-
     algo: str
-    scores: list[float]  # by seed: the mean return of its last checkpoint
-    middle: float
-    interval: Interval | None  # one seed has none: nothing tells how much of its score is luck
+    scores: list[float]  # mean return of each seed's last checkpoint
+    middle: float  # interquartile mean of the scores
+    interval: Interval | None  # None with one seed
     normalized: float | None
     normalized_interval: Interval | None
 
 
 class Pair(NamedTuple):
-    """Two algorithms on the same environment."""
-
     a: str
     b: str
     probability: float  # that a run of a scores above a run of b
-    interval: Interval | None  # none where one of them has one seed
+    interval: Interval | None  # None if one of them has one seed
     difference: float  # of the means
     seeds_needed: int | None
 
 
 class Task(NamedTuple):
-    name: str  # the environment, and the dataset where the bench has several
+    name: str  # the environment, and the dataset if there is one
     entries: list[Entry]
     pairs: list[Pair]
 
@@ -63,25 +59,25 @@ class Curve(NamedTuple):
 class Comparison(NamedTuple):
     tasks: list[Task]
     missing: list[str]  # cells that are not done
-    results: list[dict[str, Any]]  # of those that are
+    results: list[dict[str, Any]]  # `result.json` of the finished cells
 
     def to_json(self) -> dict[str, Any]:
         return {"tasks": [_task_json(task) for task in self.tasks], "missing": self.missing}
 
 
 def compare(directory: Path) -> Comparison:
-    """Reads `bench.yaml` and each cell's `result.json`, nothing else: the runs themselves need not be there."""
+    """Reads `bench.yaml` and each cell's `result.json`. The runs themselves are not needed."""
     plan = read_plan(directory)
     files = {cell.name: directory / cell.name / "result.json" for cell in plan.cells()}
     results = [json.loads(file.read_text(encoding="utf-8")) for file in files.values() if file.is_file()]
     if not results:
-        raise ValueError(f"no cell of {directory} is done yet; rl-training bench runs them")
+        raise ValueError(f"no cell of {directory} is done yet. Run them with rl-training bench")
     missing = [name for name, file in files.items() if not file.is_file()]
     return Comparison([_task(name, cells) for name, cells in by_task(results).items()], missing, results)
 
 
 def by_task(results: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    """Cells side by side that may be compared: the same environment, and the same dataset where one was named."""
+    """Groups cells by environment and dataset."""
     tasks: dict[str, list[Mapping[str, Any]]] = {}
     for result in results:
         name = result["env"] if result["dataset"] is None else f"{result['env']} from {Path(result['dataset']).stem}"
@@ -98,7 +94,7 @@ def _entry(result: Mapping[str, Any]) -> Entry:
     scores = [run["score"]["return_mean"] for run in result["runs"]]
     middle = interquartile_mean(scores)
     interval = bootstrap_interval(scores) if len(scores) > 1 else None
-    # A normalised score is the return on another scale, so its middle and its bounds are those of the returns.
+    # Normalisation is linear, so it maps the interquartile mean and its bounds directly.
     normal, *bounds = (normalized_score(result["env"], value) for value in (middle, *(interval or ())))
     known = [bound for bound in bounds if bound is not None]
     return Entry(result["algo"], scores, middle, interval, normal, Interval(*known) if known else None)
@@ -106,9 +102,9 @@ def _entry(result: Mapping[str, Any]) -> Entry:
 
 def _pair(a: Entry, b: Entry) -> Pair:
     difference = sum(a.scores) / len(a.scores) - sum(b.scores) / len(b.scores)
-    chance = probability_of_improvement(a.scores, b.scores)
+    probability = probability_of_improvement(a.scores, b.scores)
     interval = improvement_interval(a.scores, b.scores) if a.interval and b.interval else None
-    return Pair(a.algo, b.algo, chance, interval, difference, seeds_needed(a.scores, b.scores))
+    return Pair(a.algo, b.algo, probability, interval, difference, seeds_needed(a.scores, b.scores))
 
 
 def _task_json(task: Task) -> dict[str, Any]:
@@ -123,14 +119,12 @@ def _task_json(task: Task) -> dict[str, Any]:
 
 
 class Rows(NamedTuple):
-    """A table as text."""
-
     columns: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
 
 
 def score_table(comparison: Comparison) -> Rows:
-    """A row for each algorithm on each environment."""
+    """One row for each algorithm and task."""
     bounds = _bounds(entry.interval for task in comparison.tasks for entry in task.entries)
     columns = ("environment", "algorithm", "seeds", f"score{bounds}", f"normalized{bounds}")
     rows = [
@@ -142,7 +136,7 @@ def score_table(comparison: Comparison) -> Rows:
 
 
 def pair_table(comparison: Comparison) -> Rows:
-    """A row for each two algorithms on the same environment."""
+    """One row for each pair of algorithms on a task."""
     bounds = _bounds(pair.interval for task in comparison.tasks for pair in task.pairs)
     columns = ("environment", "better?", f"probability{bounds}", "difference of means", SEEDS_NEEDED)
     rows = [
@@ -154,12 +148,11 @@ def pair_table(comparison: Comparison) -> Rows:
 
 
 def _without_empty_last(table: Rows) -> Rows:
-    """The table without its last column, where no row has anything in it."""
+    """Drops the last column if it is empty in every row."""
     return table if any(row[-1] for row in table.rows) else Rows(table.columns[:-1], [row[:-1] for row in table.rows])
 
 
 def _bounds(intervals: Iterable[Interval | None]) -> str:
-    """What a heading says of the brackets below it."""
     return " [95%]" if any(intervals) else ""
 
 
@@ -181,7 +174,7 @@ def _markdown_table(table: Rows) -> str:
 
 
 def save_csv(comparison: Comparison, target: Path) -> None:
-    """A row for each run."""
+    """Writes one row for each run."""
     with target.open("w", encoding="utf-8", newline="") as file:
         table = csv.DictWriter(file, CSV_COLUMNS, extrasaction="ignore")
         table.writeheader()
@@ -194,7 +187,7 @@ def save_csv(comparison: Comparison, target: Path) -> None:
 
 
 def learning_curves(comparison: Comparison) -> dict[str, dict[str, Curve]]:
-    """By environment and algorithm, at the steps where every seed was evaluated; those never evaluated are left out."""
+    """Curves by task and algorithm, at the steps where every seed was evaluated. Others are left out."""
     return {
         name: {cell["algo"]: curve for cell in cells if (curve := _curve(cell)).steps}
         for name, cells in by_task(comparison.results).items()
