@@ -116,7 +116,7 @@ def remembered(memory: Memory) -> np.ndarray:
 def test_wrong_observations_are_refused(agent):
     with pytest.raises(ValueError, match=r"obs must end in shape \(4,\), got \(3,\)"):
         agent.predict(np.zeros(3))
-    with pytest.raises(ValueError, match="not finite"):
+    with pytest.raises(ValueError, match="NaN or infinite"):
         agent.predict([np.nan, 0, 0, 0])
 
 
