@@ -51,9 +51,9 @@ def test_drifting_noise_keeps_what_it_does_not_forget():
     assert ActionNoise(0.0, theta=0.25).next(torch.tensor([0.8]), None).tolist() == pytest.approx([0.6])
 
 
-@pytest.mark.parametrize(("forgets", "correlation"), [(1.0, 0.0), (0.2, 0.8)])
-def test_neighbouring_steps_share_what_is_not_forgotten_and_the_deviation_is_the_scale(forgets, correlation):
-    walk = noise_of(60, ActionNoise(0.3, forgets))[40:]
+@pytest.mark.parametrize(("theta", "correlation"), [(1.0, 0.0), (0.2, 0.8)])
+def test_neighbouring_steps_share_what_is_not_forgotten_and_the_deviation_is_the_scale(theta, correlation):
+    walk = noise_of(60, ActionNoise(0.3, theta))[40:]
     assert walk.std().item() == pytest.approx(0.3, abs=0.02)
     together = torch.corrcoef(torch.stack([walk[:-1].flatten(), walk[1:].flatten()]))[0, 1]
     assert together.item() == pytest.approx(correlation, abs=0.05)

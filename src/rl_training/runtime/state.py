@@ -31,7 +31,7 @@ class Lane(Protocol):
 
     @property
     def replay(self) -> Any:
-        """Rows to save beside the rest of its state, as `replay_segments.SavedReplay` has them, or None."""
+        """The replay buffer whose transitions are saved in segments, or None."""
 
     def collect(self, limit: int) -> CollectResult:
         """Advances by at most `limit` steps offline, or by one rollout or environment step online."""
