@@ -1,4 +1,4 @@
-"""Numbers that move as training goes on: a learning rate, an exploration rate."""
+"""Schedules of learning rates, exploration rates and other options over the course of training."""
 
 from __future__ import annotations
 
@@ -9,21 +9,23 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Schedule(BaseModel):
-    """A way from `start` to `end` over the first `fraction` of training; it stays at `end` after that."""
+    """Interpolates from `start` to `end` over the first `fraction` of training, then stays at `end`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     kind: Literal["linear", "cosine", "constant"] = Field("linear", description="linear, cosine or constant")
-    start: float | None = Field(None, description="where it begins; none: at the option's own value")
-    end: float = Field(0.0, description="where it ends")
-    fraction: Annotated[float, Field(ge=0, le=1)] = Field(1.0, description="share of training until it is there")
+    start: float | None = Field(None, description="first value; none: the value of the option itself")
+    end: float = Field(0.0, description="last value")
+    fraction: Annotated[float, Field(ge=0, le=1)] = Field(
+        1.0, description="fraction of training until `end` is reached"
+    )
 
     def at(self, progress: float, default: float) -> float:
-        """The value when this share of training is done; `default` stands in for a start that is not given."""
+        """Returns the value at this fraction of training; `default` replaces a `start` of none."""
         start = default if self.start is None else self.start
         if self.kind == "constant":
             return start
-        way = 1.0 if progress >= self.fraction else progress / self.fraction
+        weight = 1.0 if progress >= self.fraction else progress / self.fraction
         if self.kind == "cosine":
-            way = (1 - math.cos(math.pi * way)) / 2
-        return (1 - way) * start + way * self.end
+            weight = (1 - math.cos(math.pi * weight)) / 2
+        return (1 - weight) * start + weight * self.end

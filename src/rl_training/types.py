@@ -1,4 +1,4 @@
-"""The words that every other module shares."""
+"""Types that all packages share: batches, losses, actions, environment specs and protocols."""
 
 from __future__ import annotations
 
@@ -13,57 +13,54 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
-Arrays: TypeAlias = "dict[str, Array]"  # a batch's columns before they are tensors, as files hold them
-Batch: TypeAlias = "dict[str, Tensor]"  # obs, actions, rewards, next_obs, dones (terminated only), truncated, and more
-Metrics: TypeAlias = "dict[str, Tensor]"  # scalars that stay on the device until they are logged
-ACTION_SPACES = {"box": "Box", "discrete": "Discrete", "multi_discrete": "MultiDiscrete"}  # as Gymnasium names them
+Arrays: TypeAlias = "dict[str, Array]"  # columns as NumPy arrays
+Batch: TypeAlias = "dict[str, Tensor]"  # obs, actions, rewards, next_obs, dones (terminated only), truncated, ...
+Metrics: TypeAlias = "dict[str, Tensor]"  # scalars; they stay on the device until they are logged
+ACTION_SPACES = {"box": "Box", "discrete": "Discrete", "multi_discrete": "MultiDiscrete"}  # kind -> Gymnasium class
+SKIP_UPDATES = "halted"  # name of a learner's buffer; while it is 1, updates change nothing
 
 
 class Loss(NamedTuple):
-    """Terms are minimised, summed; metrics are only seen; buffers are new values of named buffers.
-
-    `rows` has something for each row of the batch: "priorities" are what prioritised replay draws by, and all else
-    is kept with the rows by a replay of sequences, for whoever goes on from them.
-    """
+    """A loss: the sum of `terms` is minimised."""
 
     terms: Metrics
-    metrics: Metrics = {}
-    buffers: Metrics = {}
-    rows: Metrics = {}
+    metrics: Metrics = {}  # logged only
+    buffers: Metrics = {}  # new values of the learner's buffers, by name
+    rows: Metrics = {}  # one value per row: "priorities" for prioritised replay, latents for sequence replay
 
     @property
     def total(self) -> Tensor:
         return reduce(lambda a, b: a + b, self.terms.values())
 
     def plus(self, terms: Metrics, metrics: Metrics | None = None) -> Loss:
-        """This loss with terms (and metrics) added, or put in the place of those of the same name."""
+        """Returns a copy with these terms and metrics added; equal names are replaced."""
         return Loss({**self.terms, **terms}, {**self.metrics, **(metrics or {})}, self.buffers, self.rows)
 
 
 class UpdateResult(NamedTuple):
-    """What one update, or a run of them, has to tell."""
+    """Result of one update or of several in a row."""
 
     metrics: Metrics
     num_gradient_steps: int
-    priorities: Tensor | None = None  # of the last batch's rows
-    latents: Metrics = {}  # what else was found at them
+    priorities: Tensor | None = None  # of the last batch
+    latents: Metrics = {}  # of the last batch, for sequence replay
 
 
 class Action(NamedTuple):
-    """Actions in the policy's units (Box: [-1, 1]; others: int64 from 0), and what the policy wants remembered."""
+    """Actions in policy units (Box: [-1, 1]; others: int64 from 0) and the recurrent state."""
 
     actions: Tensor
-    memory: Any = None
-    extras: Metrics = {}
+    memory: Any = None  # recurrent state of the policy
+    extras: Metrics = {}  # more columns to store with the step, such as PPO's raw_actions
 
     def with_actions(self, actions: Tensor) -> Action:
-        """With other actions in the place of these; who remembers, remembers what was done."""
+        """Returns a copy with these actions, also in the recurrent state."""
         memory = None if self.memory is None else {**self.memory, "action": actions}
         return self._replace(actions=actions, memory=memory)
 
 
 class ObsPart(NamedTuple):
-    """One entry of a Dict of observations: "uint8" a picture, "float32" a vector."""
+    """One entry of a Dict observation space: an image ("uint8") or a vector ("float32")."""
 
     name: str
     shape: tuple[int, ...]
@@ -80,19 +77,19 @@ class ObsPart(NamedTuple):
 
 @dataclass(frozen=True)
 class EnvSpec:
-    """What a learner must know of an environment, or of a dataset that stands for one."""
+    """Observation and action spaces of an environment or a dataset."""
 
     obs_shape: tuple[int, ...]
     action_kind: str  # one of ACTION_SPACES
-    action_dim: int  # Box: length of the flat action; Discrete: number of actions; MultiDiscrete: of choices
+    action_dim: int  # Box: length of the flat action; Discrete: number of actions; MultiDiscrete: number of choices
     obs_dtype: str = "float32"  # "float32", or "uint8" for pixels
     action_shape: tuple[int, ...] = ()
-    action_low: tuple[float, ...] = ()  # Box only, flat, in the environment's own units
+    action_low: tuple[float, ...] = ()  # Box only, flat, in environment units
     action_high: tuple[float, ...] = ()
-    action_start: int = 0  # Discrete only: what the environment calls action 0
-    action_sizes: tuple[int, ...] = ()  # MultiDiscrete only, flat: of how many actions each choice is
-    action_starts: tuple[int, ...] = ()  # MultiDiscrete only, flat: what the environment calls action 0 of each
-    obs_parts: tuple[ObsPart, ...] = ()  # of a Dict only: what the bytes of an observation are, one after the other
+    action_start: int = 0  # Discrete only: the environment's first action
+    action_sizes: tuple[int, ...] = ()  # MultiDiscrete only, flat: number of actions of each choice
+    action_starts: tuple[int, ...] = ()  # MultiDiscrete only, flat: the environment's first action of each choice
+    obs_parts: tuple[ObsPart, ...] = ()  # Dict only: its entries in the order in which they are packed into bytes
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -105,23 +102,23 @@ class EnvSpec:
 
 
 class ParameterGroup(NamedTuple):
-    """Parameters that share an optimizer kind and its settings; `names` are prefixes, () means all the rest."""
+    """Optimizer settings of a group of parameters."""
 
     learning_rate: float
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # prefixes of parameter names; (): all that no earlier group has
     kind: str = "adam"
     eps: float = 1e-8
     weight_decay: float = 0.0
     max_grad_norm: float | None = None
-    rate: str = "learning_rate"  # the option its learning rate comes from, by which a schedule moves it alone
-    max_grad_ratio: float | None = None  # of a gradient's norm to that of its tensor
-    warm_up: int = 0  # steps over which the learning rate rises to what it is
+    rate: str = "learning_rate"  # option that sets the learning rate; a schedule of that option changes this group
+    max_grad_ratio: float | None = None  # adaptive gradient clipping: largest |gradient| / |parameter|
+    warm_up: int = 0  # steps of linear learning rate warm-up
 
 
 class Source(Protocol):
-    """Hands out batches: a dataset, a ring, a rollout, or a mix of them."""
+    """A dataset, replay buffer or rollout that batches are sampled from."""
 
-    samples_on_device: bool  # with `generator` and nothing of the host, so that a CUDA graph can hold the draw
+    samples_on_device: bool  # sampling uses only `generator` and device tensors, so a CUDA graph can capture it
 
     @property
     def generator(self) -> torch.Generator: ...
@@ -130,19 +127,19 @@ class Source(Protocol):
 
 
 class PrioritizedSource(Source, Protocol):
-    """Its batches say in `slots` where their rows rest, so that it can be told how much each is worth another look."""
+    """A prioritised replay buffer: the column `slots` of a batch identifies rows whose priorities are then updated."""
 
     def set_priorities(self, slots: Tensor, priorities: Tensor) -> None: ...
 
 
 class SequenceSource(Source, Protocol):
-    """Its batches say in `rows` where their steps rest, so that it can keep what a learner remembers at them."""
+    """A sequence replay buffer: the column `rows` of a batch identifies steps whose latents are then written back."""
 
     def write_back(self, rows: Tensor, latents: Batch) -> None: ...
 
 
 class Trainable(Protocol):
-    """What the Updater needs of a learner, so that neither has to import the other."""
+    """The part of `Learner` that `Updater` uses; a protocol avoids an import circle."""
 
     config: Any
 
@@ -155,11 +152,8 @@ class Trainable(Protocol):
 
 
 class Policy(Protocol):
-    """Anything that can choose actions for observations in raw environment units."""
+    """Chooses actions for observations in environment units."""
 
     def act(
         self, obs: Tensor, memory: Any = None, *, deterministic: bool = False, generator: torch.Generator | None = None
     ) -> Action: ...
-
-
-SKIP_UPDATES = "halted"  # a learner that has a buffer of this name is left as it is by every update while that is 1
