@@ -95,7 +95,7 @@ def play(agent: Agent, episodes: int, steps: int, seed: int = 77) -> tuple[Laten
             ended = step.terminated | step.truncated
             memory.keep(action, ended)
             received = np.where(ended, 0, step.rewards).astype(np.float32)  # the first frame has no reward
-    return cast(DreamerAlgorithm, agent.learner).restored(torch.stack(deters), torch.stack(stochs)), torch.stack(
+    return cast(DreamerAlgorithm, agent.learner).restore_latent(torch.stack(deters), torch.stack(stochs)), torch.stack(
         rewards
     )
 

@@ -16,9 +16,7 @@ class Schedule(BaseModel):
     kind: Literal["linear", "cosine", "constant"] = Field("linear", description="linear, cosine or constant")
     start: float | None = Field(None, description="first value; none: the value of the option itself")
     end: float = Field(0.0, description="last value")
-    fraction: Annotated[float, Field(ge=0, le=1)] = Field(
-        1.0, description="fraction of training until `end` is reached"
-    )
+    fraction: Annotated[float, Field(ge=0, le=1)] = Field(1.0, description="fraction of training that the change takes")
 
     def at(self, progress: float, default: float) -> float:
         """Returns the value at this fraction of training; `default` replaces a `start` of none."""

@@ -242,5 +242,5 @@ def test_one_name_serves_both_action_spaces(box, discrete):
 
 
 def test_options_of_sampled_actions_are_refused_with_discrete_ones(discrete):
-    with pytest.raises(ValueError, match=r"num_cql_samples is for Box actions; .* leave it at 10, got 4"):
+    with pytest.raises(ValueError, match=r"num_cql_samples is for Box actions only, got 4\. Leave it at 10"):
         CQLAlgorithm.build(discrete, num_cql_samples=4)

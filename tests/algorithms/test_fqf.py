@@ -176,12 +176,12 @@ def test_the_network_alone_acts_by_expected_returns():
     assert torch.equal(network.act(obs), network(obs).expected().argmax(-1))
 
 
-def test_fractions_that_run_together_are_doubted_where_metrics_are_logged(discrete):
+def test_collapsed_fractions_give_a_warning(discrete):
     learner = small(discrete)
     assert learner.warnings({"fraction_entropy": 0.9}) == []
     assert learner.warnings({}) == []  # nothing was learned yet
-    (doubt,) = learner.warnings({"fraction_entropy": 0.31})
-    assert "run together (their entropy is 0.31 of the highest): lower fraction_learning_rate or raise" in doubt
+    (warning,) = learner.warnings({"fraction_entropy": 0.31})
+    assert "collapsed (entropy 0.31 of the maximum). Lower fraction_learning_rate or raise" in warning
 
 
 def test_one_fraction_is_no_distribution():

@@ -48,7 +48,7 @@ def test_every_update_asks_at_fractions_of_its_own(discrete, draw):
 def test_targets_have_as_many_fractions_as_predictions_and_the_choice_its_own(discrete, draw):
     learner, batch = small(discrete), draw(discrete, 4)
     assert learner.target_of(batch).shape == (4, 5)
-    assert learner.look(learner.model.q, batch["obs"]).tau_hats.shape == (4, 7)
+    assert learner.evaluate(learner.model.q, batch["obs"]).tau_hats.shape == (4, 7)
 
 
 def test_without_draws_actions_go_by_the_mean_at_even_fractions(discrete):
@@ -62,4 +62,4 @@ def test_with_double_the_online_network_chooses(discrete, draw):
     bias = torch.tensor([0.0, 100.0, 0.0, 0.0])  # makes sure of action 1
     with torch.no_grad():
         learner.model.q.head.advantage.layers[-1].bias.copy_(bias)
-    assert learner.look_ahead(batch["next_obs"])[1].tolist() == [1] * 50
+    assert learner.predict_next(batch["next_obs"])[1].tolist() == [1] * 50

@@ -64,7 +64,7 @@ def test_multi_discrete_actions_are_accepted_where_declared_and_refused_elsewher
 
 @pytest.mark.parametrize(("shape", "dtype"), [((4, 84, 84), "uint8"), ((2, 3), "float32"), ((128,), "uint8")])
 def test_an_algorithm_for_vectors_refuses_pixels_and_tables(shape, dtype):
-    with pytest.raises(TypeError, match="iql takes vectors of floats, got"):
+    with pytest.raises(TypeError, match="iql needs float vectors as observations, got"):
         IQLAlgorithm.build(EnvSpec(shape, "box", 2, obs_dtype=dtype))
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from rl_training.algorithms.core.ops import bootstrapped, ensemble_squared_error, expectile_loss, pick
+from rl_training.algorithms.core.ops import ensemble_squared_error, expectile_loss, select_action, td_target
 
 
 def test_a_target_is_the_reward_and_what_follows_unless_the_episode_terminated():
     rewards, dones, values = torch.tensor([1.0, 1.0]), torch.tensor([0.0, 1.0]), torch.tensor([10.0, 10.0])
-    assert bootstrapped(rewards, dones, values, 0.9).tolist() == [10.0, 1.0]
+    assert td_target(rewards, dones, values, 0.9).tolist() == [10.0, 1.0]
 
 
 def test_ensemble_error_is_a_mean_over_rows_and_a_sum_over_copies():
@@ -19,9 +19,9 @@ def test_ensemble_error_is_a_mean_over_rows_and_a_sum_over_copies():
     assert error.item() == (1 + 4) / 2 + (0 + 16) / 2
 
 
-def test_pick_takes_the_entry_each_action_names():
+def test_select_action_takes_the_entry_of_each_action():
     values = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
-    assert pick(values, torch.tensor([2, 0])).tolist() == [3.0, 4.0]
+    assert select_action(values, torch.tensor([2, 0])).tolist() == [3.0, 4.0]
 
 
 def test_expectile_loss_weighs_underestimates_more():

@@ -8,23 +8,24 @@ import pytest
 import torch
 
 from rl_training.algorithms import REDQAlgorithm, REDQConfig, Updater, redq
+from rl_training.algorithms.sac import sac_policy_loss
 from rl_training.models.mlp import Critic
 
 
 def test_subsets_are_of_different_critics_and_all_of_them_come_up():
-    seen = {tuple(sorted(redq.drawn(2, 4, torch.device("cpu")).tolist())) for _ in range(200)}
+    seen = {tuple(sorted(redq.random_subset(2, 4, torch.device("cpu")).tolist())) for _ in range(200)}
     assert seen == set(combinations(range(4), 2))
 
 
 def test_a_few_critics_say_what_they_say_among_all(draw, box):
     critic, rows = Critic(3, 2, (8,), copies=5), draw(box, 6)
     everyone = critic(rows["obs"], rows["actions"])
-    few = redq.values_of(critic, torch.tensor([3, 0]), rows["obs"], rows["actions"])
+    few = redq.subset_values(critic, torch.tensor([3, 0]), rows["obs"], rows["actions"])
     torch.testing.assert_close(few, everyone[[3, 0]])
 
 
 def test_every_critic_is_fitted_to_the_minimum_of_the_drawn_ones(box, draw, monkeypatch):
-    monkeypatch.setattr(redq, "drawn", lambda *_: torch.tensor([4, 1]))
+    monkeypatch.setattr(redq, "random_subset", lambda *_: torch.tensor([4, 1]))
     learner, rows = REDQAlgorithm.build(box, hidden_sizes=(8,), num_critics=5, gamma=0.9, temperature=0.5), draw(box, 3)
     torch.manual_seed(1)
     loss = learner.critics(rows)
@@ -41,7 +42,7 @@ def test_every_critic_is_fitted_to_the_minimum_of_the_drawn_ones(box, draw, monk
 def test_the_actor_climbs_the_mean_of_all_critics(box, draw, reached):
     learner, rows, alpha = REDQAlgorithm.build(box, hidden_sizes=(8,), num_critics=5), draw(box, 6), torch.tensor(0.5)
     torch.manual_seed(1)
-    loss = learner.actor_loss(rows["obs"], alpha).terms
+    loss = sac_policy_loss(learner, rows["obs"], alpha).terms
     torch.manual_seed(1)
     actions, log_prob = learner.model.actor(rows["obs"]).sample_with_log_prob()
     q = learner.model.critic(rows["obs"], actions).mean(0)

@@ -53,7 +53,7 @@ def test_a_world_model_unpacks_every_bit(lead, side):
     assert (rows.shape, rows.dtype) == ((*lead, pixels + 12), np.uint8)
     model = DreamerModel(EnvSpec((pixels + 12,), "discrete", 2, "uint8", obs_parts=parts), SIZES["tiny"])
     scaled = model.scaled(torch.as_tensor(rows))
-    assert model.pictures(scaled).equal(torch.as_tensor(obs["eye"]).float() / 255)
+    assert model.images(scaled).equal(torch.as_tensor(obs["eye"]).float() / 255)
     numbers = np.concatenate([obs["pace"], obs["word"]], -1).astype(np.float32)
     assert scaled[..., pixels:].equal(symlog(torch.as_tensor(numbers)))
 
@@ -106,7 +106,7 @@ def test_nan_is_detected_before_packing():
 
 
 def test_other_algorithms_and_datasets_refuse_dict_observations(tmp_path):
-    with pytest.raises(TypeError, match="ppo takes one Box of observations, got a Dict of side, sign; dreamer takes"):
+    with pytest.raises(TypeError, match="ppo needs a Box observation space, got a Dict of side, sign"):
         PPO("SignedSide-v0", output_dir=str(tmp_path / "ppo")).learn()
     with pytest.raises(TypeError, match="datasets need Box observations, but SignedSide-v0 has a Dict"):
         roll_dataset("SignedSide-v0", rows=10)

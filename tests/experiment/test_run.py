@@ -51,7 +51,7 @@ def test_fractions_that_run_together_are_told_of_while_training_goes_on(tmp_path
     options = {**SAC["algo_kwargs"], "fraction_learning_rate": 0.5, "entropy_coefficient": 0.0}
     result = run({**SAC, "algo": "fqf", "env_id": "CartPole-v1", "algo_kwargs": options}, tmp_path, said)
     assert result.status == "finished"
-    assert len([sentence for sentence in said if "the proposed fractions have run together" in sentence]) == 1
+    assert len([sentence for sentence in said if "the proposed fractions have collapsed" in sentence]) == 1
 
 
 @pytest.mark.parametrize(

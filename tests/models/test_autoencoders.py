@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from rl_training.models.autoencoders import Doubled, Grid, PictureDecoder, PictureEncoder, StridedDecoder
+from rl_training.models.autoencoders import Grid, ImageDecoder, ImageEncoder, StridedDecoder, Upsample2x
 from rl_training.models.rssm import Latent
 
 
@@ -20,9 +20,9 @@ def test_the_last_map_has_three_to_sixteen_pixels_a_side(side, stages, smallest)
 
 @pytest.mark.parametrize("shape", [(1, 16, 16), (3, 64, 64), (4, 10, 10), (2, 21, 13)])
 def test_a_picture_comes_back_in_its_own_size_and_range(shape):
-    encoder = PictureEncoder(shape, 8)
+    encoder = ImageEncoder(shape, 8)
     assert encoder(torch.rand(2, *shape)).shape == (2, encoder.features)
-    decoder = PictureDecoder(shape, 8, deter=16, stoch=6, units=8, blocks=8)
+    decoder = ImageDecoder(shape, 8, deter=16, stoch=6, units=8, blocks=8)
     picture = decoder(Latent(torch.randn(2, 16), torch.randn(2, 2, 3)))
     assert picture.shape == (2, *shape)
     assert picture.min() >= 0
@@ -33,14 +33,14 @@ def test_a_picture_comes_back_in_its_own_size_and_range(shape):
 def test_every_pixel_counts_even_in_a_size_that_must_be_padded(strided, share):
     torch.manual_seed(0)
     picture = torch.rand(1, 1, 21, 13, requires_grad=True)
-    PictureEncoder((1, 21, 13), 8, strided=strided)(picture).square().sum().backward()
+    ImageEncoder((1, 21, 13), 8, strided=strided)(picture).square().sum().backward()
     assert picture.grad is not None
     assert (picture.grad != 0).float().mean() >= share  # unstrided, the brightest of four goes on, by channel another
 
 
 @pytest.mark.parametrize("shape", [(3, 64, 64), (2, 21, 13)])
 def test_strided_pictures_have_channels_that_double_and_come_back_in_their_size(shape):
-    encoder, decoder = PictureEncoder(shape, 8, strided=True), StridedDecoder(shape, 8, features=22)
+    encoder, decoder = ImageEncoder(shape, 8, strided=True), StridedDecoder(shape, 8, features=22)
     widths = [8, 16, 32, 64][: len(encoder.grid.widths)]
     assert encoder.grid.widths == widths
     assert encoder(torch.rand(2, *shape)).shape == (2, encoder.features)
@@ -63,7 +63,7 @@ def test_a_strided_decoder_begins_around_grey_and_finds_any_picture():
 
 def test_a_doubled_picture_is_that_of_torch_and_so_is_its_gradient():
     picture, scales = torch.randn(2, 3, 4, 5, requires_grad=True), torch.randn(2, 3, 8, 10)
-    doubled, theirs = Doubled()(picture), torch.nn.Upsample(scale_factor=2)(picture)
+    doubled, theirs = Upsample2x()(picture), torch.nn.Upsample(scale_factor=2)(picture)
     assert doubled.equal(theirs)
     mine, expected = (torch.autograd.grad((each * scales).sum(), picture)[0] for each in (doubled, theirs))
     assert torch.allclose(mine, expected, atol=1e-6)

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from rl_training.models.dreamer import SIZES, BoundedNormalPolicy, DreamerModel, MixedCategoricalPolicy, Size
+from rl_training.models.dreamer import SIZES, BoundedNormalPolicy, DreamerModel, Size, UnimixPolicy
 from rl_training.models.rssm import Latent
 from rl_training.types import EnvSpec
 
@@ -63,7 +63,7 @@ def test_actions_are_one_hot_or_within_their_bounds():
 
 
 def test_no_action_is_ever_given_up():
-    certain = MixedCategoricalPolicy(torch.nn.Identity(), 0.05)(torch.tensor([[1000.0, 0.0]]))
+    certain = UnimixPolicy(torch.nn.Identity(), 0.05)(torch.tensor([[1000.0, 0.0]]))
     assert certain.log_prob(torch.tensor([1])).exp().item() == pytest.approx(0.025)
     assert certain.log_prob(torch.tensor([0])).exp().item() == pytest.approx(0.975)
     assert certain._replace(logits=certain.logits.expand(20_000, 2)).sample().float().mean() == pytest.approx(

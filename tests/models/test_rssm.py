@@ -11,7 +11,15 @@ from torch import Tensor, nn
 from torch.distributions import Independent, OneHotCategorical, kl_divergence
 
 from rl_training.models.normed import block_linear, linear
-from rl_training.models.rssm import RSSM, BlockGRU, Latent, divergence, draw, mixed_log_probs, straight_through
+from rl_training.models.rssm import (
+    RSSM,
+    BlockGRU,
+    Latent,
+    categorical_kl,
+    sample_one_hot,
+    straight_through,
+    unimix_log_probs,
+)
 
 EMBEDDED, ACTIONS, DETER, LATENTS, CLASSES = 5, 3, 16, 4, 6
 
@@ -36,7 +44,7 @@ def window(rows: int = 2, steps: int = 5, seed: int = 1) -> tuple[Tensor, Tensor
 
 
 def test_no_class_falls_below_its_share_of_the_even_mix_and_all_sum_to_one():
-    probs = mixed_log_probs(torch.tensor([[1000.0, 0.0, -1000.0, 0.0]]), 0.01).exp()
+    probs = unimix_log_probs(torch.tensor([[1000.0, 0.0, -1000.0, 0.0]]), 0.01).exp()
     assert probs.tolist()[0] == pytest.approx([0.99 + 0.0025, 0.0025, 0.0025, 0.0025])
 
 
@@ -44,19 +52,19 @@ def test_draws_follow_the_mixed_probabilities():
     logits = torch.tensor([3.0, 0.0, -20.0]).expand(20_000, 3)
     torch.manual_seed(0)
     noise = -(-torch.rand(20_000, 3).log()).log()
-    drawn = draw(mixed_log_probs(logits, 0.3), noise).mean(0)
+    drawn = sample_one_hot(unimix_log_probs(logits, 0.3), noise).mean(0)
     expected = 0.7 * logits[0].softmax(-1) + 0.1
     assert torch.allclose(drawn, expected, atol=0.01)  # four standard errors
 
 
 def test_without_noise_the_most_likely_class_is_drawn():
-    assert draw(torch.tensor([[0.1, 0.7, 0.2]]).log(), None).tolist() == [[0, 1, 0]]
+    assert sample_one_hot(torch.tensor([[0.1, 0.7, 0.2]]).log(), None).tolist() == [[0, 1, 0]]
 
 
 def test_what_is_drawn_goes_on_to_the_bit_with_the_gradient_of_its_probabilities():
     logits = torch.randn(50, CLASSES, requires_grad=True)
     log_probs, weights = logits.log_softmax(-1), torch.randn(50, CLASSES)
-    drawn = draw(log_probs.detach(), None)
+    drawn = sample_one_hot(log_probs.detach(), None)
     passed = straight_through(drawn, log_probs)
     assert passed.equal(drawn)
     mine, expected = (torch.autograd.grad((each * weights).sum(), logits, retain_graph=True)[0]
@@ -67,7 +75,7 @@ def test_what_is_drawn_goes_on_to_the_bit_with_the_gradient_of_its_probabilities
 def test_the_divergence_is_summed_over_latents_and_is_that_of_torch():
     p, q = (torch.randn(7, LATENTS, CLASSES).log_softmax(-1) for _ in range(2))
     expected = kl_divergence(Independent(OneHotCategorical(logits=p), 1), Independent(OneHotCategorical(logits=q), 1))
-    assert torch.allclose(divergence(p, q), expected, atol=1e-6)
+    assert torch.allclose(categorical_kl(p, q), expected, atol=1e-6)
 
 
 def test_the_memory_is_a_gru_whose_blocks_see_their_own_part_and_all_inputs():
@@ -133,7 +141,7 @@ def test_the_prior_of_a_step_is_what_predict_draws_from_the_state_before(rssm):
     before = Latent(seen.latent.deter[:, 1], seen.latent.stoch[:, 1])
     ahead = rssm.predict(before, actions[:, 2], noise[:, 2])
     assert torch.allclose(ahead.deter, seen.latent.deter[:, 2], atol=1e-6)
-    assert ahead.stoch.equal(draw(seen.prior[:, 2], noise[:, 2]))
+    assert ahead.stoch.equal(sample_one_hot(seen.prior[:, 2], noise[:, 2]))
 
 
 def test_gradients_of_a_later_step_reach_the_first_observation_through_what_was_drawn(rssm):
@@ -164,9 +172,9 @@ def test_steps_that_give_weights_no_gradients_leave_them_those_of_the_plain_loop
 
     def gradients(by_steps: bool) -> tuple[Tensor, ...]:
         with torch.autocast("cpu", torch.bfloat16, enabled=low):
-            step = partial(rssm.held_step, rssm.held()) if by_steps else None
-            beliefs = rssm.observe(embedded, actions, is_first, start(3, 0.5), noise if drawn else None, step)
-        outputs = (*beliefs.latent, beliefs.posterior, beliefs.prior)
+            step = partial(rssm.step_with_weights, rssm.detached_weights()) if by_steps else None
+            states = rssm.observe(embedded, actions, is_first, start(3, 0.5), noise if drawn else None, step)
+        outputs = (*states.latent, states.posterior, states.prior)
         total = sum((output * scale).sum() for output, scale in zip(outputs, scales, strict=True))
         return torch.autograd.grad(total, inputs)
 

@@ -1,4 +1,4 @@
-"""Behaviour cloning: supervised learning of the data's actions, the baseline that every offline result needs."""
+"""Behaviour cloning: supervised learning of the dataset's actions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from rl_training.algorithms.core.config import AlgorithmConfig, OfflineConfig
-from rl_training.algorithms.core.learner import OfflineLearner
+from rl_training.algorithms.core.learner import Learner
 from rl_training.models import MLPBCModel
 from rl_training.models.heads import CategoricalPolicy
 from rl_training.types import Batch, Loss
@@ -16,18 +16,19 @@ from rl_training.types import Batch, Loss
 
 class BCConfig(OfflineConfig):
     objective: Literal["likelihood", "mse"] = Field(
-        "likelihood", description="maximum likelihood, or squared error of the mean (Box actions only)"
+        "likelihood", description="maximum likelihood, or mean squared error (Box actions only)"
     )
 
 
 def bc_loss(policy: Any, actions: Tensor, objective: str = "likelihood") -> Loss:
-    """Negative log-likelihood of the actions, or their squared distance from the policy's mean."""
+    """Policy loss: mean of -log pi(a|s), or for "mse" mean of (mode of pi(s) - a)^2."""
     error = (policy.mode() - actions).square().mean() if objective == "mse" else -policy.log_prob(actions).mean()
     return Loss({"actor_loss": error}, {"entropy": policy.entropy().mean()})
 
 
-class BCAlgorithm(OfflineLearner):
+class BCAlgorithm(Learner):
     name = "bc"
+    lane = "offline"
     config_type = BCConfig
     model_type = MLPBCModel
     action_kinds = ("box", "discrete")
@@ -35,7 +36,7 @@ class BCAlgorithm(OfflineLearner):
     def __init__(self, model: nn.Module, config: AlgorithmConfig | None = None, **options: Any) -> None:
         super().__init__(model, config, **options)
         if self.config.objective == "mse" and isinstance(self.model.actor, CategoricalPolicy):
-            raise ValueError("objective 'mse' needs Box actions; with Discrete ones use 'likelihood'")
+            raise ValueError("objective 'mse' needs Box actions. Use 'likelihood' with Discrete actions")
 
     def loss(self, batch: Batch) -> Loss:
         policy = self.model.actor(self.normalizer(batch["obs"]))

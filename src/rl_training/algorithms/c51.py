@@ -1,4 +1,4 @@
-"""Categorical DQN (Bellemare et al., 2017): returns as probabilities of fixed atoms, fitted to projected targets."""
+"""Categorical DQN, C51 (Bellemare et al., 2017, arXiv:1707.06887): returns as a categorical over fixed atoms."""
 
 from __future__ import annotations
 
@@ -9,28 +9,29 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from rl_training.algorithms.core.config import AlgorithmConfig
-from rl_training.algorithms.dqn import DQNAlgorithm, DQNConfig, RowLosses, of_action
+from rl_training.algorithms.core.ops import select_action
+from rl_training.algorithms.dqn import DQNAlgorithm, DQNConfig, RowLosses
 from rl_training.models import Atoms, C51Model
 from rl_training.types import Batch
 
 
 class C51Config(DQNConfig):
-    num_atoms: int = Field(51, ge=2, description="returns that have a probability")
-    v_min: float = Field(-10.0, description="the lowest of them; discounted returns below it are taken for it")
-    v_max: float = Field(10.0, description="the highest of them")
+    num_atoms: int = Field(51, ge=2, description="number of atoms of the return distribution")
+    v_min: float = Field(-10.0, description="lowest atom; lower discounted returns are clipped to it")
+    v_max: float = Field(10.0, description="highest atom; higher discounted returns are clipped to it")
 
     @model_validator(mode="after")
-    def _range(self) -> C51Config:
+    def _check_range(self) -> C51Config:
         if self.v_min >= self.v_max:
             raise ValueError(f"v_min must be below v_max, got {self.v_min} and {self.v_max}")
         return self
 
 
 def project_atoms(probabilities: Tensor, returns: Tensor, support: Tensor) -> Tensor:
-    """The distribution over `support` [atoms] of these probabilities of any returns, both [rows, n].
+    """Projects a distribution over returns, both [rows, n], onto `support` [atoms] (equation 7 of the paper).
 
-    Each return's probability goes to the two atoms beside it, by nearness; one beyond the ends goes to the end. Written
-    as a dense product, which is the same on every device and every time, unlike adding by index.
+    Each probability is split between the two nearest atoms by linear interpolation. A dense product is used because
+    adding by index is not deterministic on every device.
     """
     last = len(support) - 1
     places = ((returns - support[0]) / (support[-1] - support[0]) * last).clamp(0, last)
@@ -39,8 +40,24 @@ def project_atoms(probabilities: Tensor, returns: Tensor, support: Tensor) -> Te
 
 
 def categorical_divergence(targets: Tensor, logits: Tensor) -> Tensor:
-    """KL of the network's distribution from the target's, by row: the paper's cross-entropy, but zero at a fit."""
+    """KL(target || softmax(logits)) per row: the paper's cross-entropy minus the target's entropy."""
     return (torch.xlogy(targets, targets) - targets * logits.log_softmax(-1)).sum(-1)
+
+
+def categorical_target(learner: DQNAlgorithm, batch: Batch) -> Tensor:
+    """Projected distribution of r + gamma * (1 - done) * z over the atoms z at (s', a'); [rows, atoms]."""
+    prediction, actions = learner.predict_next(batch["next_obs"])
+    returns = learner.backup(batch, prediction.support.unsqueeze(-1)).mT
+    return project_atoms(select_action(prediction.logits, actions).softmax(-1), returns, prediction.support)
+
+
+def categorical_row_losses(prediction: Atoms, target: Tensor, actions: Tensor) -> RowLosses:
+    """KL between the target and the predicted distribution at (s, a)."""
+    logits = select_action(prediction.logits, actions)
+    losses = categorical_divergence(target, logits)
+    values, targets = ((each * prediction.support).sum(-1) for each in (logits.softmax(-1), target))
+    ends = {"end_atoms_share": (target[:, 0] + target[:, -1]).mean()}  # large: v_min and v_max are too narrow
+    return RowLosses({"loss": losses}, losses, values, targets, ends)
 
 
 class C51Algorithm(DQNAlgorithm):
@@ -48,19 +65,9 @@ class C51Algorithm(DQNAlgorithm):
     config_type: ClassVar[type[AlgorithmConfig]] = C51Config
     model_type = C51Model
 
-    def expected(self, seen: Atoms) -> Tensor:
-        return seen.expected()
-
     @torch.no_grad()
     def target_of(self, batch: Batch) -> Tensor:
-        seen, best = self.look_ahead(batch["next_obs"])
-        returns = self.backup(batch, seen.support.unsqueeze(-1)).mT
-        return project_atoms(of_action(seen.logits, best).softmax(-1), returns, seen.support)
+        return categorical_target(self, batch)
 
-    def compare(self, seen: Atoms, target: Tensor, actions: Tensor) -> RowLosses:
-        logits = of_action(seen.logits, actions)
-        losses = categorical_divergence(target, logits)
-        values, targets = ((each * seen.support).sum(-1) for each in (logits.softmax(-1), target))
-        # Much of it at the ends says that v_min and v_max are too near.
-        ends = {"end_atoms_share": (target[:, 0] + target[:, -1]).mean()}
-        return RowLosses({"loss": losses}, losses, values, targets, ends)
+    def compare(self, prediction: Atoms, target: Tensor, actions: Tensor) -> RowLosses:
+        return categorical_row_losses(prediction, target, actions)

@@ -1,4 +1,4 @@
-"""Calibrated Q-learning (Nakamoto et al., 2023): CQL that pushes no value of the policy below the data's own return."""
+"""Calibrated Q-learning (Nakamoto et al., 2023, arXiv:2303.05479): CQL with returns-to-go as lower bounds of Q."""
 
 from __future__ import annotations
 
@@ -12,22 +12,21 @@ from rl_training.types import Batch, Loss
 
 
 class CalQLConfig(CQLConfig):
-    max_target_backup: bool = Field(True, description="value next states by the best of the samples")
+    max_target_backup: bool = Field(True, description="use the best of the sampled next actions in the target")
 
 
-def cal_ql_loss(seen: CQLPredictions, returns_to_go: Tensor, config: CQLConfig) -> Loss:
-    """CQL's, with the policy's values lifted to the return of their row; a value that was lifted is not pushed."""
-    calibrated = torch.maximum(seen.policy_q, returns_to_go)
+def cal_ql_loss(predictions: CQLPredictions, returns_to_go: Tensor, config: CQLConfig) -> Loss:
+    """CQL's critic loss with max(Q(s, a), return-to-go) for the actions sampled from the policy."""
+    policy_q = predictions.policy_q
+    calibrated = torch.maximum(policy_q, returns_to_go)
     means = calibrated.mean((-2, -1))
-    return cql_loss(seen._replace(policy_q=calibrated), config).plus(
-        {},
-        {
-            "calibrated_q1_mean": means[0],
-            "calibrated_q2_mean": means[1],
-            "returns_to_go_mean": returns_to_go.mean(),
-            "bound_rate": (seen.policy_q < returns_to_go).float().mean(),
-        },
-    )
+    metrics = {
+        "calibrated_q1_mean": means[0],
+        "calibrated_q2_mean": means[1],
+        "returns_to_go_mean": returns_to_go.mean(),
+        "bound_rate": (policy_q < returns_to_go).float().mean(),
+    }
+    return cql_loss(predictions._replace(policy_q=calibrated), config).plus({}, metrics)
 
 
 class CalQLAlgorithm(CQLAlgorithm):
@@ -39,7 +38,7 @@ class CalQLAlgorithm(CQLAlgorithm):
     def critic_loss(self, batch: Batch, alpha: Tensor) -> Loss:
         if "returns_to_go" not in batch:
             raise ValueError(
-                "cal_ql needs the column returns_to_go, and this batch has none; "
-                "TransitionDataset.with_discounted_returns_to_go(gamma) adds it"
+                "cal_ql needs the column returns_to_go, and this batch has none. "
+                "Add it with TransitionDataset.with_discounted_returns_to_go(gamma)"
             )
         return cal_ql_loss(self.predict_batch(batch, alpha), batch["returns_to_go"], self.config)

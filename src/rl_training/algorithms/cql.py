@@ -1,4 +1,4 @@
-"""Conservative Q-learning (Kumar et al., 2020): SAC whose critics are pushed down on actions the data does not hold."""
+"""Conservative Q-learning (Kumar et al., 2020, arXiv:2006.04779): offline SAC with a penalty on unseen actions."""
 
 from __future__ import annotations
 
@@ -11,62 +11,71 @@ from torch import Tensor, nn
 from torch.nn.functional import huber_loss
 
 from rl_training.algorithms.core.config import AlgorithmConfig, OfflineConfig, Rate
-from rl_training.algorithms.core.learner import OfflineLearner, actor_apart
-from rl_training.algorithms.core.ops import bootstrapped, ensemble_squared_error, pick
-from rl_training.algorithms.sac import SACAlgorithm, TemperatureConfig
-from rl_training.models import DQNModel
+from rl_training.algorithms.core.learner import Learner, actor_critic_groups
+from rl_training.algorithms.core.ops import ensemble_squared_error, select_action, td_target
+from rl_training.algorithms.sac import TemperatureConfig, add_temperature, frozen_min_q, sac_policy_loss
+from rl_training.models import DQNModel, MLPSACModel
 from rl_training.types import Action, Batch, EnvSpec, Loss, Metrics, ParameterGroup
 
 
 class CQLConfig(TemperatureConfig, OfflineConfig):
     hidden_sizes: tuple[PositiveInt, ...] = Field((256, 256, 256), description="widths of the hidden layers")
-    cql_alpha: PositiveFloat = Field(5.0, description="weight of the gap between all actions and the data's")
-    lagrange_threshold: float | None = Field(None, description="learn a weight that holds the gap here; none: do not")
-    tau: Rate = Field(0.005, description="share of the way the target critics move at each update")
-    num_cql_samples: PositiveInt = Field(10, description="actions drawn each of uniform, policy and next policy (Box)")
-    max_target_backup: bool = Field(False, description="value next states by the best of the samples (Box)")
-    backup_entropy: bool = Field(False, description="pay for entropy in the targets, as SAC does (Box)")
-    cloning_updates: NonNegativeInt = Field(0, description="first updates in which the actor clones the data (Box)")
+    cql_alpha: PositiveFloat = Field(5.0, description="weight of the conservative penalty")
+    lagrange_threshold: float | None = Field(
+        None, description="tune the penalty's weight so that the gap stays at this threshold; none: fixed weight"
+    )
+    tau: Rate = Field(0.005, description="Polyak coefficient of the target critics")
+    num_cql_samples: PositiveInt = Field(
+        10, description="actions sampled from each of uniform, pi(s) and pi(s') for the penalty (Box)"
+    )
+    max_target_backup: bool = Field(False, description="use the best of the sampled next actions in the target (Box)")
+    backup_entropy: bool = Field(False, description="subtract alpha * log pi in the target, as SAC does (Box)")
+    cloning_updates: NonNegativeInt = Field(0, description="initial updates in which the actor clones the data (Box)")
     actor_learning_rate: PositiveFloat | None = Field(
-        1e-4, description="step size of the actor and the temperature (Box); none: learning_rate"
+        1e-4, description="learning rate of the actor and the temperature (Box); none: learning_rate"
     )
 
 
-BOX_ALONE = (
+BOX_OPTIONS = (
     "temperature", "tune_temperature", "target_entropy", "num_cql_samples", "max_target_backup", "backup_entropy",
     "cloning_updates", "actor_learning_rate",
 )  # fmt: skip
 
 
 class CQLPredictions(NamedTuple):
-    q: Tensor  # [critics, rows], of the data's actions
-    target_q: Tensor  # [rows]
-    uniform_q: Tensor  # [critics, samples, rows], of actions drawn evenly from [-1, 1]
-    policy_q: Tensor  # [critics, 2 * samples, rows], of the policy's actions at obs and next_obs, all valued at obs
+    q: Tensor  # [critics, rows], Q(s, a) of the dataset's actions
+    target_q: Tensor  # [rows], TD target
+    uniform_q: Tensor  # [critics, samples, rows], Q(s, u) with u uniform in [-1, 1]
+    policy_q: Tensor  # [critics, 2 * samples, rows], Q(s, a) with a from pi(s) and from pi(s')
     uniform_log_prob: float
     policy_log_prob: Tensor  # [2 * samples, rows]
-    log_multiplier: Tensor | None = None  # of the learned weight, where there is one
+    log_multiplier: Tensor | None = None  # log of the Lagrange multiplier, if there is a threshold
 
 
 def uniform_actions(samples: int, like: Tensor) -> Tensor:
-    """Drawn evenly from [-1, 1]; [samples, rows, dims]."""
+    """Uniform samples from [-1, 1]; [samples, rows, dims]."""
     return 2 * torch.rand(samples, *like.shape, device=like.device) - 1
 
 
-def soft_maximum(seen: CQLPredictions) -> Tensor:
-    """log of the integral of exp(Q) over all actions, by importance sampling, plus log(3 * samples); [critics, rows].
+def soft_maximum(predictions: CQLPredictions) -> Tensor:
+    """log of the integral of exp(Q(s, a)) over a by importance sampling, plus log(3 * samples); [critics, rows].
 
-    No reference subtracts that constant, and published thresholds contain it.
+    No reference implementation subtracts the constant, and published thresholds include it.
     """
-    weighted = [seen.uniform_q - seen.uniform_log_prob, seen.policy_q - seen.policy_log_prob]
-    return torch.cat(weighted, 1).logsumexp(1)
+    uniform = predictions.uniform_q - predictions.uniform_log_prob
+    policy = predictions.policy_q - predictions.policy_log_prob
+    return torch.cat([uniform, policy], 1).logsumexp(1)
 
 
 def conservative_terms(gap: Tensor, log_multiplier: Tensor | None, config: CQLConfig) -> Metrics:
-    """The weighted gap of each critic [critics], summed; with a threshold, its weight learns too."""
+    """Conservative penalty of the gap logsumexp Q(s, .) - Q(s, a) of each critic [critics].
+
+    - fixed weight: cql_alpha * gap
+    - Lagrange: multiplier * cql_alpha * (gap - threshold), minimised by Q and maximised by the multiplier
+    """
     if config.lagrange_threshold is None or log_multiplier is None:
         return {"cql_penalty": config.cql_alpha * gap.sum()}
-    # alpha multiplies the threshold too, as in CORL and Cal-QL; the first release has alpha * gap - threshold
+    # cql_alpha scales the threshold too, as in CORL and Cal-QL; the authors' code has alpha * gap - threshold
     excess = config.cql_alpha * (gap - config.lagrange_threshold)
     multiplier = log_multiplier.exp().clamp(max=1e6)
     return {
@@ -75,39 +84,51 @@ def conservative_terms(gap: Tensor, log_multiplier: Tensor | None, config: CQLCo
     }
 
 
-def cql_loss(seen: CQLPredictions, config: CQLConfig) -> Loss:
-    """The critics': squared error, without the paper's half as in every release, and the conservative term."""
-    gap = (soft_maximum(seen) - seen.q).mean(-1)
-    terms = {"critic_loss": ensemble_squared_error(seen.q, seen.target_q)}
-    metrics = {"target_q_mean": seen.target_q.mean(), "q_mean": seen.q.mean(), "cql_gap": gap.mean()}
-    return Loss({**terms, **conservative_terms(gap, seen.log_multiplier, config)}, metrics)
+def cql_loss(predictions: CQLPredictions, config: CQLConfig) -> Loss:
+    """Critic loss: mean of (Q(s, a) - target)^2 plus the conservative penalty, summed over the critics.
+
+    The squared error has no factor 1/2, as in every reference implementation.
+    """
+    q, target_q = predictions.q, predictions.target_q
+    gap = (soft_maximum(predictions) - q).mean(-1)
+    terms = {"critic_loss": ensemble_squared_error(q, target_q)}
+    metrics = {"target_q_mean": target_q.mean(), "q_mean": q.mean(), "cql_gap": gap.mean()}
+    return Loss({**terms, **conservative_terms(gap, predictions.log_multiplier, config)}, metrics)
 
 
 def new_log_multiplier(config: CQLConfig) -> nn.Parameter | None:
     return None if config.lagrange_threshold is None else nn.Parameter(torch.tensor(1.0))
 
 
-class CQLAlgorithm(OfflineLearner, SACAlgorithm):
+class CQLAlgorithm(Learner):
     name = "cql"
+    lane = "offline"
     config_type = CQLConfig
+    model_type = MLPSACModel
     action_kinds: ClassVar[tuple[str, ...]] = ("box", "discrete")
+    targets = ("critic",)
+    log_alpha: nn.Parameter
+    target_entropy: float
 
     def __init__(self, model: nn.Module, config: AlgorithmConfig | None = None, **options: Any) -> None:
         super().__init__(model, config, **options)
+        add_temperature(self)
         self.log_multiplier = new_log_multiplier(self.config)
 
     @classmethod
-    def build(cls, spec: EnvSpec, config: AlgorithmConfig | None = None, **options: Any) -> Any:  # CQL or DiscreteCQL
+    def build(cls, spec: EnvSpec, config: AlgorithmConfig | None = None, **options: Any) -> Any:
+        """Creates a `CQLAlgorithm` for Box actions or a `DiscreteCQL` for Discrete actions."""
         cls.check_spec(spec)
         discrete = spec.action_kind == "discrete"
         return DiscreteCQL.build(spec, config, **options) if discrete else super().build(spec, config, **options)
 
     def loss(self, batch: Batch) -> Loss:
-        loss = super().loss(self.standardized(batch))
-        return loss.plus({}, {"entropy_term": -loss.metrics["temperature"] * loss.metrics["entropy"]})
+        batch, alpha = self.normalized(batch), self.log_alpha.detach().exp()
+        critic, policy = self.critic_loss(batch, alpha), sac_policy_loss(self, batch["obs"], alpha)
+        return critic.plus(policy.terms, {**policy.metrics, "entropy_term": -alpha * policy.metrics["entropy"]})
 
     def cloning(self, batch: Batch) -> Loss:
-        """As `loss`, but the actor climbs the likelihood of the data's actions: how the first release begins."""
+        """`loss` with the policy loss mean of alpha * log pi(a'|s) - log pi(a|s), as the authors' code starts."""
         loss, policy = self.loss(batch), self.model.actor(self.normalizer(batch["obs"]))
         likelihood = policy.log_prob(batch["actions"]).mean()
         return loss.plus({"actor_loss": loss.metrics["entropy_term"] - likelihood})
@@ -115,15 +136,18 @@ class CQLAlgorithm(OfflineLearner, SACAlgorithm):
     def phases(self, update: int) -> tuple[str, ...]:
         return ("cloning" if update < self.config.cloning_updates else "loss", "targets")
 
+    def policy_value(self, obs: Tensor, actions: Tensor) -> Tensor:
+        return frozen_min_q(self.model.critic, obs, actions)
+
     def critic_loss(self, batch: Batch, alpha: Tensor) -> Loss:
         return cql_loss(self.predict_batch(batch, alpha), self.config)
 
     def predict_batch(self, batch: Batch, alpha: Tensor) -> CQLPredictions:
         obs, actions, samples = batch["obs"], batch["actions"], self.config.num_cql_samples
         uniform = uniform_actions(samples, actions)
-        proposed, log_prob = self.propose(obs, batch["next_obs"])
-        asked = torch.cat([actions.unsqueeze(0), uniform, proposed])  # valued in one pass, all of them at obs
-        values = self.model.critic(obs.expand(len(asked), *obs.shape), asked)
+        policy_actions, log_prob = self.sample_policies(obs, batch["next_obs"])
+        all_actions = torch.cat([actions.unsqueeze(0), uniform, policy_actions])  # one pass of the critics at obs
+        values = self.model.critic(obs.expand(len(all_actions), *obs.shape), all_actions)
         q, uniform_q, policy_q = values.split([1, samples, 2 * samples], 1)
         return CQLPredictions(
             q=q.squeeze(1),
@@ -136,41 +160,45 @@ class CQLAlgorithm(OfflineLearner, SACAlgorithm):
         )
 
     @torch.no_grad()
-    def propose(self, obs: Tensor, next_obs: Tensor) -> tuple[Tensor, Tensor]:
-        """The policy's actions at these observations [2 * samples, rows, dims], and their log-densities."""
+    def sample_policies(self, obs: Tensor, next_obs: Tensor) -> tuple[Tensor, Tensor]:
+        """Samples from pi(s) and pi(s') [2 * samples, rows, dims], and their log-probabilities."""
         policies = [self.model.actor(each).repeated(self.config.num_cql_samples) for each in (obs, next_obs)]
         actions, log_probs = zip(*(policy.sample_with_log_prob() for policy in policies), strict=True)
         return torch.cat(actions), torch.cat(log_probs)
 
     @torch.no_grad()
     def target_q(self, batch: Batch, alpha: Tensor) -> Tensor:
-        """Of one action of the policy, or of the best of many by the smaller critic, as in CORL and Cal-QL."""
+        """TD target r + gamma * (1 - done) * min target Q(s', a') for one a' from pi(s').
+
+        With `max_target_backup` it is the maximum over several a' of that minimum, as in CORL and Cal-QL.
+        """
         c, next_obs = self.config, batch["next_obs"]
         policy = self.model.actor(next_obs).repeated(c.num_cql_samples if c.max_target_backup else 1)
         actions, log_prob = policy.sample_with_log_prob()
         next_q = self.target["critic"](next_obs.expand(len(actions), *next_obs.shape), actions).amin(0)
         if c.backup_entropy:
             next_q = next_q - alpha * log_prob
-        return bootstrapped(batch["rewards"], batch["dones"], next_q.amax(0), c.gamma)
+        return td_target(batch["rewards"], batch["dones"], next_q.amax(0), c.gamma)
 
     def parameter_groups(self) -> list[ParameterGroup]:
-        return actor_apart(self.config, "log_alpha")
+        return actor_critic_groups(self.config, "log_alpha")
 
 
-class DiscreteCQL(OfflineLearner):
-    """With a few actions the soft maximum is exact, and the policy is the best action of one double Q-network."""
+class DiscreteCQL(Learner):
+    """CQL for Discrete actions: a double Q-network with the exact logsumexp and a greedy policy."""
 
     name = "cql"
+    lane = "offline"
     config_type = CQLConfig
     action_kinds = ("discrete",)
     targets = ("q",)
 
     def __init__(self, model: nn.Module, config: AlgorithmConfig | None = None, **options: Any) -> None:
         super().__init__(model, config, **options)
-        for option in BOX_ALONE:
+        for option in BOX_OPTIONS:
             value, default = getattr(self.config, option), CQLConfig.model_fields[option].default
             if value != default:
-                raise ValueError(f"{option} is for Box actions; with Discrete ones leave it at {default}, got {value}")
+                raise ValueError(f"{option} is for Box actions only, got {value}. Leave it at {default} for Discrete")
         self.log_multiplier = new_log_multiplier(self.config)
 
     @classmethod
@@ -179,9 +207,10 @@ class DiscreteCQL(OfflineLearner):
         return cls(DQNModel(spec, config.hidden_sizes), config)
 
     def loss(self, batch: Batch) -> Loss:
+        """Huber loss of Q(s, a) - target, plus the penalty of logsumexp Q(s, .) - Q(s, a)."""
         obs, next_obs = self.normalizer(batch["obs"]), self.normalizer(batch["next_obs"])
         values = self.model.q(obs)
-        q, target_q = pick(values, batch["actions"]), self.target_q(batch, next_obs)
+        q, target_q = select_action(values, batch["actions"]), self.target_q(batch, next_obs)
         gap = (values.logsumexp(-1) - q).mean()
         terms = {"critic_loss": huber_loss(q, target_q)}
         metrics = {"target_q_mean": target_q.mean(), "q_mean": q.mean(), "cql_gap": gap}
@@ -189,8 +218,8 @@ class DiscreteCQL(OfflineLearner):
 
     @torch.no_grad()
     def target_q(self, batch: Batch, next_obs: Tensor) -> Tensor:
-        next_q = pick(self.target["q"](next_obs), self.model.q(next_obs).argmax(-1))
-        return bootstrapped(batch["rewards"], batch["dones"], next_q, self.config.gamma)
+        next_q = select_action(self.target["q"](next_obs), self.model.q(next_obs).argmax(-1))
+        return td_target(batch["rewards"], batch["dones"], next_q, self.config.gamma)
 
     def act(
         self, obs: Tensor, memory: Any = None, *, deterministic: bool = False, generator: torch.Generator | None = None

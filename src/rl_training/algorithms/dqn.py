@@ -1,4 +1,7 @@
-"""Deep Q-learning (Mnih et al., 2015), and what its family shares: a member is a network and a comparison."""
+"""Deep Q-networks (Mnih et al., 2015, doi:10.1038/nature14236) and the parts shared with distributional variants.
+
+Options: double (arXiv:1509.06461), dueling (1511.06581), noisy (1706.10295), prioritised replay (1511.05952).
+"""
 
 from __future__ import annotations
 
@@ -11,43 +14,38 @@ from torch.nn.functional import huber_loss
 
 from rl_training.algorithms.core.config import AlgorithmConfig, Fraction, Rate, ReplayConfig
 from rl_training.algorithms.core.learner import Learner
-from rl_training.algorithms.core.ops import bootstrapped
+from rl_training.algorithms.core.ops import select_action, td_target
 from rl_training.models import DQNModel
 from rl_training.schedules import Schedule
 from rl_training.types import Action, Batch, Loss, Metrics, ParameterGroup, UpdateResult
 
 
 class DQNConfig(ReplayConfig):
-    double: bool = Field(False, description="the online network chooses the next action, the target network values it")
-    dueling: bool = Field(False, description="split action values into a state value and advantages")
-    noisy: bool = Field(False, description="explore by noise in the last layers' weights, and not by epsilon")
-    prioritized: bool = Field(False, description="draw rows by how wrong they were, weighed to make up for it")
-    priority_alpha: Fraction = Field(0.6, description="exponent of priorities; 0 draws evenly")
-    priority_beta: Fraction = Field(0.4, description="exponent of the weights at the beginning; it rises to 1")
+    double: bool = Field(False, description="double Q-learning: the online network selects the next action")
+    dueling: bool = Field(False, description="dueling network: state value plus advantages")
+    noisy: bool = Field(False, description="explore with noisy layers instead of epsilon-greedy")
+    prioritized: bool = Field(False, description="prioritised replay with importance weights")
+    priority_alpha: Fraction = Field(0.6, description="priority exponent; 0: uniform sampling")
+    priority_beta: Fraction = Field(0.4, description="initial importance weight exponent; it rises to 1")
     stacked_frames: bool | None = Field(
-        None, description="observations are stacks of frames, newest last: keep each frame once; none: if Atari's"
+        None, description="store each frame of stacked observations once; none: for Atari environments only"
     )
-    target_interval: PositiveInt = Field(1_000, description="updates between moves of the target network")
-    tau: Rate = Field(1.0, description="share of the way the target network moves; 1 copies it")
-    epsilon_start: Fraction = Field(1.0, description="share of random actions at the beginning")
-    epsilon_end: Fraction = Field(0.05, description="share of random actions once exploration has ended")
-    exploration_fraction: Fraction = Field(0.1, description="share of training over which epsilon falls")
-    adam_eps: PositiveFloat = Field(1e-8, description="added to Adam's root of mean squares")
+    target_interval: PositiveInt = Field(1_000, description="updates between updates of the target network")
+    tau: Rate = Field(1.0, description="Polyak coefficient of the target network; 1: copy")
+    epsilon_start: Fraction = Field(1.0, description="initial epsilon of epsilon-greedy exploration")
+    epsilon_end: Fraction = Field(0.05, description="final epsilon")
+    exploration_fraction: Fraction = Field(0.1, description="fraction of training over which epsilon decreases")
+    adam_eps: PositiveFloat = Field(1e-8, description="epsilon of Adam")
 
 
 class RowLosses(NamedTuple):
-    """A comparison of what a network says of the actions taken with its targets, row by row."""
+    """Losses per row before importance weighting."""
 
-    terms: Metrics  # what is minimised, [rows] each
-    errors: Tensor  # how wrong each row is: its priority
+    terms: Metrics  # [rows] each
+    errors: Tensor  # [rows], priorities
     values: Tensor  # expected returns
     targets: Tensor
     metrics: Metrics = {}
-
-
-def of_action(seen: Tensor, actions: Tensor) -> Tensor:
-    """What each row [actions, ...] says of its own action."""
-    return seen.take_along_dim(actions.view(-1, *[1] * (seen.dim() - 1)), 1).squeeze(1)
 
 
 def importance_weights(probabilities: Tensor, beta: Tensor) -> Tensor:
@@ -57,6 +55,8 @@ def importance_weights(probabilities: Tensor, beta: Tensor) -> Tensor:
 
 
 class DQNAlgorithm(Learner):
+    """Subclasses change the network's output (`model_type`), the target (`target_of`) and the loss (`compare`)."""
+
     name = "dqn"
     lane = "replay"
     config_type: ClassVar[type[AlgorithmConfig]] = DQNConfig
@@ -66,7 +66,7 @@ class DQNAlgorithm(Learner):
     targets = ("q",)
     epsilon: Tensor
     priority_beta: Tensor
-    last_td_errors: Tensor | None = None  # of the rows of the last `update`
+    last_td_errors: Tensor | None = None  # of the last batch given to `update`
 
     def __init__(self, model: nn.Module, config: AlgorithmConfig | None = None, **options: Any) -> None:
         super().__init__(model, config, **options)
@@ -74,53 +74,54 @@ class DQNAlgorithm(Learner):
         self.register_buffer("priority_beta", torch.tensor(self.config.priority_beta))
 
     def loss(self, batch: Batch) -> Loss:
-        found = self.compare(self.predict(batch["obs"]), self.target_of(batch), batch["actions"])
+        """Mean of w * compare(prediction(s), target, a), where w are importance weights or 1."""
+        compared = self.compare(self.predict(batch["obs"]), self.target_of(batch), batch["actions"])
         weights = importance_weights(batch["probabilities"], self.priority_beta) if "probabilities" in batch else 1.0
-        terms = {name: (weights * term).mean() for name, term in found.terms.items()}
-        metrics = {"q_value_mean": found.values.mean(), "target_q_mean": found.targets.mean()}
-        return Loss(terms, {**metrics, **found.metrics}, rows={"priorities": found.errors.detach()})
+        terms = {name: (weights * term).mean() for name, term in compared.terms.items()}
+        metrics = {"q_value_mean": compared.values.mean(), "target_q_mean": compared.targets.mean()}
+        return Loss(terms, {**metrics, **compared.metrics}, rows={"priorities": compared.errors.detach()})
 
     def predict(self, obs: Tensor) -> Any:
-        """What the network that learns says of every action."""
-        return self.look(self.model.q, obs)
+        """Prediction of the online network in the loss."""
+        return self.evaluate(self.model.q, obs)
 
-    def look(
+    def evaluate(
         self, network: Any, obs: Tensor, *, deterministic: bool = False, generator: torch.Generator | None = None
     ) -> Any:
-        """What a network says of every action; where it is noisy, with new noise."""
+        """Evaluates a network for all actions; noisy networks get new noise unless `deterministic`."""
         return network(obs, None if deterministic else self.noise(network, obs, generator))
 
     def noise(self, network: Any, like: Tensor, generator: torch.Generator | None = None) -> Tensor | None:
-        """Normal numbers for a look through a noisy network: all rows', or each row's own where a generator draws for
-        environments that explore apart."""
+        """Normal noise for a noisy network: shared by all rows, or with a generator different for each row."""
         if not network.noise_size:
             return None
         rows = (len(like),) if generator is not None and len(like) > 1 else ()
         return torch.randn(*rows, network.noise_size, generator=generator, device=like.device)
 
-    def expected(self, seen: Any) -> Tensor:
-        """The action values [rows, actions] in what a network says."""
-        values: Tensor = seen
+    def expected(self, prediction: Any) -> Tensor:
+        """Q-values [rows, actions] of a prediction: the tensor itself or the mean of a distribution."""
+        values: Tensor = prediction if isinstance(prediction, Tensor) else prediction.expected()
         return values
 
     @torch.no_grad()
-    def look_ahead(self, next_obs: Tensor) -> tuple[Any, Tensor]:
-        """What the target network says of the next observations, and the actions chosen there."""
-        seen = self.look(self.target["q"], next_obs)
-        chooser = self.look(self.model.q, next_obs) if self.config.double else seen
-        return seen, self.expected(chooser).argmax(-1)
+    def predict_next(self, next_obs: Tensor) -> tuple[Any, Tensor]:
+        """Target network's prediction at s' and the greedy next actions (by the online network if `double`)."""
+        prediction = self.evaluate(self.target["q"], next_obs)
+        chooser = self.evaluate(self.model.q, next_obs) if self.config.double else prediction
+        return prediction, self.expected(chooser).argmax(-1)
 
     @torch.no_grad()
     def target_of(self, batch: Batch) -> Any:
-        """What the prediction is compared with."""
-        return self.backup(batch, of_action(*self.look_ahead(batch["next_obs"])))
+        """TD target: r + gamma * (1 - done) * target Q(s', a')."""
+        return self.backup(batch, select_action(*self.predict_next(batch["next_obs"])))
 
     def backup(self, batch: Batch, returns: Tensor) -> Tensor:
-        """The returns [..., rows] of steps after which there are these."""
-        return bootstrapped(batch["rewards"], batch["dones"], returns, batch.get("discounts", self.config.gamma))
+        """TD targets: r + discount * (1 - done) * next return; [..., rows]."""
+        return td_target(batch["rewards"], batch["dones"], returns, batch.get("discounts", self.config.gamma))
 
-    def compare(self, seen: Any, target: Any, actions: Tensor) -> RowLosses:
-        values = of_action(seen, actions)
+    def compare(self, prediction: Any, target: Any, actions: Tensor) -> RowLosses:
+        """Huber loss of Q(s, a) - target."""
+        values = select_action(prediction, actions)
         losses = huber_loss(values, target, reduction="none")
         return RowLosses({"loss": losses}, (target - values).abs(), values, target)
 
@@ -135,20 +136,19 @@ class DQNAlgorithm(Learner):
         c = self.config
         epsilon = Schedule(start=c.epsilon_start, end=c.epsilon_end, fraction=c.exploration_fraction)
         beta = Schedule(start=c.priority_beta, end=1.0)
-        moving = {"epsilon": None if c.noisy else epsilon, "priority_beta": beta if c.prioritized else None}
-        return {name: schedule for name, schedule in moving.items() if schedule is not None}
+        return ({} if c.noisy else {"epsilon": epsilon}) | ({"priority_beta": beta} if c.prioritized else {})
 
     def act(
         self, obs: Tensor, memory: Any = None, *, deterministic: bool = False, generator: torch.Generator | None = None
     ) -> Action:
-        values = self.expected(self.look(self.model.q, obs, deterministic=deterministic, generator=generator))
+        """Epsilon-greedy actions; greedy if `deterministic` or if the network is noisy."""
+        values = self.expected(self.evaluate(self.model.q, obs, deterministic=deterministic, generator=generator))
         greedy = values.argmax(-1)
         if deterministic or self.config.noisy:
             return Action(greedy)
-        # a coin and an action for each row
-        draws = torch.rand(2, *greedy.shape, generator=generator, device=obs.device)
-        random = (draws[1] * values.shape[-1]).long()
-        return Action(torch.where(draws[0] < self.epsilon, random, greedy))
+        uniform = torch.rand(2, *greedy.shape, generator=generator, device=obs.device)
+        random = (uniform[1] * values.shape[-1]).long()
+        return Action(torch.where(uniform[0] < self.epsilon, random, greedy))
 
     def update(self, batch: Batch, *, global_step: int = 0) -> UpdateResult:
         result = super().update(batch, global_step=global_step)

@@ -1,4 +1,4 @@
-"""Dreamer (Hafner et al., 2020, 2023): a world model fitted to sequences, in which an actor and a critic learn."""
+"""Dreamer (Hafner et al., 2020, arXiv:1912.01603; 2023, arXiv:2301.04104): actor-critic in a learned world model."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
 
 from rl_training.algorithms.core.config import AlgorithmConfig, Fraction, Rate, SequenceConfig
-from rl_training.algorithms.core.learner import Learner, actor_apart
-from rl_training.models.dreamer import SIZES, DreamerModel, DreamtStep
-from rl_training.models.rssm import Beliefs, Latent, divergence
+from rl_training.algorithms.core.learner import Learner, actor_critic_groups
+from rl_training.algorithms.core.ops import percentile
+from rl_training.models.dreamer import SIZES, DreamerModel, ImaginedStep
+from rl_training.models.rssm import Latent, LatentSequence, categorical_kl, entropy
 from rl_training.models.two_hot import TwoHot
 from rl_training.types import Action, Batch, Loss, Metrics, ParameterGroup
 
-PERCENTILES, RETURN_RATE = (0.05, 0.95), 0.01  # of returns, whose range scales the advantages, and how fast it follows
-BEHAVIOUR_ADAM: dict[str, Any] = {"eps": 1e-5, "max_grad_norm": 100.0}  # of actor and critic, as in the release of 2023
+PERCENTILES, RETURN_RATE = (0.05, 0.95), 0.01  # of the return normalisation, and the rate of its moving average
+BEHAVIOUR_ADAM: dict[str, Any] = {"eps": 1e-5, "max_grad_norm": 100.0}  # of actor and critic in the 2023 release
 RECIPES: dict[str, dict[str, Any]] = {
     "default": {},
     "2024": {"learning_rate": 4e-5, "actor_unimix": 0.0},
@@ -36,32 +37,38 @@ class DreamerConfig(SequenceConfig):
     size: Literal[
         "tiny", "nano", "size1m", "mini", "size12m", "size25m", "size50m", "size100m", "size200m",
         "xs", "s", "m", "l", "xl",
-    ] = Field("size12m", description="of the networks, 0.4 to 166 million weights; xs to xl as in 2023")  # fmt: skip
-    recipe: Literal["default", "2023", "2024"] = Field("default", description="whose values options have if not given")
-    learning_rate: PositiveFloat = Field(4e-5, description="step size; if not given, by size and train ratio")
-    actor_learning_rate: PositiveFloat | None = Field(None, description="the actor's and critic's; none: the same")
-    hidden_sizes: tuple[PositiveInt, ...] = Field((), description="of actor and critic; none: those of the size")
-    gamma: Fraction = Field(0.997, description="discount of future rewards")
-    tau: Rate = Field(0.02, description="share of the way the slow critic moves at each update")
-    horizon: PositiveInt = Field(15, description="steps of an imagined trajectory")
-    return_lambda: Fraction = Field(0.95, description="trace decay of the returns")
+    ] = Field("size12m", description="network size, 0.4 to 166 million weights; xs to xl: 2023 release")  # fmt: skip
+    recipe: Literal["default", "2023", "2024"] = Field("default", description="release whose defaults are used")
+    learning_rate: PositiveFloat = Field(4e-5, description="learning rate; if not set, by size and train_ratio")
+    actor_learning_rate: PositiveFloat | None = Field(
+        None, description="learning rate of actor and critic; none: learning_rate"
+    )
+    hidden_sizes: tuple[PositiveInt, ...] = Field((), description="hidden layers of actor and critic; empty: by size")
+    gamma: Fraction = Field(0.997, description="discount factor")
+    tau: Rate = Field(0.02, description="Polyak coefficient of the target critic")
+    horizon: PositiveInt = Field(15, description="steps of an imagined rollout")
+    return_lambda: Fraction = Field(0.95, description="lambda of the lambda returns")
     entropy_weight: float = Field(3e-4, ge=0, description="weight of the entropy bonus")
-    dynamics_weight: float = Field(1.0, ge=0, description="weight of the prior's divergence from the posterior")
-    representation_weight: float = Field(0.1, ge=0, description="weight of the posterior's divergence from the prior")
-    free_nats: float = Field(1.0, ge=0, description="divergence below which neither is moved")
-    replay_value_weight: float = Field(0.3, ge=0, description="weight of the critic's loss on what was lived")
-    actor_unimix: Fraction = Field(0.01, description="share of even chances in a Discrete policy")
-    actor_scale: float = Field(0.01, ge=0, description="of the actor's last layer in the beginning")
-    bins: Literal["symexp", "symlog"] = Field("symexp", description="of rewards and values: their own, or of symlog")
-    discounted_continue: bool = Field(True, description="the discount is part of what the continuation predicts")
-    optimizer: Literal["laprop", "adam"] = Field("laprop", description="laprop clips by the weights, and warms up")
-    warm_up: int = Field(1_000, ge=0, description="updates over which laprop's step size rises")
-    precision: Literal["float32", "bfloat16"] = Field("float32", description="of matrix products in the loss")
+    dynamics_weight: float = Field(1.0, ge=0, description="weight of the KL loss that trains the prior")
+    representation_weight: float = Field(0.1, ge=0, description="weight of the KL loss that trains the posterior")
+    free_nats: float = Field(1.0, ge=0, description="KL below which there is no gradient")
+    replay_value_weight: float = Field(0.3, ge=0, description="weight of the critic loss on replayed states")
+    actor_unimix: Fraction = Field(0.01, description="uniform share in a Discrete policy (unimix)")
+    actor_scale: float = Field(0.01, ge=0, description="initial scale of the actor's last layer")
+    bins: Literal["symexp", "symlog"] = Field(
+        "symexp", description="two-hot bins: symexp spaced, or over symlog values"
+    )
+    discounted_continue: bool = Field(True, description="include gamma in the target of the continue predictor")
+    optimizer: Literal["laprop", "adam"] = Field(
+        "laprop", description="laprop (with adaptive gradient clipping and warm-up) or adam"
+    )
+    warm_up: int = Field(1_000, ge=0, description="updates of learning rate warm-up with laprop")
+    precision: Literal["float32", "bfloat16"] = Field("float32", description="precision of matrix products in the loss")
 
     @model_validator(mode="before")
     @classmethod
-    def _by_recipe(cls, values: dict[str, Any]) -> dict[str, Any]:
-        recipe = str(values.get("recipe", "default"))  # a year is a number in yaml
+    def _apply_recipe(cls, values: dict[str, Any]) -> dict[str, Any]:
+        recipe = str(values.get("recipe", "default"))  # YAML reads a year as a number
         chosen = {**RECIPES.get(recipe, {}), **values, "recipe": recipe}
         defaults = {name: cls.model_fields[name].default for name in ("size", "train_ratio")}
         size, ratio = ({**defaults, **chosen}[name] for name in defaults)
@@ -71,14 +78,14 @@ class DreamerConfig(SequenceConfig):
 
 
 def learning_rate_for(units: int, train_ratio: float) -> float:
-    """Smaller where networks are wide or steps are replayed often; 4e-5 at 1024 units and a ratio of 32."""
+    """units^-1.195 * train_ratio^-0.529: 4e-5 for 1024 units and a train ratio of 32."""
     return math.exp(-1.195 * math.log(units) - 0.529 * math.log(train_ratio))
 
 
 def lambda_returns(rewards: Tensor, discounts: Tensor, values: Tensor, traces: Tensor) -> Tensor:
-    """Returns of states 0 to n - 1 from the rewards, discounts, values and traces [n + 1, ...] of states 0 to n.
+    """R_t = r_t+1 + discount_t+1 * ((1 - trace_t+1) * v_t+1 + trace_t+1 * R_t+1), with R_n = v_n.
 
-    Each is what arriving at the next state pays and is worth: its value, or by the trace what came of it.
+    Inputs are [n + 1, ...] for the states 0 to n; the returns are [n, ...] for the states 0 to n - 1.
     """
     returns = [values[-1]]
     bases = rewards + discounts * (1 - traces) * values
@@ -88,19 +95,12 @@ def lambda_returns(rewards: Tensor, discounts: Tensor, values: Tensor, traces: T
     return torch.stack(returns[:0:-1])
 
 
-def percentile(ordered: Tensor, share: float) -> Tensor:
-    """Of numbers in order, between the two beside it."""
-    place = share * (len(ordered) - 1)
-    low = int(place)
-    return ordered[low].lerp(ordered[min(low + 1, len(ordered) - 1)], place - low)
-
-
-class Dream(NamedTuple):
-    """What the actor lived in the world model, [horizon + 1, rows, ...]; actions and returns are one fewer."""
+class ImaginedRollout(NamedTuple):
+    """Imagined states [horizon + 1, rows, ...]; there is one action fewer."""
 
     features: Tensor
     actions: Tensor
-    weights: Tensor  # the chance that an imagined state is reached at all, discounted
+    weights: Tensor  # cumulative product of the discounts
     rewards: Tensor
     discounts: Tensor
 
@@ -116,8 +116,8 @@ class DreamerAlgorithm(Learner):
     targets = ("critic",)
     return_low: Tensor
     return_high: Tensor
-    seen_step: Callable[..., tuple[Latent, Tensor]] | None = None
-    dreamt_step: DreamtStep | None = None
+    posterior_step: Callable[..., tuple[Latent, Tensor]] | None = None  # compiled, if set
+    imagined_step: ImaginedStep | None = None  # compiled, if set
 
     def __init__(self, model: nn.Module, config: AlgorithmConfig | None = None, **options: Any) -> None:
         super().__init__(model, config, **options)
@@ -126,55 +126,62 @@ class DreamerAlgorithm(Learner):
 
     def loss(self, batch: Batch) -> Loss:
         with self.precision(batch):
-            beliefs = self.observe(batch)
-            world = self.world_loss(beliefs, batch)
+            states = self.observe(batch)
+            world = self.world_loss(states, batch)
         with self.precision(batch):
-            dream = self.imagine(beliefs.latent.flat(), 1 - batch["dones"].flatten())
+            imagined = self.imagine(states.latent.flat(), 1 - batch["dones"].flatten())
         with self.precision(batch):
-            behaviour, returns = self.behaviour_loss(dream)
-            lived = self.replay_value_loss(beliefs.latent.features, returns[0].view_as(batch["rewards"]), batch)
-        terms = {**behaviour.terms, "dreamer_replay_value_loss": self.config.replay_value_weight * lived}
-        kept = {"deter": beliefs.latent.deter.detach().half(), "stoch": classes_of(beliefs.latent)}
-        rows = kept if self.config.stored_latents else {}
+            behaviour, returns = self.behaviour_loss(imagined)
+            replayed = self.replay_value_loss(states.latent.features, returns[0].view_as(batch["rewards"]), batch)
+        terms = {**behaviour.terms, "dreamer_replay_value_loss": self.config.replay_value_weight * replayed}
+        latents = {"deter": states.latent.deter.detach().half(), "stoch": states.latent.class_indices()}
+        rows = latents if self.config.stored_latents else {}
         return world.plus(terms, behaviour.metrics)._replace(buffers=behaviour.buffers, rows=rows)
 
     def compiled(self, loss: Callable[..., Loss]) -> Callable[..., Loss]:
-        """In parts, and of its loops the steps: a loop would be unrolled, and take minutes. Acting stays as it is."""
+        """Compiles the parts of the loss and single steps of its loops; a compiled loop would be unrolled."""
         compile = partial(torch.compile, fullgraph=True, dynamic=False)
-        self.seen_step, self.dreamt_step = compile(self.model.rssm.held_step), compile(self.model.dreamt_step)
-        for part in ("embed", "world_loss", "judge", "behaviour_loss", "replay_value_loss"):
+        self.posterior_step = compile(self.model.rssm.step_with_weights)
+        self.imagined_step = compile(self.model.imagined_step)
+        for part in ("embed", "world_loss", "evaluate", "behaviour_loss", "replay_value_loss"):
             setattr(self, part, compile(getattr(self, part)))
         return loss
 
     def precision(self, batch: Batch) -> torch.autocast:
-        """For a part of the loss alone: weights that are cast where no gradients are kept would have none after it."""
+        """Autocast for one part of the loss; weights cast under `no_grad` would lose their gradients in the next."""
         low = self.config.precision == "bfloat16"
         return torch.autocast(batch["rewards"].device.type, torch.bfloat16, enabled=low)
 
-    def observe(self, batch: Batch) -> Beliefs:
+    def observe(self, batch: Batch) -> LatentSequence:
+        """Posterior and prior states of the batch's windows."""
         rssm, rewards = self.model.rssm, batch["rewards"]
         noise = rssm.noise(*rewards.shape, like=rewards)
-        blank = self.initial_memory(len(rewards))  # of windows that begin with `is_first`, where nothing of it is left
-        start = self.restored(*(batch.get(f"start_{name}", blank[name]) for name in ("deter", "stoch")))
-        step = partial(self.seen_step, rssm.held()) if self.seen_step else None
-        before = (batch["previous_actions"], batch["is_first"])
-        return self.model.observe(self.embed(batch["obs"]), *before, start, noise, step)
+        zeros = self.initial_memory(len(rewards))
+        start = self.restore_latent(*(batch.get(f"start_{name}", zeros[name]) for name in ("deter", "stoch")))
+        step = partial(self.posterior_step, rssm.detached_weights()) if self.posterior_step else None
+        previous = (batch["previous_actions"], batch["is_first"])
+        return self.model.observe(self.embed(batch["obs"]), *previous, start, noise, step)
 
     def embed(self, obs: Tensor) -> Tensor:
         return self.model.embed(obs)
 
-    def world_loss(self, beliefs: Beliefs, batch: Batch) -> Loss:
-        """Of what was seen, paid and ended; and the divergence of what was believed before and after seeing."""
-        c, model, (latent, posterior, prior) = self.config, self.model, beliefs
+    def world_loss(self, states: LatentSequence, batch: Batch) -> Loss:
+        """Reconstruction, reward and continue losses, plus the KL between posterior and prior.
+
+        - reconstruction: |decoded - observation|^2; reward: two-hot cross-entropy; continue: binary cross-entropy
+        - dynamics: dynamics_weight * max(KL(detach(posterior) || prior), free_nats)
+        - representation: representation_weight * max(KL(posterior || detach(prior)), free_nats)
+        """
+        c, model, (latent, posterior, prior) = self.config, self.model, states
         errors = model.decode(latent).flatten(2) - model.scaled(batch["obs"]).flatten(2)
-        features, going = latent.features, (1 - batch["dones"]) * (c.gamma if c.discounted_continue else 1.0)
-        goes_on = model.continuation(features).squeeze(-1).float()
-        dynamics, representation = divergence(posterior.detach(), prior), divergence(posterior, prior.detach())
+        features, continues = latent.features, (1 - batch["dones"]) * (c.gamma if c.discounted_continue else 1.0)
+        continue_logits = model.continuation(features).squeeze(-1).float()
+        dynamics, representation = categorical_kl(posterior.detach(), prior), categorical_kl(posterior, prior.detach())
         return Loss(
             terms={
                 "dreamer_reconstruction_loss": errors.square().sum(-1).mean(),
                 "dreamer_reward_loss": model.reward(features).loss(batch["rewards"]).mean(),
-                "dreamer_continue_loss": binary_cross_entropy_with_logits(goes_on, going),
+                "dreamer_continue_loss": binary_cross_entropy_with_logits(continue_logits, continues),
                 "dreamer_dynamics_loss": c.dynamics_weight * dynamics.clamp(min=c.free_nats).mean(),
                 "dreamer_representation_loss": c.representation_weight * representation.clamp(min=c.free_nats).mean(),
             },
@@ -186,72 +193,78 @@ class DreamerAlgorithm(Learner):
         )
 
     @torch.no_grad()
-    def imagine(self, start: Latent, going: Tensor) -> Dream:
-        """From states [rows, ...], of which it is known whether the episode goes on."""
-        latents, actions = self.model.imagine(start, self.config.horizon, self.dreamt_step)
-        return self.judge(latents, actions, going)
+    def imagine(self, start: Latent, continues: Tensor) -> ImaginedRollout:
+        """Imagines from states [rows, ...]; `continues` is 0 for terminal ones."""
+        latents, actions = self.model.imagine(start, self.config.horizon, self.imagined_step)
+        return self.evaluate(latents, actions, continues)
 
-    def judge(self, latents: Latent, actions: Tensor, going: Tensor) -> Dream:
-        """What imagined states pay, and how likely they are to be reached."""
+    def evaluate(self, latents: Latent, actions: Tensor, continues: Tensor) -> ImaginedRollout:
+        """Predicts the rewards and discounts of imagined states."""
         c, features = self.config, latents.features
-        goes_on = self.model.continuation(features[1:]).squeeze(-1).float().sigmoid()
-        discounts = torch.cat([going[None], goes_on if c.discounted_continue else c.gamma * goes_on])
-        return Dream(features, actions, discounts.cumprod(0), self.model.reward(features).mean(), discounts)
+        predicted = self.model.continuation(features[1:]).squeeze(-1).float().sigmoid()
+        discounts = torch.cat([continues[None], predicted if c.discounted_continue else c.gamma * predicted])
+        return ImaginedRollout(features, actions, discounts.cumprod(0), self.model.reward(features).mean(), discounts)
 
-    def behaviour_loss(self, dream: Dream) -> tuple[Loss, Tensor]:
-        """The actor's by REINFORCE and the critic's, on imagined states; and the returns [horizon, rows]."""
-        c, weights, seen = self.config, dream.weights[:-1], dream.features[:-1]
-        guesses: TwoHot = self.model.critic(dream.features)
+    def behaviour_loss(self, imagined: ImaginedRollout) -> tuple[Loss, Tensor]:
+        """Actor and critic losses on imagined states, and the lambda returns R [horizon, rows].
+
+        - actor: -mean of w * (log pi(a|s) * detach(R - v) / scale + entropy_weight * entropy)
+        - critic: mean of w * (two-hot cross-entropy to R and to the target critic)
+        """
+        c, weights, features = self.config, imagined.weights[:-1], imagined.features[:-1]
+        predictions: TwoHot = self.model.critic(imagined.features)
         with torch.no_grad():
-            values = guesses.mean()
+            values = predictions.mean()
             traces = torch.full_like(values, c.return_lambda)
-            returns = lambda_returns(dream.rewards, dream.discounts, values, traces)
-            scale, ends = self.return_scale(returns)
+            returns = lambda_returns(imagined.rewards, imagined.discounts, values, traces)
+            scale, percentiles = self.return_scale(returns)
             advantages = (returns - values[:-1]) / scale
-        policy = self.model.actor(seen)
-        spread = policy.entropy()
-        gains = policy.log_prob(dream.actions) * advantages + c.entropy_weight * spread
-        errors = self.critic_errors(guesses._replace(logits=guesses.logits[:-1]), seen, returns)
+        policy = self.model.actor(features)
+        entropies = policy.entropy()
+        gains = policy.log_prob(imagined.actions) * advantages + c.entropy_weight * entropies
+        errors = self.critic_errors(predictions._replace(logits=predictions.logits[:-1]), features, returns)
         terms = {"dreamer_actor_loss": -(weights * gains).mean(), "dreamer_critic_loss": (weights * errors).mean()}
         metrics: Metrics = {
-            "dreamer_policy_entropy": spread.mean(),
+            "dreamer_policy_entropy": entropies.mean(),
             "dreamer_return_scale": scale,
-            "dreamer_imagined_reward": dream.rewards[1:].mean(),
+            "dreamer_imagined_reward": imagined.rewards[1:].mean(),
             "dreamer_imagined_value": values.mean(),
-            "dreamer_imagined_discount": dream.discounts[1:].mean(),
+            "dreamer_imagined_discount": imagined.discounts[1:].mean(),
         }
-        return Loss(terms, metrics, buffers=ends), returns
+        return Loss(terms, metrics, buffers=percentiles), returns
 
     def return_scale(self, returns: Tensor) -> tuple[Tensor, Metrics]:
-        """The range of most returns, slowly followed and at least 1; and its new ends."""
+        """max(1, moving average of the 95th minus the 5th percentile of returns), and both new averages."""
         ordered = returns.flatten().sort().values
         low = self.return_low.lerp(percentile(ordered, PERCENTILES[0]), RETURN_RATE)
         high = self.return_high.lerp(percentile(ordered, PERCENTILES[1]), RETURN_RATE)
         return (high - low).clamp(min=1.0), {"return_low": low, "return_high": high}
 
-    def critic_errors(self, guesses: TwoHot, features: Tensor, returns: Tensor) -> Tensor:
-        """To the returns, and to what the slow critic says, which keeps the critic from running off."""
+    def critic_errors(self, predictions: TwoHot, features: Tensor, returns: Tensor) -> Tensor:
+        """Cross-entropy to the returns, plus cross-entropy to the target critic as a regulariser."""
         with torch.no_grad():
-            slow = self.target["critic"](features).mean()
-        return guesses.loss(returns) + guesses.loss(slow)
+            target = self.target["critic"](features).mean()
+        return predictions.loss(returns) + predictions.loss(target)
 
-    def replay_value_loss(self, features: Tensor, ahead: Tensor, batch: Batch) -> Tensor:
-        """Of states that were lived [batch, time, ...] by rewards that were paid; `ahead` is their imagined return."""
-        going = 1 - batch["is_last"]
-        columns = (batch["rewards"], self.config.gamma * (1 - batch["dones"]), ahead, self.config.return_lambda * going)
+    def replay_value_loss(self, features: Tensor, imagined: Tensor, batch: Batch) -> Tensor:
+        """Critic loss on replayed states [batch, time, ...], with lambda returns of replayed rewards.
+
+        The returns bootstrap from the `imagined` returns of the states.
+        """
+        continues, c = 1 - batch["is_last"], self.config
+        columns = (batch["rewards"], c.gamma * (1 - batch["dones"]), imagined, c.return_lambda * continues)
         returns = lambda_returns(*(column.mT for column in columns)).mT
-        seen = features[:, :-1]
-        return (going[:, :-1] * self.critic_errors(self.model.critic(seen), seen, returns)).mean()
+        features = features[:, :-1]
+        return (continues[:, :-1] * self.critic_errors(self.model.critic(features), features, returns)).mean()
 
     def parameter_groups(self) -> list[ParameterGroup]:
-        c, groups = self.config, actor_apart(self.config, "model.critic.")
+        c, groups = self.config, actor_critic_groups(self.config, "model.critic.")
         if c.optimizer == "adam":
             return [group._replace(**BEHAVIOUR_ADAM) if group.names else group for group in groups]
         options = {"kind": "laprop", "eps": 1e-20, "max_grad_ratio": 0.3, "warm_up": c.warm_up}
         return [group._replace(**options) for group in groups]
 
     def initial_memory(self, rows: int) -> Batch:
-        """What `act` remembers of so many environments before anything was seen."""
         model, size, device = self.model, self.model.size, self.return_low.device
         shape, dtype = ((rows,), torch.int64) if model.discrete else ((rows, model.action_dim), torch.float32)
         return {
@@ -265,33 +278,24 @@ class DreamerAlgorithm(Learner):
     def act(
         self, obs: Tensor, memory: Any = None, *, deterministic: bool = False, generator: torch.Generator | None = None
     ) -> Action:
-        """`memory` is that of the step before, with `is_first` set where an episode begins.
+        """`memory` is that of the previous step, with `is_first` set at the first step of an episode.
 
-        What is believed is drawn, as in training, unless neither it nor the action may be: a deterministic action
-        without a generator.
+        Latents are sampled, as in training, also for deterministic actions. Only a deterministic action without a
+        generator uses the most likely latents.
         """
         memory = self.initial_memory(len(obs)) if memory is None else memory
-        still = deterministic and generator is None
-        noise = None if still else self.model.rssm.noise(len(obs), 1, like=obs, generator=generator)
-        start = self.restored(memory["deter"], memory["stoch"])
-        before = (memory[name].unsqueeze(1) for name in ("action", "is_first"))
-        latent = self.model.observe(self.model.embed(obs.unsqueeze(1)), *before, start, noise).latent.flat()
+        noise = None
+        if generator is not None or not deterministic:
+            noise = self.model.rssm.noise(len(obs), 1, like=obs, generator=generator)
+        start = self.restore_latent(memory["deter"], memory["stoch"])
+        previous = (memory[name].unsqueeze(1) for name in ("action", "is_first"))
+        latent = self.model.observe(self.model.embed(obs.unsqueeze(1)), *previous, start, noise).latent.flat()
         policy = self.model.actor(latent.features)
         actions = policy.mode() if deterministic else policy.sample(generator)
         actions = actions if self.model.discrete else actions.clamp(-1, 1)
-        kept = {"deter": latent.deter, "stoch": classes_of(latent), "action": actions}
-        return Action(actions, {**kept, "is_first": torch.zeros_like(memory["is_first"])})
+        state = {"deter": latent.deter, "stoch": latent.class_indices(), "action": actions}
+        return Action(actions, {**state, "is_first": torch.zeros_like(memory["is_first"])})
 
-    def restored(self, deter: Tensor, stoch: Tensor) -> Latent:
-        """A state from what is kept of it: the classes of its latents by number."""
+    def restore_latent(self, deter: Tensor, stoch: Tensor) -> Latent:
+        """Returns the state with these class indices `stoch`."""
         return Latent(deter.float(), one_hot(stoch.long(), self.model.size.classes).float())
-
-
-def entropy(log_probs: Tensor) -> Tensor:
-    """Of the latents of a state together, on average."""
-    return -(log_probs.exp() * log_probs).sum((-2, -1)).mean()
-
-
-def classes_of(latent: Latent) -> Tensor:
-    """Which class each latent has, as it is kept: as a number."""
-    return latent.stoch.detach().argmax(-1).to(torch.uint8)

@@ -1,4 +1,4 @@
-"""Fully parameterized quantile function (Yang et al., 2019): a second network learns which fractions to ask for."""
+"""Fully parameterized quantile function (Yang et al., 2019, arXiv:1911.02140): the fractions are learned too."""
 
 from __future__ import annotations
 
@@ -6,56 +6,63 @@ import math
 from collections.abc import Mapping
 from typing import ClassVar
 
+import torch
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
 
 from rl_training.algorithms.core.config import AlgorithmConfig
-from rl_training.algorithms.dqn import RowLosses, of_action
-from rl_training.algorithms.qr_dqn import QRDQNAlgorithm, QuantileConfig
+from rl_training.algorithms.core.ops import select_action
+from rl_training.algorithms.dqn import DQNAlgorithm, RowLosses
+from rl_training.algorithms.qr_dqn import QuantileConfig, quantile_row_losses, quantile_target
 from rl_training.models import FQFModel, ProposedQuantiles
-from rl_training.types import ParameterGroup
+from rl_training.types import Batch, ParameterGroup
 
-COLLAPSED = 0.5  # share of the highest entropy below which the fractions have run together
+COLLAPSED = 0.5  # warn below this fraction of the maximum entropy
 
 
 class FQFConfig(QuantileConfig):
-    num_quantiles: int = Field(32, ge=2, description="fractions proposed for each observation")
-    num_cosines: PositiveInt = Field(64, description="cosines that a fraction is told to the network by")
-    fraction_learning_rate: PositiveFloat = Field(2.5e-9, description="step size of the proposed fractions")
-    entropy_coefficient: float = Field(1e-3, ge=0, description="weight of the entropy that keeps fractions apart")
+    num_quantiles: int = Field(32, ge=2, description="fractions proposed per observation")
+    num_cosines: PositiveInt = Field(64, description="cosine features of a fraction")
+    fraction_learning_rate: PositiveFloat = Field(2.5e-9, description="learning rate of the fraction proposal network")
+    entropy_coefficient: float = Field(1e-3, ge=0, description="weight of the entropy of the proposed fractions")
 
 
 def fraction_gradient(inner: Tensor, quantile_hats: Tensor) -> Tensor:
-    """The slope by each inner tau of the 1-Wasserstein distance from a quantile function to its steps.
+    """Gradient of the 1-Wasserstein distance by each inner tau: |F(tau_i) - F(hat_i-1)| - |F(tau_i) - F(hat_i)|.
 
-    `inner` [..., n - 1] are its values at the taus, `quantile_hats` [..., n] the steps between them. Where it rises,
-    this is the paper's 2 F(tau_i) - F(hat_i) - F(hat_i-1); a network's may fall, and its slope is still this one.
+    `inner` [..., n - 1] are the quantiles at the taus, `quantile_hats` [..., n] those at their midpoints. For an
+    increasing F this is the paper's 2 F(tau_i) - F(hat_i) - F(hat_i-1); it also holds where the network's F decreases.
     """
     return (inner - quantile_hats[..., :-1]).abs() - (inner - quantile_hats[..., 1:]).abs()
 
 
-class FQFAlgorithm(QRDQNAlgorithm):
+class FQFAlgorithm(DQNAlgorithm):
     name = "fqf"
     config_type: ClassVar[type[AlgorithmConfig]] = FQFConfig
     model_type = FQFModel
 
     def predict(self, obs: Tensor) -> tuple[ProposedQuantiles, Tensor]:
-        seen: tuple[ProposedQuantiles, Tensor] = self.model.q.with_inner(obs, self.noise(self.model.q, obs))
-        return seen
+        prediction: tuple[ProposedQuantiles, Tensor] = self.model.q.with_inner(obs, self.noise(self.model.q, obs))
+        return prediction
 
-    def compare(self, seen: tuple[ProposedQuantiles, Tensor], target: Tensor, actions: Tensor) -> RowLosses:
-        quantiles, inner = seen
-        found = super().compare(quantiles, target, actions)
-        gradient = fraction_gradient(*(of_action(each, actions) for each in (inner, quantiles.quantile_hats.detach())))
+    @torch.no_grad()
+    def target_of(self, batch: Batch) -> Tensor:
+        return quantile_target(self, batch)
+
+    def compare(self, prediction: tuple[ProposedQuantiles, Tensor], target: Tensor, actions: Tensor) -> RowLosses:
+        """Quantile Huber loss, plus sum of fraction_gradient * tau, minus entropy_coefficient * entropy."""
+        quantiles, inner = prediction
+        losses = quantile_row_losses(quantiles, target, actions, self.config.kappa)
+        inner, hats = (select_action(each, actions) for each in (inner, quantiles.quantile_hats.detach()))
         terms = {
-            "fraction_loss": (gradient * quantiles.taus[:, 1:-1]).sum(-1),
+            "fraction_loss": (fraction_gradient(inner, hats) * quantiles.taus[:, 1:-1]).sum(-1),
             "entropy_loss": -self.config.entropy_coefficient * quantiles.entropy,
         }
-        share = quantiles.entropy.mean() / math.log(quantiles.tau_hats.shape[-1])
-        return found._replace(terms={**found.terms, **terms}, metrics={"fraction_entropy": share})
+        entropy = quantiles.entropy.mean() / math.log(quantiles.tau_hats.shape[-1])
+        return losses._replace(terms={**losses.terms, **terms}, metrics={"fraction_entropy": entropy})
 
     def parameter_groups(self) -> list[ParameterGroup]:
-        # RMSProp in the paper; Adam, too, moves a weight by about its rate at each step, whatever the gradient's size.
+        # The paper uses RMSProp; Adam's steps are also about as large as the learning rate.
         rate, proposal = self.config.fraction_learning_rate, ("model.q.proposal.",)
         return [ParameterGroup(rate, proposal, rate="fraction_learning_rate"), *super().parameter_groups()]
 
@@ -63,5 +70,5 @@ class FQFAlgorithm(QRDQNAlgorithm):
         entropy = metrics.get("fraction_entropy")
         if entropy is None or entropy >= COLLAPSED:
             return []
-        fix = "lower fraction_learning_rate or raise entropy_coefficient"
-        return [f"the proposed fractions have run together (their entropy is {entropy:.2f} of the highest): {fix}"]
+        fix = "Lower fraction_learning_rate or raise entropy_coefficient"
+        return [f"the proposed fractions have collapsed (entropy {entropy:.2f} of the maximum). {fix}"]

@@ -1,12 +1,12 @@
-"""Generative adversarial imitation learning (Ho & Ermon, 2016): PPO that is paid for being taken for the expert."""
+"""Generative adversarial imitation learning (Ho & Ermon, 2016, arXiv:1606.03476): PPO with a learned reward."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
-from torch import Tensor, nn
+from torch import Tensor
 from torch.func import grad
 from torch.nn.functional import logsigmoid, softplus
 
@@ -22,32 +22,33 @@ RewardForm = Literal["softplus", "log_d", "logit"]
 
 class DiscriminatorConfig(AlgorithmConfig):
     hidden_sizes: tuple[PositiveInt, ...] = Field((100, 100), description="widths of the hidden layers")
-    batch_size: PositiveInt = Field(256, description="rows of either source in one update")
-    gradient_penalty: float = Field(0.0, ge=0, description="weight of the pull of its slopes towards 1")
-    spectral_norm: bool = Field(False, description="divide every weight by its largest singular value")
+    batch_size: PositiveInt = Field(256, description="transitions per update from each of expert and policy")
+    gradient_penalty: float = Field(0.0, ge=0, description="weight of the gradient penalty")
+    spectral_norm: bool = Field(False, description="spectral normalisation of the weights")
 
 
 class GAILConfig(PPOConfig):
     reward_form: RewardForm = Field(
-        "softplus", description="of the logit l: softplus(l) >= 0, log_d = -softplus(-l) <= 0, or l itself"
+        "softplus", description="reward of the logit l: softplus(l) >= 0, log_d = -softplus(-l) <= 0, or logit = l"
     )
-    discriminator_updates: PositiveInt = Field(8, description="updates of the discriminator after each rollout")
-    discriminator_learning_rate: PositiveFloat = Field(3e-4, description="step size of the discriminator's optimizer")
-    discriminator_batch_size: PositiveInt = Field(256, description="rows of either source in an update of it")
+    discriminator_updates: PositiveInt = Field(8, description="discriminator updates per rollout")
+    discriminator_learning_rate: PositiveFloat = Field(3e-4, description="learning rate of the discriminator")
+    discriminator_batch_size: PositiveInt = Field(
+        256, description="transitions per discriminator update from each of expert and policy"
+    )
     discriminator_hidden_sizes: tuple[PositiveInt, ...] = Field(
         (100, 100), description="widths of the discriminator's hidden layers"
     )
-    gradient_penalty: float = Field(0.0, ge=0, description="weight of the pull of the discriminator's slopes towards 1")
-    spectral_norm: bool = Field(False, description="divide the discriminator's weights by their largest singular value")
+    gradient_penalty: float = Field(0.0, ge=0, description="weight of the discriminator's gradient penalty")
+    spectral_norm: bool = Field(False, description="spectral normalisation of the discriminator")
     absorbing_states: bool = Field(
-        False,
-        description="an end leads to a state of its own, which the discriminator judges and pays for ever",
+        False, description="add an absorbing state with a learned reward after each termination"
     )
 
     @model_validator(mode="after")
-    def _pays_a_finite_sum(self) -> GAILConfig:
+    def _check_gamma(self) -> GAILConfig:
         if self.absorbing_states and self.gamma == 1:
-            raise ValueError("absorbing_states pay for ever, so gamma must be below 1, got 1")
+            raise ValueError("gamma must be below 1 with absorbing_states, got 1")
         return self
 
     def discriminator(self) -> DiscriminatorConfig:
@@ -61,17 +62,18 @@ class GAILConfig(PPOConfig):
 
 
 def gail_reward(logits: Tensor, form: RewardForm = "softplus") -> Tensor:
-    """What a step is paid, more the more it looks like the expert's; D = sigmoid(logit), 1 for the expert.
+    """Reward of a step, with D = sigmoid(logit) the probability of being the expert's.
 
-    `softplus` is -log(1 - D), never negative: it pays for every step, so long episodes pay. `log_d` is log D, never
-    positive: short episodes cost less. `logit`, log D - log(1 - D), may be either.
+    - softplus: -log(1 - D) >= 0, which favours long episodes
+    - log_d: log D <= 0, which favours short episodes
+    - logit: log D - log(1 - D), of either sign
     """
-    forms = {"softplus": softplus, "log_d": logsigmoid, "logit": lambda same: same}
+    forms = {"softplus": softplus, "log_d": logsigmoid, "logit": lambda logits: logits}
     return forms[form](logits)
 
 
 def discriminator_loss(expert_logits: Tensor, policy_logits: Tensor, expert_weights: Tensor | None = None) -> Loss:
-    """Binary cross-entropy, the expert labelled 1 and the policy 0; each source's mean, so that they count alike."""
+    """Binary cross-entropy: -mean log D(expert) - mean log(1 - D(policy)), with D = sigmoid(logit)."""
     expert = softplus(-expert_logits)
     mean = expert.mean() if expert_weights is None else (expert_weights * expert).sum() / expert_weights.sum()
     return Loss(
@@ -84,10 +86,7 @@ def discriminator_loss(expert_logits: Tensor, policy_logits: Tensor, expert_weig
 
 
 class GAILDiscriminator(Learner):
-    """Learns to tell the expert's rows (expert_obs, expert_actions) from the policy's (obs, actions).
-
-    Where there are expert_weights, they say how much each of the expert's rows counts.
-    """
+    """Classifies (expert_obs, expert_actions) against (obs, actions); `expert_weights` weight the expert's rows."""
 
     name = "gail_discriminator"
     lane = "rollout"
@@ -96,12 +95,13 @@ class GAILDiscriminator(Learner):
     action_kinds = ("box", "discrete")
     needs = (Column("expert_obs", like="obs"), Column("expert_actions", like="actions"))
 
-    def __init__(self, model: nn.Module, config: AlgorithmConfig | None = None, **options: Any) -> None:
-        super().__init__(model, config, **options)
-        self.normalizer = Normalizer(self.model.obs_shape, clip=10.0)
+    normalizer: Normalizer
+
+    def new_normalizer(self) -> Normalizer:
+        return Normalizer(self.model.obs_shape, clip=10.0)
 
     def prepare(self, batch: Batch) -> Batch:
-        """Take both sources into the statistics by which both are then seen."""
+        """Adds the expert's and the policy's observations to the statistics."""
         self.normalizer.merge(torch.cat([batch["obs"], batch["expert_obs"]]))
         return batch
 
@@ -111,13 +111,14 @@ class GAILDiscriminator(Learner):
         loss = discriminator_loss(self.model.logits(expert), self.model.logits(policy), batch.get("expert_weights"))
         if not self.config.gradient_penalty:
             return loss
-        return loss.plus({"gail_gradient_penalty": self.config.gradient_penalty * self.slope_penalty(expert, policy)})
+        penalty = self.config.gradient_penalty * self.gradient_penalty(expert, policy)
+        return loss.plus({"gail_gradient_penalty": penalty})
 
-    def slope_penalty(self, expert: Tensor, policy: Tensor) -> Tensor:
-        """How far the slope is from 1 at random points between the sources (Gulrajani et al., 2017)."""
-        share = torch.rand_like(expert[:, :1])
-        slopes = grad(lambda inputs: self.model.logits(inputs).sum())(share * expert + (1 - share) * policy)
-        return (torch.linalg.vector_norm(slopes, dim=1) - 1).square().mean()
+    def gradient_penalty(self, expert: Tensor, policy: Tensor) -> Tensor:
+        """Mean of (|gradient of the logit| - 1)^2 at random interpolations (WGAN-GP, arXiv:1704.00028)."""
+        weight = torch.rand_like(expert[:, :1])
+        gradients = grad(lambda inputs: self.model.logits(inputs).sum())(weight * expert + (1 - weight) * policy)
+        return (torch.linalg.vector_norm(gradients, dim=1) - 1).square().mean()
 
     @torch.no_grad()
     def logits(self, obs: Tensor, actions: Tensor) -> Tensor:
@@ -125,7 +126,7 @@ class GAILDiscriminator(Learner):
 
 
 class GAILAlgorithm(PPOAlgorithm):
-    """PPO as it is: what pays it, a `GAILDiscriminator`, is fitted by its lane."""
+    """PPO; its lane fits a `GAILDiscriminator` and computes the rewards."""
 
     name = "gail"
     config_type = GAILConfig

@@ -1,4 +1,4 @@
-"""Implicit quantile networks (Dabney et al., 2018): quantiles at any fraction, fitted at random ones."""
+"""Implicit quantile networks (Dabney et al., 2018, arXiv:1806.06923): quantiles at randomly sampled fractions."""
 
 from __future__ import annotations
 
@@ -9,45 +9,58 @@ from pydantic import Field, PositiveInt
 from torch import Tensor
 
 from rl_training.algorithms.core.config import AlgorithmConfig
-from rl_training.algorithms.qr_dqn import QRDQNAlgorithm, QuantileConfig
+from rl_training.algorithms.dqn import DQNAlgorithm, RowLosses
+from rl_training.algorithms.qr_dqn import QuantileConfig, quantile_row_losses, quantile_target
 from rl_training.models import IQNModel, Quantiles, midpoints
+from rl_training.types import Batch
 
 
 class IQNConfig(QuantileConfig):
-    num_quantiles: PositiveInt = Field(64, description="fractions drawn in an update, and again for its targets")
-    num_acting_quantiles: PositiveInt = Field(32, description="fractions by which an action is chosen")
-    num_cosines: PositiveInt = Field(64, description="cosines that a fraction is told to the network by")
+    num_quantiles: PositiveInt = Field(64, description="fractions sampled for the prediction and for the target")
+    num_acting_quantiles: PositiveInt = Field(32, description="fractions sampled to select an action")
+    num_cosines: PositiveInt = Field(64, description="cosine features of a fraction")
 
 
 def random_fractions(obs: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
-    """So many for each row."""
+    """Uniform fractions in [0, 1); [rows, count]."""
     return torch.rand(len(obs), count, generator=generator, device=obs.device)
 
 
-class IQNAlgorithm(QRDQNAlgorithm):
+class IQNAlgorithm(DQNAlgorithm):
+    """The loss is the quantile Huber loss of QR-DQN at sampled fractions."""
+
     name = "iqn"
     config_type: ClassVar[type[AlgorithmConfig]] = IQNConfig
     model_type = IQNModel
 
-    def look(
+    def evaluate(
         self, network: Any, obs: Tensor, *, deterministic: bool = False, generator: torch.Generator | None = None
     ) -> Quantiles:
-        """As an action is chosen: at a few random fractions, or at even ones where nothing may be drawn."""
+        """Quantiles for action selection: at random fractions, or at midpoints if `deterministic`."""
         count = self.config.num_acting_quantiles
         if deterministic:
             return network(obs, midpoints(count, obs.device))
-        return self.look_at(network, obs, random_fractions(obs, count, generator), generator)
+        return self.quantiles_at(network, obs, random_fractions(obs, count, generator), generator)
 
     def predict(self, obs: Tensor) -> Quantiles:
-        return self.look_at(self.model.q, obs, random_fractions(obs, self.config.num_quantiles))
+        return self.quantiles_at(self.model.q, obs, random_fractions(obs, self.config.num_quantiles))
 
     @torch.no_grad()
-    def look_ahead(self, next_obs: Tensor) -> tuple[Quantiles, Tensor]:
-        """Other fractions value the actions than chose them."""
-        chooser = self.look(self.model.q if self.config.double else self.target["q"], next_obs)
+    def predict_next(self, next_obs: Tensor) -> tuple[Quantiles, Tensor]:
+        """Action selection and evaluation use independent fractions."""
+        chooser = self.evaluate(self.model.q if self.config.double else self.target["q"], next_obs)
         taus = random_fractions(next_obs, self.config.num_quantiles)
-        return self.look_at(self.target["q"], next_obs, taus), self.expected(chooser).argmax(-1)
+        return self.quantiles_at(self.target["q"], next_obs, taus), self.expected(chooser).argmax(-1)
 
-    def look_at(self, network: Any, obs: Tensor, taus: Tensor, generator: torch.Generator | None = None) -> Quantiles:
-        seen: Quantiles = network(obs, taus, self.noise(network, obs, generator))
-        return seen
+    def quantiles_at(
+        self, network: Any, obs: Tensor, taus: Tensor, generator: torch.Generator | None = None
+    ) -> Quantiles:
+        quantiles: Quantiles = network(obs, taus, self.noise(network, obs, generator))
+        return quantiles
+
+    @torch.no_grad()
+    def target_of(self, batch: Batch) -> Tensor:
+        return quantile_target(self, batch)
+
+    def compare(self, prediction: Quantiles, target: Tensor, actions: Tensor) -> RowLosses:
+        return quantile_row_losses(prediction, target, actions, self.config.kappa)

@@ -1,4 +1,4 @@
-"""Proximal policy optimization (Schulman et al., 2017), for actions of all kinds, vectors and pixels."""
+"""Proximal policy optimization (Schulman et al., 2017, arXiv:1707.06347) with GAE (arXiv:1506.02438)."""
 
 from __future__ import annotations
 
@@ -17,25 +17,24 @@ from rl_training.types import SKIP_UPDATES, Action, Batch, Loss, Metrics, Parame
 
 
 class PPOConfig(RolloutConfig):
-    batch_size: int = Field(64, ge=2, description="rows in one update; must divide num_steps * num_envs")
+    batch_size: int = Field(64, ge=2, description="steps per update; must divide num_steps * num_envs")
     hidden_sizes: tuple[PositiveInt, ...] = Field((64, 64), description="widths of the hidden layers")
-    max_grad_norm: PositiveFloat | None = Field(0.5, description="clip the gradient to this norm; none: never")
-    clip_range: PositiveFloat = Field(0.2, description="how far the new policy's probability ratio may count")
+    max_grad_norm: PositiveFloat | None = Field(0.5, description="maximum norm of the gradient; none: no clipping")
+    clip_range: PositiveFloat = Field(0.2, description="clip range of the probability ratio")
     value_weight: float = Field(0.5, ge=0, description="weight of the value loss")
     entropy_weight: float = Field(0.0, ge=0, description="weight of the entropy bonus")
     target_kl: PositiveFloat | None = Field(
-        None, description="stop the updates on a rollout where the policy has moved 1.5 times this far; none: never"
+        None, description="skip the remaining updates on a rollout once approx_kl exceeds 1.5 times this; none: never"
     )
-    activation: Activation = Field("tanh", description="what stands between the hidden layers")
-    orthogonal_init: bool = Field(True, description="orthogonal weights in the beginning, small in the last layer")
-    log_std_init: float = Field(0.0, description="the logarithm of a Box policy's deviation in the beginning")
+    activation: Activation = Field("tanh", description="activation of the hidden layers")
+    orthogonal_init: bool = Field(True, description="orthogonal initialisation, small in the policy's last layer")
+    log_std_init: float = Field(0.0, description="initial log std of a Box policy")
 
 
 def clipped_surrogate(ratio: Tensor, advantages: Tensor, clip_range: Tensor) -> Tensor:
-    """The pessimistic bound of the policy's improvement, negated.
+    """Policy loss: -mean of min(ratio * A, clip(ratio, 1 - c, 1 + c) * A).
 
-    What clipping leaves of a ratio counts only where it is the worse one: above 1 + clip_range for what was good, below
-    1 - clip_range for what was bad. So the bound is a number of the advantages alone.
+    Where the clipped term is the minimum it equals A + c * |A|, so only that is computed.
     """
     return -torch.minimum(ratio * advantages, advantages + clip_range * advantages.abs()).mean()
 
@@ -48,26 +47,29 @@ class PPOAlgorithm(Learner):
     action_kinds: ClassVar[tuple[str, ...]] = ("box", "discrete", "multi_discrete")
     takes_pixels = True
     clip_range: Tensor
-    halted: Tensor  # 1 from where the policy has moved too far, until the next rollout
+    halted: Tensor  # 1 once target_kl is exceeded, until the next rollout
 
     def __init__(self, model: nn.Module, config: AlgorithmConfig | None = None, **options: Any) -> None:
         super().__init__(model, config, **options)
         self.register_buffer("clip_range", torch.tensor(self.config.clip_range))
         if self.config.target_kl is not None:
             self.register_buffer(SKIP_UPDATES, torch.zeros(()))
-        normalized = self.config.normalize_obs
-        if normalized and len(self.model.obs_shape) > 1:
-            raise ValueError("normalize_obs is for vectors; pixels are scaled by the encoder already")
-        self.normalizer: nn.Module = Normalizer(self.model.obs_shape, clip=10.0) if normalized else nn.Identity()
+
+    def new_normalizer(self) -> nn.Module:
+        if not self.config.normalize_obs:
+            return nn.Identity()
+        if len(self.model.obs_shape) > 1:
+            raise ValueError("normalize_obs is for vectors only. Turn it off for images, which the encoder scales")
+        return Normalizer(self.model.obs_shape, clip=10.0)
 
     @torch.no_grad()
     def prepare(self, batch: Batch) -> Batch:
-        """Observations as the policy saw them, and all that updates compare with; then the statistics move on."""
+        """Computes advantages, returns and old log-probabilities, then updates the observation statistics."""
         if self.config.target_kl is not None:
             self.halted.zero_()
         time_and_envs = batch["rewards"].shape
-        seen = self.normalizer(batch["obs"])
-        policy, values = self.model(seen.flatten(0, 1))
+        obs = self.normalizer(batch["obs"])
+        policy, values = self.model(obs.flatten(0, 1))
         next_values = self.model.values(self.normalizer(batch["next_obs"]).flatten(0, 1))
         log_probs, values, next_values = (
             each.view(time_and_envs)
@@ -79,38 +81,42 @@ class PPOAlgorithm(Learner):
         )  # fmt: skip
         if isinstance(self.normalizer, Normalizer):
             self.normalizer.merge(batch["obs"].flatten(0, 1))
-        kept = {"obs": seen, "raw_actions": batch["raw_actions"], "log_probs": log_probs}
-        return {**kept, "advantages": advantages, "returns": advantages + values}
+        columns = {"obs": obs, "raw_actions": batch["raw_actions"], "log_probs": log_probs}
+        return {**columns, "advantages": advantages, "returns": advantages + values}
 
     def loss(self, batch: Batch) -> Loss:
+        """Clipped surrogate + value_weight * mean (V(s) - return)^2 - entropy_weight * entropy.
+
+        Advantages are standardised per batch.
+        """
         policy, values = self.model(batch["obs"])
         log_probs, entropies = policy.log_prob_and_entropy(batch["raw_actions"])
         log_ratio, advantages, entropy = log_probs - batch["log_probs"], batch["advantages"], entropies.mean()
         if not self.config.entropy_weight:
-            entropy = entropy.detach()  # else zeros would be sent back through it
-        ratio, (deviation, mean) = log_ratio.exp(), torch.std_mean(advantages)
+            entropy = entropy.detach()  # saves a backward pass of zeros
+        ratio, (std, mean) = log_ratio.exp(), torch.std_mean(advantages)
         loss = Loss(
             terms={
-                "policy_loss": clipped_surrogate(ratio, (advantages - mean) / (deviation + 1e-8), self.clip_range),
+                "policy_loss": clipped_surrogate(ratio, (advantages - mean) / (std + 1e-8), self.clip_range),
                 "value_loss": self.config.value_weight * (values - batch["returns"]).square().mean(),
                 "entropy_loss": -self.config.entropy_weight * entropy,
             },
-            metrics={"entropy": entropy, **self.distance(log_ratio.detach(), ratio.detach())},
+            metrics={"entropy": entropy, **self.ratio_metrics(log_ratio.detach(), ratio.detach())},
         )
-        return loss if self.config.target_kl is None else self.stopping(loss)
+        return loss if self.config.target_kl is None else self.with_early_stopping(loss)
 
-    def distance(self, log_ratio: Tensor, ratio: Tensor) -> Metrics:
-        """How far the policy has moved from the one that acted."""
-        moved = ratio - 1
+    def ratio_metrics(self, log_ratio: Tensor, ratio: Tensor) -> Metrics:
+        """approx_kl = mean of (ratio - 1) - log ratio, and the fraction of clipped ratios."""
+        change = ratio - 1
         return {
-            "approx_kl": (moved - log_ratio).mean(),
-            "clip_fraction": (moved.abs() > self.clip_range).float().mean(),
+            "approx_kl": (change - log_ratio).mean(),
+            "clip_fraction": (change.abs() > self.clip_range).float().mean(),
         }
 
-    def stopping(self, loss: Loss) -> Loss:
-        """The same loss, which leaves this update and all that follow undone where the policy has moved too far."""
-        too_far = loss.metrics["approx_kl"] > 1.5 * self.config.target_kl
-        halted = torch.maximum(self.halted, too_far.float())
+    def with_early_stopping(self, loss: Loss) -> Loss:
+        """Skips this update and all later ones on the rollout once approx_kl > 1.5 * target_kl."""
+        exceeded = loss.metrics["approx_kl"] > 1.5 * self.config.target_kl
+        halted = torch.maximum(self.halted, exceeded.float())
         return loss._replace(buffers={SKIP_UPDATES: halted}, metrics={**loss.metrics, SKIP_UPDATES: halted})
 
     def parameter_groups(self) -> list[ParameterGroup]:

@@ -1,21 +1,22 @@
-"""Quantile-regression DQN (Dabney et al., 2018): returns as quantiles at fixed, even fractions."""
+"""Quantile regression DQN (Dabney et al., 2018, arXiv:1710.10044): returns as quantiles at fixed fractions."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
 
 from rl_training.algorithms.core.config import AlgorithmConfig
-from rl_training.algorithms.dqn import DQNAlgorithm, DQNConfig, RowLosses, of_action
-from rl_training.models import DQNModel, QRDQNModel
+from rl_training.algorithms.core.ops import select_action
+from rl_training.algorithms.dqn import DQNAlgorithm, DQNConfig, RowLosses
+from rl_training.models import DQNModel, ProposedQuantiles, QRDQNModel, Quantiles
 from rl_training.types import Batch
 
 
 class QuantileConfig(DQNConfig):
-    kappa: PositiveFloat = Field(1.0, description="errors are squared below this, and linear above")
+    kappa: PositiveFloat = Field(1.0, description="Huber threshold of the quantile loss")
 
 
 class QRDQNConfig(QuantileConfig):
@@ -23,9 +24,10 @@ class QRDQNConfig(QuantileConfig):
 
 
 def quantile_huber_loss(errors: Tensor, fractions: Tensor, kappa: float) -> Tensor:
-    """Of errors [rows, quantiles, targets], target minus quantile: the mean over targets, summed over quantiles.
+    """Quantile Huber loss: sum over quantiles of the mean over targets of |tau - 1(e < 0)| * huber(e) / kappa.
 
-    A quantile at fraction tau pays tau where targets lie above it, and 1 - tau below.
+    `errors` e = target - quantile are [rows, quantiles, targets]; huber(e) is e^2 / 2 for |e| <= kappa, else
+    kappa * (|e| - kappa / 2).
     """
     sizes = errors.abs()
     huber = torch.where(sizes <= kappa, 0.5 * errors.square(), kappa * (sizes - 0.5 * kappa))
@@ -33,23 +35,31 @@ def quantile_huber_loss(errors: Tensor, fractions: Tensor, kappa: float) -> Tens
     return (weights * huber / kappa).mean(-1).sum(-1)
 
 
+def quantile_target(learner: DQNAlgorithm, batch: Batch) -> Tensor:
+    """TD targets r + gamma * (1 - done) * quantiles at (s', a'); [rows, quantiles]."""
+    prediction, actions = learner.predict_next(batch["next_obs"])
+    return learner.backup(batch, select_action(prediction.quantile_hats, actions).mT).mT
+
+
+def quantile_row_losses(
+    prediction: Quantiles | ProposedQuantiles, target: Tensor, actions: Tensor, kappa: float
+) -> RowLosses:
+    """Quantile Huber loss between the predicted quantiles at (s, a) and the targets."""
+    quantiles = select_action(prediction.quantile_hats, actions)
+    errors = target.unsqueeze(-2) - quantiles.unsqueeze(-1)
+    losses = quantile_huber_loss(errors, prediction.tau_hats, kappa)
+    values = select_action(prediction.expected(), actions)
+    return RowLosses({"loss": losses}, errors.abs().mean((-2, -1)), values, target.mean(-1))
+
+
 class QRDQNAlgorithm(DQNAlgorithm):
     name = "qr_dqn"
     config_type: ClassVar[type[AlgorithmConfig]] = QRDQNConfig
     model_type: ClassVar[type[DQNModel]] = QRDQNModel
 
-    def expected(self, seen: Any) -> Tensor:  # Quantiles or ProposedQuantiles
-        values: Tensor = seen.expected()
-        return values
-
     @torch.no_grad()
     def target_of(self, batch: Batch) -> Tensor:
-        seen, best = self.look_ahead(batch["next_obs"])
-        return self.backup(batch, of_action(seen.quantile_hats, best).mT).mT
+        return quantile_target(self, batch)
 
-    def compare(self, seen: Any, target: Tensor, actions: Tensor) -> RowLosses:
-        quantiles = of_action(seen.quantile_hats, actions)
-        errors = target.unsqueeze(-2) - quantiles.unsqueeze(-1)
-        losses = quantile_huber_loss(errors, seen.tau_hats, self.config.kappa)
-        values = of_action(self.expected(seen), actions)
-        return RowLosses({"loss": losses}, errors.abs().mean((-2, -1)), values, target.mean(-1))
+    def compare(self, prediction: Quantiles, target: Tensor, actions: Tensor) -> RowLosses:
+        return quantile_row_losses(prediction, target, actions, self.config.kappa)

@@ -1,24 +1,35 @@
-"""Rainbow (Hessel et al., 2018): C51 with double choice, dueling and noisy networks, three steps and priorities."""
+"""Rainbow (Hessel et al., 2018, arXiv:1710.02298): C51 with double, dueling, noisy, 3-step and prioritised replay."""
 
 from __future__ import annotations
 
+import torch
 from pydantic import Field, PositiveInt
+from torch import Tensor
 
-from rl_training.algorithms.c51 import C51Algorithm, C51Config
+from rl_training.algorithms.c51 import C51Config, categorical_row_losses, categorical_target
 from rl_training.algorithms.core.config import Fraction
+from rl_training.algorithms.dqn import DQNAlgorithm, RowLosses
+from rl_training.models import Atoms, C51Model
+from rl_training.types import Batch
 
 
 class RainbowConfig(C51Config):
-    """The same options as the rest of the family, all on."""
-
-    double: bool = Field(True, description="the online network chooses the next action, the target network values it")
-    dueling: bool = Field(True, description="split returns into those of the state and those of each action")
-    noisy: bool = Field(True, description="explore by noise in the last layers' weights, and not by epsilon")
-    n_step: PositiveInt = Field(3, description="rewards summed in a target before the next value is taken")
-    prioritized: bool = Field(True, description="draw rows by how wrong they were, weighed to make up for it")
-    priority_alpha: Fraction = Field(0.5, description="exponent of priorities; 0 draws evenly")
+    double: bool = Field(True, description="double Q-learning: the online network selects the next action")
+    dueling: bool = Field(True, description="dueling network: state value plus advantages")
+    noisy: bool = Field(True, description="explore with noisy layers instead of epsilon-greedy")
+    n_step: PositiveInt = Field(3, description="steps of the n-step return")
+    prioritized: bool = Field(True, description="prioritised replay with importance weights")
+    priority_alpha: Fraction = Field(0.5, description="priority exponent; 0: uniform sampling")
 
 
-class RainbowAlgorithm(C51Algorithm):
+class RainbowAlgorithm(DQNAlgorithm):
     name = "rainbow"
     config_type = RainbowConfig
+    model_type = C51Model
+
+    @torch.no_grad()
+    def target_of(self, batch: Batch) -> Tensor:
+        return categorical_target(self, batch)
+
+    def compare(self, prediction: Atoms, target: Tensor, actions: Tensor) -> RowLosses:
+        return categorical_row_losses(prediction, target, actions)

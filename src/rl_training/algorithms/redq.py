@@ -1,4 +1,4 @@
-"""Randomized ensembled double Q-learning (Chen et al., 2021): SAC with ten critics, updated twenty times a step."""
+"""Randomized ensembled double Q-learning (Chen et al., 2021, arXiv:2101.05982): SAC with an ensemble of critics."""
 
 from __future__ import annotations
 
@@ -17,32 +17,34 @@ from rl_training.types import Batch, Loss
 
 
 class REDQConfig(SACConfig):
-    learning_starts: int = Field(5_000, ge=0, description="steps of random actions before the first update")
-    updates_per_collect: PositiveInt = Field(20, description="updates after each collection")
-    num_critics: PositiveInt = Field(10, description="critics, all fitted to the same targets")
-    subset_size: PositiveInt = Field(2, description="critics, drawn anew at each update, whose minimum is the target")
-    policy_delay: PositiveInt = Field(20, description="updates of the critics for one of actor and temperature")
+    learning_starts: int = Field(5_000, ge=0, description="steps with random actions before the first update")
+    updates_per_collect: PositiveInt = Field(20, description="updates per collection")
+    num_critics: PositiveInt = Field(10, description="number of critics")
+    subset_size: PositiveInt = Field(2, description="critics in the random subset whose minimum is the target")
+    policy_delay: PositiveInt = Field(20, description="critic updates per update of the actor and the temperature")
 
     @model_validator(mode="after")
-    def _subset_is_of_the_critics(self) -> REDQConfig:
+    def _check_subset_size(self) -> REDQConfig:
         if self.subset_size > self.num_critics:
             raise ValueError(f"subset_size must be at most num_critics = {self.num_critics}, got {self.subset_size}")
         return self
 
 
-def drawn(size: int, count: int, device: torch.device) -> Tensor:
-    """`size` different numbers below `count`, every such set as likely as another."""
+def random_subset(size: int, count: int, device: torch.device) -> Tensor:
+    """`size` different indices below `count`; all subsets are equally likely."""
     return torch.rand(count, device=device).topk(size).indices
 
 
-def values_of(critic: nn.Module, which: Tensor, obs: Tensor, actions: Tensor) -> Tensor:
-    """Action values of these copies alone, [copies, rows]."""
-    chosen = {name: parameter[which] for name, parameter in critic.named_parameters()}
-    values: Tensor = functional_call(critic, chosen, (obs, actions))
+def subset_values(critic: nn.Module, subset: Tensor, obs: Tensor, actions: Tensor) -> Tensor:
+    """Q-values of these critics only, [subset, rows]."""
+    parameters = {name: parameter[subset] for name, parameter in critic.named_parameters()}
+    values: Tensor = functional_call(critic, parameters, (obs, actions))
     return values
 
 
 class REDQAlgorithm(SACAlgorithm):
+    """SAC whose TD target is the minimum over a random subset of critics, and whose actor maximises their mean."""
+
     name = "redq"
     config_type: ClassVar[type[AlgorithmConfig]] = REDQConfig
     model_type = MLPREDQModel
@@ -52,14 +54,12 @@ class REDQAlgorithm(SACAlgorithm):
         return ("loss" if delayed else "critics", "targets")
 
     def critics(self, batch: Batch) -> Loss:
-        """The critics' part of `loss` alone."""
         return self.critic_loss(batch, self.log_alpha.detach().exp())
 
     def next_value(self, next_obs: Tensor, actions: Tensor) -> Tensor:
-        which = drawn(self.config.subset_size, self.config.num_critics, next_obs.device)
-        return values_of(self.target["critic"], which, next_obs, actions).amin(0)
+        subset = random_subset(self.config.subset_size, self.config.num_critics, next_obs.device)
+        return subset_values(self.target["critic"], subset, next_obs, actions).amin(0)
 
     def policy_value(self, obs: Tensor, actions: Tensor) -> Tensor:
-        """The mean of all critics, which errs less than any of them."""
         q: Tensor = frozen(self.model.critic)(obs, actions)
         return q.mean(0)

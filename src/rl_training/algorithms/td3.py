@@ -1,8 +1,8 @@
-"""TD3 (Fujimoto et al., 2018): a deterministic actor, twin critics with smoothed targets, and an actor that waits."""
+"""TD3 (Fujimoto et al., 2018, arXiv:1802.09477): twin critics, target policy smoothing and delayed policy updates."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from pydantic import Field, NonNegativeFloat, PositiveInt
@@ -10,24 +10,24 @@ from torch import Tensor
 
 from rl_training.algorithms.core.config import ActionNoiseConfig, AlgorithmConfig, NoiseKind, ReplayConfig
 from rl_training.algorithms.core.learner import Learner, frozen
-from rl_training.algorithms.core.ops import bootstrapped, ensemble_squared_error
+from rl_training.algorithms.core.ops import ensemble_squared_error, td_target
 from rl_training.models import MLPTD3Model
-from rl_training.types import Action, Batch, Loss
+from rl_training.types import Batch, Loss
 
 
 class DelayedActorConfig(AlgorithmConfig):
-    policy_delay: PositiveInt = Field(2, description="updates of the critics for one of the actor and the targets")
-    target_noise: NonNegativeFloat = Field(0.2, description="deviation of the noise on the target's actions")
-    target_noise_clip: NonNegativeFloat = Field(0.5, description="largest size of that noise")
+    policy_delay: PositiveInt = Field(2, description="critic updates per update of the actor and the target networks")
+    target_noise: NonNegativeFloat = Field(0.2, description="std of the target policy smoothing noise")
+    target_noise_clip: NonNegativeFloat = Field(0.5, description="bound of the target policy smoothing noise")
 
 
 class TD3Config(DelayedActorConfig, ActionNoiseConfig, ReplayConfig):
-    learning_starts: int = Field(25_000, ge=0, description="steps of random actions before the first update")
-    action_noise: NoiseKind = Field("gaussian", description="noise added to the actions that are taken")
+    learning_starts: int = Field(25_000, ge=0, description="steps with random actions before the first update")
+    action_noise: NoiseKind = Field("gaussian", description="exploration noise added to the actions")
 
 
 def smoothed_actions(actions: Tensor, *, noise: float, clip: float) -> Tensor:
-    """These actions with clipped noise, so that no narrow peak of the critic can be the target."""
+    """Target policy smoothing: clip(a + clip(noise * N(0, 1), -c, c), -1, 1)."""
     return (actions + (noise * torch.randn_like(actions)).clamp(-clip, clip)).clamp(-1, 1)
 
 
@@ -44,28 +44,26 @@ class TD3Algorithm(Learner):
         return ("critic_loss", "actor_loss", "targets") if delayed else ("critic_loss",)
 
     def critic_loss(self, batch: Batch) -> Loss:
+        """Critic loss: mean of (Q(s, a) - target)^2, summed over the critics."""
+        batch = self.normalized(batch)
         q, target_q = self.model.critic(batch["obs"], batch["actions"]), self.target_q(batch)
         return Loss({"critic_loss": ensemble_squared_error(q, target_q)}, {"target_q_mean": target_q.mean()})
 
     @torch.no_grad()
     def target_q(self, batch: Batch) -> Tensor:
+        """TD target: r + gamma * (1 - done) * min target Q(s', smoothed target policy(s'))."""
         c, next_obs = self.config, batch["next_obs"]
-        chosen = self.target["actor"](next_obs).mode()
-        next_actions = smoothed_actions(chosen, noise=c.target_noise, clip=c.target_noise_clip)
-        next_q = self.target["critic"](next_obs, next_actions).amin(0)
-        return bootstrapped(batch["rewards"], batch["dones"], next_q, batch.get("discounts", c.gamma))
+        actions = self.target["actor"](next_obs).mode()
+        actions = smoothed_actions(actions, noise=c.target_noise, clip=c.target_noise_clip)
+        next_q = self.target["critic"](next_obs, actions).amin(0)
+        return td_target(batch["rewards"], batch["dones"], next_q, batch.get("discounts", c.gamma))
 
     def actor_loss(self, batch: Batch) -> Loss:
-        chosen = self.model.actor(batch["obs"]).mode()
-        q = frozen(self.model.critic)(batch["obs"], chosen)[0]  # the first critic alone, as in the released code
-        return self.policy_loss(q, chosen, batch)
+        obs = self.normalizer(batch["obs"])
+        policy_actions = self.model.actor(obs).mode()
+        q = frozen(self.model.critic)(obs, policy_actions)[0]  # the first critic only, as in the authors' code
+        return self.policy_loss(q, policy_actions, batch)
 
-    def policy_loss(self, q: Tensor, chosen: Tensor, batch: Batch) -> Loss:
-        """Of the actions that the actor chose for these rows, and of their values."""
+    def policy_loss(self, q: Tensor, policy_actions: Tensor, batch: Batch) -> Loss:
+        """Policy loss: mean of -Q1(s, pi(s))."""
         return Loss({"actor_loss": -q.mean()})
-
-    def act(
-        self, obs: Tensor, memory: Any = None, *, deterministic: bool = False, generator: torch.Generator | None = None
-    ) -> Action:
-        """The actor's own actions, always; where they are taken to explore, the lane adds noise."""
-        return Action(self.model.actor(obs).mode())

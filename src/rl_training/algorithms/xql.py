@@ -1,4 +1,4 @@
-"""Extreme Q-learning (Garg et al., 2023): IQL whose value is the soft maximum that Gumbel regression finds."""
+"""Extreme Q-learning (Garg et al., 2023, arXiv:2301.02328): IQL with Gumbel regression for the state value."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ from rl_training.algorithms.iql import IQLAlgorithm, IQLConfig, IQLPredictions, 
 from rl_training.models import MLPXQLModel
 from rl_training.types import Batch, Loss
 
-HUBER_DELTA = 20.0  # of the critics' error, as in the released code
+HUBER_DELTA = 20.0  # of the critic loss, as in the authors' code
 
 
 class XQLConfig(IQLConfig):
-    loss_temperature: PositiveFloat = Field(2.0, description="large: the value nears the mean action, small: the best")
-    max_value_diff_exp: PositiveFloat = Field(7.0, description="errors above so many temperatures pull no further")
-    vanilla_value_loss: bool = Field(False, description="fit the value by IQL's expectile instead")
+    loss_temperature: PositiveFloat = Field(
+        2.0, description="Gumbel temperature; large: V nears the mean of Q over actions, small: the maximum"
+    )
+    max_value_diff_exp: PositiveFloat = Field(7.0, description="upper bound of (Q - V) / loss_temperature")
+    vanilla_value_loss: bool = Field(False, description="use IQL's expectile loss for V")
 
 
 def gumbel_rescale_loss(error: Tensor, temperature: float, max_exp: float) -> Tensor:
-    """Mean of exp(z) - z - 1 for z = error / temperature, divided by the batch's largest exp(z) (at least 1 / e).
+    """Gumbel loss: mean of exp(z) - z - 1 for z = min(error / temperature, max_exp), divided by max(exp(z), 1 / e).
 
-    z is clipped above alone, as in the released offline code; the paper's listing clips both sides.
+    z is clipped from above only, as in the authors' offline code; the paper's listing clips both sides.
     """
     z = (error / temperature).clamp(max=max_exp)
     largest = z.amax().clamp(min=-1).detach()
@@ -31,15 +33,18 @@ def gumbel_rescale_loss(error: Tensor, temperature: float, max_exp: float) -> Te
 
 
 def xql_value_loss(advantage: Tensor, config: XQLConfig) -> Tensor:
+    """Gumbel loss of min target Q(s, a) - V(s), or IQL's expectile loss with `vanilla_value_loss`."""
     if config.vanilla_value_loss:
         return expectile_loss(advantage, config.expectile)
     return gumbel_rescale_loss(advantage, config.loss_temperature, config.max_value_diff_exp)
 
 
-def xql_loss(seen: IQLPredictions, config: XQLConfig) -> Loss:
-    errors = huber_loss(seen.q, seen.target_q.expand_as(seen.q), reduction="none", delta=HUBER_DELTA)
-    terms = {"critic_loss": errors.mean(-1).sum(), "value_loss": xql_value_loss(seen.advantage, config)}
-    return iql_loss(seen, config).plus(terms)
+def xql_loss(predictions: IQLPredictions, config: XQLConfig) -> Loss:
+    """IQL's loss with the Gumbel value loss and, for the critics, the Huber loss of Q(s, a) - target."""
+    q, target_q = predictions.q, predictions.target_q
+    errors = huber_loss(q, target_q.expand_as(q), reduction="none", delta=HUBER_DELTA)
+    terms = {"critic_loss": errors.mean(-1).sum(), "value_loss": xql_value_loss(predictions.advantage, config)}
+    return iql_loss(predictions, config).plus(terms)
 
 
 class XQLAlgorithm(IQLAlgorithm):

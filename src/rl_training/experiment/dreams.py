@@ -64,10 +64,10 @@ def dream(agent: Agent, *, context: int = 5, steps: int = 10, episodes: int = EP
         posterior = _posterior(learner, rollouts)
         model = learner.model
         imagined, shuffled = (
-            model.pictures(model.decode(_imagine(learner, posterior, actions, context)))
+            model.images(model.decode(_imagine(learner, posterior, actions, context)))
             for actions in (rollouts.actions, rollouts.actions.roll(1, 0))
         )
-    truth, decoded = (model.pictures(each) for each in (model.scaled(rollouts.obs), model.decode(posterior)))
+    truth, decoded = (model.images(each) for each in (model.scaled(rollouts.obs), model.decode(posterior)))
     copied = truth[:, context - 1 : context].expand_as(imagined)
     predictions = (imagined, copied, shuffled, decoded[:, context:])
     errors = [(each - truth[:, context:]).square().flatten(2).mean(-1)[is_future].mean() for each in predictions]
@@ -79,7 +79,7 @@ def dream(agent: Agent, *, context: int = 5, steps: int = 10, episodes: int = EP
 def _world_model(agent: Agent) -> DreamerAlgorithm:
     if not isinstance(agent.learner, DreamerAlgorithm):
         raise ValueError(f"{agent.config.algo} has no world model; use a dreamer agent")
-    if not agent.learner.model.picture:
+    if not agent.learner.model.image_shape:
         raise ValueError(f"dreams need image observations, but {agent.config.env_id} has vectors")
     return agent.learner
 

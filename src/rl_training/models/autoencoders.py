@@ -1,4 +1,4 @@
-"""From observations to an embedding, and back from a latent state: pictures by convolutions, vectors without."""
+"""Encoders and decoders of Dreamer's world model: convolutions for images, dense layers for vectors."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ from rl_training.models.rssm import Latent
 
 WIDTHS = (2, 3, 4, 4)  # channels of the stages, in multiples of the depth
 STRIDED_WIDTHS = (1, 2, 4, 8)
-LEAST = 4  # pixels along the shorter side of the last map
+MIN_SIDE = 4  # pixels along the shorter side of the smallest feature map
 
 
 class Grid:
-    """How a picture is halved stage by stage: padded to a size that allows it, down to a map of a few pixels."""
+    """Sizes of the feature maps: the image is padded so that every stage halves it exactly."""
 
     def __init__(self, obs_shape: tuple[int, ...], depth: int, widths: tuple[int, ...] = WIDTHS) -> None:
         self.channels, self.height, self.width = obs_shape
-        stages = int(math.log2(max(min(self.height, self.width), 2 * LEAST) / LEAST))
+        stages = int(math.log2(max(min(self.height, self.width), 2 * MIN_SIDE) / MIN_SIDE))
         self.widths = [depth * width for width in widths[:stages]]
         step = 2 ** len(self.widths)
         self.padded = tuple(math.ceil(side / step) * step for side in (self.height, self.width))
         self.map = (self.widths[-1], *(side // step for side in self.padded))
 
 
-class Doubled(nn.Module):
-    """Every pixel as four, channels last; `nn.Upsample` compiled adds its gradients one by one."""
+class Upsample2x(nn.Module):
+    """Nearest-neighbour upsampling by 2, channels last; a compiled `nn.Upsample` has a slow backward pass."""
 
-    def forward(self, pictures: Tensor) -> Tensor:
-        rows, channels, height, width = pictures.shape
-        x = pictures.movedim(1, -1)[:, :, None, :, None]
+    def forward(self, images: Tensor) -> Tensor:
+        rows, channels, height, width = images.shape
+        x = images.movedim(1, -1)[:, :, None, :, None]
         return x.expand(-1, -1, 2, -1, 2, -1).reshape(rows, 2 * height, 2 * width, channels).movedim(-1, 1)
 
 
-class PictureEncoder(nn.Module):
-    """Pictures in [0, 1]: a convolution, a halving by the brightest, a norm, stage by stage.
+class ImageEncoder(nn.Module):
+    """Encodes images in [0, 1] by stages of convolution, max pooling and norm.
 
-    Where `strided`, the convolution halves, and channels double by the stage, as in the release of 2023.
+    With `strided`, strided convolutions replace the pooling and channels double per stage, as in the 2023 release.
     """
 
     def __init__(self, obs_shape: tuple[int, ...], depth: int, *, strided: bool = False) -> None:
@@ -61,14 +61,14 @@ class PictureEncoder(nn.Module):
             stages += [*halved, ChannelNorm(out), nn.SiLU()]
         self.net, self.features = nn.Sequential(*stages), math.prod(grid.map)
 
-    def forward(self, pictures: Tensor) -> Tensor:
+    def forward(self, images: Tensor) -> Tensor:
         height, width = self.grid.padded
-        x = pad(pictures - 0.5, (0, width - self.grid.width, 0, height - self.grid.height))
+        x = pad(images - 0.5, (0, width - self.grid.width, 0, height - self.grid.height))
         return self.net(x.contiguous(memory_format=torch.channels_last)).flatten(1)
 
 
-class PictureDecoder(nn.Module):
-    """The same way back: memory (by blocks) and latents are added in the small map, then doubled stage by stage."""
+class ImageDecoder(nn.Module):
+    """Decodes a state: projections of the recurrent state (by blocks) and of the latents, then upsampling stages."""
 
     def __init__(
         self, obs_shape: tuple[int, ...], depth: int, *, deter: int, stoch: int, units: int, blocks: int
@@ -81,19 +81,19 @@ class PictureDecoder(nn.Module):
         self.norm = ChannelNorm(grid.map[0])
         stages: list[nn.Module] = []
         for into, out in zip(grid.widths[:0:-1], grid.widths[-2::-1], strict=True):
-            stages += [Doubled(), conv(into, out), ChannelNorm(out), nn.SiLU()]
-        self.net = nn.Sequential(*stages, Doubled(), conv(grid.widths[0], grid.channels))
+            stages += [Upsample2x(), conv(into, out), ChannelNorm(out), nn.SiLU()]
+        self.net = nn.Sequential(*stages, Upsample2x(), conv(grid.widths[0], grid.channels))
 
     def forward(self, latent: Latent) -> Tensor:
         deter = latent.deter.unflatten(-1, (self.blocks, -1)).transpose(0, 1)
         cells = self.from_deter(deter).transpose(0, 1).flatten(1) + self.from_stoch(latent.stoch.flatten(1))
         x = silu(self.norm(cells.unflatten(1, self.grid.map)))
-        pictures = self.net(x.contiguous(memory_format=torch.channels_last)).float().sigmoid()
-        return pictures[..., : self.grid.height, : self.grid.width]
+        images = self.net(x.contiguous(memory_format=torch.channels_last)).float().sigmoid()
+        return images[..., : self.grid.height, : self.grid.width]
 
 
 class StridedDecoder(nn.Module):
-    """The way back of a strided encoder; nothing holds its pixels in [0, 1] but what it has learned."""
+    """Decoder for a strided encoder; its pixels are not bounded to [0, 1]."""
 
     def __init__(self, obs_shape: tuple[int, ...], depth: int, *, features: int) -> None:
         super().__init__()
@@ -106,8 +106,8 @@ class StridedDecoder(nn.Module):
 
     def forward(self, latent: Latent) -> Tensor:
         x = self.small(latent.features).unflatten(1, self.grid.map)
-        pictures = self.net(x.contiguous(memory_format=torch.channels_last)).float() + 0.5
-        return pictures[..., : self.grid.height, : self.grid.width]
+        images = self.net(x.contiguous(memory_format=torch.channels_last)).float() + 0.5
+        return images[..., : self.grid.height, : self.grid.width]
 
 
 class VectorEncoder(nn.Module):
@@ -129,23 +129,21 @@ class VectorDecoder(nn.Module):
 
 
 class MixedEncoder(nn.Module):
-    """Rows of a picture's pixels and after them the entries of a vector, each by its own network."""
+    """Encodes rows of an image's pixels followed by vector entries, each with its own network."""
 
-    def __init__(self, picture: PictureEncoder, vector: VectorEncoder, shape: tuple[int, ...], entries: int) -> None:
+    def __init__(self, picture: ImageEncoder, vector: VectorEncoder, shape: tuple[int, ...], entries: int) -> None:
         super().__init__()
         self.picture, self.vector = picture, vector
         self.shape, self.split = shape, (math.prod(shape), entries)
         self.features = picture.features + vector.features
 
     def forward(self, rows: Tensor) -> Tensor:
-        pixels, numbers = rows.split(self.split, -1)
-        return torch.cat([self.picture(pixels.unflatten(-1, self.shape)), self.vector(numbers)], -1)
+        pixels, entries = rows.split(self.split, -1)
+        return torch.cat([self.picture(pixels.unflatten(-1, self.shape)), self.vector(entries)], -1)
 
 
 class MixedDecoder(nn.Module):
-    """Such rows from a latent state."""
-
-    def __init__(self, picture: PictureDecoder | StridedDecoder, vector: VectorDecoder) -> None:
+    def __init__(self, picture: ImageDecoder | StridedDecoder, vector: VectorDecoder) -> None:
         super().__init__()
         self.picture, self.vector = picture, vector
 

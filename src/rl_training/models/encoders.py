@@ -47,7 +47,7 @@ class GridCNN(PixelEncoder):
         super().__init__(obs_shape, conv, 128 if dense else 0)
 
 
-def check_picture(shape: tuple[int, ...]) -> None:
+def check_image(shape: tuple[int, ...]) -> None:
     """Refuse what is no picture, or has its channels last."""
     if len(shape) != 3 or min(shape[1:]) < LEAST_PIXELS:
         raise ValueError(
@@ -59,7 +59,7 @@ def encoder_for(spec: EnvSpec, *, dense: bool = True) -> tuple[nn.Module, int]:
     """The encoder for these observations, and how many features it gives; `dense` ends that of pixels in a layer."""
     if spec.obs_dtype != "uint8" or len(spec.obs_shape) == 1:
         return Flat(), math.prod(spec.obs_shape)
-    check_picture(spec.obs_shape)
+    check_image(spec.obs_shape)
     network = NatureCNN if min(spec.obs_shape[1:]) >= LEAST_FOR_NATURE else GridCNN
     encoder = network(spec.obs_shape, dense=dense)
     return encoder, encoder.features

@@ -1,4 +1,4 @@
-"""The recurrent state-space model (Hafner et al., 2019, 2023): a memory, and categorical latents of what is seen."""
+"""Recurrent state-space model, RSSM (Hafner et al., 2019, arXiv:1811.04551; 2023, arXiv:2301.04104)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from torch.nn.functional import one_hot, silu
 from rl_training.models.heads import gumbel
 from rl_training.models.normed import RMSNorm, block_linear, dense, linear, normed_mlp
 
-UNIMIX = 0.01  # share of every latent's distribution that is even, so that no divergence is infinite
+UNIMIX = 0.01  # uniform share of every latent's distribution, which keeps the KL finite
 
 
 class Latent(NamedTuple):
-    """A state of the world as the model holds it: a memory, and one class of each latent as a one-hot vector."""
+    """State of the world model: the recurrent state and one-hot categorical latents."""
 
     deter: Tensor  # [..., deter]
     stoch: Tensor  # [..., latents, classes]
@@ -27,56 +27,65 @@ class Latent(NamedTuple):
         return torch.cat([self.deter, self.stoch.flatten(-2)], -1)
 
     def flat(self) -> Latent:
-        """Rows of batch and time, without gradients."""
+        """Merges batch and time into rows and detaches."""
         return Latent(self.deter.detach().flatten(0, 1), self.stoch.detach().flatten(0, 1))
 
+    def class_indices(self) -> Tensor:
+        """Class index of each latent as uint8, the format in which states are stored."""
+        return self.stoch.detach().argmax(-1).to(torch.uint8)
 
-SeenStep = Callable[[Latent, Tensor, Tensor, Tensor, Tensor | None], tuple[Latent, Tensor]]
+
+PosteriorStep = Callable[[Latent, Tensor, Tensor, Tensor, Tensor | None], tuple[Latent, Tensor]]
 
 
 class Step(NamedTuple):
-    """One of a loop through time; its inputs are the first outputs of the step before, cut off from it."""
+    """One step of a loop over time; its inputs are the detached first outputs of the previous step."""
 
     inputs: Sequence[Tensor]
     outputs: Sequence[Tensor]
 
 
-class Beliefs(NamedTuple):
-    """What the model made of windows [batch, time]: states drawn, and log-probabilities [..., latents, classes]."""
+class LatentSequence(NamedTuple):
+    """Sampled states of windows [batch, time], and log-probabilities [batch, time, latents, classes]."""
 
     latent: Latent
-    posterior: Tensor  # having seen the observation
-    prior: Tensor  # before
+    posterior: Tensor
+    prior: Tensor
 
 
-def mixed_log_probs(logits: Tensor, share: float) -> Tensor:
-    """Log-probabilities of which an even distribution has this share."""
-    even = share / logits.shape[-1]
-    return ((1 - share) * logits.float().softmax(-1) + even).log()
+def unimix_log_probs(logits: Tensor, share: float) -> Tensor:
+    """Log-probabilities of a categorical mixed with a uniform distribution (unimix)."""
+    uniform = share / logits.shape[-1]
+    return ((1 - share) * logits.float().softmax(-1) + uniform).log()
 
 
-def draw(log_probs: Tensor, noise: Tensor | None) -> Tensor:
-    """One class each as a one-hot vector: by Gumbel noise, or without it the most likely."""
+def sample_one_hot(log_probs: Tensor, noise: Tensor | None) -> Tensor:
+    """Samples one-hot classes with Gumbel noise; without noise takes the most likely class."""
     scores = log_probs if noise is None else log_probs + noise
     return one_hot(scores.argmax(-1), log_probs.shape[-1]).to(log_probs.dtype)
 
 
-def straight_through(drawn: Tensor, log_probs: Tensor) -> Tensor:
-    """What was drawn, to the bit, with the gradient of its probabilities."""
+def straight_through(sampled: Tensor, log_probs: Tensor) -> Tensor:
+    """Straight-through estimator: the value of `sampled`, the gradient of the probabilities."""
     probs = log_probs.exp()
-    return drawn + (probs - probs.detach())
+    return sampled + (probs - probs.detach())
 
 
-def divergence(log_probs: Tensor, others: Tensor) -> Tensor:
-    """KL of categoricals [..., latents, classes], summed over the latents."""
+def categorical_kl(log_probs: Tensor, others: Tensor) -> Tensor:
+    """KL of categoricals [..., latents, classes]: sum of p * (log p - log q)."""
     return (log_probs.exp() * (log_probs - others)).sum((-2, -1))
 
 
-class ThroughTime(torch.autograd.Function):
-    """Outputs [batch, time, ...] of the steps of a loop, as they are; to their gradients those of what followed are
-    added, since a state counts by what the next ones make of it as well.
+def entropy(log_probs: Tensor) -> Tensor:
+    """Entropy of categoricals [..., latents, classes], summed over the latents and averaged over states."""
+    return -(log_probs.exp() * log_probs).sum((-2, -1)).mean()
 
-    Going back step by step for the states alone leaves the gradients of the weights to one product for all steps.
+
+class BackpropThroughTime(torch.autograd.Function):
+    """Identity on the outputs [batch, time, ...] of a loop; its backward pass adds the gradients of later steps.
+
+    The loop is differentiated step by step for the states only. The weights then get their gradients from one
+    product over all steps.
     """
 
     @staticmethod
@@ -90,41 +99,41 @@ class ThroughTime(torch.autograd.Function):
         totals = []
         by_time = (each.movedim(1, 0).contiguous() for each in gradients)
         for step, *total in reversed([*zip(ctx.steps, *by_time, strict=True)]):
-            for index, carried in enumerate(later):
-                total[index] = total[index] + carried
+            for index, gradient in enumerate(later):
+                total[index] = total[index] + gradient
             totals.append(total)
             later = torch.autograd.grad(step.outputs, step.inputs, total)
         return None, *(torch.stack(each[::-1], 1) for each in zip(*totals, strict=True))
 
 
-def stacked(steps: Iterable[Sequence[Tensor]]) -> list[Tensor]:
-    """Each of the tensors of steps [batch, ...] as one [batch, time, ...]."""
+def stack_time(steps: Iterable[Sequence[Tensor]]) -> list[Tensor]:
+    """Stacks the tensors [batch, ...] of steps to [batch, time, ...]."""
     return [torch.stack(each, 1) for each in zip(*steps, strict=True)]
 
 
 class BlockGRU(nn.Module):
-    """A GRU whose memory is in blocks: all see the inputs, and of the memory each sees its own part and a summary."""
+    """GRU with a block-diagonal recurrent state; every block also sees a projection of the whole state."""
 
     def __init__(self, deter: int, hidden: int, stoch: int, action_dim: int, *, blocks: int) -> None:
         super().__init__()
         self.blocks, width = blocks, deter // blocks
         self.from_deter, self.from_stoch = dense(deter, hidden), dense(stoch, hidden)
         self.from_action = dense(action_dim, hidden)
-        # One layer of two inputs, in two parts: all blocks see the same of the second.
+        # One layer split by its two inputs, because the second input is the same for all blocks.
         both = blocks * (width + 3 * hidden)
         self.from_block = block_linear(blocks, width, width, inputs=both)
         self.from_inputs = linear(3 * hidden, deter, bias=False, inputs=both)
         self.norm, self.gates = RMSNorm(deter), block_linear(blocks, width, 3 * width)
 
     def forward(self, latent: Latent, action: Tensor) -> Tensor:
-        """The next memory; `action` has been through `from_action`, which needs no loop over time."""
+        """Returns the next recurrent state; `action` is an output of `from_action`, computed outside the loop."""
         deter, stoch = latent.deter, latent.stoch.flatten(-2)
         inputs = torch.cat([self.from_deter(deter), self.from_stoch(stoch), action], -1)
-        memory = self._split(deter)
-        hidden = silu(self.norm(self._join(self.from_block(memory)) + self.from_inputs(inputs)))
+        blocks = self._split(deter)
+        hidden = silu(self.norm(self._join(self.from_block(blocks)) + self.from_inputs(inputs)))
         reset, candidate, update = self.gates(self._split(hidden)).chunk(3, -1)
-        update = (update - 1).sigmoid()  # so that in the beginning most is kept
-        return self._join(update * (reset.sigmoid() * candidate).tanh() + (1 - update) * memory)
+        update = (update - 1).sigmoid()  # initially close to 0, which keeps most of the state
+        return self._join(update * (reset.sigmoid() * candidate).tanh() + (1 - update) * blocks)
 
     def _split(self, rows: Tensor) -> Tensor:
         return rows.unflatten(-1, (self.blocks, -1)).transpose(0, 1)
@@ -134,7 +143,7 @@ class BlockGRU(nn.Module):
 
 
 class RSSM(nn.Module):
-    """`observe` goes through windows of what was seen and done; `predict` goes on from a state by actions alone."""
+    """`observe` computes posterior states from observations; `predict` continues from a state with the prior."""
 
     def __init__(
         self, embedded: int, action_dim: int, *, deter: int, hidden: int, latents: int, classes: int, blocks: int
@@ -142,85 +151,85 @@ class RSSM(nn.Module):
         super().__init__()
         self.deter, self.shape = deter, (latents, classes)
         self.cell = BlockGRU(deter, hidden, latents * classes, action_dim, blocks=blocks)
-        both = embedded + deter  # one layer of two inputs, in two parts: what is seen does not wait for the memory
+        both = embedded + deter  # one layer split by its two inputs: the observation's part is outside the loop
         self.seen, self.recalled = linear(embedded, hidden, inputs=both), linear(deter, hidden, bias=False, inputs=both)
         self.posterior = nn.Sequential(RMSNorm(hidden), nn.SiLU(), linear(hidden, latents * classes))
         self.prior = normed_mlp((deter, hidden, hidden, latents * classes))
 
     def noise(self, *rows: int, like: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """What `draw` needs for so many states."""
+        """Gumbel noise of `sample_one_hot` for [*rows] states."""
         return gumbel((*rows, *self.shape), like.device, generator)
 
     def observe(
         self, embedded: Tensor, actions: Tensor, is_first: Tensor, start: Latent, noise: Tensor | None,
-        step: SeenStep | None = None,
-    ) -> Beliefs:  # fmt: skip
-        """Windows [batch, time, ...] with the actions before each observation; `start` is the state before the first.
+        step: PosteriorStep | None = None,
+    ) -> LatentSequence:  # fmt: skip
+        """Posterior states of windows [batch, time, ...]; `actions` are those before each observation.
 
-        Where `is_first`, nothing of what was before is left. Only the memory and the draw of the latents wait for the
-        step before; all the rest is done for all steps at once. `step` may be `held_step` compiled.
+        `start` is the state before the first observation; `is_first` resets the state. The loop over time holds only
+        the recurrent state and the sampling of latents. `step` may be a compiled `step_with_weights`.
         """
         first = is_first.bool().unsqueeze(-1)
         actions, seen = self.cell.from_action(actions.masked_fill(first, 0)), self.seen(embedded)
         noises = [None] * embedded.shape[1] if noise is None else noise.unbind(1)
-        known = (first, actions, seen)
+        inputs = (first, actions, seen)
         if step is not None:
-            latent, posterior = self._by_steps(step, start, known, noises)
+            latent, posterior = self._observe_in_steps(step, start, inputs, noises)
         else:
             states = []
-            for now in zip(*(each.unbind(1) for each in known), noises, strict=True):
-                start, posterior = self.seen_step(start, *now)
+            for current in zip(*(each.unbind(1) for each in inputs), noises, strict=True):
+                start, posterior = self.posterior_step(start, *current)
                 states.append((*start, posterior))
-            deter, stoch, posterior = stacked(states)
+            deter, stoch, posterior = stack_time(states)
             latent = Latent(deter, stoch)
-        return Beliefs(latent, posterior, self.log_probs(self.prior(latent.deter)))
+        return LatentSequence(latent, posterior, self.log_probs(self.prior(latent.deter)))
 
-    def _by_steps(
-        self, step: SeenStep, start: Latent, known: Sequence[Tensor], noises: Sequence[Tensor | None]
+    def _observe_in_steps(
+        self, step: PosteriorStep, start: Latent, inputs: Sequence[Tensor], noises: Sequence[Tensor | None]
     ) -> tuple[Latent, Tensor]:
-        """The same by a step that gives the weights no gradients: they get theirs of all steps together."""
+        """Runs `step`, which has no gradients for the weights, then computes those gradients for all steps at once."""
         steps = []
-        for now in zip(*(each.detach().unbind(1) for each in known), noises, strict=True):
-            before = Latent(*(each.detach().requires_grad_() for each in start))
-            start, posterior = step(before, *now)
-            steps.append(Step(before, (*start, posterior)))
-        _, drawn, _ = stacked(each.outputs for each in steps)
-        before = Latent(*stacked(each.inputs for each in steps)).flat()
-        again = self.believed(before, *(each.flatten(0, 1) for each in known))
-        deter, posterior = (each.unflatten(0, drawn.shape[:2]) for each in again)
-        stoch = straight_through(drawn.detach(), posterior)
-        deter, stoch, posterior = ThroughTime.apply(steps, deter, stoch, posterior)
+        for current in zip(*(each.detach().unbind(1) for each in inputs), noises, strict=True):
+            previous = Latent(*(each.detach().requires_grad_() for each in start))
+            start, posterior = step(previous, *current)
+            steps.append(Step(previous, (*start, posterior)))
+        _, sampled, _ = stack_time(each.outputs for each in steps)
+        previous = Latent(*stack_time(each.inputs for each in steps)).flat()
+        recomputed = self.posterior_of(previous, *(each.flatten(0, 1) for each in inputs))
+        deter, posterior = (each.unflatten(0, sampled.shape[:2]) for each in recomputed)
+        stoch = straight_through(sampled.detach(), posterior)
+        deter, stoch, posterior = BackpropThroughTime.apply(steps, deter, stoch, posterior)
         return Latent(deter, stoch), posterior
 
-    def seen_step(
+    def posterior_step(
         self, latent: Latent, first: Tensor, action: Tensor, seen: Tensor, noise: Tensor | None
     ) -> tuple[Latent, Tensor]:
-        """The state after one more observation, and what was believed of it."""
-        deter, posterior = self.believed(latent, first, action, seen)
-        return Latent(deter, straight_through(draw(posterior, noise), posterior)), posterior
+        """Returns the sampled state after one more observation, and its posterior."""
+        deter, posterior = self.posterior_of(latent, first, action, seen)
+        return Latent(deter, straight_through(sample_one_hot(posterior, noise), posterior)), posterior
 
-    forward = seen_step
+    forward = posterior_step
 
-    def held_step(self, weights: dict[str, Tensor], *inputs: Any) -> tuple[Latent, Tensor]:
-        """The same by weights as `held` gives them."""
+    def step_with_weights(self, weights: dict[str, Tensor], *inputs: Any) -> tuple[Latent, Tensor]:
+        """`posterior_step` with the weights of `detached_weights`."""
         return functional_call(self, weights, inputs)
 
-    def held(self) -> dict[str, Tensor]:
-        """The weights without gradients, and those of products as precise as products are to be: once for all steps."""
+    def detached_weights(self) -> dict[str, Tensor]:
+        """Detached weights; matrices are cast to the autocast precision once instead of at every step."""
         device = self.seen.weight.device.type
         low = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else torch.float32
         return {name: weight.detach().to(low if weight.dim() > 1 else None) for name, weight in self.named_parameters()}
 
-    def believed(self, latent: Latent, first: Tensor, action: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
-        """The memory after one more observation of states [..., deter], and what is believed of their latents."""
-        before = Latent(latent.deter.masked_fill(first, 0), latent.stoch.masked_fill(first.unsqueeze(-1), 0))
-        deter = self.cell(before, action)
+    def posterior_of(self, latent: Latent, first: Tensor, action: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the next recurrent state [..., deter] and the posterior of its latents."""
+        previous = Latent(latent.deter.masked_fill(first, 0), latent.stoch.masked_fill(first.unsqueeze(-1), 0))
+        deter = self.cell(previous, action)
         return deter, self.log_probs(self.posterior(self.recalled(deter) + seen))
 
     def predict(self, latent: Latent, action: Tensor, noise: Tensor | None) -> Latent:
-        """The state [rows, ...] after this action, unseen."""
+        """Samples the next state [rows, ...] from the prior."""
         deter = self.cell(latent, self.cell.from_action(action))
-        return Latent(deter, draw(self.log_probs(self.prior(deter)), noise))
+        return Latent(deter, sample_one_hot(self.log_probs(self.prior(deter)), noise))
 
     def log_probs(self, logits: Tensor) -> Tensor:
-        return mixed_log_probs(logits.unflatten(-1, self.shape), UNIMIX)
+        return unimix_log_probs(logits.unflatten(-1, self.shape), UNIMIX)

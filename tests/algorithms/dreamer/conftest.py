@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.nn.functional import one_hot
 
-from rl_training.algorithms.dreamer import Dream, DreamerAlgorithm, DreamerConfig
+from rl_training.algorithms.dreamer import DreamerAlgorithm, DreamerConfig, ImaginedRollout
 from rl_training.envs.spaces import pack
 from rl_training.models.dreamer import DreamerModel, Size
 from rl_training.models.rssm import Latent
@@ -64,7 +64,7 @@ def _windows(spec: EnvSpec = PIXELS, rows: int = 3, steps: int = 6, size: Size =
     }  # fmt: skip
 
 
-def _dream(learner: DreamerAlgorithm, rows: int = 5) -> Dream:
+def _dream(learner: DreamerAlgorithm, rows: int = 5) -> ImaginedRollout:
     start = Latent(torch.randn(rows, SMALL.deter), one_hot(torch.randint(4, (rows, 4)), 4).float())
     return learner.imagine(start, torch.tensor([1.0, 0.0, 1.0, 1.0, 1.0])[:rows])
 
@@ -85,5 +85,5 @@ def windows() -> Callable[..., Batch]:
 
 
 @pytest.fixture
-def dream() -> Callable[..., Dream]:
+def dream() -> Callable[..., ImaginedRollout]:
     return _dream

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from rl_training.algorithms import Updater
+from rl_training.algorithms.core.ops import percentile
 from rl_training.algorithms.dreamer import (
-    Dream,
+    ImaginedRollout,
     lambda_returns,
-    percentile,
 )
 
 # Returns
@@ -122,7 +122,9 @@ def test_an_action_that_pays_becomes_likelier(small):
     features = torch.randn(2, 50, learner.model.size.deter + 16)
     actions = torch.arange(50).remainder(3)[None]
     rewards = torch.stack([torch.zeros(50), (actions[0] == 1).float()])  # on arrival
-    seen = Dream(features, actions, torch.ones(2, 50), rewards, torch.stack([torch.ones(50), torch.zeros(50)]))
+    seen = ImaginedRollout(
+        features, actions, torch.ones(2, 50), rewards, torch.stack([torch.ones(50), torch.zeros(50)])
+    )
     updater = Updater([learner])
     before = learner.model.actor(features[0]).logits.exp()[:, 1].mean()
     for _ in range(20):

@@ -82,8 +82,8 @@ def test_the_slow_critic_moves_a_fiftieth_of_the_way_at_every_update(used, windo
 def test_acting_sees_and_remembers_what_training_does(used, windows):
     learner, batch = used(), windows(rows=1, steps=4)
     batch["is_first"][:] = torch.tensor([1.0, 0, 0, 0])
-    start = learner.restored(batch["start_deter"], batch["start_stoch"])
-    beliefs = learner.model.observe(
+    start = learner.restore_latent(batch["start_deter"], batch["start_stoch"])
+    states = learner.model.observe(
         learner.embed(batch["obs"]), batch["previous_actions"], batch["is_first"], start, None
     )
     memory = learner.initial_memory(1)
@@ -91,9 +91,9 @@ def test_acting_sees_and_remembers_what_training_does(used, windows):
         memory = {**memory, "action": batch["previous_actions"][:, t]}
         chosen = learner.act(batch["obs"][:, t], memory, deterministic=True)
         memory = chosen.memory
-        assert torch.allclose(memory["deter"], beliefs.latent.deter[:, t], atol=1e-5)
-        assert memory["stoch"].equal(beliefs.latent.stoch[:, t].argmax(-1).to(torch.uint8))
-        assert chosen.actions.equal(learner.model.actor(Latent(*(x[:, t] for x in beliefs.latent)).features).mode())
+        assert torch.allclose(memory["deter"], states.latent.deter[:, t], atol=1e-5)
+        assert memory["stoch"].equal(states.latent.stoch[:, t].argmax(-1).to(torch.uint8))
+        assert chosen.actions.equal(learner.model.actor(Latent(*(x[:, t] for x in states.latent)).features).mode())
 
 
 def test_a_memory_is_forgotten_where_an_episode_begins(used):

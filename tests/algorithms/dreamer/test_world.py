@@ -11,7 +11,7 @@ from torch.distributions import Bernoulli, Independent, OneHotCategorical, kl_di
 from rl_training.algorithms.dreamer import (
     DreamerAlgorithm,
 )
-from rl_training.models.rssm import Beliefs, Latent
+from rl_training.models.rssm import Latent, LatentSequence
 from rl_training.types import Batch, EnvSpec
 
 VECTORS = EnvSpec((3,), "box", 2)
@@ -19,11 +19,11 @@ VECTORS = EnvSpec((3,), "box", 2)
 
 def test_every_term_of_the_world_model_by_an_independent_calculation(used, windows):
     learner, batch = used(dynamics_weight=0.7, representation_weight=0.2, gamma=0.9, free_nats=0.3), windows()
-    beliefs = learner.observe(batch)
-    model, features = learner.model, beliefs.latent.features
-    terms = learner.world_loss(beliefs, batch).terms
+    states = learner.observe(batch)
+    model, features = learner.model, states.latent.features
+    terms = learner.world_loss(states, batch).terms
     pixels = batch["obs"].double() / 255
-    reconstruction = (model.decode(beliefs.latent).double() - pixels).square().sum((2, 3, 4)).mean()
+    reconstruction = (model.decode(states.latent).double() - pixels).square().sum((2, 3, 4)).mean()
     logits, bins = model.reward.net(features), model.reward.bins
     distance = (batch["rewards"].unsqueeze(-1) - bins).abs()
     nearest = distance.topk(2, largest=False)  # with bins as close as these, those on either side of small rewards
@@ -31,7 +31,7 @@ def test_every_term_of_the_world_model_by_an_independent_calculation(used, windo
     reward = -(weights * logits.log_softmax(-1).gather(-1, nearest.indices)).sum(-1).mean()
     chance = Bernoulli(logits=model.continuation(features).squeeze(-1), validate_args=False)
     going = -chance.log_prob((1 - batch["dones"]) * 0.9).mean()
-    post, prior = (Independent(OneHotCategorical(logits=each), 1) for each in (beliefs.posterior, beliefs.prior))
+    post, prior = (Independent(OneHotCategorical(logits=each), 1) for each in (states.posterior, states.prior))
     floored = kl_divergence(post, prior).clamp(min=0.3).mean()
     expected = [reconstruction, reward, going, 0.7 * floored, 0.2 * floored]
     assert [term.item() for term in terms.values()] == pytest.approx([each.item() for each in expected], rel=1e-5)
@@ -39,10 +39,10 @@ def test_every_term_of_the_world_model_by_an_independent_calculation(used, windo
 
 def test_vectors_are_compared_after_symlog(used, windows):
     learner, batch = used(VECTORS), windows(VECTORS)
-    beliefs = learner.observe(batch)
+    states = learner.observe(batch)
     pressed = batch["obs"].sign() * (1 + batch["obs"].abs()).log()
-    expected = (learner.model.decode(beliefs.latent) - pressed).square().sum(-1).mean()
-    found = learner.world_loss(beliefs, batch).terms["dreamer_reconstruction_loss"]
+    expected = (learner.model.decode(states.latent) - pressed).square().sum(-1).mean()
+    found = learner.world_loss(states, batch).terms["dreamer_reconstruction_loss"]
     assert found.item() == pytest.approx(expected.item(), rel=1e-5)
 
 
@@ -57,21 +57,23 @@ def test_the_continuation_is_fitted_to_terminations_alone_with_or_without_the_di
         assert loss.item() == pytest.approx((17 * (target * yes + (1 - target) * no) + no) / 18, rel=1e-5)
 
 
-def beliefs_apart(by: float, learner: DreamerAlgorithm, batch: Batch) -> tuple[Beliefs, torch.Tensor, torch.Tensor]:
-    """Beliefs whose first latent has this much more weight on a class after seeing than before."""
+def states_apart(
+    by: float, learner: DreamerAlgorithm, batch: Batch
+) -> tuple[LatentSequence, torch.Tensor, torch.Tensor]:
+    """LatentSequence whose first latent has this much more weight on a class after seeing than before."""
     prior, posterior = (torch.zeros(3, 6, 4, 4, requires_grad=True) for _ in range(2))
     more = torch.zeros(4, 4)
     more[:, 0] = by
     latent = Latent(*(each.detach() for each in learner.observe(batch).latent))
-    return Beliefs(latent, (posterior + more).log_softmax(-1), prior.log_softmax(-1)), posterior, prior
+    return LatentSequence(latent, (posterior + more).log_softmax(-1), prior.log_softmax(-1)), posterior, prior
 
 
 def test_the_floor_is_under_the_sum_over_latents_and_below_it_nothing_pulls(small, windows):
     learner, batch = small(), windows()
     # A divergence of 0.28 nats in each of four latents: below the floor one by one, above it together.
     for by, over in ((0.5, False), (1.5, True)):
-        beliefs, posterior, prior = beliefs_apart(by, learner, batch)
-        loss = learner.world_loss(beliefs, batch)
+        states, posterior, prior = states_apart(by, learner, batch)
+        loss = learner.world_loss(states, batch)
         total = loss.metrics["dreamer_divergence"].item()
         assert (total > 1) == over
         assert total < 4

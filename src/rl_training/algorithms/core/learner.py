@@ -1,4 +1,4 @@
-"""One agent: its networks and the loss that trains them. Written for one agent; `Updater` runs one or many."""
+"""Base class of all algorithms: networks, loss and policy of one agent. `Updater` trains one or several of them."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 def frozen(module: nn.Module) -> Callable[..., Any]:
-    """Call `module` without sending gradients to its parameters; they still flow through its inputs."""
-    still = {name: parameter.detach() for name, parameter in module.named_parameters()}
-    return lambda *inputs: functional_call(module, still, inputs)
+    """Returns `module` as a function without gradients for its parameters; gradients flow through its inputs."""
+    parameters = {name: parameter.detach() for name, parameter in module.named_parameters()}
+    return lambda *inputs: functional_call(module, parameters, inputs)
 
 
 class Learner(nn.Module):
-    """Subclasses say what can be set (`config_type`), what is minimised (`loss`) and how to act (`act`)."""
+    """Subclasses define the options (`config_type`), the loss (`loss`) and, where needed, the policy (`act`)."""
 
     name: ClassVar[str]
     lane: ClassVar[str]  # where batches come from: "offline", "replay", "sequence" or "rollout"
@@ -49,17 +49,18 @@ class Learner(nn.Module):
         self.model: Any = model
         copies = {part: copy.deepcopy(getattr(model, part)) for part in self.targets}
         self.target = nn.ModuleDict(copies).requires_grad_(False)
+        self.normalizer: nn.Module = self.new_normalizer()
 
     @classmethod
     def build(cls, spec: EnvSpec, config: AlgorithmConfig | None = None, **options: Any) -> Self:
-        """A learner with networks that fit these spaces; initial weights come from torch's default generator."""
+        """Creates a learner for these spaces; initial weights come from PyTorch's default generator."""
         cls.check_spec(spec)
         config = cls.configured(config, options)
         return cls(cls.model_type.build(spec, config), config)
 
     @classmethod
     def configured(cls, config: AlgorithmConfig | None, options: dict[str, Any]) -> AlgorithmConfig:
-        """The config itself, or one made of options; never both, since one would be ignored."""
+        """Returns the config, or a config made of the options; both at once raise an error."""
         if config is None:
             return cls.config_type(**options)
         if options or not isinstance(config, cls.config_type):
@@ -74,45 +75,58 @@ class Learner(nn.Module):
         if spec.obs_parts and not cls.takes_dict:
             names = ", ".join(part.name for part in spec.obs_parts)
             raise TypeError(
-                f"{cls.name} takes one Box of observations, got a Dict of {names}; dreamer takes a picture and vectors "
-                "together, for others wrap the environment"
+                f"{cls.name} needs a Box observation space, got a Dict of {names}. "
+                "Use dreamer for a Dict of an image and vectors, or wrap the environment"
             )
         if not cls.takes_pixels and (len(spec.obs_shape) != 1 or spec.obs_dtype == "uint8"):
-            raise TypeError(f"{cls.name} takes vectors of floats, got {spec.obs_dtype} of shape {spec.obs_shape}")
+            raise TypeError(f"{cls.name} needs float vectors as observations, got {spec.obs_dtype} {spec.obs_shape}")
+
+    def new_normalizer(self) -> nn.Module:
+        """Normaliser of observations; the identity without the option `normalize_obs`."""
+        return Normalizer(self.model.obs_shape) if getattr(self.config, "normalize_obs", False) else nn.Identity()
 
     def loss(self, batch: Batch) -> Loss:
-        raise NotImplementedError(f"{type(self).__name__} must say what it minimises")
+        raise NotImplementedError(f"{type(self).__name__} must define loss(batch)")
 
     def act(
         self, obs: Tensor, memory: Any = None, *, deterministic: bool = False, generator: torch.Generator | None = None
     ) -> Action:
-        raise NotImplementedError(f"{type(self).__name__} must say how it acts")
+        """Samples actions from `model.actor`, or takes the mode of its distribution."""
+        policy = self.model.actor(self.normalizer(obs))
+        actions = policy.mode() if deterministic else policy.sample(generator)
+        return Action(actions if actions.dtype == torch.int64 else actions.clamp(-1, 1))
 
     def initial_memory(self, rows: int) -> Batch:
-        """What `act` remembers of so many environments at their beginning; nothing, if it goes by what it sees."""
+        """Initial recurrent state for this number of environments; empty if the policy has none."""
         return {}
 
     def prepare(self, batch: Batch) -> Batch:
-        """Once for a dataset or rollout, before updates draw from it."""
+        """Processes a whole dataset or rollout once, before updates sample from it."""
+        if isinstance(self.normalizer, Normalizer):
+            self.normalizer.fit(batch["obs"])
         return batch
 
+    def normalized(self, batch: Batch) -> Batch:
+        """Returns the batch with normalised obs and next_obs."""
+        return {**batch, **{name: self.normalizer(batch[name]) for name in ("obs", "next_obs")}}
+
     def phases(self, update: int) -> tuple[str, ...]:
-        """What to descend at this update, in order, and whether targets move; chosen on the host, a graph each."""
+        """Names of the losses minimised at this update, in order; "targets" moves the target networks."""
         return ("loss", "targets") if self.targets else ("loss",)
 
     def parameter_groups(self) -> list[ParameterGroup]:
         return [ParameterGroup(self.config.learning_rate, max_grad_norm=self.config.max_grad_norm)]
 
     def schedules(self) -> dict[str, Schedule]:
-        """Numbers that move by themselves as training goes on: buffers of this learner, by name."""
+        """Schedules of this learner's buffers, by name."""
         return {}
 
     def warnings(self, metrics: Mapping[str, float | None]) -> list[str]:
-        """What is amiss by these numbers, in sentences; asked where they are logged, so that no update waits for it."""
+        """Returns warnings about logged metrics, one sentence each."""
         return []
 
     def forward(self, batch: Any, phase: str = "loss", **options: Any) -> Any:
-        """A phase, or `act`, by name: the door for those who call a module and not a method."""
+        """Calls the method `phase`, so that `functional_call` and `vmap` reach every loss and `act`."""
         return getattr(self, phase)(batch, **options)
 
     @cached_property
@@ -120,40 +134,14 @@ class Learner(nn.Module):
         return Updater([self])
 
     def update(self, batch: Batch, *, global_step: int = 0) -> UpdateResult:
-        """One update on this batch, for those who bring their own loop."""
+        """Updates the networks once on this batch, for use in your own training loop."""
         return self.updater.update(batch)
 
 
-def actor_apart(config: Any, *names: str) -> list[ParameterGroup]:
-    """Where the actor has a learning rate of its own, a group for it and for `names`; the rest in another."""
+def actor_critic_groups(config: Any, *names: str) -> list[ParameterGroup]:
+    """One group, or with `actor_learning_rate` a second one for the actor and the parameters `names`."""
     rest = ParameterGroup(config.learning_rate, max_grad_norm=config.max_grad_norm)
     if config.actor_learning_rate is None:
         return [rest]
-    own = {"learning_rate": config.actor_learning_rate, "rate": "actor_learning_rate"}
-    return [rest._replace(names=("model.actor.", *names), **own), rest]
-
-
-class OfflineLearner(Learner):
-    """A learner that meets all its data at once, so observation statistics are fitted once and stay."""
-
-    lane = "offline"
-
-    def __init__(self, model: nn.Module, config: AlgorithmConfig | None = None, **options: Any) -> None:
-        super().__init__(model, config, **options)
-        self.normalizer: nn.Module = Normalizer(self.model.obs_shape) if self.config.normalize_obs else nn.Identity()
-
-    def prepare(self, batch: Batch) -> Batch:
-        if isinstance(self.normalizer, Normalizer):
-            self.normalizer.fit(batch["obs"])
-        return batch
-
-    def standardized(self, batch: Batch) -> Batch:
-        """The batch with observations as the networks see them."""
-        return {**batch, **{name: self.normalizer(batch[name]) for name in ("obs", "next_obs")}}
-
-    def act(
-        self, obs: Tensor, memory: Any = None, *, deterministic: bool = False, generator: torch.Generator | None = None
-    ) -> Action:
-        policy = self.model.actor(self.normalizer(obs))
-        actions = policy.mode() if deterministic else policy.sample(generator)
-        return Action(actions if actions.dtype == torch.int64 else actions.clamp(-1, 1))
+    actor = {"learning_rate": config.actor_learning_rate, "rate": "actor_learning_rate"}
+    return [rest._replace(names=("model.actor.", *names), **actor), rest]

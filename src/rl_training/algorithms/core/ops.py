@@ -1,4 +1,4 @@
-"""Formulas that two or more algorithms use."""
+"""Formulas shared by several algorithms."""
 
 from __future__ import annotations
 
@@ -6,21 +6,28 @@ import torch
 from torch import Tensor
 
 
-def bootstrapped(rewards: Tensor, dones: Tensor, next_values: Tensor, discounts: Tensor | float) -> Tensor:
-    """Targets that go on with the next value, discounted alike or by row; a termination alone ends the future."""
+def td_target(rewards: Tensor, dones: Tensor, next_values: Tensor, discounts: Tensor | float) -> Tensor:
+    """TD target: r + discount * (1 - done) * next value, where done means terminated only."""
     return rewards + discounts * (1 - dones) * next_values
 
 
 def ensemble_squared_error(predictions: Tensor, targets: Tensor) -> Tensor:
-    """Mean squared error of each copy [copies, rows] to the same targets [rows], summed over the copies."""
+    """Mean squared error between predictions [copies, rows] and targets [rows], summed over the copies."""
     return (predictions - targets).square().mean(-1).sum()
 
 
-def pick(values: Tensor, actions: Tensor) -> Tensor:
-    """The entry of each row that its action names."""
-    return values.gather(-1, actions.unsqueeze(-1)).squeeze(-1)
+def select_action(values: Tensor, actions: Tensor) -> Tensor:
+    """Selects the entry of each row's action: [rows, actions, ...] -> [rows, ...]."""
+    return values.take_along_dim(actions.view(-1, *[1] * (values.dim() - 1)), 1).squeeze(1)
 
 
 def expectile_loss(error: Tensor, expectile: float) -> Tensor:
-    """Squared error, weighted `expectile` above the estimate and `1 - expectile` below it."""
+    """Expectile regression: mean of |expectile - 1(error < 0)| * error^2, where error = target - estimate."""
     return (torch.where(error > 0, expectile, 1 - expectile) * error.square()).mean()
+
+
+def percentile(ordered: Tensor, fraction: float) -> Tensor:
+    """Percentile of sorted values, linearly interpolated; `torch.quantile` limits the number of values."""
+    place = fraction * (len(ordered) - 1)
+    low = int(place)
+    return ordered[low].lerp(ordered[min(low + 1, len(ordered) - 1)], place - low)

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from rl_training import streams
 from rl_training.algorithms import Dynamics, Updater
-from rl_training.algorithms.dynamics import RolloutSchedule
-from rl_training.algorithms.mbpo import MBPOAlgorithm
+from rl_training.algorithms.dynamics import ModelBasedLearner, RolloutSchedule
 from rl_training.data.replay.bootstrap import BootstrapSampler
 from rl_training.data.replay.mixed_replay import MixedReplay
 from rl_training.data.replay.model_replay import ModelReplayBuffer
@@ -40,7 +39,7 @@ class ModelBasedLane:
     real_lane: ClassVar[type[ReplayLane | OfflineLane]] = ReplayLane
 
     def __init__(
-        self, real: ReplayLane | OfflineLane, learner: MBPOAlgorithm, fit: ModelFit, imagined: ModelReplayBuffer
+        self, real: ReplayLane | OfflineLane, learner: ModelBasedLearner, fit: ModelFit, imagined: ModelReplayBuffer
     ) -> None:
         self.real, self.learner, self.fit, self.imagined = real, learner, fit, imagined
         self.config, self.generator = learner.config, fit.rows.generator
@@ -52,8 +51,8 @@ class ModelBasedLane:
     @classmethod
     def build(cls, context: LaneContext) -> ModelBasedLane:
         real, options, spec, device = cls.real_lane.build(context), context.options, context.spec, context.device
-        if not isinstance(context.learner, MBPOAlgorithm):
-            raise TypeError(f"a model-based lane trains MBPOAlgorithm or a subclass, got {context.learner.name}")
+        if not isinstance(context.learner, ModelBasedLearner):
+            raise TypeError(f"a model-based lane trains a ModelBasedLearner, got {context.learner.name}")
         with streams.fork(context.seed, "init", "model"):
             dynamics = Dynamics.build(spec, options).to(device)
         if options.termination == "auto":
