@@ -106,7 +106,7 @@ def test_nan_is_detected_before_packing():
 
 
 def test_other_algorithms_and_datasets_refuse_dict_observations(tmp_path):
-    with pytest.raises(TypeError, match="ppo needs a Box observation space, got a Dict of side, sign"):
+    with pytest.raises(TypeError, match=r"ppo needs a Box observation space, got a Dict of side, sign\. Use dreamer"):
         PPO("SignedSide-v0", output_dir=str(tmp_path / "ppo")).learn()
     with pytest.raises(TypeError, match="datasets need Box observations, but SignedSide-v0 has a Dict"):
         roll_dataset("SignedSide-v0", rows=10)
