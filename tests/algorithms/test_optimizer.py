@@ -114,10 +114,10 @@ def test_a_halted_step_leaves_parameters_moments_and_counts_as_they_are():
         assert state["step"] == 2
 
 
-def test_laprop_refuses_to_be_halted_since_it_would_not_stand_still():
+def test_laprop_cannot_skip_updates():
     optimizer = Optimizer([torch.tensor(1.0)], ParameterGroup(0.1, kind="laprop"))
     optimizer.params[0].grad = torch.tensor(1.0)
-    with pytest.raises(ValueError, match="laprop cannot be halted"):
+    with pytest.raises(ValueError, match="laprop cannot skip updates"):
         optimizer.step(torch.tensor(1.0))
 
 

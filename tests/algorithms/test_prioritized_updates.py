@@ -65,7 +65,9 @@ def test_a_source_that_draws_evenly_is_told_nothing():
 
 
 def test_a_loss_that_tells_no_priorities_cannot_learn_from_prioritised_rows():
-    with pytest.raises(ValueError, match=r'drawn by priorities, and the loss has none in rows\["priorities"\]'):
+    with pytest.raises(
+        ValueError, match=r'prioritised replay needs priorities\. Return them in Loss\.rows\["priorities"\]'
+    ):
         Updater([Guess(tells=False)]).run(ring_of(torch.ones(3), prioritized=True), 1)
 
 

@@ -76,8 +76,8 @@ def test_targets_move_tau_of_the_way_after_the_step():
 def test_targets_keep_no_history_of_their_moves(count):
     updater = Updater(lines(count))
     updater.update(points() if count == 1 else points(count))
-    assert [tensor.grad_fn for tensor in updater.slow] == [None, None]
-    assert not any(tensor.requires_grad for tensor in updater.slow)
+    assert [tensor.grad_fn for tensor in updater.target_params] == [None, None]
+    assert not any(tensor.requires_grad for tensor in updater.target_params)
 
 
 @pytest.mark.parametrize("max_grad_norm", [None, 0.5])
@@ -194,7 +194,7 @@ def test_tensors_of_another_learner_are_refused(change, message):
 
 
 def test_what_cannot_be_scheduled_is_refused_with_what_can():
-    with pytest.raises(ValueError, match="cannot schedule 'tau'; there are learning_rate, last_mean"):
+    with pytest.raises(ValueError, match=r"cannot schedule 'tau'\\. Choose one of learning_rate, last_mean"):
         Updater(lines(1)).schedule("tau", 0.5)
 
 

@@ -53,7 +53,7 @@ def test_bytes_are_scaled_and_vectors_pressed_wherever_they_come_in():
 
 
 def test_pictures_with_their_channels_last_are_refused():
-    with pytest.raises(ValueError, match=r"pixels must be \[channels, height, width\].*got \(96, 96, 3\)"):
+    with pytest.raises(ValueError, match=r"images must be \[channels, height, width\].*got \(96, 96, 3\)"):
         DreamerModel(EnvSpec((96, 96, 3), "discrete", 3, obs_dtype="uint8"), SMALL)
 
 

@@ -1,4 +1,4 @@
-"""Networks; they know tensors only."""
+"""Networks."""
 
 from rl_training.models.actor_critic import (
     MLPBCModel,

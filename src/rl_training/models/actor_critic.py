@@ -1,4 +1,4 @@
-"""The networks of the actor-critic, imitation and on-policy learners, each built from an EnvSpec and a config."""
+"""Networks of the actor-critic, imitation and on-policy algorithms."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ACTIVATIONS: dict[Activation, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.Re
 
 
 class MLPBCModel(nn.Module):
-    """A policy alone: Gaussian for Box actions, categorical for Discrete ones."""
+    """Gaussian policy for Box actions, categorical policy for Discrete actions."""
 
     def __init__(
         self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int] = (256, 256), *, discrete: bool = False
@@ -49,9 +49,9 @@ class MLPBCModel(nn.Module):
 
 
 class MLPIQLModel(nn.Module):
-    """A bounded policy, twin action values and a state value."""
+    """Gaussian policy with a bounded mean, twin critics and a state value."""
 
-    value_norm = False  # a layer norm in the state value's hidden layers
+    value_norm = False  # layer norm in the state value network
 
     def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int] = (256, 256)) -> None:
         super().__init__()
@@ -73,13 +73,13 @@ class MLPIQLModel(nn.Module):
 
 
 class MLPXQLModel(MLPIQLModel):
-    """IQL's networks, with layer norms in the state value, whose exponential loss they keep in hand."""
+    """IQL's networks with layer norm in the state value, which stabilises the exponential loss."""
 
     value_norm = True
 
 
 class MLPSACModel(nn.Module):
-    """A tanh-squashed policy and twin (or more) action values."""
+    """Tanh-squashed Gaussian policy and critics."""
 
     def __init__(
         self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int] = (256, 256), *, num_critics: int = 2
@@ -95,7 +95,7 @@ class MLPSACModel(nn.Module):
 
 
 class MLPREDQModel(MLPSACModel):
-    """SAC's networks with as many critics as the config asks for, and its authors' initialisation."""
+    """SAC's networks with `num_critics` critics and Xavier initialisation, as in the authors' code."""
 
     @classmethod
     def build(cls, spec: EnvSpec, config: Any) -> MLPREDQModel:
@@ -105,7 +105,7 @@ class MLPREDQModel(MLPSACModel):
 
 
 class MLPTD3Model(nn.Module):
-    """A deterministic policy and twin action values."""
+    """Deterministic policy and twin critics."""
 
     def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int] = (256, 256)) -> None:
         super().__init__()
@@ -119,7 +119,7 @@ class MLPTD3Model(nn.Module):
 
 
 class PPOModel(nn.Module):
-    """A policy and a state value: separate networks on vectors, one shared encoder on pixels."""
+    """Policy and state value: separate networks for vectors, one shared encoder for images."""
 
     def __init__(
         self, spec: EnvSpec, hidden_sizes: Sequence[int] = (64, 64), *, activation: Activation = "tanh",

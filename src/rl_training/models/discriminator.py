@@ -1,4 +1,4 @@
-"""The network that tells an expert's steps from a policy's."""
+"""Discriminator network of GAIL."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rl_training.types import EnvSpec
 
 
 class MLPGAILDiscriminator(nn.Module):
-    """A logit for each pair of observation and action: above 0 where it looks more like the expert's."""
+    """Logit of "this step is the expert's" for each (observation, action)."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class MLPGAILDiscriminator(nn.Module):
         )  # fmt: skip
 
     def inputs(self, obs: Tensor, actions: Tensor) -> Tensor:
-        """What the network sees: [rows, observation and action], Discrete actions as one-hot vectors."""
+        """Concatenates observations and actions; Discrete actions become one-hot vectors."""
         encoded = one_hot(actions, self.action_dim).to(obs) if self.discrete else actions
         return torch.cat([obs, encoded], -1)
 
@@ -55,7 +55,7 @@ class MLPGAILDiscriminator(nn.Module):
 
 
 class UnitSpectralNorm(nn.Module):
-    """A weight divided by its largest singular value, found exactly: these matrices are small."""
+    """Divides a weight by its largest singular value, computed exactly because the matrices are small."""
 
     def forward(self, weight: Tensor) -> Tensor:
         return weight / torch.linalg.matrix_norm(weight, 2)

@@ -1,4 +1,4 @@
-"""From observations to feature vectors: vectors pass, pixels go through a small convolutional network."""
+"""Observation encoders: vectors are flattened, images go through a small convolutional network."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 from rl_training.types import EnvSpec
 
-LEAST_PIXELS, LEAST_FOR_NATURE = 5, 36  # along the shorter side of a picture
+MIN_SIDE, MIN_SIDE_NATURE = 5, 36  # pixels along the shorter side of an image
 
 
 class PixelEncoder(nn.Module):
-    """Convolutions, with a dense layer of so many features or without (0); bytes become floats here."""
+    """Convolutions on images scaled to [0, 1], and a dense layer with this number of features (0: none)."""
 
     def __init__(self, obs_shape: tuple[int, ...], conv: nn.Sequential, dense: int) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class PixelEncoder(nn.Module):
 
 
 class NatureCNN(PixelEncoder):
-    """The convolutional stack of Mnih et al. (2015)."""
+    """Convolutional network of Mnih et al. (2015)."""
 
     def __init__(self, obs_shape: tuple[int, ...], *, dense: bool = True) -> None:
         conv = nn.Sequential(
@@ -40,7 +40,7 @@ class NatureCNN(PixelEncoder):
 
 
 class GridCNN(PixelEncoder):
-    """The one convolution of Young and Tian (2019), for worlds of a few cells such as MinAtar's."""
+    """One convolution, for small grids such as MinAtar's (Young & Tian, 2019, arXiv:1903.03176)."""
 
     def __init__(self, obs_shape: tuple[int, ...], *, dense: bool = True) -> None:
         conv = nn.Sequential(nn.Conv2d(obs_shape[0], 16, 3, 1), nn.ReLU(), nn.Flatten())
@@ -48,19 +48,17 @@ class GridCNN(PixelEncoder):
 
 
 def check_image(shape: tuple[int, ...]) -> None:
-    """Refuse what is no picture, or has its channels last."""
-    if len(shape) != 3 or min(shape[1:]) < LEAST_PIXELS:
-        raise ValueError(
-            f"pixels must be [channels, height, width] of at least {LEAST_PIXELS}x{LEAST_PIXELS}, got {shape}"
-        )
+    """Raises an error unless the shape is [channels, height, width] and large enough."""
+    if len(shape) != 3 or min(shape[1:]) < MIN_SIDE:
+        raise ValueError(f"images must be [channels, height, width] of at least {MIN_SIDE}x{MIN_SIDE}, got {shape}")
 
 
 def encoder_for(spec: EnvSpec, *, dense: bool = True) -> tuple[nn.Module, int]:
-    """The encoder for these observations, and how many features it gives; `dense` ends that of pixels in a layer."""
+    """Returns an encoder and its number of features; `dense` adds a dense layer to an image encoder."""
     if spec.obs_dtype != "uint8" or len(spec.obs_shape) == 1:
         return Flat(), math.prod(spec.obs_shape)
     check_image(spec.obs_shape)
-    network = NatureCNN if min(spec.obs_shape[1:]) >= LEAST_FOR_NATURE else GridCNN
+    network = NatureCNN if min(spec.obs_shape[1:]) >= MIN_SIDE_NATURE else GridCNN
     encoder = network(spec.obs_shape, dense=dense)
     return encoder, encoder.features
 

@@ -1,4 +1,4 @@
-"""A probabilistic model of an environment: several networks side by side, each with a mean and a variance."""
+"""Probabilistic dynamics ensemble of PETS, MBPO and MOPO."""
 
 from __future__ import annotations
 
@@ -15,23 +15,22 @@ from rl_training.types import EnvSpec
 
 
 class Prediction(NamedTuple):
-    """What every member foresees: changes of the observation, then the reward, [members, rows, obs_dim + 1]."""
+    """Predictions of all members: next_obs - obs, then the reward, [members, rows, obs_dim + 1]."""
 
     mean: Tensor
     log_var: Tensor
-    ends: Tensor  # [members, rows], logits of a termination
+    ends: Tensor  # [members, rows], termination logits
 
     def of(self, members: Tensor) -> Prediction:
-        """For each row that of one member, [rows, ...]."""
+        """Selects one member per row, [rows, ...]."""
         rows = torch.arange(len(members), device=members.device)
         return Prediction(*(each[members, rows] for each in self))
 
 
 class MLPMOPOEnsembleModel(nn.Module):
-    """(obs, actions) -> `Prediction`, by all members in one batched product; MBPO and MOPO share it.
+    """Maps (obs, actions) to a `Prediction` in environment units; all members run as one batched product.
 
-    Inputs are standardised, and targets too where `scale_targets` has been told of them; what comes out is in the
-    environment's units. `elites` are the members to trust.
+    Inputs are standardised, and after `scale_targets` targets too. `elites` are the members with the lowest error.
     """
 
     input_mean: Tensor
@@ -51,8 +50,8 @@ class MLPMOPOEnsembleModel(nn.Module):
         sizes = (obs_dim + action_dim, *hidden_sizes, 2 * self.outputs + 1)
         self.net = mlp(sizes, activation=nn.SiLU, copies=members)
         for layer in self.layers():
-            deviation = 1 / (2 * math.sqrt(layer.weight.shape[1]))
-            nn.init.trunc_normal_(layer.weight, std=deviation, a=-2 * deviation, b=2 * deviation)
+            std = 1 / (2 * math.sqrt(layer.weight.shape[1]))
+            nn.init.trunc_normal_(layer.weight, std=std, a=-2 * std, b=2 * std)
             nn.init.zeros_(layer.bias)
         self.max_log_var = nn.Parameter(torch.full((self.outputs,), 0.5))  # shared by all members
         self.min_log_var = nn.Parameter(torch.full((self.outputs,), -10.0))
@@ -70,7 +69,7 @@ class MLPMOPOEnsembleModel(nn.Module):
         )  # fmt: skip
 
     def forward(self, obs: Tensor, actions: Tensor) -> Prediction:
-        """Rows for all members alike, [rows, ...], or for each its own, [members, rows, ...]."""
+        """Inputs are [rows, ...] for all members, or [members, rows, ...]."""
         inputs = (torch.cat([obs, actions], -1) - self.input_mean) / self.input_std
         if inputs.dim() == 2:
             inputs = inputs.expand(self.members, *inputs.shape)
@@ -85,15 +84,15 @@ class MLPMOPOEnsembleModel(nn.Module):
 
     @torch.no_grad()
     def scale_inputs(self, obs: Tensor, actions: Tensor) -> None:
-        _measure(torch.cat([obs, actions], -1), self.input_mean, self.input_std)
+        _fit_statistics(torch.cat([obs, actions], -1), self.input_mean, self.input_std)
 
     @torch.no_grad()
     def scale_targets(self, targets: Tensor) -> None:
-        _measure(targets, self.target_mean, self.target_std)
+        _fit_statistics(targets, self.target_mean, self.target_std)
 
 
-def _measure(rows: Tensor, mean: Tensor, std: Tensor) -> None:
-    """Write what these rows have; a column that never moves keeps its scale."""
-    deviation = rows.std(0, unbiased=False)
+def _fit_statistics(rows: Tensor, mean: Tensor, std: Tensor) -> None:
+    """Writes the mean and std of the rows; constant columns get a std of 1."""
+    rows_std = rows.std(0, unbiased=False)
     mean.copy_(rows.mean(0))
-    std.copy_(torch.where(deviation < 1e-12, 1.0, deviation))
+    std.copy_(torch.where(rows_std < 1e-12, 1.0, rows_std))

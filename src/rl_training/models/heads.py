@@ -1,7 +1,6 @@
-"""Action distributions as plain formulas, and the policies that produce them.
+"""Action distributions and policy heads.
 
-The formulas stand here instead of `torch.distributions` because that checks its arguments on the host
-and cannot draw from a private generator.
+`torch.distributions` is not used because it synchronises with the host and cannot sample from a given generator.
 """
 
 from __future__ import annotations
@@ -24,18 +23,18 @@ def standard_normal(like: Tensor, generator: torch.Generator | None) -> Tensor:
 
 
 def gumbel(shape: Sequence[int], device: torch.device, generator: torch.Generator | None) -> Tensor:
-    """Noise by which the largest of some log-probabilities is a draw of them."""
+    """Gumbel noise: argmax(log_probs + noise) is a sample of the categorical."""
     uniform = torch.rand(*shape, generator=generator, device=device)
     return -(-uniform.clamp_min(1e-20).log()).log()
 
 
 def normal_log_prob(x: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
-    """Log density of independent normals, summed over the last axis."""
+    """Log-density of a diagonal Gaussian: -((x - mean) / std)^2 / 2 - log std - log sqrt(2 pi), summed."""
     return (-0.5 * ((x - mean) * (-log_std).exp()).square() - log_std - LOG_SQRT_TWO_PI).sum(-1)
 
 
 class Gaussian(NamedTuple):
-    """Independent normals; nothing bounds a sample."""
+    """Diagonal Gaussian with unbounded samples."""
 
     mean: Tensor
     log_std: Tensor
@@ -57,13 +56,13 @@ class Gaussian(NamedTuple):
 
 
 class SquashedGaussian(NamedTuple):
-    """Independent normals sent through tanh, so that every sample lies in (-1, 1)."""
+    """Diagonal Gaussian followed by tanh; samples are in (-1, 1)."""
 
     mean: Tensor
     log_std: Tensor
 
     def repeated(self, times: int) -> SquashedGaussian:
-        """The same normals, so many times on a new leading axis."""
+        """Repeats the distribution along a new leading axis."""
         return SquashedGaussian(*(each.expand(times, *each.shape) for each in self))
 
     def sample(self, generator: torch.Generator | None = None) -> Tensor:
@@ -77,17 +76,17 @@ class SquashedGaussian(NamedTuple):
         return self.mean.tanh()
 
     def log_prob(self, actions: Tensor) -> Tensor:
-        """Only for actions that came from elsewhere: inverting tanh loses digits near the bounds."""
+        """Log-density of given actions. For samples use `sample_with_log_prob`: atanh is inexact near the bounds."""
         return self.raw_log_prob(actions.clamp(-1 + 1e-6, 1 - 1e-6).atanh())
 
     def raw_log_prob(self, raw: Tensor) -> Tensor:
-        # log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2u)), which stays finite for any u
+        # log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2u)) is finite for every u
         log_det = 2 * (math.log(2) - raw - softplus(-2 * raw))
         return normal_log_prob(raw, self.mean, self.log_std) - log_det.sum(-1)
 
 
 class Categorical(NamedTuple):
-    """One of `n` actions; sampled by the Gumbel trick, which needs no host round trip."""
+    """Categorical sampled with the Gumbel-max trick, which needs no host synchronisation."""
 
     logits: Tensor
 
@@ -98,18 +97,17 @@ class Categorical(NamedTuple):
         return self.logits.argmax(-1)
 
     def log_prob(self, actions: Tensor) -> Tensor:
-        return _chosen(self.logits.log_softmax(-1), actions)
+        return _select(self.logits.log_softmax(-1), actions)
 
     def entropy(self) -> Tensor:
         return _entropy(self.logits.log_softmax(-1))
 
     def log_prob_and_entropy(self, actions: Tensor) -> tuple[Tensor, Tensor]:
-        """Both, of one softmax."""
         log_probs = self.logits.log_softmax(-1)
-        return _chosen(log_probs, actions), _entropy(log_probs)
+        return _select(log_probs, actions), _entropy(log_probs)
 
 
-def _chosen(log_probs: Tensor, actions: Tensor) -> Tensor:
+def _select(log_probs: Tensor, actions: Tensor) -> Tensor:
     return log_probs.gather(-1, actions.unsqueeze(-1)).squeeze(-1)
 
 
@@ -118,7 +116,7 @@ def _entropy(log_probs: Tensor) -> Tensor:
 
 
 class MultiCategorical(NamedTuple):
-    """Several choices, each made without looking at the others; actions are [rows, choices]."""
+    """Independent categoricals; actions are [rows, choices]."""
 
     choices: tuple[Categorical, ...]
 
@@ -135,14 +133,12 @@ class MultiCategorical(NamedTuple):
         return torch.stack([choice.entropy() for choice in self.choices]).sum(0)
 
     def log_prob_and_entropy(self, actions: Tensor) -> tuple[Tensor, Tensor]:
-        each = zip(self.choices, actions.unbind(-1), strict=True)
-        log_probs, entropies = zip(*(choice.log_prob_and_entropy(chosen) for choice, chosen in each), strict=True)
+        pairs = zip(self.choices, actions.unbind(-1), strict=True)
+        log_probs, entropies = zip(*(choice.log_prob_and_entropy(action) for choice, action in pairs), strict=True)
         return torch.stack(log_probs).sum(0), torch.stack(entropies).sum(0)
 
 
-class Certain(NamedTuple):
-    """One action and no other."""
-
+class Deterministic(NamedTuple):
     actions: Tensor
 
     def sample(self, generator: torch.Generator | None = None) -> Tensor:
@@ -153,7 +149,7 @@ class Certain(NamedTuple):
 
 
 class BoundedMeanPolicy(nn.Module):
-    """A normal whose mean is bounded by tanh and whose log-std is one free vector (IQL, BC)."""
+    """Gaussian with a tanh-bounded mean and a state-independent log std (IQL, BC)."""
 
     def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int]) -> None:
         super().__init__()
@@ -166,7 +162,7 @@ class BoundedMeanPolicy(nn.Module):
 
 
 class FreeMeanPolicy(nn.Module):
-    """A normal with an unbounded mean and one free log-std vector (PPO); the environment's door clips."""
+    """Gaussian with an unbounded mean and a state-independent log std (PPO)."""
 
     def __init__(self, net: nn.Module, action_dim: int, log_std: float = 0.0) -> None:
         super().__init__()
@@ -179,7 +175,7 @@ class FreeMeanPolicy(nn.Module):
 
 
 class SquashedPolicy(nn.Module):
-    """A tanh-squashed normal whose mean and log-std both depend on the observation (SAC)."""
+    """Tanh-squashed Gaussian with a state-dependent mean and log std (SAC)."""
 
     def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int]) -> None:
         super().__init__()
@@ -191,14 +187,14 @@ class SquashedPolicy(nn.Module):
 
 
 class DeterministicPolicy(nn.Module):
-    """One action for each observation, bounded by tanh (TD3)."""
+    """Deterministic policy bounded by tanh (TD3)."""
 
     def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int]) -> None:
         super().__init__()
         self.net = mlp((obs_dim, *hidden_sizes, action_dim))
 
-    def forward(self, obs: Tensor) -> Certain:
-        return Certain(self.net(obs).tanh())
+    def forward(self, obs: Tensor) -> Deterministic:
+        return Deterministic(self.net(obs).tanh())
 
 
 class CategoricalPolicy(nn.Module):
@@ -211,7 +207,7 @@ class CategoricalPolicy(nn.Module):
 
 
 class MultiCategoricalPolicy(nn.Module):
-    """Choices of so many actions each, all logits of them from one network."""
+    """Independent categoricals with these numbers of actions; one network computes all logits."""
 
     def __init__(self, net: nn.Module, sizes: Sequence[int]) -> None:
         super().__init__()

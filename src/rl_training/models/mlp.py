@@ -1,4 +1,4 @@
-"""Plain fully connected networks, and an ensemble of them that runs as one batched product."""
+"""Fully connected networks, and ensembles of them that run as one batched product."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 
 class EnsembleLinear(nn.Module):
-    """`copies` linear layers side by side: [copies, rows, fan_in] -> [copies, rows, fan_out]."""
+    """Batch of linear layers: [copies, rows, fan_in] -> [copies, rows, fan_out]."""
 
     def __init__(self, copies: int, fan_in: int, fan_out: int) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class EnsembleLinear(nn.Module):
 def mlp(
     sizes: Sequence[int], *, activation: type[nn.Module] = nn.ReLU, copies: int | None = None, layer_norm: bool = False
 ) -> nn.Sequential:
-    """Linear layers of these sizes, with the activation (after a layer norm, if asked) between them."""
+    """Linear layers of these sizes with activations between them, and optionally layer norm before the activation."""
     layers: list[nn.Module] = []
     for fan_in, fan_out in pairwise(sizes):
         linear = nn.Linear(fan_in, fan_out) if copies is None else EnsembleLinear(copies, fan_in, fan_out)
@@ -38,7 +38,7 @@ def mlp(
 
 @torch.no_grad()
 def orthogonal(network: nn.Sequential, *, gain: float = math.sqrt(2), last_gain: float | None = None) -> nn.Sequential:
-    """The same network with orthogonal weights and zero biases; `last_gain` is for its output layer."""
+    """Initialises weights orthogonally and biases to zero; `last_gain` is the gain of the output layer."""
     layers = _layers(network)
     for layer in layers:
         scale = last_gain if last_gain is not None and layer is layers[-1] else gain
@@ -48,7 +48,7 @@ def orthogonal(network: nn.Sequential, *, gain: float = math.sqrt(2), last_gain:
 
 @torch.no_grad()
 def xavier(network: nn.Module) -> None:
-    """Weights evenly drawn by fan-in and fan-out (Glorot & Bengio, 2010), and zero biases."""
+    """Initialises weights by Xavier uniform (Glorot & Bengio, 2010) and biases to zero."""
     for layer in _layers(network):
         _initialize(layer, nn.init.xavier_uniform_)
 
@@ -57,16 +57,15 @@ def _layers(network: nn.Module) -> list[Any]:
     return [layer for layer in network.modules() if isinstance(layer, nn.Linear | EnsembleLinear | nn.Conv2d)]
 
 
-def _initialize(layer: Any, draw: Callable[[Tensor], Any]) -> None:
-    """Each matrix by `draw`, of an ensemble one by one, and a bias of zero."""
+def _initialize(layer: Any, initialize: Callable[[Tensor], Any]) -> None:
     for weight in layer.weight if isinstance(layer, EnsembleLinear) else [layer.weight]:
-        draw(weight)
+        initialize(weight)
     if layer.bias is not None:
         nn.init.zeros_(layer.bias)
 
 
 class StateValue(nn.Module):
-    """The value of an observation, shape [rows]."""
+    """V(s), [rows]."""
 
     def __init__(self, obs_dim: int, hidden_sizes: Sequence[int], *, layer_norm: bool = False) -> None:
         super().__init__()
@@ -77,7 +76,7 @@ class StateValue(nn.Module):
 
 
 class Critic(nn.Module):
-    """Action values of `copies` independent networks, shape [copies, rows]."""
+    """Q(s, a) of `copies` independent networks, [copies, rows]."""
 
     def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int], *, copies: int = 2) -> None:
         super().__init__()
@@ -85,5 +84,5 @@ class Critic(nn.Module):
 
     def forward(self, obs: Tensor, actions: Tensor) -> Tensor:
         x = torch.cat([obs, actions], -1)
-        rows, copies = x.flatten(0, -2), len(next(self.parameters()))  # which may be those of a few copies
+        rows, copies = x.flatten(0, -2), len(next(self.parameters()))  # REDQ passes parameters of fewer copies
         return self.net(rows.expand(copies, *rows.shape)).view(copies, *x.shape[:-1])

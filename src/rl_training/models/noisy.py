@@ -1,4 +1,4 @@
-"""Layers that explore by noise in their weights (Fortunato et al., 2018), and a stack of them or of plain ones."""
+"""Noisy layers (Fortunato et al., 2018, arXiv:1706.10295) and MLPs of noisy or plain layers."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-FIRST_SCALE = 0.5  # of the noise, over the square root of a layer's inputs
+SIGMA_INIT = 0.5  # initial noise scale times sqrt(fan_in)
 
 
 class NoisyLinear(nn.Module):
-    """A linear layer whose weights are learned means plus learned scales times noise, one number an input and output.
+    """Linear layer with factorised Gaussian noise on the weights: W = mean + scale * f(e_out) f(e_in)^T.
 
-    The noise [inputs + outputs] is that of all rows, or [rows, inputs + outputs] of each its own. Without noise it is
-    its means alone.
+    The noise is [inputs + outputs] for all rows, or [rows, inputs + outputs]. Without noise the means are used.
     """
 
     def __init__(self, fan_in: int, fan_out: int) -> None:
         super().__init__()
         self.sizes = [fan_in, fan_out]
-        self.mean = nn.Linear(fan_in, fan_out)  # torch draws it uniformly within 1 / sqrt(fan_in), as the paper does
-        scale = FIRST_SCALE / math.sqrt(fan_in)
+        self.mean = nn.Linear(fan_in, fan_out)  # PyTorch's default initialisation is that of the paper
+        scale = SIGMA_INIT / math.sqrt(fan_in)
         self.weight_scale = nn.Parameter(torch.full((fan_out, fan_in), scale))
         self.bias_scale = nn.Parameter(torch.full((fan_out,), scale))
 
@@ -32,7 +31,7 @@ class NoisyLinear(nn.Module):
         if noise is None:
             return self.mean(x)
         into, out = (noise.sign() * noise.abs().sqrt()).split(self.sizes, -1)
-        if noise.dim() > 1:  # the same without a weight for every row
+        if noise.dim() > 1:  # avoids one weight matrix per row
             shape = (len(x), *[1] * (x.dim() - 2), -1)
             return self.mean(x) + out.view(shape) * linear(x * into.view(shape), self.weight_scale, self.bias_scale)
         weight = self.mean.weight + self.weight_scale * torch.outer(out, into)
@@ -40,7 +39,7 @@ class NoisyLinear(nn.Module):
 
 
 class Stack(nn.Module):
-    """Linear layers of these sizes with ReLU between them, all plain or all noisy."""
+    """Linear or noisy layers of these sizes with ReLU between them."""
 
     def __init__(self, sizes: Sequence[int], *, noisy: bool) -> None:
         super().__init__()
@@ -49,7 +48,7 @@ class Stack(nn.Module):
 
     def forward(self, x: Tensor, noise: Tensor | None = None) -> Tensor:
         parts = () if noise is None else noise.split(self.noise_sizes, -1)
-        for number, layer in enumerate(self.layers):
-            x = x.relu() if number else x
-            x = layer(x, parts[number]) if parts else layer(x)
+        for index, layer in enumerate(self.layers):
+            x = x.relu() if index else x
+            x = layer(x, parts[index]) if parts else layer(x)
         return x

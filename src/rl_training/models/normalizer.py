@@ -1,4 +1,4 @@
-"""Observation statistics that travel with the policy, so that no one can forget them."""
+"""Observation normalisation, stored with the policy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class Normalizer(nn.Module):
-    """Standardises observations; `fit` once on a dataset, or `merge` rollout after rollout."""
+    """Standardises observations. Call `fit` once on a dataset, or `merge` after every rollout."""
 
     mean: Tensor
     std: Tensor
@@ -27,12 +27,12 @@ class Normalizer(nn.Module):
     @torch.no_grad()
     def fit(self, rows: Tensor) -> None:
         self.mean.copy_(rows.mean(0))
-        self.std.copy_(rows.std(0, unbiased=False) + 1e-3)  # as TD3+BC and CORL do; keeps constant columns finite
+        self.std.copy_(rows.std(0, unbiased=False) + 1e-3)  # as in TD3+BC and CORL, for constant columns
         self.count.fill_(len(rows))
 
     @torch.no_grad()
     def merge(self, rows: Tensor) -> None:
-        """Take more rows into the running statistics (Chan, Golub & LeVeque, 1983)."""
+        """Updates the running mean and std (Chan, Golub & LeVeque, 1983)."""
         new, total = len(rows), self.count + len(rows)
         shift = rows.mean(0) - self.mean
         squares = self.std.square() * self.count + rows.var(0, unbiased=False) * new

@@ -1,4 +1,4 @@
-"""Networks that give a value for each of a few actions."""
+"""Q-networks for Discrete actions, and the networks of FQE."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from rl_training.types import EnvSpec
 
 
 class QHead(nn.Module):
-    """The last layers: features [..., width] to [..., actions, outputs].
+    """Last layers of a Q-network: features [..., width] -> [..., actions, outputs].
 
-    Dueling splits the outputs into those of the state and, of mean zero over the actions, those of each action.
+    Dueling: value + advantage - mean of the advantages over actions.
     """
 
     def __init__(self, sizes: Sequence[int], actions: int, *, outputs: int, dueling: bool, noisy: bool) -> None:
@@ -38,10 +38,10 @@ class QHead(nn.Module):
 
 
 class TrunkAndHead(nn.Module):
-    """What every network of the family is made of; the trunk has all hidden layers but the last, which is the head's.
+    """Encoder and hidden layers (trunk) and a `QHead` with the last hidden layer.
 
-    So on pixels hidden sizes of (512,) are the papers' networks. A noisy one takes `noise_size` normal numbers,
-    the same for all rows or for each its own; without them it is what it is on average.
+    For images, hidden sizes of (512,) are the papers' networks. A noisy network takes `noise_size` normal numbers,
+    shared by all rows or one set per row; without noise it uses the mean weights.
     """
 
     def __init__(
@@ -59,17 +59,17 @@ class TrunkAndHead(nn.Module):
 
 
 class QNetwork(TrunkAndHead):
-    """Action values [rows, actions]."""
+    """Q(s, .), [rows, actions]."""
 
     def forward(self, obs: Tensor, noise: Tensor | None = None) -> Tensor:
         return self.head(self.trunk(obs), noise).squeeze(-1)
 
 
 class DQNModel(nn.Module):
-    """A Q-network under the name `q`, which the target network copies."""
+    """A Q-network `q`; the target network is a copy of it."""
 
     network: ClassVar[type[TrunkAndHead]] = QNetwork
-    options: ClassVar[tuple[str, ...]] = ("dueling", "noisy")  # of the config, for the network
+    options: ClassVar[tuple[str, ...]] = ("dueling", "noisy")  # config options passed to the network
 
     def __init__(self, spec: EnvSpec, hidden_sizes: Sequence[int] = (256, 256), **options: Any) -> None:
         super().__init__()
@@ -81,8 +81,8 @@ class DQNModel(nn.Module):
         return cls(spec, config.hidden_sizes, **{name: getattr(config, name) for name in cls.options})
 
 
-class ValuesOfBoxActions(nn.Module):
-    """Values [rows, choices] of given actions [rows, choices, action_dim]."""
+class BoxQNetwork(nn.Module):
+    """Q-values [rows, choices] of given actions [rows, choices, action_dim]."""
 
     def __init__(self, spec: EnvSpec, hidden_sizes: Sequence[int] = (256, 256)) -> None:
         super().__init__()
@@ -95,8 +95,8 @@ class ValuesOfBoxActions(nn.Module):
         return values.squeeze(-1)
 
 
-class ValuesOfDiscreteActions(nn.Module):
-    """Values [rows, choices] of given actions [rows, choices]."""
+class DiscreteQNetwork(nn.Module):
+    """Q-values [rows, choices] of given actions [rows, choices]."""
 
     def __init__(self, spec: EnvSpec, hidden_sizes: Sequence[int] = (256, 256)) -> None:
         super().__init__()
@@ -109,13 +109,13 @@ class ValuesOfDiscreteActions(nn.Module):
 
 
 class FQEModel(nn.Module):
-    """The action values of someone else's policy; layer norms keep them from running off where data are thin."""
+    """Q-network of FQE; layer norm limits extrapolation errors."""
 
     def __init__(self, spec: EnvSpec, hidden_sizes: Sequence[int] = (256, 256)) -> None:
         super().__init__()
         self.obs_shape, self.obs_dtype = spec.obs_shape, spec.obs_dtype
-        values = ValuesOfDiscreteActions if spec.action_kind == "discrete" else ValuesOfBoxActions
-        self.q: nn.Module = values(spec, hidden_sizes)
+        network = DiscreteQNetwork if spec.action_kind == "discrete" else BoxQNetwork
+        self.q: nn.Module = network(spec, hidden_sizes)
 
     @classmethod
     def build(cls, spec: EnvSpec, config: Any) -> FQEModel:

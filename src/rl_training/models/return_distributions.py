@@ -1,4 +1,4 @@
-"""Networks that give a distribution of returns for each of a few actions: atoms, or quantiles at given fractions."""
+"""Networks of distributional DQN: a return distribution per action, as atoms (C51) or quantiles (QR-DQN, IQN, FQF)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from rl_training.types import EnvSpec
 
 
 def midpoints(count: int, device: torch.device | None = None) -> Tensor:
-    """The middles of so many equal parts of [0, 1]."""
+    """Midpoints of `count` equal intervals of [0, 1]."""
     return (torch.arange(count, device=device) + 0.5) / count
 
 
 class Atoms(NamedTuple):
-    """Probabilities of fixed returns."""
+    """Categorical distribution over fixed returns."""
 
     logits: Tensor  # [rows, actions, atoms]
     support: Tensor  # [atoms], evenly spaced
@@ -29,7 +29,7 @@ class Atoms(NamedTuple):
 
 
 class Quantiles(NamedTuple):
-    """Returns at fractions that each stand for an equal share of the distribution."""
+    """Quantiles of equal weight."""
 
     quantile_hats: Tensor  # [rows, actions, fractions]
     tau_hats: Tensor  # [fractions], or [rows, fractions]
@@ -39,12 +39,12 @@ class Quantiles(NamedTuple):
 
 
 class ProposedQuantiles(NamedTuple):
-    """Returns at the middles of uneven parts of [0, 1]; a part's width is the share its return stands for."""
+    """Quantiles at the midpoints of proposed intervals of [0, 1], weighted by the interval widths."""
 
     quantile_hats: Tensor  # [rows, actions, fractions]
     taus: Tensor  # [rows, fractions + 1], from 0 to 1
     tau_hats: Tensor  # [rows, fractions]
-    entropy: Tensor  # [rows], of the widths; log(fractions) where they are even
+    entropy: Tensor  # [rows], of the widths; log(fractions) if they are equal
 
     def expected(self) -> Tensor:
         widths = self.taus.detach().diff(dim=-1)
@@ -64,7 +64,7 @@ class AtomsNetwork(TrunkAndHead):
 
 
 class QuantilesNetwork(TrunkAndHead):
-    """Quantiles at the middles of equal parts."""
+    """Quantiles at the midpoints of equal intervals (QR-DQN)."""
 
     def __init__(
         self, spec: EnvSpec, hidden_sizes: Sequence[int] = (256, 256), *, num_quantiles: int = 200, **options: Any
@@ -77,7 +77,7 @@ class QuantilesNetwork(TrunkAndHead):
 
 
 class QuantileFunction(TrunkAndHead):
-    """Quantiles at any fractions: features of the fraction multiply those of the observation before the head."""
+    """Quantiles at any fractions; cosine features of the fraction multiply the observation's features."""
 
     def __init__(
         self, spec: EnvSpec, hidden_sizes: Sequence[int] = (256, 256), *, num_cosines: int = 64, **options: Any
@@ -94,16 +94,16 @@ class QuantileFunction(TrunkAndHead):
 
 
 class GivenQuantilesNetwork(QuantileFunction):
-    """Quantiles at fractions that the caller gives."""
+    """Quantiles at given fractions (IQN)."""
 
     def forward(self, obs: Tensor, taus: Tensor, noise: Tensor | None = None) -> Quantiles:
         return Quantiles(self.at(self.trunk(obs), taus, noise), taus)
 
 
 class ProposedQuantilesNetwork(QuantileFunction):
-    """Quantiles at fractions that a layer of its own proposes for each observation.
+    """Quantiles at fractions that a layer proposes for each observation (FQF).
 
-    The two learn apart: the layer sees the features and sends them no gradient, nor do the quantiles to the fractions.
+    The proposal sends no gradient to the features, and the quantiles send none to the fractions.
     """
 
     def __init__(
@@ -111,18 +111,18 @@ class ProposedQuantilesNetwork(QuantileFunction):
     ) -> None:
         super().__init__(spec, hidden_sizes, **options)
         self.proposal = nn.Linear(self.features, num_quantiles)
-        nn.init.xavier_uniform_(self.proposal.weight, gain=0.01)  # so that parts are even in the beginning, or nearly
+        nn.init.xavier_uniform_(self.proposal.weight, gain=0.01)  # nearly equal intervals at the start
         nn.init.zeros_(self.proposal.bias)
 
     def forward(self, obs: Tensor, noise: Tensor | None = None) -> ProposedQuantiles:
         return self._quantiles(self.trunk(obs), noise)
 
     def with_inner(self, obs: Tensor, noise: Tensor | None = None) -> tuple[ProposedQuantiles, Tensor]:
-        """Beside the quantiles those at the inner taus [rows, actions, fractions - 1], without gradients."""
+        """Returns the quantiles, and those at the inner taus [rows, actions, fractions - 1] without gradients."""
         features = self.trunk(obs)
-        seen = self._quantiles(features, noise)
+        quantiles = self._quantiles(features, noise)
         with torch.no_grad():
-            return seen, self.at(features, seen.taus[..., 1:-1], noise)
+            return quantiles, self.at(features, quantiles.taus[..., 1:-1], noise)
 
     def _quantiles(self, features: Tensor, noise: Tensor | None) -> ProposedQuantiles:
         taus, entropy = self.propose(features.detach())
@@ -130,7 +130,7 @@ class ProposedQuantilesNetwork(QuantileFunction):
         return ProposedQuantiles(self.at(features, tau_hats, noise), taus, tau_hats, entropy)
 
     def propose(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Taus that begin with 0 and end with 1 to the bit, and the entropy of the parts between them."""
+        """Taus from exactly 0 to exactly 1, and the entropy of the interval widths."""
         log_widths = self.proposal(features).log_softmax(-1)
         widths = log_widths.exp()
         inner = widths.cumsum(-1)[..., :-1]
@@ -162,12 +162,12 @@ class FQFModel(DQNModel):
         return quantiles
 
     def act(self, obs: Tensor) -> Tensor:
-        """The actions of the highest expected return."""
+        """Greedy actions."""
         return self(obs).expected().argmax(-1)
 
 
 class MLPFQFNetwork(FQFModel):
-    """FQF's networks for vectors, by the number of their entries and of the actions."""
+    """FQF's networks for vector observations."""
 
     def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int] = (256, 256), **options: Any) -> None:
         super().__init__(EnvSpec((obs_dim,), "discrete", action_dim), hidden_sizes, **options)

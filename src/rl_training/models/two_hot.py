@@ -1,4 +1,4 @@
-"""Numbers of any size as a distribution over fixed bins (Hafner et al., 2023), of which the mean is read."""
+"""Two-hot regression of DreamerV3 (Hafner et al., 2023, arXiv:2301.04104): scalars as distributions over bins."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from rl_training.models.normed import normed_mlp
 
-BINS, REACH = 255, 20.0  # how many, and how far they go on either side after symlog
-EVEN = 1e-3  # share of a bin and its negative by which they may differ and still be even
+BINS, REACH = 255, 20.0  # number of bins, and their largest symlog value
+EQUAL = 1e-3  # relative difference up to which the probabilities of a bin and its negative count as equal
 
 
 def symlog(x: Tensor) -> Tensor:
@@ -23,46 +23,48 @@ def symexp(x: Tensor) -> Tensor:
 
 
 def mirrored_bins(*, symlog_spaced: bool) -> Tensor:
-    """Bins around an exact 0, each with its exact negative: symexp of an even grid, or the even grid itself."""
+    """Bins that are exactly symmetric around 0: symexp of a uniform grid, or the uniform grid itself."""
     half = torch.linspace(-REACH, 0, BINS // 2 + 1)
     half = half if symlog_spaced else symexp(half)
     return torch.cat([half, -half[:-1].flip(0)])
 
 
 def two_hot(values: Tensor, bins: Tensor) -> tuple[Tensor, Tensor]:
-    """Of each value the two bins beside it [..., 2], and their weights by nearness; beyond the ends it is the end."""
+    """Indices of the two nearest bins [..., 2] and their interpolation weights; values are clipped to the bins."""
     values = values.clamp(bins[0], bins[-1]).contiguous()
     below = (torch.searchsorted(bins, values, right=True) - 1).clamp(0, len(bins) - 2)
     low, high = bins[below], bins[below + 1]
-    share = (values - low) / (high - low)
-    return torch.stack([below, below + 1], -1), torch.stack([1 - share, share], -1)
+    weight = (values - low) / (high - low)
+    return torch.stack([below, below + 1], -1), torch.stack([1 - weight, weight], -1)
 
 
 class TwoHot(NamedTuple):
-    """A distribution over bins: of values, or where `squashed` of their symlog."""
+    """Distribution over bins of values, or with `squashed` of their symlog."""
 
     logits: Tensor  # [..., bins]
     bins: Tensor
     squashed: bool = False
 
     def mean(self) -> Tensor:
-        """Each bin is held against its negative, and what is even counts as 0: the farthest are so far away that the
-        rounding of chances which nothing has told apart would else outweigh all the rest."""
-        chances, middle = self.logits.softmax(-1), len(self.bins) // 2
-        below, above = chances[..., :middle].flip(-1), chances[..., middle + 1 :]
+        """Mean, where bins whose probability equals that of their negative count as 0.
+
+        The outer bins reach 5e8, so rounding of equal probabilities would otherwise dominate the mean.
+        """
+        probabilities, middle = self.logits.softmax(-1), len(self.bins) // 2
+        below, above = probabilities[..., :middle].flip(-1), probabilities[..., middle + 1 :]
         excess = above - below
-        excess = torch.where(excess.abs() > EVEN * (above + below), excess, 0.0)
+        excess = torch.where(excess.abs() > EQUAL * (above + below), excess, 0.0)
         mean = (excess * self.bins[middle + 1 :]).sum(-1)
         return symexp(mean) if self.squashed else mean
 
     def loss(self, values: Tensor) -> Tensor:
-        """Cross-entropy to the two-hot weights of these values, which get no gradient."""
-        beside, weights = two_hot((symlog(values) if self.squashed else values).detach(), self.bins)
-        return -(weights * self.logits.log_softmax(-1).gather(-1, beside)).sum(-1)
+        """Cross-entropy -sum w_i * log p_i, with w the two-hot weights of the (detached) values."""
+        indices, weights = two_hot((symlog(values) if self.squashed else values).detach(), self.bins)
+        return -(weights * self.logits.log_softmax(-1).gather(-1, indices)).sum(-1)
 
 
 class TwoHotHead(nn.Module):
-    """Features to a TwoHot, which says exactly 0 before it has learned anything."""
+    """Maps features to a `TwoHot`, whose initial mean is exactly 0."""
 
     bins: Tensor
 
@@ -74,5 +76,5 @@ class TwoHotHead(nn.Module):
 
     def forward(self, features: Tensor) -> TwoHot:
         hidden, last = self.net[:-1](features), self.net[-1]
-        with torch.autocast(features.device.type, enabled=False):  # as exact as the cross-entropy wants it
+        with torch.autocast(features.device.type, enabled=False):  # the last layer stays in float32
             return TwoHot(last(hidden.float()), self.bins, self.squashed)

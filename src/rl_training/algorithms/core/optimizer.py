@@ -1,4 +1,4 @@
-"""Adam and LaProp for a group of parameters, without the bookkeeping, which costs small networks dear."""
+"""Adam, AdamW and LaProp by fused kernels, without the overhead of `torch.optim`, which is large for small networks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rl_training.types import ParameterGroup
 
-LEAST_NORM = 1e-3  # of a tensor, as the ratio of its gradient to it is taken: those that begin at zero must move too
+MIN_NORM = 1e-3  # lower bound of a parameter's norm in gradient clipping, so that zero parameters can change
 
 
 def laprop_(
@@ -18,9 +18,9 @@ def laprop_(
     counts: list[Tensor], *, lr: Tensor, beta1: float, beta2: float, eps: float,
     found_inf: Tensor | None, **unused: Any,
 ) -> None:  # fmt: skip
-    """LaProp (Ziyin et al., 2020), called as the fused kernels are: gradients are scaled first, then averaged."""
+    """LaProp (Ziyin et al., 2020, arXiv:2002.04839): Adam that averages normalised gradients; same call as a kernel."""
     if found_inf is not None:
-        raise ValueError("laprop cannot be halted; a learner that halts needs adam or adamw")
+        raise ValueError('laprop cannot skip updates. A learner with the buffer "halted" needs adam or adamw')
     count = torch.stack(counts)
     torch._foreach_lerp_(squares, torch._foreach_mul(grads, grads), 1 - beta2)
     scales = torch._foreach_div(squares, (1 - beta2**count).unbind())
@@ -34,8 +34,8 @@ def laprop_(
 KERNELS: dict[str, Any] = {"adam": torch._fused_adam_, "adamw": torch._fused_adamw_, "laprop": laprop_}
 
 
-class _Moved(NamedTuple):
-    """Parameters that have a gradient in one phase, and what moves with them."""
+class _Selected(NamedTuple):
+    """Parameters with a gradient in one phase, and their optimizer state."""
 
     params: list[Tensor]
     means: list[Tensor]
@@ -45,58 +45,58 @@ class _Moved(NamedTuple):
 
 
 def clip_to_weights(params: list[Tensor], grads: list[Tensor], ratio: float) -> None:
-    """Shrink each gradient to a norm of at most this share of its tensor's (Brock et al., 2021, by whole tensors)."""
+    """Adaptive gradient clipping per tensor (Brock et al., 2021, arXiv:2102.06171): |grad| <= ratio * |parameter|."""
     weights, norms = torch.stack(torch._foreach_norm(params)), torch.stack(torch._foreach_norm(grads))
-    shares = (ratio * weights.clamp(min=LEAST_NORM) / norms).clamp(max=1.0)
-    torch._foreach_mul_(grads, shares.unbind())
+    scales = (ratio * weights.clamp(min=MIN_NORM) / norms).clamp(max=1.0)
+    torch._foreach_mul_(grads, scales.unbind())
 
 
 class Optimizer:
-    """`torch.optim.Adam` (or AdamW) to the bit, or LaProp; what has no gradient keeps still, and so does its count."""
+    """Adam or AdamW, bit for bit as in `torch.optim`, or LaProp. Parameters without a gradient are skipped."""
 
     def __init__(self, params: Sequence[Tensor], group: ParameterGroup) -> None:
         self.params, self.group, self.kernel = list(params), group, KERNELS[group.kind]
         device = self.params[0].device if self.params else None
-        self.rate = torch.tensor(group.learning_rate, device=device)  # a tensor, so that a schedule can write it
-        self.counts = torch.zeros(len(self.params), device=device)  # one tensor, so that one addition moves them all
+        self.rate = torch.tensor(group.learning_rate, device=device)  # a tensor, so that captured updates see changes
+        self.counts = torch.zeros(len(self.params), device=device)  # one tensor, so that one addition updates all
         self.means = [torch.zeros_like(parameter) for parameter in self.params]
         self.squares = [torch.zeros_like(parameter) for parameter in self.params]
-        self._moved: dict[tuple[int, ...], _Moved] = {}
+        self._selected: dict[tuple[int, ...], _Selected] = {}
 
     def zero_grad(self) -> None:
         for parameter in self.params:
             parameter.grad = None
 
     @torch.no_grad()
-    def step(self, halted: Tensor | None = None) -> None:
-        """A move by the gradients, or none at all where `halted` is 1, which the kernel itself looks at."""
+    def step(self, skip: Tensor | None = None) -> None:
+        """Updates the parameters; if `skip` is 1, the kernel changes nothing."""
         gradients = {index: p.grad for index, p in enumerate(self.params) if p.grad is not None}
         if not gradients:
             return
-        which = tuple(gradients)
-        moved = self._moved.get(which) or self._moved.setdefault(which, self._select(which))
-        self.counts.add_(moved.ones if halted is None else moved.ones * (1 - halted))
+        indices = tuple(gradients)
+        selected = self._selected.get(indices) or self._selected.setdefault(indices, self._select(indices))
+        self.counts.add_(selected.ones if skip is None else selected.ones * (1 - skip))
         rate = self.rate
         if self.group.warm_up:
             rate = rate * (self.counts.amax() / self.group.warm_up).clamp(max=1.0)
         if self.group.max_grad_ratio is not None:
-            clip_to_weights(moved.params, list(gradients.values()), self.group.max_grad_ratio)
+            clip_to_weights(selected.params, list(gradients.values()), self.group.max_grad_ratio)
         self.kernel(
-            moved.params, list(gradients.values()), moved.means, moved.squares, [], moved.counts,
+            selected.params, list(gradients.values()), selected.means, selected.squares, [], selected.counts,
             lr=rate, beta1=0.9, beta2=0.999, weight_decay=self.group.weight_decay, eps=self.group.eps,
-            amsgrad=False, maximize=False, found_inf=halted,
+            amsgrad=False, maximize=False, found_inf=skip,
         )  # fmt: skip
 
     def state(self) -> list[dict[str, Tensor]]:
-        """By parameter, under torch's names; the tensors are those in use."""
+        """State per parameter under the names of `torch.optim`; the tensors are not copied."""
         return [
             {"step": count, "exp_avg": mean, "exp_avg_sq": square}
             for count, mean, square in zip(self.counts.unbind(), self.means, self.squares, strict=True)
         ]
 
-    def _select(self, which: tuple[int, ...]) -> _Moved:
+    def _select(self, indices: tuple[int, ...]) -> _Selected:
         ones = torch.zeros_like(self.counts)
-        ones[list(which)] = 1
-        held = (self.params, self.means, self.squares, self.counts.unbind())
-        params, means, squares, counts = ([each[index] for index in which] for each in held)
-        return _Moved(params, means, squares, counts, ones)
+        ones[list(indices)] = 1
+        state = (self.params, self.means, self.squares, self.counts.unbind())
+        params, means, squares, counts = ([each[index] for index in indices] for each in state)
+        return _Selected(params, means, squares, counts, ones)

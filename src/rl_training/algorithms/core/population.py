@@ -1,4 +1,4 @@
-"""Many seeds of one learner as one: parameters on a leading member axis, the program of one mapped over it."""
+"""Several seeds of one learner: parameters are stacked along a leading member axis and the loss is `vmap`ped."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ Tensors = dict[str, Tensor]
 
 @torch.no_grad()
 def stack_members(learners: Sequence[nn.Module]) -> tuple[Tensors, Tensors]:
-    """All members' parameters and buffers, stacked; what each member holds becomes a view of its own slice.
+    """Stacks the parameters and buffers of all members; each member then holds views of its slice.
 
-    So a member still acts, is saved and is evaluated like any learner, and always with its newest numbers.
+    So a member can act, be saved and be evaluated like a single learner, always with its current weights.
     """
     params = {name: _stack([member.get_parameter(name) for member in learners])
               for name, _ in learners[0].named_parameters()}  # fmt: skip
     buffers = {name: _stack([member.get_buffer(name) for member in learners])
                for name, _ in learners[0].named_buffers()}  # fmt: skip
     for index, member in enumerate(learners):
-        for name, together in params.items():
-            member.get_parameter(name).data = together.detach()[index]
-        for name, together in buffers.items():
+        for name, stacked in params.items():
+            member.get_parameter(name).data = stacked.detach()[index]
+        for name, stacked in buffers.items():
             *path, leaf = name.split(".")
-            member.get_submodule(".".join(path))._buffers[leaf] = together[index]
+            member.get_submodule(".".join(path))._buffers[leaf] = stacked[index]
     return params, buffers
 
 
@@ -39,34 +39,34 @@ def _stack(tensors: Sequence[Tensor]) -> Tensor:
 
 
 class Population:
-    """The program of one member, run for all of them."""
+    """Runs the loss and the policy of one learner for all members."""
 
     def __init__(self, learners: Sequence[Any]) -> None:
-        self.program = copy.deepcopy(learners[0]).to("meta")
+        self.learner = copy.deepcopy(learners[0]).to("meta")
         self.size = len(learners)
         self.params, self.buffers = stack_members(learners)
 
     def loss(self, batch: Batch, phase: str = "loss") -> Loss:
-        """Of every member on its own rows of the batch: each tensor has a leading member axis."""
-        result: Loss = self._mapped(lambda state, rows: self._member(state, rows, phase), batch)
+        """Loss of every member on its part of the batch; all tensors have a leading member axis."""
+        result: Loss = self._vmap(lambda state, rows: self._member(state, rows, phase), batch)
         return result
 
     def act(
         self, obs: Tensor, memory: Any = None, *, deterministic: bool = False, generator: torch.Generator | None = None
     ) -> Action:
-        """Actions of every member for its own observations [members, rows, ...]."""
+        """Actions of every member for observations [members, rows, ...]."""
         options = {"deterministic": deterministic, "generator": generator}
 
         def member(state: Tensors, rows: Tensor) -> tuple[Tensor, Tensors]:
             chosen: Action = self._member(state, rows, "act", **options)
             return chosen.actions, chosen.extras
 
-        actions, extras = self._mapped(member, obs)
+        actions, extras = self._vmap(member, obs)
         return Action(actions, extras=extras)
 
     def _member(self, state: Tensors, inputs: Any, phase: str, **options: Any) -> Any:
-        # no two parameters of a learner are one, and looking for such takes longer than a small network
-        return functional_call(self.program, state, (inputs, phase), options, tie_weights=False)
+        # Learners have no tied weights, and the search for them takes longer than a small network.
+        return functional_call(self.learner, state, (inputs, phase), options, tie_weights=False)
 
-    def _mapped(self, one: Any, inputs: Any) -> Any:
-        return torch.vmap(one, randomness="different")({**self.params, **self.buffers}, inputs)
+    def _vmap(self, function: Any, inputs: Any) -> Any:
+        return torch.vmap(function, randomness="different")({**self.params, **self.buffers}, inputs)

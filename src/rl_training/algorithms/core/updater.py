@@ -1,4 +1,4 @@
-"""Optimizer steps on one learner, or on many seeds of it at once: the only place that knows optimizers."""
+"""Gradient updates of one learner or of a population; the only module that uses optimizers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rl_training.types import (
 
 
 class Updater:
-    """Descends the losses of one learner, or of several of the same kind stacked along a leading member axis."""
+    """Minimises the losses of one learner, or of several stacked along a leading member axis."""
 
     def __init__(self, learners: Sequence[Trainable], *, compile: bool = False, capture: bool = False) -> None:
         first = learners[0]
@@ -35,17 +35,17 @@ class Updater:
         self.buffers = self.population.buffers if self.population else dict(first.named_buffers())
         self.loss: Callable[[Batch, str], Loss] = self.population.loss if self.population else first.__call__
         if compile:
-            self.loss = getattr(first, "compiled", compiled)(self.loss)  # a learner may know better what is worth it
+            self.loss = getattr(first, "compiled", compiled)(self.loss)  # a learner may define how it is compiled
         self.device = next(iter(self.params.values())).device
         self.halted = self.buffers.get(SKIP_UPDATES)
         if self.halted is not None and self.population:
-            raise ValueError("a learner that can halt its updates is updated alone, not as one of several members")
+            raise ValueError(f'a learner with the buffer "{SKIP_UPDATES}" cannot be a member of a population')
         self.captured = CapturedUpdates(self) if capture else None
         self.groups = list(zip(first.parameter_groups(), self._names_by_group(), strict=True))
         self.optimizers = [Optimizer([self.params[name] for name in names], group) for group, names in self.groups]
-        slow = [name for name in self.params if name.startswith("target.")]
-        self.slow = [self.params[name] for name in slow]
-        self.fast = [self.params[name.replace("target.", "model.", 1)] for name in slow]
+        targets = [name for name in self.params if name.startswith("target.")]
+        self.target_params = [self.params[name] for name in targets]
+        self.online_params = [self.params[name.replace("target.", "model.", 1)] for name in targets]
 
     def update(self, batch: Batch) -> UpdateResult:
         result = self.step(batch, self.learner.phases(self.updates))
@@ -53,49 +53,51 @@ class Updater:
         return result
 
     def run(self, source: Source, count: int) -> UpdateResult:
-        """Sample and update, `count` times or until halted; the metrics are those of the last one."""
+        """Samples and updates `count` times; returns the metrics of the last update.
+
+        On the CPU it stops early when the learner skips its updates; on a GPU the check would synchronise.
+        """
         if self.captured is not None and source.samples_on_device:
             return UpdateResult(self.captured.run(source, count), count)
         result = UpdateResult({}, 0)
         for done in range(1, count + 1):
             result = self.step_from(source, self.learner.phases(self.updates))
             self.updates += 1
-            # an accelerator would be waited for; there the rest is run through and comes to nothing
             if self.halted is not None and self.device.type == "cpu" and self.halted:
                 return result._replace(num_gradient_steps=done)
         return result._replace(num_gradient_steps=count)
 
     def step_from(self, source: Source, phases: tuple[str, ...]) -> UpdateResult:
-        """A step on rows drawn here; a source that asks what was found at its rows is told."""
+        """Samples a batch, updates on it, and writes priorities or latents back to the source."""
         batch = source.sample(self.learner.config.batch_size, () if self.members == 1 else (self.members,))
         result = self.step(batch, phases)
         if "slots" in batch:
             if result.priorities is None:
-                raise ValueError('the rows are drawn by priorities, and the loss has none in rows["priorities"]')
-            cast(PrioritizedSource, source).set_priorities(batch["slots"], result.priorities)  # no other names slots
+                raise ValueError('prioritised replay needs priorities. Return them in Loss.rows["priorities"]')
+            cast(PrioritizedSource, source).set_priorities(batch["slots"], result.priorities)
         if "rows" in batch and result.latents:
-            cast(SequenceSource, source).write_back(batch["rows"], result.latents)  # no other names rows
+            cast(SequenceSource, source).write_back(batch["rows"], result.latents)
         return result
 
     def step(self, batch: Batch, phases: tuple[str, ...]) -> UpdateResult:
-        """Tensors in, tensors out: no number is read on the host, so that it can be captured."""
+        """Updates once on a batch. It never synchronises with the host, so that it can be captured."""
         metrics: Metrics = {}
         rows: Metrics = {}
         for phase in phases:
             if phase == "targets":
-                with torch.no_grad():  # else the slow copy would keep the history of every move
-                    torch._foreach_lerp_(self.slow, self.fast, self.learner.config.tau)
+                with torch.no_grad():
+                    torch._foreach_lerp_(self.target_params, self.online_params, self.learner.config.tau)
             else:
                 loss = self.loss(batch, phase)
-                metrics |= self._descend(loss)
+                metrics |= self._minimise(loss)
                 rows |= {name: value.detach() for name, value in loss.rows.items()}
         return UpdateResult(metrics, 1, rows.pop("priorities", None), rows)
 
-    def _descend(self, loss: Loss) -> Metrics:
+    def _minimise(self, loss: Loss) -> Metrics:
         for optimizer in self.optimizers:
             optimizer.zero_grad()
         total = loss.total
-        (total.sum() if self.population else total).backward()  # members share none, so each gets its own gradient
+        (total.sum() if self.population else total).backward()  # members share no parameters
         for group, names in self.groups:
             if group.max_grad_norm is not None:
                 clip_gradients([self.params[name] for name in names], group.max_grad_norm, by_member=self.members > 1)
@@ -107,18 +109,18 @@ class Updater:
         return {name: value.detach() for name, value in {**loss.terms, **loss.metrics}.items()}
 
     def schedule(self, name: str, value: float) -> None:
-        """Set a number that moves: `learning_rate` (of every group, in proportion), one group's rate, or a buffer."""
+        """Sets `learning_rate` (all groups in proportion), the learning rate of one group, or a buffer."""
         rates = {group.rate: group.learning_rate for group, _ in reversed(self.groups)}
         if name in self.buffers:
             self.buffers[name].fill_(value)
         elif name not in rates:
-            raise ValueError(f"cannot schedule {name!r}; there are {', '.join([*rates, *self.buffers])}")
+            raise ValueError(f"cannot schedule {name!r}. Choose one of {', '.join([*rates, *self.buffers])}")
         for (group, _), optimizer in zip(self.groups, self.optimizers, strict=True):
             if name in ("learning_rate", group.rate):
                 optimizer.rate.fill_(value * group.learning_rate / rates[name])
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything an update reads or moves, by name; the noise is the device's default generator."""
+        """All state of updates; `noise` is the state of the device's default generator."""
         noise = torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else torch.get_rng_state()
         return {
             "updates": self.updates,
@@ -131,36 +133,33 @@ class Updater:
 
     @torch.no_grad()
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Load in place, so that captured memory stays valid."""
+        """Loads in place, so that captured graphs stay valid."""
         load_tensors(self.params, state["parameters"])
         load_tensors(self.buffers, state["buffers"])
-        for name, held in self._optimizer_state().items():
-            load_tensors(held, state["optimizer"][name])
+        for name, tensors in self._optimizer_state().items():
+            load_tensors(tensors, state["optimizer"][name])
         self._load_shared(state)
 
     def member_state(self, member: int) -> dict[str, Any]:
-        """The state that this member would have as the one learner of an updater of its own."""
-        whole = self.state_dict()
+        """State of one member in the format of a single learner's `state_dict`."""
+        state = self.state_dict()
         if self.members > 1:
             for part in ("parameters", "buffers"):
-                whole[part] = {name: together[member] for name, together in whole[part].items()}
-            whole["optimizer"] = {
-                name: {key: value if key == "step" else value[member] for key, value in state.items()}
-                for name, state in whole["optimizer"].items()
-            }
-        return whole
+                state[part] = {name: stacked[member] for name, stacked in state[part].items()}
+            optimizer = state["optimizer"].items()
+            state["optimizer"] = {name: _member_slices(tensors, member) for name, tensors in optimizer}
+        return state
 
     @torch.no_grad()
     def load_member_state(self, member: int, state: dict[str, Any]) -> None:
-        """Load one member's slices in place; counters, rates and noise are common, so the last loaded decides."""
+        """Loads one member's slices in place; counters, learning rates and noise are shared by all members."""
         if self.members == 1:
             self.load_state_dict(state)
             return
-        load_tensors({name: together[member] for name, together in self.params.items()}, state["parameters"])
-        load_tensors({name: together[member] for name, together in self.buffers.items()}, state["buffers"])
-        for name, held in self._optimizer_state().items():
-            mine = {key: together if key == "step" else together[member] for key, together in held.items()}
-            load_tensors(mine, state["optimizer"][name])
+        load_tensors({name: stacked[member] for name, stacked in self.params.items()}, state["parameters"])
+        load_tensors({name: stacked[member] for name, stacked in self.buffers.items()}, state["buffers"])
+        for name, tensors in self._optimizer_state().items():
+            load_tensors(_member_slices(tensors, member), state["optimizer"][name])
         self._load_shared(state)
 
     def _load_shared(self, state: dict[str, Any]) -> None:
@@ -180,41 +179,45 @@ class Updater:
         }
 
     def _names_by_group(self) -> list[list[str]]:
-        """Each trained parameter in the first group whose prefix it has; () takes the rest."""
-        left = [name for name, parameter in self.params.items() if parameter.requires_grad]
-        chosen: list[list[str]] = []
+        """Assigns each trained parameter to the first group with its prefix; () takes the rest."""
+        rest = [name for name, parameter in self.params.items() if parameter.requires_grad]
+        groups: list[list[str]] = []
         for group in self.learner.parameter_groups():
-            mine = [name for name in left if not group.names or name.startswith(group.names)]
-            left = [name for name in left if name not in mine]
-            chosen.append(mine)
-        if left:
-            raise ValueError(f"no parameter group takes {left}")
-        return chosen
+            groups.append([name for name in rest if not group.names or name.startswith(group.names)])
+            rest = [name for name in rest if name not in groups[-1]]
+        if rest:
+            raise ValueError(f"parameter_groups() has no group for {rest}")
+        return groups
 
 
 def compiled(loss: Callable[..., Loss]) -> Callable[..., Loss]:
-    """In one piece, and for the shapes at hand: to guess from another learner's that they vary would fail."""
+    """Compiles for fixed shapes; dynamic shapes, guessed after another learner was compiled, would fail."""
     return torch.compile(loss, fullgraph=True, dynamic=False)
 
 
+def _member_slices(tensors: dict[str, Tensor], member: int) -> dict[str, Tensor]:
+    """Slices an optimizer state; the step count is shared by all members."""
+    return {key: tensor if key == "step" else tensor[member] for key, tensor in tensors.items()}
+
+
 @torch.no_grad()
-def load_tensors(held: dict[str, Tensor], loaded: dict[str, Tensor]) -> None:
-    """Copy by name into tensors that stay where they are; names and shapes must be the same."""
-    if held.keys() != loaded.keys():
-        missing, unknown = sorted(held.keys() - loaded.keys()), sorted(loaded.keys() - held.keys())
-        raise ValueError(f"the saved tensors are not those of this learner: missing {missing}, unknown {unknown}")
-    for name, tensor in held.items():
+def load_tensors(tensors: dict[str, Tensor], loaded: dict[str, Tensor]) -> None:
+    """Copies `loaded` into `tensors` in place; names and shapes must be equal."""
+    if tensors.keys() != loaded.keys():
+        missing, unknown = sorted(tensors.keys() - loaded.keys()), sorted(loaded.keys() - tensors.keys())
+        raise ValueError(f"the saved tensors do not match this learner: missing {missing}, unknown {unknown}")
+    for name, tensor in tensors.items():
         if tensor.shape != loaded[name].shape:
             raise ValueError(f"{name} has shape {tuple(tensor.shape)}, saved as {tuple(loaded[name].shape)}")
-    for name, tensor in held.items():
+    for name, tensor in tensors.items():
         tensor.copy_(loaded[name])
 
 
 @torch.no_grad()
 def clip_gradients(params: Sequence[Tensor], max_norm: float, *, by_member: bool) -> None:
-    """Shrink gradients to a norm of at most `max_norm`: over all of them, or for each member over its own."""
+    """Clips the norm of all gradients together, or of each member's gradients."""
     grads = [parameter.grad for parameter in params if parameter.grad is not None]
-    if not grads:  # a phase may leave a whole group alone
+    if not grads:
         return
     if by_member:
         squares = torch.stack([grad.reshape(len(grad), -1).square().sum(1) for grad in grads]).sum(0)
