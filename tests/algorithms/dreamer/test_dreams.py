@@ -128,7 +128,7 @@ def test_an_action_that_pays_becomes_likelier(small):
     updater = Updater([learner])
     before = learner.model.actor(features[0]).logits.exp()[:, 1].mean()
     for _ in range(20):
-        updater._descend(learner.behaviour_loss(seen)[0])
+        updater._minimise(learner.behaviour_loss(seen)[0])
     assert learner.model.actor(features[0]).logits.exp()[:, 1].mean() > before + 0.01
 
 
