@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
-from rl_training.algorithms.core.config import AlgorithmConfig, OfflineConfig
+from rl_training.algorithms.core.config import OfflineConfig
 from rl_training.algorithms.core.learner import Learner
 from rl_training.models import MLPBCModel
 from rl_training.models.heads import CategoricalPolicy
@@ -33,8 +33,7 @@ class BCAlgorithm(Learner):
     model_type = MLPBCModel
     action_kinds = ("box", "discrete")
 
-    def __init__(self, model: nn.Module, config: AlgorithmConfig | None = None, **options: Any) -> None:
-        super().__init__(model, config, **options)
+    def setup(self) -> None:
         if self.config.objective == "mse" and isinstance(self.model.actor, CategoricalPolicy):
             raise ValueError("objective 'mse' needs Box actions. Use 'likelihood' with Discrete actions")
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from rl_training.algorithms.core.config import AlgorithmConfig
 from rl_training.algorithms.core.ops import select_action
 from rl_training.algorithms.dqn import DQNAlgorithm, DQNConfig, RowLosses
 from rl_training.models import Atoms, C51Model
@@ -44,6 +41,7 @@ def categorical_divergence(targets: Tensor, logits: Tensor) -> Tensor:
     return (torch.xlogy(targets, targets) - targets * logits.log_softmax(-1)).sum(-1)
 
 
+@torch.no_grad()
 def categorical_target(learner: DQNAlgorithm, batch: Batch) -> Tensor:
     """Projected distribution of r + gamma * (1 - done) * z over the atoms z at (s', a'); [rows, atoms]."""
     prediction, actions = learner.predict_next(batch["next_obs"])
@@ -51,7 +49,7 @@ def categorical_target(learner: DQNAlgorithm, batch: Batch) -> Tensor:
     return project_atoms(select_action(prediction.logits, actions).softmax(-1), returns, prediction.support)
 
 
-def categorical_row_losses(prediction: Atoms, target: Tensor, actions: Tensor) -> RowLosses:
+def categorical_losses(learner: DQNAlgorithm, prediction: Atoms, target: Tensor, actions: Tensor) -> RowLosses:
     """KL between the target and the predicted distribution at (s, a)."""
     logits = select_action(prediction.logits, actions)
     losses = categorical_divergence(target, logits)
@@ -62,12 +60,6 @@ def categorical_row_losses(prediction: Atoms, target: Tensor, actions: Tensor) -
 
 class C51Algorithm(DQNAlgorithm):
     name = "c51"
-    config_type: ClassVar[type[AlgorithmConfig]] = C51Config
+    config_type = C51Config
     model_type = C51Model
-
-    @torch.no_grad()
-    def target_of(self, batch: Batch) -> Tensor:
-        return categorical_target(self, batch)
-
-    def compare(self, prediction: Atoms, target: Tensor, actions: Tensor) -> RowLosses:
-        return categorical_row_losses(prediction, target, actions)
+    target_of, compare = categorical_target, categorical_losses

@@ -110,8 +110,7 @@ class CQLAlgorithm(Learner):
     log_alpha: nn.Parameter
     target_entropy: float
 
-    def __init__(self, model: nn.Module, config: AlgorithmConfig | None = None, **options: Any) -> None:
-        super().__init__(model, config, **options)
+    def setup(self) -> None:
         add_temperature(self)
         self.log_multiplier = new_log_multiplier(self.config)
 
@@ -193,8 +192,7 @@ class DiscreteCQL(Learner):
     action_kinds = ("discrete",)
     targets = ("q",)
 
-    def __init__(self, model: nn.Module, config: AlgorithmConfig | None = None, **options: Any) -> None:
-        super().__init__(model, config, **options)
+    def setup(self) -> None:
         for option in BOX_OPTIONS:
             value, default = getattr(self.config, option), CQLConfig.model_fields[option].default
             if value != default:

@@ -5,14 +5,14 @@ Options: double (arXiv:1509.06461), dueling (1511.06581), noisy (1706.10295), pr
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from pydantic import Field, PositiveFloat, PositiveInt
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import huber_loss
 
-from rl_training.algorithms.core.config import AlgorithmConfig, Fraction, Rate, ReplayConfig
+from rl_training.algorithms.core.config import Fraction, Rate, ReplayConfig
 from rl_training.algorithms.core.learner import Learner
 from rl_training.algorithms.core.ops import select_action, td_target
 from rl_training.models import DQNModel
@@ -59,8 +59,8 @@ class DQNAlgorithm(Learner):
 
     name = "dqn"
     lane = "replay"
-    config_type: ClassVar[type[AlgorithmConfig]] = DQNConfig
-    model_type: ClassVar[type[DQNModel]] = DQNModel
+    config_type = DQNConfig
+    model_type = DQNModel
     action_kinds = ("discrete",)
     takes_pixels = True
     targets = ("q",)
@@ -68,8 +68,7 @@ class DQNAlgorithm(Learner):
     priority_beta: Tensor
     last_td_errors: Tensor | None = None  # of the last batch given to `update`
 
-    def __init__(self, model: nn.Module, config: AlgorithmConfig | None = None, **options: Any) -> None:
-        super().__init__(model, config, **options)
+    def setup(self) -> None:
         self.register_buffer("epsilon", torch.tensor(self.config.epsilon_start))
         self.register_buffer("priority_beta", torch.tensor(self.config.priority_beta))
 

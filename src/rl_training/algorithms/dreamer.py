@@ -9,10 +9,10 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
 
-from rl_training.algorithms.core.config import AlgorithmConfig, Fraction, Rate, SequenceConfig
+from rl_training.algorithms.core.config import Fraction, Rate, SequenceConfig
 from rl_training.algorithms.core.learner import Learner, actor_critic_groups
 from rl_training.algorithms.core.ops import percentile
 from rl_training.models.dreamer import SIZES, DreamerModel, ImaginedStep
@@ -119,8 +119,7 @@ class DreamerAlgorithm(Learner):
     posterior_step: Callable[..., tuple[Latent, Tensor]] | None = None  # compiled, if set
     imagined_step: ImaginedStep | None = None  # compiled, if set
 
-    def __init__(self, model: nn.Module, config: AlgorithmConfig | None = None, **options: Any) -> None:
-        super().__init__(model, config, **options)
+    def setup(self) -> None:
         self.register_buffer("return_low", torch.zeros(()))
         self.register_buffer("return_high", torch.zeros(()))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from rl_training.algorithms.core.config import AlgorithmConfig, Fraction
@@ -113,8 +113,7 @@ class Dynamics(Learner):
     rule: Callable[[Tensor], Tensor] | None = None
     rarity: Tensor  # weight of a termination in its loss
 
-    def __init__(self, model: nn.Module, config: AlgorithmConfig | None = None, **options: Any) -> None:
-        super().__init__(model, config, **options)
+    def setup(self) -> None:
         self.decays = layer_decays(len(self.model.layers()), self.config.model_weight_decay)
         self.register_buffer("rarity", torch.ones(()))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 from pydantic import Field, PositiveInt
@@ -47,8 +47,7 @@ class FQE(Learner):
     lowest: Tensor
     highest: Tensor
 
-    def __init__(self, model: nn.Module, config: AlgorithmConfig | None = None, **options: Any) -> None:
-        super().__init__(model, config, **options)
+    def setup(self) -> None:
         initial = {"value_mean": 0.0, "value_std": 1.0, "lowest": -torch.inf, "highest": torch.inf}
         for name, value in initial.items():
             self.register_buffer(name, torch.tensor(value))

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import ClassVar
 
-import torch
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
 
-from rl_training.algorithms.core.config import AlgorithmConfig
 from rl_training.algorithms.core.ops import select_action
 from rl_training.algorithms.dqn import DQNAlgorithm, RowLosses
-from rl_training.algorithms.qr_dqn import QuantileConfig, quantile_row_losses, quantile_target
+from rl_training.algorithms.qr_dqn import QuantileConfig, quantile_losses, quantile_target
 from rl_training.models import FQFModel, ProposedQuantiles
-from rl_training.types import Batch, ParameterGroup
+from rl_training.types import ParameterGroup
 
 COLLAPSED = 0.5  # warn below this fraction of the maximum entropy
 
@@ -38,21 +35,18 @@ def fraction_gradient(inner: Tensor, quantile_hats: Tensor) -> Tensor:
 
 class FQFAlgorithm(DQNAlgorithm):
     name = "fqf"
-    config_type: ClassVar[type[AlgorithmConfig]] = FQFConfig
+    config_type = FQFConfig
     model_type = FQFModel
+    target_of = quantile_target
 
     def predict(self, obs: Tensor) -> tuple[ProposedQuantiles, Tensor]:
         prediction: tuple[ProposedQuantiles, Tensor] = self.model.q.with_inner(obs, self.noise(self.model.q, obs))
         return prediction
 
-    @torch.no_grad()
-    def target_of(self, batch: Batch) -> Tensor:
-        return quantile_target(self, batch)
-
     def compare(self, prediction: tuple[ProposedQuantiles, Tensor], target: Tensor, actions: Tensor) -> RowLosses:
         """Quantile Huber loss, plus sum of fraction_gradient * tau, minus entropy_coefficient * entropy."""
         quantiles, inner = prediction
-        losses = quantile_row_losses(quantiles, target, actions, self.config.kappa)
+        losses = quantile_losses(self, quantiles, target, actions)
         inner, hats = (select_action(each, actions) for each in (inner, quantiles.quantile_hats.detach()))
         terms = {
             "fraction_loss": (fraction_gradient(inner, hats) * quantiles.taus[:, 1:-1]).sum(-1),

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor
 
-from rl_training.algorithms.core.config import AlgorithmConfig
-from rl_training.algorithms.dqn import DQNAlgorithm, RowLosses
-from rl_training.algorithms.qr_dqn import QuantileConfig, quantile_row_losses, quantile_target
+from rl_training.algorithms.dqn import DQNAlgorithm
+from rl_training.algorithms.qr_dqn import QuantileConfig, quantile_losses, quantile_target
 from rl_training.models import IQNModel, Quantiles, midpoints
-from rl_training.types import Batch
 
 
 class IQNConfig(QuantileConfig):
@@ -30,8 +28,9 @@ class IQNAlgorithm(DQNAlgorithm):
     """The loss is the quantile Huber loss of QR-DQN at sampled fractions."""
 
     name = "iqn"
-    config_type: ClassVar[type[AlgorithmConfig]] = IQNConfig
+    config_type = IQNConfig
     model_type = IQNModel
+    target_of, compare = quantile_target, quantile_losses
 
     def evaluate(
         self, network: Any, obs: Tensor, *, deterministic: bool = False, generator: torch.Generator | None = None
@@ -57,10 +56,3 @@ class IQNAlgorithm(DQNAlgorithm):
     ) -> Quantiles:
         quantiles: Quantiles = network(obs, taus, self.noise(network, obs, generator))
         return quantiles
-
-    @torch.no_grad()
-    def target_of(self, batch: Batch) -> Tensor:
-        return quantile_target(self, batch)
-
-    def compare(self, prediction: Quantiles, target: Tensor, actions: Tensor) -> RowLosses:
-        return quantile_row_losses(prediction, target, actions, self.config.kappa)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field, PositiveInt
 
-from rl_training.algorithms.core.config import AlgorithmConfig
 from rl_training.algorithms.dynamics import ModelBasedConfig, ModelBasedLearner
 from rl_training.algorithms.sac import SACAlgorithm, SACConfig
 
@@ -20,5 +19,5 @@ class MBPOConfig(ModelBasedConfig, SACConfig):
 
 class MBPOAlgorithm(ModelBasedLearner, SACAlgorithm):
     name = "mbpo"
-    config_type: ClassVar[type[AlgorithmConfig]] = MBPOConfig
     lane_class = "model_based"
+    config_type = MBPOConfig

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 from torch import Tensor
 
-from rl_training.algorithms.core.config import AlgorithmConfig, Rate
+from rl_training.algorithms.core.config import Rate
 from rl_training.algorithms.dynamics import ModelBasedConfig, ModelBasedLearner
 from rl_training.algorithms.sac import SACAlgorithm, TemperatureConfig
 from rl_training.models.ensemble import Prediction
@@ -50,7 +50,7 @@ class MOPOAlgorithm(ModelBasedLearner, SACAlgorithm):
     name = "mopo"
     lane = "offline"
     lane_class = "offline_model_based"
-    config_type: ClassVar[type[AlgorithmConfig]] = MOPOConfig
+    config_type = MOPOConfig
 
     def imagined_rewards(self, rewards: Tensor, prediction: Prediction) -> Tensor:
         """r - penalty_coefficient * uncertainty(s, a)."""

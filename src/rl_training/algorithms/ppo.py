@@ -8,7 +8,7 @@ import torch
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
-from rl_training.algorithms.core.config import AlgorithmConfig, RolloutConfig
+from rl_training.algorithms.core.config import RolloutConfig
 from rl_training.algorithms.core.learner import Learner
 from rl_training.data import generalized_advantages
 from rl_training.models import Normalizer, PPOModel
@@ -49,8 +49,7 @@ class PPOAlgorithm(Learner):
     clip_range: Tensor
     halted: Tensor  # 1 once target_kl is exceeded, until the next rollout
 
-    def __init__(self, model: nn.Module, config: AlgorithmConfig | None = None, **options: Any) -> None:
-        super().__init__(model, config, **options)
+    def setup(self) -> None:
         self.register_buffer("clip_range", torch.tensor(self.config.clip_range))
         if self.config.target_kl is not None:
             self.register_buffer(SKIP_UPDATES, torch.zeros(()))

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
 
-from rl_training.algorithms.core.config import AlgorithmConfig
 from rl_training.algorithms.core.ops import select_action
 from rl_training.algorithms.dqn import DQNAlgorithm, DQNConfig, RowLosses
-from rl_training.models import DQNModel, ProposedQuantiles, QRDQNModel, Quantiles
+from rl_training.models import ProposedQuantiles, QRDQNModel, Quantiles
 from rl_training.types import Batch
 
 
@@ -35,31 +32,26 @@ def quantile_huber_loss(errors: Tensor, fractions: Tensor, kappa: float) -> Tens
     return (weights * huber / kappa).mean(-1).sum(-1)
 
 
+@torch.no_grad()
 def quantile_target(learner: DQNAlgorithm, batch: Batch) -> Tensor:
     """TD targets r + gamma * (1 - done) * quantiles at (s', a'); [rows, quantiles]."""
     prediction, actions = learner.predict_next(batch["next_obs"])
     return learner.backup(batch, select_action(prediction.quantile_hats, actions).mT).mT
 
 
-def quantile_row_losses(
-    prediction: Quantiles | ProposedQuantiles, target: Tensor, actions: Tensor, kappa: float
+def quantile_losses(
+    learner: DQNAlgorithm, prediction: Quantiles | ProposedQuantiles, target: Tensor, actions: Tensor
 ) -> RowLosses:
     """Quantile Huber loss between the predicted quantiles at (s, a) and the targets."""
     quantiles = select_action(prediction.quantile_hats, actions)
     errors = target.unsqueeze(-2) - quantiles.unsqueeze(-1)
-    losses = quantile_huber_loss(errors, prediction.tau_hats, kappa)
+    losses = quantile_huber_loss(errors, prediction.tau_hats, learner.config.kappa)
     values = select_action(prediction.expected(), actions)
     return RowLosses({"loss": losses}, errors.abs().mean((-2, -1)), values, target.mean(-1))
 
 
 class QRDQNAlgorithm(DQNAlgorithm):
     name = "qr_dqn"
-    config_type: ClassVar[type[AlgorithmConfig]] = QRDQNConfig
-    model_type: ClassVar[type[DQNModel]] = QRDQNModel
-
-    @torch.no_grad()
-    def target_of(self, batch: Batch) -> Tensor:
-        return quantile_target(self, batch)
-
-    def compare(self, prediction: Quantiles, target: Tensor, actions: Tensor) -> RowLosses:
-        return quantile_row_losses(prediction, target, actions, self.config.kappa)
+    config_type = QRDQNConfig
+    model_type = QRDQNModel
+    target_of, compare = quantile_target, quantile_losses

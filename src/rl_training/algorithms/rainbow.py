@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import torch
 from pydantic import Field, PositiveInt
-from torch import Tensor
 
-from rl_training.algorithms.c51 import C51Config, categorical_row_losses, categorical_target
+from rl_training.algorithms.c51 import C51Config, categorical_losses, categorical_target
 from rl_training.algorithms.core.config import Fraction
-from rl_training.algorithms.dqn import DQNAlgorithm, RowLosses
-from rl_training.models import Atoms, C51Model
-from rl_training.types import Batch
+from rl_training.algorithms.dqn import DQNAlgorithm
+from rl_training.models import C51Model
 
 
 class RainbowConfig(C51Config):
@@ -26,10 +23,4 @@ class RainbowAlgorithm(DQNAlgorithm):
     name = "rainbow"
     config_type = RainbowConfig
     model_type = C51Model
-
-    @torch.no_grad()
-    def target_of(self, batch: Batch) -> Tensor:
-        return categorical_target(self, batch)
-
-    def compare(self, prediction: Atoms, target: Tensor, actions: Tensor) -> RowLosses:
-        return categorical_row_losses(prediction, target, actions)
+    target_of, compare = categorical_target, categorical_losses

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from rl_training.algorithms.core.config import AlgorithmConfig
 from rl_training.algorithms.core.learner import frozen
 from rl_training.algorithms.sac import SACAlgorithm, SACConfig
 from rl_training.models import MLPREDQModel
@@ -46,7 +43,7 @@ class REDQAlgorithm(SACAlgorithm):
     """SAC whose TD target is the minimum over a random subset of critics, and whose actor maximises their mean."""
 
     name = "redq"
-    config_type: ClassVar[type[AlgorithmConfig]] = REDQConfig
+    config_type = REDQConfig
     model_type = MLPREDQModel
 
     def phases(self, update: int) -> tuple[str, ...]:

@@ -68,8 +68,7 @@ class SACAlgorithm(Learner):
     log_alpha: nn.Parameter
     target_entropy: float
 
-    def __init__(self, model: nn.Module, config: AlgorithmConfig | None = None, **options: Any) -> None:
-        super().__init__(model, config, **options)
+    def setup(self) -> None:
         add_temperature(self)
 
     def loss(self, batch: Batch) -> Loss:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
-from rl_training.algorithms.core.config import AlgorithmConfig, OfflineConfig, Rate
+from rl_training.algorithms.core.config import OfflineConfig, Rate
 from rl_training.algorithms.td3 import DelayedActorConfig, TD3Algorithm
 from rl_training.types import Batch, Loss
 
@@ -28,7 +26,7 @@ def td3_bc_loss(q: Tensor, policy_actions: Tensor, actions: Tensor, alpha: float
 class TD3BCAlgorithm(TD3Algorithm):
     name = "td3_bc"
     lane = "offline"
-    config_type: ClassVar[type[AlgorithmConfig]] = TD3BCConfig
+    config_type = TD3BCConfig
 
     def policy_loss(self, q: Tensor, policy_actions: Tensor, batch: Batch) -> Loss:
         return td3_bc_loss(q, policy_actions, batch["actions"], self.config.alpha)

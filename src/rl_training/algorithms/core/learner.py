@@ -50,6 +50,7 @@ class Learner(nn.Module):
         copies = {part: copy.deepcopy(getattr(model, part)) for part in self.targets}
         self.target = nn.ModuleDict(copies).requires_grad_(False)
         self.normalizer: nn.Module = self.new_normalizer()
+        self.setup()
 
     @classmethod
     def build(cls, spec: EnvSpec, config: AlgorithmConfig | None = None, **options: Any) -> Self:
@@ -80,6 +81,9 @@ class Learner(nn.Module):
             )
         if not cls.takes_pixels and (len(spec.obs_shape) != 1 or spec.obs_dtype == "uint8"):
             raise TypeError(f"{cls.name} needs float vectors as observations, got {spec.obs_dtype} {spec.obs_shape}")
+
+    def setup(self) -> None:
+        """Registers further parameters and buffers, and checks the config; called at the end of `__init__`."""
 
     def new_normalizer(self) -> nn.Module:
         """Normaliser of observations; the identity without the option `normalize_obs`."""
