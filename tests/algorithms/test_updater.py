@@ -194,7 +194,7 @@ def test_tensors_of_another_learner_are_refused(change, message):
 
 
 def test_what_cannot_be_scheduled_is_refused_with_what_can():
-    with pytest.raises(ValueError, match=r"cannot schedule 'tau'\\. Choose one of learning_rate, last_mean"):
+    with pytest.raises(ValueError, match=r"cannot schedule 'tau'\. Choose one of learning_rate, last_mean"):
         Updater(lines(1)).schedule("tau", 0.5)
 
 
