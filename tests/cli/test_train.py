@@ -246,7 +246,7 @@ def test_how_a_file_is_read_is_said_on_the_command_line_and_stored(cli, tmp_path
         ),
         (
             ["iql", "CartPole-v1", "--dataset", "{kind: random, rows: 9}"],
-            "iql needs a Box action space, got Discrete; these would take it: bc, cql",
+            "iql needs a Box action space, got Discrete; these accept it: bc, cql",
         ),
     ],
 )

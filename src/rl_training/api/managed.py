@@ -1,4 +1,4 @@
-"""Agents as objects: set up, learn, evaluate, predict, save and load, the same way for every algorithm."""
+"""Managed algorithms: configure, train, evaluate, predict, save and load, the same way for every algorithm."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Managed = TypeVar("Managed", bound="ManagedAlgorithm")
 
 
 class ManagedAlgorithm:
-    """`X(config)`, or `X("Env-v0", **options)` with any option of TrainConfig or of the algorithm."""
+    """Create with `X(config)` or `X("Env-v0", **options)`. Options are those of the run and of the algorithm."""
 
     algorithm: ClassVar[str] = ""
 
@@ -36,44 +36,49 @@ class ManagedAlgorithm:
             given = config.model_dump(exclude_unset=True)
         else:
             given = dict(config) if isinstance(config, Mapping) else ({} if config is None else {"env_id": config})
-        ours = {name: value for name, value in options.items() if name in TrainConfig.model_fields}
-        theirs = {name: value for name, value in options.items() if name not in ours}
-        merged = {"algo": cls.algorithm, **given, **ours} if cls.algorithm else {**given, **ours}
-        merged["algo_kwargs"] = {**merged.get("algo_kwargs", {}), **theirs}
+        run = {name: value for name, value in options.items() if name in TrainConfig.model_fields}
+        algorithm = {name: value for name, value in options.items() if name not in run}
+        merged = {"algo": cls.algorithm, **given, **run} if cls.algorithm else {**given, **run}
+        merged["algo_kwargs"] = {**merged.get("algo_kwargs", {}), **algorithm}
         parsed = parse_config(merged)
         if cls.algorithm and parsed.algo != cls.algorithm:
-            raise ConfigError(f"{cls.__name__} trains {cls.algorithm!r}, and the config says algo: {parsed.algo!r}")
+            raise ConfigError(f"{cls.__name__} trains {cls.algorithm!r}, but the config has algo: {parsed.algo!r}")
         return parsed
 
     def learn(
         self: Managed, *, callbacks: Sequence[Callback] | None = None, fresh: bool = False, quiet: bool = True
     ) -> Managed:
-        """Train to the end of the config, or go on with its run where it stopped; `fresh` removes the run that its
-        directory holds, and starts over with nothing learned."""
+        """Trains to the end of the config, and resumes a run that was stopped.
+
+        `fresh` deletes the run in the output directory and starts from the beginning.
+        """
         start = None if fresh or self._agent is None else self._agent.path
         self.result = run_training(self.config, callbacks=callbacks or (), fresh=fresh, quiet=quiet, start_from=start)
         self._agent = load_agent(self._trained_path())
         return self
 
     def evaluate(self, *, num_episodes: int = 10, seed: int = 0, deterministic: bool | None = None) -> dict[str, Any]:
-        """Returns of whole episodes from fixed seeds, by the likeliest actions or by draws; none: as configured."""
+        """Plays whole episodes from fixed seeds and returns their statistics.
+
+        `deterministic` selects the most likely or sampled actions. None: as the config has it.
+        """
         return self.agent.evaluate(num_episodes, seed=seed, deterministic=deterministic)
 
     def predict(self, obs: Any, deterministic: bool = True, memory: Memory | None = None) -> np.ndarray[Any, Any]:
-        """Actions in the environment's own units; who remembers needs a `memory`, see `Agent.predict`."""
+        """Returns actions in the environment's units. Recurrent policies need a `memory`; see `Agent.predict`."""
         return self.agent.predict(obs, deterministic=deterministic, memory=memory)
 
     def save(self, path: Path | str) -> Path:
-        """Copy the agent's checkpoint to `path`, a new directory."""
+        """Copies the agent's checkpoint to `path`, a new directory."""
         target = Path(path)
         if target.exists():
-            raise FileExistsError(f"{target} exists already; name a path that does not")
+            raise FileExistsError(f"{target} already exists. Choose another path.")
         shutil.copytree(self.agent.path, target)
         return target
 
     @classmethod
     def load(cls: type[Managed], path: Path | str, *, best: bool = False, device: str = "cpu") -> Managed:
-        """From a run or a checkpoint; every file is verified before any is used."""
+        """Loads an agent from a run or a checkpoint. Every file is verified first."""
         agent = load_agent(path, best=best, device=device)
         managed = cls(agent.config)
         managed._agent = agent
@@ -82,33 +87,33 @@ class ManagedAlgorithm:
     @property
     def agent(self) -> Agent:
         if self._agent is None:
-            raise RuntimeError("nothing has been learned yet: call learn() first, or load() a trained agent")
+            raise RuntimeError("The agent is not trained: call learn() first, or load() a trained agent.")
         return self._agent
 
     def _trained_path(self) -> Path:
         if self.result is None or self.result.checkpoint_path is None:
-            raise RuntimeError("training left no checkpoint")
+            raise RuntimeError("Training wrote no checkpoint.")
         return self.result.checkpoint_path
 
 
 def evaluate_checkpoint(
     path: Path | str, *, num_episodes: int = 10, seed: int = 0, deterministic: bool | None = None, best: bool = False
 ) -> dict[str, Any]:
-    """How a stored agent plays: from a run directory or a checkpoint alone."""
+    """Evaluates an agent from its run directory or checkpoint."""
     return load_agent(path, best=best).evaluate(num_episodes, seed=seed, deterministic=deterministic)
 
 
 def predict_checkpoint(
     path: Path | str, obs: Any, *, deterministic: bool = True, best: bool = False
 ) -> np.ndarray[Any, Any]:
-    """What a stored agent would do; to ask more than once, `load` it and keep it."""
+    """Returns the actions of a stored agent. To predict more than once, `load` the agent and keep it."""
     return load_agent(path, best=best).predict(obs, deterministic=deterministic)
 
 
 def resume_training(
     path: Path | str, *, total_timesteps: int | None = None, callbacks: Sequence[Callback] | None = None
 ) -> TrainResult:
-    """Go on with a run as if it had never stopped; `path` is the run or its newest checkpoint."""
+    """Resumes a run as if it had not stopped. `path` is the run or its newest checkpoint."""
     return resume_run(run_of(Path(path)), steps=total_timesteps, callbacks=callbacks or ())
 
 
@@ -117,13 +122,13 @@ def train_as(
     checkpoint_state: Checkpoint | Path | str | None = None, callbacks: Sequence[Callback] | None = None,
     fresh: bool = False,
 ) -> TrainResult:  # fmt: skip
-    """Train `config`, which must be this algorithm's, in a directory whose name ends in `run_suffix`.
+    """Trains `config`, which must have this `algo`. The run directory's name ends in `run_suffix`.
 
-    `fresh` removes the run that the directory holds, and starts over.
+    `fresh` deletes the run in the directory and starts from the beginning.
     """
     parsed = config if isinstance(config, TrainConfig) else parse_config({"algo": algorithm, **config})
     if parsed.algo != algorithm:
-        raise ConfigError(f"train_{algorithm} trains {algorithm!r}, and the config says algo: {parsed.algo!r}")
+        raise ConfigError(f"train_{algorithm} trains {algorithm!r}, but the config has algo: {parsed.algo!r}")
     if run_suffix:
         base = Path(parsed.output_dir or default_directory(parsed))
         parsed = parsed.model_copy(update={"output_dir": f"{base}-{run_suffix}"})

@@ -1,4 +1,4 @@
-"""The catalogue, asked by name: what there is, what it takes, what can be set."""
+"""Specifications of the algorithms, by name: lane, spaces, summary and options."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class AlgorithmSpec(NamedTuple):
 
     @property
     def needs_data(self) -> bool:
-        """Whether a dataset must be given, to learn from or to imitate."""
+        """Whether a run needs a dataset, to learn from or as expert data."""
         return self.lane == "offline" or self.learner.needs_expert
 
 
@@ -49,7 +49,7 @@ def config_type(name: str) -> type[AlgorithmConfig]:
 
 
 def build_learner(name: str, spec: EnvSpec, config: AlgorithmConfig) -> Learner:
-    """A new learner for these spaces; where they do not fit, says which algorithms would take them."""
+    """Builds a learner for these spaces. The error for unsuitable spaces lists algorithms that accept them."""
     algorithm = get_algorithm_spec(name)
     try:
         return algorithm.learner.build(spec, config)
@@ -58,7 +58,7 @@ def build_learner(name: str, spec: EnvSpec, config: AlgorithmConfig) -> Learner:
 
 
 def _alternatives(spec: EnvSpec, lane: str) -> str:
-    """Who takes these spaces, and learns from what is at hand: data, or acting; anyone where none of those does."""
+    """Algorithms that accept these spaces: offline or online ones as requested, or all if there is none."""
     fitting = []
     for other in list_algorithm_specs():
         try:
@@ -69,8 +69,8 @@ def _alternatives(spec: EnvSpec, lane: str) -> str:
     offline = lane == "offline"
     alike = [each for each in fitting if (each.lane == "offline") == offline and not each.learner.needs_expert]
     names = ", ".join(other.name for other in alike or fitting)
-    return f"these would take it: {names}" if names else "no algorithm here takes it"
+    return f"these accept it: {names}" if names else "no algorithm accepts it"
 
 
 def _summary(learner: type[Learner]) -> str:
-    return (sys.modules[learner.__module__].__doc__ or "").strip().splitlines()[0]
+    return (sys.modules[learner.__module__].__doc__ or "").strip().partition("\n")[0]
