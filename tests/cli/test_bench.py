@@ -44,7 +44,7 @@ def test_a_cell_that_fails_is_told_and_the_others_go_on(ended):
 
 
 def test_after_a_failure_people_are_told_where_to_look(cli, command, ended):
-    assert "mend what failed (log.txt of its cell has all of it)" in cli(*command[:-1]).stdout
+    assert "correct the error (log.txt in the folder of the cell has the details)" in cli(*command[:-1]).stdout
 
 
 def test_a_score_is_what_evaluate_says_of_the_last_checkpoint(cli, bench):
@@ -81,7 +81,7 @@ def test_one_command_sets_an_imitator_beside_cloning_on_the_same_file(cli, tmp_p
 
 def test_compare_tells_the_cells_that_are_done_and_names_the_others(cli, bench, tmp_path):
     result = cli("compare", bench, "--json", "--csv", tmp_path / "runs.csv", "--markdown", tmp_path / "table.md")
-    assert (result.exit_code, result.stderr) == (0, "not done yet, and left out: bc-Pendulun-v1\n")
+    assert (result.exit_code, result.stderr) == (0, "left out because they are not done: bc-Pendulun-v1\n")
     told = json.loads(result.stdout)
     (algorithm,) = told["tasks"][0]["algorithms"]
     assert (told["missing"], told["tasks"][0]["env"], algorithm["seeds"]) == (["bc-Pendulun-v1"], "Pendulum-v1", 2)
@@ -141,8 +141,8 @@ def test_options_win_over_the_plan_file(cli, tmp_path):
     ("arguments", "message"),
     [
         ([], "a bench needs algorithms or configs; give algos or configs"),
-        (["iql/pendulum"], "a plan must be a .yaml file, got iql/pendulum; --configs names configs"),
-        (["--algos", "sac", "--envs", "A-v1", "--seeds", "4-0"], "--seeds must be ranges upwards"),
+        (["iql/pendulum"], "a plan must be a .yaml file, got iql/pendulum; use --configs for configs"),
+        (["--algos", "sac", "--envs", "A-v1", "--seeds", "4-0"], "--seeds must be increasing ranges"),
         (["--algos", "sac", "--envs", "A-v1", "--set", "gamma"], "--set must be KEY=VALUE, got 'gamma'"),
         (["--configs", "iql/pendulun"], "no packaged config 'iql/pendulun'; did you mean iql/pendulum?"),
     ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rl_training.experiment.config.train_config import packaged_config_text, packaged_configs
 
 
@@ -10,10 +12,16 @@ def test_ls_names_every_config(cli):
     assert [line.split()[0] for line in lines] == packaged_configs()
 
 
-def test_ls_tells_all_that_a_config_says_of_itself(cli):
-    told = {line.split()[0]: line for line in cli("configs", "ls").stdout.splitlines()}
-    assert told["redq/walker2d"].endswith("with the settings of the paper. Not yet trained to its end.")
-    assert told["bc/hopper"].endswith("without which the last score is the luck of the last updates.")
+def test_ls_prints_the_first_sentence_of_the_comment_in_a_config(cli):
+    lines = {line.split()[0]: line for line in cli("configs", "ls").stdout.splitlines()}
+    assert lines["redq/walker2d"].endswith("  REDQ on MuJoCo Walker2d, with the settings of the paper.")
+    assert all(line.endswith(".") for line in lines.values())
+
+
+@pytest.mark.parametrize("name", packaged_configs())
+def test_the_comment_of_a_config_is_short(name):
+    head = [line for line in packaged_config_text(name).splitlines() if line.startswith("#")]
+    assert 1 <= len(head) <= 3
 
 
 def test_show_prints_the_file_as_it_is(cli):
@@ -31,7 +39,7 @@ def test_copy_never_overwrites(cli, tmp_path):
     result = cli("configs", "copy", "iql/pendulum", tmp_path / "mine.yaml")
     assert (result.exit_code, result.stderr) == (
         2,
-        f"error: {tmp_path}/mine.yaml exists; name another file or remove it first\n",
+        f"error: {tmp_path}/mine.yaml already exists; choose another file or remove it first\n",
     )
 
 

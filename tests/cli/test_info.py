@@ -37,8 +37,8 @@ def test_explain_lists_the_options_of_every_run(cli):
     for name, field in TrainConfig.model_fields.items():
         printed = [row for row in rows if row[0] == name]
         assert [row[2] for row in printed] == ([] if name in ("algo", "algo_kwargs") else [field.description])
-    assert ["keep_checkpoints", "3", "newest checkpoints to keep, beside the best"] in rows
-    assert ["early_stopping.patience", "required", "evaluations to wait for a better one"] in rows
+    assert ["keep_checkpoints", "3", "number of newest checkpoints to keep, besides the best"] in rows
+    assert ["early_stopping.patience", "required", "evaluations without improvement before the run stops"] in rows
     assert ["schedules.NAME.fraction", "1.0", "share of training until it is there"] in rows
     assert ["dataset.kind", "required", "who acts: random, or policy, a trained one"] in rows
 

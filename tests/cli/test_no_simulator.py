@@ -64,7 +64,7 @@ def test_from_a_csv_file_to_actions(cli, logs, tmp_path, kind, algo):
 
 def test_training_says_that_nothing_is_evaluated_and_what_is_left_to_do(cli, logs, tmp_path):
     command = ["train", "bc", "--dataset", logs["discrete"], *COLUMNS, *SMALL[:-1], "--output", tmp_path / "run"]
-    assert "there is no environment, so nothing is evaluated while it trains" in cli(*command).stderr
+    assert "no environment, so there are no evaluations during training" in cli(*command).stderr
 
 
 def test_evaluating_without_data_says_what_to_give(cli, logs, tmp_path):

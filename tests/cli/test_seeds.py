@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rl_training.cli.seeds import mean_evaluation, parse_seeds, summary, written
+from rl_training.cli.seeds import mean_evaluation, parse_seeds, seeds_name, summary
 from rl_training.experiment.run import TrainResult
 
 # Seeds of a learner from data train in this process.
@@ -30,7 +30,7 @@ def test_other_seeds_are_refused(text):
 
 
 def test_the_name_of_a_directory_for_several_seeds():
-    assert [written([0, 1, 2]), written([0, 2, 5]), written([3])] == ["0-2", "0_2_5", "3"]
+    assert [seeds_name([0, 1, 2]), seeds_name([0, 2, 5]), seeds_name([3])] == ["0-2", "0_2_5", "3"]
 
 
 def result(status: str, *, steps: int, return_mean: float) -> TrainResult:
@@ -107,7 +107,7 @@ def test_it_is_told_what_each_of_the_seeds_is_to_do(cli, tmp_path):
 
 def test_seed_and_seeds_exclude_each_other(cli, cartpole, tmp_path):
     result = cli(*cartpole, "--seed", "1", "--seeds", "0-2", "--output", tmp_path / "run")
-    assert (result.exit_code, result.stderr) == (2, "error: --seed and --seeds cannot go together; give one of them\n")
+    assert (result.exit_code, result.stderr) == (2, "error: --seed and --seeds exclude each other; give one of them\n")
 
 
 @pytest.mark.timeout(600)

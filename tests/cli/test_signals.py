@@ -56,7 +56,7 @@ def test_a_signal_ends_in_a_checkpoint_and_its_own_exit_code_and_the_same_comman
     assert Path(first["checkpoint"], "manifest.json").exists()
     returned, introduction, second = stopped(signal.SIGINT, tmp_path / "run")
     assert (returned, second["status"], second["stop_reason"]) == (130, "stopped", "asked to stop by SIGINT")
-    assert introduction.endswith(f"1,000,000 updates, on from {first['steps']:,}")
+    assert introduction.endswith(f"1,000,000 updates, resumed at {first['steps']:,}")
 
 
 def test_a_signal_stops_all_seeds_of_a_population_together(tmp_path):

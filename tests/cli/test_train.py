@@ -52,7 +52,7 @@ def test_profile_tells_where_the_time_went(cli, cartpole, tmp_path):
     assert sum(told["profile"].values()) == pytest.approx(told["seconds"], rel=0.2)
     printed = cli(*cartpole, "--output", tmp_path / "table", "--profile").stdout
     again = cli(*cartpole, "--output", tmp_path / "json", "--profile")
-    assert again.stderr.splitlines()[-1].startswith("the run had ended before, so there is nothing to profile")
+    assert again.stderr.splitlines()[-1].startswith("the run is already finished, so there is nothing to profile")
     parts = ["env", "act", "collect", "sample", "update", "evaluate", "log", "checkpoint", "rest"]
     assert [line.split()[0] for line in printed.splitlines()[-len(parts) :]] == parts
 
@@ -60,7 +60,9 @@ def test_profile_tells_where_the_time_went(cli, cartpole, tmp_path):
 def test_profile_is_of_one_process(cli, cartpole, tmp_path):
     refused = cli(*cartpole, "--seeds", "0,1", "--output", tmp_path / "runs", "--profile")
     assert refused.exit_code != 0
-    assert "--profile watches one process, and seeds of ppo have one each; give one --seed" in refused.stderr
+    assert (
+        "--profile measures one process, and seeds of ppo train in one process each; give one --seed" in refused.stderr
+    )
 
 
 def test_quiet_says_nothing_but_the_result(cli, cartpole, tmp_path):
@@ -121,7 +123,7 @@ def test_a_directory_of_other_files_is_left_alone(cli, cartpole, tmp_path):
 
 def test_resume_goes_beyond_the_end(cli, run):
     result = cli("resume", run, "--steps", "300", "--json")
-    assert result.stderr.splitlines()[0].endswith("seed 0, 300 steps, on from 256")
+    assert result.stderr.splitlines()[0].endswith("seed 0, 300 steps, resumed at 256")
     told = json.loads(result.stdout)
     assert (told.keys(), told["steps"], told["status"]) == (KEYS, 320, "finished")
 
@@ -153,7 +155,7 @@ def test_steps_of_acting_after_the_updates_are_told_apart_from_them(cli, tmp_pat
         "train", "iql/pendulum", "--set", "dataset.rows=64", "--steps", "2", "--online-steps", "3",
         "--set", "eval_interval=0", "--output", tmp_path / "run",
     )  # fmt: skip
-    assert result.stderr.splitlines()[0].endswith("seed 0, 2 updates, then 3 steps of acting")
+    assert result.stderr.splitlines()[0].endswith("seed 0, 2 updates, then 3 steps online")
 
 
 def test_a_config_file_by_its_path(cli, tmp_path):
@@ -229,7 +231,10 @@ def test_how_a_file_is_read_is_said_on_the_command_line_and_stored(cli, tmp_path
         (["ppo", "CartPole-v1", "--set", "gamma"], "an override must be KEY=VALUE, got 'gamma'"),
         (["ppo", "CartPole-v1", "--device", "gpu"], "device: must be auto, cpu, cuda or cuda:N, got 'gpu'"),
         (["ppo", "CartPole-v1", "--compile", "yes"], "compile: must be 'auto', 'on' or 'off', got 'yes'"),
-        (["ppo", "CartPole-v1", "--seeds", "4-0"], "--seeds must be ranges upwards of at most 1000 seeds, got '4-0'"),
+        (
+            ["ppo", "CartPole-v1", "--seeds", "4-0"],
+            "--seeds must be increasing ranges of at most 1000 seeds, got '4-0'",
+        ),
         (
             ["ppo", "CartPole-v1", "--dataset", "rows.npz"],
             "ppo trains online and takes no dataset; leave it out",

@@ -122,7 +122,7 @@ def test_two_datasets_are_refused():
     [
         ({"dataset": {"kind": "random", "rows": 5}}, "env_id is required"),
         ({"dataset": {"kind": "policy", "rows": 5}, "env_id": "Pendulum-v1"}, "dataset: policy is required"),
-        ({"dataset": {"kind": "random", "rows": 5, "epsilon": 0.1}, "env_id": "a"}, "go with kind: policy"),
+        ({"dataset": {"kind": "random", "rows": 5, "epsilon": 0.1}, "env_id": "a"}, "need kind: policy"),
         ({"early_stopping": {"patience": 3}, "eval_interval": 0}, "eval_interval must be at least 1"),
     ],
 )
@@ -156,14 +156,15 @@ def test_how_data_is_read_stays_with_the_config():
         ({"dataset": [{"source": "a", "weight": 0}]}, "dataset.0.weight: must be greater than 0, got 0"),
         ({"dataset": [{"source": "a", "wait": 1}]}, "dataset.0.wait: unknown key; did you mean weight?"),
         ({"dataset": ["a", {"source": "b", "weight": 1}]},
-         "dataset: give every source a weight, or none: then each row is drawn as often as any other"),
+         "dataset: give every source a weight, or none (then all rows are sampled uniformly)"),
         ({"allow": ["nans"]}, "allow: must be among nan, out_of_range, no_episode_end, crossing, got 'nans'"),
         ({"action_range": 2}, "action_range: must be [low, high], got 2"),
         ({"rewards": {"clip": 5}}, "rewards.clip: must be [low, high], got 5"),
         ({"rewards": {"clip": [1, 0]}}, "rewards: clip must be [low, high] with low < high, got [1.0, 0.0]"),
-        ({"rewards": {"scale": 0}}, "rewards: scale must not be 0: nothing would be left of the rewards"),
+        ({"rewards": {"scale": 0}}, "rewards: scale must not be 0: all rewards would be 0"),
         ({"rewards": {"shft": 1}}, "rewards.shft: unknown key; did you mean shift?"),
-        ({"dataset": None, "allow": ["nan"]}, "allow says how to read a file, and the dataset is none"),
+        ({"dataset": None, "allow": ["nan"]},
+         "allow applies to dataset files, and the dataset has no file; remove it or give a file"),
     ],
 )  # fmt: skip
 def test_a_mistake_about_data_is_one_sentence(values, sentence):

@@ -1,4 +1,4 @@
-"""All commands, and the options that come before them."""
+"""All commands, and the options of the program itself."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ app = typer.Typer(
     cls=Commands,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # rich help takes longer to import than all the rest
-    # Without a default, typer imports pydantic to learn what a --help means that was not given: twice the time.
+    rich_markup_mode=None,  # importing rich would take most of the time of --help
+    # Without a default for --help, typer imports pydantic, which doubles the time.
     context_settings={"default_map": {"help": False, "configs": {"help": False}, "data": {"help": False}}},
 )
 
@@ -23,10 +23,10 @@ app = typer.Typer(
 @app.callback(invoke_without_command=True)
 def rl_training(
     context: typer.Context,
-    debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from; may stand anywhere.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error; allowed anywhere.")] = False,
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
-    """Train reinforcement-learning agents, resume them, evaluate them and ask them for actions."""
+    """Train, resume, evaluate and compare reinforcement-learning agents."""
     if context.invoked_subcommand is None:
         typer.echo(f"rl-training {__version__}" if version else context.get_help())
 

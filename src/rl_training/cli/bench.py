@@ -1,4 +1,4 @@
-"""`bench` and `compare`: many trainings at once, and what they say of the algorithms."""
+"""`bench` trains many algorithms and environments; `compare` summarises the results."""
 
 from __future__ import annotations
 
@@ -24,22 +24,25 @@ if TYPE_CHECKING:
 
 
 Plan = Annotated[
-    Path | None, typer.Argument(metavar="PLAN.yaml", help="The options below as keys; options given here win.")
+    Path | None,
+    typer.Argument(metavar="PLAN.yaml", help="The options below as YAML keys; options override it."),
 ]
-Algos = Annotated[str | None, typer.Option(metavar="A,B", help="Algorithms, with their defaults.")]
+Algos = Annotated[str | None, typer.Option(metavar="A,B", help="Algorithms with default options.")]
 Configs = Annotated[str | None, typer.Option(metavar="A,B", help="Packaged configs (iql/pendulum) or .yaml files.")]
-Envs = Annotated[str | None, typer.Option(metavar="A,B", help="Environments; without them, those of the configs.")]
-Datasets = Annotated[str | None, typer.Option(metavar="F,G", help="Files, each learnt from on its own.")]
-Seeds = Annotated[str | None, typer.Option(metavar="0-4", help="Seeds of every cell.", show_default="0-4")]
+Envs = Annotated[str | None, typer.Option(metavar="A,B", help="Environment ids (default: those of the configs).")]
+Datasets = Annotated[str | None, typer.Option(metavar="F,G", help="Dataset files; each one is a separate task.")]
+Seeds = Annotated[str | None, typer.Option(metavar="0-4", help="Random seeds of every cell.", show_default="0-4")]
 Steps = Annotated[int | None, typer.Option(metavar="N", min=1, help="Steps of every run (offline: updates).")]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Set a key of every config, or an option of every algorithm."),
+    typer.Option("--set", metavar="KEY=VALUE", help="Set a config key or an algorithm option in every cell."),
 ]
-Episodes = Annotated[int | None, typer.Option(metavar="N", min=1, help="Played for each score.", show_default="50")]
-Jobs = Annotated[int | None, typer.Option(metavar="N", min=1, help="Cells at a time.", show_default="one a core")]
+Episodes = Annotated[int | None, typer.Option(metavar="N", min=1, help="Episodes per score.", show_default="50")]
+Jobs = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help="Cells run in parallel.", show_default="number of cores")
+]
 Output = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="The bench's directory.", show_default="runs/bench, or runs/PLAN")
+    Path | None, typer.Option(metavar="DIR", help="Output directory.", show_default="runs/bench, or runs/PLAN")
 ]
 
 
@@ -57,7 +60,7 @@ def bench(
     output: Output = None,
     as_json: Json = False,
 ) -> None:
-    """Train algorithms on environments or datasets, with seeds. The same command again goes on and repeats nothing."""
+    """Train algorithms on environments or datasets with several seeds. Repeat the command to continue."""
     import os
 
     from rl_training.experiment.bench.plan import parse_plan
@@ -69,21 +72,21 @@ def bench(
     work = Bench(parse_plan(with_seeds_and_overrides(values, overrides or [])), output or default_output(plan))
     with watching(work) as watch:
         work.run(jobs=jobs or os.cpu_count() or 1, watch=watch)
-    tell(work, as_json=as_json)
+    print_result(work, as_json=as_json)
     if work.signal is not None or work.status == "failed":
         raise typer.Exit(1 if work.signal is None else 128 + work.signal)
 
 
 def compare(
-    directory: Annotated[Path, typer.Argument(metavar="BENCH", help="The directory that `bench` wrote.")],
+    directory: Annotated[Path, typer.Argument(metavar="BENCH", help="Output directory of `bench`.")],
     as_json: Json = False,
-    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a row for each run.")] = None,
-    markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the tables as Markdown.")] = None,
+    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write one row per run to a CSV file.")] = None,
+    markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the tables to a Markdown file.")] = None,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw learning curves (.png, .pdf or .svg).")
+        Path | None, typer.Option(metavar="FILE", help="Plot learning curves (.png, .pdf or .svg).")
     ] = None,
 ) -> None:
-    """Say what a bench found. Scores with intervals, chances of improvement, how many seeds would show a difference."""
+    """Summarise a benchmark: scores with intervals, probabilities of improvement, and the seeds needed."""
     from rl_training.reporting import comparison
 
     for path in (csv, markdown):
@@ -93,7 +96,7 @@ def compare(
         require_plot_path(plot, "--plot")
     found = comparison.compare(directory)
     if found.missing:
-        typer.echo(f"not done yet, and left out: {', '.join(found.missing)}", err=True)
+        typer.echo(f"left out because they are not done: {', '.join(found.missing)}", err=True)
     if csv is not None:
         comparison.save_csv(found, csv)
     if markdown is not None:
@@ -112,12 +115,12 @@ def read_plan_file(path: Path | None) -> dict[str, Any]:
     from rl_training.experiment.config.train_config import load_config
 
     if path is not None and path.suffix not in (".yaml", ".yml"):
-        raise ValueError(f"a plan must be a .yaml file, got {path}; --configs names configs")
+        raise ValueError(f"a plan must be a .yaml file, got {path}; use --configs for configs")
     return {} if path is None else load_config(str(path))
 
 
 def with_seeds_and_overrides(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """The plan's values with seeds like 0-4 as a list, and KEY=VALUE among what is set."""
+    """The values with seeds such as 0-4 as a list, and the overrides merged into `set`."""
     from rl_training.cli.seeds import parse_seeds
     from rl_training.experiment.config.messages import key_and_value
     from rl_training.experiment.config.yaml_text import read_yaml
@@ -137,9 +140,9 @@ def default_output(plan: Path | None) -> Path:
 
 @contextmanager
 def watching(work: Bench) -> Iterator[Watch]:
-    """A live table on a terminal, elsewhere a line where a cell's state changes; both on stderr."""
+    """Yields a function that shows the cells on stderr: a live table on a terminal, otherwise changes line by line."""
     if not sys.stderr.isatty():
-        yield Lines()
+        yield StateLines()
         return
     from rich.console import Console
     from rich.live import Live
@@ -156,21 +159,21 @@ def watching(work: Bench) -> Iterator[Watch]:
         yield show
 
 
-class Lines:
-    """Says once what each cell has come to."""
+class StateLines:
+    """Prints a line when the state of a cell changes."""
 
     def __init__(self) -> None:
-        self.said: dict[str, str] = {}
+        self.printed: dict[str, str] = {}
 
     def __call__(self, cells: Sequence[CellRun]) -> None:
         for cell in cells:
-            if self.said.get(cell.cell.name, "waiting") != cell.state:
-                self.said[cell.cell.name] = cell.state
+            if self.printed.get(cell.cell.name, "waiting") != cell.state:
+                self.printed[cell.cell.name] = cell.state
                 typer.echo(f"{cell.cell.name}: {cell.state}{'' if cell.error is None else f': {cell.error}'}", err=True)
 
 
 def overall(cells: Sequence[CellRun]) -> float:
-    """How far all cells are, as if each were as long as any other."""
+    """Mean progress of the cells, between 0 and 1."""
     return sum(cell.progress() for cell in cells) / len(cells)
 
 
@@ -191,24 +194,24 @@ def table(cells: Sequence[CellRun], seconds_left: float | None) -> Table:
     return grid
 
 
-def tell(work: Bench, *, as_json: bool) -> None:
-    cells = [_told(cell) for cell in work.cells]
+def print_result(work: Bench, *, as_json: bool) -> None:
+    cells = [_cell_json(cell) for cell in work.cells]
     if as_json:
         print_json({"bench": str(work.directory), "status": work.status, "cells": cells})
         return
-    rows = [(told["cell"], told["state"], " ".join(f"{score:,.1f}" for score in told["scores"]), told["error"] or "")
-            for told in cells]  # fmt: skip
-    print_table(("cell", "state", "score of each seed", ""), rows)
+    rows = [(cell["cell"], cell["state"], " ".join(f"{score:,.1f}" for score in cell["scores"]), cell["error"] or "")
+            for cell in cells]  # fmt: skip
+    print_table(("cell", "state", "score of each seed", "error"), rows)
     print_facts({"bench": str(work.directory), "next": _next(work)})
 
 
 def _next(work: Bench) -> str:
     if work.status == "failed":
-        return "mend what failed (log.txt of its cell has all of it); the same command again tries it once more"
-    return f"rl-training compare {work.directory}" if work.status == "done" else "the same command again goes on"
+        return "correct the error (log.txt in the folder of the cell has the details), then repeat the command"
+    return f"rl-training compare {work.directory}" if work.status == "done" else "repeat the command to continue"
 
 
-def _told(cell: CellRun) -> dict[str, Any]:
+def _cell_json(cell: CellRun) -> dict[str, Any]:
     runs = [] if cell.result is None else cell.result["runs"]
     return {
         "cell": cell.cell.name, "algo": cell.cell.learner, "env": cell.config.env_id, "dataset": cell.cell.dataset,
@@ -226,5 +229,5 @@ def print_comparison(found: Comparison) -> None:
         typer.echo()
         print_table(*pairs)
     if comparison.SEEDS_NEEDED in pairs.columns:
-        approximate = "a normal approximation from these runs; 5% significance, 80% power, two-sided"
-        print_wrapped(f"{comparison.SEEDS_NEEDED}: ", approximate)
+        method = "normal approximation from these runs; 5% significance, 80% power, two-sided"
+        print_wrapped(f"{comparison.SEEDS_NEEDED}: ", method)

@@ -1,17 +1,16 @@
-"""`configs`: the configs that come with the package."""
+"""`configs`: lists, shows and copies packaged configs."""
 
 from __future__ import annotations
 
+import re
 from itertools import takewhile
 from typing import Annotated
 
 import typer
 
-from rl_training.cli.output import print_wrapped
+app = typer.Typer(help="List, show or copy packaged configs.", rich_markup_mode=None)
 
-app = typer.Typer(help="List, show or copy the configs that come with the package.", rich_markup_mode=None)
-
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A name that `configs ls` lists, such as iql/pendulum.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A name from `configs ls`, such as iql/pendulum.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -22,25 +21,27 @@ def configs(context: typer.Context) -> None:
 
 @app.command()
 def ls() -> None:
-    """List the names, and what each is for."""
+    """List the packaged configs, one per line."""
     from rl_training.experiment.config.packaged import packaged_configs
 
     names = packaged_configs()
     widest = max(map(len, names))
     for name in names:
-        print_wrapped(f"{name:<{widest}}  ", opening_comment(name))
+        typer.echo(f"{name:<{widest}}  {first_sentence(name)}")
 
 
-def opening_comment(name: str) -> str:
+def first_sentence(name: str) -> str:
+    """The first sentence of the comment at the top of a config."""
     from rl_training.experiment.config.packaged import packaged_config_text
 
     lines = takewhile(lambda line: line.startswith("#"), packaged_config_text(name).splitlines())
-    return " ".join(line.removeprefix("#").strip() for line in lines)
+    comment = " ".join(line.removeprefix("#").strip() for line in lines)
+    return re.split(r"(?<=\.) ", comment, maxsplit=1)[0]
 
 
 @app.command()
 def show(name: Name) -> None:
-    """Print a config as it is, comments and all."""
+    """Print a config with its comments."""
     from rl_training.experiment.config.packaged import packaged_config_text
 
     typer.echo(packaged_config_text(name), nl=False)
@@ -49,9 +50,9 @@ def show(name: Name) -> None:
 @app.command()
 def copy(
     name: Name,
-    dest: Annotated[str, typer.Argument(metavar="DEST", help="A new file, or a folder to put it in.")],
+    dest: Annotated[str, typer.Argument(metavar="DEST", help="A new file or an existing folder.")],
 ) -> None:
-    """Copy a config to where it can be edited. Train it with `rl-training train FILE.yaml`."""
+    """Copy a config to edit it. Train the copy with `rl-training train FILE.yaml`."""
     from rl_training.experiment.config.packaged import copy_config
 
     path = copy_config(name, dest)

@@ -1,4 +1,4 @@
-"""The first line of a training: what, on what, and how."""
+"""Prints one line at the start of training: environment, algorithm, device, seeds and steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rl_training.runtime.state import TrainerState
 
 
 class Introduction(Callback):
-    """Says on stderr what is trained, once it is certain that it will be."""
+    """Prints the line on stderr when training starts, after every check of the config."""
 
     def __init__(self, config: TrainConfig, *, seeds: Sequence[int] = ()) -> None:
         self.config, self.seeds = config, seeds or [config.seed]
@@ -28,32 +28,32 @@ class Introduction(Callback):
             f"{config.algo} from {data(config)}"
             if offline
             else f"{config.algo} in {many(config.num_envs, 'environment')}"
-            + ("" if config.dataset is None else f", beside {data(config)}"),
+            + ("" if config.dataset is None else f" with {data(config)}"),
             str(state.updater.device),
             many(torch.get_num_threads(), "thread"),
             f"seed{'s' if len(self.seeds) > 1 else ''} {', '.join(map(str, self.seeds))}",
             (length(config, state.total_timesteps) if offline else many(state.total_timesteps, "step"))
             + (" each" if len(self.seeds) > 1 else ""),
-        ] + ([f"on from {state.global_step:,}"] if state.global_step else [])
+        ] + ([f"resumed at {state.global_step:,}"] if state.global_step else [])
         subject = "" if config.env_id is None else f"{config.env_id}: {spaces(config)}; "
         typer.echo(subject + ", ".join(words), err=True)
         if config.env_id is None:
             typer.echo(
-                "there is no environment, so nothing is evaluated while it trains; afterwards "
-                "`rl-training evaluate RUN --ope DATA` estimates its return from data",
+                "no environment, so there are no evaluations during training; afterwards "
+                "`rl-training evaluate RUN --ope DATA` estimates the return from data",
                 err=True,
             )
 
 
 def length(config: TrainConfig, total: int) -> str:
-    """Of a learner from data: updates, and the steps it acts after them."""
+    """The length of an offline run: updates, and online steps if any."""
     if not config.online_steps:
         return many(total, "update")
-    return f"{many(config.total_timesteps, 'update')}, then {many(total - config.total_timesteps, 'step')} of acting"
+    return f"{many(config.total_timesteps, 'update')}, then {many(total - config.total_timesteps, 'step')} online"
 
 
 def spaces(config: TrainConfig) -> str:
-    """What goes in and out of a policy: `4 numbers in, one of 2 actions out`."""
+    """Inputs and outputs of the policy: `4 numbers in, one of 2 actions out`."""
     spec = spec_of(str(config.env_id), config.env_kwargs)
     parts = [(part.shape, part.dtype) for part in spec.obs_parts] or [(spec.obs_shape, spec.obs_dtype)]
     obs = " and ".join(

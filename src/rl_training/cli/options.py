@@ -1,7 +1,7 @@
-"""Options that commands of several groups take."""
+"""Options shared by several commands."""
 
 from typing import Annotated
 
 import typer
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout.")]

@@ -1,4 +1,4 @@
-"""Several seeds of one config: which, where, and what they come to together."""
+"""The option --seeds: parsing, run directories, and the summary of all seeds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_SEEDS = 1000
 
 
 def parse_seeds(text: str) -> list[int]:
-    """0-4 is 0, 1, 2, 3 and 4; 0,2,5 is those three."""
+    """Parses 0-4 or 0,2,5."""
     seeds: list[int] = []
     for part in text.split(","):
         ends = re.fullmatch(r"\s*(\d{1,18})(?:-(\d{1,18}))?\s*", part)
@@ -24,35 +24,35 @@ def parse_seeds(text: str) -> list[int]:
             raise ValueError(f"--seeds must be like 0-4 or 0,2,5, got {text!r}")
         first, last = int(ends[1]), int(ends[2] or ends[1])
         if last < first or last - first >= MOST_SEEDS:
-            raise ValueError(f"--seeds must be ranges upwards of at most {MOST_SEEDS} seeds, got {text!r}")
+            raise ValueError(f"--seeds must be increasing ranges of at most {MOST_SEEDS} seeds, got {text!r}")
         seeds += range(first, last + 1)
     if len(set(seeds)) < len(seeds):
-        raise ValueError(f"--seeds must name each seed once, got {text!r}")
+        raise ValueError(f"--seeds must not repeat a seed, got {text!r}")
     return seeds
 
 
 def seed_configs(config: TrainConfig, seeds: Sequence[int]) -> list[TrainConfig]:
-    """The config of each seed; its run is `seed_<s>` in the output directory."""
+    """The config of each seed, with `seed_<s>` in the output directory as its run directory."""
     from rl_training.experiment.manager import ExperimentManager
     from rl_training.experiment.run import default_directory
 
     if config.output_dir is None:
-        alone = default_directory(config)
-        together = alone.with_name(f"{alone.name.removesuffix(str(config.seed))}{written(seeds)}")
-        config = config.model_copy(update={"output_dir": str(together)})
+        single = default_directory(config)
+        parent = single.with_name(f"{single.name.removesuffix(str(config.seed))}{seeds_name(seeds)}")
+        config = config.model_copy(update={"output_dir": str(parent)})
     return ExperimentManager(config).seed_configs(seeds)
 
 
-def written(seeds: Sequence[int]) -> str:
-    """As part of a directory's name: 0-4, or 0_2_5."""
-    in_a_row = len(seeds) > 1 and list(seeds) == list(range(seeds[0], seeds[-1] + 1))
-    return f"{seeds[0]}-{seeds[-1]}" if in_a_row else "_".join(map(str, seeds))
+def seeds_name(seeds: Sequence[int]) -> str:
+    """The seeds as part of a directory name: 0-4, or 0_2_5."""
+    consecutive = len(seeds) > 1 and list(seeds) == list(range(seeds[0], seeds[-1] + 1))
+    return f"{seeds[0]}-{seeds[-1]}" if consecutive else "_".join(map(str, seeds))
 
 
 def summary(seeds: Sequence[int], results: Sequence[TrainResult]) -> dict[str, Any]:
-    """The keys of one run for all of them: steps, updates and their rate are sums, since seeds run together.
+    """The result of all seeds with the keys of one run. Steps, updates and updates per second are sums.
 
-    A whole has no checkpoint of its own; each of `runs` has.
+    Checkpoints are listed in `runs`, one entry for each seed.
     """
     runs = [{"seed": seed, **result.to_json()} for seed, result in zip(seeds, results, strict=True)]
     statuses = [run["status"] for run in runs]
@@ -73,23 +73,23 @@ def summary(seeds: Sequence[int], results: Sequence[TrainResult]) -> dict[str, A
 
 
 def mean_metrics(metrics: Sequence[dict[str, float | None]]) -> dict[str, float | None]:
-    """Of each metric that every seed has."""
+    """The mean of each metric that every seed has."""
     names = [name for name in metrics[0] if all(isinstance(each.get(name), int | float) for each in metrics)]
-    return {name: fmean(each[name] for each in metrics) for name in names}  # type: ignore[misc]  # numbers, see above
+    return {name: fmean(each[name] for each in metrics) for name in names}  # type: ignore[misc]  # numbers, as checked above
 
 
 def mean_evaluation(evaluations: Sequence[dict[str, Any] | None]) -> dict[str, Any] | None:
-    """`returns` holds each seed's mean, and mean and deviation are over them; None unless all were evaluated."""
-    played = [evaluation for evaluation in evaluations if evaluation is not None]
-    if len(played) < len(evaluations):
+    """Mean and standard deviation over the mean returns of the seeds; None unless all were evaluated."""
+    known = [evaluation for evaluation in evaluations if evaluation is not None]
+    if len(known) < len(evaluations):
         return None
-    returns = [evaluation["return_mean"] for evaluation in played]
-    together = {
+    returns = [evaluation["return_mean"] for evaluation in known]
+    summary = {
         "return_mean": fmean(returns),
         "return_std": pstdev(returns),
         "returns": returns,
-        "lengths": [fmean(evaluation["lengths"]) for evaluation in played],
-        "episodes": sum(evaluation["episodes"] for evaluation in played),
+        "lengths": [fmean(evaluation["lengths"]) for evaluation in known],
+        "episodes": sum(evaluation["episodes"] for evaluation in known),
     }
-    scores = [evaluation["normalized_score"] for evaluation in played if "normalized_score" in evaluation]
-    return {**together, "normalized_score": fmean(scores)} if scores else together
+    scores = [evaluation["normalized_score"] for evaluation in known if "normalized_score" in evaluation]
+    return {**summary, "normalized_score": fmean(scores)} if scores else summary

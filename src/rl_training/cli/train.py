@@ -1,4 +1,4 @@
-"""`train` and `resume`: from a config, or a run, to a result."""
+"""`train` starts or continues a run; `resume` continues a run directory."""
 
 from __future__ import annotations
 
@@ -19,40 +19,40 @@ if TYPE_CHECKING:
     from rl_training.runtime.engine import Callback
 
 Target = Annotated[
-    str, typer.Argument(metavar="CONFIG|ALGO", help="A packaged config (iql/pendulum), a .yaml file, or an algorithm.")
+    str, typer.Argument(metavar="CONFIG|ALGO", help="Packaged config (iql/pendulum), .yaml file or algorithm.")
 ]
 Env = Annotated[str | None, typer.Argument(metavar="ENV", help="Environment id, such as CartPole-v1.")]
 Dataset = Annotated[
     str | None,
-    typer.Option(metavar="SRC", help="Data to learn from: file, glob, Minari id, or '{kind: random, rows: 50000}'."),
+    typer.Option(metavar="SRC", help="Dataset: file, glob, Minari id, or '{kind: random, rows: 50000}'."),
 ]
 Steps = Annotated[
     int | None,
-    typer.Option(metavar="N", min=1, help="Stop at the first boundary at or after N steps (offline: updates)."),
+    typer.Option(metavar="N", min=1, help="Train for at least N environment steps (offline: updates)."),
 ]
 OnlineSteps = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help="After learning from data, act in ENV for N steps and learn on.")
+    int | None, typer.Option(metavar="N", min=1, help="Fine-tune online in ENV for N steps after offline training.")
 ]
-Seed = Annotated[int | None, typer.Option(metavar="S", min=0, help="All random numbers come from it.")]
+Seed = Annotated[int | None, typer.Option(metavar="S", min=0, help="Random seed of the run.")]
 Seeds = Annotated[
-    str | None, typer.Option(metavar="0-4", help="Several seeds, 0-4 or 0,2,5; each has its run in DIR/seed_<s>.")
+    str | None, typer.Option(metavar="0-4", help="Several seeds, 0-4 or 0,2,5; one run each in DIR/seed_<s>.")
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Set a key of the config, or an option of the algorithm."),
+    typer.Option("--set", metavar="KEY=VALUE", help="Set a config key or an algorithm option."),
 ]
 Output = Annotated[
-    str | None, typer.Option(metavar="DIR", help="The run directory.", show_default="runs/<algo>-<env>-s<seed>")
+    str | None, typer.Option(metavar="DIR", help="Run directory.", show_default="runs/<algo>-<env>-s<seed>")
 ]
-Device = Annotated[str | None, typer.Option(metavar="auto|cpu|cuda", help="Where the networks live.")]
-Threads = Annotated[int | None, typer.Option(metavar="N", min=1, help="CPU threads that torch uses; 1.")]
+Device = Annotated[str | None, typer.Option(metavar="auto|cpu|cuda", help="Device of the networks.")]
+Threads = Annotated[int | None, typer.Option(metavar="N", min=1, help="CPU threads for PyTorch (default 1).")]
 Compile = Annotated[str | None, typer.Option("--compile", metavar="auto|on|off", help="Whether to use torch.compile.")]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Remove the run that DIR holds and start over.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress, only the result.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Delete the run in DIR and start over.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print the result only, no progress.")]
 Profiled = Annotated[
-    bool, typer.Option("--profile", help="Tell where the time went: env, act, sample, update and more.")
+    bool, typer.Option("--profile", help="Report the time spent in env, act, sample, update and other parts.")
 ]
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, or a checkpoint in it.")]
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory, or a checkpoint in it.")]
 
 
 def train(
@@ -76,11 +76,11 @@ def train(
     profile: Profiled = False,
     as_json: Json = False,
 ) -> None:
-    """Train an agent. The same command again goes on with its run, or tells the result of a finished one."""
+    """Train an agent. Repeat the command to continue a stopped run, or to print the result of a finished one."""
     from rl_training.cli.seeds import parse_seeds, seed_configs, summary
 
     if seed is not None and seeds is not None:
-        raise ValueError("--seed and --seeds cannot go together; give one of them")
+        raise ValueError("--seed and --seeds exclude each other; give one of them")
     given = {"env_id": env, "dataset": dataset, "total_timesteps": steps, "online_steps": online_steps, "seed": seed,
              "output_dir": output, "device": device, "threads": threads, "compile": compile_}  # fmt: skip
     with stdout_for_results():
@@ -94,12 +94,12 @@ def train(
     if watch is not None:
         report["profile"] = watch.summary()
         if not report["profile"]:
-            typer.echo("the run had ended before, so there is nothing to profile; --fresh trains it again", err=True)
+            typer.echo("the run is already finished, so there is nothing to profile; --fresh trains it again", err=True)
     conclude(results, report, config, as_json=as_json)
 
 
 def resume(run: Run, steps: Steps = None, as_json: Json = False) -> None:
-    """Go on with a run that was stopped. It ends as if it never had been; --steps takes it beyond its end."""
+    """Resume a stopped run, with the same result as without the stop. --steps extends a finished run."""
     with stdout_for_results():
         from rl_training.cli.introduction import Introduction
         from rl_training.experiment.agent import run_of
@@ -114,7 +114,7 @@ def resume(run: Run, steps: Steps = None, as_json: Json = False) -> None:
 
 
 def read_config(target: str, given: dict[str, Any], overrides: list[str]) -> TrainConfig:
-    """What the first argument names, then the options of the command, then --set; later ones win."""
+    """Merges the config, the options and --set; later ones override earlier ones."""
     from rl_training.experiment.config.train_config import ConfigError, apply_overrides, load_config, parse_config
     from rl_training.experiment.config.yaml_text import read_yaml
 
@@ -134,7 +134,7 @@ def profile_of(configs: list[TrainConfig]) -> Profile:
 
     if len(configs) > 1 and not as_population(configs[0]):
         raise ValueError(
-            f"--profile watches one process, and seeds of {configs[0].algo} have one each; give one --seed"
+            f"--profile measures one process, and seeds of {configs[0].algo} train in one process each; give one --seed"
         )
     return Profile()
 
@@ -142,7 +142,6 @@ def profile_of(configs: list[TrainConfig]) -> Profile:
 def train_all(
     configs: list[TrainConfig], *, fresh: bool, quiet: bool, callbacks: Sequence[Callback]
 ) -> list[TrainResult]:
-    """One config alone, several seeds together."""
     from rl_training.cli.introduction import Introduction
     from rl_training.experiment.run import run_training
     from rl_training.experiment.seeds.sweep import train_seeds
@@ -154,7 +153,7 @@ def train_all(
 
 
 def conclude(results: list[TrainResult], report: dict[str, Any], config: TrainConfig | None, *, as_json: bool) -> None:
-    """Draw the curves and tell the result; or only tell it, and leave, where a signal asks to make haste."""
+    """Plots the learning curves and prints the result; after a signal, only prints it and exits."""
     from rl_training.reporting.plots import save_learning_curve
 
     signal = next((result.signal for result in results if result.signal is not None), None)
@@ -170,7 +169,7 @@ def conclude(results: list[TrainResult], report: dict[str, Any], config: TrainCo
 
 
 def data_alone(config: TrainConfig | None) -> str | None:
-    """What an agent without an environment was trained on."""
+    """The dataset of an agent without an environment."""
     if config is None or config.env_id is not None:
         return None
     return config.dataset if isinstance(config.dataset, str) else "DATA"

@@ -21,6 +21,7 @@ from rl_training.statistics import (
 )
 
 SEEDS_NEEDED = "seeds to show it"
+MOST_SEEDS = 1000  # the estimate is not printed above this
 CSV_COLUMNS = (
     "algo", "env", "dataset", "seed", "score", "normalized_score", "steps", "updates", "seconds", "commit",
     "config_hash",
@@ -135,13 +136,19 @@ def score_table(comparison: Comparison) -> Rows:
     return _without_empty_last(Rows(columns, rows))
 
 
+def _seeds_words(seeds: int | None) -> str:
+    if seeds is None:
+        return ""
+    return f"about {seeds:,} each" if seeds <= MOST_SEEDS else f"more than {MOST_SEEDS:,} seeds would be needed"
+
+
 def pair_table(comparison: Comparison) -> Rows:
     """One row for each pair of algorithms on a task."""
     bounds = _bounds(pair.interval for task in comparison.tasks for pair in task.pairs)
     columns = ("environment", "better?", f"probability{bounds}", "difference of means", SEEDS_NEEDED)
     rows = [
         (task.name, f"{pair.a} over {pair.b}", _bounded(pair.probability, pair.interval, 2), f"{pair.difference:+,.1f}",
-         "" if pair.seeds_needed is None else f"about {pair.seeds_needed:,} each")
+         _seeds_words(pair.seeds_needed))
         for task in comparison.tasks for pair in task.pairs
     ]  # fmt: skip
     return _without_empty_last(Rows(columns, rows))

@@ -1,4 +1,4 @@
-"""What a run learns from, as its config says it: files and recipes, their shares, and what is done to rewards."""
+"""The dataset section of a config: files and recipes, their weights, and reward transforms."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ Weight = Annotated[float, Field(gt=0)]
 
 
 class DatasetRecipe(Section):
-    """Rows rolled from the environment by a random policy or a trained one."""
+    """Transitions collected in the environment by a random or a trained policy."""
 
-    kind: Literal["random", "policy"] = Field(description="who acts: random, or policy, a trained one")
-    rows: Count = Field(description="transitions to roll")
-    seed: CountOrZero = Field(0, description="of the environment and of the actions")
-    env_id: Name | None = Field(None, description="another environment than the run's")
-    policy: Location | None = Field(None, description="the run directory or checkpoint that acts")
-    epsilon: Annotated[float, Field(ge=0, le=1)] = Field(0.0, description="share of its actions that are random")
+    kind: Literal["random", "policy"] = Field(description="behaviour policy: random, or policy (a trained one)")
+    rows: Count = Field(description="transitions to collect")
+    seed: CountOrZero = Field(0, description="random seed of the environment and the actions")
+    env_id: Name | None = Field(None, description="environment id; none: the environment of the run")
+    policy: Location | None = Field(None, description="run directory or checkpoint of the trained policy")
+    epsilon: Annotated[float, Field(ge=0, le=1)] = Field(0.0, description="probability of a random action")
 
     @model_validator(mode="after")
     def _fits_kind(self) -> DatasetRecipe:
         if self.kind == "policy" and self.policy is None:
-            raise ValueError("policy is required for kind: policy; it is a run directory or a checkpoint")
+            raise ValueError("policy is required for kind: policy; give a run directory or a checkpoint")
         if self.kind == "random" and (self.policy or self.epsilon):
-            raise ValueError("policy and epsilon go with kind: policy, got kind: random")
+            raise ValueError("policy and epsilon need kind: policy, got kind: random")
         return self
 
 
 class RecipePart(DatasetRecipe):
-    """A recipe among several sources."""
+    """A recipe in a list of sources."""
 
-    weight: Weight | None = Field(None, description="how often it is drawn from, beside the others")
+    weight: Weight | None = Field(None, description="sampling weight relative to the other sources")
 
 
 class FilePart(Section):
-    """A file among several sources."""
+    """A file in a list of sources."""
 
-    source: Location = Field(description="a file, a glob, or a Minari directory or id")
-    weight: Weight | None = Field(None, description="how often it is drawn from, beside the others")
+    source: Location = Field(description="file, glob, Minari directory or Minari id")
+    weight: Weight | None = Field(None, description="sampling weight relative to the other sources")
 
 
 def _file_as_part(value: Any) -> Any:
@@ -73,7 +73,7 @@ def _whole_kind(value: Any) -> str:
     return "recipe" if isinstance(value, Mapping) else _kind(value)
 
 
-# Told apart beforehand, so that a mistake is answered by the one form that was meant.
+# The discriminator chooses the form first, so that errors mention only the form that was meant.
 DatasetPart = Annotated[
     Annotated[RecipePart, Tag("recipe")] | Annotated[FilePart, Tag("file")],
     Discriminator(_kind),
@@ -87,17 +87,17 @@ Dataset = Annotated[
 ]
 
 
-EXPERT_KEYS = {f"expert_dataset_{key}": key for key in ("kind", "path", "id", "size")}  # as imitation names them
-EXPERT_KINDS = {  # what goes with each of them
+EXPERT_KEYS = {f"expert_dataset_{key}": key for key in ("kind", "path", "id", "size")}  # an older spelling of `dataset`
+EXPERT_KINDS = {  # kind -> required keys
     "random": ("size",), "policy": ("path", "size"), "minari": ("id",),
     "npz": ("path",), "hdf5": ("path",), "parquet": ("path",), "csv": ("path",),
 }  # fmt: skip
 
 
 def expert_dataset(kind: Any = None, **details: Any) -> Any:
-    """A dataset as the options `expert_dataset_*` say it; None where none of them is given."""
+    """Converts the options `expert_dataset_*` to a value of `dataset`; None if no option is given."""
     given = {key: value for key, value in details.items() if value is not None}
-    if kind is None and set(given) in ({"path"}, {"id"}, set()):  # a file's name says what it is
+    if kind is None and set(given) in ({"path"}, {"id"}, set()):  # the file name gives the format
         return next(iter(given.values()), None)
     if kind not in EXPERT_KINDS:
         raise ConfigError(f"expert_dataset_kind: must be one of {', '.join(EXPERT_KINDS)}, got {shown(kind)}")
@@ -105,13 +105,29 @@ def expert_dataset(kind: Any = None, **details: Any) -> Any:
         if key not in given:
             raise ConfigError(f"expert_dataset_{key} is required for expert_dataset_kind: {kind}")
         if key not in EXPERT_KINDS[kind]:
-            raise ConfigError(f"expert_dataset_{key} does not go with expert_dataset_kind: {kind}")
+            raise ConfigError(f"expert_dataset_{key} is not used with expert_dataset_kind: {kind}; remove it")
     if kind in ("random", "policy"):
         return {"kind": kind, "rows": given["size"], **({"policy": given["path"]} if kind == "policy" else {})}
     (source,) = given.values()
     if kind != "minari" and PurePath(str(source)).suffix.replace(".h5", ".hdf5") != f".{kind}":
-        raise ConfigError(f"expert_dataset_path: must end in .{kind} for that kind, got {shown(source)}")
+        raise ConfigError(f"expert_dataset_path: must end in .{kind}, got {shown(source)}")
     return source
+
+
+def lift_dataset(values: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Moves a dataset given in `algo_kwargs` to the key `dataset`."""
+    options = values.get("algo_kwargs")
+    if not isinstance(options, Mapping) or not {"dataset", *EXPERT_KEYS} & options.keys():
+        return dict(values)
+    sources = {
+        "dataset": values.get("dataset"), "algo_kwargs.dataset": options.get("dataset"),
+        "algo_kwargs.expert_dataset_*": expert_dataset(**{key: options.get(name) for name, key in EXPERT_KEYS.items()}),
+    }  # fmt: skip
+    given = [name for name, source in sources.items() if source is not None]
+    if len(given) > 1:
+        raise ConfigError(f"{given[0]} and {given[1]} are both given; remove one")
+    rest = {name: value for name, value in options.items() if name != "dataset" and name not in EXPERT_KEYS}
+    return {**values, "algo_kwargs": rest, "dataset": sources[given[0]] if given else None}
 
 
 def _low_and_high(value: Any) -> Any:
@@ -121,28 +137,28 @@ def _low_and_high(value: Any) -> Any:
 
 
 class RewardTransform(Section):
-    """What is done to a dataset's rewards, in this order: normalize, scale, shift, clip."""
+    """Transforms the rewards of a dataset, in this order: normalize, scale, shift, clip."""
 
     normalize: Literal["none", "return_range"] = Field(
-        "none", description="return_range: the best and worst episode come to lie 1000 apart"
+        "none", description="return_range: scale so that the best and worst episode returns differ by 1000"
     )
-    scale: float = Field(1.0, description="rewards are multiplied by it")
-    shift: float = Field(0.0, description="then it is added; -1 for AntMaze")
+    scale: float = Field(1.0, description="factor of the rewards")
+    shift: float = Field(0.0, description="added to the scaled rewards; -1 for AntMaze")
     clip: Annotated[tuple[float, float], BeforeValidator(_low_and_high)] | None = Field(
-        None, description="then they are kept within these bounds"
+        None, description="[low, high] bounds of the shifted rewards"
     )
 
     @model_validator(mode="after")
     def _fits_together(self) -> RewardTransform:
         if self.scale == 0:
-            raise ValueError("scale must not be 0: nothing would be left of the rewards")
+            raise ValueError("scale must not be 0: all rewards would be 0")
         if self.clip is not None and self.clip[0] >= self.clip[1]:
             raise ValueError(f"clip must be [low, high] with low < high, got {list(self.clip)}")
         return self
 
 
 def _faults(names: Any) -> Any:
-    from rl_training.data.datasets.validation import REPAIRABLE  # which imports numpy
+    from rl_training.data.datasets.validation import REPAIRABLE  # imports numpy
 
     names = [names] if isinstance(names, str) else names
     unknown = [name for name in names if name not in REPAIRABLE] if isinstance(names, (list, tuple)) else [names]
@@ -152,18 +168,18 @@ def _faults(names: Any) -> Any:
 
 
 Faults = Annotated[tuple[str, ...], BeforeValidator(_faults)]
-Bound = float | tuple[float, ...]  # of all dimensions, or of each
+Bound = float | tuple[float, ...]  # for all dimensions, or for each
 ActionRange = Annotated[tuple[Bound, Bound], BeforeValidator(_low_and_high)]
 
 
-def require_use(dataset: object, reading: Mapping[str, Any]) -> None:
-    """What is said about a file must have a file to be about."""
+def require_file(dataset: object, reading: Mapping[str, Any]) -> None:
+    """Raises if options for reading files are given without a file."""
     parts = dataset if isinstance(dataset, tuple) else (dataset,)
     given = [name for name, value in reading.items() if value]
     if given and not any(isinstance(part, (str, FilePart)) for part in parts):
-        raise ValueError(f"{given[0]} says how to read a file, and the dataset is none")
+        raise ValueError(f"{given[0]} applies to dataset files, and the dataset has no file; remove it or give a file")
 
 
 def require_weights(dataset: object) -> None:
     if isinstance(dataset, tuple) and len({part.weight is None for part in dataset}) > 1:
-        raise ValueError("dataset: give every source a weight, or none: then each row is drawn as often as any other")
+        raise ValueError("dataset: give every source a weight, or none (then all rows are sampled uniformly)")

@@ -1,4 +1,4 @@
-"""The kinds of values that configs are made of."""
+"""Field types of configs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 
-def _whole(value: Any) -> Any:
-    if isinstance(value, bool):  # which pydantic would take for 0 or 1
+def _not_bool(value: Any) -> Any:
+    if isinstance(value, bool):  # pydantic would read it as 0 or 1
         raise ValueError(f"must be an integer, got {value}")
     return value
 
@@ -18,14 +18,14 @@ def _text(value: Any) -> Any:
     return str(value) if isinstance(value, PurePath) else value
 
 
-_MOST = 10**15  # beyond it a count is a slip of the keyboard, and floats no longer hold it
-Count = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=_MOST)]
-CountOrZero = Annotated[int, BeforeValidator(_whole), Field(ge=0, le=_MOST)]
+_MOST = 10**15  # floats hold every integer up to here exactly
+Count = Annotated[int, BeforeValidator(_not_bool), Field(ge=1, le=_MOST)]
+CountOrZero = Annotated[int, BeforeValidator(_not_bool), Field(ge=0, le=_MOST)]
 Name = Annotated[str, Field(min_length=1)]
 Location = Annotated[str, BeforeValidator(_text), Field(min_length=1)]
 
 
 class Section(BaseModel):
-    """A part of a config, or the whole: nothing unknown in it, and nothing changed afterwards."""
+    """A config or a part of one: immutable, without unknown keys, NaN or infinity."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

@@ -1,4 +1,4 @@
-"""How a mistake in a config is put into words: where it is, what is allowed, what came."""
+"""Error messages for configs: which key is wrong, what is allowed, and the value given."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any, TypeAlias
 from pydantic import ValidationError
 
 KeyPath: TypeAlias = "tuple[str | int, ...]"
-KnownKeys: TypeAlias = "Callable[[KeyPath], Mapping[str, str]]"  # section -> its keys, each with how to write it
+KnownKeys: TypeAlias = "Callable[[KeyPath], Mapping[str, str]]"  # section -> its keys, and how to write each
 
-_MOST_LINES = 10  # of a file that is no config at all, the first mistakes are enough
-_LONGEST_WORD = 60  # no key of ours is nearly as long
+_MOST_LINES = 10
+_LONGEST_WORD = 60  # longer than any key
 _LONGEST_PATH = 8
 
 
 class ConfigError(ValueError):
-    """A config that cannot be used; the message has a line for each mistake."""
+    """An invalid config; the message has one line for each error."""
 
 
 class _Short(reprlib.Repr):
@@ -27,22 +27,22 @@ class _Short(reprlib.Repr):
         self.maxstring = self.maxother = 80
 
     def repr_int(self, x: int, level: int) -> str:
-        # Python refuses to print thousands of digits.
+        # Python raises an error for integers with thousands of digits.
         return repr(x) if x.bit_length() < 256 else f"an integer of {x.bit_length()} bits"
 
 
 shown = _Short().repr
 
 
-def written(path: Sequence[str | int]) -> str:
-    """The dotted form of a path of keys, on one line whatever the keys are."""
+def dotted(path: Sequence[str | int]) -> str:
+    """The path as dotted keys on one line."""
     keys = [str(key) for key in path[:_LONGEST_PATH]]
     plain = [key if key.isprintable() and len(key) <= _LONGEST_WORD else shown(key) for key in keys]
     return ".".join([*plain, "..."] if len(path) > _LONGEST_PATH else plain)
 
 
 def key_and_value(text: str, *, what: str, form: str = "KEY=VALUE") -> tuple[str, str]:
-    """The two sides of the first `=`; a key may have parts, key.part."""
+    """Splits at the first `=`; the key may be dotted."""
     key, equals, value = text.partition("=")
     key = key.strip()
     if not (equals and all(key.split("."))):
@@ -50,50 +50,35 @@ def key_and_value(text: str, *, what: str, form: str = "KEY=VALUE") -> tuple[str
     return key, value
 
 
-def edit_distance(a: str, b: str) -> int:
-    """Letters to insert, delete or replace to turn one word into the other."""
-    row = list(range(len(b) + 1))
-    for i, letter in enumerate(a, 1):
-        previous, row = row, [i]
-        for j, other in enumerate(b, 1):
-            row.append(min(previous[j] + 1, row[-1] + 1, previous[j - 1] + (letter != other)))
-    return row[-1]
-
-
 def nearest(word: str, candidates: Iterable[str]) -> str | None:
-    """The candidate that was probably meant: two letters away at most, but not all of them, or else much alike."""
-    if len(word) > _LONGEST_WORD:
-        return None
-    names = list(candidates)
-    plain = word.lower().replace("-", "_")
-    distances = {name: edit_distance(plain, name.lower()) for name in names if abs(len(name) - len(plain)) <= 2}
-    best = min(distances, key=distances.__getitem__, default=None)
-    if best is not None and distances[best] <= 2 and distances[best] < len(plain):
-        return best
-    return next(iter(difflib.get_close_matches(plain, names, n=1)), None)
+    """The candidate that was probably meant, if any is similar."""
+    names = {name.lower(): name for name in candidates}
+    plain = word[:_LONGEST_WORD].lower().replace("-", "_")
+    similar = difflib.get_close_matches(plain, names, n=1)
+    return names[similar[0]] if similar else None
 
 
 def did_you_mean(word: str, known: Mapping[str, str]) -> str:
-    """The end of a sentence about an unknown word; empty when nothing is near."""
+    """A suggestion to append to an error message; empty if no candidate is similar."""
     name = nearest(word, known)
     return "" if name is None else f"; did you mean {known[name]}?"
 
 
 def describe(error: ValidationError, values: Any, known: KnownKeys, *, section: KeyPath = ()) -> list[str]:
-    """A line for each mistake that pydantic found in `values`, the part of a config at `section`."""
-    mistakes: dict[KeyPath, list[Any]] = {}
+    """One line for each error that pydantic found in `values`, the part of a config at `section`."""
+    errors: dict[KeyPath, list[Any]] = {}
     for item in error.errors(include_url=False, include_context=False):
-        mistakes.setdefault(_path_in(values, item), []).append(item)
-    # An error in a part says more than the one of the whole, where a union reports both.
-    parents = {path[:length] for path in mistakes for length in range(len(path))}
-    paths = [path for path in mistakes if path not in parents]
-    lines = [_line(section + path, mistakes[path], known) for path in paths[:_MOST_LINES]]
+        errors.setdefault(_path_in(values, item), []).append(item)
+    # A union reports the error of a part and of the whole; the part is more precise.
+    parents = {path[:length] for path in errors for length in range(len(path))}
+    paths = [path for path in errors if path not in parents]
+    lines = [_line(section + path, errors[path], known) for path in paths[:_MOST_LINES]]
     more = len(paths) - len(lines)
     return [*lines, f"and {more} more"] if more else lines
 
 
 def _path_in(values: Any, item: Any) -> KeyPath:
-    """Where in `values` the error is: its location without the names of a union's members."""
+    """The path of the error in `values`: pydantic's location without the names of union members."""
     path: list[str | int] = []
     for key in item["loc"]:
         if (isinstance(values, Mapping) and key in values) or (
@@ -104,21 +89,21 @@ def _path_in(values: Any, item: Any) -> KeyPath:
     return (*path, item["loc"][-1]) if item["type"] == "missing" else tuple(path)
 
 
-def _line(path: KeyPath, mistakes: list[Any], known: KnownKeys) -> str:
-    sentence = _sentence(path, mistakes, known)
-    return f"{written(path)}: {sentence}" if path else sentence
+def _line(path: KeyPath, errors: list[Any], known: KnownKeys) -> str:
+    sentence = _sentence(path, errors, known)
+    return f"{dotted(path)}: {sentence}" if path else sentence
 
 
-def _sentence(path: KeyPath, mistakes: list[Any], known: KnownKeys) -> str:
-    # A check of ours says what came, and more than the other members of a union do.
-    first = next((item for item in mistakes if item["type"] == "value_error"), mistakes[0])
+def _sentence(path: KeyPath, errors: list[Any], known: KnownKeys) -> str:
+    # Our own validators have the most precise message among the members of a union.
+    first = next((item for item in errors if item["type"] == "value_error"), errors[0])
     if first["type"] == "value_error":
         return str(first["msg"]).removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
         return "unknown key" + did_you_mean(str(path[-1]), known(path[:-1]))
     if first["type"] == "missing":
         return "is required"
-    allowed = list(dict.fromkeys(_allowed(item) for item in mistakes))
+    allowed = list(dict.fromkeys(_allowed(item) for item in errors))
     others = "".join(f" or {text.removeprefix('must be ')}" for text in allowed[1:])
     return f"{allowed[0]}{others}, got {shown(first['input'])}"
 

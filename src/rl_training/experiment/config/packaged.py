@@ -1,4 +1,4 @@
-"""The configs that come with the package, found by name (`iql/pendulum`), and configs of one's own, by path."""
+"""Loads packaged configs by name (`iql/pendulum`) and your own config files by path."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAX_BYTES = 1_000_000
 
 
 def packaged_configs() -> list[str]:
-    """The names of the configs in the package, `<algo>/<env>`."""
+    """Names of the packaged configs, `<algo>/<env>`."""
     return sorted(
         f"{folder.name}/{Path(file.name).stem}"
         for folder in _home().iterdir()
@@ -25,7 +25,7 @@ def packaged_configs() -> list[str]:
 
 
 def packaged_config_text(name: str) -> str:
-    """The text of a packaged config, comments and all."""
+    """The text of a packaged config with its comments."""
     names = packaged_configs()
     if name not in names:
         hint = did_you_mean(name, {known: known for known in names})
@@ -34,7 +34,7 @@ def packaged_config_text(name: str) -> str:
 
 
 def load_config(name_or_path: str) -> dict[str, Any]:
-    """The mapping in a config file (a path ends in .yaml or .yml) or in a packaged config; not yet checked."""
+    """The mapping in a config file (ending in .yaml or .yml) or in a packaged config, not yet validated."""
     is_path = Path(name_or_path).suffix in (".yaml", ".yml")
     try:
         values = read_yaml(_file_text(Path(name_or_path)) if is_path else packaged_config_text(name_or_path))
@@ -46,7 +46,7 @@ def load_config(name_or_path: str) -> dict[str, Any]:
 
 
 def copy_config(name: str, dest: str | Path) -> Path:
-    """Writes a packaged config to a file, or into a folder under its own name; never over another file."""
+    """Copies a packaged config to a file or into a folder; never overwrites a file."""
     text = packaged_config_text(name)
     path = Path(dest)
     if path.is_dir():
@@ -55,13 +55,13 @@ def copy_config(name: str, dest: str | Path) -> Path:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise ConfigError(f"{path} exists; name another file or remove it first") from None
+        raise ConfigError(f"{path} already exists; choose another file or remove it first") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
     return path
 
 
-def _home() -> Any:  # importlib's Traversable moved between Python versions
+def _home() -> Any:  # the module of Traversable differs between Python versions
     return resources.files("rl_training") / "assets" / "configs"
 
 
@@ -72,7 +72,7 @@ def _file_text(path: Path) -> str:
         with path.open("rb") as file:
             raw = file.read(_MAX_BYTES + 1)
         if len(raw) > _MAX_BYTES:
-            raise ConfigError(f"larger than {_MAX_BYTES:,} bytes, so hardly a config")
+            raise ConfigError(f"larger than {_MAX_BYTES:,} bytes; a config is a small text file")
         return raw.decode("utf-8")
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}") from None

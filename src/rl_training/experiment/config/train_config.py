@@ -1,4 +1,4 @@
-"""What a training run can be told, and how it is read from a mapping, a file or the command line."""
+"""TrainConfig, and how it is read from a mapping, a file or the command line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, Field, JsonValue, ValidationError, model_validator
 
 from rl_training.experiment.config.dataset_config import (
-    EXPERT_KEYS,
     ActionRange,
     Dataset,
     DatasetRecipe,
@@ -19,8 +18,8 @@ from rl_training.experiment.config.dataset_config import (
     FilePart,
     RecipePart,
     RewardTransform,
-    expert_dataset,
-    require_use,
+    lift_dataset,
+    require_file,
     require_weights,
 )
 from rl_training.experiment.config.fields import Count, CountOrZero, Location, Name, Section
@@ -62,67 +61,69 @@ def _device(value: Any) -> Any:
 
 
 def _switch(value: Any) -> Any:
-    if isinstance(value, bool):  # a bare `on` in YAML 1.1
+    if isinstance(value, bool):  # `on` in YAML 1.1
         return "on" if value else "off"
     return value
 
 
 class EarlyStopping(Section):
-    """Stop after `patience` evaluations that are not better than the best one by more than `min_delta`."""
+    """Stops after `patience` evaluations without an improvement of the best return by more than `min_delta`."""
 
-    patience: Count = Field(description="evaluations to wait for a better one")
-    min_delta: Annotated[float, Field(ge=0)] = Field(0.0, description="how much better it must be")
+    patience: Count = Field(description="evaluations without improvement before the run stops")
+    min_delta: Annotated[float, Field(ge=0)] = Field(0.0, description="smallest improvement of the return that counts")
 
 
 class TrainConfig(Section):
-    """One training run. The algorithm's own options are in `algo_kwargs`."""
+    """Config of one training run. `algo_kwargs` holds the options of the algorithm."""
 
-    algo: Name = Field(description="the algorithm")
-    env_id: Name | None = Field(None, description="the environment; none: a dataset stands for it")
-    seed: CountOrZero = Field(0, description="every random stream of the run comes from it")
+    algo: Name = Field(description="algorithm")
+    env_id: Name | None = Field(None, description="Gymnasium environment id; none: learn from the dataset alone")
+    seed: CountOrZero = Field(0, description="random seed of the run")
     total_timesteps: Count = Field(100_000, description="gradient steps offline, environment steps online")
-    output_dir: Location | None = Field(None, description="the run directory; none: runs/<algo>-<env>-s<seed>")
+    output_dir: Location | None = Field(None, description="run directory; none: runs/<algo>-<env>-s<seed>")
     device: Annotated[str, BeforeValidator(_device)] = Field("auto", description="auto, cpu, cuda or cuda:N")
-    num_envs: Count = Field(1, description="environments stepped together")
-    env_workers: CountOrZero = Field(0, description="processes that step them; 0: this one")
-    eval_episodes: Count = Field(10, description="episodes in an evaluation")
-    eval_stochastic: bool = Field(False, description="evaluations draw their actions, as training does")
+    num_envs: Count = Field(1, description="parallel environments")
+    env_workers: CountOrZero = Field(
+        0, description="worker processes for the environments; 0: step them in the main process"
+    )
+    eval_episodes: Count = Field(10, description="episodes per evaluation")
+    eval_stochastic: bool = Field(
+        False, description="sample actions in evaluations instead of taking the deterministic ones"
+    )
     eval_interval: CountOrZero | None = Field(
-        None, description="steps between evaluations; none: a tenth of all; 0: never"
+        None, description="steps between evaluations; none: a tenth of the run; 0: never"
     )
-    log_interval: Count | None = Field(None, description="steps between lines of the log; none: a hundredth of all")
-    checkpoint_interval: Count | None = Field(None, description="steps between checkpoints; none: a tenth of all")
-    keep_checkpoints: Count = Field(3, description="newest checkpoints to keep, beside the best")
-    algo_kwargs: dict[str, Any] = Field({}, description="the algorithm's options")
-    env_kwargs: dict[str, JsonValue] = Field({}, description="passed to the environment's constructor")
-    dataset: Dataset | None = Field(None, description="a file or a recipe to learn from, or a list of them")
-    dataset_episodes: Count | None = Field(None, description="take the first so many of each source; none: all")
-    dataset_stride: Count = Field(1, description="take every so-many-th row of an episode")
-    dataset_columns: dict[str, str] = Field({}, description="our name of a column, and the file's")
-    action_range: ActionRange | None = Field(None, description="bounds of the file's Box actions: [low, high]")
+    log_interval: Count | None = Field(None, description="steps between log entries; none: a hundredth of the run")
+    checkpoint_interval: Count | None = Field(None, description="steps between checkpoints; none: a tenth of the run")
+    keep_checkpoints: Count = Field(3, description="number of newest checkpoints to keep, besides the best")
+    algo_kwargs: dict[str, Any] = Field({}, description="options of the algorithm")
+    env_kwargs: dict[str, JsonValue] = Field({}, description="keyword arguments of the environment")
+    dataset: Dataset | None = Field(None, description="dataset file or recipe, or a list of them")
+    dataset_episodes: Count | None = Field(None, description="use the first N episodes of each source; none: all")
+    dataset_stride: Count = Field(1, description="use every Nth transition of an episode")
+    dataset_columns: dict[str, str] = Field({}, description="column name here: column name in the file")
+    action_range: ActionRange | None = Field(None, description="[low, high] bounds of the Box actions in the file")
     allow: Faults = Field(
-        (), description="faults of the data to mend, not refuse: nan, out_of_range, no_episode_end, crossing"
+        (), description="data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing"
     )
-    rewards: RewardTransform = Field(RewardTransform(), description="what is done to the dataset's rewards")
-    online_steps: CountOrZero = Field(0, description="environment steps after the offline ones, of a learner from data")
+    rewards: RewardTransform = Field(RewardTransform(), description="transform of the rewards in the dataset")
+    online_steps: CountOrZero = Field(0, description="environment steps of online fine-tuning")
     offline_ratio: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.5, description="share of the dataset in a batch of the online steps"
+        0.5, description="fraction of a batch sampled from the dataset during online fine-tuning"
     )
-    updates_per_step: Count = Field(1, description="updates for each of the online steps")
-    schedules: dict[str, Schedule] = Field(
-        {}, description="options that move as training goes on, such as learning_rate"
-    )
-    max_updates: Count | None = Field(None, description="stop after so many updates")
-    max_epochs: Count | None = Field(None, description="stop after so many passes over the dataset's rows")
+    updates_per_step: Count = Field(1, description="updates per environment step during online fine-tuning")
+    schedules: dict[str, Schedule] = Field({}, description="options that change during training, such as learning_rate")
+    max_updates: Count | None = Field(None, description="stop after N updates")
+    max_epochs: Count | None = Field(None, description="stop after N passes over the dataset")
     early_stopping: EarlyStopping | None = Field(None, description="stop when evaluations no longer improve")
-    threads: Count | None = Field(None, description="CPU threads of torch; none: one")
+    threads: Count | None = Field(None, description="CPU threads for PyTorch; none: 1")
     compile: Annotated[Literal["auto", "on", "off"], BeforeValidator(_switch)] = Field(
         "auto", description="torch.compile: auto, on or off"
     )
 
     @property
     def duration(self) -> int:
-        """Steps of the whole run."""
+        """Offline and online steps of the run together."""
         return self.total_timesteps + self.online_steps
 
     @model_validator(mode="before")
@@ -134,65 +135,49 @@ class TrainConfig(Section):
     def _fits_together(self) -> TrainConfig:
         parts = self.dataset if isinstance(self.dataset, tuple) else (self.dataset,)
         if self.env_id is None and any(isinstance(part, DatasetRecipe) and part.env_id is None for part in parts):
-            raise ValueError("env_id is required: a dataset recipe is rolled from an environment")
+            raise ValueError("env_id is required: a dataset recipe is collected in an environment")
         reading = {name: getattr(self, name) for name in ("dataset_columns", "action_range", "allow")}
-        require_use(self.dataset, reading)
+        require_file(self.dataset, reading)
         require_weights(self.dataset)
         if self.dataset_stride > 1 and self.rewards.normalize != "none":
-            raise ValueError("dataset_stride leaves out rewards, so rewards.normalize cannot tell episodes' returns")
+            raise ValueError("rewards.normalize needs every reward of an episode, so dataset_stride must be 1")
         if self.online_steps and (self.env_id is None or self.dataset is None):
-            raise ValueError("online_steps follow on a dataset, in an environment: give dataset and env_id")
+            raise ValueError("online_steps need a dataset and an environment: give dataset and env_id")
         if self.early_stopping is not None and self.eval_interval == 0:
-            raise ValueError("early_stopping counts evaluations, so eval_interval must be at least 1, got 0")
+            raise ValueError("early_stopping needs evaluations: eval_interval must be at least 1, got 0")
         return self
 
 
-def lift_dataset(values: Mapping[Any, Any]) -> dict[Any, Any]:
-    """These values with a dataset among the algorithm's options moved to its own key."""
-    options = values.get("algo_kwargs")
-    if not isinstance(options, Mapping) or not {"dataset", *EXPERT_KEYS} & options.keys():
-        return dict(values)
-    sources = {
-        "dataset": values.get("dataset"), "algo_kwargs.dataset": options.get("dataset"),
-        "algo_kwargs.expert_dataset_*": expert_dataset(**{key: options.get(name) for name, key in EXPERT_KEYS.items()}),
-    }  # fmt: skip
-    given = [name for name, source in sources.items() if source is not None]
-    if len(given) > 1:
-        raise ConfigError(f"{given[0]} and {given[1]} are both given; keep one")
-    rest = {name: value for name, value in options.items() if name != "dataset" and name not in EXPERT_KEYS}
-    return {**values, "algo_kwargs": rest, "dataset": sources[given[0]] if given else None}
-
-
 def parse_config(values: object) -> TrainConfig:
-    """A checked config with every option of its algorithm filled in; ConfigError has a line for each mistake."""
+    """Validates a config and fills in every option of its algorithm; ConfigError has a line for each error."""
     if isinstance(values, TrainConfig):
         values = values.model_dump()
     if not isinstance(values, Mapping):
         raise ConfigError(f"a config must be a mapping, got {shown(values)}")
     values = lift_dataset(values)
-    options_type, mistakes = _options_type(values.get("algo"))
+    options_type, errors = _options_type(values.get("algo"))
     known = partial(_known_keys, [] if options_type is None else list(options_type.model_fields))
 
     config, found = _validated(TrainConfig, values, known)
-    mistakes += found
+    errors += found
     options = None
     if options_type is not None and isinstance(values.get("algo_kwargs", {}), Mapping):
         options, found = _validated(options_type, values.get("algo_kwargs", {}), known, section=("algo_kwargs",))
-        mistakes += found
+        errors += found
     if config is None or options is None:
-        raise ConfigError("\n".join(mistakes))
+        raise ConfigError("\n".join(errors))
     return config.model_copy(update={"algo_kwargs": options.model_dump(mode="json")})
 
 
 def _options_type(algo: object) -> tuple[type[BaseModel] | None, list[str]]:
-    """The algorithm's config class, or what is wrong with its name."""
-    from rl_training.experiment.config import registry  # which imports torch
+    """The config class of the algorithm, or the error in its name."""
+    from rl_training.experiment.config import registry  # imports torch
 
     names = registry.algorithm_names()
     if algo in names:
         return registry.config_type(str(algo)), []
     if not isinstance(algo, str) or not algo:
-        return None, []  # TrainConfig's own check has the words for it
+        return None, []  # TrainConfig reports it
     hint = did_you_mean(algo, {name: name for name in names})
     return None, [f"algo: must be one of {', '.join(names)}, got {shown(algo)}{hint}"]
 
@@ -210,7 +195,7 @@ def _validated(
 
 
 def _known_keys(options: list[str], section: KeyPath) -> dict[str, str]:
-    """Every key that could have been meant in this section, and how to write it there."""
+    """Every key that is valid in this section, and how to write it there."""
     nested: dict[str | int, tuple[type[BaseModel], ...]] = {
         "dataset": (DatasetRecipe,) if len(section) == 1 else (RecipePart, FilePart),
         "rewards": (RewardTransform,),
@@ -226,7 +211,7 @@ def _known_keys(options: list[str], section: KeyPath) -> dict[str, str]:
 
 
 def apply_overrides(values: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
-    """These values with KEY=VALUE set in order; a KEY that is none of TrainConfig's is an option of the algorithm."""
+    """Applies KEY=VALUE in order; a KEY that TrainConfig does not have is an option of the algorithm."""
     changed: dict[str, Any] = lift_dataset(copy.deepcopy(dict(values)))
     for assignment in assignments:
         key, text = key_and_value(assignment, what="an override")
@@ -252,7 +237,7 @@ def _set(values: dict[str, Any], path: list[str], value: Any) -> None:
 
 
 def config_differences(a: TrainConfig, b: TrainConfig) -> dict[str, tuple[Any, Any]]:
-    """The dotted keys whose values differ, with both values; where a run is written does not count."""
+    """Dotted keys with different values, and both values; ignores output_dir."""
     ignored = {"output_dir"}
     return _differences(a.model_dump(mode="json", exclude=ignored), b.model_dump(mode="json", exclude=ignored))
 
@@ -260,14 +245,14 @@ def config_differences(a: TrainConfig, b: TrainConfig) -> dict[str, tuple[Any, A
 def _differences(a: Mapping[str, Any], b: Mapping[str, Any], prefix: str = "") -> dict[str, tuple[Any, Any]]:
     found: dict[str, tuple[Any, Any]] = {}
     for key in dict.fromkeys([*a, *b]):
-        mine, theirs = a.get(key), b.get(key)
-        if isinstance(mine, dict) and isinstance(theirs, dict):
-            found |= _differences(mine, theirs, f"{prefix}{key}.")
-        elif mine != theirs:
-            found[prefix + key] = (mine, theirs)
+        first, second = a.get(key), b.get(key)
+        if isinstance(first, dict) and isinstance(second, dict):
+            found |= _differences(first, second, f"{prefix}{key}.")
+        elif first != second:
+            found[prefix + key] = (first, second)
     return found
 
 
 def config_yaml(config: TrainConfig) -> str:
-    """The whole config as text that reads back to an equal one."""
+    """The config as YAML that reads back to an equal config."""
     return write_yaml(config.model_dump(mode="json"))

@@ -1,4 +1,4 @@
-"""YAML as our configs use it: plain values only, and `1e-3` is a number and `on` a word, as in YAML 1.2."""
+"""Reads and writes YAML: plain values only; as in YAML 1.2, `1e-3` is a number and `on` a string."""
 
 from __future__ import annotations
 
@@ -48,20 +48,20 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes every word that a reader of YAML 1.1 or of ours would take for something else."""
+    """Quotes every string that YAML 1.1 or our loader would read as another type."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
 
-_Loader.yaml_implicit_resolvers = {}  # in place of YAML 1.1's
+_Loader.yaml_implicit_resolvers = {}  # drop those of YAML 1.1
 for _kind, (_pattern, _first) in _IMPLICIT.items():
     for _class in (_Loader, _Dumper):
         _class.add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", re.compile(f"^(?:{_pattern})$"), _first)
 
 
 def read_yaml(text: str) -> Any:
-    """The value this text stands for; refuses anchors, tags and repeated keys, so it is never larger than its text."""
+    """Parses YAML; rejects anchors, tags and repeated keys, so the value is never larger than its text."""
     try:
         return _Loader(text).get_single_data()
     except ConfigError:
@@ -74,6 +74,6 @@ def read_yaml(text: str) -> Any:
 
 
 def write_yaml(values: Any) -> str:
-    """Text that `read_yaml` turns into equal values, keys in their order."""
+    """YAML that `read_yaml` parses to equal values, with the keys in order."""
     text: str = yaml.dump(values, Dumper=_Dumper, sort_keys=False)
     return text
