@@ -1,4 +1,4 @@
-"""`bench` and `compare`: what they take, what they leave, what they say."""
+"""`bench` and `compare`: options, files and output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TINY = ["--seeds", "0-1", "--steps", "4", "--episodes", "2", "--set", "dataset={
 
 @pytest.fixture(scope="module")
 def command(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """A good cell and one whose environment does not exist."""
+    """A good cell and a cell with an unknown environment."""
     output = tmp_path_factory.mktemp("benches") / "bench"
     return ["bench", "--algos", "bc", "--envs", "Pendulum-v1,Pendulun-v1", *TINY, "--output", str(output), "--json"]
 
@@ -33,31 +33,31 @@ def bench(ended) -> str:
     return str(json.loads(ended.stdout)["bench"])
 
 
-def test_a_cell_that_fails_is_told_and_the_others_go_on(ended):
+def test_a_cell_that_fails_is_reported_and_the_others_continue(ended):
     assert ended.exit_code == 1
-    told = json.loads(ended.stdout)
-    good, bad = told["cells"]
-    assert (told["status"], good["state"], bad["state"]) == ("failed", "done", "failed")
+    report = json.loads(ended.stdout)
+    good, bad = report["cells"]
+    assert (report["status"], good["state"], bad["state"]) == ("failed", "done", "failed")
     assert (len(good["scores"]), bad["scores"]) == (2, [])
     assert "Pendulun" in bad["error"]
     assert f"bc-Pendulun-v1: failed: {bad['error']}" in ended.stderr.splitlines()
 
 
-def test_after_a_failure_people_are_told_where_to_look(cli, command, ended):
+def test_after_a_failure_the_output_names_the_log(cli, command, ended):
     assert "correct the error (log.txt in the folder of the cell has the details)" in cli(*command[:-1]).stdout
 
 
-def test_a_score_is_what_evaluate_says_of_the_last_checkpoint(cli, bench):
+def test_a_score_equals_the_output_of_evaluate_for_the_last_checkpoint(cli, bench):
     run = Path(bench) / "bc-Pendulum-v1" / "seed_1"
-    asked = cli("evaluate", run, "--episodes", "2", "--seed", "12345", "--json")
-    assert asked.exit_code == 0, asked.stderr
-    played = json.loads(asked.stdout)
+    result = cli("evaluate", run, "--episodes", "2", "--seed", "12345", "--json")
+    assert result.exit_code == 0, result.stderr
+    evaluation = json.loads(result.stdout)
     stored = json.loads((run.parent / "result.json").read_text())
-    assert stored["runs"][1]["score"]["returns"] == played["returns"]
+    assert stored["runs"][1]["score"]["returns"] == evaluation["returns"]
     assert stored["commands"][1] == "rl-training evaluate RUN --episodes 2 --seed 12345"
 
 
-def test_another_plan_for_the_directory_is_a_mistake(cli, command, bench):
+def test_another_plan_for_the_directory_is_a_user_error(cli, command, bench):
     result = cli(*command, "--seeds", "0-2")
     assert (result.exit_code, result.stderr) == (
         2,
@@ -69,22 +69,22 @@ def test_another_plan_for_the_directory_is_a_mistake(cli, command, bench):
 def test_one_command_sets_an_imitator_beside_cloning_on_the_same_file(cli, tmp_path):
     save_npz(roll_dataset("FixedHorizonCartPole-v0", rows=1_000), tmp_path / "experts.npz")
     both = "gail/cartpole_fixed_horizon,bc/cartpole_fixed_horizon"
-    asked = cli("bench", "--configs", both, "--datasets", tmp_path / "experts.npz", "--seeds", "0", "--steps", "32",
+    result = cli("bench", "--configs", both, "--datasets", tmp_path / "experts.npz", "--seeds", "0", "--steps", "32",
                 "--episodes", "1", "--set", "eval_interval=0", "--set", "dataset_episodes=2",
                 "--output", tmp_path / "bench", "--json")  # fmt: skip
-    assert asked.exit_code == 0, asked.stderr
+    assert result.exit_code == 0, result.stderr
     results = [json.loads(file.read_text()) for file in sorted((tmp_path / "bench").glob("*/result.json"))]
     assert [result["algo"] for result in results] == ["bc/cartpole_fixed_horizon", "gail/cartpole_fixed_horizon"]
     assert results[0]["data"] == results[1]["data"] is not None
     assert all(run["score"]["lengths"] == [500] for result in results for run in result["runs"])
 
 
-def test_compare_tells_the_cells_that_are_done_and_names_the_others(cli, bench, tmp_path):
+def test_compare_summarises_the_cells_that_are_done_and_names_the_others(cli, bench, tmp_path):
     result = cli("compare", bench, "--json", "--csv", tmp_path / "runs.csv", "--markdown", tmp_path / "table.md")
     assert (result.exit_code, result.stderr) == (0, "left out because they are not done: bc-Pendulun-v1\n")
-    told = json.loads(result.stdout)
-    (algorithm,) = told["tasks"][0]["algorithms"]
-    assert (told["missing"], told["tasks"][0]["env"], algorithm["seeds"]) == (["bc-Pendulun-v1"], "Pendulum-v1", 2)
+    report = json.loads(result.stdout)
+    (algorithm,) = report["tasks"][0]["algorithms"]
+    assert (report["missing"], report["tasks"][0]["env"], algorithm["seeds"]) == (["bc-Pendulun-v1"], "Pendulum-v1", 2)
     rows = list(csv.DictReader((tmp_path / "runs.csv").open()))
     assert [(row["algo"], row["env"], row["seed"], row["steps"]) for row in rows] == [
         ("bc", "Pendulum-v1", "0", "4"),
@@ -105,23 +105,23 @@ def test_compare_tells_the_cells_that_are_done_and_names_the_others(cli, bench, 
         ("--plot", "curves.txt", "--plot must end in .png, .pdf or .svg, got {0}/curves.txt"),
     ],
 )
-def test_a_place_that_cannot_be_written_to_is_told_in_one_sentence(cli, bench, tmp_path, option, file, message):
+def test_a_path_that_cannot_be_written_is_reported_in_one_sentence(cli, bench, tmp_path, option, file, message):
     result = cli("compare", bench, option, tmp_path / file)
     assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"error: {message.format(tmp_path)}\n")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_how_many_seeds_would_do_is_explained_only_where_it_is_told(cli, tmp_path):
+def test_the_number_of_seeds_needed_is_explained_only_where_it_is_printed(cli, tmp_path):
     for algo in ("bc", "iql"):
         (tmp_path / f"{algo}-X-v1").mkdir()
         run = {"seed": 0, "score": {"return_mean": 1.0}, "curve": []}
-        result = {"algo": algo, "env": "X-v1", "dataset": None, "runs": [run]}
-        (tmp_path / f"{algo}-X-v1" / "result.json").write_text(json.dumps(result))
+        stored = {"algo": algo, "env": "X-v1", "dataset": None, "runs": [run]}
+        (tmp_path / f"{algo}-X-v1" / "result.json").write_text(json.dumps(stored))
     (tmp_path / "bench.yaml").write_text("algos: [bc, iql]\nenvs: [X-v1]\n")
-    told = cli("compare", tmp_path)
-    assert (told.exit_code, "bc over iql" in told.stdout) == (0, True)
-    assert "seeds to show it" not in told.stdout
-    assert "95%" not in told.stdout
+    result = cli("compare", tmp_path)
+    assert (result.exit_code, "bc over iql" in result.stdout) == (0, True)
+    assert "seeds to show it" not in result.stdout
+    assert "95%" not in result.stdout
 
 
 def test_compare_draws_the_curves(cli, bench, tmp_path):
@@ -147,14 +147,14 @@ def test_options_win_over_the_plan_file(cli, tmp_path):
         (["--configs", "iql/pendulun"], "no packaged config 'iql/pendulun'; did you mean iql/pendulum?"),
     ],
 )
-def test_a_mistake_is_one_sentence(cli, tmp_path, arguments, message):
+def test_a_user_error_is_one_sentence(cli, tmp_path, arguments, message):
     result = cli("bench", *arguments, "--output", tmp_path / "bench")
     assert result.exit_code == 2
     assert result.stderr.startswith(f"error: {message}")
     assert not (tmp_path / "bench").exists()
 
 
-def test_what_is_no_bench_cannot_be_compared(cli, tmp_path):
+def test_only_a_bench_directory_can_be_compared(cli, tmp_path):
     result = cli("compare", tmp_path)
     sentence = f"{tmp_path} is not a bench directory: it has no bench.yaml; run rl-training bench first"
     assert (result.exit_code, result.stderr) == (2, f"error: {sentence}\n")

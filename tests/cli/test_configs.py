@@ -28,7 +28,7 @@ def test_show_prints_the_file_as_it_is(cli):
     assert cli("configs", "show", "iql/pendulum").stdout == packaged_config_text("iql/pendulum")
 
 
-def test_copy_writes_the_file_and_says_how_to_train_it(cli, tmp_path):
+def test_copy_writes_the_file_and_prints_how_to_train_it(cli, tmp_path):
     result = cli("configs", "copy", "iql/pendulum", tmp_path)
     assert (tmp_path / "pendulum.yaml").read_text() == packaged_config_text("iql/pendulum")
     assert f"rl-training train {tmp_path / 'pendulum.yaml'}" in result.stdout
@@ -43,7 +43,7 @@ def test_copy_never_overwrites(cli, tmp_path):
     )
 
 
-def test_a_misspelt_name_is_told_the_nearest(cli):
+def test_a_misspelt_name_is_answered_with_the_nearest(cli):
     result = cli("configs", "show", "iql/pendulun")
     assert result.exit_code == 2
     assert result.stderr == (

@@ -1,4 +1,4 @@
-"""Exit codes, and what is said on the way out."""
+"""Exit codes and error messages."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_run_that_another_process_trains_is_left_alone(cli, cartpole, run):
 
 @pytest.mark.parametrize("output", ["file", "file/run"])
 @pytest.mark.parametrize("command", ["train", "bench"])
-def test_an_output_that_is_a_file_is_a_mistake(cli, cartpole, tmp_path, command, output):
+def test_an_output_that_is_a_file_is_a_user_error(cli, cartpole, tmp_path, command, output):
     (tmp_path / "file").write_text("")
     what = cartpole if command == "train" else ["bench", "--algos", "ppo", "--envs", "CartPole-v1"]
     result = cli(*what, "--output", tmp_path / output)
@@ -72,13 +72,13 @@ def test_an_output_that_is_a_file_is_a_mistake(cli, cartpole, tmp_path, command,
     assert (result.exit_code, result.stderr) == (2, f"error: {sentence}\n")
 
 
-def test_a_keyword_that_the_environment_does_not_take_is_a_mistake(cli, cartpole, tmp_path):
+def test_a_keyword_that_the_environment_does_not_take_is_a_user_error(cli, cartpole, tmp_path):
     result = cli(*cartpole, "--set", "env_kwargs.foo=1", "--output", tmp_path / "run")
     sentence = "env_kwargs: CartPole-v1 has no option 'foo'; remove or correct it"
     assert (result.exit_code, result.stderr) == (2, f"error: {sentence}\n")
 
 
-def test_a_mistake_leaves_an_empty_directory_that_was_there(cli, cartpole, tmp_path):
+def test_a_user_error_leaves_an_empty_directory_that_was_there(cli, cartpole, tmp_path):
     (tmp_path / "run").mkdir()
     assert cli(*cartpole, "--set", "env_kwargs.foo=1", "--output", tmp_path / "run").exit_code == 2
     assert list(tmp_path.glob("**/*")) == [tmp_path / "run"]

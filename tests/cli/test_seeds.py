@@ -79,30 +79,30 @@ def test_a_seed_that_was_not_evaluated_leaves_no_mean():
 
 
 def test_each_seed_has_its_own_run_in_the_output_directory(cli, tmp_path):
-    asked = cli(*CLONING, "--seeds", "0,2", "--output", tmp_path / "both", "--quiet", "--json")
-    told = json.loads(asked.stdout)
-    assert told["run_dir"] == str(tmp_path / "both")
-    assert [(run["seed"], run["run_dir"]) for run in told["runs"]] == [
+    result = cli(*CLONING, "--seeds", "0,2", "--output", tmp_path / "both", "--quiet", "--json")
+    report = json.loads(result.stdout)
+    assert report["run_dir"] == str(tmp_path / "both")
+    assert [(run["seed"], run["run_dir"]) for run in report["runs"]] == [
         (0, str(tmp_path / "both" / "seed_0")),
         (2, str(tmp_path / "both" / "seed_2")),
     ]
-    assert all(Path(run["checkpoint"]).is_dir() for run in told["runs"])
-    assert told["evaluation"]["returns"] == [run["evaluation"]["return_mean"] for run in told["runs"]]
+    assert all(Path(run["checkpoint"]).is_dir() for run in report["runs"])
+    assert report["evaluation"]["returns"] == [run["evaluation"]["return_mean"] for run in report["runs"]]
 
 
 def test_without_an_output_the_directory_is_named_after_the_seeds(cli, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    told = cli(*CLONING, "--set", "eval_interval=0", "--seeds", "0-1", "--quiet")
+    result = cli(*CLONING, "--set", "eval_interval=0", "--seeds", "0-1", "--quiet")
     assert [path.name for path in sorted((tmp_path / "runs" / "bc-Pendulum-v1-s0-1").iterdir())] == [
         "seed_0",
         "seed_1",
     ]
-    assert told.stdout.splitlines()[0].split() == ["seed", "status", "return", "run"]
+    assert result.stdout.splitlines()[0].split() == ["seed", "status", "return", "run"]
 
 
-def test_it_is_told_what_each_of_the_seeds_is_to_do(cli, tmp_path):
-    told = cli(*CLONING, "--set", "eval_interval=0", "--seeds", "0,2", "--output", tmp_path / "both")
-    assert re.search(r"seeds 0, 2, \d+ updates each\n", told.stderr)
+def test_the_introduction_names_the_seeds_and_the_updates_of_each(cli, tmp_path):
+    result = cli(*CLONING, "--set", "eval_interval=0", "--seeds", "0,2", "--output", tmp_path / "both")
+    assert re.search(r"seeds 0, 2, \d+ updates each\n", result.stderr)
 
 
 def test_seed_and_seeds_exclude_each_other(cli, cartpole, tmp_path):
@@ -111,7 +111,7 @@ def test_seed_and_seeds_exclude_each_other(cli, cartpole, tmp_path):
 
 
 @pytest.mark.timeout(600)
-def test_a_mistake_that_seeds_in_processes_meet_is_the_one_sentence_of_a_single_seed(cli, cartpole, tmp_path, capfd):
+def test_a_user_error_in_processes_is_the_one_sentence_of_a_single_seed(cli, cartpole, tmp_path, capfd):
     command = [*cartpole, "--set", "env_id=CartPol-v1", "--quiet"]
     alone = cli(*command, "--output", tmp_path / "one")
     both = cli(*command, "--seeds", "0-1", "--output", tmp_path / "two")
@@ -133,9 +133,7 @@ def test_a_failure_in_the_process_of_a_seed_names_the_seed(cli, cartpole, tmp_pa
     ("in_processes", "there"),
     [(False, []), (False, ["all"]), (False, ["all", "all/seed_0", "all/seed_1"]), (True, ["all", "all/seed_0"])],
 )
-def test_a_mistake_leaves_no_directory_of_the_seeds_but_those_that_were_there(
-    cli, cartpole, tmp_path, in_processes, there
-):
+def test_a_user_error_leaves_no_new_directory_of_the_seeds(cli, cartpole, tmp_path, in_processes, there):
     for name in there:
         (tmp_path / name).mkdir()
     command = [*(cartpole if in_processes else CLONING), "--set", "env_kwargs.foo=1"]

@@ -1,4 +1,4 @@
-"""`train` and `resume`: what they take, what they leave, what they say."""
+"""`train` and `resume`: options, files and output."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_steps_end_at_the_first_boundary_after_them(cli, cartpole, tmp_path):
     assert json.loads(result.stdout)["steps"] == 128
 
 
-def test_the_first_line_says_what_is_trained_and_the_last_what_to_do(cli, cartpole, tmp_path):
+def test_the_first_line_describes_the_training_and_the_last_the_next_command(cli, cartpole, tmp_path):
     result = cli(*cartpole, "--seed", "3", "--output", tmp_path / "run")
     assert result.stderr.splitlines()[0] == (
         "CartPole-v1: 4 numbers in, one of 2 actions out; ppo in 1 environment, cpu, 1 thread, seed 3, 256 steps"
@@ -46,10 +46,10 @@ def test_the_first_line_says_what_is_trained_and_the_last_what_to_do(cli, cartpo
     assert facts["next"] == f"rl-training evaluate {tmp_path / 'run'}"
 
 
-def test_profile_tells_where_the_time_went(cli, cartpole, tmp_path):
-    told = json.loads(cli(*cartpole, "--output", tmp_path / "json", "--profile", "--json").stdout)
-    assert told.keys() == {*KEYS, "profile"}
-    assert sum(told["profile"].values()) == pytest.approx(told["seconds"], rel=0.2)
+def test_profile_reports_the_time_of_each_part(cli, cartpole, tmp_path):
+    report = json.loads(cli(*cartpole, "--output", tmp_path / "json", "--profile", "--json").stdout)
+    assert report.keys() == {*KEYS, "profile"}
+    assert sum(report["profile"].values()) == pytest.approx(report["seconds"], rel=0.2)
     printed = cli(*cartpole, "--output", tmp_path / "table", "--profile").stdout
     again = cli(*cartpole, "--output", tmp_path / "json", "--profile")
     assert again.stderr.splitlines()[-1].startswith("the run is already finished, so there is nothing to profile")
@@ -65,11 +65,11 @@ def test_profile_is_of_one_process(cli, cartpole, tmp_path):
     )
 
 
-def test_quiet_says_nothing_but_the_result(cli, cartpole, tmp_path):
+def test_quiet_prints_only_the_result(cli, cartpole, tmp_path):
     assert cli(*cartpole, "--output", tmp_path / "run", "--quiet").stderr == ""
 
 
-def test_the_same_command_again_tells_the_same_result(cli, cartpole, run, finished):
+def test_repeating_the_command_prints_the_same_result(cli, cartpole, run, finished):
     again = cli(*cartpole, "--output", run, "--json")
     assert (again.exit_code, again.stderr) == (0, "")
     moved = json.loads(again.stdout.replace(str(run), finished["run_dir"]))
@@ -90,8 +90,8 @@ def test_another_config_in_the_directory_is_refused_by_its_keys(cli, cartpole, r
 def test_more_steps_for_a_run_are_answered_with_resume(cli, cartpole, run):
     result = cli(*cartpole, "--steps", "512", "--output", run)
     assert result.exit_code == 2
-    told = f"extend it with `rl-training resume {run} --steps 512` (resume_training in Python), choose another"
-    assert told in result.stderr
+    advice = f"extend it with `rl-training resume {run} --steps 512` (resume_training in Python), choose another"
+    assert advice in result.stderr
 
 
 def test_fresh_starts_over(cli, cartpole, run):
@@ -100,12 +100,12 @@ def test_fresh_starts_over(cli, cartpole, run):
     assert [path.name for path in (run / "checkpoints").iterdir()] == ["step_000000064"]
 
 
-def test_a_mistake_beside_fresh_costs_no_run(cli, cartpole, run, finished):
+def test_a_user_error_beside_fresh_deletes_no_run(cli, cartpole, run, finished):
     assert cli(*cartpole, "--set", "batch_size=63", "--output", run, "--fresh").exit_code == 2
     assert json.loads(cli(*cartpole, "--output", run, "--json").stdout)["metrics"] == finished["metrics"]
 
 
-def test_a_mistake_leaves_no_directory(cli, tmp_path):
+def test_a_user_error_leaves_no_directory(cli, tmp_path):
     cli("train", "ppo", "CartPol-v1", "--output", tmp_path / "run")
     assert list(tmp_path.iterdir()) == []
 
@@ -124,11 +124,11 @@ def test_a_directory_of_other_files_is_left_alone(cli, cartpole, tmp_path):
 def test_resume_goes_beyond_the_end(cli, run):
     result = cli("resume", run, "--steps", "300", "--json")
     assert result.stderr.splitlines()[0].endswith("seed 0, 300 steps, resumed at 256")
-    told = json.loads(result.stdout)
-    assert (told.keys(), told["steps"], told["status"]) == (KEYS, 320, "finished")
+    report = json.loads(result.stdout)
+    assert (report.keys(), report["steps"], report["status"]) == (KEYS, 320, "finished")
 
 
-def test_resume_of_a_finished_run_tells_its_result(cli, run, finished):
+def test_resume_of_a_finished_run_prints_its_result(cli, run, finished):
     assert json.loads(cli("resume", run, "--json").stdout)["metrics"] == finished["metrics"]
 
 
@@ -150,7 +150,7 @@ def test_a_packaged_config_with_another_environment_and_options(cli, tmp_path):
     )
 
 
-def test_steps_of_acting_after_the_updates_are_told_apart_from_them(cli, tmp_path):
+def test_online_steps_are_printed_after_the_updates(cli, tmp_path):
     result = cli(
         "train", "iql/pendulum", "--set", "dataset.rows=64", "--steps", "2", "--online-steps", "3",
         "--set", "eval_interval=0", "--output", tmp_path / "run",
@@ -178,8 +178,8 @@ def test_a_dataset_file_alone(cli, tmp_path):
         "--allow", "no_episode_end", "--output", tmp_path / "run",
     )  # fmt: skip
     assert result.exit_code == 0, result.stderr
-    *doubts, introduction = result.stderr.splitlines()[:3]
-    assert [each.startswith("possible problem in the dataset: ") for each in doubts] == [
+    *warnings, introduction = result.stderr.splitlines()[:3]
+    assert [each.startswith("possible problem in the dataset: ") for each in warnings] == [
         True,
         True,
     ]  # no rewards, no ends
@@ -188,7 +188,7 @@ def test_a_dataset_file_alone(cli, tmp_path):
     assert result.stdout.splitlines()[-1] == last
 
 
-def test_how_a_file_is_read_is_said_on_the_command_line_and_stored(cli, tmp_path):
+def test_options_for_reading_a_file_are_stored(cli, tmp_path):
     import numpy as np
 
     from rl_training.experiment.config.train_config import load_config
@@ -255,7 +255,7 @@ def test_how_a_file_is_read_is_said_on_the_command_line_and_stored(cli, tmp_path
         ),
     ],
 )
-def test_a_mistake_ends_in_one_sentence_and_exit_code_2(cli, tmp_path, monkeypatch, arguments, message):
+def test_a_user_error_ends_in_one_sentence_and_exit_code_2(cli, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     result = cli("train", *arguments)
     assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"error: {message}\n")
@@ -291,24 +291,24 @@ def test_json_stands_alone_on_stdout_whatever_an_environment_prints(cartpole, tm
     (tmp_path / "talkative.py").write_text(TALKATIVE)
     # The worker prints as it collects, this process as it evaluates.
     command = [argument.replace("CartPole-v1", "talkative:Talkative-v0") for argument in cartpole]
-    asked = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "rl_training.cli", *command, "--set", "env_workers=1", "--json"],
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])},
         capture_output=True, text=True, timeout=100,
     )  # fmt: skip
-    assert json.loads(asked.stdout)["status"] == "finished"
-    assert asked.stderr.count("here I am") > 256
+    assert json.loads(result.stdout)["status"] == "finished"
+    assert result.stderr.count("here I am") > 256
 
 
 def test_progress_is_shown_beside_json_unless_it_is_to_be_quiet(cli, cartpole, tmp_path, monkeypatch):
     monkeypatch.setattr("rl_training.runtime.callbacks.progress.LINE_SECONDS", 0.0)
-    told = cli(*cartpole, "--output", tmp_path / "shown", "--json")
-    assert "step 256 of 256" in told.stderr
-    assert json.loads(told.stdout)["status"] == "finished"
+    result = cli(*cartpole, "--output", tmp_path / "shown", "--json")
+    assert "step 256 of 256" in result.stderr
+    assert json.loads(result.stdout)["status"] == "finished"
     assert not cli(*cartpole, "--output", tmp_path / "quiet", "--json", "--quiet").stderr
 
 
 def test_a_run_that_was_never_evaluated_can_be(cli, cartpole, tmp_path):
-    told = cli(*cartpole, "--set", "eval_interval=0", "--output", tmp_path / "run")
-    assert f"next        rl-training evaluate {tmp_path / 'run'}\n" in told.stdout
+    result = cli(*cartpole, "--set", "eval_interval=0", "--output", tmp_path / "run")
+    assert f"next        rl-training evaluate {tmp_path / 'run'}\n" in result.stdout
     assert cli("evaluate", tmp_path / "run", "--episodes", 1).exit_code == 0

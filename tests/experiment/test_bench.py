@@ -1,4 +1,4 @@
-"""A bench: its cells, what stops it, and what a second start leaves alone."""
+"""A bench: its plan, its cells, signals, and a second start."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_plan_that_cannot_be_run_is_refused(values, message):
     assert str(caught.value).startswith(message)
 
 
-def test_a_mistake_in_a_cell_is_found_before_anything_runs(tmp_path):
+def test_an_invalid_cell_is_reported_before_any_run_starts(tmp_path):
     plan = parse_plan({"algos": "bc", "envs": "Pendulum-v1", "set": {"gama": 0.9}})
     with pytest.raises(ConfigError, match=r"bc-Pendulum-v1: algo_kwargs\.gama: unknown key"):
         Bench(plan, tmp_path / "bench")

@@ -75,16 +75,16 @@ def test_unknown_key_is_answered_with_the_nearest_right_one(values, sentence):
         ({"seed": 2**20000}, "seed: must be less than or equal to 1000000000000000, got an integer of 20001 bits"),
     ],
 )
-def test_bad_value_is_told_with_its_key_what_is_allowed_and_what_came(values, sentence):
+def test_an_invalid_value_is_reported_with_its_key_the_allowed_values_and_the_value(values, sentence):
     assert message({"algo": "iql", **values}) == sentence
 
 
-def test_every_mistake_has_a_line():
+def test_every_error_has_a_line():
     lines = message({"algo": "iql", "sed": 1, "num_envs": 0, "algo_kwargs": {"beta": -1}}).splitlines()
     assert [line.split(":")[0] for line in lines] == ["num_envs", "sed", "algo_kwargs.beta"]
 
 
-def test_a_file_full_of_mistakes_is_cut_short():
+def test_a_long_list_of_errors_is_shortened():
     lines = message({"algo": "iql", **{f"key_{i}": i for i in range(5000)}}).splitlines()
     assert len(lines) == 11
     assert lines[-1] == "and 4990 more"
@@ -138,11 +138,11 @@ def test_a_dataset_may_be_several_sources_each_with_its_weight():
 
 
 def test_how_data_is_read_stays_with_the_config():
-    said = {
+    given = {
         "dataset": "logs.csv", "dataset_columns": {"obs": "x,y"}, "action_range": [[-1, 0], 2], "allow": "nan",
         "rewards": {"normalize": "return_range", "shift": -1, "clip": [-5, 5]},
     }  # fmt: skip
-    config = parse_config({"algo": "iql", **said})
+    config = parse_config({"algo": "iql", **given})
     assert (config.action_range, config.allow) == (((-1.0, 0.0), 2.0), ("nan",))
     assert config.rewards == RewardTransform(normalize="return_range", shift=-1.0, clip=(-5.0, 5.0))
     assert parse_config(read_yaml(config_yaml(config))) == config
@@ -167,7 +167,7 @@ def test_how_data_is_read_stays_with_the_config():
          "allow applies to dataset files, and the dataset has no file; remove it or give a file"),
     ],
 )  # fmt: skip
-def test_a_mistake_about_data_is_one_sentence(values, sentence):
+def test_an_error_in_the_dataset_section_is_one_sentence(values, sentence):
     assert message({"algo": "iql", "dataset": "a.npz", **values}) == sentence
 
 

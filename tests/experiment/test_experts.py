@@ -58,7 +58,7 @@ def test_experts_are_a_dataset_in_other_words(options, dataset):
     ],
     ids=str,
 )
-def test_what_is_missing_or_contradicts_is_said(options, words):
+def test_missing_or_contradictory_expert_options_are_reported(options, words):
     named = {f"expert_dataset_{key}": value for key, value in options.items()}
     with pytest.raises(ConfigError, match=words):
         parse_config({**GAIL, "algo_kwargs": named})
@@ -94,12 +94,12 @@ def test_what_means_nothing_to_an_imitator_is_refused(changes, words, tmp_path):
         )
 
 
-def test_a_random_expert_is_said_to_be_for_trying_alone(tmp_path):
-    told: list[str] = []
+def test_a_random_expert_is_reported_as_a_smoke_test(tmp_path):
+    printed: list[str] = []
     dataset = {"kind": "random", "rows": 50}
     config = parse_config({**GAIL, "dataset": dataset, "algo_kwargs": SMALL, "output_dir": str(tmp_path / "run")})
-    result = run_training(config, say=told.append)
-    assert told == ["the expert's dataset comes from a random policy; use this run for testing only"]
+    result = run_training(config, say=printed.append)
+    assert printed == ["the expert's dataset comes from a random policy; use this run for testing only"]
     assert {"gail_discriminator_loss", "gail_expert_accuracy", "gail_policy_accuracy"} <= result.metrics.keys()
 
 
@@ -149,14 +149,14 @@ def test_returns_are_not_summed_over_gaps(short_episodes, tmp_path):
         parse_config({"algo": "iql", **base, "rewards": {"normalize": "return_range"}})
 
 
-def test_nothing_is_said_of_rewards_that_an_imitator_does_not_use(tmp_path):
+def test_imitation_does_not_warn_about_unused_rewards(tmp_path):
     experts = roll_dataset("CartPole-v1", rows=400)  # of which each pays 1
-    assert any("every reward is 1" in doubt for doubt in check_dataset(experts))
+    assert any("every reward is 1" in warning for warning in check_dataset(experts))
     save_npz(experts, tmp_path / "experts.npz")
     config = {**GAIL, "dataset": str(tmp_path / "experts.npz"), "total_timesteps": 16, "algo_kwargs": SMALL}
-    told: list[str] = []
-    run_training(parse_config({**config, "output_dir": str(tmp_path / "run")}), say=told.append)
-    assert told == []
+    printed: list[str] = []
+    run_training(parse_config({**config, "output_dir": str(tmp_path / "run")}), say=printed.append)
+    assert printed == []
 
 
 @pytest.mark.parametrize("options", [{"absorbing_states": True}, {"gradient_penalty": 1.0}], ids=str)
@@ -167,9 +167,9 @@ def test_a_run_with_every_part_resumes_as_if_it_had_never_stopped(options, tmp_p
     whole = run_training(parse_config({**shared, "output_dir": str(tmp_path / "whole")}))
     halved = run_training(parse_config({**shared, "output_dir": str(tmp_path / "halved")}), callbacks=[StopAtStep(48)])
     assert (halved.status, halved.steps) == ("stopped", 48)
-    told: list[str] = []
-    resume_run(halved.run_dir, say=told.append)
-    assert told == []
+    printed: list[str] = []
+    resume_run(halved.run_dir, say=printed.append)
+    assert printed == []
     assert compare_runs(whole.run_dir, halved.run_dir) == []
 
 

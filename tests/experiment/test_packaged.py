@@ -39,7 +39,7 @@ def test_names_do_not_reach_outside_the_package():
         packaged_config_text("../../../pyproject")
 
 
-def test_missing_file_is_said(tmp_path):
+def test_a_missing_file_is_reported(tmp_path):
     with pytest.raises(ConfigError, match="no such file"):
         load_config(str(tmp_path / "none.yaml"))
 
@@ -97,6 +97,6 @@ def test_copy_never_overwrites(tmp_path):
     assert path.read_text() == "precious"
 
 
-def test_copy_into_a_missing_folder_is_said(tmp_path):
+def test_copying_into_a_missing_folder_is_reported(tmp_path):
     with pytest.raises(ConfigError, match="No such file"):
         copy_config("iql/pendulum", tmp_path / "none" / "mine.yaml")

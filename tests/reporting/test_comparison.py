@@ -66,6 +66,11 @@ def test_the_tables_as_markdown(tmp_path):
     )
 
 
+def test_a_very_large_number_of_seeds_is_not_printed(tmp_path):
+    bench = write_bench(tmp_path / "bench", {("a", "X-v1"): [0.0, 100.0], ("b", "X-v1"): [0.0, 99.0]})
+    assert markdown(compare(bench)).endswith(" | +0.5 | more than 1,000 seeds would be needed |\n")
+
+
 def test_one_seed_has_no_interval(tmp_path):
     found = compare(write_bench(tmp_path / "bench", {("a", "Hopper-v5"): [1607.0138475], ("b", "Hopper-v5"): [10.0]}))
     assert markdown(found) == (
