@@ -39,7 +39,7 @@ def test_explain_lists_the_options_of_every_run(cli):
         assert [row[2] for row in printed] == ([] if name in ("algo", "algo_kwargs") else [field.description])
     assert ["keep_checkpoints", "3", "number of newest checkpoints to keep, besides the best"] in rows
     assert ["early_stopping.patience", "required", "evaluations without improvement before the run stops"] in rows
-    assert ["schedules.NAME.fraction", "1.0", "share of training until it is there"] in rows
+    assert ["schedules.NAME.fraction", "1.0", "fraction of training that the change takes"] in rows
     assert ["dataset.kind", "required", "behaviour policy: random, or policy (a trained one)"] in rows
 
 
