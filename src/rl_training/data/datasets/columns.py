@@ -42,10 +42,7 @@ def to_columns(
             columns[name] = _flat(name, columns[name])
     for name in ("obs", "next_obs"):
         columns[name] = _observations(name, columns[name], spec)
-    if columns["obs"].shape != columns["next_obs"].shape:
-        raise ValueError(f"obs have shape {columns['obs'].shape} but next_obs have {columns['next_obs'].shape}")
-    if columns["obs"].dtype != columns["next_obs"].dtype:
-        raise TypeError(f"obs are {columns['obs'].dtype} but next_obs are {columns['next_obs'].dtype}")
+    _require_matching_observations(columns)
     columns = drop_nan_rows(columns, allow)
     require_flags(columns)
     # A row that is both terminated and truncated has no next value to bootstrap from.
@@ -63,6 +60,13 @@ def to_columns(
                 columns[name], with_action_range(spec, action_range), name=name, clip="out_of_range" in allow
             )
     return columns, spec
+
+
+def _require_matching_observations(columns: Arrays) -> None:
+    if columns["obs"].shape != columns["next_obs"].shape:
+        raise ValueError(f"obs have shape {columns['obs'].shape} but next_obs have {columns['next_obs'].shape}")
+    if columns["obs"].dtype != columns["next_obs"].dtype:
+        raise TypeError(f"obs are {columns['obs'].dtype} but next_obs are {columns['next_obs'].dtype}")
 
 
 def to_array(name: str, value: npt.ArrayLike) -> Array:
