@@ -20,6 +20,23 @@ if TYPE_CHECKING:
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory (its newest checkpoint) or a checkpoint.")]
 Best = Annotated[bool, typer.Option("--best", help="The run's best checkpoint by evaluation, not its newest.")]
+Observations = Annotated[
+    str | None,
+    typer.Option(
+        metavar="JSON", help="One observation or nested lists of them, '[0.1, 0, 0.2, 0]'; objects for a Dict space."
+    ),
+]
+ObservationFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE.npy", help="Observations in a NumPy file; an .npz with one array a key for a Dict space."
+    ),
+]
+Sampled = Annotated[bool, typer.Option("--stochastic", help="Sample actions, with a new seed at each call.")]
+Episode = Annotated[
+    bool,
+    typer.Option("--episode", help="The observations are one episode in order, which a recurrent agent remembers."),
+]
 CAUTION = (
     "the estimate does not cover states that are missing in the data, and the interval does not show this. "
     "Use it to compare policies, not as an absolute value"
@@ -38,8 +55,7 @@ def evaluate(
         ),
     ] = None,
     ope: Annotated[
-        str | None,
-        typer.Option(metavar="DATASET", help="Estimate the return from data, without an environment."),
+        str | None, typer.Option(metavar="DATASET", help="Estimate the return from data, without an environment.")
     ] = None,
     updates: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Updates of the estimate (default 10,000).")
@@ -121,26 +137,10 @@ def with_interval(value: float, interval: tuple[float, float] | None) -> str:
 def predict(
     run: Run,
     best: Best = False,
-    obs: Annotated[
-        str | None,
-        typer.Option(
-            metavar="JSON",
-            help="One observation or nested lists of them, '[0.1, 0, 0.2, 0]'; objects for a Dict space.",
-        ),
-    ] = None,
-    obs_file: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.npy", help="Observations in a NumPy file; an .npz with one array a key for a Dict space."
-        ),
-    ] = None,
-    stochastic: Annotated[
-        bool, typer.Option("--stochastic", help="Sample actions, with a new seed at each call.")
-    ] = False,
-    episode: Annotated[
-        bool,
-        typer.Option("--episode", help="The observations are one episode in order, which a recurrent agent remembers."),
-    ] = False,
+    obs: Observations = None,
+    obs_file: ObservationFile = None,
+    stochastic: Sampled = False,
+    episode: Episode = False,
     as_json: Json = False,
 ) -> None:
     """Print the actions of a trained agent. One action for each observation, in the environment's units. A recurrent

@@ -93,8 +93,6 @@ def train(
     report = results[0].to_json() if chosen is None else summary(chosen, results)
     if watch is not None:
         report["profile"] = watch.summary()
-        if not report["profile"]:
-            typer.echo("the run is already finished, so there is nothing to profile; --fresh trains it again", err=True)
     conclude(results, report, config, as_json=as_json)
 
 
@@ -157,6 +155,8 @@ def conclude(results: list[TrainResult], report: dict[str, Any], config: TrainCo
     from rl_training.reporting.plots import save_learning_curve
 
     signal = next((result.signal for result in results if result.signal is not None), None)
+    if report.get("profile") == {}:
+        typer.echo("the run is already finished, so there is nothing to profile; --fresh trains it again", err=True)
     curves = [save_learning_curve(result.run_dir) for result in results] if signal is None else []
     if as_json:
         print_json(report)
