@@ -33,9 +33,9 @@ def test_resume_equals_never_having_stopped(case, finished, tmp_path):
     early, late = case.stops
     told: list[str] = []
     halved = run_training(parse_config(case.config(output_dir=str(tmp_path / "halved"))), callbacks=[StopAtStep(early)])
-    again = resume_run(halved.run_dir, callbacks=[StopAtStep(late)], say=told.append)
+    again = resume_run(halved.run_dir, callbacks=[StopAtStep(late)], warn=told.append)
     assert [(each.status, each.steps) for each in (halved, again)] == [("stopped", early), ("stopped", late)]
-    assert resume_run(halved.run_dir, say=told.append).status == "finished"
+    assert resume_run(halved.run_dir, warn=told.append).status == "finished"
     assert told == []
     assert compare_runs(finished, halved.run_dir) == []
 

@@ -98,7 +98,7 @@ def test_a_random_expert_is_reported_as_a_smoke_test(tmp_path):
     printed: list[str] = []
     dataset = {"kind": "random", "rows": 50}
     config = parse_config({**GAIL, "dataset": dataset, "algo_kwargs": SMALL, "output_dir": str(tmp_path / "run")})
-    result = run_training(config, say=printed.append)
+    result = run_training(config, warn=printed.append)
     assert printed == ["the expert's dataset comes from a random policy; use this run for testing only"]
     assert {"gail_discriminator_loss", "gail_expert_accuracy", "gail_policy_accuracy"} <= result.metrics.keys()
 
@@ -155,7 +155,7 @@ def test_imitation_does_not_warn_about_unused_rewards(tmp_path):
     save_npz(experts, tmp_path / "experts.npz")
     config = {**GAIL, "dataset": str(tmp_path / "experts.npz"), "total_timesteps": 16, "algo_kwargs": SMALL}
     printed: list[str] = []
-    run_training(parse_config({**config, "output_dir": str(tmp_path / "run")}), say=printed.append)
+    run_training(parse_config({**config, "output_dir": str(tmp_path / "run")}), warn=printed.append)
     assert printed == []
 
 
@@ -168,7 +168,7 @@ def test_a_run_with_every_part_resumes_as_if_it_had_never_stopped(options, tmp_p
     halved = run_training(parse_config({**shared, "output_dir": str(tmp_path / "halved")}), callbacks=[StopAtStep(48)])
     assert (halved.status, halved.steps) == ("stopped", 48)
     printed: list[str] = []
-    resume_run(halved.run_dir, say=printed.append)
+    resume_run(halved.run_dir, warn=printed.append)
     assert printed == []
     assert compare_runs(whole.run_dir, halved.run_dir) == []
 

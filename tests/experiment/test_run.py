@@ -26,7 +26,7 @@ SAC: dict[str, Any] = {
 
 def run(values, tmp_path, said=None, **changes):
     config = parse_config({**values, "output_dir": str(tmp_path / "run"), **changes})
-    return run_training(config, say=(said.append if said is not None else print))
+    return run_training(config, warn=(said.append if said is not None else print))
 
 
 def logged(rows: int, path) -> str:

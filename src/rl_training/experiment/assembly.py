@@ -141,12 +141,12 @@ def new_callbacks(
     *,
     user: Sequence[Callback],
     writers: Sequence[Callable[[Row], None]],
-    say: Callable[[str], None],
+    warn: Callable[[str], None],
 ) -> list[Callback]:
     """Returns the callbacks in the order in which they are notified; saving comes after them."""
     total = config.duration
     callbacks: list[Callback] = [LogMetrics(interval(config.log_interval, total, 100), *writers, member=parts.member)]
-    callbacks.append(LogWarnings(parts.learner.warnings, say))
+    callbacks.append(LogWarnings(parts.learner.warnings, warn))
     moving, defaults = _schedules(config, parts.learner)
     callbacks += [Schedules(moving, defaults)] if moving else []
     evaluation = _evaluation(config, parts, choices, writers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from rl_training.experiment.machine import Choices, apply, choose
 from rl_training.experiment.processes.signals import asked_by, caught_signals
 from rl_training.experiment.result import TrainResult
 from rl_training.experiment.run_directory import RunDirectory
-from rl_training.experiment.training_run import TrainingRun, default_directory, run_record
+from rl_training.experiment.training_run import TrainingRun, Warn, default_directory, run_record
 from rl_training.runtime.callbacks.profile import Profile
 from rl_training.runtime.callbacks.progress import ShowProgress
 from rl_training.runtime.callbacks.training import StopAtStep
@@ -29,19 +29,18 @@ from rl_training.runtime.state import DivergedError, TrainerState
 
 __all__ = ["TrainResult", "default_directory", "resume_run", "run_population", "run_training"]
 
-Say = Callable[[str], None]
 Start = Checkpoint | Path | str | None
 
 
 def run_training(
     config: TrainConfig, *, callbacks: Sequence[Callback] = (), fresh: bool = False, quiet: bool = True,
-    start_from: Start = None, say: Say = print_warning,
+    start_from: Start = None, warn: Warn = print_warning,
 ) -> TrainResult:  # fmt: skip
     """Starts or resumes the run of this config, or returns the stored result if it has finished."""
     parsed = parse_config(config)
     if fresh and start_from is not None:
         _require_kept(start_from, Path(parsed.output_dir or default_directory(parsed)))
-    return _run([parsed], None, callbacks, fresh=fresh, quiet=quiet, start_from=start_from, say=say)[0]
+    return _run([parsed], None, callbacks, fresh=fresh, quiet=quiet, start_from=start_from, warn=warn)[0]
 
 
 def _require_kept(start: Checkpoint | Path | str, directory: Path) -> None:
@@ -54,28 +53,28 @@ def _require_kept(start: Checkpoint | Path | str, directory: Path) -> None:
 
 def run_population(
     configs: Sequence[TrainConfig], *, callbacks: Sequence[Callback] = (), fresh: bool = False, quiet: bool = True,
-    say: Say = print_warning,
+    warn: Warn = print_warning,
 ) -> list[TrainResult]:  # fmt: skip
     """Trains configs that differ only in the seed as one population, each in its own directory."""
     parsed = [parse_config(config) for config in configs]
-    return _run(parsed, None, callbacks, fresh=fresh, quiet=quiet, start_from=None, say=say)
+    return _run(parsed, None, callbacks, fresh=fresh, quiet=quiet, start_from=None, warn=warn)
 
 
 def resume_run(
     path: Path | str, *, steps: int | None = None, callbacks: Sequence[Callback] = (), quiet: bool = True,
-    say: Say = print_warning,
+    warn: Warn = print_warning,
 ) -> TrainResult:  # fmt: skip
     """Resumes a run up to its last step or to `steps`."""
     config = RunDirectory(path).config()
     if config is None:
         raise ConfigError(f"{path} is not a run directory: it has no config.yaml")
     config = config.model_copy(update={"output_dir": str(path)})
-    return _run([config], steps, callbacks, fresh=False, quiet=quiet, start_from=None, say=say)[0]
+    return _run([config], steps, callbacks, fresh=False, quiet=quiet, start_from=None, warn=warn)[0]
 
 
 def _run(
     configs: Sequence[TrainConfig], steps: int | None, callbacks: Sequence[Callback], *, fresh: bool, quiet: bool,
-    start_from: Start, say: Say,
+    start_from: Start, warn: Warn,
 ) -> list[TrainResult]:  # fmt: skip
     directories = [RunDirectory(config.output_dir or default_directory(config)) for config in configs]
     with ExitStack() as stack:
@@ -95,10 +94,10 @@ def _run(
             stack.callback(parts.close)
         for directory, config in zip(directories, configs, strict=True):
             directory.begin(config, fresh=fresh)  # not earlier: a wrong config must not delete a run
-        runs = _training_runs(directories, configs, members, choices, callbacks, start_from=start_from, say=say)
+        runs = _training_runs(directories, configs, members, choices, callbacks, start_from=start_from, warn=warn)
         results = _train(state, runs, callbacks, num_envs=configs[0].num_envs, quiet=quiet)
     if results[0].status == "finished" and not results[0].updates:
-        _warn_no_updates(configs[0], results[0].steps, say)
+        _warn_no_updates(configs[0], results[0].steps, warn)
     return results
 
 
@@ -112,18 +111,18 @@ def _stored_results(directories: Sequence[RunDirectory], steps: int | None) -> l
 
 def _training_runs(
     directories: Sequence[RunDirectory], configs: Sequence[TrainConfig], members: Sequence[Assembly], choices: Choices,
-    callbacks: Sequence[Callback], *, start_from: Start, say: Say,
+    callbacks: Sequence[Callback], *, start_from: Start, warn: Warn,
 ) -> list[TrainingRun]:  # fmt: skip
-    starts = _starts(directories, start_from, say)
+    starts = _starts(directories, start_from, warn)
     if starts[0] is None and members[0].dataset is not None:
         for warning in _data_warnings(configs[0], members[0].dataset, needs_expert=members[0].learner.needs_expert):
-            say(warning)
+            warn(warning)
     runs = []
     for directory, config, parts, start in zip(directories, configs, members, starts, strict=True):
         kept, total = directory.read("run.json") or {}, parts.state.total_timesteps
         directory.write("run.json", {**run_record(config, parts, choices), **kept, "total_timesteps": total})
         user = callbacks if len(configs) == 1 else ()
-        runs.append(TrainingRun(directory, config, parts, choices, checkpoint=start, user=user, say=say))
+        runs.append(TrainingRun(directory, config, parts, choices, checkpoint=start, user=user, warn=warn))
     return runs
 
 
@@ -137,11 +136,11 @@ def _data_warnings(config: TrainConfig, dataset: TransitionDataset, *, needs_exp
     return [f"possible problem in the dataset: {found}" for found in check_dataset(dataset, rewards=not needs_expert)]
 
 
-def _warn_no_updates(config: TrainConfig, steps: int, say: Say) -> None:
+def _warn_no_updates(config: TrainConfig, steps: int, warn: Warn) -> None:
     options = get_algorithm_spec(config.algo).config_type(**config.algo_kwargs)
     start = lane_of(config).first_update(options)
     if start:
-        say(
+        warn(
             f"no update was run: {config.algo} starts learning {start}, and this run took {steps:,} steps; "
             "raise --steps, or lower learning_starts with --set"
         )
@@ -172,20 +171,20 @@ def _train(
     return [run.finish(updates=state.updates - updates, seconds=seconds, signal=number) for run in runs]
 
 
-def _starts(directories: Sequence[RunDirectory], start_from: Start, say: Say) -> list[Checkpoint | None]:
+def _starts(directories: Sequence[RunDirectory], start_from: Start, warn: Warn) -> list[Checkpoint | None]:
     """Returns the newest checkpoint of a run; for a population, the newest step that all members have."""
     if len(directories) == 1:
         folder = directories[0].checkpoints
-        newest = newest_checkpoint(folder, on_damaged=say) if folder.is_dir() else None
+        newest = newest_checkpoint(folder, on_damaged=warn) if folder.is_dir() else None
         if newest is not None or start_from is None:
             return [newest]
-        return [start_from if isinstance(start_from, Checkpoint) else find_checkpoint(Path(start_from), warn=say)]
+        return [start_from if isinstance(start_from, Checkpoint) else find_checkpoint(Path(start_from), warn=warn)]
     names = [{path.name for path in list_checkpoints(directory.checkpoints)} for directory in directories]
     for name in sorted(set.intersection(*names), reverse=True):
         try:
             return [read_checkpoint(directory.checkpoints / name) for directory in directories]
         except CheckpointError as damaged:
-            say(str(damaged))
+            warn(str(damaged))
     return [None] * len(directories)
 
 

@@ -18,7 +18,7 @@ from rl_training.runtime.checkpoints.reading import Checkpoint
 from rl_training.runtime.engine import Callback
 from rl_training.types import EnvSpec
 
-Say = Callable[[str], None]
+Warn = Callable[[str], None]
 
 
 class TrainingRun:
@@ -26,14 +26,14 @@ class TrainingRun:
 
     def __init__(
         self, directory: RunDirectory, config: TrainConfig, parts: Assembly, choices: Choices, *,
-        checkpoint: Checkpoint | None, user: Sequence[Callback] = (), say: Say,
+        checkpoint: Checkpoint | None, user: Sequence[Callback] = (), warn: Warn,
     ) -> None:  # fmt: skip
         self.directory, self.state = directory, parts.state
         start = 0 if checkpoint is None else checkpoint.step
         self.metrics = MetricsFile(directory.metrics, keep_until=start)
         board = tensorboard_writer(directory.path / "tensorboard", resume_at=start)
         writers = [self.metrics.write] + ([] if board is None else [board])
-        callbacks = new_callbacks(config, parts, choices, user=user, writers=writers, say=say)
+        callbacks = new_callbacks(config, parts, choices, user=user, writers=writers, warn=warn)
         self.log = next(callback for callback in callbacks if isinstance(callback, LogMetrics))
         segments, info = replay_segments(self.state), checkpoint_info(config, parts, choices)
         if checkpoint is not None:
@@ -45,7 +45,7 @@ class TrainingRun:
                 raise ConfigError(f"the Dict observation had {held} when this run started, and has {holds} now")
             reasons = restore_trainer(self.state, callbacks, checkpoint, segments) + differences(checkpoint.info, info)
             if reasons:
-                say(f"resume is approximate, not exact: {'; '.join(reasons)}")
+                warn(f"resume is approximate, not exact: {'; '.join(reasons)}")
         every = interval(config.checkpoint_interval, config.duration, 10)
         self.saving = SaveCheckpoints(
             directory.checkpoints, every, callbacks, segments=segments, keep=config.keep_checkpoints, info=info

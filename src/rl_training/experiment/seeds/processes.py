@@ -212,7 +212,7 @@ def _train_one(config: TrainConfig, callbacks: Sequence[Callback], fresh: bool, 
             pipe.send(message)
 
     try:
-        run_training(config, callbacks=[*callbacks, report], fresh=fresh, say=send)
+        run_training(config, callbacks=[*callbacks, report], fresh=fresh, warn=send)
     except KeyboardInterrupt:  # the second request to stop
         sys.exit(128 + signal.SIGINT)
     except Exception as error:
