@@ -41,12 +41,10 @@ class PackedColumns(dict[str, Tensor]):
         self.matrix = torch.empty(*lead, sum(map(math.prod, packed.values())), device=device)
         self.shapes = packed
         views = self._views(self.matrix)
-        others = {
-            name: torch.empty(*lead, *shape, dtype=dtype, device=device)
+        super().__init__(
+            (name, views[name] if name in views else torch.empty(*lead, *shape, dtype=dtype, device=device))
             for name, (shape, dtype) in layout.items()
-            if name not in packed
-        }
-        super().__init__({name: views[name] if name in views else others[name] for name in layout})
+        )
 
     @classmethod
     def of(cls, columns: Batch, device: torch.device | str) -> PackedColumns:

@@ -133,7 +133,6 @@ def _center_and_half_range(spec: EnvSpec) -> tuple[Array, Array]:
     with np.errstate(over="ignore"):  # overflow is rejected below
         half_range = (high - low) / 2
     if not (np.isfinite(half_range) & (half_range > 0)).all():
-        raise ValueError(
-            f"Box bounds must be finite with low < high, got {list(spec.action_low)} to {list(spec.action_high)}"
-        )
+        bounds = f"{list(spec.action_low)} to {list(spec.action_high)}"
+        raise ValueError(f"Box bounds must be finite with low < high, got {bounds}")
     return (low + high) / 2, half_range

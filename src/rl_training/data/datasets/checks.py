@@ -38,8 +38,6 @@ from rl_training.types import Array, Arrays, EnvSpec
 if TYPE_CHECKING:
     from rl_training.data.datasets.transition_dataset import TransitionDataset
 
-__all__ = ["DatasetReport", "Finding", "check_dataset", "inspect_columns", "inspect_source"]
-
 REPAIRS = {  # applied to problems that are allowed
     "nan": "these rows are dropped, and their episodes are truncated before them",
     "out_of_range": "they are clipped",
@@ -79,11 +77,9 @@ def inspect_columns(
     usable, errors = _usable(stored, wrong, spec, action_range)
     duplicates = count_duplicates(*(stored.columns[name] for name in ("obs", "actions", "rewards")))
     warnings = [
-        *_warnings(usable),
-        *_guessed_bounds(summaries["actions"], spec, action_range),
-        *_constant_columns(summaries),
+        *_warnings(usable), *_guessed_bounds(summaries["actions"], spec, action_range), *_constant_columns(summaries),
         *_duplicates(duplicates, len(stored.columns["obs"])),
-    ]
+    ]  # fmt: skip
     dones, rewards = usable["dones"] != 0, usable["rewards"]
     ends = episode_ends(dones, usable["truncated"])
     return DatasetReport(
@@ -160,14 +156,11 @@ def _warnings(columns: Arrays) -> Iterator[Finding]:
 def _constant_rewards(rewards: Array, dones: Array) -> Iterator[Finding]:
     if (rewards != rewards[0]).any():
         return
-    effect = (
-        ": actions differ only by when episodes terminate" if dones.any() else
-        " and no episode terminates: all actions are equally good"
-    )  # fmt: skip
-    yield Finding(
-        "constant_rewards", "warning", f"every reward is {rewards[0]:g}{effect}",
-        "check that this is the right reward column",
-    )  # fmt: skip
+    effect = " and no episode terminates: all actions are equally good"
+    if dones.any():
+        effect = ": actions differ only by when episodes terminate"
+    fix = "check that this is the right reward column"
+    yield Finding("constant_rewards", "warning", f"every reward is {rewards[0]:g}{effect}", fix)
 
 
 def _doubled_terminals(columns: Arrays) -> Iterator[Finding]:
@@ -212,8 +205,7 @@ def _guessed_bounds(actions: ColumnSummary, spec: EnvSpec | None, action_range: 
 
 def _constant_columns(summaries: Mapping[str, ColumnSummary]) -> Iterator[Finding]:
     for name in ("obs", "actions"):
-        constant = summaries[name].constant
-        if constant:
+        if constant := summaries[name].constant:
             shown = ", ".join(map(str, constant[:10])) + (", ..." if len(constant) > 10 else "")
             yield Finding(
                 "constant_column", "warning",
@@ -224,8 +216,5 @@ def _constant_columns(summaries: Mapping[str, ColumnSummary]) -> Iterator[Findin
 
 def _duplicates(duplicates: int, rows: int) -> Iterator[Finding]:
     if duplicates * 100 > rows:
-        yield Finding(
-            "duplicates", "warning",
-            f"{duplicates} of {rows} rows are duplicates",
-            "remove rows that were recorded or joined twice; with few distinct states, duplicates are normal",
-        )  # fmt: skip
+        fix = "remove rows that were recorded or joined twice; with few distinct states, duplicates are normal"
+        yield Finding("duplicates", "warning", f"{duplicates} of {rows} rows are duplicates", fix)

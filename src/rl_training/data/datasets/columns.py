@@ -23,12 +23,9 @@ REQUIRED = ("obs", "actions", "rewards", "next_obs", "dones")
 
 
 def to_columns(
-    values: Mapping[str, npt.ArrayLike],
-    spec: EnvSpec | None = None,
-    *,
-    action_range: Bounds | None = None,
+    values: Mapping[str, npt.ArrayLike], spec: EnvSpec | None = None, *, action_range: Bounds | None = None,
     allow: Collection[str] = (),
-) -> tuple[Arrays, EnvSpec]:
+) -> tuple[Arrays, EnvSpec]:  # fmt: skip
     """Converts columns in the data's units to batch columns; also returns their spec."""
     check_allow(allow)
     require_columns(values, REQUIRED)
@@ -40,10 +37,12 @@ def to_columns(
     for name in ("rewards", "dones", "truncated", "returns_to_go"):
         if name in columns:
             columns[name] = _flat(name, columns[name])
-    for name in ("obs", "next_obs"):
-        columns[name] = _observations(name, columns[name], spec)
-    _require_matching_observations(columns)
-    columns = drop_nan_rows(columns, allow)
+    obs, next_obs = (_observations(name, columns[name], spec) for name in ("obs", "next_obs"))
+    if obs.shape != next_obs.shape:
+        raise ValueError(f"obs have shape {obs.shape} but next_obs have {next_obs.shape}")
+    if obs.dtype != next_obs.dtype:
+        raise TypeError(f"obs are {obs.dtype} but next_obs are {next_obs.dtype}")
+    columns = drop_nan_rows({**columns, "obs": obs, "next_obs": next_obs}, allow)
     require_flags(columns)
     # A row that is both terminated and truncated has no next value to bootstrap from.
     columns["truncated"] = columns["truncated"] * (1 - columns["dones"])
@@ -54,19 +53,11 @@ def to_columns(
             f"actions are integers, but the environment has a Box of {spec.action_dim}; if they are Box actions, "
             "set action_range (--action-range LOW,HIGH)"
         )
+    bounds, clip = with_action_range(spec, action_range), "out_of_range" in allow
     for name in ("actions", "next_actions"):
         if name in columns:
-            columns[name] = scale_actions(
-                columns[name], with_action_range(spec, action_range), name=name, clip="out_of_range" in allow
-            )
+            columns[name] = scale_actions(columns[name], bounds, name=name, clip=clip)
     return columns, spec
-
-
-def _require_matching_observations(columns: Arrays) -> None:
-    if columns["obs"].shape != columns["next_obs"].shape:
-        raise ValueError(f"obs have shape {columns['obs'].shape} but next_obs have {columns['next_obs'].shape}")
-    if columns["obs"].dtype != columns["next_obs"].dtype:
-        raise TypeError(f"obs are {columns['obs'].dtype} but next_obs are {columns['next_obs'].dtype}")
 
 
 def to_array(name: str, value: npt.ArrayLike) -> Array:
@@ -83,11 +74,9 @@ def to_array(name: str, value: npt.ArrayLike) -> Array:
 
 
 def _dtype_in_batches(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    if dtype.kind == "f":
-        return np.dtype(np.float32)
     if dtype.kind == "u" and dtype != np.uint8:
         return np.dtype(np.int64)
-    return dtype.newbyteorder("=")  # files may have another byte order
+    return np.dtype(np.float32) if dtype.kind == "f" else dtype.newbyteorder("=")  # files may have another byte order
 
 
 def _flat(name: str, column: Array) -> Array:
@@ -100,12 +89,9 @@ def _observations(name: str, column: Array, spec: EnvSpec | None) -> Array:
     rows = column[:, None] if column.ndim == 1 else column
     if 0 in rows.shape[1:]:
         raise ValueError(f"{name} are empty: their shape is {rows.shape}")
-    if spec is None:
-        return rows if rows.dtype == np.uint8 else rows.astype(np.float32, copy=False)
-    if rows.shape[1:] != spec.obs_shape:
-        raise ValueError(
-            f"{name} have shape {rows.shape[1:]} per row, the environment's observations have {spec.obs_shape}"
-        )
-    if spec.obs_dtype == "uint8" and rows.dtype != np.uint8:
+    shape, dtype = (rows.shape[1:], str(rows.dtype)) if spec is None else (spec.obs_shape, spec.obs_dtype)
+    if rows.shape[1:] != shape:
+        raise ValueError(f"{name} have shape {rows.shape[1:]} per row, the environment's observations have {shape}")
+    if dtype == "uint8" and rows.dtype != np.uint8:
         raise ValueError(f"{name} are {rows.dtype}, the environment's observations are uint8")
-    return rows if spec.obs_dtype == "uint8" else rows.astype(np.float32, copy=False)
+    return rows if dtype == "uint8" else rows.astype(np.float32, copy=False)

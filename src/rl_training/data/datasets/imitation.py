@@ -46,8 +46,5 @@ def absorbing_rows(rows: Batch, count: int) -> Batch:
 def add_absorbing_rows(rows: Batch, ends: int, *, weight: float = 1.0) -> Batch:
     """Appends one absorbing row of this `weight` for each of `ends` terminal states."""
     after, ones = absorbing_rows(rows, ends), rows["obs"].new_ones(len(rows["obs"]))
-    return {
-        "obs": torch.cat([append_flag(rows["obs"]), after["obs"]]),
-        "actions": torch.cat([rows["actions"], after["actions"]]),
-        "weights": torch.cat([ones, ones.new_full((ends,), weight)]),
-    }
+    obs, actions = torch.cat([append_flag(rows["obs"]), after["obs"]]), torch.cat([rows["actions"], after["actions"]])
+    return {"obs": obs, "actions": actions, "weights": torch.cat([ones, ones.new_full((ends,), weight)])}

@@ -16,13 +16,9 @@ from rl_training.types import Arrays, EnvSpec
 
 
 def load_transition_dataset(
-    source: str | Path,
-    *,
-    spec: EnvSpec | None = None,
-    columns: Mapping[str, str] | None = None,
-    action_range: Bounds | None = None,
-    allow: Collection[str] = (),
-) -> TransitionDataset:
+    source: str | Path, *, spec: EnvSpec | None = None, columns: Mapping[str, str] | None = None,
+    action_range: Bounds | None = None, allow: Collection[str] = (),
+) -> TransitionDataset:  # fmt: skip
     """Reads transitions from a file, a glob of files, or a Minari dataset by its directory or id.
 
     - `spec`: the environment that the data must match.
@@ -37,11 +33,10 @@ def load_transition_dataset(
         return TransitionDataset.from_dict(rows, spec=spec or stored.spec, action_range=action_range, allow=allow)
     except (TypeError, ValueError) as error:
         kept = len(stored.columns["obs"])
-        renumbered = isinstance(error, DatasetError) and kept < stored.rows  # its message gives row numbers
-        note = (
-            f" (row numbers count the {kept} of {stored.rows} rows that have a next observation)" if renumbered else ""
-        )
-        raise type(error)(f"{source}: {error}{note}") from error
+        text = f"{source}: {error}"
+        if isinstance(error, DatasetError) and kept < stored.rows:  # its message gives row numbers
+            text += f" (row numbers count the {kept} of {stored.rows} rows that have a next observation)"
+        raise type(error)(text) from error
 
 
 def _validated(stored: StoredColumns, allow: Collection[str]) -> Arrays:
@@ -49,6 +44,4 @@ def _validated(stored: StoredColumns, allow: Collection[str]) -> Arrays:
     if "no_episode_end" not in allow:
         require_episode_ends(rows, stored.names.keys())
     rows = drop_nan_rows(rows, allow)
-    if "next_obs" in stored.names:  # derived next_obs cannot cross episodes
-        rows = split_crossings(rows, allow)
-    return rows
+    return split_crossings(rows, allow) if "next_obs" in stored.names else rows  # derived next_obs cannot cross

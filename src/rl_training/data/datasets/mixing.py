@@ -17,16 +17,14 @@ class Mixture(TransitionDataset):
     """Concatenated parts; sampling picks a part by its weight, then one of its rows uniformly."""
 
     def __init__(self, columns: Batch, *, spec: EnvSpec, sizes: Sequence[int], weights: Sequence[float]) -> None:
+        if len(weights) != len(sizes):
+            raise ValueError(f"weights must have one entry per dataset: {len(sizes)} datasets, {len(weights)} weights")
+        if not all(0 < weight < math.inf for weight in weights):
+            raise ValueError(f"weights must be positive numbers, got {list(weights)}")
         super().__init__(columns, spec=spec)
         total = math.fsum(weights)
-        self._parts = torch.tensor(
-            [
-                [0.0, *accumulate(weight / total for weight in weights[:-1])],  # cumulative weight before a part
-                [0, *accumulate(sizes[:-1])],  # its first row
-                sizes,
-            ],
-            dtype=torch.float64,
-        )
+        before = [0.0, *accumulate(weight / total for weight in weights[:-1])]  # cumulative weight before a part
+        self._parts = torch.tensor([before, [0, *accumulate(sizes[:-1])], sizes], dtype=torch.float64)
 
     def to(self, device: torch.device | str) -> TransitionDataset:
         moved = super().to(device)
@@ -53,9 +51,7 @@ def mix_transition_datasets(
     if weights is None:
         mixed = TransitionDataset(columns, spec=datasets[0].spec)
     else:
-        _require_weights(weights, len(datasets))
-        sizes = [len(dataset) for dataset in datasets]
-        mixed = Mixture(columns, spec=datasets[0].spec, sizes=sizes, weights=weights)
+        mixed = Mixture(columns, spec=datasets[0].spec, sizes=list(map(len, datasets)), weights=weights)
     gammas = {dataset.gamma for dataset in datasets}
     mixed.gamma = gammas.pop() if len(gammas) == 1 else None
     return mixed
@@ -71,21 +67,13 @@ def _require_compatible(datasets: Sequence[TransitionDataset]) -> None:
     if not datasets:
         raise ValueError("mix_transition_datasets needs at least one dataset, got none")
     first = datasets[0]
-    for number, dataset in enumerate(datasets[1:], 1):
+    for number, dataset in enumerate(datasets, 1):
         if dataset.spec != first.spec:
             raise ValueError(
-                f"mixed datasets must have the same spaces: the first has {first.spec}, number {number + 1} has "
+                f"mixed datasets must have the same spaces: the first has {first.spec}, number {number} has "
                 f"{dataset.spec}; name their environment, or set --action-range"
             )
-        if dataset.columns.keys() != first.columns.keys():
-            differing = sorted(dataset.columns.keys() ^ first.columns.keys())
+        if differing := sorted(dataset.columns.keys() ^ first.columns.keys()):
             raise ValueError(
-                f"mixed datasets must have the same columns: the first and number {number + 1} differ in {differing}"
+                f"mixed datasets must have the same columns: the first and number {number} differ in {differing}"
             )
-
-
-def _require_weights(weights: Sequence[float], count: int) -> None:
-    if len(weights) != count:
-        raise ValueError(f"weights must have one entry per dataset: {count} datasets, {len(weights)} weights")
-    if not all(0 < weight < math.inf for weight in weights):
-        raise ValueError(f"weights must be positive numbers, got {list(weights)}")

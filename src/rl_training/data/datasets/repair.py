@@ -15,8 +15,7 @@ def drop_nan_rows(columns: Arrays, allow: Collection[str]) -> Arrays:
     if "nan" not in allow:
         require_finite(columns)
         return columns
-    wrong = np.logical_or.reduce([find_not_finite(column) for column in columns.values()])
-    return drop_rows(columns, wrong)
+    return drop_rows(columns, np.logical_or.reduce([find_not_finite(column) for column in columns.values()]))
 
 
 def split_crossings(columns: Arrays, allow: Collection[str]) -> Arrays:

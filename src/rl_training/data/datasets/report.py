@@ -63,8 +63,6 @@ class ColumnSummary(NamedTuple):
 
 @dataclass(frozen=True)
 class DatasetReport:
-    """Result of `inspect_columns`."""
-
     findings: tuple[Finding, ...]
     rows: int = 0  # in the file
     transitions: int = 0  # usable for training
@@ -122,10 +120,7 @@ def count_duplicates(*columns: Array) -> int:
 
 
 def _digest(*parts: Array) -> bytes:
-    digest = blake2b(digest_size=16)
-    for part in parts:
-        digest.update(part.tobytes())
-    return digest.digest()
+    return blake2b(b"".join(part.tobytes() for part in parts), digest_size=16).digest()
 
 
 def _words(column: Array) -> Array:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
+
+from rl_training.types import Array
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -13,10 +13,7 @@ BLOCK = 2**15  # rows
 
 
 def returns_to_go(rewards: Floats, ends: Flags, terminated: Flags, gamma: float) -> Floats:
-    """Discounted returns-to-go; `ends` flags the last row of each episode, `terminated` the terminal ones.
-
-    The return after the end of a truncated episode is estimated by `truncated_futures`.
-    """
+    """Discounted returns-to-go; `ends` flags the last row of each episode, `terminated` the terminal ones."""
     last = np.flatnonzero(ends)
     lengths = np.diff(last, prepend=-1)
     remaining = np.repeat(last, lengths) - np.arange(len(rewards))  # rows after this one
@@ -25,7 +22,7 @@ def returns_to_go(rewards: Floats, ends: Flags, terminated: Flags, gamma: float)
     return discounted_sums(rewards, remaining, gamma) + discounts[remaining + 1] * np.repeat(futures, lengths)
 
 
-def discounted_sums(rewards: Floats, remaining: npt.NDArray[np.integer[Any]], gamma: float) -> Floats:
+def discounted_sums(rewards: Floats, remaining: Array, gamma: float) -> Floats:
     """sum_k gamma^k r_(t+k) to the end of each episode; every pass doubles the number of terms.
 
     A pass runs forward in blocks that fit into the cache. Rows ahead of a block still hold the previous pass.
@@ -42,9 +39,7 @@ def discounted_sums(rewards: Floats, remaining: npt.NDArray[np.integer[Any]], ga
     return sums
 
 
-def truncated_futures(
-    rewards: Floats, remaining: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], discounts: Floats
-) -> Floats:
+def truncated_futures(rewards: Floats, remaining: Array, lengths: Array, discounts: Floats) -> Floats:
     """Estimated return after the end of each episode: sum_k gamma^k r_(T-k) / (1 - gamma^T).
 
     This repeats the episode's rewards in reverse order forever. Constant rewards r give r / (1 - gamma), the value that

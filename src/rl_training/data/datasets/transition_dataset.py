@@ -44,13 +44,9 @@ class TransitionDataset(SeededSampler):
 
     @classmethod
     def from_dict(
-        cls,
-        values: Mapping[str, npt.ArrayLike | Tensor],
-        *,
-        spec: EnvSpec | None = None,
-        action_range: Bounds | None = None,
-        allow: Collection[str] = (),
-    ) -> TransitionDataset:
+        cls, values: Mapping[str, npt.ArrayLike | Tensor], *, spec: EnvSpec | None = None,
+        action_range: Bounds | None = None, allow: Collection[str] = (),
+    ) -> TransitionDataset:  # fmt: skip
         """Converts and validates arrays; Box actions are in the units of `action_range`, or else of `spec`.
 
         `allow` names problems to repair: "nan" drops rows, "out_of_range" clips actions.
@@ -68,12 +64,10 @@ class TransitionDataset(SeededSampler):
         return gather(self.columns, self.sample_rows((*members, batch_size)))
 
     def sample_rows(self, shape: tuple[int, ...]) -> Tensor:
-        """Row numbers, uniform."""
         return torch.randint(len(self), shape, generator=self.generator, device=self.generator.device)
 
     @property
     def episode_offsets(self) -> Tensor:
-        """First row of each episode."""
         ends = self.episode_ends.nonzero().squeeze(1)
         return torch.cat([ends.new_zeros(1), ends[:-1] + 1])
 
@@ -134,9 +128,7 @@ class TransitionDataset(SeededSampler):
         returns = self.episode_returns()
         spread = float(returns.max() - returns.min())
         if spread == 0:
-            raise ValueError(
-                f"all {len(returns)} episodes have the return {returns[0].item():g}: the return range is 0"
-            )
+            raise ValueError(f"all {len(returns)} episodes have the return {returns[0]:g}: the return range is 0")
         return 1000 / spread
 
     def with_discounted_returns_to_go(self, gamma: float) -> TransitionDataset:
@@ -147,9 +139,8 @@ class TransitionDataset(SeededSampler):
         """
         if not 0 <= gamma <= 1:
             raise ValueError(f"gamma must be in [0, 1], got {gamma}")
-        rewards, ends, terminated = map(
-            _to_array, (self.columns["rewards"].double(), self.episode_ends, self.columns["dones"] > 0)
-        )
+        flags = self.episode_ends, self.columns["dones"] > 0
+        rewards, ends, terminated = map(_to_array, (self.columns["rewards"].double(), *flags))
         column = torch.from_numpy(returns_to_go(rewards, ends, terminated, gamma)).to(self.columns["rewards"])
         return self._replaced({**self.columns, "returns_to_go": column}, gamma)
 

@@ -24,14 +24,12 @@ class DatasetError(ValueError):
 
 
 def check_allow(allow: Collection[str]) -> None:
-    unknown = [name for name in allow if name not in REPAIRABLE]
-    if unknown:
+    if unknown := [name for name in allow if name not in REPAIRABLE]:
         raise ValueError(f"allow must be among {', '.join(REPAIRABLE)}, got {unknown[0]!r}")
 
 
 def require_columns(columns: Mapping[str, object], names: Sequence[str]) -> None:
-    missing = [name for name in names if name not in columns]
-    if missing:
+    if missing := [name for name in names if name not in columns]:
         raise ValueError(f"a dataset needs the columns {list(names)}: {missing} are missing, got {list(columns)}")
 
 
@@ -54,8 +52,7 @@ def require_equal_lengths(columns: Mapping[str, Sized]) -> None:
 
 def require_finite(columns: Mapping[str, Array]) -> None:
     for name, column in columns.items():
-        wrong = find_not_finite(column)
-        if wrong.any():
+        if (wrong := find_not_finite(column)).any():
             raise DatasetError(
                 f"column {name!r} is NaN or infinite in {wrong.sum()} of {len(column)} rows, "
                 f"the first is row {wrong.argmax()}",
@@ -100,7 +97,6 @@ def require_no_crossing(crossing: Array) -> None:
 
 
 def find_not_finite(column: Array) -> Array:
-    """Flags of the rows with NaN or infinite values."""
     wrong = np.zeros(len(column), bool)
     if column.dtype.kind == "f":
         for rows in blocks(column):
@@ -153,7 +149,6 @@ def reduce_rows(function: np.ufunc, rows: Array) -> Array:
 
 
 def blocks(column: Array) -> Iterator[slice]:
-    """Slices that cover all rows in blocks of limited size."""
     length = len(column)
     step = max(1, _BLOCK * length // max(column.size, 1))
     return (slice(start, min(start + step, length)) for start in range(0, length, step))

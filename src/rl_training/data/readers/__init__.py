@@ -13,13 +13,7 @@ from rl_training.data.readers.npz import read_npz
 from rl_training.data.readers.parquet import read_parquet
 from rl_training.data.readers.rows import StoredColumns, join_files
 
-READERS = {
-    ".npz": read_npz,
-    ".hdf5": read_hdf5,
-    ".h5": read_hdf5,
-    ".parquet": read_parquet,
-    ".csv": read_csv,
-}
+READERS = {".npz": read_npz, ".hdf5": read_hdf5, ".h5": read_hdf5, ".parquet": read_parquet, ".csv": read_csv}
 
 
 def read_columns(source: str | Path, *, columns: Mapping[str, str] | None = None) -> StoredColumns:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -27,12 +28,8 @@ def read_csv(path: Path, given: Mapping[str, str] | None) -> StoredColumns:
             raise ValueError(f"{path} is empty: it has no rows below a header")
         with path.open("rb") as raw:
             lines = sum(block.count(b"\n") for block in iter(lambda: raw.read(2**20), b""))
-
-        def batches(names: list[str], ids: str | None) -> Batches:
-            return _batches(path, header, names, ids)
-
         numeric = [name for name, cell in zip(header, first, strict=True) if cell and _is_number(cell)]
-        return read_table(path, header, numeric, batches, given, rows=lines)
+        return read_table(path, header, numeric, partial(_batches, path, header), given, rows=lines)
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
 
@@ -51,8 +48,7 @@ def _batches(path: Path, header: Sequence[str], names: Sequence[str], ids: str |
     with path.open(newline="", encoding="utf-8-sig") as file:
         reader = csv.reader(file)
         next(reader)
-        rows = _rows(reader, len(header), path)
-        number = 0
+        rows, number = _rows(reader, len(header), path), 0
         while batch := list(islice(rows, ROWS)):
             cells = dict(zip(header, zip(*batch, strict=True), strict=True))
             yield {

@@ -60,10 +60,9 @@ def _read(dataset: Any, name: str, path: Path) -> Array:
 def _d3rlpy_columns(columns: Arrays, episode_ends: Array, discrete: Any) -> Arrays:
     # d3rlpy's CartPole dataset marks the last two rows of an episode as terminal; only the last one is.
     ends, terminals = episode_ends.reshape(-1) != 0, columns["dones"].reshape(-1) != 0
-    replaced: Arrays = {"dones": terminals & ends, "truncated": ends & ~terminals}
-    if discrete is not None and discrete[()]:
-        replaced["actions"] = columns["actions"].astype(np.int64)
-    return replaced
+    is_discrete = discrete is not None and discrete[()]
+    actions = columns["actions"].astype(np.int64) if is_discrete else columns["actions"]
+    return {"dones": terminals & ends, "truncated": ends & ~terminals, "actions": actions}
 
 
 def _read_d3rlpy_episodes(file: Any, path: Path) -> StoredColumns:

@@ -31,7 +31,6 @@ Episode = Mapping[str, Any]  # column path, and its array or HDF5 dataset
 
 
 def datasets_root() -> Path:
-    """Minari's dataset directory."""
     return Path(os.environ.get("MINARI_DATASETS_PATH") or "~/.minari/datasets").expanduser()
 
 
@@ -57,10 +56,8 @@ def read_minari(directory: Path, given: Mapping[str, str] | None) -> StoredColum
         for name in other_names(list(first), names, given)
         if name.startswith("infos/") and first[name].shape[:1] == (steps,)
     }
-    rows = (
-        _transitions(episode, chosen, f"{directory}, episode {number}")
-        for number, episode in enumerate(chain([first], episodes))
-    )
+    numbered = enumerate(chain([first], episodes))
+    rows = (_transitions(episode, chosen, f"{directory}, episode {number}") for number, episode in numbered)
     columns = fill_columns(rows, metadata["total_steps"])
     return complete_transitions(columns, names, directory, spec=_spec(metadata, columns["obs"]))
 
@@ -96,15 +93,12 @@ def _arrow_episodes(directory: Path, metadata: dict[str, Any]) -> Iterator[Episo
     arrow = import_arrow()
     for number in range(metadata["total_episodes"]):
         (file,) = (directory / str(number)).glob("part-*")
-        if metadata["data_format"] == "parquet":
-            table = import_parquet().read_table(file)
-        else:
-            table = arrow.ipc.open_file(file).read_all()
+        is_parquet = metadata["data_format"] == "parquet"
+        table = import_parquet().read_table(file) if is_parquet else arrow.ipc.open_file(file).read_all()
         (batch,) = table.combine_chunks().to_batches()
-        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         yield {
             path: to_array(leaf if path.startswith("observations") else leaf[:-1], path, _space(metadata, path))
-            for name, column in columns.items()
+            for name, column in zip(batch.schema.names, batch.columns, strict=True)
             if name != "infos"
             for path, leaf in _leaves(arrow, name, column)
         }

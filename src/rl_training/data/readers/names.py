@@ -23,10 +23,12 @@ NEEDED = ("obs", "actions", "rewards")
 
 def choose_names(stored: Sequence[str], given: Mapping[str, str] | None, source: object) -> dict[str, str]:
     """Maps column names to the file's; `a,b` and `obs_*` stand for several columns, "" for none."""
-    names = {name: _guess(name, stored) for name in SPELLINGS}
-    names.update(given or {})
+    names = {name: _guess(name, stored) for name in SPELLINGS} | dict(given or {})
     for name, pattern in (given or {}).items():
-        _require_column_name(name, pattern)
+        # `state=x` instead of `obs=x` would add a column instead of naming obs.
+        meant = [known for known, spellings in SPELLINGS.items() if name in spellings and name not in SPELLINGS]
+        if meant:
+            raise ValueError(f"unknown column {name!r}; did you mean {meant[0]}={pattern}?")
         missing = [part for part in pattern.split(",") if pattern and not matching_columns(part, stored)]
         if missing:
             raise ValueError(f"{source} has no column {missing[0]!r} to use as {name}; it has {sorted(stored)}")
@@ -59,13 +61,6 @@ def other_names(stored: Sequence[str], names: Mapping[str, str], given: Mapping[
     known = {spelling for spellings in SPELLINGS.values() for spelling in spellings}
     left_out = {name for name, pattern in (given or {}).items() if not pattern}
     return [name for name in stored if name and name not in used | known | left_out]
-
-
-def _require_column_name(name: str, pattern: str) -> None:
-    """Rejects spellings such as `state=x` for `obs=x`, which would add a column instead of naming obs."""
-    meant = [known for known, spellings in SPELLINGS.items() if name in spellings and name not in SPELLINGS]
-    if meant:
-        raise ValueError(f"unknown column {name!r}; did you mean {meant[0]}={pattern}?")
 
 
 def _guess(name: str, stored: Sequence[str]) -> str:

@@ -31,9 +31,8 @@ def read_npz(path: Path, given: Mapping[str, str] | None) -> StoredColumns:
         columns: Arrays = {}
         for name, pattern in names.items():
             parts = {column: _read(file, column, path) for column in matching_columns(pattern, stored)}
-            for column, part in parts.items():
-                if name != "episodes":
-                    require_numbers(column, part.dtype, path)
+            for column, part in parts.items() if name != "episodes" else ():
+                require_numbers(column, part.dtype, path)
             columns[name] = join_columns(list(parts.values()))
         for name in other_names(stored, names, given):
             array = _read(file, name, path)

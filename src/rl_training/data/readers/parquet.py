@@ -37,9 +37,8 @@ def read_parquet(path: Path, given: Mapping[str, str] | None) -> StoredColumns:
                     for name, column in zip(batch.schema.names, batch.columns, strict=True)
                 }
 
-        return read_table(
-            path, file.schema_arrow.names, numeric, batches, given, rows=file.metadata.num_rows, spec=spec
-        )
+        stored, rows = file.schema_arrow.names, file.metadata.num_rows
+        return read_table(path, stored, numeric, batches, given, rows=rows, spec=spec)
 
 
 def to_array(column: Any, name: str, space: Mapping[str, Any] | None = None) -> Array:
@@ -60,12 +59,10 @@ def to_array(column: Any, name: str, space: Mapping[str, Any] | None = None) -> 
 
 
 def _ragged(column: Any) -> bool:
-    lengths = column.value_lengths() if hasattr(column, "value_lengths") else None
-    return lengths is not None and len(set(lengths.unique().to_pylist())) > 1
+    return hasattr(column, "value_lengths") and len(set(column.value_lengths().unique().to_pylist())) > 1
 
 
 def _is_numeric(arrow: Any, kind: Any) -> bool:
     while hasattr(kind, "value_type"):
         kind = kind.value_type
-    types = arrow.types
-    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
+    return any(check(kind) for check in (arrow.types.is_integer, arrow.types.is_floating, arrow.types.is_boolean))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ class StoredColumns:
     columns: Arrays
     names: dict[str, str]  # column name, and its name in the file
     rows: int  # in the file; rows without a known next observation are dropped from `columns`
-    spec: EnvSpec | None = field(default=None)  # if the file has one
+    spec: EnvSpec | None = None  # if the file has one
 
     def name_in_file(self, name: str) -> str | None:
         """A column's name in the file, or None if it was derived from other columns."""
@@ -51,16 +51,13 @@ def complete_transitions(
     elif marked or "dones" not in names:
         complete = _derive_next_obs(columns, dones, truncated, source)
     else:
-        raise ValueError(_ambiguous_ends(source, names["dones"]))
+        ends = names["dones"]
+        raise ValueError(
+            f"{source} has neither next_obs nor truncated, so {ends!r} may mark terminal states or time limits; use "
+            f"--columns truncated={ends} if all are terminal states, --columns truncated={ends} --columns dones= if "
+            "all are time limits, or --columns truncated=NAME if another column marks time limits"
+        )
     return StoredColumns(complete, dict(names), rows, spec)
-
-
-def _ambiguous_ends(source: object, ends: str) -> str:
-    return (
-        f"{source} has neither next_obs nor truncated, so {ends!r} may mark terminal states or time limits; use "
-        f"--columns truncated={ends} if all are terminal states, --columns truncated={ends} --columns dones= if all "
-        "are time limits, or --columns truncated=NAME if another column marks time limits"
-    )
 
 
 def join_files(parts: Sequence[StoredColumns], sources: Sequence[object]) -> StoredColumns:
@@ -81,8 +78,7 @@ def join_files(parts: Sequence[StoredColumns], sources: Sequence[object]) -> Sto
 
 def fill_columns(batches: Iterable[Arrays], rows: int) -> Arrays:
     """Concatenates batches of at most `rows` rows into preallocated columns, so that none is held twice."""
-    columns: Arrays = {}
-    start = 0
+    columns, start = dict[str, Array](), 0
     for batch in batches:
         stop = start + len(next(iter(batch.values())))
         for name, part in batch.items():
@@ -122,12 +118,11 @@ def _concatenate(name: str, parts: Sequence[Array]) -> Array:
 
 def _flags(name: str, column: Array, source: object) -> Array:
     values = column.reshape(-1)
-    flags = values != 0
-    wrong = flags & (values != 1)
+    wrong = (values != 0) & (values != 1)
     if wrong.any():
         first = int(wrong.argmax())
         raise ValueError(f"{source}: column {name!r} must hold 0 or 1, row {first} holds {values[first]:g}")
-    return flags
+    return values != 0
 
 
 def _derive_next_obs(columns: Arrays, dones: Array, ended: Array, source: object) -> Arrays:

@@ -16,15 +16,9 @@ Batches: TypeAlias = "Iterator[Arrays]"
 
 
 def read_table(
-    path: Path,
-    stored: Sequence[str],
-    numeric: Sequence[str],
-    batches: Callable[[list[str], str | None], Batches],
-    given: Mapping[str, str] | None,
-    *,
-    rows: int,
-    spec: EnvSpec | None = None,
-) -> StoredColumns:
+    path: Path, stored: Sequence[str], numeric: Sequence[str], batches: Callable[[list[str], str | None], Batches],
+    given: Mapping[str, str] | None, *, rows: int, spec: EnvSpec | None = None,
+) -> StoredColumns:  # fmt: skip
     """Reads a table of at most `rows` rows; `batches` takes column names and the name of the episode id column."""
     names = choose_names(stored, given, path)
     chosen = {name: matching_columns(pattern, stored) for name, pattern in names.items()}

@@ -24,8 +24,7 @@ class BootstrapSampler:
         self.source, self.generator = source, generator
         capacity = source.capacity if isinstance(source, ReplayBuffer) else len(source)
         self._orders = torch.empty(members, capacity, dtype=torch.int64, device=generator.device)
-        self._count = torch.ones((), dtype=torch.int64, device=generator.device)
-        self._position = torch.zeros((), dtype=torch.int64, device=generator.device)
+        self._count, self._position = self._orders.new_ones(()), self._orders.new_zeros(())
         self.count = 0  # rows of an epoch
 
     def split(self, held_out: int) -> tuple[Tensor, Tensor]:

@@ -28,11 +28,9 @@ class FrameReplayBuffer(ReplayBuffer):
                 f"got {spec.obs_dtype} of shape {spec.obs_shape}; set stacked_frames to false"
             )
         super().__init__(capacity, spec, members=members, **options)
-        least = 2 * self.stride * (spec.obs_shape[0] + 1)
-        if capacity < least:
-            raise ValueError(
-                f"capacity must be at least {least} for stacks of {spec.obs_shape[0]} frames, got {capacity}"
-            )
+        stack = spec.obs_shape[0]
+        if capacity < (least := 2 * self.stride * (stack + 1)):
+            raise ValueError(f"capacity must be at least {least} for stacks of {stack} frames, got {capacity}")
         device = self.generator.device
         self.frames = FrameStore(capacity, spec.obs_shape[1:], members=members, device=device)
         self._oldest = torch.zeros((), dtype=torch.int64, device=device)  # slot of the oldest transition
@@ -47,12 +45,9 @@ class FrameReplayBuffer(ReplayBuffer):
 
     def add(self, rows: Batch) -> None:
         """Adds one step of every environment."""
-        if rows["rewards"].shape[-1] != self.stride:
-            raise ValueError(
-                f"add one step of {self.stride} environments at a time, got {rows['rewards'].shape[-1]} rows"
-            )
-        obs, next_obs = self._store_frames(rows)
-        numbers = {"obs": obs, "next_obs": next_obs}
+        if (count := rows["rewards"].shape[-1]) != self.stride:
+            raise ValueError(f"add one step of {self.stride} environments at a time, got {count} rows")
+        numbers = dict(zip(("obs", "next_obs"), self._store_frames(rows), strict=True))
         if not all(self.frames.stacks(numbers[name]).equal(rows[name]) for name in numbers):
             raise ValueError(
                 "observations are not frame stacks: each step must add one frame, and an episode must start with its "
@@ -66,7 +61,8 @@ class FrameReplayBuffer(ReplayBuffer):
 
     def _store_frames(self, rows: Batch) -> tuple[Tensor, Tensor]:
         """Stores new frames; returns the frame numbers of `obs` and `next_obs`, [..., environments, stack]."""
-        begins = self._begins()
+        ended = self._last_step("dones") + self._last_step("truncated") > 0
+        begins = ended if self.added else torch.ones_like(ended)  # flags of the first steps of episodes
         count = self.frames.counts.to(begins.device).unsqueeze(-1)
         firsts = count + begins.cumsum(-1) - 1  # valid where an episode begins
         newest = count + begins.sum(-1, keepdim=True) + torch.arange(self.stride, device=begins.device)
@@ -78,11 +74,6 @@ class FrameReplayBuffer(ReplayBuffer):
         # When a worker process dies, its episode is truncated with next_obs equal to obs.
         unchanged = (rows["obs"] == rows["next_obs"]).flatten(-3).all(-1, keepdim=True)
         return obs, torch.where(unchanged, obs, shifted)
-
-    def _begins(self) -> Tensor:
-        """Flags of the environments at the first step of an episode."""
-        ended = self._last_step("dones") + self._last_step("truncated") > 0
-        return ended if self.added else torch.ones_like(ended)
 
     def _last_step(self, column: str) -> Tensor:
         slots = self._slots(self.added - self.stride, self.added)
@@ -118,9 +109,7 @@ class FrameReplayBuffer(ReplayBuffer):
 class FrameStore:
     """The newest frames of each member, numbered from the first ever added."""
 
-    def __init__(
-        self, capacity: int, shape: tuple[int, ...], *, members: int | None, device: torch.device | str
-    ) -> None:
+    def __init__(self, capacity: int, shape: tuple[int, ...], *, members: int | None, device: torch.device) -> None:
         lead = () if members is None else (members,)
         self.capacity = capacity
         self.counts = torch.zeros(lead, dtype=torch.int64)  # frames ever added, on the host
@@ -136,8 +125,7 @@ class FrameStore:
 
     def stacks(self, numbers: Tensor) -> Tensor:
         """Returns frames by number, [*numbers' shape, height, width]."""
-        frames = self._flat().index_select(0, self._positions(numbers).flatten())
-        return frames.unflatten(0, numbers.shape)
+        return self._flat().index_select(0, self._positions(numbers).flatten()).unflatten(0, numbers.shape)
 
     def put(self, numbers: Tensor, frames: Tensor, mask: Tensor) -> None:
         self._flat().index_copy_(0, self._positions(numbers)[mask], frames[mask])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -29,28 +30,18 @@ class ReplayBuffer(SeededSampler):
     """
 
     def __init__(
-        self,
-        capacity: int,
-        spec: EnvSpec,
-        *,
-        device: torch.device | str = "cpu",
-        extra: Mapping[str, Layout] | None = None,
-        members: int | None = None,
-        stride: int = 1,
-        n_step: int = 1,
-        gamma: float = 0.99,
-        prioritized: bool = False,
-        priority_alpha: float = 0.6,
-    ) -> None:
+        self, capacity: int, spec: EnvSpec, *, device: torch.device | str = "cpu",
+        extra: Mapping[str, Layout] | None = None, members: int | None = None, stride: int = 1, n_step: int = 1,
+        gamma: float = 0.99, prioritized: bool = False, priority_alpha: float = 0.6,
+    ) -> None:  # fmt: skip
         for name, value in {"capacity": capacity, "stride": stride, "n_step": n_step}.items():
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
         super().__init__(device)
         self.capacity, self.members, self.stride, self.n_step, self.gamma = capacity, members, stride, n_step, gamma
         self.added = self.evicted = 0  # transitions ever added, and ever evicted
-        layout = {**self.layout(spec), **(extra or {})}
         lead = (capacity,) if members is None else (members, capacity)
-        self.columns = PackedColumns(lead, layout, device)
+        self.columns = PackedColumns(lead, {**self.layout(spec), **(extra or {})}, device)
         # On the device, so that captured CUDA graphs see the buffer grow.
         self._size = torch.ones((), dtype=torch.int64, device=device)
         self._newest = torch.zeros((), dtype=torch.int64, device=device)  # slot of the newest
@@ -98,7 +89,6 @@ class ReplayBuffer(SeededSampler):
 
     @staticmethod
     def layout(spec: EnvSpec) -> dict[str, Layout]:
-        """Shape and dtype of each column."""
         obs = (spec.obs_shape, torch.uint8 if spec.obs_dtype == "uint8" else torch.float32)
         number: Layout = ((), torch.float32)
         actions = ((), torch.int64) if spec.action_kind == "discrete" else ((spec.action_dim,), torch.float32)
@@ -191,6 +181,10 @@ class MemberReplay:
 
     def __init__(self, replay: ReplayBuffer, member: int) -> None:
         self.replay, self.index = replay, member
+        self.rows, self.restore = partial(replay.rows, member=member), partial(replay.restore, member=member)
+        self.mark_boundary = partial(replay.mark_boundary, member=member)
+        self.state_dict = partial(replay.state_dict, member=member)
+        self.load_state_dict = partial(replay.load_state_dict, member=member)
 
     @property
     def added(self) -> int:
@@ -200,24 +194,8 @@ class MemberReplay:
         return len(self.replay)
 
     def parts(self) -> dict[str, Any]:
-        return {
-            name: self if part is self.replay else part.member(self.index) for name, part in self.replay.parts().items()
-        }
-
-    def rows(self, start: int, stop: int) -> Batch:
-        return self.replay.rows(start, stop, member=self.index)
-
-    def restore(self, rows: Batch, start: int) -> None:
-        self.replay.restore(rows, start, member=self.index)
-
-    def mark_boundary(self) -> None:
-        self.replay.mark_boundary(member=self.index)
-
-    def state_dict(self) -> dict[str, Any]:
-        return self.replay.state_dict(member=self.index)
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.replay.load_state_dict(state, member=self.index)
+        parts = self.replay.parts()
+        return {name: self if part is self.replay else part.member(self.index) for name, part in parts.items()}
 
 
 def _count(rows: Batch, columns: Batch, *, lead: tuple[int, ...]) -> int:

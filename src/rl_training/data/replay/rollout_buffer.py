@@ -21,9 +21,8 @@ class RolloutBuffer(SeededSampler):
     def clear(self) -> None:
         self._steps: list[Batch] = []
         self._flat: Batch = {}
-        self._length = 0
         self._shuffled: Batch = {}
-        self._served = 0
+        self._length = self._served = 0
 
     def __len__(self) -> int:
         """Time steps appended so far."""
@@ -59,23 +58,16 @@ class RolloutBuffer(SeededSampler):
 
 
 def generalized_advantages(
-    rewards: Tensor,
-    values: Tensor,
-    next_values: Tensor,
-    dones: Tensor,
-    truncated: Tensor,
-    *,
-    gamma: float,
-    gae_lambda: float,
-) -> Tensor:
+    rewards: Tensor, values: Tensor, next_values: Tensor, dones: Tensor, truncated: Tensor,
+    *, gamma: float, gae_lambda: float,
+) -> Tensor:  # fmt: skip
     """GAE over the leading time axis: A_t = delta_t + gamma * lambda * (1 - end_t) * A_{t+1}.
 
     delta_t = r_t + gamma * (1 - done_t) * V(s'_t) - V(s_t), with s'_t the true next observation. A truncated step
     bootstraps, but ends the sum.
     """
     deltas = rewards + gamma * (1 - dones) * next_values - values
-    decay = gamma * gae_lambda * (1 - torch.maximum(dones, truncated))
-    return decayed_sums(deltas, decay)
+    return decayed_sums(deltas, gamma * gae_lambda * (1 - torch.maximum(dones, truncated)))
 
 
 def decayed_sums(steps: Tensor, decay: Tensor) -> Tensor:

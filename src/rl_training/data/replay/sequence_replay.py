@@ -25,16 +25,10 @@ class RecurrentReplayBuffer(SeededSampler):
     """
 
     def __init__(
-        self,
-        capacity: int,
-        spec: EnvSpec,
-        *,
-        num_envs: int = 1,
-        window: int = 64,
-        obs_dtype: torch.dtype | None = None,
-        latents: Mapping[str, Layout] | None = None,
+        self, capacity: int, spec: EnvSpec, *, num_envs: int = 1, window: int = 64,
+        obs_dtype: torch.dtype | None = None, latents: Mapping[str, Layout] | None = None,
         device: torch.device | str = "cpu",
-    ) -> None:
+    ) -> None:  # fmt: skip
         for name, value in {"num_envs": num_envs, "window": window}.items():
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
@@ -63,7 +57,6 @@ class RecurrentReplayBuffer(SeededSampler):
 
     @property
     def num_windows(self) -> int:
-        """Number of windows that can be sampled."""
         # The oldest record is excluded once records were overwritten: the record before it is lost.
         firsts = [count - self.capacity + 1 if count > self.capacity else 0 for count in self.counts]
         return sum(max(count - first - self.window + 1, 0) for count, first in zip(self.counts, firsts, strict=True))
@@ -170,7 +163,6 @@ class RecurrentReplayBuffer(SeededSampler):
         return shifted.masked_fill(is_first, 0)
 
     def _write(self, envs: Sequence[int], records: Batch) -> None:
-        """Writes one record to each of these environments."""
         device = self.generator.device
         slots = torch.tensor([self.counts[env] % self.capacity for env in envs], device=device)
         places = torch.tensor(list(envs), device=device), slots
@@ -179,12 +171,10 @@ class RecurrentReplayBuffer(SeededSampler):
         for env in envs:
             self.counts[env] += 1
             if self.counts[env] % self.window == 0:
-                self._enqueue(env, self.counts[env] - self.window)
-
-    def _enqueue(self, env: int, start: int) -> None:
-        self._queue[self._queued % len(self._queue)] = torch.tensor([env, start], device=self._queue.device)
-        self._queued += 1
-        self._served.clamp_(min=self._queued - len(self._queue))
+                new = torch.tensor([env, self.counts[env] - self.window], device=device)
+                self._queue[self._queued % len(self._queue)] = new
+                self._queued += 1
+                self._served.clamp_(min=self._queued - len(self._queue))
 
     def _rows(self, envs: Tensor, numbers: Tensor) -> Tensor:
         """Flat index of records over all environments."""

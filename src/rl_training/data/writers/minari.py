@@ -15,8 +15,8 @@ from rl_training.data.datasets.transition_dataset import TransitionDataset
 from rl_training.data.datasets.validation import find_breaks
 from rl_training.data.extras import import_h5py
 from rl_training.data.readers.minari import datasets_root
-from rl_training.data.writers.units import Arrays, arrays_in_env_units
-from rl_training.types import EnvSpec
+from rl_training.data.writers.units import arrays_in_env_units
+from rl_training.types import Arrays, EnvSpec
 
 VERSION = "0.5.0"  # the first Minari version with this layout, which later versions read
 STORED_AS = {"actions": "actions", "rewards": "rewards", "dones": "terminations", "truncated": "truncations"}
@@ -41,12 +41,9 @@ def save_minari(
         data = Path(temporary) / "new" / "data"
         data.mkdir(parents=True)
         episodes = _write_episodes(dataset, data / "main_data.hdf5")
-        metadata = _metadata(dataset.spec, env_id) | {
-            "dataset_id": name,
-            "total_episodes": episodes,
-            "total_steps": len(dataset),
-            "dataset_size": round((data / "main_data.hdf5").stat().st_size / 1e6, 1),
-        }
+        size = round((data / "main_data.hdf5").stat().st_size / 1e6, 1)
+        totals = {"total_episodes": episodes, "total_steps": len(dataset), "dataset_size": size}
+        metadata = {**_metadata(dataset.spec, env_id), "dataset_id": name, **totals}
         (data / "metadata.json").write_text(json.dumps(metadata))
         os.replace(data.parent, directory)
 
@@ -76,9 +73,7 @@ def _write_episodes(dataset: TransitionDataset, path: Path) -> int:
 def _episode(arrays: Arrays, start: int, stop: int) -> Arrays:
     rows = {name: array[start:stop] for name, array in arrays.items() if name not in ("obs", "next_obs")}
     observations = np.concatenate([arrays["obs"][start:stop], arrays["next_obs"][stop - 1 : stop]])
-    return {"observations": observations} | {
-        STORED_AS.get(name, f"infos/{name}"): column for name, column in rows.items()
-    }
+    return {"observations": observations, **{STORED_AS.get(name, f"infos/{name}"): rows[name] for name in rows}}
 
 
 def _metadata(spec: EnvSpec, env_id: str | None) -> dict[str, Any]:
@@ -88,12 +83,9 @@ def _metadata(spec: EnvSpec, env_id: str | None) -> dict[str, Any]:
     else:
         actions = _box("float32", spec.action_shape, spec.action_low, spec.action_high)
     metadata = {
-        "minari_version": VERSION,
-        "data_format": "hdf5",
-        "jpeg_encoding": False,
-        "observation_space": json.dumps(observations),
-        "action_space": json.dumps(actions),
-    }
+        "minari_version": VERSION, "data_format": "hdf5", "jpeg_encoding": False,
+        "observation_space": json.dumps(observations), "action_space": json.dumps(actions),
+    }  # fmt: skip
     if env_id is not None:
         import gymnasium
 

@@ -17,6 +17,5 @@ def save_npz(dataset: TransitionDataset, path: str | Path) -> None:
     path = Path(path)
     if path.suffix != ".npz":
         raise ValueError(f"save_npz writes files that end in .npz, got {path}")
-    # Any: the stub of savez types every keyword as bool.
-    arrays: dict[str, Any] = arrays_in_env_units(dataset)
+    arrays: dict[str, Any] = arrays_in_env_units(dataset)  # Any: the stub of savez types every keyword as bool
     np.savez(path, **arrays, spec=np.array(json.dumps(dataset.spec.to_json())))

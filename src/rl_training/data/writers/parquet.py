@@ -6,11 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from rl_training.data.datasets.transition_dataset import TransitionDataset
 from rl_training.data.extras import import_arrow, import_parquet
 from rl_training.data.writers.units import arrays_in_env_units
+from rl_training.types import Array
 
 ROWS = 2**16  # per row group
 
@@ -29,14 +28,14 @@ def save_parquet(dataset: TransitionDataset, path: str | Path) -> None:
             writer.write_table(arrow.table(columns, schema=schema))
 
 
-def _type(arrow: Any, array: np.ndarray[Any, Any]) -> Any:
+def _type(arrow: Any, array: Array) -> Any:
     kind = arrow.from_numpy_dtype(array.dtype)
     for size in reversed(array.shape[1:]):
         kind = arrow.list_(kind, size)
     return kind
 
 
-def _nested(arrow: Any, array: np.ndarray[Any, Any]) -> Any:
+def _nested(arrow: Any, array: Array) -> Any:
     values = arrow.array(array.reshape(-1))
     for size in reversed(array.shape[1:]):
         values = arrow.FixedSizeListArray.from_arrays(values, size)
