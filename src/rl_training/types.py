@@ -126,18 +126,6 @@ class Source(Protocol):
     def sample(self, batch_size: int, members: tuple[int, ...] = ()) -> Batch: ...
 
 
-class PrioritizedSource(Source, Protocol):
-    """A prioritised replay buffer: the column `slots` of a batch identifies rows whose priorities are then updated."""
-
-    def set_priorities(self, slots: Tensor, priorities: Tensor) -> None: ...
-
-
-class SequenceSource(Source, Protocol):
-    """A sequence replay buffer: the column `rows` of a batch identifies steps whose latents are then written back."""
-
-    def write_back(self, rows: Tensor, latents: Batch) -> None: ...
-
-
 class Trainable(Protocol):
     """The part of `Learner` that `Updater` uses; a protocol avoids an import circle."""
 

@@ -21,11 +21,9 @@ def cal_ql_loss(predictions: CQLPredictions, returns_to_go: Tensor, config: CQLC
     calibrated = torch.maximum(policy_q, returns_to_go)
     means = calibrated.mean((-2, -1))
     metrics = {
-        "calibrated_q1_mean": means[0],
-        "calibrated_q2_mean": means[1],
-        "returns_to_go_mean": returns_to_go.mean(),
-        "bound_rate": (policy_q < returns_to_go).float().mean(),
-    }
+        "calibrated_q1_mean": means[0], "calibrated_q2_mean": means[1],
+        "returns_to_go_mean": returns_to_go.mean(), "bound_rate": (policy_q < returns_to_go).float().mean(),
+    }  # fmt: skip
     return cql_loss(predictions._replace(policy_q=calibrated), config).plus({}, metrics)
 
 

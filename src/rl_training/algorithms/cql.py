@@ -78,10 +78,8 @@ def conservative_terms(gap: Tensor, log_multiplier: Tensor | None, config: CQLCo
     # cql_alpha scales the threshold too, as in CORL and Cal-QL; the authors' code has alpha * gap - threshold
     excess = config.cql_alpha * (gap - config.lagrange_threshold)
     multiplier = log_multiplier.exp().clamp(max=1e6)
-    return {
-        "cql_penalty": (multiplier.detach() * excess).sum(),
-        "multiplier_loss": -(multiplier * excess.detach()).mean(),
-    }
+    penalty, multiplier_loss = (multiplier.detach() * excess).sum(), -(multiplier * excess.detach()).mean()
+    return {"cql_penalty": penalty, "multiplier_loss": multiplier_loss}
 
 
 def cql_loss(predictions: CQLPredictions, config: CQLConfig) -> Loss:
@@ -149,14 +147,10 @@ class CQLAlgorithm(Learner):
         values = self.model.critic(obs.expand(len(all_actions), *obs.shape), all_actions)
         q, uniform_q, policy_q = values.split([1, samples, 2 * samples], 1)
         return CQLPredictions(
-            q=q.squeeze(1),
-            target_q=self.target_q(batch, alpha),
-            uniform_q=uniform_q,
-            policy_q=policy_q,
-            uniform_log_prob=-math.log(2) * actions.shape[-1],
-            policy_log_prob=log_prob,
+            q=q.squeeze(1), target_q=self.target_q(batch, alpha), uniform_q=uniform_q, policy_q=policy_q,
+            uniform_log_prob=-math.log(2) * actions.shape[-1], policy_log_prob=log_prob,
             log_multiplier=self.log_multiplier,
-        )
+        )  # fmt: skip
 
     @torch.no_grad()
     def sample_policies(self, obs: Tensor, next_obs: Tensor) -> tuple[Tensor, Tensor]:

@@ -99,8 +99,7 @@ class DQNAlgorithm(Learner):
 
     def expected(self, prediction: Any) -> Tensor:
         """Q-values [rows, actions] of a prediction: the tensor itself or the mean of a distribution."""
-        values: Tensor = prediction if isinstance(prediction, Tensor) else prediction.expected()
-        return values
+        return prediction if isinstance(prediction, Tensor) else prediction.expected()
 
     @torch.no_grad()
     def predict_next(self, next_obs: Tensor) -> tuple[Any, Tensor]:

@@ -138,14 +138,10 @@ class Dynamics(Learner):
         }
         reward_errors = (prediction.mean[..., -1] - batch["rewards"]).abs()
         if self.rule is None:
-            terms["termination_loss"] = self._termination_loss(prediction.ends, batch["dones"])
+            labels = batch["dones"].expand_as(prediction.ends)
+            losses = binary_cross_entropy_with_logits(prediction.ends, labels, pos_weight=self.rarity, reduction="none")
+            terms["termination_loss"] = losses.mean(-1).sum()
         return Loss(terms, {"reward_mae": reward_errors.mean()})
-
-    def _termination_loss(self, logits: Tensor, dones: Tensor) -> Tensor:
-        """Binary cross-entropy with terminations weighted by `rarity`, summed over the ensemble."""
-        labels = dones.expand_as(logits)
-        losses = binary_cross_entropy_with_logits(logits, labels, pos_weight=self.rarity, reduction="none")
-        return losses.mean(-1).sum()
 
     def parameter_groups(self) -> list[ParameterGroup]:
         return [ParameterGroup(self.config.model_learning_rate, rate="model_learning_rate")]

@@ -40,8 +40,7 @@ class FQFAlgorithm(DQNAlgorithm):
     target_of = quantile_target
 
     def predict(self, obs: Tensor) -> tuple[ProposedQuantiles, Tensor]:
-        prediction: tuple[ProposedQuantiles, Tensor] = self.model.q.with_inner(obs, self.noise(self.model.q, obs))
-        return prediction
+        return self.model.q.with_inner(obs, self.noise(self.model.q, obs))
 
     def compare(self, prediction: tuple[ProposedQuantiles, Tensor], target: Tensor, actions: Tensor) -> RowLosses:
         """Quantile Huber loss, plus sum of fraction_gradient * tau, minus entropy_coefficient * entropy."""

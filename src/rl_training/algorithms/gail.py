@@ -53,12 +53,10 @@ class GAILConfig(PPOConfig):
 
     def discriminator(self) -> DiscriminatorConfig:
         return DiscriminatorConfig(
-            learning_rate=self.discriminator_learning_rate,
-            batch_size=self.discriminator_batch_size,
-            hidden_sizes=self.discriminator_hidden_sizes,
-            gradient_penalty=self.gradient_penalty,
+            learning_rate=self.discriminator_learning_rate, batch_size=self.discriminator_batch_size,
+            hidden_sizes=self.discriminator_hidden_sizes, gradient_penalty=self.gradient_penalty,
             spectral_norm=self.spectral_norm,
-        )
+        )  # fmt: skip
 
 
 def gail_reward(logits: Tensor, form: RewardForm = "softplus") -> Tensor:
@@ -76,13 +74,9 @@ def discriminator_loss(expert_logits: Tensor, policy_logits: Tensor, expert_weig
     """Binary cross-entropy: -mean log D(expert) - mean log(1 - D(policy)), with D = sigmoid(logit)."""
     expert = softplus(-expert_logits)
     mean = expert.mean() if expert_weights is None else (expert_weights * expert).sum() / expert_weights.sum()
-    return Loss(
-        terms={"gail_discriminator_loss": mean + softplus(policy_logits).mean()},
-        metrics={
-            "gail_expert_accuracy": (expert_logits > 0).float().mean(),
-            "gail_policy_accuracy": (policy_logits < 0).float().mean(),
-        },
-    )
+    right = {"gail_expert_accuracy": expert_logits > 0, "gail_policy_accuracy": policy_logits < 0}
+    accuracies = {name: rows.float().mean() for name, rows in right.items()}
+    return Loss({"gail_discriminator_loss": mean + softplus(policy_logits).mean()}, accuracies)
 
 
 class GAILDiscriminator(Learner):
@@ -94,7 +88,6 @@ class GAILDiscriminator(Learner):
     model_type = MLPGAILDiscriminator
     action_kinds = ("box", "discrete")
     needs = (Column("expert_obs", like="obs"), Column("expert_actions", like="actions"))
-
     normalizer: Normalizer
 
     def new_normalizer(self) -> Normalizer:

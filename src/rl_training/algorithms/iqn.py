@@ -54,5 +54,4 @@ class IQNAlgorithm(DQNAlgorithm):
     def quantiles_at(
         self, network: Any, obs: Tensor, taus: Tensor, generator: torch.Generator | None = None
     ) -> Quantiles:
-        quantiles: Quantiles = network(obs, taus, self.noise(network, obs, generator))
-        return quantiles
+        return network(obs, taus, self.noise(network, obs, generator))

@@ -107,10 +107,8 @@ class PPOAlgorithm(Learner):
     def ratio_metrics(self, log_ratio: Tensor, ratio: Tensor) -> Metrics:
         """approx_kl = mean of (ratio - 1) - log ratio, and the fraction of clipped ratios."""
         change = ratio - 1
-        return {
-            "approx_kl": (change - log_ratio).mean(),
-            "clip_fraction": (change.abs() > self.clip_range).float().mean(),
-        }
+        clipped = (change.abs() > self.clip_range).float()
+        return {"approx_kl": (change - log_ratio).mean(), "clip_fraction": clipped.mean()}
 
     def with_early_stopping(self, loss: Loss) -> Loss:
         """Skips this update and all later ones on the rollout once approx_kl > 1.5 * target_kl."""

@@ -35,8 +35,7 @@ def random_subset(size: int, count: int, device: torch.device) -> Tensor:
 def subset_values(critic: nn.Module, subset: Tensor, obs: Tensor, actions: Tensor) -> Tensor:
     """Q-values of these critics only, [subset, rows]."""
     parameters = {name: parameter[subset] for name, parameter in critic.named_parameters()}
-    values: Tensor = functional_call(critic, parameters, (obs, actions))
-    return values
+    return functional_call(critic, parameters, (obs, actions))
 
 
 class REDQAlgorithm(SACAlgorithm):
@@ -58,5 +57,4 @@ class REDQAlgorithm(SACAlgorithm):
         return subset_values(self.target["critic"], subset, next_obs, actions).amin(0)
 
     def policy_value(self, obs: Tensor, actions: Tensor) -> Tensor:
-        q: Tensor = frozen(self.model.critic)(obs, actions)
-        return q.mean(0)
+        return frozen(self.model.critic)(obs, actions).mean(0)

@@ -54,8 +54,7 @@ def sac_policy_loss(learner: Any, obs: Tensor, alpha: Tensor) -> Loss:
 
 def frozen_min_q(critic: nn.Module, obs: Tensor, actions: Tensor) -> Tensor:
     """min over critics of Q(s, a), with gradients for the actions only; [rows]."""
-    q: Tensor = frozen(critic)(obs, actions)
-    return q.amin(0)
+    return frozen(critic)(obs, actions).amin(0)
 
 
 class SACAlgorithm(Learner):
@@ -96,5 +95,4 @@ class SACAlgorithm(Learner):
 
     def next_value(self, next_obs: Tensor, actions: Tensor) -> Tensor:
         """Q-value of the next actions in the TD target, without the entropy term."""
-        q: Tensor = self.target["critic"](next_obs, actions)
-        return q.amin(0)
+        return self.target["critic"](next_obs, actions).amin(0)

@@ -27,28 +27,8 @@ from rl_training.models.return_distributions import (
 )
 
 __all__ = [
-    "Atoms",
-    "C51Model",
-    "DQNModel",
-    "DreamerModel",
-    "FQEModel",
-    "FQFModel",
-    "IQNModel",
-    "MLPBCModel",
-    "MLPFQFNetwork",
-    "MLPGAILDiscriminator",
-    "MLPIQLModel",
-    "MLPMOPOEnsembleModel",
-    "MLPREDQModel",
-    "MLPSACModel",
-    "MLPTD3Model",
-    "MLPXQLModel",
-    "Normalizer",
-    "PPOModel",
-    "Prediction",
-    "ProposedQuantiles",
-    "QNetwork",
-    "QRDQNModel",
-    "Quantiles",
+    "Atoms", "C51Model", "DQNModel", "DreamerModel", "FQEModel", "FQFModel", "IQNModel", "MLPBCModel", "MLPFQFNetwork",
+    "MLPGAILDiscriminator", "MLPIQLModel", "MLPMOPOEnsembleModel", "MLPREDQModel", "MLPSACModel", "MLPTD3Model",
+    "MLPXQLModel", "Normalizer", "PPOModel", "Prediction", "ProposedQuantiles", "QNetwork", "QRDQNModel", "Quantiles",
     "midpoints",
-]
+]  # fmt: skip

@@ -4,32 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
+from rl_training.models import heads
 from rl_training.models.encoders import encoder_for
-from rl_training.models.heads import (
-    BoundedMeanPolicy,
-    Categorical,
-    CategoricalPolicy,
-    DeterministicPolicy,
-    FreeMeanPolicy,
-    Gaussian,
-    MultiCategorical,
-    MultiCategoricalPolicy,
-    SquashedPolicy,
-)
 from rl_training.models.mlp import Critic, StateValue, mlp, orthogonal, xavier
 from rl_training.types import EnvSpec
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Activation = Literal["tanh", "relu"]
 ACTIVATIONS: dict[Activation, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU}
 
 
 class MLPBCModel(nn.Module):
-    """Gaussian policy for Box actions, categorical policy for Discrete actions."""
+    """heads.Gaussian policy for Box actions, categorical policy for Discrete actions."""
 
     def __init__(
         self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int] = (256, 256), *, discrete: bool = False
@@ -37,9 +30,9 @@ class MLPBCModel(nn.Module):
         super().__init__()
         self.obs_shape = (obs_dim,)
         self.actor: nn.Module = (
-            CategoricalPolicy(mlp((obs_dim, *hidden_sizes, action_dim)))
+            heads.CategoricalPolicy(mlp((obs_dim, *hidden_sizes, action_dim)))
             if discrete
-            else BoundedMeanPolicy(obs_dim, action_dim, hidden_sizes)
+            else heads.BoundedMeanPolicy(obs_dim, action_dim, hidden_sizes)
         )
 
     @classmethod
@@ -48,74 +41,63 @@ class MLPBCModel(nn.Module):
         return cls(math.prod(spec.obs_shape), spec.action_dim, config.hidden_sizes, discrete=discrete)
 
 
-class MLPIQLModel(nn.Module):
-    """Gaussian policy with a bounded mean, twin critics and a state value."""
+class ActorCritic(nn.Module):
+    """Policy of this type and critics."""
 
-    value_norm = False  # layer norm in the state value network
-
-    def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int] = (256, 256)) -> None:
-        super().__init__()
-        self.obs_shape, self.action_dim = (obs_dim,), action_dim
-        self.actor = BoundedMeanPolicy(obs_dim, action_dim, hidden_sizes)
-        self.critic = Critic(obs_dim, action_dim, hidden_sizes)
-        self.value = StateValue(obs_dim, hidden_sizes, layer_norm=self.value_norm)
-        for part in (self.actor, self.critic, self.value):
-            orthogonal(part.net)
-
-    @classmethod
-    def build(cls, spec: EnvSpec, config: Any) -> MLPIQLModel:
-        return cls(math.prod(spec.obs_shape), spec.action_dim, config.hidden_sizes)
-
-    def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Actions in [-1, 1]."""
-        actions: Tensor = self.actor(obs).sample(generator)
-        return actions.clamp(-1, 1)
-
-
-class MLPXQLModel(MLPIQLModel):
-    """IQL's networks with layer norm in the state value, which stabilises the exponential loss."""
-
-    value_norm = True
-
-
-class MLPSACModel(nn.Module):
-    """Tanh-squashed Gaussian policy and critics."""
+    policy: ClassVar[type[nn.Module]]
 
     def __init__(
         self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int] = (256, 256), *, num_critics: int = 2
     ) -> None:
         super().__init__()
         self.obs_shape, self.action_dim = (obs_dim,), action_dim
-        self.actor = SquashedPolicy(obs_dim, action_dim, hidden_sizes)
+        self.actor: Any = self.policy(obs_dim, action_dim, hidden_sizes)
         self.critic = Critic(obs_dim, action_dim, hidden_sizes, copies=num_critics)
 
     @classmethod
-    def build(cls, spec: EnvSpec, config: Any) -> MLPSACModel:
+    def build(cls, spec: EnvSpec, config: Any) -> Self:
         return cls(math.prod(spec.obs_shape), spec.action_dim, config.hidden_sizes)
+
+
+class MLPSACModel(ActorCritic):
+    policy = heads.SquashedPolicy
+
+
+class MLPTD3Model(ActorCritic):
+    policy = heads.DeterministicPolicy
 
 
 class MLPREDQModel(MLPSACModel):
     """SAC's networks with `num_critics` critics and Xavier initialisation, as in the authors' code."""
 
     @classmethod
-    def build(cls, spec: EnvSpec, config: Any) -> MLPREDQModel:
+    def build(cls, spec: EnvSpec, config: Any) -> Self:
         model = cls(math.prod(spec.obs_shape), spec.action_dim, config.hidden_sizes, num_critics=config.num_critics)
         xavier(model)
         return model
 
 
-class MLPTD3Model(nn.Module):
-    """Deterministic policy and twin critics."""
+class MLPIQLModel(ActorCritic):
+    """Gaussian policy with a bounded mean, twin critics and a state value."""
+
+    policy = heads.BoundedMeanPolicy
+    value_norm = False  # layer norm in the state value network
 
     def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int] = (256, 256)) -> None:
-        super().__init__()
-        self.obs_shape, self.action_dim = (obs_dim,), action_dim
-        self.actor = DeterministicPolicy(obs_dim, action_dim, hidden_sizes)
-        self.critic = Critic(obs_dim, action_dim, hidden_sizes)
+        super().__init__(obs_dim, action_dim, hidden_sizes)
+        self.value = StateValue(obs_dim, hidden_sizes, layer_norm=self.value_norm)
+        for part in (self.actor, self.critic, self.value):
+            orthogonal(part.net)
 
-    @classmethod
-    def build(cls, spec: EnvSpec, config: Any) -> MLPTD3Model:
-        return cls(math.prod(spec.obs_shape), spec.action_dim, config.hidden_sizes)
+    def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """Actions in [-1, 1]."""
+        return self.actor(obs).sample(generator).clamp(-1, 1)
+
+
+class MLPXQLModel(MLPIQLModel):
+    """IQL's networks with layer norm in the state value, which stabilises the exponential loss."""
+
+    value_norm = True
 
 
 class PPOModel(nn.Module):
@@ -146,7 +128,7 @@ class PPOModel(nn.Module):
             log_std_init=config.log_std_init,
         )  # fmt: skip
 
-    def forward(self, obs: Tensor) -> tuple[Categorical | Gaussian | MultiCategorical, Tensor]:
+    def forward(self, obs: Tensor) -> tuple[heads.Categorical | heads.Gaussian | heads.MultiCategorical, Tensor]:
         features = self.encoder(obs)
         return self.actor(features), self.value(features).squeeze(-1)
 
@@ -156,7 +138,7 @@ class PPOModel(nn.Module):
 
 def _free_policy(spec: EnvSpec, net: nn.Module, log_std: float) -> nn.Module:
     if spec.action_kind == "discrete":
-        return CategoricalPolicy(net)
+        return heads.CategoricalPolicy(net)
     if spec.action_kind == "multi_discrete":
-        return MultiCategoricalPolicy(net, spec.action_sizes)
-    return FreeMeanPolicy(net, spec.action_dim, log_std)
+        return heads.MultiCategoricalPolicy(net, spec.action_sizes)
+    return heads.FreeMeanPolicy(net, spec.action_dim, log_std)

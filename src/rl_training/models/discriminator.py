@@ -19,14 +19,9 @@ class MLPGAILDiscriminator(nn.Module):
     """Logit of "this step is the expert's" for each (observation, action)."""
 
     def __init__(
-        self,
-        obs_dim: int,
-        action_dim: int,
-        hidden_sizes: Sequence[int] = (100, 100),
-        *,
-        discrete: bool = False,
+        self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int] = (100, 100), *, discrete: bool = False,
         spectral_norm: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
         self.obs_shape, self.action_dim, self.discrete = (obs_dim,), action_dim, discrete
         self.net = mlp((obs_dim + action_dim, *hidden_sizes, 1), activation=nn.Tanh)

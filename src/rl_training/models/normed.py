@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from rl_training.models.mlp import EnsembleLinear
 
 EPS = 1e-4
+Layer = TypeVar("Layer", nn.Linear, EnsembleLinear, nn.Conv2d, nn.ConvTranspose2d)
 TRUNCATION = 1.1368  # std of a normal whose truncation at two std has a std of 1
 
 
@@ -33,9 +35,13 @@ class ChannelNorm(RMSNorm):
 
 
 @torch.no_grad()
-def truncated_normal(weight: Tensor, fan_in: int, scale: float = 1.0) -> None:
-    nn.init.trunc_normal_(weight, a=-2, b=2)
-    weight.mul_(scale * TRUNCATION / math.sqrt(fan_in))
+def initialized(layer: Layer, fan_in: int, scale: float = 1.0) -> Layer:
+    """Initialises weights by a truncated normal with std scale / sqrt(fan_in) and biases to zero."""
+    nn.init.trunc_normal_(layer.weight, a=-2, b=2)
+    layer.weight.mul_(scale * TRUNCATION / math.sqrt(fan_in))
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
+    return layer
 
 
 def linear(fan_in: int, fan_out: int, *, scale: float = 1.0, bias: bool = True, inputs: int | None = None) -> nn.Linear:
@@ -43,11 +49,7 @@ def linear(fan_in: int, fan_out: int, *, scale: float = 1.0, bias: bool = True, 
 
     `inputs` is the fan-in of the whole layer if this is one of several parts whose outputs are added.
     """
-    layer = nn.Linear(fan_in, fan_out, bias=bias)
-    truncated_normal(layer.weight, inputs or fan_in, scale)
-    if bias:
-        nn.init.zeros_(layer.bias)
-    return layer
+    return initialized(nn.Linear(fan_in, fan_out, bias=bias), inputs or fan_in, scale)
 
 
 def block_linear(blocks: int, fan_in: int, fan_out: int, *, inputs: int | None = None) -> EnsembleLinear:
@@ -55,35 +57,21 @@ def block_linear(blocks: int, fan_in: int, fan_out: int, *, inputs: int | None =
 
     As in DreamerV3, the initial scale uses the fan-in of all blocks together.
     """
-    layer = EnsembleLinear(blocks, fan_in, fan_out)
-    truncated_normal(layer.weight, inputs or blocks * fan_in)
-    nn.init.zeros_(layer.bias)
-    return layer
+    return initialized(EnsembleLinear(blocks, fan_in, fan_out), inputs or blocks * fan_in)
 
 
 def conv(channels_in: int, channels_out: int) -> nn.Conv2d:
     """5x5 convolution that keeps height and width."""
-    layer = nn.Conv2d(channels_in, channels_out, 5, padding="same")
-    _initialize(layer, channels_in * 5 * 5)
-    return layer
+    return initialized(nn.Conv2d(channels_in, channels_out, 5, padding="same"), channels_in * 5 * 5)
 
 
 def halving_conv(channels_in: int, channels_out: int) -> nn.Conv2d:
-    layer = nn.Conv2d(channels_in, channels_out, 4, stride=2, padding=1)
-    _initialize(layer, channels_in * 4 * 4)
-    return layer
+    return initialized(nn.Conv2d(channels_in, channels_out, 4, stride=2, padding=1), channels_in * 4 * 4)
 
 
 def doubling_conv(channels_in: int, channels_out: int) -> nn.ConvTranspose2d:
     layer = nn.ConvTranspose2d(channels_in, channels_out, 4, stride=2, padding=1)
-    _initialize(layer, channels_in * 2 * 2)  # each output pixel has 2x2 inputs
-    return layer
-
-
-def _initialize(layer: nn.Conv2d | nn.ConvTranspose2d, fan_in: int) -> None:
-    truncated_normal(layer.weight, fan_in)
-    if layer.bias is not None:
-        nn.init.zeros_(layer.bias)
+    return initialized(layer, channels_in * 2 * 2)  # each output pixel has 2x2 inputs
 
 
 def dense(fan_in: int, fan_out: int) -> nn.Sequential:

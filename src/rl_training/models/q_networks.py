@@ -91,8 +91,7 @@ class BoxQNetwork(nn.Module):
 
     def forward(self, obs: Tensor, actions: Tensor) -> Tensor:
         features = self.encoder(obs).unsqueeze(1).expand(-1, actions.shape[1], -1)
-        values: Tensor = self.net(torch.cat([features, actions], -1))
-        return values.squeeze(-1)
+        return self.net(torch.cat([features, actions], -1)).squeeze(-1)
 
 
 class DiscreteQNetwork(nn.Module):
@@ -104,8 +103,7 @@ class DiscreteQNetwork(nn.Module):
         self.net = mlp((features, *hidden_sizes, spec.action_dim), layer_norm=True)
 
     def forward(self, obs: Tensor, actions: Tensor) -> Tensor:
-        values: Tensor = self.net(self.encoder(obs))
-        return values.gather(-1, actions)
+        return self.net(self.encoder(obs)).gather(-1, actions)
 
 
 class FQEModel(nn.Module):

@@ -158,11 +158,9 @@ class FQFModel(DQNModel):
     options = (*DQNModel.options, "num_quantiles", "num_cosines")
 
     def forward(self, obs: Tensor) -> ProposedQuantiles:
-        quantiles: ProposedQuantiles = self.q(obs)
-        return quantiles
+        return self.q(obs)
 
     def act(self, obs: Tensor) -> Tensor:
-        """Greedy actions."""
         return self(obs).expected().argmax(-1)
 
 

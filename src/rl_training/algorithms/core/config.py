@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    NonNegativeFloat,
-    PositiveFloat,
-    PositiveInt,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationInfo, field_validator
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Rate = Annotated[float, Field(gt=0, le=1)]
@@ -53,9 +44,7 @@ class ReplayConfig(AlgorithmConfig):
 
 class ActionNoiseConfig(AlgorithmConfig):
     action_noise: NoiseKind = Field("none", description="exploration noise added to the actions")
-    action_noise_scale: NonNegativeFloat = Field(
-        0.1, description="std of the exploration noise; actions are in [-1, 1]"
-    )
+    action_noise_scale: float = Field(0.1, ge=0, description="std of the exploration noise; actions are in [-1, 1]")
     action_noise_theta: Rate = Field(
         0.15, description="mean reversion rate of ornstein_uhlenbeck noise; 1: independent noise"
     )

@@ -48,8 +48,7 @@ class Population:
 
     def loss(self, batch: Batch, phase: str = "loss") -> Loss:
         """Loss of every member on its part of the batch; all tensors have a leading member axis."""
-        result: Loss = self._vmap(lambda state, rows: self._member(state, rows, phase), batch)
-        return result
+        return self._vmap(lambda state, rows: self._member(state, rows, phase), batch)
 
     def act(
         self, obs: Tensor, memory: Any = None, *, deterministic: bool = False, generator: torch.Generator | None = None

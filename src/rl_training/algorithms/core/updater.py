@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,17 +11,7 @@ from torch import Tensor
 from rl_training.algorithms.core.graphs import CapturedUpdates
 from rl_training.algorithms.core.optimizer import Optimizer
 from rl_training.algorithms.core.population import Population
-from rl_training.types import (
-    SKIP_UPDATES,
-    Batch,
-    Loss,
-    Metrics,
-    PrioritizedSource,
-    SequenceSource,
-    Source,
-    Trainable,
-    UpdateResult,
-)
+from rl_training.types import SKIP_UPDATES, Batch, Loss, Metrics, Source, Trainable, UpdateResult
 
 
 class Updater:
@@ -67,16 +57,16 @@ class Updater:
                 return result._replace(num_gradient_steps=done)
         return result._replace(num_gradient_steps=count)
 
-    def step_from(self, source: Source, phases: tuple[str, ...]) -> UpdateResult:
-        """Samples a batch, updates on it, and writes priorities or latents back to the source."""
+    def step_from(self, source: Any, phases: tuple[str, ...]) -> UpdateResult:
+        """Samples a batch, updates on it, and writes priorities (by `slots`) or latents (by `rows`) to the source."""
         batch = source.sample(self.learner.config.batch_size, () if self.members == 1 else (self.members,))
         result = self.step(batch, phases)
         if "slots" in batch:
             if result.priorities is None:
                 raise ValueError('prioritised replay needs priorities. Return them in Loss.rows["priorities"]')
-            cast(PrioritizedSource, source).set_priorities(batch["slots"], result.priorities)
+            source.set_priorities(batch["slots"], result.priorities)
         if "rows" in batch and result.latents:
-            cast(SequenceSource, source).write_back(batch["rows"], result.latents)
+            source.write_back(batch["rows"], result.latents)
         return result
 
     def step(self, batch: Batch, phases: tuple[str, ...]) -> UpdateResult:
@@ -131,14 +121,9 @@ class Updater:
             "noise": noise,
         }
 
-    @torch.no_grad()
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Loads in place, so that captured graphs stay valid."""
-        load_tensors(self.params, state["parameters"])
-        load_tensors(self.buffers, state["buffers"])
-        for name, tensors in self._optimizer_state().items():
-            load_tensors(tensors, state["optimizer"][name])
-        self._load_shared(state)
+        self._load(self.state_dict(), state)
 
     def member_state(self, member: int) -> dict[str, Any]:
         """State of one member in the format of a single learner's `state_dict`."""
@@ -146,23 +131,22 @@ class Updater:
         if self.members > 1:
             for part in ("parameters", "buffers"):
                 state[part] = {name: stacked[member] for name, stacked in state[part].items()}
-            optimizer = state["optimizer"].items()
-            state["optimizer"] = {name: _member_slices(tensors, member) for name, tensors in optimizer}
+            state["optimizer"] = {  # the step count is shared by all members
+                name: {key: tensor if key == "step" else tensor[member] for key, tensor in tensors.items()}
+                for name, tensors in state["optimizer"].items()
+            }
         return state
 
-    @torch.no_grad()
     def load_member_state(self, member: int, state: dict[str, Any]) -> None:
         """Loads one member's slices in place; counters, learning rates and noise are shared by all members."""
-        if self.members == 1:
-            self.load_state_dict(state)
-            return
-        load_tensors({name: stacked[member] for name, stacked in self.params.items()}, state["parameters"])
-        load_tensors({name: stacked[member] for name, stacked in self.buffers.items()}, state["buffers"])
-        for name, tensors in self._optimizer_state().items():
-            load_tensors(_member_slices(tensors, member), state["optimizer"][name])
-        self._load_shared(state)
+        self._load(self.member_state(member), state)
 
-    def _load_shared(self, state: dict[str, Any]) -> None:
+    @torch.no_grad()
+    def _load(self, current: dict[str, Any], state: dict[str, Any]) -> None:
+        for part in ("parameters", "buffers"):
+            load_tensors(current[part], state[part])
+        for name, tensors in current["optimizer"].items():
+            load_tensors(tensors, state["optimizer"][name])
         self.updates = state["updates"]
         for optimizer, rate in zip(self.optimizers, state["rates"], strict=True):
             optimizer.rate.copy_(rate)
@@ -193,11 +177,6 @@ class Updater:
 def compiled(loss: Callable[..., Loss]) -> Callable[..., Loss]:
     """Compiles for fixed shapes; dynamic shapes, guessed after another learner was compiled, would fail."""
     return torch.compile(loss, fullgraph=True, dynamic=False)
-
-
-def _member_slices(tensors: dict[str, Tensor], member: int) -> dict[str, Tensor]:
-    """Slices an optimizer state; the step count is shared by all members."""
-    return {key: tensor if key == "step" else tensor[member] for key, tensor in tensors.items()}
 
 
 @torch.no_grad()
