@@ -30,7 +30,10 @@ from rl_training.experiment.agent import Agent, load_agent
 from rl_training.models.rssm import Latent
 from rl_training.runtime.memory import Memory
 
-BASELINES = {"of_copy_last": "of repeating the last frame", "of_shuffled": "of its own error with another's actions"}
+BASELINES = {
+    "of_copy_last": "of repeating the last frame",
+    "of_shuffled": "of its own error with another episode's actions",
+}
 AHEAD = (1, 2, 4, 8, 15)  # steps of imagination to report
 
 
@@ -60,7 +63,7 @@ def frame_errors(args: argparse.Namespace) -> dict[str, Any]:
         found = [ask([word if word != "RUN" else str(run) for word in command] + picture) for run in args.runs]
     worst = {name: max(each[name] for each in found) for name in BASELINES}
     commits = {known_commit(json.loads((run / "run.json").read_text())["git"]) for run in args.runs}
-    frames = f"up to {args.steps} frames foreseen, {args.context} seen"
+    frames = f"up to {args.steps} predicted frames after {args.context} observed"
     return {
         "what": f"Dreamer on Catch: error of {frames}, worst of {len(found)} seeds",
         "result": "; ".join(f"{worst[name]:.3f} {baseline}" for name, baseline in BASELINES.items()),

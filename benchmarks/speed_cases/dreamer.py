@@ -42,7 +42,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def summary(times: dict[str, float], args: argparse.Namespace) -> dict[str, Any]:
-    work = "16 windows of 64 pictures of 64x64, 15 steps of a dream"
+    work = "16 sequences of 64 images (64x64), 15 imagined steps"
     compiled = ", compiled in parts" if args.compile else ""
     return {
         "what": f"One update of Dreamer, {args.size}, {work}{compiled}",

@@ -1,7 +1,7 @@
-"""The catalogue of algorithms. A row names the algorithm, which is also its file, and its managed class.
+"""Catalogue of algorithms: name → class name.
 
-`"cal_ql": "CalQL"` means: the learner is `CalQLAlgorithm` in `cal_ql.py`, its options are `CalQLConfig`, the managed
-class is `rl_training.CalQL`, the training function `rl_training.train_cal_ql`. Nothing else lists the algorithms.
+`"cal_ql": "CalQL"` stands for `cal_ql.py` with `CalQLConfig` (options) and `CalQLAlgorithm` (losses and policy), and
+for the managed class `rl_training.CalQL` that users train (`learn`, `predict`, `save`) and `rl_training.train_cal_ql`.
 
 `CATALOGUE` maps each name to its learner class. Every public class and function of the algorithm files is an attribute
 of this package, imported on first use.

@@ -39,7 +39,7 @@ class DreamerConfig(SequenceConfig):
         "xs", "s", "m", "l", "xl",
     ] = Field("size12m", description="network size, 0.4 to 166 million weights; xs to xl: 2023 release")  # fmt: skip
     recipe: Literal["default", "2023", "2024"] = Field("default", description="release whose defaults are used")
-    learning_rate: PositiveFloat = Field(4e-5, description="learning rate; if not set, by size and train_ratio")
+    learning_rate: PositiveFloat = Field(4e-5, description="if unset, by recipe, size, train_ratio: 7.05e-5 by default")
     actor_learning_rate: PositiveFloat | None = Field(
         None, description="learning rate of actor and critic; none: learning_rate"
     )

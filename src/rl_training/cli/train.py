@@ -30,6 +30,15 @@ Steps = Annotated[
     int | None,
     typer.Option(metavar="N", min=1, help="Train for at least N environment steps (offline: updates)."),
 ]
+TotalSteps = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        help="Total steps at which to stop, counted from the start of the run (offline: updates). "
+        "May be above or below the original budget.",
+    ),
+]
 OnlineSteps = Annotated[
     int | None, typer.Option(metavar="N", min=1, help="Fine-tune online in ENV for N steps after offline training.")
 ]
@@ -96,7 +105,7 @@ def train(
     conclude(results, report, config, as_json=as_json)
 
 
-def resume(run: Run, steps: Steps = None, as_json: Json = False) -> None:
+def resume(run: Run, steps: TotalSteps = None, as_json: Json = False) -> None:
     """Resume a stopped run, with the same result as without the stop. --steps extends a finished run."""
     with stdout_for_results():
         from rl_training.cli.introduction import Introduction

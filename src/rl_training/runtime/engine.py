@@ -12,7 +12,11 @@ STRIDE = 128  # maximum steps between checks of callbacks and signals; four of t
 
 
 class Callback:
-    """Base class of callbacks. Training pauses at multiples of `interval`; see `TrainerState.passed`."""
+    """Base class of callbacks.
+
+    `interval` guarantees a call of `on_step_end` at each of its multiples (offline), or at the end of the rollout or
+    collection that crosses it (online).
+    """
 
     name: ClassVar[str] = ""  # the state of a named callback is saved under its name
     interval: int = 0

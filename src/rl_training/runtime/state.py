@@ -82,7 +82,7 @@ class TrainerState:
         return self.stop_reason is not None or self.global_step >= self.total_timesteps
 
     def passed(self, interval: int) -> bool:
-        """Whether the last steps crossed a multiple of `interval`; it keeps no counter, so resume is exact."""
+        """Whether the last iteration of the training loop crossed a multiple of `interval`."""
         return interval > 0 and self.global_step // interval > self.previous_step // interval
 
     def request_stop(self, reason: str, *, status: str = "stopped") -> None:
