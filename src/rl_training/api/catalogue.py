@@ -27,25 +27,20 @@ def register_algorithm(learner: type[Learner]) -> type[ManagedAlgorithm]:
 
 
 def managed_class(learner: type[Learner]) -> type[ManagedAlgorithm]:
-    name = learner.__name__.removesuffix("Algorithm")
-    contents = {"algorithm": learner.name, "__doc__": _docstring(learner), "__module__": "rl_training"}
-    return type(name, (ManagedAlgorithm,), contents)
-
-
-def train_function(name: str) -> Callable[..., TrainResult]:
-    function = partial(train_as, name)
-    function.__doc__ = f"Trains {name} from a config and returns the result.\n\n{train_as.__doc__}"
-    return function
-
-
-def _docstring(learner: type[Learner]) -> str:
     sections = [
         get_algorithm_spec(learner.name).summary,
         ManagedAlgorithm.__doc__ or "",
         f"Options of {learner.name}:\n{_described(learner.config_type)}",
         f"Options of every run:\n{_described(TrainConfig)}",
     ]
-    return "\n\n".join(sections)
+    contents = {"algorithm": learner.name, "__doc__": "\n\n".join(sections), "__module__": "rl_training"}
+    return type(learner.__name__.removesuffix("Algorithm"), (ManagedAlgorithm,), contents)
+
+
+def train_function(name: str) -> Callable[..., TrainResult]:
+    function = partial(train_as, name)
+    function.__doc__ = f"Trains {name} from a config and returns the result.\n\n{train_as.__doc__}"
+    return function
 
 
 def _described(config: type[BaseModel]) -> str:

@@ -54,7 +54,9 @@ class ManagedAlgorithm:
         """
         start = None if fresh or self._agent is None else self._agent.path
         self.result = run_training(self.config, callbacks=callbacks or (), fresh=fresh, quiet=quiet, start_from=start)
-        self._agent = load_agent(self._trained_path())
+        if self.result.checkpoint_path is None:
+            raise RuntimeError("Training wrote no checkpoint.")
+        self._agent = load_agent(self.result.checkpoint_path)
         return self
 
     def evaluate(self, *, num_episodes: int = 10, seed: int = 0, deterministic: bool | None = None) -> dict[str, Any]:
@@ -89,11 +91,6 @@ class ManagedAlgorithm:
         if self._agent is None:
             raise RuntimeError("The agent is not trained: call learn() first, or load() a trained agent.")
         return self._agent
-
-    def _trained_path(self) -> Path:
-        if self.result is None or self.result.checkpoint_path is None:
-            raise RuntimeError("Training wrote no checkpoint.")
-        return self.result.checkpoint_path
 
 
 def evaluate_checkpoint(

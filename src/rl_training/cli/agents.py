@@ -145,37 +145,31 @@ def predict(
 ) -> None:
     """Print the actions of a trained agent. One action for each observation, in the environment's units. A recurrent
     agent treats each observation as the first of an episode unless --episode is given."""
-    rows = _given_obs(obs, obs_file)
+    if obs is not None and obs_file is None:
+        rows = parse_obs(obs)
+    elif obs_file is not None and obs is None:
+        rows = read_obs(obs_file)
+    else:
+        raise ValueError("observations are missing or given twice: use either --obs JSON or --obs-file FILE.npy")
     with stdout_for_results():
-        actions = _actions(run, rows, best=best, stochastic=stochastic, episode=episode)
+        import torch
+
+        from rl_training.experiment.agent import load_agent
+        from rl_training.runtime.memory import Memory
+
+        agent, memory = load_agent(run, best=best), Memory()
+        options: Any = {"deterministic": True}
+        if stochastic:
+            options = {"deterministic": False, "generator": torch.Generator()}
+            options["generator"].seed()
+        if episode:
+            actions = [agent.predict(row, memory=memory, **options).tolist() for row in one_by_one(agent, rows)]
+        else:
+            actions = agent.predict(rows, **options).tolist()
     if as_json:
         print_json({"actions": actions})
     else:
         typer.echo(json.dumps(actions))
-
-
-def _given_obs(obs: str | None, obs_file: Path | None) -> Any:
-    if obs is not None and obs_file is None:
-        return parse_obs(obs)
-    if obs_file is not None and obs is None:
-        return read_obs(obs_file)
-    raise ValueError("observations are missing or given twice: use either --obs JSON or --obs-file FILE.npy")
-
-
-def _actions(run: Path, rows: Any, *, best: bool, stochastic: bool, episode: bool) -> Any:
-    import torch
-
-    from rl_training.experiment.agent import load_agent
-    from rl_training.runtime.memory import Memory
-
-    agent, memory = load_agent(run, best=best), Memory()
-    options: Any = {"deterministic": True}
-    if stochastic:
-        options = {"deterministic": False, "generator": torch.Generator()}
-        options["generator"].seed()
-    if episode:
-        return [agent.predict(row, memory=memory, **options).tolist() for row in one_by_one(agent, rows)]
-    return agent.predict(rows, **options).tolist()
 
 
 def one_by_one(agent: Agent, rows: Any) -> list[Any]:

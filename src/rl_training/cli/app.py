@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -31,15 +32,11 @@ def rl_training(
         typer.echo(f"rl-training {__version__}" if version else context.get_help())
 
 
-app.command()(train.train)
-app.command()(train.resume)
-app.command()(agents.evaluate)
-app.command()(agents.predict)
-app.command()(dreams.dream)
-app.command()(bench.bench)
-app.command()(bench.compare)
+COMMANDS: tuple[Callable[..., None], ...] = (
+    train.train, train.resume, agents.evaluate, agents.predict, dreams.dream, bench.bench, bench.compare,
+    info.algos, info.explain, info.doctor,
+)  # fmt: skip
+for command in COMMANDS:
+    app.command()(command)
 app.add_typer(data.app, name="data")
 app.add_typer(configs.app, name="configs")
-app.command()(info.algos)
-app.command()(info.explain)
-app.command()(info.doctor)

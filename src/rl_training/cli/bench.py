@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 
 Plan = Annotated[
-    Path | None,
-    typer.Argument(metavar="PLAN.yaml", help="The options below as YAML keys; options override it."),
+    Path | None, typer.Argument(metavar="PLAN.yaml", help="The options below as YAML keys; options override it.")
 ]
 Algos = Annotated[str | None, typer.Option(metavar="A,B", help="Algorithms with default options.")]
 Configs = Annotated[str | None, typer.Option(metavar="A,B", help="Packaged configs (iql/pendulum) or .yaml files.")]
@@ -69,7 +68,8 @@ def bench(
     given = {"algos": algos, "configs": configs, "envs": envs, "datasets": datasets, "seeds": seeds, "steps": steps,
              "episodes": episodes}  # fmt: skip
     values = read_plan_file(plan) | {key: value for key, value in given.items() if value is not None}
-    work = Bench(parse_plan(with_seeds_and_overrides(values, overrides or [])), output or default_output(plan))
+    output = output or Path("runs") / ("bench" if plan is None else plan.stem)
+    work = Bench(parse_plan(with_seeds_and_overrides(values, overrides or [])), output)
     with watching(work) as watch:
         work.run(jobs=jobs or os.cpu_count() or 1, watch=watch)
     print_result(work, as_json=as_json)
@@ -89,9 +89,8 @@ def compare(
     """Summarise a benchmark: scores with intervals, probabilities of improvement, and the seeds needed."""
     from rl_training.reporting import comparison
 
-    for path in (csv, markdown):
-        if path is not None:
-            require_directory(path)
+    for path in filter(None, (csv, markdown)):
+        require_directory(path)
     if plot is not None:
         require_plot_path(plot, "--plot")
     found = comparison.compare(directory)
@@ -132,10 +131,6 @@ def with_seeds_and_overrides(values: dict[str, Any], overrides: Sequence[str]) -
         pairs = [key_and_value(override, what="--set") for override in overrides]
         changed["set"] = {**(values.get("set") or {}), **{key: read_yaml(text) for key, text in pairs}}
     return changed
-
-
-def default_output(plan: Path | None) -> Path:
-    return Path("runs") / ("bench" if plan is None else plan.stem)
 
 
 @contextmanager

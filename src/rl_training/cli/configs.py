@@ -49,8 +49,7 @@ def show(name: Name) -> None:
 
 @app.command()
 def copy(
-    name: Name,
-    dest: Annotated[str, typer.Argument(metavar="DEST", help="A new file or an existing folder.")],
+    name: Name, dest: Annotated[str, typer.Argument(metavar="DEST", help="A new file or an existing folder.")]
 ) -> None:
     """Copy a config to edit it. Train the copy with `rl-training train FILE.yaml`."""
     from rl_training.experiment.config.packaged import copy_config

@@ -29,16 +29,13 @@ Source = Annotated[
     typer.Argument(metavar="SRC", help="A file (.csv, .parquet, .npz, .hdf5), a glob of files, or a Minari dataset."),
 ]
 Columns = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME=COLUMN", help="Names a column of the file: obs=x,y,z; note= drops it."),
+    list[str] | None, typer.Option(metavar="NAME=COLUMN", help="Names a column of the file: obs=x,y,z; note= drops it.")
 ]
 ActionRange = Annotated[
-    str | None,
-    typer.Option(metavar="LOW,HIGH", help="Action bounds: -2,2, or [-1,0],[1,5] per dimension."),
+    str | None, typer.Option(metavar="LOW,HIGH", help="Action bounds: -2,2, or [-1,0],[1,5] per dimension.")
 ]
 Allow = Annotated[
-    str | None,
-    typer.Option(metavar="A,B", help="Problems to repair: nan, out_of_range, no_episode_end, crossing."),
+    str | None, typer.Option(metavar="A,B", help="Problems to repair: nan, out_of_range, no_episode_end, crossing.")
 ]
 Destination = Annotated[
     Path, typer.Argument(metavar="DEST", help="A new file (.npz, .parquet), or a new Minari directory.")
@@ -98,11 +95,7 @@ def show(
 
 @app.command()
 def convert(
-    src: Source,
-    dest: Destination,
-    columns: Columns = None,
-    action_range: ActionRange = None,
-    allow: Allow = None,
+    src: Source, dest: Destination, columns: Columns = None, action_range: ActionRange = None, allow: Allow = None
 ) -> None:
     """Convert a dataset to another format. It is validated as for training."""
     with stdout_for_results():
@@ -153,7 +146,6 @@ def collect(
 
 
 def read_options(columns: list[str] | None, action_range: str | None, allow: str | None) -> dict[str, Any]:
-    """Parses the options to config values."""
     from rl_training.experiment.config.messages import key_and_value
 
     named = {}
@@ -216,13 +208,8 @@ def print_contents(source: str, report: DatasetReport) -> None:
     usable = report.transitions > 0
     transitions = f"{report.transitions:,} usable transitions" if usable else "none usable: see the errors below"
     ends = f"{report.terminals:,} terminated, {report.timeouts:,} truncated by a time limit or the end of the data"
-    print_facts(
-        {
-            "data": source,
-            "rows": f"{report.rows:,} in the file, {transitions}",
-            "episodes": f"{report.episodes:,}: {ends}" if usable else None,
-        }
-    )
+    episodes = f"{report.episodes:,}: {ends}" if usable else None
+    print_facts({"data": source, "rows": f"{report.rows:,} in the file, {transitions}", "episodes": episodes})
     distributions = {"return": report.returns, "length": report.lengths, "reward": report.rewards}
     rows = [(name, *(f"{value:.4g}" for value in values)) for name, values in distributions.items() if values]
     if rows:
@@ -244,13 +231,11 @@ def type_text(column: ColumnSummary) -> str:
 
 def range_text(column: ColumnSummary) -> str:
     """The range of each dimension; above 8 dimensions, one range for all."""
-    known = [(low, high) for low, high in zip(column.low, column.high, strict=True) if not math.isnan(low)]
+    ranges = list(zip(column.low, column.high, strict=True))
+    known = [(low, high) for low, high in ranges if not math.isnan(low)]
     if not known:
         return "all NaN or infinite"
     if len(column.low) > 8:
         lows, highs = zip(*known, strict=True)
         return f"{min(lows):.3g} to {max(highs):.3g} over {len(column.low)} dimensions"
-    return ", ".join(
-        "NaN" if math.isnan(low) else f"{low:.3g} to {high:.3g}"
-        for low, high in zip(column.low, column.high, strict=True)
-    )
+    return ", ".join("NaN" if math.isnan(low) else f"{low:.3g} to {high:.3g}" for low, high in ranges)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -15,24 +15,21 @@ from rl_training.cli.options import Json
 from rl_training.cli.output import print_facts, print_json, print_table, print_wrapped
 from rl_training.types import ACTION_SPACES
 
-if TYPE_CHECKING:
-    from rl_training.experiment.config.registry import AlgorithmSpec
-
 EXTRAS = {  # optional dependencies, and the modules they install
-    "data": ("h5py", "pyarrow"),
-    "mujoco": ("mujoco", "imageio"),
-    "atari": ("ale_py",),
-    "box2d": ("Box2D",),
-    "log": ("tensorboard",),
-    "plot": ("matplotlib",),
-}
+    "data": ("h5py", "pyarrow"), "mujoco": ("mujoco", "imageio"), "atari": ("ale_py",), "box2d": ("Box2D",),
+    "log": ("tensorboard",), "plot": ("matplotlib",),
+}  # fmt: skip
 
 
 def algos(as_json: Json = False) -> None:
     """List the algorithms. Shows the lane, action spaces and pixel support of each."""
     from rl_training.experiment.config.registry import list_algorithm_specs
 
-    rows = [_about(spec) for spec in list_algorithm_specs()]
+    rows = [
+        {"name": spec.name, "lane": spec.lane, "action_spaces": [ACTION_SPACES[kind] for kind in spec.action_kinds],
+         "pixels": spec.takes_pixels, "summary": spec.summary}
+        for spec in list_algorithm_specs()
+    ]  # fmt: skip
     if as_json:
         print_json({"algorithms": rows})
         return
@@ -42,12 +39,6 @@ def algos(as_json: Json = False) -> None:
          for row in rows],
     )  # fmt: skip
     typer.echo("rl-training explain ALGO lists the options")
-
-
-def _about(spec: AlgorithmSpec) -> dict[str, Any]:
-    kinds = [ACTION_SPACES[kind] for kind in spec.action_kinds]
-    return {"name": spec.name, "lane": spec.lane, "action_spaces": kinds, "pixels": spec.takes_pixels,
-            "summary": spec.summary}  # fmt: skip
 
 
 def explain(
@@ -66,17 +57,10 @@ def explain(
     typer.echo()
     print_table(("option of any run", "default", "description"), run_options())
     configs = [name for name in packaged_configs() if name.startswith(f"{algo}/")]
-    complete = [
-        each for each in configs if not spec.needs_data or "dataset" in load_config(each)
-    ]  # runs without further options
-    start = complete[0] if complete else f"{algo} ENV"
+    complete = (each for each in configs if not spec.needs_data or "dataset" in load_config(each))
+    start = next(complete, f"{algo} ENV")  # a complete config runs without further options
     name, value, *_ = rows[0]
-    print_facts(
-        {
-            "configs": ", ".join(configs) or None,
-            "example": f"rl-training train {start} --set {name}={value}",
-        }
-    )
+    print_facts({"configs": ", ".join(configs) or None, "example": f"rl-training train {start} --set {name}={value}"})
 
 
 def run_options() -> list[tuple[str, str, str]]:

@@ -95,31 +95,21 @@ def print_facts(facts: Mapping[str, str | None]) -> None:
 
 
 def print_report(report: Mapping[str, Any], curve: Path | None, *, data: str | None = None) -> None:
-    """Prints the report of `train --json`, the files and the next command.
-
-    `data` is the dataset with which to evaluate an agent that has no environment.
-    """
+    """Prints the report of `train --json`. An agent without an environment is evaluated with the dataset `data`."""
     done = f"{report['steps']:,} steps, {report['updates']:,} updates ({report['updates_per_second']:,.0f}/s)"
     evaluation, over_seeds = report["evaluation"], ""
     if "runs" in report:
         print_table(("seed", "status", "return", "run"), [_row(run) for run in report["runs"]])
         over_seeds = f" of {len(report['runs'])} seeds"
-    print_facts(
-        {
-            report["status"]: f"{done} in {duration(report['seconds'])}",
-            "because": report["stop_reason"],
-            "evaluation": None if evaluation is None else score(evaluation) + over_seeds,
-            "run": report["run_dir"],
-            "curve": None if curve is None else str(curve),
-            "checkpoint": report["checkpoint"],
-            "best": report["best_checkpoint"],
-            "next": _next(report, data),
-        }
-    )
+    print_facts({
+        report["status"]: f"{done} in {duration(report['seconds'])}", "because": report["stop_reason"],
+        "evaluation": None if evaluation is None else score(evaluation) + over_seeds, "run": report["run_dir"],
+        "curve": None if curve is None else str(curve), "checkpoint": report["checkpoint"],
+        "best": report["best_checkpoint"], "next": _next(report, data),
+    })  # fmt: skip
 
 
 def print_profile(seconds: Mapping[str, float]) -> None:
-    """Prints the time spent in each part of training."""
     whole = max(sum(seconds.values()), 1e-9)
     rows = [(part, f"{each:.1f} s", f"{100 * each / whole:.0f}%") for part, each in seconds.items()]
     print_table(("part", "time", "share"), rows)
@@ -134,9 +124,7 @@ def _next(report: Mapping[str, Any], data: str | None) -> str:
     if report["status"] == "stopped":
         return "the same command continues" if "runs" in report else f"rl-training resume {report['run_dir']}"
     run_dir = report["runs"][0]["run_dir"] if "runs" in report else report["run_dir"]
-    if data is not None:
-        return f"rl-training evaluate {run_dir} --ope {data}"
-    return f"rl-training evaluate {run_dir}"
+    return f"rl-training evaluate {run_dir}" if data is None else f"rl-training evaluate {run_dir} --ope {data}"
 
 
 def score(evaluation: Mapping[str, Any]) -> str:

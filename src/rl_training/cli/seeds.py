@@ -50,26 +50,20 @@ def seeds_name(seeds: Sequence[int]) -> str:
 
 
 def summary(seeds: Sequence[int], results: Sequence[TrainResult]) -> dict[str, Any]:
-    """The result of all seeds with the keys of one run. Steps, updates and updates per second are sums.
-
-    Checkpoints are listed in `runs`, one entry for each seed.
-    """
+    """The result of all seeds with the keys of one run; steps and updates are sums. `runs` lists the checkpoints."""
     runs = [{"seed": seed, **result.to_json()} for seed, result in zip(seeds, results, strict=True)]
     statuses = [run["status"] for run in runs]
     return {
         "status": next((status for status in ("stopped", "early_stop") if status in statuses), "finished"),
-        "run_dir": str(Path(runs[0]["run_dir"]).parent),
-        "checkpoint": None,
-        "best_checkpoint": None,
-        "steps": sum(run["steps"] for run in runs),
-        "updates": sum(run["updates"] for run in runs),
+        "run_dir": str(Path(runs[0]["run_dir"]).parent), "checkpoint": None, "best_checkpoint": None,
+        "steps": sum(run["steps"] for run in runs), "updates": sum(run["updates"] for run in runs),
         "updates_per_second": sum(run["updates_per_second"] for run in runs),
         "seconds": max(run["seconds"] for run in runs),
         "metrics": mean_metrics([run["metrics"] for run in runs]),
         "evaluation": mean_evaluation([run["evaluation"] for run in runs]),
         "stop_reason": next((run["stop_reason"] for run in runs if run["stop_reason"]), None),
         "runs": runs,
-    }
+    }  # fmt: skip
 
 
 def mean_metrics(metrics: Sequence[dict[str, float | None]]) -> dict[str, float | None]:
@@ -85,11 +79,9 @@ def mean_evaluation(evaluations: Sequence[dict[str, Any] | None]) -> dict[str, A
         return None
     returns = [evaluation["return_mean"] for evaluation in known]
     summary = {
-        "return_mean": fmean(returns),
-        "return_std": pstdev(returns),
-        "returns": returns,
+        "return_mean": fmean(returns), "return_std": pstdev(returns), "returns": returns,
         "lengths": [fmean(evaluation["lengths"]) for evaluation in known],
         "episodes": sum(evaluation["episodes"] for evaluation in known),
-    }
+    }  # fmt: skip
     scores = [evaluation["normalized_score"] for evaluation in known if "normalized_score" in evaluation]
     return {**summary, "normalized_score": fmean(scores)} if scores else summary

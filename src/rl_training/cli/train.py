@@ -23,12 +23,10 @@ Target = Annotated[
 ]
 Env = Annotated[str | None, typer.Argument(metavar="ENV", help="Environment id, such as CartPole-v1.")]
 Dataset = Annotated[
-    str | None,
-    typer.Option(metavar="SRC", help="Dataset: file, glob, Minari id, or '{kind: random, rows: 50000}'."),
+    str | None, typer.Option(metavar="SRC", help="Dataset: file, glob, Minari id, or '{kind: random, rows: 50000}'.")
 ]
 Steps = Annotated[
-    int | None,
-    typer.Option(metavar="N", min=1, help="Train for at least N environment steps (offline: updates)."),
+    int | None, typer.Option(metavar="N", min=1, help="Train for at least N environment steps (offline: updates).")
 ]
 TotalSteps = Annotated[
     int | None,
@@ -47,8 +45,7 @@ Seeds = Annotated[
     str | None, typer.Option(metavar="0-4", help="Several seeds, 0-4 or 0,2,5; one run each in DIR/seed_<s>.")
 ]
 Overrides = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Set a config key or an algorithm option."),
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a config key or an algorithm option.")
 ]
 Output = Annotated[
     str | None, typer.Option(metavar="DIR", help="Run directory.", show_default="runs/<algo>-<env>-s<seed>")

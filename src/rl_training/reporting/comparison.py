@@ -74,7 +74,9 @@ def compare(directory: Path) -> Comparison:
     if not results:
         raise ValueError(f"no cell of {directory} is done yet. Run them with rl-training bench")
     missing = [name for name, file in files.items() if not file.is_file()]
-    return Comparison([_task(name, cells) for name, cells in by_task(results).items()], missing, results)
+    entries = {name: [_entry(cell) for cell in cells] for name, cells in by_task(results).items()}
+    tasks = [Task(name, each, [_pair(a, b) for a, b in combinations(each, 2)]) for name, each in entries.items()]
+    return Comparison(tasks, missing, results)
 
 
 def by_task(results: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
@@ -84,11 +86,6 @@ def by_task(results: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str,
         name = result["env"] if result["dataset"] is None else f"{result['env']} from {Path(result['dataset']).stem}"
         tasks.setdefault(name, []).append(result)
     return tasks
-
-
-def _task(name: str, results: Sequence[Mapping[str, Any]]) -> Task:
-    entries = [_entry(result) for result in results]
-    return Task(name, entries, [_pair(a, b) for a, b in combinations(entries, 2)])
 
 
 def _entry(result: Mapping[str, Any]) -> Entry:

@@ -35,7 +35,9 @@ def save_data_plot(columns: Mapping[str, Array], target: Path, *, title: str) ->
     _draw_histogram(panels[3], columns["rewards"].reshape(-1)[rows], "rewards", "reward", "rows")
     _draw_actions(panels[4], columns["actions"][rows])
     _draw_observations(panels[5], columns["obs"][rows])
-    figure.suptitle(_shortened(title), x=0.01, ha="left", fontsize=13, fontweight="bold", color=INK)
+    if len(title) > MAX_TITLE:  # the end of a long path fits into the figure
+        title = f"…{title[-MAX_TITLE:]}"
+    figure.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold", color=INK)
     figure.savefig(target)
     return target
 
@@ -67,9 +69,7 @@ def _draw_actions(axes: Axes, actions: Array) -> None:
     for number in range(min(dimensions, MAX_ACTION_DIMENSIONS)):
         values = flat[:, number]
         axes.hist(values[np.isfinite(values)], bins=50, histtype="step", color=PALETTE[number], label=str(number))
-    shown = (
-        "" if dimensions <= MAX_ACTION_DIMENSIONS else f" (first {MAX_ACTION_DIMENSIONS} of {dimensions} dimensions)"
-    )
+    shown = f" (first {MAX_ACTION_DIMENSIONS} of {dimensions} dimensions)" if dimensions > MAX_ACTION_DIMENSIONS else ""
     if dimensions > 1:
         axes.margins(y=0.35)  # room for the legend above the histograms
         axes.legend(title="dimension", ncols=6, loc="upper center", frameon=False, fontsize=8, title_fontsize=8,
@@ -79,12 +79,10 @@ def _draw_actions(axes: Axes, actions: Array) -> None:
 
 def _draw_observations(axes: Axes, obs: Array) -> None:
     """Range, central 90 % and median of each dimension, or a histogram of pixel values."""
-    if obs.dtype == np.uint8:
-        _draw_histogram(
-            axes, obs.reshape(len(obs), -1)[:: max(1, len(obs) // 100)].ravel(), "pixels", "value", "pixels"
-        )
-        return
     whole = obs.reshape(len(obs), -1)
+    if obs.dtype == np.uint8:
+        _draw_histogram(axes, whole[:: max(1, len(obs) // 100)].ravel(), "pixels", "value", "pixels")
+        return
     flat = whole[:, :MAX_OBS_DIMENSIONS].astype(np.float64)
     flat = flat[np.isfinite(flat).all(1)]
     numbers = np.arange(flat.shape[1])
@@ -97,11 +95,6 @@ def _draw_observations(axes: Axes, obs: Array) -> None:
     shown = "" if dimensions <= MAX_OBS_DIMENSIONS else f" (first {MAX_OBS_DIMENSIONS} of {dimensions})"
     _label(axes, f"observations{shown}", "dimension", "range, central 90 %, median")
     axes.locator_params(axis="x", integer=True)
-
-
-def _shortened(title: str) -> str:
-    """Cuts the beginning of a long path, so that the title fits into the figure."""
-    return title if len(title) <= MAX_TITLE else f"…{title[-MAX_TITLE:]}"
 
 
 def _label(axes: Axes, title: str, x_label: str, y_label: str) -> None:

@@ -37,14 +37,12 @@ def save_dreams(dreams: Dreams, target: Path, *, episodes: int = 4) -> Path:
 
 def _draw_episode(axes: Axes, kinds: list[Tensor], dreams: Dreams) -> None:
     frames = np.stack([_colours(kind) for kind in kinds])  # [kinds, steps, height, width, colours]
-    height, width = frames.shape[2:4]
+    steps, height, width = frames.shape[1:4]
     gap = max(1, height // 16)
     padded = np.pad(frames, ((0, 0), (0, 0), (0, gap), (0, gap), (0, 0)), constant_values=1.0)
     axes.imshow(np.concatenate(np.concatenate(padded, axis=1), axis=1)[:-gap, :-gap], interpolation="nearest")
     axes.set_yticks(np.arange(len(kinds)) * (height + gap) + (height - 1) / 2, LABELS[: len(kinds)])
-    axes.set_xticks(
-        np.arange(frames.shape[1]) * (width + gap) + (width - 1) / 2, [str(step) for step in range(frames.shape[1])]
-    )
+    axes.set_xticks(np.arange(steps) * (width + gap) + (width - 1) / 2, [str(step) for step in range(steps)])
     axes.tick_params(length=0, labelsize=9, labelcolor=INK)
     axes.spines[:].set_visible(False)
     axes.axvline(dreams.context * (width + gap) - (gap + 1) / 2, color=EVALUATION, linewidth=2)

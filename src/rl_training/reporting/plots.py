@@ -25,7 +25,7 @@ TRAINING, EVALUATION = "#9aa5b1", "#1f5fa8"
 INK, FAINT = "#333333", "#c5cad0"
 # The colours of Okabe and Ito, which people with colour blindness can distinguish.
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-MAX_SHARED = 3  # algorithms drawn in one panel; with more, every algorithm gets its own panel
+MAX_SHARED = 3  # algorithms in one panel; with more, every algorithm gets its own panel
 COLUMNS = 3
 LINE_HEIGHT = 0.07  # of a label, as a fraction of the panel's height
 
@@ -52,8 +52,11 @@ def save_learning_curve(run_dir: Path) -> Path | None:
         return None
     config = yaml.safe_load((run_dir / "config.yaml").read_text(encoding="utf-8"))
     axes = figure.add_subplot()
-    _draw_training(axes, training)
-    _draw_evaluations(axes, evaluations)
+    if training:
+        returns = [row["episode_return"] for row in training]
+        axes.plot([row["step"] for row in training], returns, color=TRAINING, linewidth=1.2, label="training")
+    if evaluations:
+        _draw_evaluations(axes, evaluations)
     algo = str(config["algo"]).upper().replace("_", "-")
     axes.set_title(f"{algo} on {config.get('env_id') or 'data'}", **_title(13))
     axes.set_title(f"seed {config['seed']}", loc="right", fontsize=9, color=INK)
@@ -69,9 +72,8 @@ def save_learning_curve(run_dir: Path) -> Path | None:
 def save_comparison(curves: Mapping[str, Mapping[str, Curve]], target: Path) -> Path:
     """Draws the interquartile mean over seeds of each algorithm on each task, with its 95% bootstrap interval.
 
-    Up to three algorithms share a panel and are labelled at the ends of their lines. With more, every algorithm has
-    its own panel, in which the others are grey. A single seed has no interval. The percentile bootstrap keeps a band
-    within the smallest and the largest return of a seed.
+    Up to three algorithms share a panel. With more, every algorithm has its own panel, in which the others are grey.
+    A single seed has no interval.
     """
     tasks = {task: lines for task, lines in curves.items() if lines}
     if not tasks:
@@ -211,16 +213,8 @@ def _rows(file: Path) -> list[Row]:
     return [json.loads(line) for line in lines[:-1]]  # the last part is empty, or a line cut short by a crash
 
 
-def _draw_training(axes: Axes, rows: list[Row]) -> None:
-    if rows:
-        returns = [row["episode_return"] for row in rows]
-        axes.plot([row["step"] for row in rows], returns, color=TRAINING, linewidth=1.2, label="training")
-
-
 def _draw_evaluations(axes: Axes, rows: list[Row]) -> None:
     """Draws mean returns with a band of one standard deviation, within the smallest and the largest return."""
-    if not rows:
-        return
     scores = [row["evaluation"] for row in rows]
     steps = [row["step"] for row in rows]
     means = [score["return_mean"] for score in scores]
