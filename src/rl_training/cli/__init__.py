@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import sys
-from typing import Any
 
 from rl_training.cli.app import app
 
@@ -12,9 +11,6 @@ __all__ = ["app", "main"]
 
 
 def main() -> None:
-    signal.signal(signal.SIGTERM, _leave)  # while training runs, it saves first: see experiment/run.py
+    # While training runs, the handler in experiment/run.py saves first.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     app(prog_name="rl-training")
-
-
-def _leave(number: int, frame: Any) -> None:
-    sys.exit(128 + number)

@@ -115,10 +115,10 @@ def estimate(
     if as_json:
         print_json({"checkpoint": str(agent.path), "dataset": source, **found._asdict()})
         return
+    value = with_interval(found.estimate, found.interval)
     print_facts(
         {
-            "estimate": f"{with_interval(found.estimate, found.interval)}, discounted by {found.gamma:g}, "
-            "in the rewards of the data",
+            "estimate": f"{value}, discounted by {found.gamma:g}, in the rewards of the data",
             "behaviour": f"{with_interval(found.behaviour_return, found.behaviour_interval)} over {found.episodes} "
             f"episodes, discounted; undiscounted mean {found.behaviour_undiscounted_return:.5g}",
             "unseen": f"{found.unseen_actions:.0%} of the policy's actions differ from the data's in similar states",
@@ -173,7 +173,6 @@ def predict(
 
 
 def one_by_one(agent: Agent, rows: Any) -> list[Any]:
-    """Splits the observations of an episode."""
     count = agent.rows(rows).shape[: -len(agent.spec.obs_shape)]
     if not count:
         raise ValueError("--episode takes a list of observations, got a single one: put it in brackets")

@@ -135,14 +135,11 @@ def collect(
         save_transition_dataset(dataset, out)
     returns, unfinished = dataset.episode_returns()[whole], int((~whole).sum())
     summary = f"mean {returns.mean():.1f}, from {returns.min():.1f} to {returns.max():.1f}" if len(returns) else None
-    print_facts(
-        {
-            "data": f"{out}: {len(dataset):,} transitions, {many(len(returns), 'complete episode')}",
-            "truncated": f"{many(unfinished, 'unfinished episode')}, marked as truncated" if unfinished else None,
-            "return": summary,
-            "next": f"rl-training data check {out}",
-        }
-    )
+    print_facts({
+        "data": f"{out}: {len(dataset):,} transitions, {many(len(returns), 'complete episode')}",
+        "truncated": f"{many(unfinished, 'unfinished episode')}, marked as truncated" if unfinished else None,
+        "return": summary, "next": f"rl-training data check {out}",
+    })  # fmt: skip
 
 
 def read_options(columns: list[str] | None, action_range: str | None, allow: str | None) -> dict[str, Any]:

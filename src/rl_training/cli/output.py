@@ -69,15 +69,11 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
-def wrapped(start: str, text: str, width: int) -> list[str]:
-    """Wraps text after `start` between words; later lines are indented by the length of `start`."""
-    room = max(1, width - len(start))
-    first, *more = textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False) or [""]
-    return [(start + first).rstrip(), *(" " * len(start) + line for line in more)]
-
-
 def print_wrapped(start: str, text: str, *, width: int | None = None) -> None:
-    typer.echo("\n".join(wrapped(start, text, line_width() if width is None else width)))
+    """Wraps text after `start` between words; later lines are indented by the length of `start`."""
+    room = max(1, (line_width() if width is None else width) - len(start))
+    first, *more = textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False) or [""]
+    typer.echo("\n".join([(start + first).rstrip(), *(" " * len(start) + line for line in more)]))
 
 
 def line_width() -> int:

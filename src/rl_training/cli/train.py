@@ -167,15 +167,11 @@ def conclude(results: list[TrainResult], report: dict[str, Any], config: TrainCo
     if as_json:
         print_json(report)
     else:
-        print_report(report, curves[0] if len(curves) == 1 else None, data=data_alone(config))
+        data = None
+        if config is not None and config.env_id is None:
+            data = config.dataset if isinstance(config.dataset, str) else "DATA"
+        print_report(report, curves[0] if len(curves) == 1 else None, data=data)
         if report.get("profile"):
             print_profile(report["profile"])
     if signal is not None:
         raise typer.Exit(128 + signal)
-
-
-def data_alone(config: TrainConfig | None) -> str | None:
-    """The dataset of an agent without an environment."""
-    if config is None or config.env_id is not None:
-        return None
-    return config.dataset if isinstance(config.dataset, str) else "DATA"

@@ -80,7 +80,6 @@ def compare(directory: Path) -> Comparison:
 
 
 def by_task(results: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    """Groups cells by environment and dataset."""
     tasks: dict[str, list[Mapping[str, Any]]] = {}
     for result in results:
         name = result["env"] if result["dataset"] is None else f"{result['env']} from {Path(result['dataset']).stem}"
@@ -122,7 +121,6 @@ class Rows(NamedTuple):
 
 
 def score_table(comparison: Comparison) -> Rows:
-    """One row for each algorithm and task."""
     bounds = _bounds(entry.interval for task in comparison.tasks for entry in task.entries)
     columns = ("environment", "algorithm", "seeds", f"score{bounds}", f"normalized{bounds}")
     rows = [
@@ -140,7 +138,6 @@ def _seeds_words(seeds: int | None) -> str:
 
 
 def pair_table(comparison: Comparison) -> Rows:
-    """One row for each pair of algorithms on a task."""
     bounds = _bounds(pair.interval for task in comparison.tasks for pair in task.pairs)
     columns = ("environment", "better?", f"probability{bounds}", "difference of means", SEEDS_NEEDED)
     rows = [

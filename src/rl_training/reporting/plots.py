@@ -98,8 +98,7 @@ def short_names(algos: Sequence[str]) -> list[str]:
 
 
 def _style(number: int) -> dict[str, Any]:
-    dashes = ("-", "--", ":")[number // len(PALETTE) % 3]
-    return {"color": PALETTE[number % len(PALETTE)], "linestyle": dashes}
+    return {"color": PALETTE[number % len(PALETTE)], "linestyle": ("-", "--", ":")[number // len(PALETTE) % 3]}
 
 
 def _shared_panels(tasks: Mapping[str, Mapping[str, Curve]], styles: Styles) -> Figure:
