@@ -29,7 +29,7 @@ Source = Annotated[
     typer.Argument(metavar="SRC", help="A file (.csv, .parquet, .npz, .hdf5), a glob of files, or a Minari dataset."),
 ]
 Columns = Annotated[
-    list[str] | None, typer.Option(metavar="NAME=COLUMN", help="Names a column of the file: obs=x,y,z; note= drops it.")
+    list[str] | None, typer.Option(metavar="NAME=COLUMN", help="Name a column of the file: obs=x,y,z; note= drops it.")
 ]
 ActionRange = Annotated[
     str | None, typer.Option(metavar="LOW,HIGH", help="Action bounds: -2,2, or [-1,0],[1,5] per dimension.")

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rl_training.data.datasets.episodes import episode_ends, episode_lengths, episode_returns
 from rl_training.reporting.plots import EVALUATION, INK, PALETTE, TRAINING, new_figure, plain
+from rl_training.types import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-Array: TypeAlias = "np.ndarray[Any, Any]"
 
 MAX_ROWS = 100_000  # evenly spaced rows for histograms and quantiles
 MAX_ACTION_DIMENSIONS = len(PALETTE)
