@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from rl_training.cli.output import print_wrapped
+
 app = typer.Typer(help="List, show or copy packaged configs.", rich_markup_mode=None)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A name from `configs ls`, such as iql/pendulum.")]
@@ -27,7 +29,7 @@ def ls() -> None:
     names = packaged_configs()
     widest = max(map(len, names))
     for name in names:
-        typer.echo(f"{name:<{widest}}  {first_sentence(name)}")
+        print_wrapped(f"{name:<{widest}}  ", first_sentence(name))
 
 
 def first_sentence(name: str) -> str:

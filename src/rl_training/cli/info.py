@@ -25,7 +25,7 @@ def algos(as_json: Json = False) -> None:
     """List the algorithms. Shows the lane, action spaces and pixel support of each."""
     from rl_training.experiment.config.registry import list_algorithm_specs
 
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"name": spec.name, "lane": spec.lane, "action_spaces": [ACTION_SPACES[kind] for kind in spec.action_kinds],
          "pixels": spec.takes_pixels, "summary": spec.summary}
         for spec in list_algorithm_specs()

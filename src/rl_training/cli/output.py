@@ -16,7 +16,7 @@ from typing import Any
 
 import typer
 
-SENTENCE = 30  # characters from which a table cell may wrap
+SENTENCE = 28  # characters from which a table cell may wrap
 NO_EDGE = 10_000  # width of output that is not a terminal
 
 
