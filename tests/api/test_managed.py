@@ -105,7 +105,7 @@ def test_an_agent_that_remembers_goes_on_from_its_memory(tmp_path):
     dreamer.predict(obs, memory=memory)
     np.testing.assert_allclose(remembered(memory)[1], once[1], rtol=1e-5)  # as at its first observation
     assert not np.allclose(remembered(memory)[0], once[0], rtol=1e-5)
-    with pytest.raises(ValueError, match="this memory is of 3 environments, got observations of 1"):
+    with pytest.raises(ValueError, match="this memory has 3 environments, got observations of 1"):
         dreamer.predict(obs[0], memory=memory)
 
 
