@@ -71,10 +71,10 @@ def test_evaluating_without_data_says_what_to_give(cli, logs, tmp_path):
     cli("train", "bc", "--dataset", logs["discrete"], *COLUMNS, *SMALL, "--output", tmp_path / "run")
     result = cli("evaluate", tmp_path / "run")
     assert result.exit_code == 2
-    assert "--ope DATASET estimates its return from data" in result.stderr
+    assert "use --ope DATASET to estimate its return from data" in result.stderr
 
 
 def test_a_log_whose_columns_cannot_be_guessed_says_how_to_name_them(cli, logs):
     result = cli("data", "check", logs["box"])
     assert result.exit_code == 1
-    assert "say which is which with --columns, such as obs=NAME" in result.stdout
+    assert "name the columns with --columns, such as obs=NAME" in result.stdout
