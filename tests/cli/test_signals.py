@@ -52,10 +52,10 @@ def stopped(number: signal.Signals, run: Path, *arguments: str) -> tuple[int, st
 
 def test_a_signal_ends_in_a_checkpoint_and_its_own_exit_code_and_the_same_command_resumes(tmp_path):
     returned, _, first = stopped(signal.SIGTERM, tmp_path / "run")
-    assert (returned, first["status"], first["stop_reason"]) == (143, "stopped", "asked to stop by SIGTERM")
+    assert (returned, first["status"], first["stop_reason"]) == (143, "stopped", "stopped by SIGTERM")
     assert Path(first["checkpoint"], "manifest.json").exists()
     returned, introduction, second = stopped(signal.SIGINT, tmp_path / "run")
-    assert (returned, second["status"], second["stop_reason"]) == (130, "stopped", "asked to stop by SIGINT")
+    assert (returned, second["status"], second["stop_reason"]) == (130, "stopped", "stopped by SIGINT")
     assert introduction.endswith(f"1,000,000 updates, resumed at {first['steps']:,}")
 
 
@@ -108,7 +108,7 @@ def test_a_signal_to_the_whole_group_makes_seeds_in_processes_save_runs_that_can
     assert (process.returncode, "Traceback" in errors) == (128 + number, False)
     results = [json.loads((run / "result.json").read_text()) for run in runs]
     reasons = [each["stop_reason"] for each in [*results, *([json.loads(output)] if train else [])]]
-    assert set(reasons) == {f"asked to stop by {number.name}"}
+    assert set(reasons) == {f"stopped by {number.name}"}
     assert [each["status"] for each in results] == ["stopped", "stopped"]
     assert [Path(each["checkpoint"]).name for each in results] == [step_name(each["steps"]) for each in results]
     for run, result in zip(runs, results, strict=True):
@@ -133,6 +133,6 @@ def test_a_signal_before_any_seed_has_a_result_is_reported_in_a_sentence(cli, tm
     monkeypatch.setattr(sweep, "SeedJob", StoppedAtOnce)
     result = cli("train", *PPO, "--seeds", "0-1", "--output", tmp_path)
     assert (result.exit_code, result.stderr) == (returned, "")
-    assert "because     asked to stop before it had a result" in result.stdout.splitlines()
+    assert "because     stopped before it had a result" in result.stdout.splitlines()
     assert "next        the same command continues" in result.stdout.splitlines()
     assert multiprocessing.active_children() == []

@@ -83,14 +83,11 @@ class Agent(NamedTuple):
                 "this agent was trained from data and has no environment to evaluate it in; "
                 "use --ope DATASET to estimate its return from data"
             )
-        device = next(self.learner.parameters()).device
-        if deterministic is None:
-            deterministic = not self.config.eval_stochastic
-        evaluation = evaluate(
+        return evaluate(
             self.learner, self.config.env_id, episodes=episodes, seed=seed, env_kwargs=self.config.env_kwargs,
-            deterministic=deterministic, device=device,
-        )  # fmt: skip
-        return evaluation.summary(self.config.env_id)
+            deterministic=not self.config.eval_stochastic if deterministic is None else deterministic,
+            device=next(self.learner.parameters()).device,
+        ).summary(self.config.env_id)  # fmt: skip
 
 
 def find_checkpoint(path: Path, *, best: bool = False, warn: Callable[[str], None] = print_warning) -> Checkpoint:
@@ -115,7 +112,6 @@ def find_checkpoint(path: Path, *, best: bool = False, warn: Callable[[str], Non
 
 
 def _hint(path: Path) -> str:
-    """Suggests the run that was probably meant."""
     if path.name == CHECKPOINTS:
         return f"; use its run {path.parent}"
     first = min((found.parent for found in path.glob(f"*/{CHECKPOINTS}")), default=None)

@@ -74,7 +74,10 @@ def assemble(configs: Sequence[TrainConfig], choices: Choices, total: int) -> tu
             for learner, pool in zip_longest(learners, pools)
         ]
         opened.pop_all()
-    return state, _as_members(state, parts)
+    if len(parts) > 1:
+        for number, (part, own) in enumerate(zip(parts, member_states(state), strict=True)):
+            part.member, part.state = number, own
+    return state, parts
 
 
 def _load(config: TrainConfig) -> tuple[TransitionDataset | None, RewardChange]:
@@ -112,13 +115,6 @@ def _fine_tuning(config: TrainConfig, change: RewardChange, total: int) -> FineT
     return FineTuning(offline, total - offline, config.offline_ratio, config.updates_per_step, change.apply)
 
 
-def _as_members(state: TrainerState, parts: list[Assembly]) -> list[Assembly]:
-    if len(parts) > 1:
-        for number, (part, own) in enumerate(zip(parts, member_states(state), strict=True)):
-            part.member, part.state = number, own
-    return parts
-
-
 def new_learner(config: TrainConfig, spec: EnvSpec, options: Any, choices: Choices) -> Learner:
     with streams.fork(config.seed, "init"):
         return build_learner(config.algo, spec, options).to(choices.device)
@@ -127,10 +123,9 @@ def new_learner(config: TrainConfig, spec: EnvSpec, options: Any, choices: Choic
 def new_pool(config: TrainConfig) -> EnvPool:
     if config.env_id is None:
         raise ConfigError(f"{config.algo} trains online and needs an environment; set env_id, for example CartPole-v1")
-    seed = streams.derive(config.seed, "training")
     return EnvPool(
-        config.env_id, config.num_envs, seed=seed, env_kwargs=config.env_kwargs, workers=config.env_workers,
-        training=True,
+        config.env_id, config.num_envs, seed=streams.derive(config.seed, "training"), env_kwargs=config.env_kwargs,
+        workers=config.env_workers, training=True,
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from rl_training.envs.spec import spec_of
 from rl_training.experiment.agent import load_agent
 from rl_training.experiment.config.dataset_config import FilePart
 from rl_training.experiment.config.registry import get_algorithm_spec
-from rl_training.experiment.config.train_config import ConfigError, DatasetRecipe, RewardTransform, TrainConfig
+from rl_training.experiment.config.train_config import ConfigError, DatasetRecipe, TrainConfig
 from rl_training.runtime.policies import SometimesRandom
 from rl_training.runtime.recipes import roll_dataset
 
@@ -34,35 +34,29 @@ def load_dataset(config: TrainConfig) -> tuple[TransitionDataset, RewardChange]:
 
     Box actions are in [-1, 1], scaled by the bounds of the environment if there is one.
     """
-    dataset = _read(config)
-    change = reward_change(dataset, config.rewards)
-    return dataset if change == RewardChange() else dataset.with_reward_transform(*change), change
-
-
-def reward_change(dataset: TransitionDataset, rewards: RewardTransform) -> RewardChange:
+    dataset, rewards = _read(config), config.rewards
     normal = dataset.return_range_scale() if rewards.normalize == "return_range" else 1.0
-    return RewardChange(normal * rewards.scale, rewards.shift, rewards.clip)
+    change = RewardChange(normal * rewards.scale, rewards.shift, rewards.clip)
+    return dataset if change == RewardChange() else dataset.with_reward_transform(*change), change
 
 
 def _read(config: TrainConfig) -> TransitionDataset:
     if config.dataset is None:
         raise ConfigError(_missing(config.algo))
-    if isinstance(config.dataset, tuple):
-        weights = [part.weight for part in config.dataset if part.weight is not None]
-        parts = [_one_source(config, part) for part in config.dataset]
-        dataset = mix_transition_datasets(parts, weights or None)
-        dataset.dropped_terminals = sum(part.dropped_terminals for part in parts)
-    else:
-        dataset = _one_source(config, config.dataset)
+    if not isinstance(config.dataset, tuple):
+        return _one_source(config, config.dataset)
+    weights = [part.weight for part in config.dataset if part.weight is not None]
+    parts = [_one_source(config, part) for part in config.dataset]
+    dataset = mix_transition_datasets(parts, weights or None)
+    dataset.dropped_terminals = sum(part.dropped_terminals for part in parts)
     return dataset
 
 
 def _missing(algo: str) -> str:
+    needed, recipe = "trains offline and needs a dataset", "{kind: random, rows: 50000}"
     if get_algorithm_spec(algo).learner.needs_expert:
-        recipe = "{kind: policy, policy: RUN, rows: 5000}"
-        return f"{algo} needs an expert's dataset; give --dataset FILE or a recipe, for example dataset: {recipe}"
-    recipe = "{kind: random, rows: 50000}"
-    return f"{algo} trains offline and needs a dataset; give --dataset FILE or a recipe, for example dataset: {recipe}"
+        needed, recipe = "needs an expert's dataset", "{kind: policy, policy: RUN, rows: 5000}"
+    return f"{algo} {needed}; give --dataset FILE or a recipe, for example dataset: {recipe}"
 
 
 def _one_source(config: TrainConfig, source: str | DatasetRecipe | FilePart) -> TransitionDataset:

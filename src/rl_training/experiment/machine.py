@@ -69,29 +69,16 @@ def versions() -> dict[str, str]:
 
 def facts() -> dict[str, Any]:
     """Returns the versions, commit, command line and hardware of this process."""
-    return {
-        "versions": versions(),
-        "git": _git_commit(),
-        "argv": sys.argv,
-        "hardware": {
-            "platform": platform.platform(),
-            "cores": os.cpu_count(),
-            "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        },
-    }
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    hardware = {"platform": platform.platform(), "cores": os.cpu_count(), "gpu": gpu}
+    return {"versions": versions(), "git": _git_commit(), "argv": sys.argv, "hardware": hardware}
 
 
 def _git_commit() -> str | None:
     """Returns the commit of this package's checkout, marked if it has changes; None outside a checkout."""
-    here = Path(__file__).parent
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
     try:
-        described = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
-            cwd=here,
-            capture_output=True,
-            text=True,
-            timeout=5,
-        )
+        described = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=5)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return described.stdout.strip() or None
@@ -99,12 +86,8 @@ def _git_commit() -> str | None:
 
 def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """Returns one reason for each changed fact that may change the results of a resumed run."""
-    reasons = [
-        f"{name} was {then[name]}, is {now.get(name)}"
-        for name in ("device", "threads")
-        if name in then and then[name] != now.get(name)
-    ]
-    before, after = then.get("versions", {}), now.get("versions", {})
-    return reasons + [
-        f"{name} was {old}, is {after.get(name)}" for name, old in before.items() if after.get(name) != old
-    ]
+    before, after = (
+        {name: facts[name] for name in ("device", "threads") if name in facts} | facts.get("versions", {})
+        for facts in (then, now)
+    )
+    return [f"{name} was {old}, is {after.get(name)}" for name, old in before.items() if after.get(name) != old]

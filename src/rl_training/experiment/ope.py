@@ -36,8 +36,6 @@ MIN_EPISODES = 10
 
 
 class HasAgent(Protocol):
-    """A managed algorithm."""
-
     @property
     def agent(self) -> Agent: ...
 
@@ -91,8 +89,6 @@ def _config(options: dict[str, Any]) -> FQEConfig:
 
 
 class PolicyActions:
-    """Computes the actions of a policy in chunks."""
-
     def __init__(self, policy: Policy, samples: int | None, seed: int) -> None:
         if samples is not None and samples < 1:
             raise ValueError(f"action_samples must be at least 1, got {samples}")
@@ -107,9 +103,8 @@ class PolicyActions:
         return actions.clamp(-1, 1) if actions.is_floating_point() else actions
 
     def _at(self, rows: Tensor) -> Tensor:
-        is_deterministic = self.samples is None
         samples = [
-            self.policy.act(rows, deterministic=is_deterministic, generator=self.generator)
+            self.policy.act(rows, deterministic=self.samples is None, generator=self.generator)
             for _ in range(self.samples or 1)
         ]
         if any(sample.memory is not None for sample in samples):
@@ -212,18 +207,12 @@ def _summary(fit: FQEFit, data: TransitionDataset, updates: int, *, unseen: floa
     error = float(fit.source.mean_over_episodes(values).std())
     returns = data.columns["returns_to_go"][data.episode_offsets].double()
     return OffPolicyEstimate(
-        estimate=estimate,
-        interval=student_interval(estimate, error, members - 1),
-        behaviour_return=float(returns.mean()),
-        behaviour_interval=_mean_interval(returns),
+        estimate, interval=student_interval(estimate, error, members - 1),
+        behaviour_return=float(returns.mean()), behaviour_interval=_mean_interval(returns),
         behaviour_undiscounted_return=float(data.episode_returns().double().mean()),
-        gamma=fit.learners[0].config.gamma,
-        episodes=len(returns),
-        updates=updates,
-        members=members,
-        unseen_actions=unseen,
-        warnings=_warnings(fit, data, estimate, unseen),
-    )
+        gamma=fit.learners[0].config.gamma, episodes=len(returns), updates=updates, members=members,
+        unseen_actions=unseen, warnings=_warnings(fit, data, estimate, unseen),
+    )  # fmt: skip
 
 
 def _mean_interval(values: Tensor) -> Interval | None:

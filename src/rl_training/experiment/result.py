@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+SAME_IN_JSON = ("steps", "updates", "updates_per_second", "seconds", "metrics", "evaluation", "stop_reason")
+
 
 @dataclass(frozen=True)
 class TrainResult:
@@ -23,29 +25,19 @@ class TrainResult:
     signal: int | None = field(default=None, compare=False)  # that stopped the run
 
     def to_json(self) -> dict[str, Any]:
+        paths = {"checkpoint": self.checkpoint_path, "best_checkpoint": self.best_checkpoint}
         return {
-            "status": self.status,
-            "run_dir": str(self.run_dir),
-            "checkpoint": None if self.checkpoint_path is None else str(self.checkpoint_path),
-            "best_checkpoint": None if self.best_checkpoint is None else str(self.best_checkpoint),
-            "steps": self.steps,
-            "updates": self.updates,
-            "updates_per_second": self.updates_per_second,
-            "seconds": self.seconds,
-            "metrics": self.metrics,
-            "evaluation": self.evaluation,
-            "stop_reason": self.stop_reason,
-        }
+            "status": self.status, "run_dir": str(self.run_dir),
+            **{name: None if path is None else str(path) for name, path in paths.items()},
+            **{name: getattr(self, name) for name in SAME_IN_JSON},
+        }  # fmt: skip
 
     @classmethod
     def from_json(cls, run_dir: Path, values: dict[str, Any]) -> TrainResult:
         """Reads a result; paths are relative to `run_dir`, which may have moved."""
-        paths = {name: values[name] and run_dir / Path(values[name]).relative_to(values["run_dir"])
-                 for name in ("checkpoint", "best_checkpoint")}  # fmt: skip
-        same = ("metrics", "status", "steps", "updates", "updates_per_second", "seconds", "evaluation", "stop_reason")
-        return cls(
-            run_dir,
-            paths["checkpoint"],
-            best_checkpoint=paths["best_checkpoint"],
-            **{name: values[name] for name in same},
+        checkpoint, best = (
+            values[name] and run_dir / Path(values[name]).relative_to(values["run_dir"])
+            for name in ("checkpoint", "best_checkpoint")
         )
+        same = {name: values[name] for name in ("status", *SAME_IN_JSON)}
+        return cls(run_dir, checkpoint, best_checkpoint=best, **same)

@@ -14,7 +14,7 @@ from rl_training.experiment.config.registry import get_algorithm_spec
 from rl_training.experiment.config.train_config import ConfigError, DatasetRecipe, TrainConfig, parse_config
 from rl_training.experiment.lanes import lane_of
 from rl_training.experiment.machine import Choices, apply, choose
-from rl_training.experiment.processes.signals import asked_by, caught_signals
+from rl_training.experiment.processes.signals import caught_signals, stop_reason
 from rl_training.experiment.result import TrainResult
 from rl_training.experiment.run_directory import RunDirectory
 from rl_training.experiment.training_run import TrainingRun, Warn, default_directory, run_record
@@ -195,7 +195,7 @@ def stopping_on_signals(state: TrainerState) -> Iterator[list[int]]:
     def stop(number: int) -> None:
         if state.stop_reason is not None and len(caught) > 1:
             raise KeyboardInterrupt
-        state.request_stop(asked_by(number))
+        state.request_stop(stop_reason(number))
 
     with caught_signals(stop) as caught:
         yield caught

@@ -14,13 +14,8 @@ from typing import Any
 import yaml
 
 from rl_training.experiment.agent import CHECKPOINTS
-from rl_training.experiment.config.train_config import (
-    ConfigError,
-    TrainConfig,
-    config_differences,
-    config_yaml,
-    parse_config,
-)
+from rl_training.experiment.config.messages import ConfigError
+from rl_training.experiment.config.train_config import TrainConfig, config_differences, config_yaml, parse_config
 
 ELSEWHERE = "another --output (output_dir in Python)"
 RUN_FILES = ("config.yaml", "run.json", "result.json", "metrics.jsonl", "curve.png", CHECKPOINTS, "tensorboard")
@@ -107,7 +102,6 @@ class RunDirectory:
                 target.unlink(missing_ok=True)
 
     def read(self, name: str) -> dict[str, Any] | None:
-        """Reads run.json or result.json; None if it does not exist."""
         file = self.path / name
         return dict(json.loads(file.read_text())) if file.exists() else None
 
@@ -123,7 +117,6 @@ def make_directory(path: Path) -> None:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replaces a file so that readers see either the old or the new text."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.tmp")
     with temporary.open("w", encoding="utf-8") as file:

@@ -69,26 +69,16 @@ class TrainingRun:
 def checkpoint_info(config: TrainConfig, parts: Assembly, choices: Choices) -> dict[str, Any]:
     """Returns the metadata of a checkpoint, enough to load the agent from the checkpoint alone."""
     return {
-        "config": config.model_dump(mode="json"),
-        "spec": parts.spec.to_json(),
-        "versions": versions(),
-        "device": choices.device,
-        "threads": choices.threads,
-        "compile": choices.compile,
-        "tf32": choices.device.startswith("cuda"),
-        "dataset": parts.fingerprint,
-    }
+        "config": config.model_dump(mode="json"), "spec": parts.spec.to_json(), "versions": versions(),
+        **choices._asdict(), "tf32": choices.device.startswith("cuda"), "dataset": parts.fingerprint,
+    }  # fmt: skip
 
 
 def run_record(config: TrainConfig, parts: Assembly, choices: Choices) -> dict[str, Any]:
     """Returns the contents of run.json at the start of a run."""
-    return {
-        **facts(),
-        "seed": config.seed,
-        "choices": choices._asdict(),
-        "dataset": parts.fingerprint,
-        "resume": "exact" if parts.pool is None else parts.pool.resume_kind,
-    }
+    resume = "exact" if parts.pool is None else parts.pool.resume_kind
+    named = {"seed": config.seed, "choices": choices._asdict(), "dataset": parts.fingerprint, "resume": resume}
+    return {**facts(), **named}
 
 
 def default_directory(config: TrainConfig) -> Path:

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 USER_ERRORS = (
-    ValueError,
-    TypeError,
+    ValueError, TypeError, FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError,
     ImportError,  # an extra that is not installed
-    FileNotFoundError,
-    FileExistsError,
-    IsADirectoryError,
-    NotADirectoryError,
     BlockingIOError,  # another process trains in the run directory
-)
+)  # fmt: skip
 
 
 def message_of(error: Exception) -> str:

@@ -100,16 +100,11 @@ class CellRun(Job):
         evaluate = ["evaluate", "RUN", "--episodes", str(self.plan.episodes), "--seed", str(EVALUATION_SEED)]
         commands = [self.cell.train_command(self.plan, "RUNS"), evaluate]
         self.result = {
-            "cell": self.cell.name,
-            "algo": self.cell.learner,
-            "env": self.config.env_id,
-            "dataset": self.cell.dataset,
+            "cell": self.cell.name, "algo": self.cell.learner, "env": self.config.env_id, "dataset": self.cell.dataset,
             "commands": [shlex.join(["rl-training", *words]) for words in commands],
             **{key: record.get(key) for key in ("versions", "hardware", "choices")},
-            "data": record.get("dataset"),
-            **self._trained,
-            "runs": runs,
-        }
+            "data": record.get("dataset"), **self._trained, "runs": runs,
+        }  # fmt: skip
         RunDirectory(self.folder).write("result.json", self.result)
         self.state = "done"
 

@@ -12,14 +12,8 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError
 
 from rl_training.experiment.config.fields import Count, CountOrZero, Name
-from rl_training.experiment.config.messages import describe
-from rl_training.experiment.config.train_config import (
-    ConfigError,
-    TrainConfig,
-    apply_overrides,
-    load_config,
-    parse_config,
-)
+from rl_training.experiment.config.messages import ConfigError, describe
+from rl_training.experiment.config.train_config import TrainConfig, apply_overrides, load_config, parse_config
 from rl_training.experiment.config.yaml_text import read_yaml, write_yaml
 
 PLAN = "bench.yaml"
@@ -117,7 +111,6 @@ def parse_plan(values: Mapping[str, Any]) -> BenchPlan:
 
 
 def read_plan(directory: Path) -> BenchPlan:
-    """Reads the plan of a bench directory."""
     file = directory / PLAN
     if not file.is_file():
         if not directory.exists():
@@ -127,7 +120,6 @@ def read_plan(directory: Path) -> BenchPlan:
 
 
 def plan_yaml(plan: BenchPlan) -> str:
-    """The plan as YAML that reads back to an equal plan."""
     return write_yaml(plan.model_dump(mode="json"))
 
 

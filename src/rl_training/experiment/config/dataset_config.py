@@ -34,14 +34,10 @@ class DatasetRecipe(Section):
 
 
 class RecipePart(DatasetRecipe):
-    """A recipe in a list of sources."""
-
     weight: Weight | None = Field(None, description="sampling weight relative to the other sources")
 
 
 class FilePart(Section):
-    """A file in a list of sources."""
-
     source: Location = Field(description="file, glob, Minari directory or Minari id")
     weight: Weight | None = Field(None, description="sampling weight relative to the other sources")
 
@@ -85,8 +81,6 @@ Dataset = Annotated[
     Discriminator(_whole_kind),
     BeforeValidator(_any_source),
 ]
-
-
 EXPERT_KEYS = {f"expert_dataset_{key}": key for key in ("kind", "path", "id", "size")}  # an older spelling of `dataset`
 EXPERT_KINDS = {  # kind -> required keys
     "random": ("size",), "policy": ("path", "size"), "minari": ("id",),
@@ -173,7 +167,6 @@ ActionRange = Annotated[tuple[Bound, Bound], BeforeValidator(_low_and_high)]
 
 
 def require_file(dataset: object, reading: Mapping[str, Any]) -> None:
-    """Raises if options for reading files are given without a file."""
     parts = dataset if isinstance(dataset, tuple) else (dataset,)
     given = [name for name, value in reading.items() if value]
     if given and not any(isinstance(part, (str, FilePart)) for part in parts):

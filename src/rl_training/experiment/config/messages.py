@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import reprlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from pydantic import ValidationError
@@ -35,7 +35,6 @@ shown = _Short().repr
 
 
 def dotted(path: Sequence[str | int]) -> str:
-    """The path as dotted keys on one line."""
     keys = [str(key) for key in path[:_LONGEST_PATH]]
     plain = [key if key.isprintable() and len(key) <= _LONGEST_WORD else shown(key) for key in keys]
     return ".".join([*plain, "..."] if len(path) > _LONGEST_PATH else plain)
@@ -50,18 +49,11 @@ def key_and_value(text: str, *, what: str, form: str = "KEY=VALUE") -> tuple[str
     return key, value
 
 
-def nearest(word: str, candidates: Iterable[str]) -> str | None:
-    """The candidate that was probably meant, if any is similar."""
-    names = {name.lower(): name for name in candidates}
-    plain = word[:_LONGEST_WORD].lower().replace("-", "_")
-    similar = difflib.get_close_matches(plain, names, n=1)
-    return names[similar[0]] if similar else None
-
-
 def did_you_mean(word: str, known: Mapping[str, str]) -> str:
-    """A suggestion to append to an error message; empty if no candidate is similar."""
-    name = nearest(word, known)
-    return "" if name is None else f"; did you mean {known[name]}?"
+    """A suggestion to append to an error message; empty if no known name is similar."""
+    names = {name.lower(): name for name in known}
+    similar = difflib.get_close_matches(word[:_LONGEST_WORD].lower().replace("-", "_"), names, n=1)
+    return f"; did you mean {known[names[similar[0]]]}?" if similar else ""
 
 
 def describe(error: ValidationError, values: Any, known: KnownKeys, *, section: KeyPath = ()) -> list[str]:
@@ -72,7 +64,10 @@ def describe(error: ValidationError, values: Any, known: KnownKeys, *, section: 
     # A union reports the error of a part and of the whole; the part is more precise.
     parents = {path[:length] for path in errors for length in range(len(path))}
     paths = [path for path in errors if path not in parents]
-    lines = [_line(section + path, errors[path], known) for path in paths[:_MOST_LINES]]
+    lines = []
+    for path in paths[:_MOST_LINES]:
+        whole = section + path
+        lines.append((f"{dotted(whole)}: " if whole else "") + _sentence(whole, errors[path], known))
     more = len(paths) - len(lines)
     return [*lines, f"and {more} more"] if more else lines
 
@@ -87,11 +82,6 @@ def _path_in(values: Any, item: Any) -> KeyPath:
             values = values[key]
             path.append(key)
     return (*path, item["loc"][-1]) if item["type"] == "missing" else tuple(path)
-
-
-def _line(path: KeyPath, errors: list[Any], known: KnownKeys) -> str:
-    sentence = _sentence(path, errors, known)
-    return f"{dotted(path)}: {sentence}" if path else sentence
 
 
 def _sentence(path: KeyPath, errors: list[Any], known: KnownKeys) -> str:

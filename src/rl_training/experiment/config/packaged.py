@@ -14,7 +14,6 @@ _MAX_BYTES = 1_000_000
 
 
 def packaged_configs() -> list[str]:
-    """Names of the packaged configs, `<algo>/<env>`."""
     return sorted(
         f"{folder.name}/{Path(file.name).stem}"
         for folder in _home().iterdir()
@@ -25,7 +24,6 @@ def packaged_configs() -> list[str]:
 
 
 def packaged_config_text(name: str) -> str:
-    """The text of a packaged config with its comments."""
     names = packaged_configs()
     if name not in names:
         hint = did_you_mean(name, {known: known for known in names})
@@ -47,10 +45,8 @@ def load_config(name_or_path: str) -> dict[str, Any]:
 
 def copy_config(name: str, dest: str | Path) -> Path:
     """Copies a packaged config to a file or into a folder; never overwrites a file."""
-    text = packaged_config_text(name)
-    path = Path(dest)
-    if path.is_dir():
-        path = path / f"{Path(name).name}.yaml"
+    text, path = packaged_config_text(name), Path(dest)
+    path = path / f"{Path(name).name}.yaml" if path.is_dir() else path
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)

@@ -39,8 +39,9 @@ def get_algorithm_spec(name: str) -> AlgorithmSpec:
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(algorithm_names())}"
         raise ValueError(f"no algorithm {name!r}; {hint}")
     learner = CATALOGUE[name]
+    summary = (sys.modules[learner.__module__].__doc__ or "").strip().partition("\n")[0]
     return AlgorithmSpec(
-        name, learner.lane, learner.action_kinds, learner.takes_pixels, _summary(learner), learner, learner.config_type
+        name, learner.lane, learner.action_kinds, learner.takes_pixels, summary, learner, learner.config_type
     )
 
 
@@ -70,7 +71,3 @@ def _alternatives(spec: EnvSpec, lane: str) -> str:
     alike = [each for each in fitting if (each.lane == "offline") == offline and not each.learner.needs_expert]
     names = ", ".join(other.name for other in alike or fitting)
     return f"these accept it: {names}" if names else "no algorithm accepts it"
-
-
-def _summary(learner: type[Learner]) -> str:
-    return (sys.modules[learner.__module__].__doc__ or "").strip().partition("\n")[0]

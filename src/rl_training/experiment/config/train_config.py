@@ -10,18 +10,8 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, Field, JsonValue, ValidationError, model_validator
 
-from rl_training.experiment.config.dataset_config import (
-    ActionRange,
-    Dataset,
-    DatasetRecipe,
-    Faults,
-    FilePart,
-    RecipePart,
-    RewardTransform,
-    lift_dataset,
-    require_file,
-    require_weights,
-)
+from rl_training.experiment.config import dataset_config
+from rl_training.experiment.config.dataset_config import ActionRange, Dataset, DatasetRecipe, Faults, RewardTransform
 from rl_training.experiment.config.fields import Count, CountOrZero, Location, Name, Section
 from rl_training.experiment.config.messages import (
     ConfigError,
@@ -37,21 +27,10 @@ from rl_training.experiment.config.yaml_text import read_yaml, write_yaml
 from rl_training.schedules import Schedule
 
 __all__ = [
-    "ConfigError",
-    "DatasetRecipe",
-    "EarlyStopping",
-    "RewardTransform",
-    "Schedule",
-    "TrainConfig",
-    "apply_overrides",
-    "config_differences",
-    "config_yaml",
-    "copy_config",
-    "load_config",
-    "packaged_config_text",
-    "packaged_configs",
+    "ConfigError", "DatasetRecipe", "EarlyStopping", "RewardTransform", "Schedule", "TrainConfig", "apply_overrides",
+    "config_differences", "config_yaml", "copy_config", "load_config", "packaged_config_text", "packaged_configs",
     "parse_config",
-]
+]  # fmt: skip
 
 
 def _device(value: Any) -> Any:
@@ -61,9 +40,7 @@ def _device(value: Any) -> Any:
 
 
 def _switch(value: Any) -> Any:
-    if isinstance(value, bool):  # `on` in YAML 1.1
-        return "on" if value else "off"
-    return value
+    return ("on" if value else "off") if isinstance(value, bool) else value  # `on` in YAML 1.1
 
 
 class EarlyStopping(Section):
@@ -129,7 +106,7 @@ class TrainConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _lift_dataset(cls, values: Any) -> Any:
-        return lift_dataset(values) if isinstance(values, Mapping) else values
+        return dataset_config.lift_dataset(values) if isinstance(values, Mapping) else values
 
     @model_validator(mode="after")
     def _fits_together(self) -> TrainConfig:
@@ -137,8 +114,8 @@ class TrainConfig(Section):
         if self.env_id is None and any(isinstance(part, DatasetRecipe) and part.env_id is None for part in parts):
             raise ValueError("env_id is required: a dataset recipe is collected in an environment")
         reading = {name: getattr(self, name) for name in ("dataset_columns", "action_range", "allow")}
-        require_file(self.dataset, reading)
-        require_weights(self.dataset)
+        dataset_config.require_file(self.dataset, reading)
+        dataset_config.require_weights(self.dataset)
         if self.dataset_stride > 1 and self.rewards.normalize != "none":
             raise ValueError("rewards.normalize needs every reward of an episode, so dataset_stride must be 1")
         if self.online_steps and (self.env_id is None or self.dataset is None):
@@ -154,7 +131,7 @@ def parse_config(values: object) -> TrainConfig:
         values = values.model_dump()
     if not isinstance(values, Mapping):
         raise ConfigError(f"a config must be a mapping, got {shown(values)}")
-    values = lift_dataset(values)
+    values = dataset_config.lift_dataset(values)
     options_type, errors = _options_type(values.get("algo"))
     known = partial(_known_keys, [] if options_type is None else list(options_type.model_fields))
 
@@ -170,7 +147,6 @@ def parse_config(values: object) -> TrainConfig:
 
 
 def _options_type(algo: object) -> tuple[type[BaseModel] | None, list[str]]:
-    """The config class of the algorithm, or the error in its name."""
     from rl_training.experiment.config import registry  # imports torch
 
     names = registry.algorithm_names()
@@ -197,7 +173,7 @@ def _validated(
 def _known_keys(options: list[str], section: KeyPath) -> dict[str, str]:
     """Every key that is valid in this section, and how to write it there."""
     nested: dict[str | int, tuple[type[BaseModel], ...]] = {
-        "dataset": (DatasetRecipe,) if len(section) == 1 else (RecipePart, FilePart),
+        "dataset": (DatasetRecipe,) if len(section) == 1 else (dataset_config.RecipePart, dataset_config.FilePart),
         "rewards": (RewardTransform,),
         "early_stopping": (EarlyStopping,),
         "schedules": (Schedule,),
@@ -212,7 +188,7 @@ def _known_keys(options: list[str], section: KeyPath) -> dict[str, str]:
 
 def apply_overrides(values: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
     """Applies KEY=VALUE in order; a KEY that TrainConfig does not have is an option of the algorithm."""
-    changed: dict[str, Any] = lift_dataset(copy.deepcopy(dict(values)))
+    changed: dict[str, Any] = dataset_config.lift_dataset(copy.deepcopy(dict(values)))
     for assignment in assignments:
         key, text = key_and_value(assignment, what="an override")
         path = key.split(".")
@@ -221,7 +197,7 @@ def apply_overrides(values: Mapping[str, Any], assignments: Iterable[str]) -> di
         except ConfigError as error:
             raise ConfigError(f"{key}: {error}") from None
         _set(changed, path if path[0] in TrainConfig.model_fields else ["algo_kwargs", *path], value)
-    return lift_dataset(changed)
+    return dataset_config.lift_dataset(changed)
 
 
 def _set(values: dict[str, Any], path: list[str], value: Any) -> None:
@@ -254,5 +230,4 @@ def _differences(a: Mapping[str, Any], b: Mapping[str, Any], prefix: str = "") -
 
 
 def config_yaml(config: TrainConfig) -> str:
-    """The config as YAML that reads back to an equal config."""
     return write_yaml(config.model_dump(mode="json"))

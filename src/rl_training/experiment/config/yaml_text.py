@@ -75,5 +75,4 @@ def read_yaml(text: str) -> Any:
 
 def write_yaml(values: Any) -> str:
     """YAML that `read_yaml` parses to equal values, with the keys in order."""
-    text: str = yaml.dump(values, Dumper=_Dumper, sort_keys=False)
-    return text
+    return str(yaml.dump(values, Dumper=_Dumper, sort_keys=False))

@@ -43,9 +43,9 @@ class Job(ABC):
 
 
 def run_jobs(jobs: Sequence[Job], *, limit: int, watch: Callable[[], None]) -> list[int]:
-    """Runs the waiting jobs, at most `limit` at a time, and returns the signals that asked to stop.
+    """Runs the waiting jobs, at most `limit` at a time, and returns the requests to stop (signals).
 
-    The first request asks every process to save and end; the second ends it at once. `watch` is called at every poll.
+    After the first request every process saves and ends; the second ends it at once. `watch` is called at every poll.
     No process outlives this call.
     """
     with caught_signals() as caught:

@@ -13,9 +13,8 @@ from typing import Any
 ONE_REQUEST = 1.0  # the same signal within this many seconds belongs to the same request
 
 
-def asked_by(number: int) -> str:
-    """Stop reason of a run that a signal stopped."""
-    return f"asked to stop by {signal.Signals(number).name}"
+def stop_reason(number: int) -> str:
+    return f"stopped by {signal.Signals(number).name}"
 
 
 @contextmanager
@@ -62,7 +61,7 @@ def hidden_from_ctrl_c() -> Iterator[None]:
 
 
 def forward_signal(number: int, process: int) -> None:
-    """Asks a process that blocks SIGINT to stop: sends SIGTERM, after a SIGINT that stays pending as the reason."""
+    """Stops a process that blocks SIGINT: sends SIGTERM, after a SIGINT that stays pending as the reason."""
     if number == signal.SIGINT:
         os.kill(process, signal.SIGINT)
     os.kill(process, signal.SIGTERM)

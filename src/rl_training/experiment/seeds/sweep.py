@@ -97,5 +97,5 @@ def train_in_processes(
 
 
 def _without_result(config: TrainConfig) -> TrainResult:
-    reason = "asked to stop before it had a result"
+    reason = "stopped before it had a result"
     return TrainResult(_directory(config).path, None, {}, status="stopped", stop_reason=reason)
