@@ -29,13 +29,9 @@ def interquartile_mean(scores: ArrayLike) -> float:
 
 
 def bootstrap_interval(
-    scores: ArrayLike,
-    statistic: Callable[[Scores], float] = interquartile_mean,
-    *,
-    confidence: float = 0.95,
-    resamples: int = 10_000,
-    seed: int = 0,
-) -> Interval:
+    scores: ArrayLike, statistic: Callable[[Scores], float] = interquartile_mean, *, confidence: float = 0.95,
+    resamples: int = 10_000, seed: int = 0,
+) -> Interval:  # fmt: skip
     """Percentile bootstrap confidence interval of a statistic over resampled seeds.
 
     Scores [tasks, seeds] are resampled within each task (stratified bootstrap).

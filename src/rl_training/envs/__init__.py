@@ -2,9 +2,7 @@
 
 import gymnasium as gym
 
-gym.register(
-    "FixedHorizonCartPole-v0", "rl_training.envs.fixed_horizon:FixedHorizonCartPole", max_episode_steps=500
-)  # fmt: skip
+gym.register("FixedHorizonCartPole-v0", "rl_training.envs.fixed_horizon:FixedHorizonCartPole", max_episode_steps=500)
 gym.register("Catch-v0", "rl_training.envs.pixels:Catch")
 gym.register("CueMemory-v0", "rl_training.envs.pixels:CueMemory")
 gym.register("SignedSide-v0", "rl_training.envs.pixels:SignedSide")

@@ -12,8 +12,6 @@ from rl_training.streams import episode_seed
 
 
 class Episode(NamedTuple):
-    """A finished episode of environment `env`."""
-
     env: int
     return_: float
     length: int

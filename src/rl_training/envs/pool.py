@@ -78,7 +78,6 @@ class EnvPool:
         return self._group.restarts
 
     def reset(self) -> np.ndarray:
-        """Starts the next episode in every environment."""
         self._obs = self._group.reset()
         _require_finite(self._obs)
         self._returns, self._starts = [0.0] * self.num_envs, [self._steps] * self.num_envs

@@ -26,7 +26,8 @@ STALE_POSES = ("xpos", "xipos")
 def is_exact_for(env: gym.Env[Any, Any]) -> bool:
     """Whether snapshots of this environment are exact; a test checks every supported family bit for bit."""
     *wrappers, core = layers(env)
-    is_supported = _is_classic_control(core) or _is_mujoco(core) or type(core) in (*ATTRIBUTE_ENVS, AtariGame)
+    is_classic = type(core).__module__.startswith("gymnasium.envs.classic_control.")
+    is_supported = is_classic or _is_mujoco(core) or type(core) in (*ATTRIBUTE_ENVS, AtariGame)
     return is_supported and all(type(layer) in SUPPORTED_WRAPPERS for layer in wrappers)
 
 
@@ -76,10 +77,6 @@ def layers(env: gym.Env[Any, Any]) -> Iterator[gym.Env[Any, Any]]:
         yield env
         env = env.env
     yield env
-
-
-def _is_classic_control(core: gym.Env[Any, Any]) -> bool:
-    return type(core).__module__.startswith("gymnasium.envs.classic_control.")
 
 
 def _is_mujoco(core: gym.Env[Any, Any]) -> bool:

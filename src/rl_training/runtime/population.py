@@ -113,7 +113,6 @@ class MemberLane:
 
 
 def member_states(state: TrainerState) -> list[TrainerState]:
-    """Returns the trainer state of each member."""
     members: list[tuple[Any, Any]] = [
         (MemberUpdater(state.updater, member), MemberLane(state.lane, member))
         for member in range(state.updater.members)
@@ -122,8 +121,6 @@ def member_states(state: TrainerState) -> list[TrainerState]:
 
 
 class Members(Callback):
-    """Notifies the callbacks of every member."""
-
     def __init__(self, members: Sequence[tuple[TrainerState, Sequence[Callback]]], *, num_envs: int) -> None:
         self.members, self.num_envs = members, num_envs
 

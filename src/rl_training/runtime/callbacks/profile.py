@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -50,7 +50,6 @@ class Profile(Callback):
         self._last = time.perf_counter()
 
     def summary(self) -> dict[str, float]:
-        """Returns the seconds of every measured part, in the order of the training loop."""
         return {part: self.seconds[part] for part in PARTS if part in self.seconds}
 
     def _time_sampling(self, updater: Any) -> None:
@@ -66,9 +65,8 @@ class Profile(Callback):
         updater.run = timed_run
 
     def _time(self, owner: Any, method: str, part: str) -> None:
-        setattr(owner, method, self._timed(getattr(owner, method), part))
+        function = getattr(owner, method)
 
-    def _timed(self, function: Callable[..., Any], part: str) -> Callable[..., Any]:
         def timed(*arguments: Any, **options: Any) -> Any:
             self._add_elapsed()
             self._stack.append(part)
@@ -78,7 +76,7 @@ class Profile(Callback):
                 self._add_elapsed()
                 self._stack.pop()
 
-        return timed
+        setattr(owner, method, timed)
 
     def _add_elapsed(self) -> None:
         """Adds the time since the last call to the innermost part."""

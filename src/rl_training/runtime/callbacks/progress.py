@@ -76,15 +76,10 @@ class ShowProgress(Callback):
     def line(self, state: HasProgress) -> str:
         fields = [f"step {state.global_step:,} of {state.total_timesteps:,}", f"{self.rate(state):,.0f}/s"]
         fields += [self._doing] if self._doing else []
-        fields += [f"{label} {value:.4g}" for label, value in _scores(state).items() if value is not None]
+        evaluation = None if state.evaluation is None else state.evaluation["return_mean"]
+        scores = {"return": state.metrics.get("episode_return"), "evaluation": evaluation}
+        fields += [f"{label} {value:.4g}" for label, value in scores.items() if value is not None]
         return "  ".join(fields)
-
-
-def _scores(state: HasProgress) -> dict[str, Any]:
-    scores = {"return": state.metrics.get("episode_return")}
-    if state.evaluation is not None:
-        scores["evaluation"] = state.evaluation["return_mean"]
-    return scores
 
 
 def _duration(seconds: float) -> str:

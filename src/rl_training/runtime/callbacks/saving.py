@@ -71,7 +71,6 @@ def restore_trainer(
         if callback.name in saved["callbacks"]:
             callback.load_state_dict(saved["callbacks"][callback.name])
     state.load_state_dict(saved["trainer"])
-    state.updater.load_state_dict(
-        {**saved["updater"], **saved["learner"]}
-    )  # last: it restores the random generator of the updates
+    # Last, because it restores the random generator of the updates.
+    state.updater.load_state_dict({**saved["updater"], **saved["learner"]})
     return reasons

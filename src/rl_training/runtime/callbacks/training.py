@@ -11,8 +11,6 @@ from rl_training.schedules import Schedule
 
 
 class Schedules(Callback):
-    """Sets the learning rate and other scheduled values of the learner."""
-
     def __init__(self, schedules: Mapping[str, Schedule], defaults: Mapping[str, float]) -> None:
         self.schedules, self.defaults = schedules, defaults
 

@@ -12,21 +12,9 @@ from rl_training.runtime.lanes.rollout import RolloutLane
 from rl_training.runtime.lanes.sequence import SequenceLane
 
 __all__ = [
-    "LANES",
-    "Actor",
-    "FineTuneLane",
-    "FineTuning",
-    "ImitationLane",
-    "LaneContext",
-    "ModelBasedLane",
-    "OfflineLane",
-    "OfflineModelBasedLane",
-    "ReplayLane",
-    "RolloutLane",
-    "SequenceLane",
-    "TrainingLane",
-    "lane_class",
-]
+    "LANES", "Actor", "FineTuneLane", "FineTuning", "ImitationLane", "LaneContext", "ModelBasedLane", "OfflineLane",
+    "OfflineModelBasedLane", "ReplayLane", "RolloutLane", "SequenceLane", "TrainingLane", "lane_class",
+]  # fmt: skip
 
 LANES: dict[str, type[TrainingLane]] = {
     "offline": OfflineLane,

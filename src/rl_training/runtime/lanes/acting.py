@@ -132,4 +132,7 @@ class ActingLane:
     def load_state_dict(self, state: dict[str, Any]) -> list[str]:
         self.step = state["step"]
         self.source.load_state_dict(state["source"])
-        return self.actor.load_state_dict(state["actor"])
+        reasons = self.actor.load_state_dict(state["actor"])
+        if reasons and self.replay is not None:  # the environments were reset, so the stored episodes end here
+            self.replay.mark_boundary()
+        return reasons

@@ -53,11 +53,5 @@ class ReplayLane(ActingLane):
             self.source.add(self.act(policy, result))
         return result
 
-    def load_state_dict(self, state: dict[str, Any]) -> list[str]:
-        reasons = super().load_state_dict(state)
-        if reasons:  # the environments were reset, so the stored episodes end here
-            self.replay.mark_boundary()
-        return reasons
-
     def due(self) -> int:
         return self.config.updates_per_collect if self.step > self.config.learning_starts else 0

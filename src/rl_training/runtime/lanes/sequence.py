@@ -62,7 +62,8 @@ class SequenceLane(ActingLane):
         self.replay.add({**batch, **{name: memory[name] for name in self.replay.latents}})
         if self.began < 0 and self.step >= self.config.learning_starts and self.replay.num_windows:
             self.began = self.step
-        self._due = self._total_updates() - self.updates
+        total = 0 if self.began < 0 else self.count_updates(self.config, self.step - self.began, 1)
+        self._due = total - self.updates
         if self._due:
             self.updates += self._due
             replayed = self.updates * self.config.batch_size * self.config.window
@@ -72,25 +73,18 @@ class SequenceLane(ActingLane):
     def due(self) -> int:
         return self._due
 
-    def _total_updates(self) -> int:
-        """Returns the number of updates due since the first one."""
-        return 0 if self.began < 0 else self.count_updates(self.config, self.step - self.began, 1)
-
     def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "began": self.began, "updates": self.updates}
 
     def load_state_dict(self, state: dict[str, Any]) -> list[str]:
         self.began, self.updates = state["began"], state["updates"]
-        reasons = super().load_state_dict(state)
-        if reasons:  # the environments were reset, so the stored episodes end here
-            self.replay.mark_boundary()
-        return reasons
+        return super().load_state_dict(state)
 
 
 def stored_memory(learner: Learner) -> dict[str, Layout]:
     """Returns the layout of the memory stored with each step, floats in half precision."""
-    memory = {name: rows for name, rows in learner.initial_memory(1).items() if name not in STORED_WITH_STEPS}
     return {
         name: (tuple(rows.shape[1:]), torch.float16 if rows.is_floating_point() else rows.dtype)
-        for name, rows in memory.items()
+        for name, rows in learner.initial_memory(1).items()
+        if name not in STORED_WITH_STEPS
     }
