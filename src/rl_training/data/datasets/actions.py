@@ -109,8 +109,7 @@ def _to_indices(actions: Array, spec: EnvSpec, name: str) -> Array:
     values, count = numbers.reshape(-1) - spec.action_start, spec.action_dim
     with np.errstate(invalid="ignore"):  # overflow is rejected below
         indices: Array = values.astype(np.int64)
-    wrong = (indices != values) | (indices < 0) | (indices >= count)
-    if wrong.any():
+    if (wrong := (indices != values) | (indices < 0) | (indices >= count)).any():
         first = int(wrong.argmax())
         raise DatasetError(
             f"{name} must be integers from {spec.action_start} to {spec.action_start + count - 1}; {wrong.sum()} of "

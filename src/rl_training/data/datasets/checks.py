@@ -171,31 +171,25 @@ def _doubled_terminals(columns: Arrays) -> Iterator[Finding]:
     frequent = len(pairs) * 2 >= int(dones.sum()) - len(pairs)
     doubled = pairs if frequent and not len(continued) else continued
     if len(doubled):
-        yield Finding(
-            "doubled_terminals", "warning",
-            f"{len(doubled)} episodes end with two terminal rows; the first such row is {int(doubled[0])}",
-            "mark only the last row of an episode",
-        )  # fmt: skip
+        text = f"{len(doubled)} episodes end with two terminal rows; the first such row is {int(doubled[0])}"
+        yield Finding("doubled_terminals", "warning", text, "mark only the last row of an episode")
 
 
 def _time_limits_as_terminals(lengths: Array) -> Iterator[Finding]:
-    longest = int(lengths.max())
-    equal = int((lengths == longest).sum())
-    if longest < 10 or equal < 3 or equal * 5 < len(lengths):
-        return
-    yield Finding(
-        "time_limits_as_terminals", "warning",
-        f"{equal} of {len(lengths)} episodes terminate after exactly {longest} rows and none is longer: this looks "
-        "like a time limit, but terminal rows do not bootstrap",
-        "mark time limits in truncated (timeouts) instead of dones",
-    )  # fmt: skip
+    longest, equal = int(lengths.max()), int((lengths == lengths.max()).sum())
+    if longest >= 10 and equal >= 3 and equal * 5 >= len(lengths):
+        yield Finding(
+            "time_limits_as_terminals", "warning",
+            f"{equal} of {len(lengths)} episodes terminate after exactly {longest} rows and none is longer: this looks "
+            "like a time limit, but terminal rows do not bootstrap",
+            "mark time limits in truncated (timeouts) instead of dones",
+        )  # fmt: skip
 
 
 def _guessed_bounds(actions: ColumnSummary, spec: EnvSpec | None, action_range: Bounds | None) -> Iterator[Finding]:
     if spec is not None or action_range is not None or not actions.dtype.startswith("float"):
         return
-    largest = max(map(abs, (*actions.low, *actions.high)))
-    if largest > 1 + TOLERANCE:
+    if (largest := max(map(abs, (*actions.low, *actions.high)))) > 1 + TOLERANCE:
         yield Finding(
             "guessed_bounds", "warning",
             f"the action bounds are unknown; the largest magnitude in the data ({largest:g}) is used",

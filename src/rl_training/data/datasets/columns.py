@@ -43,7 +43,7 @@ def to_columns(
     if obs.dtype != next_obs.dtype:
         raise TypeError(f"obs are {obs.dtype} but next_obs are {next_obs.dtype}")
     columns = drop_nan_rows({**columns, "obs": obs, "next_obs": next_obs}, allow)
-    require_flags(columns)
+    require_flags({name: columns[name] for name in ("dones", "truncated")})
     # A row that is both terminated and truncated has no next value to bootstrap from.
     columns["truncated"] = columns["truncated"] * (1 - columns["dones"])
     if spec is None:

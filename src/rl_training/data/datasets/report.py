@@ -38,8 +38,7 @@ class Distribution(NamedTuple):
     @classmethod
     def of(cls, values: Array) -> Distribution | None:
         """Distribution of the finite values, or None if there are none."""
-        finite = values[np.isfinite(values)].astype(np.float64)
-        if not len(finite):
+        if not len(finite := values[np.isfinite(values)].astype(np.float64)):
             return None
         return cls._make([*np.quantile(finite, [0, 0.25, 0.5, 0.75, 1]).tolist(), float(finite.mean())])
 
@@ -124,7 +123,6 @@ def _digest(*parts: Array) -> bytes:
 
 
 def _words(column: Array) -> Array:
-    """The bits of each row as uint64."""
     rows = np.ascontiguousarray(column).reshape(len(column), _row_size(column))
     return rows.view(f"u{rows.dtype.itemsize}").astype(np.uint64)
 

@@ -53,19 +53,16 @@ def require_equal_lengths(columns: Mapping[str, Sized]) -> None:
 def require_finite(columns: Mapping[str, Array]) -> None:
     for name, column in columns.items():
         if (wrong := find_not_finite(column)).any():
-            raise DatasetError(
-                f"column {name!r} is NaN or infinite in {wrong.sum()} of {len(column)} rows, "
-                f"the first is row {wrong.argmax()}",
-                "drop these rows with --allow nan",
-            )
+            rows = f"{wrong.sum()} of {len(column)} rows, the first is row {wrong.argmax()}"
+            raise DatasetError(f"column {name!r} is NaN or infinite in {rows}", "drop these rows with --allow nan")
 
 
-def require_flags(columns: Mapping[str, Array]) -> None:
-    for name in ("dones", "truncated"):
-        wrong = (columns[name] != 0) & (columns[name] != 1)
+def require_flags(columns: Mapping[str, Array], source: str = "") -> None:
+    for name, column in columns.items():
+        wrong = (column != 0) & (column != 1)
         if wrong.any():
             first = int(wrong.argmax())
-            raise ValueError(f"column {name!r} must hold 0 or 1, row {first} holds {columns[name][first]:g}")
+            raise ValueError(f"{source}column {name!r} must hold 0 or 1, row {first} holds {column[first]:g}")
 
 
 def require_episode_ends(columns: Arrays, stored: Set[str]) -> None:
@@ -80,10 +77,8 @@ def require_episode_ends(columns: Arrays, stored: Set[str]) -> None:
             "name the column with --columns dones=NAME or --columns truncated=NAME, or accept the inferred ends with "
             "--allow no_episode_end",
         )
-    raise DatasetError(
-        "no row ends an episode: dones and truncated are all 0 or missing",
-        f"mark the last row of each episode, or treat all {len(dones)} rows as one with --allow no_episode_end",
-    )
+    fix = f"mark the last row of each episode, or treat all {len(dones)} rows as one with --allow no_episode_end"
+    raise DatasetError("no row ends an episode: dones and truncated are all 0 or missing", fix)
 
 
 def require_no_crossing(crossing: Array) -> None:
@@ -135,7 +130,7 @@ def same_rows(a: Array, b: Array) -> Array:
     if a.dtype.kind == "f" and not same.all():
         rows = np.flatnonzero(~same)
         close = np.isclose(a[rows], b[rows].astype(a.dtype), rtol=1e-4, atol=1e-5)
-        same[rows] = close.reshape(len(rows), math.prod(a.shape[1:])).all(1)
+        same[rows] = close.reshape(len(rows), -1).all(1)
     return same
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rl_training.data.datasets.validation import find_breaks, require_equal_lengths
+from rl_training.data.datasets.validation import find_breaks, require_equal_lengths, require_flags
 from rl_training.types import Array, Arrays, EnvSpec
 
 DERIVED = ("next_obs", "dones", "truncated")  # computed from other columns if the file lacks them
@@ -110,18 +110,14 @@ def require_numbers(name: str, dtype: np.dtype[Any], source: object) -> None:
 
 
 def _concatenate(name: str, parts: Sequence[Array]) -> Array:
-    shapes = {part.shape[1:] for part in parts}
-    if len(shapes) > 1:
+    if len(shapes := {part.shape[1:] for part in parts}) > 1:
         raise ValueError(f"column {name!r} has rows of different shapes in different files: {sorted(shapes)}")
     return np.concatenate(parts)
 
 
 def _flags(name: str, column: Array, source: object) -> Array:
     values = column.reshape(-1)
-    wrong = (values != 0) & (values != 1)
-    if wrong.any():
-        first = int(wrong.argmax())
-        raise ValueError(f"{source}: column {name!r} must hold 0 or 1, row {first} holds {values[first]:g}")
+    require_flags({name: values}, f"{source}: ")
     return values != 0
 
 

@@ -59,7 +59,6 @@ class ReplayBuffer(SeededSampler):
         return {"replay": self}
 
     def add(self, rows: Batch) -> None:
-        """Adds transitions; when the buffer is full, they replace the oldest."""
         lead = () if self.members is None else (self.members,)
         count = _count(rows, self.columns, lead=lead)
         if count > self.capacity:
@@ -92,9 +91,8 @@ class ReplayBuffer(SeededSampler):
         obs = (spec.obs_shape, torch.uint8 if spec.obs_dtype == "uint8" else torch.float32)
         number: Layout = ((), torch.float32)
         actions = ((), torch.int64) if spec.action_kind == "discrete" else ((spec.action_dim,), torch.float32)
-        return {
-            "obs": obs, "actions": actions, "rewards": number, "next_obs": obs, "dones": number, "truncated": number
-        }  # fmt: skip
+        flags = {"dones": number, "truncated": number}
+        return {"obs": obs, "actions": actions, "rewards": number, "next_obs": obs, **flags}
 
     def member(self, index: int) -> MemberReplay:
         return MemberReplay(self, index)
@@ -102,9 +100,8 @@ class ReplayBuffer(SeededSampler):
     def rows(self, start: int, stop: int, *, member: int | None = None) -> Batch:
         """Returns transitions number start to stop - 1."""
         if not self.evicted <= start <= stop <= self.added:
-            raise ValueError(
-                f"transitions {start} to {stop} are not stored; the buffer holds {self.evicted} to {self.added}"
-            )
+            stored = f"{self.evicted} to {self.added}"
+            raise ValueError(f"transitions {start} to {stop} are not stored; the buffer holds {stored}")
         return gather(self.columns, self._slots(start, stop) + (member or 0) * self.capacity)
 
     def restore(self, rows: Batch, start: int, *, member: int | None = None) -> None:

@@ -34,9 +34,8 @@ class RecurrentReplayBuffer(SeededSampler):
                 raise ValueError(f"{name} must be at least 1, got {value}")
         least = num_envs * (window + 2)  # one record before the window, and an extra one at the end of an episode
         if capacity < least:
-            raise ValueError(
-                f"capacity must be at least {least} for windows of {window} in {num_envs} environments, got {capacity}"
-            )
+            windows = f"windows of {window} in {num_envs} environments"
+            raise ValueError(f"capacity must be at least {least} for {windows}, got {capacity}")
         super().__init__(device)
         self.capacity, self.num_envs, self.window = capacity // num_envs, num_envs, window  # capacity per environment
         lead = (num_envs, self.capacity)
