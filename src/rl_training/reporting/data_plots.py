@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rl_training.data.datasets.episodes import episode_ends, episode_lengths, episode_returns
+from rl_training.data.datasets.returns import episode_ends, episode_lengths, episode_returns
 from rl_training.reporting.plots import EVALUATION, INK, PALETTE, TRAINING, new_figure, plain
 from rl_training.types import Array
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from rl_training.data.datasets.actions import TOLERANCE, Bounds, scale_actions, with_action_range
 from rl_training.data.datasets.columns import to_array, to_columns
-from rl_training.data.datasets.episodes import episode_ends, episode_lengths, episode_returns
 from rl_training.data.datasets.repair import drop_nan_rows, split_crossings
 from rl_training.data.datasets.report import (
     ColumnSummary,
@@ -21,6 +20,7 @@ from rl_training.data.datasets.report import (
     count_duplicates,
     summarize_column,
 )
+from rl_training.data.datasets.returns import episode_ends, episode_lengths, episode_returns
 from rl_training.data.datasets.validation import (
     REPAIRABLE,
     DatasetError,

@@ -24,8 +24,7 @@ def normalized_score(env_id: str, return_: float) -> float | None:
     # AdroitHandPen-v1 and AntMaze_UMaze-v4 do not match: their episodes are longer than D4RL's.
     words = re.sub(r"-v\d+$", "", env_id.lower()).split("-")
     for count in range(len(words), 0, -1):
-        references = RANDOM_AND_EXPERT_RETURNS.get("-".join(words[:count]))
-        if references:
+        if references := RANDOM_AND_EXPERT_RETURNS.get("-".join(words[:count])):
             random, expert = references
             return 100 * (return_ - random) / (expert - random)
     return None

@@ -1,4 +1,4 @@
-"""Discounted returns-to-go of whole datasets, vectorised over rows."""
+"""Ends, lengths, returns and discounted returns-to-go of a dataset's episodes, vectorised over rows."""
 
 from __future__ import annotations
 
@@ -12,10 +12,26 @@ Flags = npt.NDArray[np.bool_]
 BLOCK = 2**15  # rows
 
 
+def episode_ends(dones: Array, truncated: Array) -> Array:
+    """Flags of the last row of each episode; the last row of the data always ends one."""
+    ends = (dones.reshape(-1) != 0) | (truncated.reshape(-1) != 0)
+    ends[-1:] = True
+    return ends
+
+
+def episode_lengths(ends: Array) -> Array:
+    return np.diff(np.flatnonzero(ends), prepend=-1)
+
+
+def episode_returns(rewards: Array, ends: Array) -> Array:
+    """Undiscounted return of each episode."""
+    starts = np.flatnonzero(ends) + 1 - episode_lengths(ends)
+    return np.add.reduceat(rewards.reshape(-1), starts, dtype=np.float64) if len(starts) else np.zeros(0)
+
+
 def returns_to_go(rewards: Floats, ends: Flags, terminated: Flags, gamma: float) -> Floats:
     """Discounted returns-to-go; `ends` flags the last row of each episode, `terminated` the terminal ones."""
-    last = np.flatnonzero(ends)
-    lengths = np.diff(last, prepend=-1)
+    last, lengths = np.flatnonzero(ends), episode_lengths(ends)
     remaining = np.repeat(last, lengths) - np.arange(len(rewards))  # rows after this one
     discounts = gamma ** np.arange(lengths.max() + 1.0)
     futures = np.where(terminated[last], 0.0, truncated_futures(rewards, remaining, lengths, discounts))

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from rl_training.data.datasets.actions import TOLERANCE, Bounds, derive_spec
 from rl_training.data.datasets.columns import REQUIRED, to_columns
-from rl_training.data.datasets.episodes import episode_returns
-from rl_training.data.datasets.returns import returns_to_go
+from rl_training.data.datasets.returns import episode_returns, returns_to_go
 from rl_training.data.datasets.validation import require_columns, require_equal_lengths
 from rl_training.data.sampling import PackedColumns, SeededSampler, gather
 from rl_training.types import ACTION_SPACES, Array, Batch, EnvSpec
@@ -182,5 +181,4 @@ def _to_array(column: Tensor) -> Array:
 
 
 def _to_tensor(column: Array) -> Tensor:
-    """Shares memory where possible."""
     return torch.from_numpy(np.require(column, requirements=["C", "W"]))

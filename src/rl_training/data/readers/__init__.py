@@ -23,18 +23,15 @@ def read_columns(source: str | Path, *, columns: Mapping[str, str] | None = None
 
 
 def _paths(source: str | Path) -> list[Path]:
-    path = Path(source)
-    if path.exists() or not glob.has_magic(str(source)):
-        return [path]
-    found = sorted(map(Path, glob.glob(str(source), recursive=True)))
-    if not found:
-        raise FileNotFoundError(f"no file matches {source}")
-    return found
+    if Path(source).exists() or not glob.has_magic(str(source)):
+        return [Path(source)]
+    if found := sorted(map(Path, glob.glob(str(source), recursive=True))):
+        return found
+    raise FileNotFoundError(f"no file matches {source}")
 
 
 def _read(path: Path, columns: Mapping[str, str] | None) -> StoredColumns:
-    directory = None if path.is_file() else minari_directory(path)
-    if directory is not None:
+    if not path.is_file() and (directory := minari_directory(path)):
         return read_minari(directory, columns)
     if path.suffix not in READERS and (path.suffix or path.exists()):
         raise ValueError(f"cannot read {path}: supported are {', '.join(READERS)} files and Minari datasets")

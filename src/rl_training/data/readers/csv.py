@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from rl_training.data.readers.rows import StoredColumns
-from rl_training.data.readers.tables import Batches, EpisodeCodes, read_table
+from rl_training.data.readers.tables import Batches, episode_encoder, read_table
 from rl_training.types import Array
 
 ROWS = 2**12  # per batch
@@ -44,7 +44,7 @@ def _header(reader: Iterator[list[str]], path: Path) -> list[str]:
 
 
 def _batches(path: Path, header: Sequence[str], names: Sequence[str], ids: str | None) -> Batches:
-    codes = EpisodeCodes()
+    encode = episode_encoder()
     with path.open(newline="", encoding="utf-8-sig") as file:
         reader = csv.reader(file)
         next(reader)
@@ -52,7 +52,7 @@ def _batches(path: Path, header: Sequence[str], names: Sequence[str], ids: str |
         while batch := list(islice(rows, ROWS)):
             cells = dict(zip(header, zip(*batch, strict=True), strict=True))
             yield {
-                name: codes(cells[name]) if name == ids else _numbers(cells[name], f"{path}: column {name!r}", number)
+                name: encode(cells[name]) if name == ids else _numbers(cells[name], f"{path}: column {name!r}", number)
                 for name in names
             }
             number += len(batch)

@@ -49,9 +49,8 @@ def read_hdf5(path: Path, given: Mapping[str, str] | None) -> StoredColumns:
 
 
 def _read(dataset: Any, name: str, path: Path) -> Array:
-    """Reads directly into the final dtype, without an intermediate copy."""
     require_numbers(name, dataset.dtype, path)
-    column = np.empty(dataset.shape, compact_dtype(dataset.dtype))
+    column = np.empty(dataset.shape, compact_dtype(dataset.dtype))  # read directly into the final dtype
     if column.size:
         dataset.read_direct(column)
     return column

@@ -43,8 +43,7 @@ def minari_directory(path: Path) -> Path | None:
 def read_minari(directory: Path, given: Mapping[str, str] | None) -> StoredColumns:
     metadata = json.loads((directory / "metadata.json").read_text())
     episodes = (_hdf5_episodes if metadata["data_format"] == "hdf5" else _arrow_episodes)(directory, metadata)
-    first = next(episodes, None)
-    if first is None:
+    if (first := next(episodes, None)) is None:
         raise ValueError(f"{directory} is empty: it has no episodes")
     names = choose_names(list(first), given, directory)
     _require_plain_images(names["obs"], metadata, directory)

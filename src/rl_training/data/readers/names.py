@@ -29,11 +29,9 @@ def choose_names(stored: Sequence[str], given: Mapping[str, str] | None, source:
         meant = [known for known, spellings in SPELLINGS.items() if name in spellings and name not in SPELLINGS]
         if meant:
             raise ValueError(f"unknown column {name!r}; did you mean {meant[0]}={pattern}?")
-        missing = [part for part in pattern.split(",") if pattern and not matching_columns(part, stored)]
-        if missing:
+        if missing := [part for part in pattern.split(",") if pattern and not matching_columns(part, stored)]:
             raise ValueError(f"{source} has no column {missing[0]!r} to use as {name}; it has {sorted(stored)}")
-    unknown = [" or ".join(SPELLINGS[name]) for name in NEEDED if not names[name]]
-    if unknown:
+    if unknown := [" or ".join(SPELLINGS[name]) for name in NEEDED if not names[name]]:
         raise ValueError(
             f"{source} has no column {', no '.join(unknown)}; it has {sorted(stored)}: "
             "name the columns with --columns, such as obs=NAME"

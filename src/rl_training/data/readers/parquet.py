@@ -11,7 +11,7 @@ import numpy as np
 
 from rl_training.data.extras import import_arrow, import_parquet
 from rl_training.data.readers.rows import StoredColumns
-from rl_training.data.readers.tables import Batches, EpisodeCodes, read_table
+from rl_training.data.readers.tables import Batches, episode_encoder, read_table
 from rl_training.types import Array, EnvSpec
 
 ROWS = 2**13  # per batch
@@ -30,10 +30,10 @@ def read_parquet(path: Path, given: Mapping[str, str] | None) -> StoredColumns:
         spec = None if text is None else EnvSpec.from_json(json.loads(text))
 
         def batches(names: list[str], ids: str | None) -> Batches:
-            codes = EpisodeCodes()
+            encode = episode_encoder()
             for batch in file.iter_batches(ROWS, columns=names, use_threads=False):
                 yield {
-                    name: codes(column.to_pylist()) if name == ids else to_array(column, f"{path}: column {name!r}")
+                    name: encode(column.to_pylist()) if name == ids else to_array(column, f"{path}: column {name!r}")
                     for name, column in zip(batch.schema.names, batch.columns, strict=True)
                 }
 

@@ -125,8 +125,7 @@ def _derive_next_obs(columns: Arrays, dones: Array, ended: Array, source: object
     """Takes next_obs from the next row; `ended` flags the last rows of truncated episodes, which are dropped."""
     known = dones | ~ended
     known[-1] = dones[-1]
-    kept = np.flatnonzero(known)
-    if not len(kept):
+    if not len(kept := np.flatnonzero(known)):
         raise ValueError(
             f"{source}: none of the {len(dones)} rows has a next observation: next_obs is missing, and every episode "
             "is truncated after one row"

@@ -32,11 +32,7 @@ def read_table(
     return complete_transitions(fill_columns(joined, rows), names, path, spec=spec)
 
 
-class EpisodeCodes:
-    """Replaces episode ids of any type by integers."""
-
-    def __init__(self) -> None:
-        self.codes: dict[object, int] = {}
-
-    def __call__(self, ids: Iterable[object]) -> Array:
-        return np.array([self.codes.setdefault(each, len(self.codes)) for each in ids], np.int64)
+def episode_encoder() -> Callable[[Iterable[object]], Array]:
+    """Returns a function that replaces episode ids of any type by integers."""
+    codes: dict[object, int] = {}
+    return lambda ids: np.array([codes.setdefault(each, len(codes)) for each in ids], np.int64)

@@ -25,7 +25,6 @@ class RolloutBuffer(SeededSampler):
         self._length = self._served = 0
 
     def __len__(self) -> int:
-        """Time steps appended so far."""
         return len(self._steps)
 
     def append(self, row: Batch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import tempfile
@@ -93,7 +94,6 @@ def _metadata(spec: EnvSpec, env_id: str | None) -> dict[str, Any]:
     return metadata
 
 
-def _box(dtype: str, shape: tuple[int, ...], low: Any, high: Any) -> dict[str, Any]:
-    # Bounds are scalar or flat.
-    full = [np.broadcast_to(bound, np.prod(shape, dtype=int)).reshape(shape).tolist() for bound in (low, high)]
-    return {"type": "Box", "dtype": dtype, "shape": list(shape), "low": full[0], "high": full[1]}
+def _box(dtype: str, shape: tuple[int, ...], low: Any, high: Any) -> dict[str, Any]:  # bounds are scalar or flat
+    low, high = (np.broadcast_to(bound, math.prod(shape)).reshape(shape).tolist() for bound in (low, high))
+    return {"type": "Box", "dtype": dtype, "shape": list(shape), "low": low, "high": high}
