@@ -105,7 +105,7 @@ def test_the_actors_rate_falls_to_zero_while_the_critics_stays(tmp_path):
 
 
 def test_a_schedule_of_a_rate_that_the_actor_has_not_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match=r"it can learning_rate, and actor_learning_rate once algo_kwargs\."):
+    with pytest.raises(ConfigError, match=r"use one of learning_rate, or set algo_kwargs\.actor_learning_rate first"):
         run_training(scheduled_run(tmp_path / "run"))
 
 
