@@ -29,6 +29,7 @@ def final_return(tmp_path) -> Callable[..., float]:
     def train(name: str, *overrides: str, **changes: Any) -> float:
         values = {**load_config(name), "eval_interval": 0, "output_dir": str(tmp_path / "run"), **changes}
         result = run_training(parse_config(apply_overrides(values, overrides)), fresh=True)
+        assert result.status == "finished", result.stop_reason
         return float(load_agent(result.run_dir).evaluate(20, seed=99)["return_mean"])
 
     return train
