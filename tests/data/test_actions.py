@@ -43,7 +43,7 @@ def test_a_range_stands_for_all_dimensions_or_for_each():
 
 
 def test_a_range_is_not_for_discrete_actions():
-    with pytest.raises(ValueError, match="action_range is for Box actions, but the actions are Discrete\(3\)"):
+    with pytest.raises(ValueError, match=r"action_range is for Box actions, but the actions are Discrete\(3\)"):
         with_action_range(THREE, (-1, 1))
 
 

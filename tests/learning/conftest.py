@@ -37,7 +37,7 @@ def final_return(tmp_path) -> Callable[..., float]:
 
 @pytest.fixture
 def reaches(final_return) -> Callable[..., bool]:
-    """Whether one of three seeds scores above a threshold; rounding differs between CPUs and can spoil one seed."""
+    """Returns whether one of three seeds scores above a threshold; so short a training can fail with one seed."""
 
     def learns(threshold: float, name: str, *overrides: str, **changes: Any) -> bool:
         return any(final_return(name, *overrides, seed=seed, **changes) > threshold for seed in range(3))
