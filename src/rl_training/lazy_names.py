@@ -1,7 +1,5 @@
 """Public names of a package, imported on first use, so that importing the package itself is fast."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable

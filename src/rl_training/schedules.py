@@ -1,7 +1,5 @@
 """Schedules of learning rates, exploration rates and other options over the course of training."""
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Literal
 

@@ -1,7 +1,5 @@
 """Interquartile mean, bootstrap confidence interval and probability of improvement (Agarwal et al., 2021)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from statistics import NormalDist

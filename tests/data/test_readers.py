@@ -187,7 +187,7 @@ def test_a_told_name_that_the_file_lacks_is_refused_with_what_it_has(load, count
 
 
 def test_a_files_word_in_the_place_of_ours_is_refused_with_ours(load, counted):
-    with pytest.raises(ValueError, match="unknown column 'reward'; did you mean rewards=cost\?"):
+    with pytest.raises(ValueError, match=r"unknown column 'reward'; did you mean rewards=cost\?"):
         load({**counted([1, 2], dones=(1,)), "cost": np.ones(2)}, columns={"reward": "cost"})
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -30,9 +31,27 @@ def test_the_same_signal_a_while_later_is_a_second_request(monkeypatch, came, re
     assert caught == requests
 
 
+CHILD = """
+import signal, sys
+from rl_training.experiment.processes.signals import caught_signals
+with caught_signals() as caught:
+    print("ready", flush=True)
+    while not caught:
+        signal.pause()
+print(*map(int, caught))
+"""
+
+
 @pytest.mark.parametrize("number", [INT, TERM])
 def test_a_process_hidden_from_ctrl_c_knows_which_signal_is_passed_on_to_it(number):
-    with caught_signals() as caught, hidden_from_ctrl_c():
-        forward_signal(number, os.getpid())
-        assert caught == [number]
-    assert caught == [number]
+    # In a process of its own: other threads of this one could take the SIGINT that the main thread blocks.
+    with hidden_from_ctrl_c():
+        child = subprocess.Popen([sys.executable, "-c", CHILD], stdout=subprocess.PIPE, text=True)
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        forward_signal(number, child.pid)
+        output, _ = child.communicate(timeout=60)
+    finally:
+        child.kill()
+    assert output == f"{int(number)}\n"

@@ -1,7 +1,5 @@
 """Behaviour cloning: supervised learning of the dataset's actions."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Calibrated Q-learning (Nakamoto et al., 2023, arXiv:2303.05479): CQL with returns-to-go as lower bounds of Q."""
 
-from __future__ import annotations
-
 import torch
 from pydantic import Field
 from torch import Tensor

@@ -3,8 +3,6 @@
 Options: double (arXiv:1509.06461), dueling (1511.06581), noisy (1706.10295), prioritised replay (1511.05952).
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import torch

@@ -1,7 +1,5 @@
 """Dreamer (Hafner et al., 2020, arXiv:1912.01603; 2023, arXiv:2301.04104): actor-critic in a learned world model."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """Fitted Q evaluation (Le, Voloshin & Yue, 2019, arXiv:1903.08738): the value of a fixed policy from offline data."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

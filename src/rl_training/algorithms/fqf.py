@@ -1,7 +1,5 @@
 """Fully parameterized quantile function (Yang et al., 2019, arXiv:1911.02140): the fractions are learned too."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Implicit Q-learning (Kostrikov, Nair & Levine, 2021, arXiv:2110.06169): offline RL by expectile regression."""
 
-from __future__ import annotations
-
 from typing import Annotated, NamedTuple
 
 import torch

@@ -1,7 +1,5 @@
 """Implicit quantile networks (Dabney et al., 2018, arXiv:1806.06923): quantiles at randomly sampled fractions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Model-based policy optimization (Janner et al., 2019, arXiv:1906.08253): SAC on short model rollouts."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field, PositiveInt

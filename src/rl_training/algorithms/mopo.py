@@ -1,7 +1,5 @@
 """Model-based offline policy optimization (Yu et al., 2020, arXiv:2005.13239): offline MBPO, uncertainty penalised."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt

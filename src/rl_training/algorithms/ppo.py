@@ -1,7 +1,5 @@
 """Proximal policy optimization (Schulman et al., 2017, arXiv:1707.06347) with GAE (arXiv:1506.02438)."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import torch

@@ -1,7 +1,5 @@
 """Quantile regression DQN (Dabney et al., 2018, arXiv:1710.10044): returns as quantiles at fixed fractions."""
 
-from __future__ import annotations
-
 import torch
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Rainbow (Hessel et al., 2018, arXiv:1710.02298): C51 with double, dueling, noisy, 3-step and prioritised replay."""
 
-from __future__ import annotations
-
 from pydantic import Field, PositiveInt
 
 from rl_training.algorithms.c51 import C51Config, categorical_losses, categorical_target

@@ -1,7 +1,5 @@
 """Soft actor-critic (Haarnoja et al., 2018, arXiv:1812.05905) with automatic temperature tuning."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, ClassVar, Literal
 

@@ -1,7 +1,5 @@
 """TD3 (Fujimoto et al., 2018, arXiv:1802.09477): twin critics, target policy smoothing and delayed policy updates."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import torch

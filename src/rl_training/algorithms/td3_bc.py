@@ -1,7 +1,5 @@
 """TD3+BC (Fujimoto & Gu, 2021, arXiv:2106.06860): offline TD3 with a behaviour cloning term."""
 
-from __future__ import annotations
-
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Extreme Q-learning (Garg et al., 2023, arXiv:2301.02328): IQL with Gumbel regression for the state value."""
 
-from __future__ import annotations
-
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 from torch.nn.functional import huber_loss

@@ -1,7 +1,5 @@
 """Managed classes (`SAC`) and training functions (`train_sac`), made from the catalogue of algorithms."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

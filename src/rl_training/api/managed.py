@@ -1,7 +1,5 @@
 """Managed algorithms: configure, train, evaluate, predict, save and load, the same way for every algorithm."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -3,8 +3,6 @@
 The imports at the top of the first are written by hand. The rest is generated from the catalogue.
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 from collections.abc import Iterator

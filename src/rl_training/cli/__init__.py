@@ -1,7 +1,5 @@
 """The command line: `rl-training`. Torch is imported inside commands only, so that help comes at once."""
 
-from __future__ import annotations
-
 import signal
 import sys
 

@@ -1,7 +1,5 @@
 """All commands, and the options of the program itself."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Annotated
 

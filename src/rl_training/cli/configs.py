@@ -1,7 +1,5 @@
 """`configs`: lists, shows and copies packaged configs."""
 
-from __future__ import annotations
-
 import re
 from itertools import takewhile
 from typing import Annotated

@@ -1,7 +1,5 @@
 """`dream`: plot the frames that a world model imagines."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """Exit codes: 0 for success, 2 for a user error, 1 for any other error, 128 + number after a signal."""
 
-from __future__ import annotations
-
 import signal
 import traceback
 from typing import Any

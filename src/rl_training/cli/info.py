@@ -1,7 +1,5 @@
 """`algos`, `explain` and `doctor`: list algorithms and options, check the machine."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping

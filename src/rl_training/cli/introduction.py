@@ -1,7 +1,5 @@
 """Prints one line at the start of training: environment, algorithm, device, seeds and steps."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import prod
 

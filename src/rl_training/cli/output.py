@@ -1,7 +1,5 @@
 """Printed output: results go to stdout, everything else to stderr."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """Optional packages for file formats, imported on first use."""
 
-from __future__ import annotations
-
 from functools import partial
 from importlib import import_module
 from typing import Any

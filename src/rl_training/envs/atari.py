@@ -1,7 +1,5 @@
 """Standard preprocessing of Atari games: frame skip, small grey images, frame stack; without OpenCV."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """CartPole with episodes of fixed length, so that survival alone earns no reward."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

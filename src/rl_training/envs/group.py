@@ -1,7 +1,5 @@
 """Environments stepped together in one process."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import gymnasium as gym

@@ -1,7 +1,5 @@
 """Small pixel environments that an agent can learn within minutes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnasium as gym

@@ -1,7 +1,5 @@
 """Saves and restores the state of one environment in the middle of an episode."""
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Iterator, Mapping

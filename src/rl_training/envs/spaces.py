@@ -1,7 +1,5 @@
 """Conversions at the environment boundary: Dict observations to rows of bytes, actions to the environment's units."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Creates environments and derives their `EnvSpec`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace

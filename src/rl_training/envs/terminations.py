@@ -1,7 +1,5 @@
 """Termination conditions of well-known environments, computed from observations for use with learned models."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

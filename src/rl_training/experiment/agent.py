@@ -1,7 +1,5 @@
 """Loads a trained agent from a checkpoint: policy, spaces and config."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path

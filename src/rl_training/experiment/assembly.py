@@ -1,7 +1,5 @@
 """Builds the parts of a training run from its config: data or environments, learner, lane, updater, callbacks."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """Collects datasets with a trained agent or with random actions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Loads the dataset of a config: files, recipes and mixtures, with its reward transform."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Compares observed frames with the reconstructions and open-loop predictions of a world model."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The lane of a config, and the refusal of runs whose lane cannot supply a column that the learner needs."""
 
-from __future__ import annotations
-
 from rl_training.data import TransitionDataset
 from rl_training.experiment.config.registry import get_algorithm_spec
 from rl_training.experiment.config.train_config import ConfigError, TrainConfig

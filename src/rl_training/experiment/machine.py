@@ -1,7 +1,5 @@
 """Resolves `auto` options, and records the machine and the code version of a run."""
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil

@@ -1,7 +1,5 @@
 """Starts, resumes and stops training runs: a single one, or several seeds as one population."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager

@@ -1,7 +1,5 @@
 """The directory of a run: its files, its lock and its config."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -1,7 +1,5 @@
 """One training run in its directory: log, callbacks, checkpoints and result."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any

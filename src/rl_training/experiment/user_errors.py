@@ -1,7 +1,5 @@
 """Errors caused by user input, and the message printed for an error."""
 
-from __future__ import annotations
-
 USER_ERRORS = (
     ValueError, TypeError, FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError,
     ImportError,  # an extra that is not installed

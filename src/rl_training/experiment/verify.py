@@ -1,7 +1,5 @@
 """Compares two runs byte for byte."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

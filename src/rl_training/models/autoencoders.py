@@ -1,7 +1,5 @@
 """Encoders and decoders of Dreamer's world model: convolutions for images, dense layers for vectors."""
 
-from __future__ import annotations
-
 import math
 
 import torch

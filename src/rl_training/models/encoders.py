@@ -1,7 +1,5 @@
 """Observation encoders: vectors are flattened, images go through a small convolutional network."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """Fully connected networks, and ensembles of them that run as one batched product."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from functools import partial

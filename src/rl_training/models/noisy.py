@@ -1,7 +1,5 @@
 """Noisy layers (Fortunato et al., 2018, arXiv:1706.10295) and MLPs of noisy or plain layers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import pairwise

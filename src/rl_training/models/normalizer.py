@@ -1,7 +1,5 @@
 """Observation normalisation, stored with the policy."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

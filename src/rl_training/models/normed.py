@@ -1,7 +1,5 @@
 """Layers of DreamerV3: truncated normal initialisation, RMS norm and SiLU."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Networks of distributional DQN: a return distribution per action, as atoms (C51) or quantiles (QR-DQN, IQN, FQF)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Two-hot regression of DreamerV3 (Hafner et al., 2023, arXiv:2301.04104): scalars as distributions over bins."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

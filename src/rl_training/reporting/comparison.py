@@ -1,7 +1,5 @@
 """Benchmark results: scores with intervals for each algorithm and task, and pairwise comparisons."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Iterable, Mapping, Sequence

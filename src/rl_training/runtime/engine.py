@@ -1,7 +1,5 @@
 """The training loop. Lanes supply batches; everything periodic is a callback."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Evaluates a policy in fresh environments with fixed seeds, without side effects on training."""
 
-from __future__ import annotations
-
 from statistics import fmean, pstdev
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Policies without parameters."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

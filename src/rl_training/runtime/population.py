@@ -1,7 +1,5 @@
 """Several seeds trained as one program; each member has the state and callbacks of a single run."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

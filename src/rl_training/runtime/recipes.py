@@ -1,7 +1,5 @@
 """Datasets collected by a policy in an environment; the same recipe gives the same bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

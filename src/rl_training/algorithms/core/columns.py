@@ -1,7 +1,5 @@
 """Batch columns beyond those of every transition, declared by the learners that need them."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

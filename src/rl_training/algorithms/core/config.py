@@ -1,7 +1,5 @@
 """Options shared by families of algorithms. `rl-training explain ALGO` prints the field descriptions."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationInfo, field_validator

@@ -1,7 +1,5 @@
 """CUDA graphs: sampling and up to 32 updates are captured and replayed as one graph."""
 
-from __future__ import annotations
-
 import gc
 from typing import Protocol
 

@@ -1,7 +1,5 @@
 """Formulas shared by several algorithms."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

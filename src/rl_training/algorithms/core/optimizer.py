@@ -1,7 +1,5 @@
 """Adam, AdamW and LaProp by fused kernels, without the overhead of `torch.optim`, which is large for small networks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Several seeds of one learner: parameters are stacked along a leading member axis and the loss is `vmap`ped."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Gradient updates of one learner or of a population; the only module that uses optimizers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

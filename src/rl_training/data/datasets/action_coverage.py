@@ -1,7 +1,5 @@
 """Fraction of a policy's actions that a dataset does not cover."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

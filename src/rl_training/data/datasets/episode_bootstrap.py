@@ -1,7 +1,5 @@
 """EpisodeBootstrap: a bootstrap resample of episodes for each member of a population."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Batches of policy and expert rows for a discriminator, and absorbing states."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

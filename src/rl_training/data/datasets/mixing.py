@@ -1,7 +1,5 @@
 """Mixing of datasets, uniformly over rows or with a weight per dataset."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import accumulate

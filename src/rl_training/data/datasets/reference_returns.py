@@ -1,7 +1,5 @@
 """D4RL normalized scores (Fu et al., 2020): 0 is a random policy, 100 an expert."""
 
-from __future__ import annotations
-
 import re
 
 RANDOM_AND_EXPERT_RETURNS = {

@@ -1,7 +1,5 @@
 """Repair of problems that the user allows: rows are dropped or episodes are split."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Ends, lengths, returns and discounted returns-to-go of a dataset's episodes, vectorised over rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

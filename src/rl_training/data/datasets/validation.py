@@ -1,7 +1,5 @@
 """Validation of dataset columns: errors name the column, the row and the fix."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set, Sized
 

@@ -1,7 +1,5 @@
 """Readers of dataset files, one module per format."""
 
-from __future__ import annotations
-
 import glob
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Transitions from CSV files with a header and numbers."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Transitions from HDF5 files of D4RL and d3rlpy (version 1 stores rows, version 2 episodes)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,13 +9,7 @@ import numpy as np
 from rl_training.data.extras import import_h5py
 from rl_training.data.readers.minari import read_minari
 from rl_training.data.readers.names import choose_names, matching_columns, other_names
-from rl_training.data.readers.rows import (
-    StoredColumns,
-    compact_dtype,
-    complete_transitions,
-    join_columns,
-    require_numbers,
-)
+from rl_training.data.readers.rows import StoredColumns, complete_transitions, join_columns, require_numbers
 from rl_training.types import Array, Arrays
 
 
@@ -49,8 +41,7 @@ def read_hdf5(path: Path, given: Mapping[str, str] | None) -> StoredColumns:
 
 
 def _read(dataset: Any, name: str, path: Path) -> Array:
-    require_numbers(name, dataset.dtype, path)
-    column = np.empty(dataset.shape, compact_dtype(dataset.dtype))  # read directly into the final dtype
+    column = np.empty(dataset.shape, require_numbers(name, dataset.dtype, path))  # read directly into the final dtype
     if column.size:
         dataset.read_direct(column)
     return column

@@ -4,8 +4,6 @@ An episode of T steps has T + 1 observations: rows pair observations[:-1] with o
 all other columns to T + 1 rows; the last row is dropped.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Column names: guesses from common spellings, overridden by the user's `columns`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Transitions from NumPy .npz files with one array per column."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from collections.abc import Mapping

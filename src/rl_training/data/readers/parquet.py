@@ -1,7 +1,5 @@
 """Transitions from Parquet files with columns of numbers or lists of numbers."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Completion of stored rows to transitions that never cross from one episode into another."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -103,10 +101,12 @@ def compact_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float32) if dtype.kind == "f" else dtype
 
 
-def require_numbers(name: str, dtype: np.dtype[Any], source: object) -> None:
+def require_numbers(name: str, dtype: np.dtype[Any], source: object) -> np.dtype[Any]:
+    """Returns the dtype to store a column of numbers in, and raises TypeError for anything else."""
     if dtype.kind not in "fiub":
         kind = "Python objects or text of varying length" if dtype.kind == "O" else str(dtype)
         raise TypeError(f"{source}: column {name!r} must hold numbers, got {kind}")
+    return compact_dtype(dtype)
 
 
 def _concatenate(name: str, parts: Sequence[Array]) -> Array:

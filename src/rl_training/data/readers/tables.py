@@ -1,7 +1,5 @@
 """Tables (CSV, Parquet): named columns, read in batches of rows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias

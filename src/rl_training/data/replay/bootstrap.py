@@ -1,7 +1,5 @@
 """Bootstrap batches for an ensemble: each member has its own resample, and some rows are held out from all."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

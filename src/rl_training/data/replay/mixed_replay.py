@@ -1,7 +1,5 @@
 """MixedReplay: batches from a dataset (or a replay buffer in its place) and a replay buffer."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

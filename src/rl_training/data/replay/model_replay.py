@@ -1,7 +1,5 @@
 """ModelReplayBuffer: the newest transitions that a dynamics model generated."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """n-step returns (Sutton, 1988), truncated at the end of an episode."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """RolloutBuffer: one on-policy rollout; and generalized advantage estimation (Schulman et al., 2016)."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

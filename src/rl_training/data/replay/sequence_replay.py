@@ -1,7 +1,5 @@
 """RecurrentReplayBuffer: sequences of each environment, sampled as windows for recurrent learners."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Writers of dataset files, one module per format; `load_transition_dataset` reads them back."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Datasets to Minari directories in HDF5; the minari package is not needed."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """Datasets to NumPy .npz files."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

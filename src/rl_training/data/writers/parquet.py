@@ -1,7 +1,5 @@
 """Datasets to Parquet files with columns of numbers or lists of numbers."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Conversion of a dataset to arrays in environment units."""
 
-from __future__ import annotations
-
 from rl_training.data.datasets.actions import unscale_actions
 from rl_training.data.datasets.transition_dataset import TransitionDataset
 from rl_training.types import Arrays

@@ -1,7 +1,5 @@
 """Runs one cell of a bench: a process that trains its seeds, then a process that evaluates their last checkpoints."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Runs the cells of a bench as processes. Running a bench again continues it and repeats no finished cell."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import time

@@ -1,7 +1,5 @@
 """`python -m rl_training.experiment.bench.scoring EPISODES RUN...`: evaluates last checkpoints in one process."""
 
-from __future__ import annotations
-
 import json
 import sys
 

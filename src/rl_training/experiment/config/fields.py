@@ -1,7 +1,5 @@
 """Field types of configs."""
 
-from __future__ import annotations
-
 from pathlib import PurePath
 from typing import Annotated, Any
 

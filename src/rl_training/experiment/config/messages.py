@@ -1,7 +1,5 @@
 """Error messages for configs: which key is wrong, what is allowed, and the value given."""
 
-from __future__ import annotations
-
 import difflib
 import reprlib
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Loads packaged configs by name (`iql/pendulum`) and your own config files by path."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path

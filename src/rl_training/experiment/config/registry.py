@@ -1,7 +1,5 @@
 """Specifications of the algorithms, by name: lane, spaces, summary and options."""
 
-from __future__ import annotations
-
 import difflib
 import sys
 from typing import NamedTuple

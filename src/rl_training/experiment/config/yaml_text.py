@@ -1,7 +1,5 @@
 """Reads and writes YAML: plain values only; as in YAML 1.2, `1e-3` is a number and `on` a string."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Hashable

@@ -1,7 +1,5 @@
 """Handles SIGTERM and Ctrl-C (SIGINT) as requests to save and stop."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

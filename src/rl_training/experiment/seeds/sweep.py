@@ -1,7 +1,5 @@
 """Trains several seeds of one config: as one population where the lane supports it, otherwise in processes."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress

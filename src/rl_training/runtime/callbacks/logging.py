@@ -1,7 +1,5 @@
 """Logs metrics to metrics.jsonl and TensorBoard; only here are metrics copied from the device."""
 
-from __future__ import annotations
-
 import json
 import math
 import time

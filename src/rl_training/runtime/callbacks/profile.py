@@ -1,7 +1,5 @@
 """Measures the time that each part of training takes."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from typing import Any

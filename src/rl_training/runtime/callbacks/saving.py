@@ -1,7 +1,5 @@
 """Saves checkpoints at each interval, at a new best evaluation and at the end; restores them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Callbacks for schedules, warnings, evaluation, early stopping and budgets."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

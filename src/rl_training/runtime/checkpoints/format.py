@@ -1,7 +1,5 @@
 """Checkpoint file format: tensors as safetensors, other values as canonical JSON, checksums in a manifest."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

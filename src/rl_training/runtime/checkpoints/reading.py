@@ -1,7 +1,5 @@
 """Finds, verifies and reads checkpoints."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Saves replay buffers in files of 10,000 rows, which later checkpoints hard-link instead of writing again."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path

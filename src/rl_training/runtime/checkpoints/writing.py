@@ -1,7 +1,5 @@
 """Writes checkpoints: to a temporary directory first, renamed once every file is on disk."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

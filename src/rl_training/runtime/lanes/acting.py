@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,7 +11,7 @@ from rl_training import streams
 from rl_training.data import RecurrentReplayBuffer, ReplayBuffer
 from rl_training.envs.pool import Transition
 from rl_training.runtime.lanes.action_noise import ActionNoise
-from rl_training.runtime.lanes.context import LaneContext
+from rl_training.runtime.lanes.context import LaneContext, TrainingLane
 from rl_training.runtime.memory import Memory
 from rl_training.runtime.state import CollectResult, DivergedError
 from rl_training.types import Action, Batch, Policy
@@ -96,27 +95,13 @@ class Actor:
         return torch.as_tensor(flags).to(self.device, torch.float32)
 
 
-class ActingLane:
+class ActingLane(TrainingLane):
     """A lane whose steps are environment steps."""
 
-    offline: ClassVar[bool] = False
-    acts: ClassVar[bool] = True
-    takes_population: ClassVar[bool] = False
-    with_online_steps: ClassVar[str] = ""
-    supplies: ClassVar[tuple[str, ...]] = ()
-    compile_after: ClassVar[Mapping[str, int]] = {}
     replay: ReplayBuffer | RecurrentReplayBuffer | None = None
 
     def __init__(self, actor: Actor, source: Any) -> None:
         self.actor, self.source, self.step = actor, source, 0
-
-    @classmethod
-    def count_updates(cls, options: Any, steps: int, num_envs: int) -> int:
-        return steps
-
-    @classmethod
-    def first_update(cls, options: Any) -> str:
-        return ""
 
     def act(self, policy: Policy | None, result: CollectResult) -> Batch:
         """Steps every environment once and appends finished episodes to `result`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -51,23 +51,26 @@ class LaneContext:
         return self.learners[0]
 
 
-class TrainingLane(Lane, Protocol):
-    """A lane with the declarations that a run reads before it builds one."""
+class TrainingLane:
+    """Base class of the lanes: the declarations that a run reads before it builds one."""
 
-    offline: ClassVar[bool]  # trains on a dataset from the first step on
-    acts: ClassVar[bool]  # steps environments
-    takes_population: ClassVar[bool]  # several seeds can share one lane
-    with_online_steps: ClassVar[str]  # name of the lane for runs with online_steps, "" if they are not supported
-    supplies: ClassVar[tuple[str, ...]]  # columns that it adds to online transitions
-    compile_after: ClassVar[Mapping[str, int]]  # updates from which compiling pays off, by device type; else eager
+    offline: ClassVar[bool] = False  # trains on a dataset from the first step on
+    acts: ClassVar[bool] = True  # steps environments
+    takes_population: ClassVar[bool] = False  # several seeds can share one lane
+    with_online_steps: ClassVar[str] = ""  # name of the lane for runs with online_steps, if they are supported
+    supplies: ClassVar[tuple[str, ...]] = ()  # columns that it adds to online transitions
+    compile_after: ClassVar[Mapping[str, int]] = {}  # updates from which compiling pays off, by device type
 
     @classmethod
-    def build(cls, context: LaneContext) -> TrainingLane: ...
+    def build(cls, context: LaneContext) -> Lane:
+        raise NotImplementedError
 
     @classmethod
     def count_updates(cls, options: Any, steps: int, num_envs: int) -> int:
         """Returns the number of updates in a run of so many steps."""
+        return steps
 
     @classmethod
     def first_update(cls, options: Any) -> str:
         """Describes when updates start, or returns "" for lanes that update from the start."""
+        return ""

@@ -15,7 +15,7 @@ from rl_training.data.replay.bootstrap import BootstrapSampler
 from rl_training.data.replay.mixed_replay import MixedReplay
 from rl_training.data.replay.model_replay import ModelReplayBuffer
 from rl_training.envs.terminations import termination_rule
-from rl_training.runtime.lanes.context import COMPILE_AFTER, LaneContext
+from rl_training.runtime.lanes.context import COMPILE_AFTER, LaneContext, TrainingLane
 from rl_training.runtime.lanes.model_fit import ModelFit, full_precision
 from rl_training.runtime.lanes.offline import OfflineLane
 from rl_training.runtime.lanes.replay import ReplayLane
@@ -23,18 +23,13 @@ from rl_training.runtime.state import CollectResult
 from rl_training.types import Batch
 
 
-class ModelBasedLane:
+class ModelBasedLane(TrainingLane):
     """Steps are those of the real lane. While the model is fitted, one epoch per `collect`, no step is taken.
 
     The model is fitted after the random steps and then every `model_train_interval` steps. Every `rollout_interval`
     steps the policy is rolled out in the model.
     """
 
-    offline: ClassVar[bool] = False
-    acts: ClassVar[bool] = True
-    takes_population: ClassVar[bool] = False
-    with_online_steps: ClassVar[str] = ""
-    supplies: ClassVar[tuple[str, ...]] = ()
     compile_after: ClassVar[Mapping[str, int]] = COMPILE_AFTER
     real_lane: ClassVar[type[ReplayLane | OfflineLane]] = ReplayLane
 

@@ -1,7 +1,5 @@
 """Fits a dynamics ensemble by epochs with early stopping on held-out transitions, then restores the best weights."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager

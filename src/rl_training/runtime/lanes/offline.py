@@ -7,16 +7,15 @@ from typing import Any, ClassVar
 
 from rl_training import streams
 from rl_training.data import TransitionDataset
-from rl_training.runtime.lanes.context import COMPILE_AFTER, LaneContext
+from rl_training.runtime.lanes.context import COMPILE_AFTER, LaneContext, TrainingLane
 from rl_training.runtime.state import CollectResult
 
 
-class OfflineLane:
+class OfflineLane(TrainingLane):
     offline: ClassVar[bool] = True
     acts: ClassVar[bool] = False
     takes_population: ClassVar[bool] = True
     with_online_steps: ClassVar[str] = "fine_tuning"
-    supplies: ClassVar[tuple[str, ...]] = ()
     compile_after: ClassVar[Mapping[str, int]] = COMPILE_AFTER
     replay = None
 
@@ -26,14 +25,6 @@ class OfflineLane:
     @classmethod
     def build(cls, context: LaneContext) -> OfflineLane:
         return cls(seeded_dataset(context))
-
-    @classmethod
-    def count_updates(cls, options: Any, steps: int, num_envs: int) -> int:
-        return steps
-
-    @classmethod
-    def first_update(cls, options: Any) -> str:
-        return ""
 
     def collect(self, limit: int) -> CollectResult:
         self.step += limit

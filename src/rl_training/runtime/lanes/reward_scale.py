@@ -1,7 +1,5 @@
 """Reward normalisation by the running standard deviation of discounted returns (Engstrom et al., 2020)."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 
