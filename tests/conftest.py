@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,16 @@ from rl_training.types import Batch
 torch.set_num_threads(1)
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
+
+
+@pytest.fixture(autouse=True)
+def _same_kernels() -> Iterator[None]:
+    """Keeps rounding independent of the tests that ran before.
+
+    On CPUs without bfloat16 products, PyTorch turns oneDNN off for the rest of the process after the first one fails.
+    """
+    yield
+    torch.backends.mkldnn.set_flags(True)
 
 
 class Levers(gym.Env[Any, Any]):
