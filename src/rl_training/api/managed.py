@@ -1,5 +1,7 @@
 """Managed algorithms: configure, train, evaluate, predict, save and load, the same way for every algorithm."""
 
+from __future__ import annotations  # the stub prints the annotations as they are written
+
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
