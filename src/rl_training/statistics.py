@@ -17,10 +17,7 @@ class Interval(NamedTuple):
 
 
 def interquartile_mean(scores: ArrayLike) -> float:
-    """Mean of the middle 50 % of all scores.
-
-    A quarter of the scores, rounded down, is dropped at each end, as in `scipy.stats.trim_mean` and rliable.
-    """
+    """Mean of the middle 50 % of all scores; a quarter, rounded down, is dropped at each end, as in rliable."""
     ordered = np.sort(_checked("scores", scores), axis=None)
     cut = len(ordered) // 4
     return float(ordered[cut : len(ordered) - cut].mean())
@@ -30,10 +27,7 @@ def bootstrap_interval(
     scores: ArrayLike, statistic: Callable[[Scores], float] = interquartile_mean, *, confidence: float = 0.95,
     resamples: int = 10_000, seed: int = 0,
 ) -> Interval:  # fmt: skip
-    """Percentile bootstrap confidence interval of a statistic over resampled seeds.
-
-    Scores [tasks, seeds] are resampled within each task (stratified bootstrap).
-    """
+    """Percentile bootstrap confidence interval of a statistic over resampled seeds, stratified by task."""
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must be in (0, 1), got {confidence}")
     if resamples < 1:
@@ -45,13 +39,11 @@ def bootstrap_interval(
 
 
 def student_interval(mean: float, standard_error: float, freedom: int, *, confidence: float = 0.95) -> Interval:
-    """Student's t confidence interval with `freedom` degrees of freedom.
-
-    The quantile is the Cornish-Fisher series (Abramowitz & Stegun, 26.7.5): its error is below 1 % from 2 degrees of
-    freedom on, and below 0.01 % from 10 on.
-    """
+    """Student's t confidence interval with `freedom` degrees of freedom."""
     if freedom < 2:
         raise ValueError(f"freedom must be at least 2, got {freedom}")
+    # Cornish-Fisher series of the quantile (Abramowitz & Stegun, 26.7.5); its error is below 1 % from 2 degrees of
+    # freedom on, and below 0.01 % from 10 on.
     z = NormalDist().inv_cdf((1 + confidence) / 2)
     series = (
         z,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from rl_training.data import ReplayBuffer
-from rl_training.data.replay.n_step import n_step_returns
+from rl_training.data.replay.replay_buffer import n_step_returns
 from rl_training.types import Batch, EnvSpec
 
 SPEC = EnvSpec((1,), "discrete", 2)

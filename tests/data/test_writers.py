@@ -43,7 +43,7 @@ def test_small_pictures_and_discrete_actions_come_back(tmp_path, name):
 
 
 def test_parquet_is_written_in_groups_of_rows(tmp_path, counted, monkeypatch):
-    monkeypatch.setattr("rl_training.data.writers.parquet.ROWS", 2)
+    monkeypatch.setattr("rl_training.data.writers.files.ROWS", 2)
     dataset = TransitionDataset.from_dict(counted([1, 2, 3, 4, 5], dones=(4,)))
     save_parquet(dataset, tmp_path / "data.parquet")
     assert load_transition_dataset(tmp_path / "data.parquet").fingerprint() == dataset.fingerprint()

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from rl_training.models import QNetwork
-from rl_training.models.noisy import NoisyLinear, Stack
+from rl_training.models.q_networks import NoisyLinear, Stack
 from rl_training.types import EnvSpec
 
 VECTORS = EnvSpec((2,), "discrete", 3)

@@ -25,11 +25,8 @@ class C51Config(DQNConfig):
 
 
 def project_atoms(probabilities: Tensor, returns: Tensor, support: Tensor) -> Tensor:
-    """Projects a distribution over returns, both [rows, n], onto `support` [atoms] (equation 7 of the paper).
-
-    Each probability is split between the two nearest atoms by linear interpolation. A dense product is used because
-    adding by index is not deterministic on every device.
-    """
+    """Projects a distribution over returns, both [rows, n], onto `support` [atoms] (equation 7 of the paper)."""
+    # Each probability is split linearly between the two nearest atoms. Adding by index is not deterministic everywhere.
     last = len(support) - 1
     places = ((returns - support[0]) / (support[-1] - support[0]) * last).clamp(0, last)
     nearness = (1 - (places.unsqueeze(-2) - torch.arange(last + 1, device=places.device).unsqueeze(-1)).abs()).clamp(0)

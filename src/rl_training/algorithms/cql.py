@@ -58,10 +58,8 @@ def uniform_actions(samples: int, like: Tensor) -> Tensor:
 
 
 def soft_maximum(predictions: CQLPredictions) -> Tensor:
-    """log of the integral of exp(Q(s, a)) over a by importance sampling, plus log(3 * samples); [critics, rows].
-
-    No reference implementation subtracts the constant, and published thresholds include it.
-    """
+    """log of the integral of exp(Q(s, a)) over a by importance sampling, plus log(3 * samples); [critics, rows]."""
+    # No reference implementation subtracts the constant, and published thresholds include it.
     uniform = predictions.uniform_q - predictions.uniform_log_prob
     policy = predictions.policy_q - predictions.policy_log_prob
     return torch.cat([uniform, policy], 1).logsumexp(1)
@@ -83,10 +81,7 @@ def conservative_terms(gap: Tensor, log_multiplier: Tensor | None, config: CQLCo
 
 
 def cql_loss(predictions: CQLPredictions, config: CQLConfig) -> Loss:
-    """Critic loss: mean of (Q(s, a) - target)^2 plus the conservative penalty, summed over the critics.
-
-    The squared error has no factor 1/2, as in every reference implementation.
-    """
+    """Critic loss: mean of (Q(s, a) - target)^2, without a factor 1/2, plus the penalty, summed over the critics."""
     q, target_q = predictions.q, predictions.target_q
     gap = (soft_maximum(predictions) - q).mean(-1)
     terms = {"critic_loss": ensemble_squared_error(q, target_q)}
@@ -161,10 +156,8 @@ class CQLAlgorithm(Learner):
 
     @torch.no_grad()
     def target_q(self, batch: Batch, alpha: Tensor) -> Tensor:
-        """TD target r + gamma * (1 - done) * min target Q(s', a') for one a' from pi(s').
-
-        With `max_target_backup` it is the maximum over several a' of that minimum, as in CORL and Cal-QL.
-        """
+        """TD target r + gamma * (1 - done) * min target Q(s', a') for one a' from pi(s')."""
+        # `max_target_backup` takes the maximum over several a' of that minimum, as in CORL and Cal-QL.
         c, next_obs = self.config, batch["next_obs"]
         policy = self.model.actor(next_obs).repeated(c.num_cql_samples if c.max_target_backup else 1)
         actions, log_prob = policy.sample_with_log_prob()

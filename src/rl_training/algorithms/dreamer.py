@@ -244,10 +244,7 @@ class DreamerAlgorithm(Learner):
         return predictions.loss(returns) + predictions.loss(target)
 
     def replay_value_loss(self, features: Tensor, imagined: Tensor, batch: Batch) -> Tensor:
-        """Critic loss on replayed states [batch, time, ...], with lambda returns of replayed rewards.
-
-        The returns bootstrap from the `imagined` returns of the states.
-        """
+        """Critic loss on replayed states [batch, time, ...]; their lambda returns bootstrap from `imagined` returns."""
         continues, c = 1 - batch["is_last"], self.config
         columns = (batch["rewards"], c.gamma * (1 - batch["dones"]), imagined, c.return_lambda * continues)
         returns = lambda_returns(*(column.mT for column in columns)).mT

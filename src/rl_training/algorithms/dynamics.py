@@ -100,17 +100,14 @@ class Imagined(NamedTuple):
 
 
 class Dynamics(Learner):
-    """Fits the dynamics ensemble. It is not in the catalogue because it has no policy.
-
-    `rule` maps next observations to terminations; without a rule the model learns them.
-    """
+    """Fits the dynamics ensemble. It is not in the catalogue because it has no policy."""
 
     name = "dynamics"
     lane = "offline"
     config_type = ModelBasedConfig
     model_type = MLPMOPOEnsembleModel
     action_kinds = ("box",)
-    rule: Callable[[Tensor], Tensor] | None = None
+    rule: Callable[[Tensor], Tensor] | None = None  # maps next_obs to terminations; None: the model learns them
     rarity: Tensor  # weight of a termination in its loss
 
     def setup(self) -> None:

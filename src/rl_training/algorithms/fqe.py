@@ -26,11 +26,7 @@ def fqe_loss(q: Tensor, target_q: Tensor) -> Loss:
 
 
 class FQE(Learner):
-    """Learns Q of a fixed policy. It is not in the catalogue because it has no policy of its own.
-
-    The column `policy_next_actions` [rows, choices, ...] holds the policy's actions at `next_obs`: one for a
-    deterministic policy, else several samples whose Q-values are averaged.
-    """
+    """Learns Q of a fixed policy. It is not in the catalogue because it has no policy of its own."""
 
     name = "fqe"
     lane = "offline"
@@ -39,6 +35,7 @@ class FQE(Learner):
     action_kinds = ("box", "discrete")
     takes_pixels = True
     targets = ("q",)
+    # [rows, choices, ...], the policy's actions at next_obs: one, or several samples whose Q-values are averaged.
     needs = (Column("policy_next_actions", like="actions"),)
     value_mean: Tensor
     value_std: Tensor
@@ -55,10 +52,8 @@ class FQE(Learner):
 
     @torch.no_grad()
     def prepare(self, batch: Batch) -> Batch:
-        """Fits the scale of Q to the returns-to-go and bounds Q by min r / (1 - gamma) and max r / (1 - gamma).
-
-        The scale speeds up learning. The bounds keep extrapolation errors from growing through bootstrapping.
-        """
+        """Fits the scale of Q to the returns-to-go and bounds Q by min r / (1 - gamma) and max r / (1 - gamma)."""
+        # The scale speeds up learning. The bounds keep extrapolation errors from growing through bootstrapping.
         rewards, returns = batch["rewards"], batch["returns_to_go"]
         std = returns.std(unbiased=False)
         self.value_mean.copy_(returns.mean())

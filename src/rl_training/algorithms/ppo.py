@@ -30,10 +30,8 @@ class PPOConfig(RolloutConfig):
 
 
 def clipped_surrogate(ratio: Tensor, advantages: Tensor, clip_range: Tensor) -> Tensor:
-    """Policy loss: -mean of min(ratio * A, clip(ratio, 1 - c, 1 + c) * A).
-
-    Where the clipped term is the minimum it equals A + c * |A|, so only that is computed.
-    """
+    """Policy loss: -mean of min(ratio * A, clip(ratio, 1 - c, 1 + c) * A)."""
+    # Where the clipped term is the minimum it equals A + c * |A|, so only that is computed.
     return -torch.minimum(ratio * advantages, advantages + clip_range * advantages.abs()).mean()
 
 
@@ -82,10 +80,8 @@ class PPOAlgorithm(Learner):
         return {**columns, "advantages": advantages, "returns": advantages + values}
 
     def loss(self, batch: Batch) -> Loss:
-        """Clipped surrogate + value_weight * mean (V(s) - return)^2 - entropy_weight * entropy.
-
-        Advantages are standardised per batch.
-        """
+        """Clipped surrogate + value_weight * mean (V(s) - return)^2 - entropy_weight * entropy."""
+        # Advantages are standardised per batch.
         policy, values = self.model(batch["obs"])
         log_probs, entropies = policy.log_prob_and_entropy(batch["raw_actions"])
         log_ratio, advantages, entropy = log_probs - batch["log_probs"], batch["advantages"], entropies.mean()

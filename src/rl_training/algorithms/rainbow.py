@@ -2,10 +2,8 @@
 
 from pydantic import Field, PositiveInt
 
-from rl_training.algorithms.c51 import C51Config, categorical_losses, categorical_target
+from rl_training.algorithms.c51 import C51Algorithm, C51Config
 from rl_training.algorithms.core.config import Fraction
-from rl_training.algorithms.dqn import DQNAlgorithm
-from rl_training.models import C51Model
 
 
 class RainbowConfig(C51Config):
@@ -17,8 +15,6 @@ class RainbowConfig(C51Config):
     priority_alpha: Fraction = Field(0.5, description="priority exponent; 0: uniform sampling")
 
 
-class RainbowAlgorithm(DQNAlgorithm):
+class RainbowAlgorithm(C51Algorithm):
     name = "rainbow"
     config_type = RainbowConfig
-    model_type = C51Model
-    target_of, compare = categorical_target, categorical_losses

@@ -21,10 +21,8 @@ class XQLConfig(IQLConfig):
 
 
 def gumbel_rescale_loss(error: Tensor, temperature: float, max_exp: float) -> Tensor:
-    """Gumbel loss: mean of exp(z) - z - 1 for z = min(error / temperature, max_exp), divided by max(exp(z), 1 / e).
-
-    z is clipped from above only, as in the authors' offline code; the paper's listing clips both sides.
-    """
+    """Gumbel loss: mean of exp(z) - z - 1 for z = min(error / temperature, max_exp), divided by max(exp(z), 1 / e)."""
+    # z is clipped from above only, as in the authors' offline code; the paper's listing clips both sides.
     z = (error / temperature).clamp(max=max_exp)
     largest = z.amax().clamp(min=-1).detach()
     return ((z - largest).exp() - (z + 1) * (-largest).exp()).mean()

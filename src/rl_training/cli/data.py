@@ -8,16 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rl_training.cli import output
 from rl_training.cli.options import Json
-from rl_training.cli.output import (
-    many,
-    print_facts,
-    print_json,
-    print_table,
-    print_wrapped,
-    progress,
-    stdout_for_results,
-)
 
 if TYPE_CHECKING:
     from rl_training.data.datasets.report import ColumnSummary, DatasetReport
@@ -58,7 +50,7 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Summarise a dataset and list all errors and warnings. The exit code is 0 if it can be used for training."""
-    with stdout_for_results():
+    with output.stdout_for_results():
         from rl_training.data.datasets.checks import inspect_source
 
         spec = None
@@ -69,7 +61,7 @@ def check(
         options = read_options(columns, action_range, allow)
         report = inspect_source(src, columns=options.pop("dataset_columns"), spec=spec, **options)
     if as_json:
-        print_json({"source": src, **report.to_json()})
+        output.print_json({"source": src, **report.to_json()})
     else:
         print_dataset(src, report)
     if not report.trainable:
@@ -84,7 +76,7 @@ def show(
 ) -> None:
     """Plot a dataset: episode returns and lengths, rewards, actions and the ranges of observations."""
     require_plot_path(out, "--out")
-    with stdout_for_results():
+    with output.stdout_for_results():
         from rl_training.data import read_columns
         from rl_training.reporting.data_plots import save_data_plot
 
@@ -98,7 +90,7 @@ def convert(
     src: Source, dest: Destination, columns: Columns = None, action_range: ActionRange = None, allow: Allow = None
 ) -> None:
     """Convert a dataset to another format. It is validated as for training."""
-    with stdout_for_results():
+    with output.stdout_for_results():
         from rl_training.data import load_transition_dataset, save_transition_dataset
 
         require_new(dest)
@@ -123,21 +115,21 @@ def collect(
     stochastic: Annotated[bool, typer.Option("--stochastic", help="Sample actions from the policy.")] = False,
 ) -> None:
     """Record transitions of a trained agent or of random actions."""
-    with stdout_for_results():
+    with output.stdout_for_results():
         from rl_training.data import save_transition_dataset
         from rl_training.experiment.collection import collect_dataset
 
         require_new(out)
-        with progress("row", steps) as done:
+        with output.progress("row", steps) as done:
             dataset, whole = collect_dataset(
                 policy, env_id=env, rows=steps, seed=seed, epsilon=epsilon, stochastic=stochastic, progress=done
             )
         save_transition_dataset(dataset, out)
     returns, unfinished = dataset.episode_returns()[whole], int((~whole).sum())
     summary = f"mean {returns.mean():.1f}, from {returns.min():.1f} to {returns.max():.1f}" if len(returns) else None
-    print_facts({
-        "data": f"{out}: {len(dataset):,} transitions, {many(len(returns), 'complete episode')}",
-        "truncated": f"{many(unfinished, 'unfinished episode')}, marked as truncated" if unfinished else None,
+    output.print_facts({
+        "data": f"{out}: {len(dataset):,} transitions, {output.many(len(returns), 'complete episode')}",
+        "truncated": f"{output.many(unfinished, 'unfinished episode')}, marked as truncated" if unfinished else None,
         "return": summary, "next": f"rl-training data check {out}",
     })  # fmt: skip
 
@@ -197,7 +189,7 @@ def print_dataset(source: str, report: DatasetReport) -> None:
     if report.columns:
         print_contents(source, report)
     for finding in report.findings:
-        print_wrapped(f"{finding.severity}: ", finding.sentence)
+        output.print_wrapped(f"{finding.severity}: ", finding.sentence)
     typer.echo("usable for training" if report.trainable else "not usable for training: fix the errors above")
 
 
@@ -206,12 +198,12 @@ def print_contents(source: str, report: DatasetReport) -> None:
     transitions = f"{report.transitions:,} usable transitions" if usable else "none usable: see the errors below"
     ends = f"{report.terminals:,} terminated, {report.timeouts:,} truncated by a time limit or the end of the data"
     episodes = f"{report.episodes:,}: {ends}" if usable else None
-    print_facts({"data": source, "rows": f"{report.rows:,} in the file, {transitions}", "episodes": episodes})
+    output.print_facts({"data": source, "rows": f"{report.rows:,} in the file, {transitions}", "episodes": episodes})
     distributions = {"return": report.returns, "length": report.lengths, "reward": report.rewards}
     rows = [(name, *(f"{value:.4g}" for value in values)) for name, values in distributions.items() if values]
     if rows:
-        print_table(("", "min", "25 %", "median", "75 %", "max", "mean"), rows)
-    print_table(
+        output.print_table(("", "min", "25 %", "median", "75 %", "max", "mean"), rows)
+    output.print_table(
         ("column", "in the file", "type", "range"),
         [(name, column.stored_as or origin(name, column), type_text(column), range_text(column))
          for name, column in report.columns.items()],

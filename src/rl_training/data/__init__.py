@@ -1,8 +1,4 @@
-"""Datasets, replay buffers and rollouts, and the readers and writers of their files.
-
-`__init__.pyi` lists the public names. Each is imported on first use, so that files can be read and checked without
-torch.
-"""
+"""Datasets, replay buffers, rollouts, readers and writers. Lazy imports let files be checked without torch."""
 
 from rl_training.lazy_names import lazy_names
 

@@ -28,10 +28,7 @@ class RewardChange(NamedTuple):
 
 
 def load_dataset(config: TrainConfig) -> tuple[TransitionDataset, RewardChange]:
-    """Returns the dataset after its reward transform, and the transform.
-
-    Box actions are in [-1, 1], scaled by the bounds of the environment if there is one.
-    """
+    """Returns the dataset after its reward transform, with Box actions in [-1, 1], and the transform."""
     dataset, rewards = _read(config), config.rewards
     normal = dataset.return_range_scale() if rewards.normalize == "return_range" else 1.0
     change = RewardChange(normal * rewards.scale, rewards.shift, rewards.clip)

@@ -6,16 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad, silu
 
-from rl_training.models.normed import (
-    ChannelNorm,
-    block_linear,
-    conv,
-    dense,
-    doubling_conv,
-    halving_conv,
-    linear,
-    normed_mlp,
-)
+from rl_training.models import normed
 from rl_training.models.rssm import Latent
 
 WIDTHS = (2, 3, 4, 4)  # channels of the stages, in multiples of the depth
@@ -45,18 +36,15 @@ class Upsample2x(nn.Module):
 
 
 class ImageEncoder(nn.Module):
-    """Encodes images in [0, 1] by stages of convolution, max pooling and norm.
-
-    With `strided`, strided convolutions replace the pooling and channels double per stage, as in the 2023 release.
-    """
+    """Encodes images in [0, 1] by stages of convolution, max pooling (or strides, as in the 2023 release) and norm."""
 
     def __init__(self, obs_shape: tuple[int, ...], depth: int, *, strided: bool = False) -> None:
         super().__init__()
         self.grid = grid = Grid(obs_shape, depth, STRIDED_WIDTHS if strided else WIDTHS)
         stages: list[nn.Module] = []
         for into, out in zip([grid.channels, *grid.widths], grid.widths, strict=False):
-            halved = [halving_conv(into, out)] if strided else [conv(into, out), nn.MaxPool2d(2)]
-            stages += [*halved, ChannelNorm(out), nn.SiLU()]
+            halved = [normed.halving_conv(into, out)] if strided else [normed.conv(into, out), nn.MaxPool2d(2)]
+            stages += [*halved, normed.ChannelNorm(out), nn.SiLU()]
         self.net, self.features = nn.Sequential(*stages), math.prod(grid.map)
 
     def forward(self, images: Tensor) -> Tensor:
@@ -74,13 +62,13 @@ class ImageDecoder(nn.Module):
         super().__init__()
         self.grid = grid = Grid(obs_shape, depth)
         self.blocks, cells = blocks, math.prod(grid.map)
-        self.from_deter = block_linear(blocks, deter // blocks, cells // blocks)
-        self.from_stoch = normed_mlp((stoch, 2 * units, cells))
-        self.norm = ChannelNorm(grid.map[0])
+        self.from_deter = normed.block_linear(blocks, deter // blocks, cells // blocks)
+        self.from_stoch = normed.normed_mlp((stoch, 2 * units, cells))
+        self.norm = normed.ChannelNorm(grid.map[0])
         stages: list[nn.Module] = []
         for into, out in zip(grid.widths[:0:-1], grid.widths[-2::-1], strict=True):
-            stages += [Upsample2x(), conv(into, out), ChannelNorm(out), nn.SiLU()]
-        self.net = nn.Sequential(*stages, Upsample2x(), conv(grid.widths[0], grid.channels))
+            stages += [Upsample2x(), normed.conv(into, out), normed.ChannelNorm(out), nn.SiLU()]
+        self.net = nn.Sequential(*stages, Upsample2x(), normed.conv(grid.widths[0], grid.channels))
 
     def forward(self, latent: Latent) -> Tensor:
         deter = latent.deter.unflatten(-1, (self.blocks, -1)).transpose(0, 1)
@@ -96,11 +84,11 @@ class StridedDecoder(nn.Module):
     def __init__(self, obs_shape: tuple[int, ...], depth: int, *, features: int) -> None:
         super().__init__()
         self.grid = grid = Grid(obs_shape, depth, STRIDED_WIDTHS)
-        self.small = linear(features, math.prod(grid.map))
+        self.small = normed.linear(features, math.prod(grid.map))
         stages: list[nn.Module] = []
         for into, out in zip(grid.widths[:0:-1], grid.widths[-2::-1], strict=True):
-            stages += [doubling_conv(into, out), ChannelNorm(out), nn.SiLU()]
-        self.net = nn.Sequential(*stages, doubling_conv(grid.widths[0], grid.channels))
+            stages += [normed.doubling_conv(into, out), normed.ChannelNorm(out), nn.SiLU()]
+        self.net = nn.Sequential(*stages, normed.doubling_conv(grid.widths[0], grid.channels))
 
     def forward(self, latent: Latent) -> Tensor:
         x = self.small(latent.features).unflatten(1, self.grid.map)
@@ -111,7 +99,8 @@ class StridedDecoder(nn.Module):
 class VectorEncoder(nn.Module):
     def __init__(self, entries: int, units: int) -> None:
         super().__init__()
-        self.net, self.features = nn.Sequential(dense(entries, units), dense(units, units), dense(units, units)), units
+        self.features = units
+        self.net = nn.Sequential(*(normed.dense(into, units) for into in (entries, units, units)))
 
     def forward(self, rows: Tensor) -> Tensor:
         return self.net(rows.flatten(1))
@@ -120,7 +109,7 @@ class VectorEncoder(nn.Module):
 class VectorDecoder(nn.Module):
     def __init__(self, entries: int, units: int, *, features: int) -> None:
         super().__init__()
-        self.net = normed_mlp((features, units, units, units, entries))
+        self.net = normed.normed_mlp((features, units, units, units, entries))
 
     def forward(self, latent: Latent) -> Tensor:
         return self.net(latent.features).float()

@@ -10,15 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from rl_training.models.autoencoders import (
-    ImageDecoder,
-    ImageEncoder,
-    MixedDecoder,
-    MixedEncoder,
-    StridedDecoder,
-    VectorDecoder,
-    VectorEncoder,
-)
+from rl_training.models import autoencoders as ae
 from rl_training.models.encoders import check_image
 from rl_training.models.heads import Categorical, Gaussian
 from rl_training.models.normed import normed_mlp
@@ -159,10 +151,7 @@ class DreamerModel(nn.Module):
 
     @torch.no_grad()
     def imagine(self, start: Latent, horizon: int, step: ImaginedStep | None = None) -> tuple[Latent, Tensor]:
-        """Imagined states [horizon + 1, rows, ...], including `start`, and the actor's actions [horizon, rows, ...].
-
-        `step` may be a compiled `imagined_step`.
-        """
+        """Imagined states [horizon + 1, rows, ...] from `start` on, and actions; `step` may be compiled."""
         step, latents, actions = step or self.imagined_step, [start], []
         for noise in self.rssm.noise(horizon, len(start.deter), like=start.deter):
             latent, action = step(latents[-1], noise)
@@ -195,16 +184,16 @@ def encoder_and_decoder(image_shape: tuple[int, ...], entries: int, size: Size) 
     features = size.deter + stoch
     parts: list[tuple[Any, Any]] = []
     if image_shape:
-        images = ImageEncoder(image_shape, depth, strided=size.strided)
+        images = ae.ImageEncoder(image_shape, depth, strided=size.strided)
         decoder: nn.Module
         if size.strided:
-            decoder = StridedDecoder(image_shape, depth, features=features)
+            decoder = ae.StridedDecoder(image_shape, depth, features=features)
         else:
-            decoder = ImageDecoder(image_shape, depth, deter=size.deter, stoch=stoch, units=units, blocks=BLOCKS)
+            decoder = ae.ImageDecoder(image_shape, depth, deter=size.deter, stoch=stoch, units=units, blocks=BLOCKS)
         parts.append((images, decoder))
     if entries:
-        parts.append((VectorEncoder(entries, units), VectorDecoder(entries, units, features=features)))
+        parts.append((ae.VectorEncoder(entries, units), ae.VectorDecoder(entries, units, features=features)))
     if len(parts) == 1:
         return parts[0]
     encoders, decoders = zip(*parts, strict=True)
-    return MixedEncoder(encoders[0], encoders[1], image_shape, entries), MixedDecoder(*decoders)
+    return ae.MixedEncoder(encoders[0], encoders[1], image_shape, entries), ae.MixedDecoder(*decoders)

@@ -28,16 +28,13 @@ class Prediction(NamedTuple):
 
 
 class MLPMOPOEnsembleModel(nn.Module):
-    """Maps (obs, actions) to a `Prediction` in environment units; all members run as one batched product.
+    """Maps (obs, actions) to a `Prediction` in environment units; all members run as one batched product."""
 
-    Inputs are standardised, and after `scale_targets` targets too. `elites` are the members with the lowest error.
-    """
-
-    input_mean: Tensor
+    input_mean: Tensor  # inputs are standardised, and after `scale_targets` targets too
     input_std: Tensor
     target_mean: Tensor
     target_std: Tensor
-    elites: Tensor
+    elites: Tensor  # members with the lowest error
 
     def __init__(
         self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int] = (200, 200, 200, 200), *, members: int = 7,

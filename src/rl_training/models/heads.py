@@ -1,7 +1,5 @@
-"""Action distributions and policy heads.
-
-`torch.distributions` is not used because it synchronises with the host and cannot sample from a given generator.
-"""
+"""Action distributions and policy heads."""
+# `torch.distributions` is not used: it synchronises with the host and cannot sample from a given generator.
 
 from __future__ import annotations
 

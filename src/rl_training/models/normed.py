@@ -43,18 +43,13 @@ def initialized(layer: Layer, fan_in: int, scale: float = 1.0) -> Layer:
 
 
 def linear(fan_in: int, fan_out: int, *, scale: float = 1.0, bias: bool = True, inputs: int | None = None) -> nn.Linear:
-    """Linear layer with zero bias; `scale=0` makes the initial outputs exactly 0.
-
-    `inputs` is the fan-in of the whole layer if this is one of several parts whose outputs are added.
-    """
+    """Linear layer with zero bias; `scale=0` makes the initial outputs exactly 0."""
+    # `inputs` is the fan-in of the whole layer if this is one of several parts whose outputs are added.
     return initialized(nn.Linear(fan_in, fan_out, bias=bias), inputs or fan_in, scale)
 
 
 def block_linear(blocks: int, fan_in: int, fan_out: int, *, inputs: int | None = None) -> EnsembleLinear:
-    """One layer per block: [blocks, rows, fan_in] -> [blocks, rows, fan_out].
-
-    As in DreamerV3, the initial scale uses the fan-in of all blocks together.
-    """
+    """One layer per block: [blocks, rows, fan_in] -> [blocks, rows, fan_out]; scaled by the fan-in of all blocks."""
     return initialized(EnsembleLinear(blocks, fan_in, fan_out), inputs or blocks * fan_in)
 
 

@@ -99,10 +99,7 @@ class GivenQuantilesNetwork(QuantileFunction):
 
 
 class ProposedQuantilesNetwork(QuantileFunction):
-    """Quantiles at fractions that a layer proposes for each observation (FQF).
-
-    The proposal sends no gradient to the features, and the quantiles send none to the fractions.
-    """
+    """Quantiles at fractions that a layer proposes for each observation (FQF)."""
 
     def __init__(
         self, spec: EnvSpec, hidden_sizes: Sequence[int] = (256, 256), *, num_quantiles: int = 32, **options: Any
@@ -123,6 +120,7 @@ class ProposedQuantilesNetwork(QuantileFunction):
             return quantiles, self.at(features, quantiles.taus[..., 1:-1], noise)
 
     def _quantiles(self, features: Tensor, noise: Tensor | None) -> ProposedQuantiles:
+        # The proposal sends no gradient to the features, and the quantiles send none to the fractions.
         taus, entropy = self.propose(features.detach())
         tau_hats = ((taus[..., :-1] + taus[..., 1:]) / 2).detach()
         return ProposedQuantiles(self.at(features, tau_hats, noise), taus, tau_hats, entropy)

@@ -44,10 +44,8 @@ class TwoHot(NamedTuple):
     squashed: bool = False
 
     def mean(self) -> Tensor:
-        """Mean, where bins whose probability equals that of their negative count as 0.
-
-        The outer bins reach 5e8, so rounding of equal probabilities would otherwise dominate the mean.
-        """
+        """Mean, where bins whose probability equals that of their negative count as 0."""
+        # The outer bins reach 5e8, so rounding of equal probabilities would otherwise dominate the mean.
         probabilities, middle = self.logits.softmax(-1), len(self.bins) // 2
         below, above = probabilities[..., :middle].flip(-1), probabilities[..., middle + 1 :]
         excess = above - below

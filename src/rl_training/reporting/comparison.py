@@ -7,16 +7,10 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rl_training import statistics
 from rl_training.data import normalized_score
 from rl_training.experiment.bench.plan import read_plan
-from rl_training.statistics import (
-    Interval,
-    bootstrap_interval,
-    improvement_interval,
-    interquartile_mean,
-    probability_of_improvement,
-    seeds_needed,
-)
+from rl_training.statistics import Interval
 
 SEEDS_NEEDED = "seeds to show it"
 MOST_SEEDS = 1000  # the estimate is not printed above this
@@ -87,8 +81,8 @@ def by_task(results: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str,
 
 def _entry(result: Mapping[str, Any]) -> Entry:
     scores = [run["score"]["return_mean"] for run in result["runs"]]
-    middle = interquartile_mean(scores)
-    interval = bootstrap_interval(scores) if len(scores) > 1 else None
+    middle = statistics.interquartile_mean(scores)
+    interval = statistics.bootstrap_interval(scores) if len(scores) > 1 else None
     # Normalisation is linear, so it maps the interquartile mean and its bounds directly.
     normal, *bounds = (normalized_score(result["env"], value) for value in (middle, *(interval or ())))
     known = [bound for bound in bounds if bound is not None]
@@ -97,9 +91,9 @@ def _entry(result: Mapping[str, Any]) -> Entry:
 
 def _pair(a: Entry, b: Entry) -> Pair:
     difference = sum(a.scores) / len(a.scores) - sum(b.scores) / len(b.scores)
-    probability = probability_of_improvement(a.scores, b.scores)
-    interval = improvement_interval(a.scores, b.scores) if a.interval and b.interval else None
-    return Pair(a.algo, b.algo, probability, interval, difference, seeds_needed(a.scores, b.scores))
+    probability = statistics.probability_of_improvement(a.scores, b.scores)
+    interval = statistics.improvement_interval(a.scores, b.scores) if a.interval and b.interval else None
+    return Pair(a.algo, b.algo, probability, interval, difference, statistics.seeds_needed(a.scores, b.scores))
 
 
 def _task_json(task: Task) -> dict[str, Any]:

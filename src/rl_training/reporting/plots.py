@@ -70,11 +70,8 @@ def save_learning_curve(run_dir: Path) -> Path | None:
 
 
 def save_comparison(curves: Mapping[str, Mapping[str, Curve]], target: Path) -> Path:
-    """Draws the interquartile mean over seeds of each algorithm on each task, with its 95% bootstrap interval.
-
-    Up to three algorithms share a panel. With more, every algorithm has its own panel, in which the others are grey.
-    A single seed has no interval.
-    """
+    """Draws the interquartile mean over seeds of each algorithm on each task, with its 95% bootstrap interval."""
+    # Up to three algorithms share a panel. With more, every algorithm has its own panel, in which the others are grey.
     tasks = {task: lines for task, lines in curves.items() if lines}
     if not tasks:
         raise ValueError("there are no curves to draw: no run was evaluated while it trained (see eval_interval)")

@@ -15,10 +15,7 @@ Tensors = dict[str, Tensor]
 
 @torch.no_grad()
 def stack_members(learners: Sequence[nn.Module]) -> tuple[Tensors, Tensors]:
-    """Stacks the parameters and buffers of all members; each member then holds views of its slice.
-
-    So a member can act, be saved and be evaluated like a single learner, always with its current weights.
-    """
+    """Stacks all parameters and buffers; each member then holds views of its slice, so it acts and saves like one."""
     params = {name: _stack([member.get_parameter(name) for member in learners])
               for name, _ in learners[0].named_parameters()}  # fmt: skip
     buffers = {name: _stack([member.get_buffer(name) for member in learners])

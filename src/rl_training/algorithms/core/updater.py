@@ -41,16 +41,14 @@ class Updater:
         return result
 
     def run(self, source: Source, count: int) -> UpdateResult:
-        """Samples and updates `count` times; returns the metrics of the last update.
-
-        On the CPU it stops early when the learner skips its updates; on a GPU the check would synchronise.
-        """
+        """Samples and updates `count` times; returns the metrics of the last update."""
         if self.captured is not None and source.samples_on_device:
             return UpdateResult(self.captured.run(source, count), count)
         result = UpdateResult({}, 0)
         for done in range(1, count + 1):
             result = self.step_from(source, self.learner.phases(self.updates))
             self.updates += 1
+            # Skipped updates stop the loop on the CPU only; on a GPU the check would synchronise.
             if self.halted is not None and self.device.type == "cpu" and self.halted:
                 return result._replace(num_gradient_steps=done)
         return result._replace(num_gradient_steps=count)

@@ -48,10 +48,7 @@ def with_action_range(spec: EnvSpec, action_range: Bounds | None) -> EnvSpec:
 
 
 def scale_actions(actions: Array, spec: EnvSpec, *, name: str = "actions", clip: bool = False) -> Array:
-    """Converts actions from environment units: Box to [-1, 1], Discrete to int64 indices.
-
-    Box actions outside the bounds are clipped if `clip`, else they raise DatasetError.
-    """
+    """Converts actions from environment units: Box to [-1, 1] (clipped or checked), Discrete to int64 indices."""
     if spec.action_kind == "discrete":
         return _to_indices(actions, spec, name)
     flat = actions.reshape(len(actions), -1)

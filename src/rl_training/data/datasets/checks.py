@@ -3,34 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Set
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rl_training.data.datasets import report, validation
 from rl_training.data.datasets.actions import TOLERANCE, Bounds, scale_actions, with_action_range
 from rl_training.data.datasets.columns import to_array, to_columns
-from rl_training.data.datasets.repair import drop_nan_rows, split_crossings
-from rl_training.data.datasets.report import (
-    ColumnSummary,
-    DatasetReport,
-    Distribution,
-    Finding,
-    count_duplicates,
-    summarize_column,
-)
+from rl_training.data.datasets.report import ColumnSummary, DatasetReport, Distribution, Finding
 from rl_training.data.datasets.returns import episode_ends, episode_lengths, episode_returns
-from rl_training.data.datasets.validation import (
-    REPAIRABLE,
-    DatasetError,
-    check_allow,
-    find_crossings,
-    require_episode_ends,
-    require_finite,
-    require_no_crossing,
-    same_rows,
-)
+from rl_training.data.datasets.validation import REPAIRABLE, DatasetError
 from rl_training.data.readers import read_columns
 from rl_training.data.readers.rows import StoredColumns
 from rl_training.types import Array, Arrays, EnvSpec
@@ -70,12 +53,12 @@ def inspect_columns(
     allow: Collection[str] = (),
 ) -> DatasetReport:  # fmt: skip
     """Inspects the columns of a file; problems named in `allow` are repaired and become warnings."""
-    check_allow(allow)
+    validation.check_allow(allow)
     spec = spec or stored.spec
-    summaries = {name: summarize_column(column, stored.name_in_file(name)) for name, column in stored.columns.items()}
+    summaries = {key: report.summarize_column(each, stored.name_in_file(key)) for key, each in stored.columns.items()}
     wrong = [name for name, column in summaries.items() if column.not_finite]
     usable, errors = _usable(stored, wrong, spec, action_range)
-    duplicates = count_duplicates(*(stored.columns[name] for name in ("obs", "actions", "rewards")))
+    duplicates = report.count_duplicates(*(stored.columns[name] for name in ("obs", "actions", "rewards")))
     warnings = [
         *_warnings(usable), *_guessed_bounds(summaries["actions"], spec, action_range), *_constant_columns(summaries),
         *_duplicates(duplicates, len(stored.columns["obs"])),
@@ -95,27 +78,27 @@ def _usable(
 ) -> tuple[Arrays, list[Finding]]:
     """Columns with every repair applied, and the errors found; `wrong` columns hold NaN or infinite values."""
     rows = {name: to_array(name, column) for name, column in stored.columns.items()}
-    errors = [error for name in wrong for error in _run_check("nan", partial(require_finite, {name: rows[name]}))]
+    errors = [error for name in wrong for error in _run_check("nan", validation.require_finite, {name: rows[name]})]
     errors += _missing_ends(rows, stored.names.keys())
     try:
-        rows = drop_nan_rows(rows, REPAIRABLE) if wrong else rows
+        rows = validation.drop_nan_rows(rows, REPAIRABLE) if wrong else rows
         crossings = list(_crossings(rows)) if "next_obs" in stored.names else []  # derived next_obs cannot cross
         errors += crossings
         columns, spec = to_columns(rows, spec, action_range=action_range, allow=REPAIRABLE)
         bounds = with_action_range(spec, action_range)
         for name in (each for each in ("actions", "next_actions") if each in rows):
-            errors += _run_check("out_of_range", partial(scale_actions, rows[name], bounds, name=name))
-        return split_crossings(columns, REPAIRABLE) if crossings else columns, errors
+            errors += _run_check("out_of_range", scale_actions, rows[name], bounds, name=name)
+        return validation.split_crossings(columns, REPAIRABLE) if crossings else columns, errors
     except (TypeError, ValueError) as error:  # cannot be repaired
         empty = {name: column[:0] for name, column in rows.items()}
         text, fix = (error.text, error.fix) if isinstance(error, DatasetError) else (str(error), "")
         return empty, [*errors, Finding("unusable", "error", text, fix)]
 
 
-def _run_check(kind: str, check: Callable[[], object]) -> Iterator[Finding]:
+def _run_check(kind: str, check: Callable[..., object], *inputs: Any, **options: Any) -> Iterator[Finding]:
     """Runs a check that training makes; yields its DatasetError as a finding."""
     try:
-        check()
+        check(*inputs, **options)
     except DatasetError as error:
         yield Finding(kind, "error", error.text, error.fix)
 
@@ -125,12 +108,12 @@ def _downgraded(error: Finding, allow: Collection[str]) -> Finding:
 
 
 def _missing_ends(columns: Arrays, stored: Set[str]) -> Iterator[Finding]:
-    return _run_check("no_episode_end", partial(require_episode_ends, columns, stored))
+    return _run_check("no_episode_end", validation.require_episode_ends, columns, stored)
 
 
 def _crossings(columns: Arrays) -> Iterator[Finding]:
-    jumps, bridges = find_crossings(*(columns[name] for name in ("obs", "next_obs", "dones", "truncated")))
-    return _run_check("crossing", partial(require_no_crossing, jumps | bridges))
+    jumps, bridges = validation.find_crossings(*(columns[name] for name in ("obs", "next_obs", "dones", "truncated")))
+    return _run_check("crossing", validation.require_no_crossing, jumps | bridges)
 
 
 def _warnings(columns: Arrays) -> Iterator[Finding]:
@@ -166,7 +149,8 @@ def _constant_rewards(rewards: Array, dones: Array) -> Iterator[Finding]:
 def _doubled_terminals(columns: Arrays) -> Iterator[Finding]:
     dones = columns["dones"] != 0
     pairs = np.flatnonzero(dones[:-1] & dones[1:])
-    continued = pairs[same_rows(columns["next_obs"][pairs], columns["obs"][pairs + 1])]  # episode goes on after dones
+    continues = validation.same_rows(columns["next_obs"][pairs], columns["obs"][pairs + 1])  # the episode, after dones
+    continued = pairs[continues]
     # Derived next_obs gives no evidence. Then doubled terminals in a third of the episodes count as evidence.
     frequent = len(pairs) * 2 >= int(dones.sum()) - len(pairs)
     doubled = pairs if frequent and not len(continued) else continued

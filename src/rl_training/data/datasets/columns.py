@@ -8,15 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rl_training.data.datasets import validation
 from rl_training.data.datasets.actions import Bounds, derive_spec, scale_actions, with_action_range
-from rl_training.data.datasets.repair import drop_nan_rows
-from rl_training.data.datasets.validation import (
-    check_allow,
-    require_box_observations,
-    require_columns,
-    require_equal_lengths,
-    require_flags,
-)
 from rl_training.types import Array, Arrays, EnvSpec
 
 REQUIRED = ("obs", "actions", "rewards", "next_obs", "dones")
@@ -27,13 +20,13 @@ def to_columns(
     allow: Collection[str] = (),
 ) -> tuple[Arrays, EnvSpec]:  # fmt: skip
     """Converts columns in the data's units to batch columns; also returns their spec."""
-    check_allow(allow)
-    require_columns(values, REQUIRED)
+    validation.check_allow(allow)
+    validation.require_columns(values, REQUIRED)
     if spec is not None:
-        require_box_observations(spec)
+        validation.require_box_observations(spec)
     columns = {name: to_array(name, value) for name, value in values.items()}
     columns.setdefault("truncated", np.zeros_like(columns["dones"]))
-    require_equal_lengths(columns)
+    validation.require_equal_lengths(columns)
     for name in ("rewards", "dones", "truncated", "returns_to_go"):
         if name in columns:
             columns[name] = _flat(name, columns[name])
@@ -42,8 +35,8 @@ def to_columns(
         raise ValueError(f"obs have shape {obs.shape} but next_obs have {next_obs.shape}")
     if obs.dtype != next_obs.dtype:
         raise TypeError(f"obs are {obs.dtype} but next_obs are {next_obs.dtype}")
-    columns = drop_nan_rows({**columns, "obs": obs, "next_obs": next_obs}, allow)
-    require_flags({name: columns[name] for name in ("dones", "truncated")})
+    columns = validation.drop_nan_rows({**columns, "obs": obs, "next_obs": next_obs}, allow)
+    validation.require_flags({name: columns[name] for name in ("dones", "truncated")})
     # A row that is both terminated and truncated has no next value to bootstrap from.
     columns["truncated"] = columns["truncated"] * (1 - columns["dones"])
     if spec is None:

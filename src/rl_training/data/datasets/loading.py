@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from rl_training.data.datasets import validation
 from rl_training.data.datasets.actions import Bounds
 from rl_training.data.datasets.columns import to_array
-from rl_training.data.datasets.repair import drop_nan_rows, split_crossings
 from rl_training.data.datasets.transition_dataset import TransitionDataset
-from rl_training.data.datasets.validation import DatasetError, check_allow, require_episode_ends
 from rl_training.data.readers import read_columns
 from rl_training.data.readers.rows import StoredColumns
 from rl_training.types import Arrays, EnvSpec
@@ -26,7 +25,7 @@ def load_transition_dataset(
     - `action_range`: the bounds in which Box actions were recorded.
     - `allow`: problems to repair instead of raising DatasetError: nan, out_of_range, no_episode_end, crossing.
     """
-    check_allow(allow)
+    validation.check_allow(allow)
     stored = read_columns(source, columns=columns)
     try:
         rows = _validated(stored, allow)
@@ -34,7 +33,7 @@ def load_transition_dataset(
     except (TypeError, ValueError) as error:
         kept = len(stored.columns["obs"])
         text = f"{source}: {error}"
-        if isinstance(error, DatasetError) and kept < stored.rows:  # its message gives row numbers
+        if isinstance(error, validation.DatasetError) and kept < stored.rows:  # its message gives row numbers
             text += f" (row numbers count the {kept} of {stored.rows} rows that have a next observation)"
         raise type(error)(text) from error
 
@@ -42,6 +41,8 @@ def load_transition_dataset(
 def _validated(stored: StoredColumns, allow: Collection[str]) -> Arrays:
     rows = {name: to_array(name, column) for name, column in stored.columns.items()}
     if "no_episode_end" not in allow:
-        require_episode_ends(rows, stored.names.keys())
-    rows = drop_nan_rows(rows, allow)
-    return split_crossings(rows, allow) if "next_obs" in stored.names else rows  # derived next_obs cannot cross
+        validation.require_episode_ends(rows, stored.names.keys())
+    rows = validation.drop_nan_rows(rows, allow)
+    return (
+        validation.split_crossings(rows, allow) if "next_obs" in stored.names else rows
+    )  # derived next_obs cannot cross

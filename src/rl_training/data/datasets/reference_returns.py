@@ -15,10 +15,8 @@ RANDOM_AND_EXPERT_RETURNS = {
 
 
 def normalized_score(env_id: str, return_: float) -> float | None:
-    """100 * (return - random) / (expert - random), or None if D4RL has no reference returns.
-
-    `env_id` is a Gymnasium id of any version ("Hopper-v5") or a D4RL name ("hopper-medium-replay-v2").
-    """
+    """100 * (return - random) / (expert - random), or None if D4RL has no reference returns."""
+    # `env_id` is a Gymnasium id of any version ("Hopper-v5") or a D4RL name ("hopper-medium-replay-v2").
     # AdroitHandPen-v1 and AntMaze_UMaze-v4 do not match: their episodes are longer than D4RL's.
     words = re.sub(r"-v\d+$", "", env_id.lower()).split("-")
     for count in range(len(words), 0, -1):

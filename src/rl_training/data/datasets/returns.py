@@ -37,10 +37,8 @@ def returns_to_go(rewards: Floats, ends: Flags, terminated: Flags, gamma: float)
 
 
 def discounted_sums(rewards: Floats, remaining: Array, gamma: float) -> Floats:
-    """sum_k gamma^k r_(t+k) to the end of each episode; every pass doubles the number of terms.
-
-    A pass runs forward in blocks that fit into the cache. Rows ahead of a block still hold the previous pass.
-    """
+    """sum_k gamma^k r_(t+k) to the end of each episode; every pass doubles the number of terms."""
+    # A pass runs forward in blocks that fit into the cache. Rows ahead of a block still hold the previous pass.
     sums, remaining = rewards.copy(), remaining.astype(np.int32)
     reach, longest = 1, int(remaining.max())
     while reach <= longest and gamma**reach > 0:
@@ -54,11 +52,9 @@ def discounted_sums(rewards: Floats, remaining: Array, gamma: float) -> Floats:
 
 
 def truncated_futures(rewards: Floats, remaining: Array, lengths: Array, discounts: Floats) -> Floats:
-    """Estimated return after the end of each episode: sum_k gamma^k r_(T-k) / (1 - gamma^T).
-
-    This repeats the episode's rewards in reverse order forever. Constant rewards r give r / (1 - gamma), the value that
-    Cal-QL uses for episodes that never succeed. With gamma = 1 the sum is infinite, and 0 is returned.
-    """
+    """Estimated return after the end of each episode: sum_k gamma^k r_(T-k) / (1 - gamma^T)."""
+    # Repeats the episode's rewards in reverse order forever. Constant rewards r give r / (1 - gamma), the value that
+    # Cal-QL uses for episodes that never succeed. With gamma = 1 the sum is infinite, and 0 is returned.
     if discounts[1] == 1:
         return np.zeros(len(lengths))
     backward = np.add.reduceat(rewards * discounts[remaining], np.cumsum(lengths) - lengths)

@@ -46,10 +46,8 @@ class TransitionDataset(SeededSampler):
         cls, values: Mapping[str, npt.ArrayLike | Tensor], *, spec: EnvSpec | None = None,
         action_range: Bounds | None = None, allow: Collection[str] = (),
     ) -> TransitionDataset:  # fmt: skip
-        """Converts and validates arrays; Box actions are in the units of `action_range`, or else of `spec`.
-
-        `allow` names problems to repair: "nan" drops rows, "out_of_range" clips actions.
-        """
+        """Converts and validates arrays; Box actions are in the units of `action_range`, or else of `spec`."""
+        # `allow` names problems to repair: "nan" drops rows, "out_of_range" clips actions.
         arrays = {name: _to_array(value) if isinstance(value, Tensor) else value for name, value in values.items()}
         columns, spec = to_columns(arrays, spec, action_range=action_range, allow=allow)
         device = next((value.device for value in values.values() if isinstance(value, Tensor)), "cpu")
@@ -131,11 +129,9 @@ class TransitionDataset(SeededSampler):
         return 1000 / spread
 
     def with_discounted_returns_to_go(self, gamma: float) -> TransitionDataset:
-        """Adds the column returns_to_go.
-
-        A terminated episode has return 0 after its end. For a truncated episode, 0 would bias values toward 0, so the
-        return after its end is estimated from its own rewards (see `truncated_futures`), or is 0 with gamma = 1.
-        """
+        """Adds the column returns_to_go."""
+        # A terminated episode has return 0 after its end. For a truncated episode, 0 would bias values toward 0, so the
+        # return after its end is estimated from its own rewards (see `truncated_futures`), or is 0 with gamma = 1.
         if not 0 <= gamma <= 1:
             raise ValueError(f"gamma must be in [0, 1], got {gamma}")
         flags = self.episode_ends, self.columns["dones"] > 0

@@ -1,4 +1,4 @@
-"""Validation of dataset columns: errors name the column, the row and the fix."""
+"""Validation of dataset columns: errors name the column, the row and the fix. Also repairs that a user may allow."""
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set, Sized
@@ -108,18 +108,47 @@ def find_breaks(obs: Array, next_obs: Array) -> Array:
 
 
 def find_crossings(obs: Array, next_obs: Array, dones: Array, truncated: Array) -> tuple[Array, Array]:
-    """Flags of two kinds of rows whose next_obs is wrong.
-
-    - jumps: next_obs differs from the next row's obs, but the episode has not ended.
-    - bridges: the row is truncated, but its next_obs is the first observation of the next episode.
-    """
+    """Flags of two kinds of rows whose next_obs is wrong: jumps and bridges."""
     dones, truncated = dones != 0, truncated != 0
     jumps, bridges = np.zeros_like(dones), np.zeros_like(dones)
     breaks = find_breaks(obs, next_obs)
+    # Jump: next_obs differs from the next row's obs, but the episode has not ended.
     jumps[:-1] = breaks & ~(dones | truncated)[:-1]
+    # Bridge: the row is truncated, but its next_obs is the first observation of the next episode.
     rows = np.flatnonzero((truncated & ~dones)[:-1] & ~breaks)
     bridges[rows] = ~same_rows(next_obs[rows], obs[rows])  # no evidence if obs does not change
     return jumps, bridges
+
+
+def drop_nan_rows(columns: Arrays, allow: Collection[str]) -> Arrays:
+    """Drops rows with NaN or infinite values if `allow` has "nan", else raises DatasetError."""
+    if "nan" not in allow:
+        require_finite(columns)
+        return columns
+    return drop_rows(columns, np.logical_or.reduce([find_not_finite(column) for column in columns.values()]))
+
+
+def split_crossings(columns: Arrays, allow: Collection[str]) -> Arrays:
+    """Splits episodes where next_obs leads elsewhere if `allow` has "crossing", else raises DatasetError."""
+    # A row with a jump keeps its next_obs and is marked truncated. A truncated row whose next_obs is the start of the
+    # next episode is dropped, because its true next observation is lost.
+    jumps, bridges = find_crossings(*(columns[name] for name in ("obs", "next_obs", "dones", "truncated")))
+    if "crossing" not in allow:
+        require_no_crossing(jumps | bridges)
+        return columns
+    truncated = np.logical_or(columns["truncated"], jumps).astype(columns["truncated"].dtype)
+    return drop_rows({**columns, "truncated": truncated}, bridges)
+
+
+def drop_rows(columns: Arrays, wrong: Array) -> Arrays:
+    """Drops rows, and truncates their episodes before them."""
+    if not wrong.any():
+        return columns
+    if wrong.all():
+        raise ValueError(f"no rows are left: all {len(wrong)} would be dropped")
+    truncated = columns["truncated"].copy()
+    truncated[:-1][wrong[1:] & (columns["dones"][:-1] == 0)] = 1
+    return {name: column[~wrong] for name, column in {**columns, "truncated": truncated}.items()}
 
 
 def same_rows(a: Array, b: Array) -> Array:

@@ -8,18 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from rl_training.data.readers import rows
 from rl_training.data.readers.names import choose_names, matching_columns, other_names
-from rl_training.data.readers.rows import (
-    StoredColumns,
-    compact_dtype,
-    complete_transitions,
-    join_columns,
-    require_numbers,
-)
 from rl_training.types import Array, Arrays, EnvSpec
 
 
-def read_npz(path: Path, given: Mapping[str, str] | None) -> StoredColumns:
+def read_npz(path: Path, given: Mapping[str, str] | None) -> rows.StoredColumns:
     """Reads a file; numeric columns of other names are kept if they have one entry per row."""
     if not zipfile.is_zipfile(path):
         raise ValueError(f"{path} is not a readable .npz file")
@@ -30,14 +24,14 @@ def read_npz(path: Path, given: Mapping[str, str] | None) -> StoredColumns:
         for name, pattern in names.items():
             parts = {column: _read(file, column, path) for column in matching_columns(pattern, stored)}
             for column, part in parts.items() if name != "episodes" else ():
-                require_numbers(column, part.dtype, path)
-            columns[name] = join_columns(list(parts.values()))
+                rows.require_numbers(column, part.dtype, path)
+            columns[name] = rows.join_columns(list(parts.values()))
         for name in other_names(stored, names, given):
             array = _read(file, name, path)
             if array.ndim and len(array) == len(columns["obs"]) and array.dtype.kind in "fiub":
                 columns[name] = array
         spec = EnvSpec.from_json(json.loads(str(file["spec"]))) if "spec" in file.files else None
-    return complete_transitions(columns, names, path, spec=spec)
+    return rows.complete_transitions(columns, names, path, spec=spec)
 
 
 def _read(file: Any, name: str, path: Path) -> Array:
@@ -46,4 +40,4 @@ def _read(file: Any, name: str, path: Path) -> Array:
     except ValueError as error:
         # Python objects are pickled, and unpickling an untrusted file can run its code.
         raise ValueError(f"{path}: column {name!r} is not an array of numbers: {error}") from error
-    return array.astype(compact_dtype(array.dtype), copy=False)
+    return array.astype(rows.compact_dtype(array.dtype), copy=False)

@@ -10,13 +10,10 @@ from rl_training.types import EnvSpec
 
 
 class ModelReplayBuffer(ReplayBuffer):
-    """A ReplayBuffer that samples from its newest `kept` transitions only.
-
-    Its capacity fits the longest rollouts, because captured CUDA graphs need memory at a fixed address.
-    """
+    """A ReplayBuffer that samples from its newest `kept` transitions only."""
 
     def __init__(self, capacity: int, spec: EnvSpec, *, device: torch.device | str = "cpu") -> None:
-        self.kept = capacity
+        self.kept = capacity  # of the longest rollouts: captured CUDA graphs need memory at a fixed address
         super().__init__(capacity, spec, device=device)
         self._oldest = torch.zeros((), dtype=torch.int64, device=device)  # slot of the oldest
 

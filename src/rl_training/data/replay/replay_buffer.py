@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rl_training.data.replay.n_step import n_step_returns
 from rl_training.data.replay.priorities import Priorities
 from rl_training.data.sampling import Layout, PackedColumns, SeededSampler, gather
 from rl_training.types import Batch, EnvSpec
@@ -213,3 +212,15 @@ def _write(rows: Batch, columns: Batch, slot: int, *, axis: int = 0) -> None:
         column.narrow(axis, slot, before_end).copy_(rows[name].narrow(axis, 0, before_end))
         if before_end < count:
             column.narrow(axis, 0, count - before_end).copy_(rows[name].narrow(axis, before_end, count - before_end))
+
+
+def n_step_returns(rewards: Tensor, ended: Tensor, gamma: float) -> tuple[Tensor, Tensor, Tensor]:
+    """n-step returns (Sutton, 1988) sum_k gamma^k r_k over windows [..., steps], up to the first step that ended."""
+    # Also returns the index of the last step counted, and gamma^(steps counted), the discount of the next value.
+    # Rewards after an end are ignored, even NaN.
+    steps = rewards.shape[-1]
+    powers = gamma ** torch.arange(steps + 1, device=rewards.device)
+    after_end = ended.cumsum(-1) - ended.long() > 0
+    last = steps - 1 - after_end.sum(-1)
+    returns = (rewards * powers[:-1]).masked_fill(after_end, 0).sum(-1)
+    return returns, last, powers.take(last + 1)

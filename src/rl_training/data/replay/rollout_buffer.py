@@ -58,20 +58,16 @@ def generalized_advantages(
     rewards: Tensor, values: Tensor, next_values: Tensor, dones: Tensor, truncated: Tensor,
     *, gamma: float, gae_lambda: float,
 ) -> Tensor:  # fmt: skip
-    """GAE over the leading time axis: A_t = delta_t + gamma * lambda * (1 - end_t) * A_{t+1}.
-
-    delta_t = r_t + gamma * (1 - done_t) * V(s'_t) - V(s_t), with s'_t the true next observation. A truncated step
-    bootstraps, but ends the sum.
-    """
+    """GAE over the leading time axis: A_t = delta_t + gamma * lambda * (1 - end_t) * A_{t+1}."""
+    # delta_t = r_t + gamma * (1 - done_t) * V(s'_t) - V(s_t), with s'_t the true next observation. A truncated step
+    # bootstraps, but ends the sum.
     deltas = rewards + gamma * (1 - dones) * next_values - values
     return decayed_sums(deltas, gamma * gae_lambda * (1 - torch.maximum(dones, truncated)))
 
 
 def decayed_sums(steps: Tensor, decay: Tensor) -> Tensor:
-    """sums[t] = steps[t] + decay[t] * sums[t + 1] over the leading time axis.
-
-    On the host in NumPy, which is ten times faster than torch for many small additions.
-    """
+    """sums[t] = steps[t] + decay[t] * sums[t + 1] over the leading time axis."""
+    # On the host in NumPy, which is ten times faster than torch for many small additions.
     sums, decays = steps.cpu().numpy().copy(), decay.cpu().numpy()
     for t in range(len(sums) - 2, -1, -1):
         sums[t] += decays[t] * sums[t + 1]

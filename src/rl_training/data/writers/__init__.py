@@ -4,9 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rl_training.data.datasets.transition_dataset import TransitionDataset
+from rl_training.data.writers.files import save_npz, save_parquet
 from rl_training.data.writers.minari import save_minari
-from rl_training.data.writers.npz import save_npz
-from rl_training.data.writers.parquet import save_parquet
 
 __all__ = ["save_minari", "save_npz", "save_parquet", "save_transition_dataset"]
 

@@ -14,7 +14,7 @@ from rl_training.data.datasets.transition_dataset import TransitionDataset
 from rl_training.data.datasets.validation import find_breaks
 from rl_training.data.extras import import_h5py
 from rl_training.data.readers.minari import datasets_root
-from rl_training.data.writers.units import arrays_in_env_units
+from rl_training.data.writers.files import arrays_in_env_units
 from rl_training.types import Arrays, EnvSpec
 
 VERSION = "0.5.0"  # the first Minari version with this layout, which later versions read

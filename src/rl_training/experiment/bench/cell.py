@@ -18,10 +18,7 @@ from rl_training.experiment.run_directory import RunDirectory
 
 
 class CellRun(Job):
-    """`state` is waiting, training, evaluating, done, failed or stopped; `result` is set when it is done.
-
-    Processes inherit the file descriptors in `keep_open`, such as the lock of the bench directory.
-    """
+    """`state` is waiting, training, evaluating, done, failed or stopped; `result` is set when it is done."""
 
     def __init__(self, cell: Cell, plan: BenchPlan, directory: Path) -> None:
         self.cell, self.plan, self.folder = cell, plan, directory / cell.name
@@ -29,7 +26,7 @@ class CellRun(Job):
         self.result = RunDirectory(self.folder).read("result.json")
         self.state = "waiting" if self.result is None else "done"
         self.error: str | None = None
-        self.keep_open: tuple[int, ...] = ()
+        self.keep_open: tuple[int, ...] = ()  # file descriptors that processes inherit, such as the lock of the bench
         self._trained: dict[str, Any] = {}
         self._start = (0.0, 0.0)  # time and progress
 

@@ -10,18 +10,10 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, Field, JsonValue, ValidationError, model_validator
 
-from rl_training.experiment.config import dataset_config
+from rl_training.experiment.config import dataset_config, messages
 from rl_training.experiment.config.dataset_config import ActionRange, Dataset, DatasetRecipe, Faults, RewardTransform
 from rl_training.experiment.config.fields import Count, CountOrZero, Location, Name, Section
-from rl_training.experiment.config.messages import (
-    ConfigError,
-    KeyPath,
-    KnownKeys,
-    describe,
-    did_you_mean,
-    key_and_value,
-    shown,
-)
+from rl_training.experiment.config.messages import ConfigError, KeyPath, KnownKeys, shown
 from rl_training.experiment.config.packaged import copy_config, load_config, packaged_config_text, packaged_configs
 from rl_training.experiment.config.yaml_text import read_yaml, write_yaml
 from rl_training.schedules import Schedule
@@ -154,7 +146,7 @@ def _options_type(algo: object) -> tuple[type[BaseModel] | None, list[str]]:
         return registry.config_type(str(algo)), []
     if not isinstance(algo, str) or not algo:
         return None, []  # TrainConfig reports it
-    hint = did_you_mean(algo, {name: name for name in names})
+    hint = messages.did_you_mean(algo, {name: name for name in names})
     return None, [f"algo: must be one of {', '.join(names)}, got {shown(algo)}{hint}"]
 
 
@@ -167,7 +159,7 @@ def _validated(
     try:
         return model.model_validate(dict(values)), []
     except ValidationError as error:
-        return None, describe(error, values, known, section=section)
+        return None, messages.describe(error, values, known, section=section)
 
 
 def _known_keys(options: list[str], section: KeyPath) -> dict[str, str]:
@@ -190,7 +182,7 @@ def apply_overrides(values: Mapping[str, Any], assignments: Iterable[str]) -> di
     """Applies KEY=VALUE in order; a KEY that TrainConfig does not have is an option of the algorithm."""
     changed: dict[str, Any] = dataset_config.lift_dataset(copy.deepcopy(dict(values)))
     for assignment in assignments:
-        key, text = key_and_value(assignment, what="an override")
+        key, text = messages.key_and_value(assignment, what="an override")
         path = key.split(".")
         try:
             value = read_yaml(text)

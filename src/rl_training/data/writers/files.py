@@ -1,19 +1,37 @@
-"""Datasets to Parquet files with columns of numbers or lists of numbers."""
+"""Datasets to NumPy .npz and Parquet files: all columns, with actions in environment units, and the spec."""
 
 import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from rl_training.data.datasets.actions import unscale_actions
 from rl_training.data.datasets.transition_dataset import TransitionDataset
 from rl_training.data.extras import import_arrow, import_parquet
-from rl_training.data.writers.units import arrays_in_env_units
-from rl_training.types import Array
+from rl_training.types import Array, Arrays
 
-ROWS = 2**16  # per row group
+ROWS = 2**16  # per row group of a Parquet file
+
+
+def arrays_in_env_units(dataset: TransitionDataset) -> Arrays:
+    """All columns as arrays, with actions in environment units and shape."""
+    columns = dict(dataset.columns)
+    shape = dataset.spec.action_shape if dataset.spec.action_kind == "box" else ()
+    for name in columns.keys() & {"actions", "next_actions"}:
+        columns[name] = unscale_actions(columns[name], dataset.spec).reshape(-1, *shape)
+    return {name: column.contiguous().cpu().numpy() for name, column in columns.items()}
+
+
+def save_npz(dataset: TransitionDataset, path: str | Path) -> None:
+    path = Path(path)
+    if path.suffix != ".npz":
+        raise ValueError(f"save_npz writes files that end in .npz, got {path}")
+    arrays: dict[str, Any] = arrays_in_env_units(dataset)  # Any: the stub of savez types every keyword as bool
+    np.savez(path, **arrays, spec=np.array(json.dumps(dataset.spec.to_json())))
 
 
 def save_parquet(dataset: TransitionDataset, path: str | Path) -> None:
-    """Writes all columns, with actions in environment units, and the spec as metadata."""
     path = Path(path)
     if path.suffix != ".parquet":
         raise ValueError(f"save_parquet writes files that end in .parquet, got {path}")
