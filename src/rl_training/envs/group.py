@@ -6,6 +6,7 @@ import gymnasium as gym
 import numpy as np
 
 from rl_training.envs import snapshots
+from rl_training.messages import Warn, describe_error, print_warning
 from rl_training.streams import episode_seed
 
 
@@ -33,8 +34,12 @@ class EnvGroup:
 
     restarts = 0
 
-    def __init__(self, envs: list[gym.Env[Any, Any]], first: int, *, episodes: list[int], seed: int, kind: str) -> None:
+    def __init__(
+        self, envs: list[gym.Env[Any, Any]], first: int, *, episodes: list[int], seed: int, kind: str,
+        warn: Warn = print_warning,
+    ) -> None:  # fmt: skip
         self._envs, self._first, self._episodes, self._seed, self._kind = envs, first, episodes, seed, kind
+        self._warn = warn
         self._actions = [bytearray() for _ in envs]  # of the running episodes, if kind is "replay"
         space: Any = envs[0].observation_space
         self._rows, self._shape = (len(envs), *space.shape), space.shape
@@ -60,7 +65,9 @@ class EnvGroup:
                 if is_terminal or is_cut:
                     terminated[row], truncated[row] = is_terminal, not is_terminal
                     ended.append(row)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # also SystemExit, which would end the run without a message
             raise self._failure(row, "step", error) from error
         if self._kind == "replay":
             for taken, action in zip(self._actions, actions, strict=True):
@@ -92,13 +99,13 @@ class EnvGroup:
             try:
                 self._restore_episode(row, state, obs[row])
             except Exception as error:  # start a new episode whatever is wrong with the saved one
-                reasons[row] = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+                reasons[row] = str(error) if isinstance(error, ValueError) else describe_error(error)
                 self._begin_episode(row, current)
         return current, reasons
 
     def close(self) -> None:
-        for env in self._envs:
-            env.close()
+        for row, env in enumerate(self._envs):
+            close_env(env, self._first + row, self._warn)
 
     def _begin_episode(self, row: int, obs: np.ndarray) -> None:
         self._episodes[row] += 1
@@ -110,7 +117,9 @@ class EnvGroup:
         try:
             first, _ = self._envs[row].reset(seed=episode_seed(self._seed, self._first + row, self._episodes[row]))
             self._write(obs, row, first)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise self._failure(row, "reset", error) from error
 
     def _restore_episode(self, row: int, state: dict[str, Any], obs: np.ndarray) -> None:
@@ -138,5 +147,15 @@ class EnvGroup:
             raise ValueError(f"an observation must be {expected}, got {obs.dtype} of shape {obs.shape}")
         rows[row] = obs
 
-    def _failure(self, row: int, method: str, error: Exception) -> EnvError:
-        return EnvError(f"environment {self._first + row} failed in {method}: {type(error).__name__}: {error}")
+    def _failure(self, row: int, method: str, error: BaseException) -> EnvError:
+        return EnvError(f"environment {self._first + row} failed in {method}: {describe_error(error)}")
+
+
+def close_env(env: gym.Env[Any, Any], number: int, warn: Warn) -> None:
+    """Closes an environment; an error is only a warning, because nothing is lost."""
+    try:
+        env.close()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        warn(f"environment {number} failed in close: {describe_error(error)}")

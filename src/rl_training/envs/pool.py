@@ -12,10 +12,12 @@ import numpy as np
 
 from rl_training.envs import snapshots
 from rl_training.envs.atari import AtariGame
-from rl_training.envs.group import EnvError, EnvGroup, Episode
+from rl_training.envs.group import EnvError, EnvGroup, Episode, close_env
+from rl_training.envs.interrupts import environment_calls
 from rl_training.envs.spaces import ActionConverter, first_non_finite
 from rl_training.envs.spec import env_spec_of, make_env
-from rl_training.envs.workers import Workers
+from rl_training.envs.workers import MAX_RESTARTS, Workers
+from rl_training.messages import Warn, print_warning
 
 
 class Transition(NamedTuple):
@@ -35,13 +37,15 @@ class EnvPool:
     - Each episode is seeded by the pool's seed, the environment's index and the episode's number, so trajectories do
       not depend on the number of workers.
     - Box actions are in [-1, 1], clipped and scaled here; Discrete and MultiDiscrete actions count from 0.
-    - An episode lost with its worker is truncated and is not listed in `finished`.
+    - An episode lost with its worker is truncated and is not listed in `finished`. `warn` reports the death, and
+      more than `max_restarts` of them raise `TooManyRestarts`.
     - `training` selects the training settings of environments that have them (Atari).
     """
 
     def __init__(
         self, env_id: str | Callable[..., gym.Env[Any, Any]], num_envs: int = 1, *, seed: int = 0,
         env_kwargs: Mapping[str, Any] | None = None, workers: int = 0, training: bool = False,
+        max_restarts: int = MAX_RESTARTS, warn: Warn = print_warning,
     ) -> None:  # fmt: skip
         if num_envs < 1:
             raise ValueError(f"num_envs must be at least 1, got {num_envs}")
@@ -59,11 +63,13 @@ class EnvPool:
         self._returns, self._starts = [0.0] * num_envs, [0] * num_envs  # return and first step of the running episodes
         self._group: EnvGroup | Workers
         if workers:
-            env.close()
-            self._group = Workers(make, num_envs, workers, seed=self.seed, kind=self.resume_kind)
+            close_env(env, 0, warn)
+            self._group = Workers(
+                make, num_envs, workers, seed=self.seed, kind=self.resume_kind, max_restarts=max_restarts, warn=warn
+            )
         else:
             envs = [env, *(make() for _ in range(num_envs - 1))]
-            self._group = EnvGroup(envs, 0, episodes=[-1] * num_envs, seed=self.seed, kind=self.resume_kind)
+            self._group = EnvGroup(envs, 0, episodes=[-1] * num_envs, seed=self.seed, kind=self.resume_kind, warn=warn)
 
     @property
     def obs(self) -> np.ndarray:
@@ -74,11 +80,12 @@ class EnvPool:
 
     @property
     def restarts(self) -> int:
-        """Number of workers that died and were replaced."""
+        """Number of workers that died and were replaced, also before a resume."""
         return self._group.restarts
 
     def reset(self) -> np.ndarray:
-        self._obs = self._group.reset()
+        with environment_calls:
+            self._obs = self._group.reset()
         _require_finite(self._obs)
         self._returns, self._starts = [0.0] * self.num_envs, [self._steps] * self.num_envs
         return self._obs
@@ -86,7 +93,9 @@ class EnvPool:
     def step(self, actions: np.ndarray) -> Transition:
         if self._obs is None:
             raise RuntimeError("call reset() before step()")
-        step = self._group.step(self._convert_actions(np.asarray(actions)))
+        converted = self._convert_actions(np.asarray(actions))
+        with environment_calls:
+            step = self._group.step(converted)
         _require_finite(step.next_obs)
         self._steps += 1
         for env, reward in enumerate(step.rewards):
@@ -105,12 +114,14 @@ class EnvPool:
 
     def snapshot(self) -> dict[str, Any]:
         """Returns the state of all environments as nested dicts of arrays and JSON values."""
+        restarts = {"restarts": self.restarts} if self.restarts else {}
         return {
             "seed": self.seed,
             "obs": self.obs.copy(),
             "returns": list(self._returns),
             "lengths": [self._steps - start for start in self._starts],
             "envs": {str(env): state for env, state in enumerate(self._group.snapshot())},
+            **restarts,
         }
 
     def restore(self, state: Mapping[str, Any]) -> list[str]:
@@ -121,6 +132,7 @@ class EnvPool:
                 f"the snapshot has {len(saved['envs'])} environments with seed {saved['seed']}, "
                 f"but this pool has {self.num_envs} with seed {self.seed}"
             )
+        self._group.restarts = saved.get("restarts", 0)
         states = [saved["envs"][str(env)] for env in range(self.num_envs)]
         self._obs, reasons = self._group.restore(states, saved["obs"])
         self._returns = [r if reason is None else 0.0 for r, reason in zip(saved["returns"], reasons, strict=True)]

@@ -11,7 +11,9 @@ import numpy as np
 from gymnasium import spaces
 
 from rl_training.envs.atari import is_atari, make_atari
+from rl_training.envs.group import EnvError
 from rl_training.envs.spaces import PackedObservation
+from rl_training.messages import describe_error
 from rl_training.types import EnvSpec
 
 EXTRAS = {"gymnasium.envs.mujoco": "rl-training[mujoco]", "gymnasium.envs.box2d": "rl-training[box2d]"}  # by module
@@ -33,7 +35,12 @@ def make_env(
     Atari games are preprocessed, with training settings if `training`; `preprocess: false` in `env_kwargs` turns
     this off. Dict observations are packed into one row of bytes.
     """
-    env = _make(env_id, env_kwargs, training=training)
+    try:
+        env = _make(env_id, env_kwargs, training=training)
+    except (Exception, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # SystemExit, which would end the run without a message
+        raise EnvError(f"environment {env_id} could not be created: {describe_error(error)}") from error
     return PackedObservation(env) if isinstance(env.observation_space, spaces.Dict) else env
 
 

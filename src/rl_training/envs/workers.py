@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,29 +19,34 @@ import gymnasium as gym
 import numpy as np
 
 from rl_training.envs.group import EnvError, EnvGroup, GroupStep
+from rl_training.messages import Warn, describe_error
+from rl_training.processes import describe_exit, end_with_parent, start_hidden
 
-MAX_RESTARTS = 3  # per worker
-CLOSING_SECONDS = 5.0  # time limit for a worker to close its environments
+MAX_RESTARTS = 20  # of all workers of a pool together
+SILENT_SECONDS = 60.0  # without a reply, before a warning
+CLOSING_SECONDS = 3.0  # time limit for the workers to close their environments
+IGNORED_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class TooManyRestarts(EnvError):
+    """More workers died than `max_env_restarts` allows."""
 
 
 class Workers:
     """Has the interface of `EnvGroup`, but splits the environments over processes and replaces dead ones."""
 
     def __init__(
-        self, make: Callable[[], gym.Env[Any, Any]], num_envs: int, workers: int, *, seed: int, kind: str
-    ) -> None:
+        self, make: Callable[[], gym.Env[Any, Any]], num_envs: int, workers: int, *, seed: int, kind: str,
+        max_restarts: int, warn: Warn,
+    ) -> None:  # fmt: skip
         self._build = partial(_build_group, make, seed=seed, kind=kind)
         bounds = [num_envs * worker // workers for worker in range(workers + 1)]
         self._shares = [slice(start, stop) for start, stop in pairwise(bounds)]
         self._episodes = np.full(num_envs, -1)
         self._obs = np.empty(0)
-        self._deaths = [0] * workers
+        self.restarts, self._max_restarts, self._warn = 0, max_restarts, warn
         self._workers = [self._start(share) for share in self._shares]
         self._await_start()
-
-    @property
-    def restarts(self) -> int:
-        return sum(self._deaths)
 
     def reset(self) -> np.ndarray:
         replies = self._ask("reset", [()] * len(self._workers))
@@ -82,6 +88,9 @@ class Workers:
         return self._obs, reasons
 
     def close(self) -> None:
+        deadline = time.monotonic() + CLOSING_SECONDS
+        for worker in self._workers:
+            worker.hang_up(deadline)
         for worker in self._workers:
             worker.close()
 
@@ -94,7 +103,7 @@ class Workers:
             raise
         except WorkerDied as error:
             self.close()
-            raise RuntimeError(
+            raise EnvError(
                 "a worker process died at startup; guard the script's entry point with "
                 "if __name__ == '__main__':, because every worker imports the script"
             ) from error
@@ -107,8 +116,10 @@ class Workers:
         for worker, args in zip(self._workers, arguments, strict=True):
             worker.send(method, *args)
         replies, failures = [], []
-        for worker in self._workers:
+        for number, worker in enumerate(self._workers):
             try:
+                if not worker.replies_within(SILENT_SECONDS):
+                    self._warn(f"{self._name(number)} has not replied for {SILENT_SECONDS:.0f} seconds in {method}")
                 replies.append(worker.receive())
             except WorkerDied:
                 replies.append(None)
@@ -120,19 +131,31 @@ class Workers:
 
     def _revive(self, number: int) -> np.ndarray:
         """Replaces a dead worker and returns the first observations of the next episodes."""
-        while self._deaths[number] < MAX_RESTARTS:
-            self._deaths[number] += 1
-            self._workers[number].close()
+        while True:
+            self._count_death(number)
             worker = self._workers[number] = self._start(self._shares[number])
             worker.send("reset")
             with suppress(WorkerDied):
                 worker.receive()  # the startup message
                 return worker.receive()
-        share = self._shares[number]
-        raise RuntimeError(
-            f"the worker of environments {share.start} to {share.stop - 1} died {MAX_RESTARTS + 1} times; "
-            "check its output, or use workers=0 to see the error"
+
+    def _count_death(self, number: int) -> None:
+        """Warns of a dead worker; raises TooManyRestarts if it may not be replaced."""
+        death = f"{self._name(number)} {self._workers[number].end()}"
+        if self.restarts >= self._max_restarts:
+            raise TooManyRestarts(
+                f"{death}, and max_env_restarts ({self._max_restarts}) allows no other restart; "
+                "look at the output of the worker, or use env_workers 0 to see the error"
+            )
+        self.restarts += 1
+        self._warn(
+            f"{death}; its episodes are truncated and it is restarted "
+            f"(restart {self.restarts} of at most {self._max_restarts})"
         )
+
+    def _name(self, number: int) -> str:
+        first, last = self._shares[number].start, self._shares[number].stop - 1
+        return f"worker {number} (environment{f's {first} to {last}' if last > first else f' {first}'})"
 
     def _lost_step(self, number: int) -> GroupStep:
         """Returns the step of a dead worker: its episodes are truncated at their last observations."""
@@ -145,6 +168,10 @@ class WorkerDied(Exception):
     """The worker process has ended."""
 
 
+class WorkerError(Exception):
+    """The traceback of an error in a worker process."""
+
+
 class Worker:
     """An `EnvGroup` in its own process, which exits when the pipe closes."""
 
@@ -153,7 +180,7 @@ class Worker:
         self._pipe, worker_end = context.Pipe()
         self.process = context.Process(target=serve, args=(worker_end, build), daemon=True)
         try:
-            self.process.start()
+            start_hidden(self.process, *IGNORED_SIGNALS)
         except OSError:
             raise
         except Exception as error:  # the function cannot be pickled
@@ -162,11 +189,18 @@ class Worker:
             ) from error
         worker_end.close()
         # Runs on close, on garbage collection, and at exit before multiprocessing joins its children.
-        self.close = Finalize(self, _close, (self._pipe, self.process), exitpriority=10)
+        self._deadline: list[float] = []
+        self.close = Finalize(self, _close, (self._pipe, self.process, self._deadline), exitpriority=10)
 
     def send(self, method: str, *args: Any) -> None:
         with suppress(OSError):  # `receive` reports a dead worker
             self._pipe.send((method, args))
+
+    def replies_within(self, seconds: float) -> bool:
+        try:
+            return self._pipe.poll(seconds)
+        except OSError:
+            return True  # `receive` reports a dead worker
 
     def receive(self) -> Any:
         try:
@@ -174,22 +208,39 @@ class Worker:
         except (EOFError, OSError) as error:
             raise WorkerDied from error
         if not succeeded:
-            raise EnvError(reply)
+            message, trace = reply
+            raise EnvError(message) from WorkerError(trace)
         return reply
 
+    def hang_up(self, deadline: float) -> None:
+        """Closes the pipe, which asks the worker to end; `close` waits for it until the deadline."""
+        self._pipe.close()
+        self._deadline.append(deadline)
 
-def _close(pipe: Connection, process: BaseProcess) -> None:
+    def end(self) -> str:
+        """Describes how a dead worker ended."""
+        self.process.join(CLOSING_SECONDS)  # its pipe may close before it ends
+        code = self.process.exitcode
+        self.close()
+        return "closed its pipe" if code is None else describe_exit(code)
+
+
+def _close(pipe: Connection, process: BaseProcess, deadline: list[float]) -> None:
     pipe.close()
-    process.join(CLOSING_SECONDS)
-    if process.is_alive():
-        process.kill()
-        process.join()
+    try:
+        process.join(max(0.0, deadline[0] - time.monotonic()) if deadline else CLOSING_SECONDS)
+    finally:  # also if a signal ends the waiting
+        if process.is_alive():
+            process.kill()
+            process.join()
 
 
 def serve(pipe: Connection, build: Callable[[], EnvGroup]) -> None:
     """Runs in the worker process: builds the group, then serves calls until the pipe closes."""
-    for signum in (signal.SIGINT, signal.SIGTERM):  # the parent handles signals, saves and closes the pipe
+    for signum in IGNORED_SIGNALS:  # the parent handles signals, saves and closes the pipe
         signal.signal(signum, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, IGNORED_SIGNALS)
+    end_with_parent()
     built, group = _attempt(build)
     with suppress(EOFError, OSError):
         pipe.send((built, None if built else group))
@@ -207,8 +258,9 @@ def _build_group(
 
 
 def _attempt(call: Callable[..., Any], *args: Any) -> tuple[bool, Any]:
-    """Returns (True, result), or (False, error message with traceback)."""
+    """Returns (True, result), or (False, (error message, traceback))."""
     try:
         return True, call(*args)
-    except Exception as error:
-        return False, f"{error}\n\n{traceback.format_exc()}"
+    except BaseException as error:  # SystemExit and KeyboardInterrupt of an environment are its errors, too
+        message = str(error) if isinstance(error, EnvError) else f"a worker failed: {describe_error(error)}"
+        return False, (message, "".join(traceback.format_exception(error)))

@@ -1,7 +1,6 @@
 """Loads a trained agent from a checkpoint: policy, spaces and config."""
 
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ from rl_training.data.datasets.actions import unscale_actions
 from rl_training.envs.spaces import pack
 from rl_training.experiment.config.registry import build_learner, config_type
 from rl_training.experiment.config.train_config import TrainConfig, parse_config
+from rl_training.messages import Warn, print_warning
 from rl_training.runtime.checkpoints.format import MANIFEST, STATE, CheckpointError, step_name
 from rl_training.runtime.checkpoints.reading import Checkpoint, list_checkpoints, newest_checkpoint, read_checkpoint
 from rl_training.runtime.evaluation import evaluate
@@ -22,10 +22,6 @@ from rl_training.runtime.memory import Memory
 from rl_training.types import EnvSpec
 
 CHECKPOINTS = "checkpoints"
-
-
-def print_warning(message: str) -> None:
-    print(message, file=sys.stderr)
 
 
 class Agent(NamedTuple):
@@ -88,7 +84,7 @@ class Agent(NamedTuple):
         ).summary(self.config.env_id)  # fmt: skip
 
 
-def find_checkpoint(path: Path, *, best: bool = False, warn: Callable[[str], None] = print_warning) -> Checkpoint:
+def find_checkpoint(path: Path, *, best: bool = False, warn: Warn = print_warning) -> Checkpoint:
     """Returns the checkpoint at `path`, or the newest intact one of a run, or its best one by evaluation."""
     if not path.exists():
         raise FileNotFoundError(f"no run or checkpoint at {path}")
@@ -129,9 +125,7 @@ def run_of(path: Path) -> Path:
     return run
 
 
-def load_agent(
-    path: Path | str, *, best: bool = False, device: str = "cpu", warn: Callable[[str], None] = print_warning
-) -> Agent:
+def load_agent(path: Path | str, *, best: bool = False, device: str = "cpu", warn: Warn = print_warning) -> Agent:
     """Loads an agent from a run or a checkpoint, after verifying every file."""
     return agent_from(find_checkpoint(Path(path), best=best, warn=warn), device=device)
 

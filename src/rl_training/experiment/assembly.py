@@ -18,6 +18,7 @@ from rl_training.experiment.config.train_config import ConfigError, RewardTransf
 from rl_training.experiment.datasets import RewardChange, load_dataset
 from rl_training.experiment.lanes import check_dataset_columns, check_online_columns, lane_of
 from rl_training.experiment.machine import Choices
+from rl_training.messages import Warn, print_warning
 from rl_training.runtime.callbacks.logging import LogMetrics, Row
 from rl_training.runtime.callbacks.training import EarlyStop, Evaluate, LogWarnings, MaxUpdates, Schedules
 from rl_training.runtime.engine import Callback
@@ -45,7 +46,9 @@ class Assembly:
             self.pool.close()
 
 
-def assemble(configs: Sequence[TrainConfig], choices: Choices, total: int) -> tuple[TrainerState, list[Assembly]]:
+def assemble(
+    configs: Sequence[TrainConfig], choices: Choices, total: int, *, warn: Warn = print_warning
+) -> tuple[TrainerState, list[Assembly]]:
     """Returns the trainer state and the parts of each run; configs that differ in the seed alone form a population."""
     config, lane = configs[0], lane_of(configs[0])
     check_online_columns(config)
@@ -53,7 +56,7 @@ def assemble(configs: Sequence[TrainConfig], choices: Choices, total: int) -> tu
     dataset, change = _load(config)
     fingerprint = None if dataset is None else dataset.fingerprint()
     with ExitStack() as opened:
-        pools = [opened.enter_context(new_pool(each)) for each in configs] if lane.acts else []
+        pools = [opened.enter_context(new_pool(each, warn)) for each in configs] if lane.acts else []
         spec = dataset.spec if dataset is not None and lane.offline else pools[0].spec
         learners = [new_learner(each, spec, options, choices) for each in configs]
         if dataset is not None and lane.offline:
@@ -118,12 +121,12 @@ def new_learner(config: TrainConfig, spec: EnvSpec, options: Any, choices: Choic
         return build_learner(config.algo, spec, options).to(choices.device)
 
 
-def new_pool(config: TrainConfig) -> EnvPool:
+def new_pool(config: TrainConfig, warn: Warn) -> EnvPool:
     if config.env_id is None:
         raise ConfigError(f"{config.algo} trains online and needs an environment; set env_id, for example CartPole-v1")
     return EnvPool(
         config.env_id, config.num_envs, seed=streams.derive(config.seed, "training"), env_kwargs=config.env_kwargs,
-        workers=config.env_workers, training=True,
+        workers=config.env_workers, training=True, max_restarts=config.max_env_restarts, warn=warn,
     )  # fmt: skip
 
 
@@ -134,11 +137,13 @@ def new_callbacks(
     *,
     user: Sequence[Callback],
     writers: Sequence[Callable[[Row], None]],
-    warn: Callable[[str], None],
+    warn: Warn,
 ) -> list[Callback]:
     """Returns the callbacks in the order in which they are notified; saving comes after them."""
     total = config.duration
-    callbacks: list[Callback] = [LogMetrics(interval(config.log_interval, total, 100), *writers, member=parts.member)]
+    pool = parts.pool if config.env_workers else None
+    every = interval(config.log_interval, total, 100)
+    callbacks: list[Callback] = [LogMetrics(every, *writers, member=parts.member, workers=pool)]
     callbacks.append(LogWarnings(parts.learner.warnings, warn))
     moving, defaults = _schedules(config, parts.learner)
     callbacks += [Schedules(moving, defaults)] if moving else []

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 SAME_IN_JSON = ("steps", "updates", "updates_per_second", "seconds", "metrics", "evaluation", "stop_reason")
+UNFINISHED = ("stopped", "failed")  # the status of runs that the same command continues
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class TrainResult:
     best_checkpoint: Path | None = None
     evaluation: dict[str, Any] | None = None
     stop_reason: str | None = None
+    env_restarts: int = 0  # workers of environments that died and were replaced, since the start of the run
     signal: int | None = field(default=None, compare=False)  # that stopped the run
 
     def to_json(self) -> dict[str, Any]:
@@ -29,7 +31,7 @@ class TrainResult:
         return {
             "status": self.status, "run_dir": str(self.run_dir),
             **{name: None if path is None else str(path) for name, path in paths.items()},
-            **{name: getattr(self, name) for name in SAME_IN_JSON},
+            **{name: getattr(self, name) for name in SAME_IN_JSON}, "env_restarts": self.env_restarts,
         }  # fmt: skip
 
     @classmethod
@@ -40,4 +42,5 @@ class TrainResult:
             for name in ("checkpoint", "best_checkpoint")
         )
         same = {name: values[name] for name in ("status", *SAME_IN_JSON)}
-        return cls(run_dir, checkpoint, best_checkpoint=best, **same)
+        restarts = values.get("env_restarts", 0)  # not in older results
+        return cls(run_dir, checkpoint, best_checkpoint=best, env_restarts=restarts, **same)

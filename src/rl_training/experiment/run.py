@@ -6,16 +6,18 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from rl_training.data import TransitionDataset, check_dataset
-from rl_training.experiment.agent import find_checkpoint, print_warning
+from rl_training.envs.workers import TooManyRestarts
+from rl_training.experiment.agent import find_checkpoint
 from rl_training.experiment.assembly import Assembly, assemble
 from rl_training.experiment.config.registry import get_algorithm_spec
 from rl_training.experiment.config.train_config import ConfigError, DatasetRecipe, TrainConfig, parse_config
 from rl_training.experiment.lanes import lane_of
 from rl_training.experiment.machine import Choices, apply, choose
 from rl_training.experiment.processes.signals import caught_signals, stop_reason
-from rl_training.experiment.result import TrainResult
+from rl_training.experiment.result import UNFINISHED, TrainResult
 from rl_training.experiment.run_directory import RunDirectory
-from rl_training.experiment.training_run import TrainingRun, Warn, default_directory, run_record
+from rl_training.experiment.training_run import TrainingRun, default_directory, run_record
+from rl_training.messages import Warn, print_warning
 from rl_training.runtime.callbacks.profile import Profile
 from rl_training.runtime.callbacks.progress import ShowProgress
 from rl_training.runtime.callbacks.training import StopAtStep
@@ -87,7 +89,7 @@ def _run(
         planned = record.get("total_timesteps") or configs[0].duration
         if steps is not None and steps < planned:
             callbacks = [*callbacks, StopAtStep(steps)]
-        state, members = assemble(configs, choices, max(steps or 0, planned))
+        state, members = assemble(configs, choices, max(steps or 0, planned), warn=warn)
         for parts in members:
             stack.callback(parts.close)
         for directory, config in zip(directories, configs, strict=True):
@@ -102,7 +104,7 @@ def _run(
 def _stored_results(directories: Sequence[RunDirectory], steps: int | None) -> list[TrainResult]:
     """Returns the results if all runs have finished at `steps` or later, else an empty list."""
     ended = [directory.read("result.json") for directory in directories]
-    if not all(each and each["status"] != "stopped" and each["steps"] >= (steps or 0) for each in ended):
+    if not all(each and each["status"] not in UNFINISHED and each["steps"] >= (steps or 0) for each in ended):
         return []
     return [TrainResult.from_json(d.path, each) for d, each in zip(directories, ended, strict=True) if each]
 
@@ -157,10 +159,13 @@ def _train(
     try:
         with stopping_on_signals(state) as caught:
             train(state, [*notified, *shown])
-    except DivergedError as error:
+    except (DivergedError, TooManyRestarts) as error:
+        if isinstance(error, TooManyRestarts):
+            for run in runs:
+                run.fail(str(error), updates=state.updates - updates, seconds=time.perf_counter() - began)
         saved = list_checkpoints(runs[0].directory.checkpoints)
         kept = f"the last checkpoint is {saved[-1].name}" if saved else "no checkpoint was saved before"
-        raise DivergedError(f"{error}; {kept}") from error
+        raise type(error)(f"{error}; {kept}") from error
     finally:
         seconds = time.perf_counter() - began
         for run in runs:

@@ -1,6 +1,6 @@
 """One training run in its directory: log, callbacks, checkpoints and result."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +9,13 @@ from rl_training.experiment.config.train_config import ConfigError, TrainConfig
 from rl_training.experiment.machine import Choices, differences, facts, versions
 from rl_training.experiment.result import TrainResult
 from rl_training.experiment.run_directory import RunDirectory
+from rl_training.messages import Warn
 from rl_training.runtime.callbacks.logging import LogMetrics, MetricsFile, tensorboard_writer
 from rl_training.runtime.callbacks.saving import SaveCheckpoints, replay_segments, restore_trainer
 from rl_training.runtime.checkpoints.format import step_name
 from rl_training.runtime.checkpoints.reading import Checkpoint
 from rl_training.runtime.engine import Callback
 from rl_training.types import EnvSpec
-
-Warn = Callable[[str], None]
 
 
 class TrainingRun:
@@ -26,7 +25,7 @@ class TrainingRun:
         self, directory: RunDirectory, config: TrainConfig, parts: Assembly, choices: Choices, *,
         checkpoint: Checkpoint | None, user: Sequence[Callback] = (), warn: Warn,
     ) -> None:  # fmt: skip
-        self.directory, self.state = directory, parts.state
+        self.directory, self.state, self.pool = directory, parts.state, parts.pool
         start = 0 if checkpoint is None else checkpoint.step
         self.metrics = MetricsFile(directory.metrics, keep_until=start)
         board = tensorboard_writer(directory.path / "tensorboard", resume_at=start)
@@ -53,15 +52,22 @@ class TrainingRun:
     def finish(self, *, updates: int, seconds: float, signal: int | None) -> TrainResult:
         """Writes and returns the result; `updates` and `seconds` are those of this process."""
         state, checkpoints = self.state, self.directory.checkpoints
+        saved = None if self.saving.saved < 0 else checkpoints / step_name(self.saving.saved)
         result = TrainResult(
-            self.directory.path, checkpoints / step_name(self.saving.saved), state.metrics or dict(self.log.last()),
+            self.directory.path, saved, state.metrics or dict(self.log.last()),
             status=state.status, steps=state.global_step, updates=state.updates, seconds=seconds,
             updates_per_second=updates / max(seconds, 1e-9),
             best_checkpoint=None if state.best is None else checkpoints / step_name(state.best.step),
             evaluation=state.evaluation, stop_reason=state.stop_reason, signal=signal,
+            env_restarts=0 if self.pool is None else self.pool.restarts,
         )  # fmt: skip
         self.directory.write("result.json", result.to_json())
         return result
+
+    def fail(self, reason: str, *, updates: int, seconds: float) -> None:
+        """Writes the result of a run that an error has ended; the same command continues it."""
+        self.state.status, self.state.stop_reason = "failed", reason
+        self.finish(updates=updates, seconds=seconds, signal=None)
 
 
 def checkpoint_info(config: TrainConfig, parts: Assembly, choices: Choices) -> dict[str, Any]:

@@ -12,9 +12,11 @@ from typing import Any
 
 from rl_training.experiment.bench.plan import BenchPlan, Cell
 from rl_training.experiment.bench.scoring import EVALUATION_SEED
-from rl_training.experiment.processes.runner import Job, describe_exit, exit_code
+from rl_training.experiment.processes.runner import Job, exit_code
 from rl_training.experiment.processes.signals import hidden_from_ctrl_c
+from rl_training.experiment.result import UNFINISHED
 from rl_training.experiment.run_directory import RunDirectory
+from rl_training.processes import describe_exit
 
 
 class CellRun(Job):
@@ -136,7 +138,7 @@ def metrics(run: Path, *, last_bytes: int | None = None) -> list[dict[str, Any]]
 
 def _progress(run: Path, total: int) -> float:
     result = RunDirectory(run).read("result.json")
-    if result is not None and result["status"] != "stopped":
+    if result is not None and result["status"] not in UNFINISHED:
         return 1.0
     rows = metrics(run, last_bytes=10_000)
     return min(rows[-1]["step"] / total, 1.0) if rows else 0.0

@@ -55,6 +55,9 @@ class TrainConfig(Section):
     env_workers: CountOrZero = Field(
         0, description="worker processes for the environments; 0: step them in the main process"
     )
+    max_env_restarts: CountOrZero = Field(
+        20, description="worker processes that may die and be replaced before the run stops with an error"
+    )
     eval_episodes: Count = Field(10, description="episodes per evaluation")
     eval_stochastic: bool = Field(
         False, description="sample actions in evaluations instead of taking the deterministic ones"

@@ -89,10 +89,6 @@ def exit_code(process: Process) -> int | None:
     return process.poll() if isinstance(process, subprocess.Popen) else process.exitcode
 
 
-def describe_exit(code: int) -> str:
-    return f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-
-
 def end_processes(processes: Sequence[Process]) -> None:
     """Terminates the processes, and kills those that have not ended after `SAVE_SECONDS`."""
     for process in processes:

@@ -5,8 +5,10 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
+
+from rl_training.processes import hidden_from
 
 ONE_REQUEST = 1.0  # the same signal within this many seconds belongs to the same request
 
@@ -48,14 +50,9 @@ def caught_signals(react: Callable[[int], None] = lambda number: None) -> Iterat
             signal.signal(number, handler)
 
 
-@contextmanager
-def hidden_from_ctrl_c() -> Iterator[None]:
-    """Blocks SIGINT in processes started here: during their start it would end them. See `forward_signal`."""
-    unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
+def hidden_from_ctrl_c() -> AbstractContextManager[None]:
+    """Blocks SIGINT in processes started here. See `forward_signal`."""
+    return hidden_from(signal.SIGINT)
 
 
 def forward_signal(number: int, process: int) -> None:

@@ -9,17 +9,16 @@ import time
 import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from rl_training.experiment.agent import print_warning
 from rl_training.experiment.config.train_config import TrainConfig
-from rl_training.experiment.processes.runner import Job, describe_exit, exit_code
-from rl_training.experiment.processes.signals import hidden_from_ctrl_c
+from rl_training.experiment.processes.runner import Job, exit_code
 from rl_training.experiment.run import run_training
 from rl_training.experiment.user_errors import USER_ERRORS, message_of
+from rl_training.messages import print_warning
+from rl_training.processes import describe_exit, end_with_parent, start_hidden
 from rl_training.runtime.callbacks.progress import REFRESH_SECONDS, ShowProgress
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.state import TrainerState
@@ -89,10 +88,7 @@ class SeedJob(Job):
         context = multiprocessing.get_context("spawn")
         self.pipe, child_pipe = context.Pipe(duplex=False)
         self.process = context.Process(target=_train_one, args=(*self._arguments, child_pipe))
-        with hidden_from_ctrl_c():
-            resource_tracker.ensure_running()  # unblocks SIGINT when it starts the tracker
-        with hidden_from_ctrl_c():
-            self.process.start()
+        start_hidden(self.process, signal.SIGINT)
         child_pipe.close()
 
     def poll(self, *, stopping: bool) -> None:
@@ -199,6 +195,7 @@ class ReportProgress(Callback):
 
 
 def _train_one(config: TrainConfig, callbacks: Sequence[Callback], fresh: bool, pipe: Connection) -> None:
+    end_with_parent()
     report = ReportProgress(pipe)
 
     def exit_before_training(number: int, frame: Any) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from rl_training.experiment.config.train_config import TrainConfig
 from rl_training.experiment.lanes import lane_of
 from rl_training.experiment.processes.runner import run_jobs
-from rl_training.experiment.result import TrainResult
+from rl_training.experiment.result import UNFINISHED, TrainResult
 from rl_training.experiment.run import run_population, run_training
 from rl_training.experiment.run_directory import RunDirectory
 from rl_training.experiment.seeds.processes import SeedGroup, SeedJob
@@ -67,7 +67,7 @@ def _directory(config: TrainConfig) -> RunDirectory:
 
 def _finished_result(config: TrainConfig) -> TrainResult | None:
     result = _stored_result(config)
-    return result if result is not None and result.status != "stopped" else None
+    return result if result is not None and result.status not in UNFINISHED else None
 
 
 def train_in_processes(

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from rl_training.envs.group import Episode
+from rl_training.envs.pool import EnvPool
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.state import CollectResult, DivergedError, TrainerState
 from rl_training.types import Metrics, UpdateResult
@@ -54,12 +55,17 @@ class MembersMetrics(dict[str, Tensor]):
 
 
 class LogMetrics(Callback):
-    """Writes a row at each interval: the last metrics of lane and updates, and means over the episodes since then."""
+    """Writes a row at each interval: the last metrics of lane and updates, and means over the episodes since then.
+
+    If the environments are in worker processes, `workers` is their pool, and a row has `env_restarts`.
+    """
 
     name = "log"
 
-    def __init__(self, interval: int, *writers: Callable[[Row], None], member: int | None = None) -> None:
-        self.interval, self.writers, self.member = interval, writers, member
+    def __init__(
+        self, interval: int, *writers: Callable[[Row], None], member: int | None = None, workers: EnvPool | None = None
+    ) -> None:
+        self.interval, self.writers, self.member, self.workers = interval, writers, member, workers
         self.update_metrics: Metrics = {}
         self.skipped_phases: Metrics = {}  # last metrics of phases that the last update did not run
         self.lane_metrics: Metrics = {}
@@ -100,6 +106,8 @@ class LogMetrics(Callback):
         if self.episodes:
             episodes["episode_return"] = sum(e.return_ for e in self.episodes) / len(self.episodes)
             episodes["episode_length"] = sum(e.length for e in self.episodes) / len(self.episodes)
+        if self.workers is not None:
+            episodes["env_restarts"] = self.workers.restarts
         return {**numbers, **episodes}
 
     def last(self) -> dict[str, float]:

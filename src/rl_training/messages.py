@@ -1,0 +1,19 @@
+"""Warnings for the user, and the text of an error."""
+
+import sys
+from collections.abc import Callable
+
+Warn = Callable[[str], None]
+
+
+def print_warning(message: str) -> None:
+    print(message, file=sys.stderr)
+
+
+def describe_error(error: BaseException) -> str:
+    """Returns the class and the message of an error, on one line unless the message has several."""
+    try:
+        message = str(error)
+    except Exception:  # an error of user code may fail to print
+        message = ""
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__

@@ -1,0 +1,79 @@
+"""Environments that fail, for the tests in this folder; worker processes import this file."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+
+class Unprintable(Exception):
+    """An error that can neither be pickled nor printed."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: None)
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+class Faulty(gym.Env[Any, Any]):
+    """Counts its steps; `fault` happens at step `at` of each process, in episodes of `length` steps."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (1,))
+
+    def __init__(
+        self, fault: str = "", at: int = 5, length: int = 4, seconds: float = 0.0, continuous: bool = False
+    ) -> None:
+        self.action_space = gym.spaces.Box(-1, 1, (1,)) if continuous else gym.spaces.Discrete(2)
+        self.fault, self.at, self.length, self.seconds = fault, at, length, seconds
+        self.steps = self.time = 0
+        if fault == "exit in constructor":
+            sys.exit(3)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.time = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.steps, self.time = self.steps + 1, self.time + 1
+        obs, reward = np.array([self.time], np.float32), 1.0
+        time.sleep(self.seconds)
+        if self.steps == self.at:
+            obs, reward = self.fail(obs)
+        return obs, reward, self.time == self.length, False, {}
+
+    def fail(self, obs: Any) -> tuple[Any, float]:
+        if self.fault == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif self.fault == "exit":
+            os._exit(7)
+        elif self.fault == "hang":
+            time.sleep(3600)
+        elif self.fault == "busy":
+            while True:
+                pass
+        elif self.fault in ERRORS:
+            raise ERRORS[self.fault]
+        return obs * np.nan if self.fault == "nan obs" else obs, np.nan if self.fault == "nan reward" else 1.0
+
+    def close(self) -> None:
+        if self.fault == "close":
+            raise OSError("the simulator is gone")
+
+
+ERRORS: dict[str, BaseException] = {
+    "error": ZeroDivisionError("gone"),
+    "system exit": SystemExit(3),
+    "keyboard interrupt": KeyboardInterrupt(),
+    "generator exit": GeneratorExit(),
+    "unprintable": Unprintable(),
+}
+
+gym.register("Faulty-v0", lambda **options: Faulty(**options))
