@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
 
-.PHONY: demo test learn lint types stub docs clean
+.PHONY: demo test learn soak lint types stub docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/demo.py
@@ -13,6 +13,9 @@ test: lint types
 
 learn: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m slow --timeout 3600
+
+soak: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m soak --timeout 3600
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

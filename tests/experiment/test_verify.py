@@ -17,7 +17,7 @@ ROWS: list[dict[str, Any]] = [
 
 
 def write_run(path: Path, *, weight=(1.0, float("nan")), step=10, updates=10, rows=ROWS) -> Path:
-    state = {"learner": {"weight": torch.tensor(weight)}, "trainer": {"updates": updates}}
+    state = {"learner": {"weight": torch.tensor(weight)}, "trainer": {"updates": updates, "best": None}}
     save_checkpoint(path / "checkpoints", step, state, info={"started": str(path)})
     (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
@@ -54,3 +54,14 @@ def test_runs_at_different_steps_are_not_compared_further(tmp_path):
     (difference,) = compare_runs(write_run(tmp_path / "a"), write_run(tmp_path / "b", step=20))
     assert "step 10" in difference
     assert "step 20" in difference
+
+
+def test_the_best_checkpoints_are_compared_too(tmp_path):
+    runs = []
+    for name, weight in (("a", 1.0), ("b", 2.0)):
+        for step, value in ((5, weight), (10, 0.0)):
+            state = {"learner": {"weight": torch.tensor(value)}, "trainer": {"best": [5, 0.0]}}
+            save_checkpoint(tmp_path / name / "checkpoints", step, state, info={})
+        (tmp_path / name / "metrics.jsonl").touch()
+        runs.append(tmp_path / name)
+    assert compare_runs(*runs) == ["learner.safetensors: weight differs at step 5"]

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from rl_training import __version__
-from rl_training.cli import agents, bench, configs, data, dreams, info, train
+from rl_training.cli import agents, bench, configs, data, dreams, info, train, verify
 from rl_training.cli.errors import Commands
 
 app = typer.Typer(
@@ -32,7 +32,7 @@ def rl_training(
 
 COMMANDS: tuple[Callable[..., None], ...] = (
     train.train, train.resume, agents.evaluate, agents.predict, dreams.dream, bench.bench, bench.compare,
-    info.algos, info.explain, info.doctor,
+    info.algos, info.explain, info.doctor, verify.verify,
 )  # fmt: skip
 for command in COMMANDS:
     app.command()(command)

@@ -120,7 +120,8 @@ def _training_runs(
     runs = []
     for directory, config, parts, start in zip(directories, configs, members, starts, strict=True):
         kept, total = directory.read("run.json") or {}, parts.state.total_timesteps
-        directory.write("run.json", {**run_record(config, parts, choices), **kept, "total_timesteps": total})
+        seeds = {"population": [each.seed for each in configs]} if len(configs) > 1 else {}
+        directory.write("run.json", {**run_record(config, parts, choices), **seeds, **kept, "total_timesteps": total})
         user = callbacks if len(configs) == 1 else ()
         runs.append(TrainingRun(directory, config, parts, choices, checkpoint=start, user=user, warn=warn))
     return runs

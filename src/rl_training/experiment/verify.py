@@ -1,32 +1,123 @@
-"""Compares two runs byte for byte."""
+"""Compares two runs byte for byte, and repeats the start of a run to verify that it is reproducible."""
 
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from rl_training.experiment.agent import find_checkpoint
+from rl_training.experiment.agent import find_checkpoint, print_warning
+from rl_training.experiment.config.train_config import ConfigError, TrainConfig
+from rl_training.experiment.machine import choose, differences, facts
+from rl_training.experiment.run import run_population
+from rl_training.experiment.run_directory import RunDirectory
+from rl_training.experiment.training_run import Warn
 from rl_training.runtime.callbacks.logging import TIME_FIELDS
-from rl_training.runtime.checkpoints.format import STATE
-from rl_training.runtime.checkpoints.reading import Checkpoint
+from rl_training.runtime.callbacks.training import StopAtStep
+from rl_training.runtime.checkpoints.format import STATE, step_name
+from rl_training.runtime.checkpoints.reading import Checkpoint, checkpoints_by_step, read_checkpoint
 
 METRICS = "metrics.jsonl"
+LOGGED_ROWS = 3  # rows with updates that `verify_run` repeats if no number of steps is given
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Differences found by `verify_run`; none if both lists are empty."""
+
+    steps: int
+    updates: int
+    repeat: list[str]  # between the run and its repetition
+    resume: list[str]  # between the repetition and one that was stopped half-way and resumed
+    reasons: list[str]  # facts about this machine that differ from the run's
+
+    @property
+    def identical(self) -> bool:
+        return not self.repeat and not self.resume
+
+
+def verify_run(path: Path, *, steps: int | None = None, warn: Warn = print_warning) -> Verification:
+    """Repeats the first `steps` of a run on this machine, once without and once with a stop and resume.
+
+    By default it repeats up to the third logged row that has updates. Nothing in the run directory changes.
+    """
+    directory = RunDirectory(path)
+    config, record = directory.config(), directory.read("run.json")
+    if config is None or record is None:
+        raise ConfigError(f"{path} is not a run directory: it has no config.yaml or no run.json")
+    rows = _rows(directory.metrics)
+    last = steps or _steps_to_repeat(rows, path)
+    seeds = record.get("population") or [config.seed]
+    member = seeds.index(config.seed)
+    configs = _for_this_machine(config, record["choices"], seeds)
+    with TemporaryDirectory(prefix="rl-training-") as folder:
+        whole = _train(configs, Path(folder, "whole"), [last], warn)[member]
+        halved = _train(configs, Path(folder, "halved"), [last // 2, last], warn)[member]
+        end = find_checkpoint(whole)
+        repeat = _metric_differences([row for row in rows if row["step"] <= end.step], _rows(whole / METRICS))
+        repeat += _checkpoint_differences(directory.checkpoints, RunDirectory(whole).checkpoints)
+        resume, updates = compare_runs(whole, halved), end.group("updater")["updates"]
+    then, now = {**record, **record["choices"]}, {**facts(), **choose(configs[0])._asdict()}
+    return Verification(end.step, updates, repeat, resume, differences(then, now) if repeat or resume else [])
+
+
+def _steps_to_repeat(rows: Sequence[dict[str, Any]], path: Path) -> int:
+    if not rows:
+        raise ConfigError(f"{path} has no logged rows, so there is nothing to compare; train it further first")
+    updated = [row for row in rows if row["updates"]] or rows
+    return int(updated[:LOGGED_ROWS][-1]["step"])
+
+
+def _for_this_machine(config: TrainConfig, choices: dict[str, Any], seeds: Sequence[int]) -> list[TrainConfig]:
+    """Returns the config of each seed with the run's device, threads and compilation, as far as they exist here."""
+    missing = choices["device"].startswith("cuda") and not torch.cuda.is_available()
+    device, compile = "cpu" if missing else choices["device"], "on" if choices["compile"] else "off"
+    machine = {"device": device, "threads": choices["threads"], "compile": compile}
+    return [config.model_copy(update={**machine, "seed": seed}) for seed in seeds]
+
+
+def _train(configs: Sequence[TrainConfig], folder: Path, stops: Sequence[int], warn: Warn) -> list[Path]:
+    """Trains up to each of `stops` in turn and returns the run directories."""
+    runs = [folder / f"seed_{config.seed}" for config in configs]
+    inside = [config.model_copy(update={"output_dir": str(run)}) for config, run in zip(configs, runs, strict=True)]
+    for stop in stops:
+        run_population(inside, callbacks=[StopAtStep(stop)], warn=warn)
+    return runs
 
 
 def compare_runs(a: Path, b: Path) -> list[str]:
     """Returns one message per difference between two run directories.
 
-    Compares the tensors of the newest checkpoints by name, state.json, and metrics.jsonl without its time fields.
+    Compares the newest and the best checkpoints (tensors by name, and state.json), and metrics.jsonl without its time
+    fields.
     """
     left, right = find_checkpoint(a), find_checkpoint(b)
     if left.step != right.step:
         return [f"the newest checkpoint has step {left.step} in {a}, but step {right.step} in {b}"]
-    differences = _tensor_differences(left, right)
-    if (left.path / STATE).read_bytes() != (right.path / STATE).read_bytes():
-        differences.append(f"{STATE} differs at step {left.step}")
-    return differences + _metric_differences(_rows(a / METRICS), _rows(b / METRICS))
+    found = _differences(left, right)
+    best = left.group("trainer").get("best")
+    if not found and best is not None and best[0] != left.step:
+        found = _differences(*(read_checkpoint(each.path.with_name(step_name(best[0]))) for each in (left, right)))
+    return found + _metric_differences(_rows(a / METRICS), _rows(b / METRICS))
+
+
+def _checkpoint_differences(a: Path, b: Path) -> list[str]:
+    left, right = checkpoints_by_step(a), checkpoints_by_step(b)
+    shared = sorted(left.keys() & right.keys())
+    return [
+        found for step in shared for found in _differences(read_checkpoint(left[step]), read_checkpoint(right[step]))
+    ]
+
+
+def _differences(a: Checkpoint, b: Checkpoint) -> list[str]:
+    differences = _tensor_differences(a, b)
+    if (a.path / STATE).read_bytes() != (b.path / STATE).read_bytes():
+        differences.append(f"{STATE} differs at step {a.step}")
+    return differences
 
 
 def _tensor_differences(a: Checkpoint, b: Checkpoint) -> list[str]:

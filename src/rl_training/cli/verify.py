@@ -1,0 +1,41 @@
+"""`verify` repeats the start of a run and compares it byte for byte."""
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from rl_training.cli.agents import Run
+from rl_training.cli.options import Json
+from rl_training.cli.output import print_json, stdout_for_results
+
+Steps = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=2, help="Steps to repeat.", show_default="up to the third logged row with updates"),
+]
+
+
+def verify(run: Run, steps: Steps = None, as_json: Json = False) -> None:
+    """Repeat the start of a run, also with a stop and resume, and report whether both are byte-identical.
+
+    Exit code 0 if they are, 1 if not. Nothing in the run changes.
+    """
+    with stdout_for_results():
+        from rl_training.experiment.agent import run_of
+        from rl_training.experiment.verify import verify_run
+
+        found = verify_run(run_of(run), steps=steps)
+    if as_json:
+        print_json({"identical": found.identical, **asdict(found)})
+    else:
+        typer.echo(f"first {found.steps:,} steps ({found.updates:,} updates), repeated: {_verdict(found.repeat)}")
+        typer.echo(f"stopped half-way and resumed: {_verdict(found.resume)}")
+        for reason in found.reasons:
+            typer.echo(f"possible cause: {reason}")
+    if not found.identical:
+        raise typer.Exit(1)
+
+
+def _verdict(differences: list[str]) -> str:
+    more = f" (and {len(differences) - 1} more)" if len(differences) > 1 else ""
+    return f"different: {differences[0]}{more}" if differences else "byte-identical"

@@ -1,0 +1,68 @@
+"""`verify` repeats the start of a run and names what differs."""
+
+import json
+import shutil
+
+import pytest
+
+ONLINE = ["train", "dqn", "CartPole-v1", "--steps", "200", "--set", "learning_starts=50", "--set", "hidden_sizes=[8]",
+          "--set", "log_interval=40", "--set", "eval_interval=100", "--set", "eval_episodes=1"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def finished(cli, tmp_path_factory):
+    run = tmp_path_factory.mktemp("runs") / "dqn"
+    assert cli(*ONLINE, "--output", run).exit_code == 0
+    return run
+
+
+@pytest.fixture
+def run(finished, tmp_path):
+    return shutil.copytree(finished, tmp_path / "run")
+
+
+def test_an_untouched_run_is_byte_identical_and_stays_as_it_was(cli, run):
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    result = cli("verify", run)
+    assert (result.exit_code, result.stdout) == (
+        0,
+        "first 120 steps (70 updates), repeated: byte-identical\nstopped half-way and resumed: byte-identical\n",
+    )
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+def test_to_the_end_of_the_run_its_checkpoints_are_compared(cli, run, finished):
+    assert cli("verify", run, "--steps", "200").exit_code == 0
+    other = shutil.copytree(finished, run.with_name("other"))
+    config = (other / "config.yaml").read_text().replace("seed: 0", "seed: 1")
+    (other / "config.yaml").write_text(config)
+    report = json.loads(cli("verify", other, "--steps", "200", "--json").stdout)
+    assert report["identical"] is False
+    assert report["resume"] == []
+    assert any(difference.startswith("learner.safetensors") for difference in report["repeat"])
+
+
+def test_a_changed_log_is_reported_with_what_differs_on_this_machine(cli, run):
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    row = next(row for row in rows if row["updates"])
+    row["loss"] = row.get("loss", 0.0) + 1.0
+    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    record = json.loads((run / "run.json").read_text())
+    record["versions"]["torch"] = "1.0"
+    (run / "run.json").write_text(json.dumps(record))
+    result = cli("verify", run)
+    assert result.exit_code == 1
+    assert "repeated: different: metrics.jsonl differs first in row" in result.stdout
+    assert "possible cause: torch was 1.0, is " in result.stdout
+
+
+def test_members_of_a_population_are_repeated_together(cli, tmp_path):
+    assert cli(*ONLINE, "--seeds", "0,2", "--output", tmp_path).exit_code == 0
+    assert cli("verify", tmp_path / "seed_2").exit_code == 0
+
+
+def test_a_run_without_rows_is_refused(cli, run):
+    (run / "metrics.jsonl").write_text("")
+    result = cli("verify", run)
+    assert result.exit_code == 2
+    assert "has no logged rows, so there is nothing to compare; train it further first" in result.stderr
