@@ -109,8 +109,8 @@ def kill_repeatedly(setup: str, folder: Path, *, kills: int, rng: random.Random)
     assert_same(run, reference)
 
 
-def test_two_kills_change_nothing(tmp_path):
-    kill_repeatedly("short", tmp_path, kills=2, rng=random.Random(0))
+def test_a_kill_changes_nothing(tmp_path):
+    kill_repeatedly("short", tmp_path, kills=1, rng=random.Random(0))
 
 
 @pytest.mark.soak
