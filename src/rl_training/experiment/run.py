@@ -16,13 +16,13 @@ from rl_training.experiment.machine import Choices, apply, choose
 from rl_training.experiment.processes.signals import caught_signals, stop_reason
 from rl_training.experiment.result import UNFINISHED, TrainResult
 from rl_training.experiment.run_directory import RunDirectory
-from rl_training.experiment.training_run import TrainingRun, default_directory, run_record
+from rl_training.experiment.starts import find_starts
+from rl_training.experiment.training_run import RecordFirstCheckpoint, TrainingRun, default_directory
 from rl_training.messages import Warn, print_warning
 from rl_training.runtime.callbacks.profile import Profile
 from rl_training.runtime.callbacks.progress import ShowProgress
 from rl_training.runtime.callbacks.training import StopAtStep
-from rl_training.runtime.checkpoints.format import CheckpointError
-from rl_training.runtime.checkpoints.reading import Checkpoint, list_checkpoints, newest_checkpoint, read_checkpoint
+from rl_training.runtime.checkpoints.reading import Checkpoint, list_checkpoints
 from rl_training.runtime.engine import Callback, train
 from rl_training.runtime.population import Members
 from rl_training.runtime.state import DivergedError, TrainerState
@@ -89,12 +89,14 @@ def _run(
         planned = record.get("total_timesteps") or configs[0].duration
         if steps is not None and steps < planned:
             callbacks = [*callbacks, StopAtStep(steps)]
+        starts = _starts(directories, start_from, fresh=fresh, warn=warn)
         state, members = assemble(configs, choices, max(steps or 0, planned), warn=warn)
         for parts in members:
             stack.callback(parts.close)
-        for directory, config in zip(directories, configs, strict=True):
-            directory.begin(config, fresh=fresh)  # not earlier: a wrong config must not delete a run
-        runs = _training_runs(directories, configs, members, choices, callbacks, start_from=start_from, warn=warn)
+        runs = _training_runs(directories, configs, members, choices, callbacks, starts=starts, warn=warn)
+        for run, config in zip(runs, configs, strict=True):
+            run.directory.begin(config, fresh=fresh)  # not earlier: a wrong config must not delete a run
+            run.begin()
         results = _train(state, runs, callbacks, num_envs=configs[0].num_envs, quiet=quiet)
     if results[0].status == "finished" and not results[0].updates:
         _warn_no_updates(configs[0], results[0].steps, warn)
@@ -111,19 +113,17 @@ def _stored_results(directories: Sequence[RunDirectory], steps: int | None) -> l
 
 def _training_runs(
     directories: Sequence[RunDirectory], configs: Sequence[TrainConfig], members: Sequence[Assembly], choices: Choices,
-    callbacks: Sequence[Callback], *, start_from: Start, warn: Warn,
+    callbacks: Sequence[Callback], *, starts: Sequence[Checkpoint | None], warn: Warn,
 ) -> list[TrainingRun]:  # fmt: skip
-    starts = _starts(directories, start_from, warn)
     if starts[0] is None and members[0].dataset is not None:
         for warning in _data_warnings(configs[0], members[0].dataset, needs_expert=members[0].learner.needs_expert):
             warn(warning)
     runs = []
     for directory, config, parts, start in zip(directories, configs, members, starts, strict=True):
-        kept, total = directory.read("run.json") or {}, parts.state.total_timesteps
         seeds = {"population": [each.seed for each in configs]} if len(configs) > 1 else {}
-        directory.write("run.json", {**run_record(config, parts, choices), **seeds, **kept, "total_timesteps": total})
         user = callbacks if len(configs) == 1 else ()
         runs.append(TrainingRun(directory, config, parts, choices, checkpoint=start, user=user, warn=warn))
+        runs[-1].record |= seeds
     return runs
 
 
@@ -159,7 +159,7 @@ def _train(
     began, updates = time.perf_counter(), state.updates
     try:
         with stopping_on_signals(state) as caught:
-            train(state, [*notified, *shown])
+            train(state, [*notified, RecordFirstCheckpoint(runs), *shown])
     except (DivergedError, TooManyRestarts) as error:
         if isinstance(error, TooManyRestarts):
             for run in runs:
@@ -175,21 +175,16 @@ def _train(
     return [run.finish(updates=state.updates - updates, seconds=seconds, signal=number) for run in runs]
 
 
-def _starts(directories: Sequence[RunDirectory], start_from: Start, warn: Warn) -> list[Checkpoint | None]:
-    """Returns the newest checkpoint of a run; for a population, the newest step that all members have."""
-    if len(directories) == 1:
-        folder = directories[0].checkpoints
-        newest = newest_checkpoint(folder, on_damaged=warn) if folder.is_dir() else None
-        if newest is not None or start_from is None:
-            return [newest]
-        return [start_from if isinstance(start_from, Checkpoint) else find_checkpoint(Path(start_from), warn=warn)]
-    names = [{path.name for path in list_checkpoints(directory.checkpoints)} for directory in directories]
-    for name in sorted(set.intersection(*names), reverse=True):
-        try:
-            return [read_checkpoint(directory.checkpoints / name) for directory in directories]
-        except CheckpointError as damaged:
-            warn(str(damaged))
-    return [None] * len(directories)
+def _starts(
+    directories: Sequence[RunDirectory], start_from: Start, *, fresh: bool, warn: Warn
+) -> Sequence[Checkpoint | None]:
+    """Returns the checkpoint that each run starts from; `start_from` is for a run that has none of its own."""
+    own = None if fresh else find_starts(directories, warn)
+    if own is not None:
+        return own
+    if start_from is None:
+        return [None] * len(directories)
+    return [start_from if isinstance(start_from, Checkpoint) else find_checkpoint(Path(start_from), warn=warn)]
 
 
 @contextmanager

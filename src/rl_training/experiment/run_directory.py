@@ -14,7 +14,10 @@ import yaml
 from rl_training.experiment.agent import CHECKPOINTS
 from rl_training.experiment.config.messages import ConfigError
 from rl_training.experiment.config.train_config import TrainConfig, config_differences, config_yaml, parse_config
+from rl_training.runtime.files import write_atomically
 
+FIRST_CHECKPOINT = "first_checkpoint"  # key of run.json: the step of the first checkpoint, or null before it
+FRESH = "--fresh (fresh=True in Python)"
 ELSEWHERE = "another --output (output_dir in Python)"
 RUN_FILES = ("config.yaml", "run.json", "result.json", "metrics.jsonl", "curve.png", CHECKPOINTS, "tensorboard")
 
@@ -86,8 +89,7 @@ class RunDirectory:
             named = "; ".join(f"{key}: {old!r} there, {new!r} here" for key, (old, new) in changed.items())
             raise ConfigError(
                 f"{self.path} holds a run with a different config ({named}). "
-                f"Continue it with its own config{hint}, choose {ELSEWHERE}, or start over with --fresh "
-                "(fresh=True in Python)."
+                f"Continue it with its own config{hint}, choose {ELSEWHERE}, or start over with {FRESH}."
             )
 
     def clear(self) -> None:
@@ -99,9 +101,21 @@ class RunDirectory:
             else:
                 target.unlink(missing_ok=True)
 
+    def had_checkpoints(self) -> bool:
+        """Whether a checkpoint was once saved. Runs of earlier versions have no record, so any step_* counts."""
+        record = self.read("run.json") or {}
+        if FIRST_CHECKPOINT in record:
+            return record[FIRST_CHECKPOINT] is not None
+        return any(self.checkpoints.glob("step_*"))
+
     def read(self, name: str) -> dict[str, Any] | None:
         file = self.path / name
-        return dict(json.loads(file.read_text())) if file.exists() else None
+        try:
+            return dict(json.loads(file.read_bytes())) if file.exists() else None
+        except (ValueError, TypeError) as error:
+            raise ConfigError(
+                f"{file} is damaged ({error}); restore it from a copy, or start over with {FRESH}"
+            ) from None
 
     def write(self, name: str, content: dict[str, Any]) -> None:
         write_atomically(self.path / name, json.dumps(content, indent=2) + "\n")
@@ -112,13 +126,3 @@ def make_directory(path: Path) -> None:
     if file is not None:
         raise NotADirectoryError(f"{file} is a file, not a directory; choose {ELSEWHERE}")
     path.mkdir(parents=True, exist_ok=True)
-
-
-def write_atomically(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)

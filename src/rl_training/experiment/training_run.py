@@ -8,28 +8,33 @@ from rl_training.experiment.assembly import Assembly, interval, new_callbacks
 from rl_training.experiment.config.train_config import ConfigError, TrainConfig
 from rl_training.experiment.machine import Choices, differences, facts, versions
 from rl_training.experiment.result import TrainResult
-from rl_training.experiment.run_directory import RunDirectory
+from rl_training.experiment.run_directory import FIRST_CHECKPOINT, RunDirectory
 from rl_training.messages import Warn
-from rl_training.runtime.callbacks.logging import LogMetrics, MetricsFile, tensorboard_writer
+from rl_training.runtime.callbacks.logging import LogMetrics, MetricsFile, Row, tensorboard_writer
 from rl_training.runtime.callbacks.saving import SaveCheckpoints, replay_segments, restore_trainer
 from rl_training.runtime.checkpoints.format import step_name
 from rl_training.runtime.checkpoints.reading import Checkpoint
 from rl_training.runtime.engine import Callback
+from rl_training.runtime.state import TrainerState
 from rl_training.types import EnvSpec
 
 
 class TrainingRun:
-    """Sets up the callbacks that write into the run directory, and resumes from `checkpoint` if there is one."""
+    """Sets up the callbacks that write into the run directory, and resumes from `checkpoint` if there is one.
+
+    Nothing is written before `begin`.
+    """
 
     def __init__(
         self, directory: RunDirectory, config: TrainConfig, parts: Assembly, choices: Choices, *,
         checkpoint: Checkpoint | None, user: Sequence[Callback] = (), warn: Warn,
     ) -> None:  # fmt: skip
         self.directory, self.state, self.pool = directory, parts.state, parts.pool
-        start = 0 if checkpoint is None else checkpoint.step
-        self.metrics = MetricsFile(directory.metrics, keep_until=start)
-        board = tensorboard_writer(directory.path / "tensorboard", resume_at=start)
-        writers = [self.metrics.write] + ([] if board is None else [board])
+        self.start = None if checkpoint is None else checkpoint.step
+        is_own = checkpoint is not None and checkpoint.path.parent == directory.checkpoints
+        self.own_start = self.start if is_own else None
+        board = tensorboard_writer(directory.path / "tensorboard", resume_at=self.start or 0)
+        writers = [self._log] + ([] if board is None else [board])
         callbacks = new_callbacks(config, parts, choices, user=user, writers=writers, warn=warn)
         self.log = next(callback for callback in callbacks if isinstance(callback, LogMetrics))
         segments, info = replay_segments(self.state), checkpoint_info(config, parts, choices)
@@ -45,9 +50,28 @@ class TrainingRun:
                 warn(f"resume is approximate, not exact: {'; '.join(reasons)}")
         every = interval(config.checkpoint_interval, config.duration, 10)
         self.saving = SaveCheckpoints(
-            directory.checkpoints, every, callbacks, segments=segments, keep=config.keep_checkpoints, info=info
-        )
+            directory.checkpoints, every, callbacks, segments=segments, keep=config.keep_checkpoints, info=info,
+            in_population=parts.member is not None, start=self.own_start,
+        )  # fmt: skip
         self.callbacks = [*callbacks, self.saving]
+        self.record = {**run_record(config, parts, choices), "total_timesteps": self.state.total_timesteps}
+
+    def begin(self) -> None:
+        """Writes run.json and opens the log, without the rows after the step that the run resumes from."""
+        kept = self.directory.read("run.json") or {}
+        total = {"total_timesteps": self.record["total_timesteps"]}
+        first = {FIRST_CHECKPOINT: kept.get(FIRST_CHECKPOINT) or self.own_start}
+        self.directory.write("run.json", {**self.record, **kept, **total, **first})
+        self.metrics = MetricsFile(self.directory.metrics, keep_until=self.start or 0)
+
+    def _log(self, row: Row) -> None:
+        self.metrics.write(row)
+
+    def record_first_checkpoint(self) -> None:
+        """Records durably that a checkpoint exists; see `RunDirectory.had_checkpoints`."""
+        record = self.directory.read("run.json") or {}
+        if record.get(FIRST_CHECKPOINT) is None:
+            self.directory.write("run.json", {**record, FIRST_CHECKPOINT: self.saving.saved})
 
     def finish(self, *, updates: int, seconds: float, signal: int | None) -> TrainResult:
         """Writes and returns the result; `updates` and `seconds` are those of this process."""
@@ -68,6 +92,26 @@ class TrainingRun:
         """Writes the result of a run that an error has ended; the same command continues it."""
         self.state.status, self.state.stop_reason = "failed", reason
         self.finish(updates=updates, seconds=seconds, signal=None)
+
+
+class RecordFirstCheckpoint(Callback):
+    """Records the first checkpoint once every run has one. Must come after the callbacks of all runs.
+
+    A crash before the record is harmless: the checkpoint itself is found. A crash while only some members of a
+    population have a checkpoint leaves no record, and the population starts again.
+    """
+
+    def __init__(self, runs: Sequence[TrainingRun]) -> None:
+        self.runs, self._done = runs, False
+
+    def on_step_end(self, state: TrainerState) -> None:
+        if not self._done and all(run.saving.can_resume for run in self.runs):
+            for run in self.runs:
+                run.record_first_checkpoint()
+            self._done = True
+
+    def on_train_end(self, state: TrainerState) -> None:
+        self.on_step_end(state)
 
 
 def checkpoint_info(config: TrainConfig, parts: Assembly, choices: Choices) -> dict[str, Any]:

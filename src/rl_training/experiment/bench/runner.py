@@ -11,7 +11,8 @@ from rl_training.experiment.bench.cell import CellRun
 from rl_training.experiment.bench.plan import PLAN, BenchPlan, plan_differences, plan_yaml, read_plan
 from rl_training.experiment.config.train_config import ConfigError
 from rl_training.experiment.processes.runner import POLL_SECONDS, run_jobs
-from rl_training.experiment.run_directory import RunLockedError, make_directory, write_atomically
+from rl_training.experiment.run_directory import RunLockedError, make_directory
+from rl_training.runtime.files import write_atomically
 
 LOCK_SECONDS = 2  # processes that were killed keep the lock for a moment
 

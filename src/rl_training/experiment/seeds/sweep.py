@@ -12,6 +12,7 @@ from rl_training.experiment.result import UNFINISHED, TrainResult
 from rl_training.experiment.run import run_population, run_training
 from rl_training.experiment.run_directory import RunDirectory
 from rl_training.experiment.seeds.processes import SeedGroup, SeedJob
+from rl_training.experiment.starts import find_starts
 from rl_training.experiment.training_run import default_directory
 from rl_training.runtime.engine import Callback
 
@@ -75,6 +76,8 @@ def train_in_processes(
 ) -> dict[int, TrainResult]:
     """Trains at most one seed per core, the first with the callbacks. A signal or a user error stops all seeds."""
     earlier = {} if fresh else {config.seed: result for config in configs if (result := _stored_result(config))}
+    for config in [] if fresh else configs:
+        _check_checkpoints(config)
     seeds = [SeedJob(config, callbacks if config is configs[0] else (), fresh=fresh) for config in configs]
     steps, taken = sum(config.duration for config in configs), {seed: result.steps for seed, result in earlier.items()}
     group = SeedGroup(seeds, steps, taken, quiet=quiet)
@@ -92,6 +95,14 @@ def train_in_processes(
         for config in configs
     }
     return {seed: replace(result, signal=caught[0]) for seed, result in results.items()} if caught else results
+
+
+def _check_checkpoints(config: TrainConfig) -> None:
+    """Raises an error if the seed has saved checkpoints and none can be used, before any seed starts."""
+    directory = _directory(config)
+    if directory.path.is_dir():
+        with directory.locked():
+            find_starts([directory], warn=lambda message: None)  # the process of the seed warns
 
 
 def _without_result(config: TrainConfig) -> TrainResult:

@@ -4,7 +4,7 @@ import json
 import math
 import time
 from collections.abc import Callable
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -152,9 +152,10 @@ def tensorboard_writer(directory: Path, *, resume_at: int) -> Callable[[Row], No
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         return None
-    writer = SummaryWriter(str(directory), purge_step=resume_at or None)
+    new_writer = cache(lambda: SummaryWriter(str(directory), purge_step=resume_at or None))
 
     def write(row: Row) -> None:
+        writer = new_writer()  # the first row makes the directory
         numbers = {**row, **row.get("evaluation", {})}
         for name, value in numbers.items():
             if isinstance(value, int | float) and name not in ("step", "time"):

@@ -12,29 +12,43 @@ from rl_training.runtime.state import TrainerState
 
 
 class SaveCheckpoints(Callback):
-    """Saves checkpoints. Must be the last callback, so that it saves the final state of the others."""
+    """Saves checkpoints. Must be the last callback, so that it saves the final state of the others.
+
+    The members of a population save together at each interval, and alone at a new best evaluation. The last two
+    steps that they saved together are not pruned: a population resumes from a step that all members have, and a crash
+    may come while some have saved and others have not. `start` is the step that the run resumes from.
+    """
 
     def __init__(
         self, directory: Path, interval: int, callbacks: Sequence[Callback], *, segments: ReplaySegments, keep: int,
-        info: dict[str, Any],
+        info: dict[str, Any], in_population: bool = False, start: int | None = None,
     ) -> None:  # fmt: skip
         self.directory, self.interval, self.callbacks, self.segments = directory, interval, callbacks, segments
-        self.keep, self.info, self.saved = keep, info, -1
+        self.keep, self.info, self.saved, self.in_population = keep, info, -1, in_population
+        self.shared = [] if start is None else [start]  # steps that all members save, the last two
+
+    @property
+    def can_resume(self) -> bool:
+        """Whether this run, and with it its whole population, has a checkpoint to resume from."""
+        return bool(self.shared) if self.in_population else self.saved >= 0
 
     def on_step_end(self, state: TrainerState) -> None:
+        due = state.passed(self.interval) or state.over
         new_best = state.best is not None and state.best.step == state.global_step != self.saved
-        if state.passed(self.interval) or new_best or state.over:
-            self.save(state)
+        if due or new_best:
+            self.save(state, together=due)
 
     def on_train_end(self, state: TrainerState) -> None:
         if self.saved != state.global_step:
-            self.save(state)
+            self.save(state, together=True)
 
-    def save(self, state: TrainerState) -> Path:
+    def save(self, state: TrainerState, *, together: bool) -> Path:
         self.saved = state.global_step
+        self.shared = [*self.shared, self.saved][-2:] if together else self.shared
+        protected = {*(() if state.best is None else (state.best.step,)), *(self.shared if self.in_population else ())}
         return save_checkpoint(
             self.directory, state.global_step, trainer_state(state, self.callbacks), info=self.info,
-            replay=self.segments, keep=self.keep, protect=() if state.best is None else (state.best.step,),
+            replay=self.segments, keep=self.keep, protect=protected,
         )  # fmt: skip
 
 

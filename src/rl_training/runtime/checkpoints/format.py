@@ -24,7 +24,11 @@ Segments: TypeAlias = dict[str, Span]  # files of one replay buffer and the rows
 
 
 class CheckpointError(Exception):
-    """A checkpoint cannot be written or read."""
+    """A checkpoint cannot be written or read; the message is `problem`, then `advice`."""
+
+    def __init__(self, problem: str, advice: str = "") -> None:
+        super().__init__(f"{problem}; {advice}" if advice else problem)
+        self.problem, self.advice = problem, advice
 
 
 class StoredFile(BaseModel):
@@ -49,7 +53,7 @@ class Manifest(BaseModel):
 
 
 def damaged(path: Path, cause: str) -> CheckpointError:
-    return CheckpointError(f"checkpoint {path} is damaged: {cause}; use another checkpoint or copy this one again")
+    return CheckpointError(f"checkpoint {path} is damaged: {cause}", "use another checkpoint or copy this one again")
 
 
 def step_name(step: int) -> str:
@@ -107,8 +111,8 @@ def parse_manifest(path: Path, data: bytes) -> Manifest:
         raise damaged(path, f"{MANIFEST} has no format_version")
     if (version := values["format_version"]) != FORMAT_VERSION:
         raise CheckpointError(
-            f"checkpoint {path} has format {version!r}, but this version of rl_training reads format "
-            f"{FORMAT_VERSION}; use the version of rl_training that wrote it"
+            f"checkpoint {path} has format {version!r}, but this version of rl_training reads format {FORMAT_VERSION}",
+            "use the version of rl_training that wrote it",
         )
     values.pop("sha256", None)
     try:

@@ -84,7 +84,7 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
     try:
         present = {entry.name: entry.is_file(follow_symlinks=False) for entry in os.scandir(path)}
         if MANIFEST not in present:
-            raise CheckpointError(f"{path} is not a checkpoint: it has no {MANIFEST}; pass a step_... directory")
+            raise CheckpointError(f"{path} is not a checkpoint: it has no {MANIFEST}", "pass a step_... directory")
         if irregular := sorted(name for name, is_regular in present.items() if not is_regular):
             raise damaged(path, f"{irregular[0]} is not a regular file")
         manifest = parse_manifest(path, (path / MANIFEST).read_bytes())

@@ -21,6 +21,7 @@ from rl_training.runtime.checkpoints.format import (
     write_file,
 )
 from rl_training.runtime.checkpoints.reading import Checkpoint, checkpoints_by_step
+from rl_training.runtime.files import fsync_directory
 
 
 class ReplayWriter(Protocol):
@@ -74,7 +75,7 @@ def _write(
     files |= segment_files
     manifest = Manifest(format_version=FORMAT_VERSION, step=step, info=info, files=files, replay=segments)
     write_file(temporary / MANIFEST, manifest.to_bytes())
-    _fsync_directory(temporary)
+    fsync_directory(temporary)
     return manifest
 
 
@@ -85,17 +86,7 @@ def _publish(temporary: Path, target: Path) -> None:
         _remove(old)
         os.replace(target, old)
     os.replace(temporary, target)
-    _fsync_directory(target.parent)
-
-
-def _fsync_directory(directory: Path) -> None:
-    if os.name == "nt":  # directories cannot be opened on Windows
-        return
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    fsync_directory(target.parent)
 
 
 def _prune(directory: Path, newest: int, keep: int, protect: Container[int]) -> None:
