@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rl_training.experiment.agent import find_checkpoint, print_warning
+from rl_training.experiment.agent import find_checkpoint
 from rl_training.experiment.config.train_config import ConfigError, TrainConfig
 from rl_training.experiment.machine import choose, differences, facts
 from rl_training.experiment.run import run_population
 from rl_training.experiment.run_directory import RunDirectory
-from rl_training.experiment.training_run import Warn
+from rl_training.messages import Warn, print_warning
 from rl_training.runtime.callbacks.logging import TIME_FIELDS
 from rl_training.runtime.callbacks.training import StopAtStep
 from rl_training.runtime.checkpoints.format import STATE, step_name
