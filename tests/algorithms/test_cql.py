@@ -146,6 +146,20 @@ def test_the_actor_clones_the_data_in_the_first_updates_that_are_asked_for(box, 
         torch.testing.assert_close(cloning.terms[name], usual.terms[name])
 
 
+def test_cloning_reads_normalised_observations(box, draw):
+    rows = draw(box, 6)
+    learner = CQLAlgorithm.build(box, hidden_sizes=(8,), normalize_obs=True)
+    learner.normalizer.get_buffer("mean").fill_(3.0)
+    learner.normalizer.get_buffer("std").fill_(2.0)
+    plain = CQLAlgorithm.build(box, hidden_sizes=(8,))
+    plain.load_state_dict(learner.state_dict(), strict=False)
+    torch.manual_seed(1)
+    found = learner.cloning(rows).terms
+    torch.manual_seed(1)
+    expected = plain.cloning({**rows, "obs": (rows["obs"] - 3) / 2, "next_obs": (rows["next_obs"] - 3) / 2}).terms
+    torch.testing.assert_close(found, expected)
+
+
 @pytest.mark.parametrize("rows", [(6,), pytest.param((2, 6), marks=pytest.mark.slow)])
 def test_cloning_compiles_in_one_piece_for_one_and_for_two(rows, box, draw):
     torch.compiler.reset()

@@ -52,6 +52,30 @@ def test_the_target_values_what_the_policy_would_do_and_not_what_is_best(row):
     assert targets == [1 + 0.5 * 1, 1 + 0.5 * 2]
 
 
+def test_the_target_network_values_the_next_actions(row):
+    learner = two_values()
+    learner.model.get_parameter("q.net.0.bias").data = torch.tensor([7.0, 8.0])
+    metrics = learner.loss(row([1])).metrics
+    assert metrics["q_value_mean"].item() == 7
+    assert metrics["target_q_mean"].item() == 1 + 0.5 * 2
+
+
+def test_the_next_actions_are_valued_at_the_next_observation(row):
+    learner = two_values()
+    learner.target.get_parameter("q.net.0.weight").data = torch.tensor([[3.0], [3.0]])  # of the observation
+    found = learner.loss({**row([1]), "next_obs": torch.ones(1, 1)}).metrics["target_q_mean"].item()
+    assert found == 1 + 0.5 * (2 + 3)
+
+
+def test_the_network_reads_normalised_observations():
+    learner = FQE.build(BOX, hidden_sizes=())
+    learner.model.q.net[0].weight.data = torch.tensor([[3.0, 0.0]])
+    learner.model.q.net[0].bias.data.zero_()
+    learner.normalizer.get_buffer("mean").fill_(4.0)
+    learner.normalizer.get_buffer("std").fill_(2.0)
+    assert learner.values(learner.model.q, torch.tensor([[10.0]]), torch.zeros(1, 1, 1)).item() == 3 * (10 - 4) / 2
+
+
 def test_several_draws_of_the_policy_are_averaged(row):
     loss = two_values().loss(row([0, 1, 1, 1]))
     assert loss.metrics["target_q_mean"].item() == 1 + 0.5 * (1 + 2 + 2 + 2) / 4

@@ -45,6 +45,32 @@ def test_every_update_asks_at_fractions_of_its_own(discrete, draw):
     assert len({*first.flatten().tolist(), *second.flatten().tolist()}) == 40
 
 
+def test_every_target_has_random_fractions_of_its_own(discrete, draw):
+    learner, batch = small(discrete), draw(discrete, 4)
+    first, second = (learner.predict_next(batch["next_obs"])[0].tau_hats for _ in range(2))
+    assert first.shape == (4, 5)
+    assert len({*first.flatten().tolist(), *second.flatten().tolist()}) == 40
+    assert 0.3 < torch.cat([first, second]).mean().item() < 0.7
+
+
+def test_targets_are_quantiles_of_the_target_network(discrete, draw):
+    learner, batch = small(discrete), draw(discrete, 4)
+    with torch.no_grad():
+        for network, value in ((learner.target["q"], 2.0), (learner.model.q, 7.0)):
+            layer = network.head.advantage.layers[-1]
+            layer.weight.zero_()
+            layer.bias.fill_(value)
+    expected = batch["rewards"] + 0.99 * (1 - batch["dones"]) * 2.0
+    torch.testing.assert_close(learner.target_of(batch), expected.unsqueeze(1).expand(4, 5))
+
+
+def test_without_double_the_target_network_chooses(discrete, draw):
+    learner, batch = small(discrete), draw(discrete, 50)
+    with torch.no_grad():
+        learner.target["q"].head.advantage.layers[-1].bias.copy_(torch.tensor([0.0, 0.0, 100.0, 0.0]))
+    assert learner.predict_next(batch["next_obs"])[1].tolist() == [2] * 50
+
+
 def test_targets_have_as_many_fractions_as_predictions_and_the_choice_its_own(discrete, draw):
     learner, batch = small(discrete), draw(discrete, 4)
     assert learner.target_of(batch).shape == (4, 5)

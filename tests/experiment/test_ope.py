@@ -18,6 +18,7 @@ GAMMA = 0.9
 # Transition probabilities [action, state, next state]; the remainder to 1 is the probability of termination.
 MOVES = np.array([[[0.6, 0.3], [0.2, 0.6]], [[0.1, 0.8], [0.5, 0.4]]])
 REWARDS = np.array([[1.0, -1.0], [0.0, 2.0]])  # [action, state]
+FAST = {"updates": 60, "learning_rate": 0.1, "tau": 0.3, "batch_size": 64}
 TABLE = {"hidden_sizes": (), "learning_rate": 0.04, "tau": 0.1, "batch_size": 128, "gamma": GAMMA}
 
 
@@ -85,6 +86,36 @@ def test_the_interval_holds_the_true_value_of_each_policy(always_0, always_1):
         assert found.estimate == pytest.approx(truth, abs=0.5)
         assert found.interval.low < truth < found.interval.high
         assert found.interval.high - found.interval.low < 2
+
+
+class ByState:
+    """Takes action 0 in the first state and action 1 in the second."""
+
+    def act(self, obs, memory=None, *, deterministic=False, generator=None):
+        return Action(obs.argmax(-1))
+
+
+def test_the_policy_acts_at_the_next_observation():
+    # State 0 pays nothing and leads to state 1, where action 0 pays 1, action 1 pays 5, and the episode terminates.
+    steps = [(0, 0, 0.0, 1, 0.0), (1, 0, 1.0, 1, 1.0), (0, 1, 0.0, 1, 0.0), (1, 1, 5.0, 1, 1.0)] * 10
+    states, actions, rewards, following, dones = map(torch.tensor, zip(*steps, strict=True))
+    obs, next_obs = torch.eye(2)[states], torch.eye(2)[following]
+    columns = {"obs": obs, "actions": actions, "rewards": rewards, "next_obs": next_obs, "dones": dones}
+    found = estimate(ByState(), TransitionDataset({**columns, "truncated": torch.zeros(40)}), members=3, **FAST)
+    assert found.estimate == pytest.approx(GAMMA * 5, abs=0.2)  # with the action of state 0 it would be 0.9
+
+
+def test_the_interval_covers_the_choice_of_episodes():
+    # Half of 40 episodes pay 0, the others 10, as their only observation shows: every member learns the same values,
+    # and the means of their resamples have the standard error 5 / sqrt(40) around 5.
+    kind = torch.arange(40) % 2
+    zeros = torch.zeros(40)
+    columns = {"obs": torch.eye(2)[kind], "actions": torch.zeros(40, dtype=torch.int64), "rewards": 10.0 * kind}
+    data = TransitionDataset({**columns, "next_obs": torch.eye(2)[kind], "dones": zeros + 1, "truncated": zeros})
+    found = estimate(Always(0), data, **FAST)
+    assert found.estimate == pytest.approx(5, abs=0.1)
+    quantile = 2.262  # of Student's distribution with 9 degrees of freedom, 97.5%
+    assert found.interval.high - found.estimate == pytest.approx(quantile * 5 / 40**0.5, rel=0.5)
 
 
 def test_policies_are_ranked(always_0, always_1):

@@ -48,6 +48,14 @@ def test_no_class_falls_below_its_share_of_the_even_mix_and_all_sum_to_one():
     assert probs.tolist()[0] == pytest.approx([0.99 + 0.0025, 0.0025, 0.0025, 0.0025])
 
 
+def test_a_hundredth_of_every_latents_distribution_is_uniform(rssm):
+    logits = torch.zeros(1, LATENTS * CLASSES)
+    logits[:, ::CLASSES] = 1000.0
+    expected = [0.99 + 0.01 / 6, *[0.01 / 6] * 5]  # six classes
+    for probs in rssm.log_probs(logits).exp()[0].tolist():
+        assert probs == pytest.approx(expected)
+
+
 def test_draws_follow_the_mixed_probabilities():
     logits = torch.tensor([3.0, 0.0, -20.0]).expand(20_000, 3)
     torch.manual_seed(0)

@@ -117,6 +117,17 @@ def test_actor_and_critic_by_a_plain_loop(used, dream):
     assert loss.terms["dreamer_critic_loss"].item() == pytest.approx(critic, rel=1e-4)
 
 
+def test_without_advantages_the_actor_loss_is_minus_the_weighted_entropy(small):
+    learner = small(entropy_weight=0.5)  # whose initial values are exactly 0
+    with torch.no_grad():
+        learner.model.actor.net[-1].weight.zero_()  # a uniform policy over three actions
+    features, zeros = torch.randn(2, 4, learner.model.size.deter + 16), torch.zeros(2, 4)
+    weights = torch.tensor([[1.0, 1.0, 0.5, 0.5], [1.0, 1.0, 1.0, 1.0]])
+    seen = ImaginedRollout(features, torch.zeros(1, 4, dtype=torch.int64), weights, zeros, zeros)
+    loss = learner.behaviour_loss(seen)[0].terms["dreamer_actor_loss"]
+    assert loss.item() == pytest.approx(-0.75 * 0.5 * math.log(3), rel=1e-5)
+
+
 def test_an_action_that_pays_becomes_likelier(small):
     learner = small(entropy_weight=0.0, learning_rate=1e-2)
     features = torch.randn(2, 50, learner.model.size.deter + 16)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from torch.nn.functional import one_hot
 from rl_training.algorithms import Updater
 from rl_training.algorithms.dreamer import (
     RECIPES,
+    DreamerAlgorithm,
     DreamerConfig,
     learning_rate_for,
 )
@@ -19,6 +21,7 @@ from rl_training.models.rssm import Latent
 from rl_training.types import Batch, EnvSpec, ObsPart
 
 VECTORS = EnvSpec((3,), "box", 2)
+VECTOR_CHOICES = EnvSpec((3,), "discrete", 3)
 PARTS = (ObsPart("eye", (1, 16, 16), "uint8"), ObsPart("word", (3,), "float32"))
 BOTH = EnvSpec((268,), "discrete", 3, "uint8", obs_parts=PARTS)
 PIXELS = EnvSpec((1, 16, 16), "discrete", 3, obs_dtype="uint8")
@@ -244,6 +247,26 @@ def test_a_recipe_says_what_options_are_that_are_not_given(recipe):
 def test_a_bad_option_is_refused_by_name(option):
     with pytest.raises(ValueError, match=next(iter(option))):
         DreamerConfig(**option)
+
+
+def test_gradients_are_clipped_to_three_tenths_of_their_weights(used):
+    groups = used(warm_up=1_000, learning_rate=1e-4).parameter_groups()
+    assert [(group.kind, group.eps, group.max_grad_ratio, group.warm_up) for group in groups] == [
+        ("laprop", 1e-20, 0.3, 1_000)
+    ]
+
+
+def test_the_share_of_random_actions_is_an_option():
+    options: dict[str, Any] = {"size": "tiny"}
+    for share in (0.01, 0.3):
+        actor: Any = DreamerAlgorithm.build(VECTOR_CHOICES, **options).model.actor
+        last = actor.net[-1]
+        with torch.no_grad():
+            last.weight.zero_()
+            last.bias.copy_(torch.tensor([1e4, 0.0, 0.0]))
+        probabilities = actor(torch.zeros(1, 256 + 8 * 8)).logits.exp()[0]
+        assert probabilities.tolist() == pytest.approx([1 - share * 2 / 3, share / 3, share / 3])
+        options["actor_unimix"] = 0.3
 
 
 def test_an_update_by_the_recipe_of_2023_has_an_optimizer_for_behaviour_and_no_replayed_value(used, windows):

@@ -85,6 +85,20 @@ def test_the_floor_is_under_the_sum_over_latents_and_below_it_nothing_pulls(smal
             assert (pull.abs().sum() > 0) == over
 
 
+def test_the_floor_holds_for_each_step_and_not_for_the_mean(small, windows):
+    learner, batch = small(), windows()
+    states, _, _ = states_apart(0.0, learner, batch)
+    # In half of the 18 steps the posterior is certain of each of four latents: a divergence of 4 log 4 = 5.545.
+    certain = torch.tensor([0.0, -1e9, -1e9, -1e9]).log_softmax(-1).expand(4, 4)
+    posterior = states.posterior.detach().clone()
+    posterior[:, ::2] = certain
+    loss = learner.world_loss(states._replace(posterior=posterior), batch)
+    assert loss.metrics["dreamer_divergence"].item() == pytest.approx(2 * math.log(4))
+    expected = (1 + 4 * math.log(4)) / 2  # the other half counts as 1, the floor
+    assert loss.terms["dreamer_dynamics_loss"].item() == pytest.approx(expected)
+    assert loss.terms["dreamer_representation_loss"].item() == pytest.approx(0.1 * expected)
+
+
 def test_the_dynamics_train_the_prior_and_the_representation_what_sees(used, windows):
     learner, batch = used(free_nats=0.0), windows(steps=4)
     batch["is_first"] = torch.ones(3, 4)  # so that no memory carries a gradient from one step to the next

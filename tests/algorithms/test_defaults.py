@@ -1,0 +1,77 @@
+"""Default options against the values that the papers and the authors' code publish, written out here by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rl_training.algorithms import CATALOGUE, FQEConfig
+
+ADAM = {"learning_rate": 3e-4, "batch_size": 256, "gamma": 0.99}
+SAC = {**ADAM, "tau": 0.005, "temperature": 1.0, "tune_temperature": True, "target_entropy": "auto", "n_step": 1}
+IQL = {**ADAM, "expectile": 0.7, "beta": 3.0, "max_advantage_weight": 100.0, "tau": 0.005, "hidden_sizes": (256, 256)}
+CQL = {**ADAM, "cql_alpha": 5.0, "num_cql_samples": 10, "tau": 0.005, "actor_learning_rate": 1e-4,
+       "hidden_sizes": (256, 256, 256), "backup_entropy": False, "lagrange_threshold": None}  # fmt: skip
+TD3 = {**ADAM, "tau": 0.005, "policy_delay": 2, "target_noise": 0.2, "target_noise_clip": 0.5}
+PPO = {"learning_rate": 3e-4, "gamma": 0.99, "gae_lambda": 0.95, "clip_range": 0.2, "value_weight": 0.5,
+       "entropy_weight": 0.0, "epochs": 10, "num_steps": 2048, "batch_size": 64, "max_grad_norm": 0.5}  # fmt: skip
+DQN = {"gamma": 0.99, "tau": 1.0, "n_step": 1, "double": False, "dueling": False, "noisy": False, "prioritized": False,
+       "priority_alpha": 0.6, "priority_beta": 0.4, "epsilon_start": 1.0, "epsilon_end": 0.05}  # fmt: skip
+ATOMS = {"num_atoms": 51, "v_min": -10.0, "v_max": 10.0}
+MODEL = {"model_members": 7, "model_elites": 5, "model_hidden_sizes": (200,) * 4, "model_learning_rate": 1e-3,
+         "model_weight_decay": 2.5e-5, "real_ratio": 0.05}  # fmt: skip
+
+PUBLISHED: dict[str, dict[str, Any]] = {
+    "bc": {**ADAM, "objective": "likelihood"},
+    "iql": IQL,
+    "xql": {**IQL, "loss_temperature": 2.0, "max_value_diff_exp": 7.0, "vanilla_value_loss": False},
+    "cql": {**CQL, "max_target_backup": False},
+    "cal_ql": {**CQL, "max_target_backup": True},
+    "td3_bc": {**TD3, "alpha": 2.5, "normalize_obs": True},
+    "sac": SAC,
+    "td3": {**TD3, "action_noise": "gaussian", "action_noise_scale": 0.1, "learning_starts": 25_000},
+    "redq": {**SAC, "num_critics": 10, "subset_size": 2, "updates_per_collect": 20, "policy_delay": 20},
+    "dqn": DQN,
+    "qr_dqn": {**DQN, "num_quantiles": 200, "kappa": 1.0},
+    "iqn": {**DQN, "num_quantiles": 64, "num_acting_quantiles": 32, "num_cosines": 64, "kappa": 1.0},
+    "fqf": {**DQN, "num_quantiles": 32, "num_cosines": 64, "fraction_learning_rate": 2.5e-9, "kappa": 1.0},
+    "c51": {**DQN, **ATOMS},
+    "rainbow": {**DQN, **ATOMS, "double": True, "dueling": True, "noisy": True, "prioritized": True,
+                "priority_alpha": 0.5, "n_step": 3},
+    "ppo": PPO,
+    "gail": {**PPO, "reward_form": "softplus", "discriminator_hidden_sizes": (100, 100)},
+    "mbpo": {**SAC, **MODEL, "updates_per_collect": 20, "rollout_batch_size": 100_000, "rollout_interval": 250},
+    "mopo": {**ADAM, **MODEL, "tau": 0.005, "penalty": "max_std", "penalty_coefficient": 1.0,
+             "rollout_batch_size": 50_000, "rollout_interval": 1_000, "rollout_schedule": (0, 0, 5, 5)},
+    "dreamer": {"gamma": 0.997, "tau": 0.02, "horizon": 15, "return_lambda": 0.95, "entropy_weight": 3e-4,
+                "dynamics_weight": 1.0, "representation_weight": 0.1, "free_nats": 1.0, "replay_value_weight": 0.3,
+                "actor_unimix": 0.01, "actor_scale": 0.01, "bins": "symexp", "discounted_continue": True,
+                "optimizer": "laprop", "warm_up": 1_000, "batch_size": 16, "window": 64},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_defaults_are_the_published_values(name):
+    config = CATALOGUE[name].config_type()
+    assert {option: getattr(config, option) for option in PUBLISHED[name]} == PUBLISHED[name]
+
+
+def test_fqe_has_its_own_defaults():
+    config = FQEConfig()
+    assert (config.gamma, config.tau, config.hidden_sizes) == (0.99, 0.05, (128, 128))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "published"),
+    [
+        ("2023", {"optimizer": "adam", "learning_rate": 1e-4, "actor_learning_rate": 3e-5, "max_grad_norm": 1000.0,
+                  "dynamics_weight": 0.5, "representation_weight": 0.1, "replay_value_weight": 0.0, "bins": "symlog",
+                  "discounted_continue": False, "actor_unimix": 0.01, "actor_scale": 1.0, "stored_latents": False}),
+        ("2024", {"optimizer": "laprop", "learning_rate": 4e-5, "dynamics_weight": 1.0, "representation_weight": 0.1,
+                  "replay_value_weight": 0.3, "bins": "symexp", "discounted_continue": True, "actor_unimix": 0.0}),
+    ],
+)  # fmt: skip
+def test_a_recipe_of_dreamer_has_the_values_of_its_release(recipe, published):
+    config: Any = CATALOGUE["dreamer"].config_type(recipe=recipe)
+    assert {option: getattr(config, option) for option in published} == published
