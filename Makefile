@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
 
-.PHONY: demo test learn soak lint types stub docs clean
+.PHONY: demo test learn soak mutants lint types stub docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/demo.py
@@ -16,6 +16,9 @@ learn: $(INSTALLED)
 
 soak: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m soak --timeout 3600
+
+mutants: $(INSTALLED)
+	$(BIN)/python tests/mutants/run.py
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
