@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rl_training.algorithms import CATALOGUE, FQEConfig
+from rl_training.algorithms.dreamer import DreamerConfig
 
 ADAM = {"learning_rate": 3e-4, "batch_size": 256, "gamma": 0.99}
 SAC = {**ADAM, "tau": 0.005, "temperature": 1.0, "tune_temperature": True, "target_entropy": "auto", "n_step": 1}
@@ -73,5 +74,5 @@ def test_fqe_has_its_own_defaults():
     ],
 )  # fmt: skip
 def test_a_recipe_of_dreamer_has_the_values_of_its_release(recipe, published):
-    config: Any = CATALOGUE["dreamer"].config_type(recipe=recipe)
+    config = DreamerConfig(recipe=recipe)
     assert {option: getattr(config, option) for option in published} == published

@@ -55,8 +55,9 @@ def test_every_target_has_random_fractions_of_its_own(discrete, draw):
 
 def test_targets_are_quantiles_of_the_target_network(discrete, draw):
     learner, batch = small(discrete), draw(discrete, 4)
+    networks: list[tuple[Any, float]] = [(learner.target["q"], 2.0), (learner.model.q, 7.0)]
     with torch.no_grad():
-        for network, value in ((learner.target["q"], 2.0), (learner.model.q, 7.0)):
+        for network, value in networks:
             layer = network.head.advantage.layers[-1]
             layer.weight.zero_()
             layer.bias.fill_(value)
@@ -66,8 +67,9 @@ def test_targets_are_quantiles_of_the_target_network(discrete, draw):
 
 def test_without_double_the_target_network_chooses(discrete, draw):
     learner, batch = small(discrete), draw(discrete, 50)
+    target: Any = learner.target["q"]
     with torch.no_grad():
-        learner.target["q"].head.advantage.layers[-1].bias.copy_(torch.tensor([0.0, 0.0, 100.0, 0.0]))
+        target.head.advantage.layers[-1].bias.copy_(torch.tensor([0.0, 0.0, 100.0, 0.0]))
     assert learner.predict_next(batch["next_obs"])[1].tolist() == [2] * 50
 
 
