@@ -78,3 +78,11 @@ def goes_on_alike() -> Callable[[Learner, Learner, Batch], None]:
         assert all(value.equal(dict(other.named_parameters())[name]) for name, value in learner.named_parameters())
 
     return check
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _config_folder_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keeps the modules that tests train with out of the user's own list of trusted modules."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        yield

@@ -12,6 +12,7 @@ import numpy as np
 from rl_training.experiment.agent import Agent, load_agent, run_of
 from rl_training.experiment.config.train_config import ConfigError, TrainConfig, parse_config
 from rl_training.experiment.run import TrainResult, default_directory, resume_run, run_training
+from rl_training.experiment.trust import Trust, modules_of, require_trusted
 from rl_training.runtime.checkpoints.reading import Checkpoint
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.memory import Memory
@@ -28,6 +29,7 @@ class ManagedAlgorithm:
         self.config = self._configured(config, options)
         self.result: TrainResult | None = None
         self._agent: Agent | None = None
+        self._trust: tuple[str, ...] | None = None  # of a config that was loaded from a file
 
     @classmethod
     def _configured(cls, config: TrainConfig | Mapping[str, Any] | str | None, options: dict[str, Any]) -> TrainConfig:
@@ -52,11 +54,14 @@ class ManagedAlgorithm:
 
         `fresh` deletes the run in the output directory and starts from the beginning.
         """
+        modules = modules_of(self.config)
+        if self._trust is not None and self._agent is not None:
+            require_trusted(modules, self._trust, self._agent.path)
         start = None if fresh or self._agent is None else self._agent.path
         self.result = run_training(self.config, callbacks=callbacks or (), fresh=fresh, quiet=quiet, start_from=start)
         if self.result.checkpoint_path is None:
             raise RuntimeError("Training wrote no checkpoint.")
-        self._agent = load_agent(self.result.checkpoint_path)
+        self._agent = load_agent(self.result.checkpoint_path, trust=modules)
         return self
 
     def evaluate(self, *, num_episodes: int = 10, seed: int = 0, deterministic: bool | None = None) -> dict[str, Any]:
@@ -79,11 +84,17 @@ class ManagedAlgorithm:
         return target
 
     @classmethod
-    def load(cls: type[Managed], path: Path | str, *, best: bool = False, device: str = "cpu") -> Managed:
-        """Loads an agent from a run or a checkpoint. Every file is verified first."""
-        agent = load_agent(path, best=best, device=device)
+    def load(
+        cls: type[Managed], path: Path | str, *, best: bool = False, device: str = "cpu", trust: Trust = ()
+    ) -> Managed:
+        """Loads an agent from a run or a checkpoint. Every file is verified first, and no environment is imported.
+
+        `evaluate` and `learn` import the module of an `env_id` such as `module:Id` only if you have trained with it
+        on this machine, or `trust` names it.
+        """
+        agent = load_agent(path, best=best, device=device, trust=trust)
         managed = cls(agent.config)
-        managed._agent = agent
+        managed._agent, managed._trust = agent, agent.trust
         return managed
 
     @property
@@ -94,10 +105,11 @@ class ManagedAlgorithm:
 
 
 def evaluate_checkpoint(
-    path: Path | str, *, num_episodes: int = 10, seed: int = 0, deterministic: bool | None = None, best: bool = False
-) -> dict[str, Any]:
-    """Evaluates an agent from its run directory or checkpoint."""
-    return load_agent(path, best=best).evaluate(num_episodes, seed=seed, deterministic=deterministic)
+    path: Path | str, *, num_episodes: int = 10, seed: int = 0, deterministic: bool | None = None, best: bool = False,
+    trust: Trust = (),
+) -> dict[str, Any]:  # fmt: skip
+    """Evaluates an agent from its run directory or checkpoint. `trust`: see `ManagedAlgorithm.load`."""
+    return load_agent(path, best=best, trust=trust).evaluate(num_episodes, seed=seed, deterministic=deterministic)
 
 
 def predict_checkpoint(
@@ -108,10 +120,14 @@ def predict_checkpoint(
 
 
 def resume_training(
-    path: Path | str, *, total_timesteps: int | None = None, callbacks: Sequence[Callback] | None = None
-) -> TrainResult:
-    """Resumes a run as if it had not stopped. `path` is the run or its newest checkpoint."""
-    return resume_run(run_of(Path(path)), steps=total_timesteps, callbacks=callbacks or ())
+    path: Path | str, *, total_timesteps: int | None = None, callbacks: Sequence[Callback] | None = None,
+    trust: Trust = (),
+) -> TrainResult:  # fmt: skip
+    """Resumes a run as if it had not stopped. `path` is the run or its newest checkpoint.
+
+    `trust`: see `ManagedAlgorithm.load`.
+    """
+    return resume_run(run_of(Path(path)), steps=total_timesteps, callbacks=callbacks or (), trust=trust)
 
 
 def train_as(

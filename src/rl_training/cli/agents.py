@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rl_training.cli.data import ActionRange, Allow, Columns, read_options
-from rl_training.cli.options import Json
+from rl_training.cli.options import Json, Trust
 from rl_training.cli.output import print_facts, print_json, score, stdout_for_results
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ def evaluate(
     columns: Columns = None,
     action_range: ActionRange = None,
     allow: Allow = None,
+    trust: Trust = None,
     as_json: Json = False,
 ) -> None:
     """Evaluate a trained agent in its environment. With --ope, estimate its discounted return from data alone; the
@@ -76,7 +77,7 @@ def evaluate(
         if unused:
             option = unused[0].removeprefix("dataset_").replace("_", "-")
             raise ValueError(f"--{option} needs --ope DATASET, the estimate from data")
-        play(run, best, 10 if episodes is None else episodes, seed, stochastic, as_json)
+        play(run, best, 10 if episodes is None else episodes, seed, stochastic, trust or [], as_json)
     elif episodes is not None or stochastic is not None:
         option = "--episodes" if stochastic is None else "--stochastic" if stochastic else "--deterministic"
         raise ValueError(f"--ope runs no episodes: remove {option}")
@@ -84,11 +85,13 @@ def evaluate(
         estimate(run, ope, best, seed, given, reading, as_json)
 
 
-def play(run: Path, best: bool, episodes: int, seed: int, stochastic: bool | None, as_json: bool) -> None:
+def play(
+    run: Path, best: bool, episodes: int, seed: int, stochastic: bool | None, trust: list[str], as_json: bool
+) -> None:
     with stdout_for_results():
         from rl_training.experiment.agent import load_agent
 
-        agent = load_agent(run, best=best)
+        agent = load_agent(run, best=best, trust=trust)
         played = agent.evaluate(episodes, seed=seed, deterministic=None if stochastic is None else not stochastic)
     if as_json:
         print_json({"checkpoint": str(agent.path), **played})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rl_training.cli import output
-from rl_training.cli.options import Json
+from rl_training.cli.options import Json, Trust
 
 if TYPE_CHECKING:
     from rl_training.data.datasets.report import ColumnSummary, DatasetReport
@@ -113,6 +113,7 @@ def collect(
     epsilon: Annotated[float, typer.Option(metavar="E", min=0, max=1, help="Probability of a random action.")] = 0.0,
     seed: Annotated[int, typer.Option(metavar="S", min=0, help="Random seed.")] = 0,
     stochastic: Annotated[bool, typer.Option("--stochastic", help="Sample actions from the policy.")] = False,
+    trust: Trust = None,
 ) -> None:
     """Record transitions of a trained agent or of random actions."""
     with output.stdout_for_results():
@@ -122,8 +123,9 @@ def collect(
         require_new(out)
         with output.progress("row", steps) as done:
             dataset, whole = collect_dataset(
-                policy, env_id=env, rows=steps, seed=seed, epsilon=epsilon, stochastic=stochastic, progress=done
-            )
+                policy, env_id=env, rows=steps, seed=seed, epsilon=epsilon, stochastic=stochastic, progress=done,
+                trust=trust or (),
+            )  # fmt: skip
         save_transition_dataset(dataset, out)
     returns, unfinished = dataset.episode_returns()[whole], int((~whole).sum())
     summary = f"mean {returns.mean():.1f}, from {returns.min():.1f} to {returns.max():.1f}" if len(returns) else None

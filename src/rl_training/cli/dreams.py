@@ -8,7 +8,7 @@ import typer
 
 from rl_training.cli.agents import Best, Run
 from rl_training.cli.data import require_plot_path
-from rl_training.cli.options import Json
+from rl_training.cli.options import Json, Trust
 from rl_training.cli.output import print_facts, print_json, stdout_for_results
 
 
@@ -22,6 +22,7 @@ def dream(
     steps: Annotated[int, typer.Option(metavar="N", min=1, help="Frames to imagine, at most.")] = 10,
     rows: Annotated[int, typer.Option(metavar="N", min=1, help="Episodes to plot.")] = 4,
     seed: Annotated[int, typer.Option(metavar="S", min=0, help="Random seed for the episodes.")] = 0,
+    trust: Trust = None,
     as_json: Json = False,
 ) -> None:
     """Plot what a world model imagines. Each episode has three rows of frames: observed, reconstructed from every
@@ -33,7 +34,7 @@ def dream(
         from rl_training.experiment.dreams import dream
         from rl_training.reporting.dream_plots import save_dreams
 
-        agent = load_agent(run, best=best)
+        agent = load_agent(run, best=best, trust=trust or ())
         dreams = dream(agent, context=context, steps=steps, seed=seed)
         path = save_dreams(dreams, output, episodes=rows)
     errors = dreams.summary

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rl_training.cli.data import ActionRange, Allow, Columns, read_options
-from rl_training.cli.options import Json
+from rl_training.cli.options import Json, Trust
 from rl_training.cli.output import print_json, print_profile, print_report, stdout_for_results
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def train(
     conclude(results, report, config, as_json=as_json)
 
 
-def resume(run: Run, steps: TotalSteps = None, as_json: Json = False) -> None:
+def resume(run: Run, steps: TotalSteps = None, trust: Trust = None, as_json: Json = False) -> None:
     """Resume a stopped run, with the same result as without the stop. --steps extends a finished run."""
     with stdout_for_results():
         from rl_training.cli.introduction import Introduction
@@ -113,7 +113,7 @@ def resume(run: Run, steps: TotalSteps = None, as_json: Json = False) -> None:
         run_dir = run_of(run)
         config = RunDirectory(run_dir).config()
         shown = [] if config is None else [Introduction(config)]
-        result = resume_run(run_dir, steps=steps, callbacks=shown, quiet=False)
+        result = resume_run(run_dir, steps=steps, callbacks=shown, quiet=False, trust=trust or ())
     conclude([result], result.to_json(), config, as_json=as_json)
 
 

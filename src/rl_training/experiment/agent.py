@@ -1,5 +1,6 @@
 """Loads a trained agent from a checkpoint: policy, spaces and config."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from rl_training.data.datasets.actions import unscale_actions
 from rl_training.envs.spaces import pack
 from rl_training.experiment.config.registry import build_learner, config_type
 from rl_training.experiment.config.train_config import TrainConfig, parse_config
+from rl_training.experiment.trust import Trust, env_modules, require_trusted, trusted_names, warn_of_changed_source
 from rl_training.messages import Warn, print_warning
 from rl_training.runtime.checkpoints.format import MANIFEST, STATE, CheckpointError, step_name
 from rl_training.runtime.checkpoints.reading import Checkpoint, list_checkpoints, newest_checkpoint, read_checkpoint
@@ -29,6 +31,7 @@ class Agent(NamedTuple):
     spec: EnvSpec
     config: TrainConfig
     path: Path
+    trust: tuple[str, ...] = ()  # modules that its environment may import, besides those remembered
 
     @torch.no_grad()
     def predict(
@@ -72,16 +75,32 @@ class Agent(NamedTuple):
 
         `deterministic` defaults to the opposite of the config's `eval_stochastic`.
         """
-        if self.config.env_id is None:
+        env_id = self.trusted_env()
+        if env_id is None:
             raise ValueError(
                 "this agent was trained from data and has no environment to evaluate it in; "
                 "use --ope DATASET to estimate its return from data"
             )
         return evaluate(
-            self.learner, self.config.env_id, episodes=episodes, seed=seed, env_kwargs=self.config.env_kwargs,
+            self.learner, env_id, episodes=episodes, seed=seed, env_kwargs=self.config.env_kwargs,
             deterministic=not self.config.eval_stochastic if deterministic is None else deterministic,
             device=next(self.learner.parameters()).device,
-        ).summary(self.config.env_id)  # fmt: skip
+        ).summary(env_id)  # fmt: skip
+
+    def trusted_env(self) -> str | None:
+        """Returns the id of the training environment, after checking that its module may be imported."""
+        modules = env_modules([self.config.env_id], self.config.env_kwargs)
+        require_trusted(modules, self.trust, self.path)
+        warn_of_changed_source(read_record(self.path.parent.parent), print_warning)
+        return self.config.env_id
+
+
+def read_record(run: Path) -> dict[str, Any]:
+    """Returns run.json, or an empty dict if it is missing or damaged."""
+    try:
+        return dict(json.loads((run / "run.json").read_bytes()))
+    except (OSError, ValueError, TypeError, RecursionError):
+        return {}
 
 
 def find_checkpoint(path: Path, *, best: bool = False, warn: Warn = print_warning) -> Checkpoint:
@@ -125,12 +144,18 @@ def run_of(path: Path) -> Path:
     return run
 
 
-def load_agent(path: Path | str, *, best: bool = False, device: str = "cpu", warn: Warn = print_warning) -> Agent:
-    """Loads an agent from a run or a checkpoint, after verifying every file."""
-    return agent_from(find_checkpoint(Path(path), best=best, warn=warn), device=device)
+def load_agent(
+    path: Path | str, *, best: bool = False, device: str = "cpu", warn: Warn = print_warning,
+    trust: Trust = (),
+) -> Agent:  # fmt: skip
+    """Loads an agent from a run or a checkpoint, after verifying every file. Imports no environment.
+
+    `trust` names modules that the agent's environment may import when it is evaluated.
+    """
+    return agent_from(find_checkpoint(Path(path), best=best, warn=warn), device=device, trust=trust)
 
 
-def agent_from(checkpoint: Checkpoint, *, device: str = "cpu") -> Agent:
+def agent_from(checkpoint: Checkpoint, *, device: str = "cpu", trust: Trust = ()) -> Agent:
     info = checkpoint.info
     config, spec = parse_config(info["config"]), EnvSpec.from_json(info["spec"])
     with streams.fork(0, "load"):
@@ -138,4 +163,4 @@ def agent_from(checkpoint: Checkpoint, *, device: str = "cpu") -> Agent:
     saved = checkpoint.group("learner")
     load_tensors(dict(learner.named_parameters()), saved["parameters"])
     load_tensors(dict(learner.named_buffers()), saved.get("buffers", {}))
-    return Agent(learner.eval(), spec, config, checkpoint.path)
+    return Agent(learner.eval(), spec, config, checkpoint.path, trusted_names(trust))

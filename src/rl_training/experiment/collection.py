@@ -6,6 +6,7 @@ from typing import Any
 
 from rl_training.envs.spec import spec_of
 from rl_training.experiment.agent import Agent, load_agent
+from rl_training.experiment.trust import Trust
 from rl_training.runtime.policies import SometimesRandom
 from rl_training.runtime.recipes import Rolled, roll_episodes
 from rl_training.types import EnvSpec, Policy
@@ -13,14 +14,14 @@ from rl_training.types import EnvSpec, Policy
 
 def collect_dataset(
     who: str, *, env_id: str | None = None, rows: int, seed: int = 0, epsilon: float = 0.0, stochastic: bool = False,
-    progress: Callable[[int], None] = lambda rows: None,
+    progress: Callable[[int], None] = lambda rows: None, trust: Trust = (),
 ) -> Rolled:  # fmt: skip
     """Collects transitions with `random` actions or with the agent of a run, by default in its training environment."""
     policy: Policy | None = None
     env_kwargs: dict[str, Any] = {}
     if who != "random":
-        agent = load_agent(Path(who))
-        env_id, env_kwargs = env_id or agent.config.env_id, agent.config.env_kwargs
+        agent = load_agent(Path(who), trust=trust)
+        env_id, env_kwargs = env_id or agent.trusted_env(), agent.config.env_kwargs
         policy = SometimesRandom(agent.learner, agent.spec, epsilon)
         _require_same_spaces(agent, env_id, env_kwargs)
     elif epsilon or stochastic:

@@ -87,7 +87,7 @@ def _play(agent: Agent, frames: int, episodes: int, seed: int) -> Rollouts:
     generator, memory = streams.generator(seed, "dream", device=device), Memory()
     seed, kwargs = streams.derive(seed, "dream"), agent.config.env_kwargs
     rows: list[tuple[Tensor, Tensor, Tensor]] = []
-    with EnvPool(str(agent.config.env_id), episodes, seed=seed, env_kwargs=kwargs) as pool:
+    with EnvPool(str(agent.trusted_env()), episodes, seed=seed, env_kwargs=kwargs) as pool:
         obs, alive, ended = pool.reset(), np.ones(episodes, bool), np.zeros(episodes, bool)
         while len(rows) < frames and alive.any():
             action = agent.learner.act(torch.as_tensor(pool.obs).to(device), memory.rows, generator=generator)

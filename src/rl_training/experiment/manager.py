@@ -9,6 +9,7 @@ from typing import Any
 from rl_training.experiment.config.train_config import TrainConfig, load_config, parse_config
 from rl_training.experiment.run import TrainResult, default_directory, resume_run, run_training
 from rl_training.experiment.seeds.sweep import train_seeds
+from rl_training.experiment.trust import Trust
 from rl_training.runtime.engine import Callback
 
 
@@ -33,9 +34,9 @@ class ExperimentManager:
         return run_training(self.config, callbacks=callbacks, fresh=fresh, quiet=quiet)
 
     def resume(
-        self, *, steps: int | None = None, callbacks: Sequence[Callback] = (), quiet: bool = True
+        self, *, steps: int | None = None, callbacks: Sequence[Callback] = (), quiet: bool = True, trust: Trust = ()
     ) -> TrainResult:
-        return resume_run(self.run_dir, steps=steps, callbacks=callbacks, quiet=quiet)
+        return resume_run(self.run_dir, steps=steps, callbacks=callbacks, quiet=quiet, trust=trust)
 
     def seed_configs(self, seeds: Iterable[int]) -> list[TrainConfig]:
         """Returns the config of each seed, in `seed_<s>` folders of `output_dir` if it is set."""

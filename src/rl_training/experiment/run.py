@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rl_training.data import TransitionDataset, check_dataset
 from rl_training.envs.workers import TooManyRestarts
-from rl_training.experiment.agent import find_checkpoint
+from rl_training.experiment.agent import find_checkpoint, read_record
 from rl_training.experiment.assembly import Assembly, assemble
 from rl_training.experiment.config.registry import get_algorithm_spec
 from rl_training.experiment.config.train_config import ConfigError, DatasetRecipe, TrainConfig, parse_config
@@ -18,6 +18,7 @@ from rl_training.experiment.result import UNFINISHED, TrainResult
 from rl_training.experiment.run_directory import RunDirectory
 from rl_training.experiment.starts import find_starts
 from rl_training.experiment.training_run import RecordFirstCheckpoint, TrainingRun, default_directory
+from rl_training.experiment.trust import Trust, modules_of, remember, require_trusted, warn_of_changed_source
 from rl_training.messages import Warn, print_warning
 from rl_training.runtime.callbacks.profile import Profile
 from rl_training.runtime.callbacks.progress import ShowProgress
@@ -38,6 +39,7 @@ def run_training(
 ) -> TrainResult:  # fmt: skip
     """Starts or resumes the run of this config, or returns the stored result if it has finished."""
     parsed = parse_config(config)
+    remember(parsed, warn)
     if fresh and start_from is not None:
         _require_kept(start_from, Path(parsed.output_dir or default_directory(parsed)))
     return _run([parsed], None, callbacks, fresh=fresh, quiet=quiet, start_from=start_from, warn=warn)[0]
@@ -57,17 +59,19 @@ def run_population(
 ) -> list[TrainResult]:  # fmt: skip
     """Trains configs that differ only in the seed as one population, each in its own directory."""
     parsed = [parse_config(config) for config in configs]
+    remember(parsed[0], warn)
     return _run(parsed, None, callbacks, fresh=fresh, quiet=quiet, start_from=None, warn=warn)
 
 
 def resume_run(
     path: Path | str, *, steps: int | None = None, callbacks: Sequence[Callback] = (), quiet: bool = True,
-    warn: Warn = print_warning,
+    warn: Warn = print_warning, trust: Trust = (),
 ) -> TrainResult:  # fmt: skip
-    """Resumes a run up to its last step or to `steps`."""
+    """Resumes a run up to its last step or to `steps`; `trust` names modules that its environment may import."""
     config = RunDirectory(path).config()
     if config is None:
         raise ConfigError(f"{path} is not a run directory: it has no config.yaml")
+    require_trusted(modules_of(config), trust, path)
     config = config.model_copy(update={"output_dir": str(path)})
     return _run([config], steps, callbacks, fresh=False, quiet=quiet, start_from=None, warn=warn)[0]
 
@@ -81,6 +85,8 @@ def _run(
         for directory, config in zip(directories, configs, strict=True):
             stack.enter_context(directory.locked())
             directory.check(config, fresh=fresh)
+        if not fresh:
+            warn_of_changed_source(read_record(directories[0].path), warn)
         if not fresh and (results := _stored_results(directories, steps)):
             return results
         record = {} if fresh else directories[0].read("run.json") or {}

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rl_training.envs.modules import env_source
 from rl_training.experiment.assembly import Assembly, interval, new_callbacks
 from rl_training.experiment.config.train_config import ConfigError, TrainConfig
 from rl_training.experiment.machine import Choices, differences, facts, versions
@@ -126,7 +127,8 @@ def run_record(config: TrainConfig, parts: Assembly, choices: Choices) -> dict[s
     """Returns the contents of run.json at the start of a run."""
     resume = "exact" if parts.pool is None else parts.pool.resume_kind
     named = {"seed": config.seed, "choices": choices._asdict(), "dataset": parts.fingerprint, "resume": resume}
-    return {**facts(), **named}
+    source = None if config.env_id is None else env_source(config.env_id)
+    return {**facts(), **named, "env_source": source}
 
 
 def default_directory(config: TrainConfig) -> Path:

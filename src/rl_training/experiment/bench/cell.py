@@ -16,6 +16,7 @@ from rl_training.experiment.processes.runner import Job, exit_code
 from rl_training.experiment.processes.signals import hidden_from_ctrl_c
 from rl_training.experiment.result import UNFINISHED
 from rl_training.experiment.run_directory import RunDirectory
+from rl_training.experiment.trust import modules_of
 from rl_training.processes import describe_exit
 
 
@@ -59,7 +60,9 @@ class CellRun(Job):
         else:
             self._trained = json.loads(lines[-1])
             runs = [str(run) for run in self.runs()]
-            self._launch("evaluating", ["rl_training.experiment.bench.scoring", str(self.plan.episodes), *runs])
+            trusted = ",".join(modules_of(self.config))
+            scoring = ["rl_training.experiment.bench.scoring", str(self.plan.episodes), trusted, *runs]
+            self._launch("evaluating", scoring)
 
     def runs(self) -> list[Path]:
         return [self.folder / f"seed_{seed}" for seed in self.plan.seeds]

@@ -1,4 +1,4 @@
-"""`python -m rl_training.experiment.bench.scoring EPISODES RUN...`: evaluates last checkpoints in one process."""
+"""`python -m rl_training.experiment.bench.scoring EPISODES MODULES RUN...`: evaluates last checkpoints."""
 
 import json
 import sys
@@ -8,9 +8,13 @@ from rl_training.experiment.agent import load_agent
 EVALUATION_SEED = 12345  # shared by all compared scores; no training uses it
 
 
-def main(episodes: str, *runs: str) -> None:
-    """Prints a list with the output of `rl-training evaluate RUN --seed 12345 --json` for each run."""
-    print(json.dumps([load_agent(run).evaluate(int(episodes), seed=EVALUATION_SEED) for run in runs]))
+def main(episodes: str, modules: str, *runs: str) -> None:
+    """Prints a list with the output of `rl-training evaluate RUN --seed 12345 --json` for each run.
+
+    `modules` are those of the plan's environment, separated by commas, which the runs may import.
+    """
+    agents = (load_agent(run, trust=modules.split(",")) for run in runs)
+    print(json.dumps([agent.evaluate(int(episodes), seed=EVALUATION_SEED) for agent in agents]))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,137 @@
+"""Which modules an environment id in somebody's file may import: those used in `train` here, and those named now."""
+
+import fcntl
+import json
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from rl_training.envs.modules import changed_source, module_files, module_of
+from rl_training.experiment.config.dataset_config import DatasetRecipe
+from rl_training.experiment.config.messages import shown
+from rl_training.experiment.config.train_config import TrainConfig
+
+Trust: TypeAlias = "str | Iterable[str]"
+Remembered = dict[str, list[list[str]]]  # module -> the files of each place it was used from
+Warn = Callable[[str], None]
+
+
+class UntrustedModuleError(ValueError):
+    """A file names a module to import that the user has not trusted."""
+
+
+def modules_of(config: TrainConfig) -> list[str]:
+    """Returns the modules that the environments of a config import."""
+    parts = config.dataset if isinstance(config.dataset, tuple) else (config.dataset,)
+    recipes = [part.env_id for part in parts if isinstance(part, DatasetRecipe)]
+    return env_modules([config.env_id, *recipes], config.env_kwargs)
+
+
+def env_modules(env_ids: Iterable[str | None], env_kwargs: Mapping[str, Any]) -> list[str]:
+    """Returns the modules named by `module:Id` in ids, and in options, which some environments pass on."""
+    named = [module for env_id in env_ids if env_id is not None and (module := module_of(env_id)) is not None]
+    texts = [re.match(r"([^\W\d]\w*(?:\.\w+)*):\w", text) for text in _texts(env_kwargs)]
+    options = [text[1] for text in texts if text is not None and module_files(text[1]) is not None]
+    return list(dict.fromkeys([*named, *options]))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(item)
+
+
+def trusted_names(trust: Trust) -> tuple[str, ...]:
+    names = (trust,) if isinstance(trust, str) else tuple(trust) if isinstance(trust, Iterable) else (trust,)
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError(f"trust must be the name of a module or a list of names, got {shown(trust)}")
+    return names
+
+
+def require_trusted(modules: Iterable[str], trust: Trust, source: Path | str) -> None:
+    """Raises UntrustedModuleError, before anything is imported, for a module of the file `source` without trust."""
+    allowed, remembered = trusted_names(trust), None
+    for module in modules:
+        if module in allowed:
+            continue
+        files, remembered = module_files(module), _read(_store()) if remembered is None else remembered
+        if files is None or [*map(str, files)] not in remembered.get(module, []):
+            place = "" if files is None else f" from {files[-1]}"
+            raise UntrustedModuleError(
+                f"{source} names the module {shown(module)}, which would be imported{place} and which you have not "
+                f"trained with on this machine; if you trust its code, add --trust {_plain(module)} "
+                f"(trust={shown(module)} in Python)"
+            )
+
+
+def _plain(module: str) -> str:
+    return module if re.fullmatch(r"[\w.-]+", module) else shown(module)
+
+
+def remember(config: TrainConfig, warn: Warn) -> None:
+    """Records that the user has named the modules of this config in `train`, with the files they have now."""
+    found = {module: files for module in modules_of(config) if (files := module_files(module)) is not None}
+    used = {module: [*map(str, files)] for module, files in found.items()}
+    store = _store()
+    known = _read(store)
+    if all(files in known.get(module, []) for module, files in used.items()):
+        return
+    try:
+        if store is None:
+            raise OSError("there is no home directory")
+        _add(store, used)
+    except OSError as error:
+        names = " ".join(f"--trust {module}" for module in used)
+        where = "" if store is None else f" in {store.parent}"
+        warn(f"cannot remember{where} that you use {', '.join(used)} ({error}); evaluate and resume will need {names}")
+
+
+def _add(store: Path, used: Mapping[str, list[str]]) -> None:
+    store.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = os.open(store.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        known = _read(store)
+        for module, files in used.items():
+            known[module] = [*(each for each in known.get(module, []) if each != files), files]
+        with tempfile.NamedTemporaryFile("w", dir=store.parent, prefix=".trusted-", delete=False) as file:  # mode 600
+            json.dump({"modules": known}, file, indent=2)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(file.name, store)
+    finally:
+        os.close(lock)
+
+
+def _store() -> Path | None:
+    config = Path(os.environ.get("XDG_CONFIG_HOME", ""))
+    try:
+        folder = config if config.is_absolute() else Path.home() / ".config"
+    except RuntimeError:  # no home directory
+        return None
+    return folder / "rl_training" / "trusted.json"
+
+
+def _read(store: Path | None) -> Remembered:
+    """Returns what is remembered; nothing if the file is missing, damaged, or writable by other users."""
+    try:
+        with open(store or os.devnull, encoding="utf-8") as file:
+            status = os.fstat(file.fileno())
+            if status.st_uid != os.getuid() or status.st_mode & 0o022:
+                return {}
+            modules = json.load(file)["modules"]
+            return {str(name): [[str(file) for file in files] for files in places] for name, places in modules.items()}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return {}
+
+
+def warn_of_changed_source(record: Mapping[str, Any] | None, warn: Warn) -> None:
+    """Warns if the environment's source file differs from the one recorded in run.json."""
+    file = changed_source((record or {}).get("env_source"))
+    if file is not None:
+        warn(f"{file} differs from the file that defined the environment when this run started; results may differ")

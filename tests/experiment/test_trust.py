@@ -1,0 +1,158 @@
+"""Modules are trusted by name and files once they were used in `train`, or for one call by name."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from rl_training.experiment.config.train_config import parse_config
+from rl_training.experiment.trust import UntrustedModuleError, modules_of, remember, require_trusted
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("mine", "other"):
+        (tmp_path / f"{name}.py").write_text("raise AssertionError('imported')\n")
+    return tmp_path
+
+
+def config(env_id="mine:Own-v0", **options):
+    return parse_config({"algo": "dqn", "env_id": env_id, **options})
+
+
+def is_trusted(module="mine", trust=()):
+    try:
+        require_trusted([module], trust, "run")
+    except UntrustedModuleError:
+        return False
+    return True
+
+
+def test_a_module_used_in_training_is_trusted_and_no_other(home):
+    assert not is_trusted()
+    remember(config(), warn=pytest.fail)
+    assert is_trusted()
+    assert not is_trusted("other")
+
+
+def test_a_module_named_now_is_trusted_for_this_call_alone(home):
+    assert is_trusted(trust="mine")
+    assert is_trusted(trust=["other", "mine"])
+    assert not is_trusted(trust=["min", "mine.inner", "min*"])
+    assert not is_trusted()
+
+
+def test_the_same_name_in_another_file_is_not_trusted(home, monkeypatch):
+    remember(config(), warn=pytest.fail)
+    (home / "stranger").mkdir()
+    (home / "stranger" / "mine.py").write_text("")
+    with monkeypatch.context() as changed:
+        changed.syspath_prepend(home / "stranger")
+        assert not is_trusted()
+    assert is_trusted()
+
+
+def test_a_file_replaced_by_a_link_is_not_trusted(home):
+    remember(config(), warn=pytest.fail)
+    (home / "mine.py").unlink()
+    (home / "mine.py").symlink_to(home / "other.py")
+    assert not is_trusted()
+
+
+def test_an_edited_file_stays_trusted(home):
+    remember(config(), warn=pytest.fail)
+    (home / "mine.py").write_text("raise AssertionError('edited')\n")
+    assert is_trusted()
+
+
+def test_a_parent_package_in_another_file_is_not_trusted(home):
+    (home / "package").mkdir()
+    (home / "package" / "leaf.py").write_text("")
+    remember(config("package.leaf:Own-v0"), warn=pytest.fail)
+    assert is_trusted("package.leaf")
+    (home / "package" / "__init__.py").write_text("raise AssertionError('imported')\n")
+    assert not is_trusted("package.leaf")
+
+
+def test_the_message_names_the_run_the_module_its_file_and_the_option(home):
+    with pytest.raises(UntrustedModuleError) as raised:
+        require_trusted(["mine"], (), "runs/theirs")
+    for part in ("runs/theirs", "'mine'", str(home / "mine.py"), "--trust mine", "trust='mine'"):
+        assert part in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("trust", [True, None, 3, [1], [None]])
+def test_trust_takes_names_only(home, trust):
+    with pytest.raises(TypeError, match="trust must be the name of a module or a list of names"):
+        require_trusted(["mine"], trust, "run")
+
+
+def test_the_modules_of_a_config_are_those_of_its_environments_and_their_options(home):
+    recipe = {"kind": "random", "rows": 10, "env_id": "other:Own-v0"}
+    options = {"a": ["mine:Own-v0", "http://host/", "C:/file", "absent:Own-v0", {"b": "json.tool:x"}], "n": 3}
+    assert modules_of(config("CartPole-v1")) == []
+    assert modules_of(parse_config({"algo": "bc", "dataset": recipe})) == ["other"]
+    assert modules_of(parse_config({"algo": "bc", "dataset": [recipe], "env_id": "mine:Own-v0"})) == ["mine", "other"]
+    assert modules_of(config("CartPole-v1", env_kwargs=options)) == ["mine", "json.tool"]
+
+
+def test_the_record_is_readable_by_its_owner_alone(home):
+    before = os.umask(0)
+    try:
+        remember(config(), warn=pytest.fail)
+    finally:
+        os.umask(before)
+    folder = home / "config" / "rl_training"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert all(stat.S_IMODE(file.stat().st_mode) == 0o600 for file in folder.iterdir())
+
+
+def test_a_record_that_others_can_write_is_ignored(home):
+    remember(config(), warn=pytest.fail)
+    (home / "config" / "rl_training" / "trusted.json").chmod(0o620)
+    assert not is_trusted()
+    remember(config("other:Own-v0"), warn=pytest.fail)
+    assert is_trusted("other")
+    assert not is_trusted()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "null", "[]", "3", '{"modules": 3}', '{"modules": {"mine": 3}}', '{"modules": {"mine": [3]}}', "\x00",
+     '{"modules": {"mine": null}}', "[" * 100_000, '{"modules": [["mine"]]}'],
+)  # fmt: skip
+def test_a_damaged_record_trusts_nothing_and_is_replaced_by_the_next_training(home, text):
+    store = home / "config" / "rl_training" / "trusted.json"
+    store.parent.mkdir(parents=True)
+    store.write_text(text)
+    store.chmod(0o600)
+    assert not is_trusted()
+    remember(config(), warn=pytest.fail)
+    assert is_trusted()
+
+
+def test_training_goes_on_where_nothing_can_be_remembered(home):
+    (home / "config").write_text("a file, where a folder is needed")
+    warnings: list[str] = []
+    remember(config(), warn=warnings.append)
+    assert len(warnings) == 1
+    assert "--trust mine" in warnings[0]
+    assert not is_trusted()
+
+
+def test_processes_that_train_at_once_forget_nothing(home):
+    for number in range(8):
+        (home / f"env_{number}.py").write_text("")
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda n: remember(config(f"env_{n}:Own-v0"), warn=pytest.fail), range(8)))
+    assert all(is_trusted(f"env_{number}") for number in range(8))
+    store = home / "config" / "rl_training" / "trusted.json"
+    assert len(json.loads(store.read_text())["modules"]) == 8
+    assert sorted(file.name for file in store.parent.iterdir()) == ["trusted.json", "trusted.lock"]

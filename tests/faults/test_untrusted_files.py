@@ -1,0 +1,329 @@
+"""Files from a stranger run no code: no import, no unpickling, no process, no connection.
+
+All cases run in one process that watches itself with an audit hook: `python test_untrusted_files.py FOLDER`.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from typer.main import get_command
+from typer.testing import CliRunner
+
+import rl_training
+from rl_training.cli import app
+from rl_training.experiment.collection import collect_dataset
+from rl_training.experiment.config.train_config import parse_config
+from rl_training.experiment.datasets import roll_recipe
+from rl_training.experiment.manager import ExperimentManager
+from rl_training.experiment.trust import remember
+from rl_training.experiment.user_errors import USER_ERRORS
+from rl_training.runtime.checkpoints.format import CheckpointError, StoredFile, parse_manifest, write_file
+
+FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "dqn_run"
+STEP = "checkpoints/step_000000300"
+MODULE = """
+import gymnasium
+from gymnasium.envs.classic_control import CartPoleEnv
+gymnasium.register("Evil-v0", CartPoleEnv, max_episode_steps=20)
+"""
+FILES = ("evil.py", "pkg/__init__.py", "pkg/sub.py", "spread/inner.py", "this.py", "json.py", "my-evil.py", "moved.py",
+         "linked.py", "first/moved.py")  # fmt: skip
+PROCESSES = ("os.system", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec", "os.spawn", "subprocess.Popen")
+OWN_PROCESSES = ("git", "uname")  # record the version and the machine when a run starts
+NETWORK = ("socket.connect", "socket.bind", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto",
+           "urllib.Request", "webbrowser.open")  # fmt: skip
+ODD_IDS = (
+    ":Evil-v0", "evil:", "evil::Evil-v0", "evil:evil:Evil-v0", " evil:Evil-v0", "evil :Evil-v0", "evil\n:Evil-v0",
+    ".evil:Evil-v0", "..evil:Evil-v0", "pkg.:Evil-v0", "pkg..sub:Evil-v0", "./evil:Evil-v0", "pkg/sub:Evil-v0",
+    "ev\u200bil:Evil-v0", "\uff45vil:Evil-v0", "evil.py:Evil-v0", "my-evil:Evil-v0", "evil:PongNoFrameskip-v4",
+    "ale_py:evil:PongNoFrameskip-v4", "evil:ALE/Pong-v5", "evil:" + "A" * 5000 + "-v0", "a" * 5000 + ":Evil-v0",
+)  # fmt: skip
+
+
+class Bomb:
+    """Runs a command when it is unpickled."""
+
+    def __reduce__(self) -> Any:
+        return os.system, ("touch unpickled",)
+
+
+def forge(folder: Path, name: str, contents: dict[str, bytes] | None = None, **changes: Any) -> Path:
+    """A copy of a run with another config and other files in its checkpoint, all with correct checksums."""
+    run = Path(shutil.copytree(FIXTURE, folder / name))
+    (run / "result.json").unlink()
+    values = {**yaml.safe_load((run / "config.yaml").read_text()), **changes}
+    (run / "config.yaml").write_text(yaml.safe_dump(values))
+    manifest = parse_manifest(run, (run / STEP / "manifest.json").read_bytes())
+    files: dict[str, StoredFile] = dict(manifest.files)
+    for file, data in (contents or {}).items():
+        (run / STEP / file).unlink(missing_ok=True)
+        files[file] = write_file(run / STEP / file, data)
+    info = {**manifest.info, "config": {**manifest.info["config"], **changes}}
+    forged = manifest.model_copy(update={"info": info, "files": files})
+    (run / STEP / "manifest.json").write_bytes(forged.to_bytes())
+    return run
+
+
+def evil(folder: Path, env_id: str = "evil:Evil-v0", **changes: Any) -> Path:
+    return forge(folder, f"run_{len(list(folder.iterdir()))}", env_id=env_id, **changes)
+
+
+def invoke(*arguments: object) -> None:
+    """Calls a command; raises its exit code and message if it fails."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if result.exit_code:
+        raise ValueError(f"with exit code {result.exit_code}: {result.stderr}")
+
+
+def command_cases() -> Iterator[tuple[str, Callable[[Path], Any]]]:
+    """Every command that takes a run, so that a new one is tried too."""
+    more: dict[str, list[str]] = {"predict": ["--obs", "[0, 0, 0, 0]"], "collect": ["--steps", "8", "--out", "x.npz"]}
+    root: Any = get_command(app)
+    groups = [((), root.commands), *(((name,), group.commands) for name, group in root.commands.items()
+                                     if hasattr(group, "commands"))]  # fmt: skip
+    for prefix, commands in groups:
+        for name, command in commands.items():
+            if any("RUN" in str(each.metavar) for each in getattr(command, "params", ()) if each.required):
+                words = [*prefix, name]
+                yield " ".join(words), lambda folder, w=words: invoke(*w, evil(folder), *more.get(w[-1], []))
+
+
+def moved(folder: Path) -> None:
+    """The name of a trusted module, which another file has taken."""
+    remember(parse_config({"algo": "dqn", "env_id": "moved:Evil-v0"}), warn=print)
+    run = evil(folder, "moved:Evil-v0")
+    sys.path.insert(0, str(folder / "first"))
+    try:
+        rl_training.evaluate_checkpoint(run)
+    finally:
+        sys.path.pop(0)
+
+
+def linked(folder: Path) -> None:
+    """A trusted file, which was replaced by a link."""
+    remember(parse_config({"algo": "dqn", "env_id": "linked:Evil-v0"}), warn=print)
+    (folder / "linked.py").unlink()
+    (folder / "linked.py").symlink_to(folder / "evil.py")
+    rl_training.evaluate_checkpoint(evil(folder, "linked:Evil-v0"))
+
+
+def recipe_in(folder: Path) -> None:
+    recipe = {"kind": "random", "rows": 20, "env_id": "evil:Evil-v0"}
+    rl_training.resume_training(forge(folder, "recipe", algo="bc", algo_kwargs={}, env_id=None, dataset=recipe))
+
+
+def policy_of(folder: Path) -> None:
+    """Transitions of the stranger's agent, in an environment that the user names."""
+    recipe = {"kind": "policy", "rows": 20, "policy": str(evil(folder))}
+    config = parse_config({"algo": "bc", "env_id": "CartPole-v1", "dataset": recipe})
+    roll_recipe(config, config.dataset)  # type: ignore[arg-type]  # a recipe, as given above
+
+
+def pickled_npz(folder: Path) -> Path:
+    array = np.empty(3, object)
+    array[:] = [Bomb()] * 3
+    columns: dict[str, Any] = dict.fromkeys(("obs", "actions", "rewards", "next_obs", "dones"), array)
+    np.savez(folder / "pickled.npz", **columns)
+    return folder / "pickled.npz"
+
+
+def huge_npz(folder: Path) -> Path:
+    """Headers that promise 8 TB in a file of some bytes."""
+    data = io.BytesIO()
+    np.lib.format.write_array_header_1_0(data, {"descr": "<f8", "fortran_order": False, "shape": (10**12,)})
+    with zipfile.ZipFile(folder / "huge.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in ("obs", "actions", "rewards", "next_obs", "dones"):
+            archive.writestr(f"{name}.npy", data.getvalue() + bytes(1000))
+    return folder / "huge.npz"
+
+
+def pickled_obs(folder: Path) -> None:
+    np.save(folder / "obs.npy", np.array([Bomb()], object), allow_pickle=True)
+    invoke("predict", forge(folder, "obs"), "--obs-file", folder / "obs.npy")
+
+
+def pickled_weights(folder: Path) -> Path:
+    data = io.BytesIO()
+    torch.save({"weight": Bomb()}, data)
+    return forge(folder, f"weights_{len(list(folder.iterdir()))}", {"learner.safetensors": data.getvalue()})
+
+
+def tagged_yaml(folder: Path) -> None:
+    run = forge(folder, "tagged")
+    with (run / "config.yaml").open("a") as file:
+        file.write('env_kwargs: !!python/object/apply:os.system ["touch executed"]\n')
+    invoke("resume", run)
+
+
+def source_record(folder: Path) -> None:
+    """A run that names files of its own choice as the source of its environment."""
+    run = evil(folder)
+    (run / "run.json").write_text(json.dumps({"env_source": {"module": "evil", "file": "/dev/zero", "sha256": "0"}}))
+    rl_training.evaluate_checkpoint(run)
+
+
+def loaded(folder: Path, **changes: Any) -> rl_training.ManagedAlgorithm:
+    return rl_training.ManagedAlgorithm.load(evil(folder, **changes))
+
+
+REFUSED: dict[str, Callable[[Path], Any]] = {
+    "evaluate_checkpoint": lambda folder: rl_training.evaluate_checkpoint(evil(folder)),
+    "resume_training": lambda folder: rl_training.resume_training(evil(folder)),
+    "load, evaluate": lambda folder: loaded(folder).evaluate(),
+    "load, learn": lambda folder: loaded(folder).learn(),
+    "collect_dataset": lambda folder: collect_dataset(str(evil(folder)), rows=10),
+    "ExperimentManager.resume": lambda folder: ExperimentManager(
+        parse_config({"algo": "dqn", "env_id": "CartPole-v1", "output_dir": str(evil(folder))})
+    ).resume(),
+    "module in a package": lambda folder: rl_training.evaluate_checkpoint(evil(folder, "pkg.sub:Evil-v0")),
+    "module in a namespace": lambda folder: rl_training.evaluate_checkpoint(evil(folder, "spread.inner:Evil-v0")),
+    "module with the name of one of Python's": lambda folder: rl_training.evaluate_checkpoint(
+        evil(folder, "this:Evil-v0")
+    ),
+    "module with the name of a loaded one": lambda folder: rl_training.evaluate_checkpoint(
+        evil(folder, "json:Evil-v0")
+    ),
+    "one of Python's own modules": lambda folder: rl_training.evaluate_checkpoint(evil(folder, "antigravity:X-v0")),
+    "module in an archive": lambda folder: rl_training.evaluate_checkpoint(evil(folder, "zipped:Evil-v0")),
+    "module that is not there": lambda folder: rl_training.evaluate_checkpoint(evil(folder, "absent:Evil-v0")),
+    "module in the options": lambda folder: loaded(
+        folder, env_id="CartPole-v1", env_kwargs={"inner": ["evil:Evil-v0"]}
+    ).evaluate(),
+    "module of a dataset recipe": recipe_in,
+    "name of a trusted module": moved,
+    "link in place of a trusted file": linked,
+    "record of another file": source_record,
+    **{f"env_id {shown[:40]!r}": lambda folder, env_id=shown: rl_training.evaluate_checkpoint(evil(folder, env_id))
+       for shown in ODD_IDS},
+}  # fmt: skip
+DAMAGED: dict[str, Callable[[Path], Any]] = {
+    "pickled dataset, checked": lambda folder: invoke("data", "check", pickled_npz(folder)),
+    "pickled dataset, loaded": lambda folder: rl_training.load_transition_dataset(pickled_npz(folder)),
+    "dataset of 8 TB": lambda folder: rl_training.load_transition_dataset(huge_npz(folder)),
+    "pickled observations": pickled_obs,
+    "pickled weights, evaluated": lambda folder: invoke("evaluate", pickled_weights(folder)),
+    "pickled weights, resumed": lambda folder: invoke("resume", pickled_weights(folder)),
+    "file outside the checkpoint": lambda folder: rl_training.evaluate_checkpoint(
+        forge(folder, "outside", {"../../../outside.json": b"{}"})
+    ),
+    "YAML with Python tags": tagged_yaml,
+}
+ALLOWED: dict[str, Callable[[Path], Any]] = {
+    "predict_checkpoint": lambda folder: rl_training.predict_checkpoint(evil(folder), [0.0] * 4),
+    "load, predict": lambda folder: loaded(folder).predict([0.0] * 4),
+    "policy in another environment": policy_of,
+}
+COMMANDS = dict(command_cases())
+CONTROL = "trusted now"
+CASES = {**REFUSED, **DAMAGED, **ALLOWED, **COMMANDS}
+
+
+def main(folder: Path) -> None:
+    """Runs every case and prints what each ended with, and what it did that a stranger's file must not do."""
+    events: list[str] = []
+    strangers = {Path(file).with_suffix("").as_posix().replace("/", ".") for file in FILES} | {"pkg", "spread"}
+
+    def watch(event: str, args: tuple[Any, ...]) -> None:
+        if event == "import" and args[0] in {*strangers, "zipped", "antigravity"} - {"json"}:
+            events.append(f"import {args[0]}")
+        elif event == "exec" and str(getattr(args[0], "co_filename", "")).startswith(str(folder)):
+            events.append(f"exec {args[0].co_filename}")
+        elif event == "subprocess.Popen" and args[0] in OWN_PROCESSES:
+            return
+        elif event == "pickle.find_class" or event in PROCESSES or event in NETWORK:
+            events.append(f"{event} {args}")
+
+    sys.path[:0] = ["", str(folder / "archive.zip")]  # not earlier: json.py would break the interpreter itself
+    sys.addaudithook(watch)
+    control = {CONTROL: lambda folder: rl_training.evaluate_checkpoint(evil(folder), num_episodes=1, trust="evil")}
+    found = {}
+    for name, case in {**CASES, **control}.items():
+        events.clear()
+        try:
+            outcome = f"returned {case(folder)!r:.60}"
+        except (*USER_ERRORS, CheckpointError) as error:
+            outcome = f"refused {error}"
+        except Exception as error:
+            outcome = f"failed {type(error).__name__}: {error}"
+        found[name] = outcome, list(events)
+    print(json.dumps(found))
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, list[str]]]:
+    folder = tmp_path_factory.mktemp("stranger").resolve()
+    for name in FILES:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(MODULE)
+    with zipfile.ZipFile(folder / "archive.zip", "w") as archive:
+        archive.writestr("zipped.py", MODULE)
+    config = {**os.environ, "XDG_CONFIG_HOME": str(folder.parent / "config")}
+    done = subprocess.run(
+        [sys.executable, __file__, str(folder)], cwd=folder, env=config, capture_output=True, text=True, timeout=100,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert not {"unpickled", "executed"} & {path.name for path in folder.iterdir()}
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_strangers_file_runs_nothing(found, case):
+    assert found[case][1] == []
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_module_of_a_strangers_run_is_refused_in_one_sentence(found, case):
+    outcome = found[case][0]
+    assert outcome.startswith("refused ")
+    assert "--trust " in outcome
+    assert "\n" not in outcome.strip()
+
+
+@pytest.mark.parametrize("case", DAMAGED)
+def test_a_damaged_or_malicious_file_is_refused_in_one_sentence(found, case):
+    outcome = found[case][0]
+    assert outcome.startswith("refused ")
+    assert "\n" not in outcome.strip()
+
+
+@pytest.mark.parametrize("case", ALLOWED)
+def test_a_strangers_agent_predicts_without_its_environment(found, case):
+    assert found[case][0].startswith("returned ")
+
+
+@pytest.mark.parametrize("command", ["evaluate", "resume", "data collect"])
+def test_commands_refuse_a_module_with_exit_code_2(found, command):
+    assert found[command][0].startswith("refused with exit code 2: error: ")
+    assert "--trust evil" in found[command][0]
+
+
+def test_the_hook_sees_a_module_that_is_trusted_now(found):
+    outcome, events = found[CONTROL]
+    assert outcome.startswith("returned ")
+    assert any(event.startswith("exec ") and event.endswith("evil.py") for event in events)
+
+
+def test_pickles_of_this_file_would_run_their_command(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pickle.loads(pickle.dumps(Bomb()))
+    assert (tmp_path / "unpickled").exists()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
