@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import os
 import stat
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
+import gymnasium as gym
 import pytest
 
+from rl_training import DQN, evaluate_checkpoint, resume_training
 from rl_training.experiment.config.train_config import parse_config
+from rl_training.experiment.run import run_training
 from rl_training.experiment.trust import UntrustedModuleError, modules_of, remember, require_trusted
 
 
@@ -156,3 +160,75 @@ def test_processes_that_train_at_once_forget_nothing(home):
     store = home / "config" / "rl_training" / "trusted.json"
     assert len(json.loads(store.read_text())["modules"]) == 8
     assert sorted(file.name for file in store.parent.iterdir()) == ["trusted.json", "trusted.lock"]
+
+
+ENVIRONMENT = """
+import gymnasium
+from gymnasium.envs.classic_control import CartPoleEnv
+
+class Pole(CartPoleEnv):
+    pass
+
+gymnasium.register("TrustedPole-v0", Pole, max_episode_steps=10)
+"""
+
+
+@pytest.fixture
+def pole(home):
+    sys.modules.pop("pole", None)  # of an earlier test
+    gym.registry.pop("TrustedPole-v0", None)
+    (home / "pole.py").write_text(ENVIRONMENT)
+    options = {"total_timesteps": 40, "eval_interval": 0, "output_dir": str(home / "run"), "device": "cpu"}
+    return config("pole:TrustedPole-v0", **options, algo_kwargs={"hidden_sizes": [8]})
+
+
+def test_your_own_runs_need_no_option(pole, home):
+    run = run_training(pole).run_dir
+    assert evaluate_checkpoint(run, num_episodes=1)["lengths"] == [10]
+    assert resume_training(run, total_timesteps=44).steps == 44
+    assert DQN.load(run).evaluate(num_episodes=1)["lengths"] == [10]
+
+
+def test_a_run_of_another_user_is_refused_and_runs_with_trust(pole, home, monkeypatch):
+    run = run_training(pole).run_dir
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "other_user"))
+    for call in (evaluate_checkpoint, resume_training, lambda path: DQN.load(path).learn()):
+        with pytest.raises(UntrustedModuleError, match="names the module 'pole'"):
+            call(run)
+    assert evaluate_checkpoint(run, num_episodes=1, trust="pole")["lengths"] == [10]
+    assert resume_training(run, total_timesteps=44, trust=["pole"]).steps == 44
+    assert DQN.load(run, trust="pole").evaluate(num_episodes=1)["lengths"] == [10]
+    with pytest.raises(UntrustedModuleError):
+        evaluate_checkpoint(run)
+
+
+def test_an_agent_that_has_just_learned_is_evaluated_even_if_nothing_can_be_remembered(pole, home):
+    (home / "config").write_text("a file, where a folder is needed")
+    assert DQN(pole).learn().evaluate(num_episodes=1)["lengths"] == [10]
+
+
+def test_an_edited_environment_is_reported_by_every_command_that_uses_the_run(pole, home, capsys):
+    run = run_training(pole).run_dir
+    record = json.loads((run / "run.json").read_text())["env_source"]
+    assert (record["module"], record["file"]) == ("pole", str(home / "pole.py"))
+    evaluate_checkpoint(run, num_episodes=1)
+    assert "pole.py" not in capsys.readouterr().err
+    (home / "pole.py").write_text(ENVIRONMENT + "# edited\n")
+    for call in (
+        lambda: evaluate_checkpoint(run, num_episodes=1),
+        lambda: resume_training(run, total_timesteps=44),
+        lambda: run_training(pole),  # has finished
+    ):
+        call()
+        lines = [line for line in capsys.readouterr().err.splitlines() if "pole.py" in line]
+        assert len(lines) == 1
+        assert "differs from the file that defined the environment when this run started" in lines[0]
+
+
+def test_a_run_without_a_checksum_is_not_reported(pole, home, capsys):
+    run = run_training(pole).run_dir
+    record = json.loads((run / "run.json").read_text())
+    for text in (json.dumps({**record, "env_source": None}), "{", "[]"):
+        (run / "run.json").write_text(text)
+        evaluate_checkpoint(run, num_episodes=1)
+    assert "pole.py" not in capsys.readouterr().err

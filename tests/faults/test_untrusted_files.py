@@ -14,6 +14,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -99,8 +100,15 @@ def command_cases() -> Iterator[tuple[str, Callable[[Path], Any]]]:
     for prefix, commands in groups:
         for name, command in commands.items():
             if any("RUN" in str(each.metavar) for each in getattr(command, "params", ()) if each.required):
-                words = [*prefix, name]
-                yield " ".join(words), lambda folder, w=words: invoke(*w, evil(folder), *more.get(w[-1], []))
+                yield " ".join([*prefix, name]), partial(try_command, [*prefix, name], more.get(name, []))
+
+
+def try_command(words: list[str], more: list[str], folder: Path) -> None:
+    invoke(*words, evil(folder), *more)
+
+
+def try_id(env_id: str, folder: Path) -> None:
+    rl_training.evaluate_checkpoint(evil(folder, env_id))
 
 
 def moved(folder: Path) -> None:
@@ -190,17 +198,13 @@ REFUSED: dict[str, Callable[[Path], Any]] = {
     "ExperimentManager.resume": lambda folder: ExperimentManager(
         parse_config({"algo": "dqn", "env_id": "CartPole-v1", "output_dir": str(evil(folder))})
     ).resume(),
-    "module in a package": lambda folder: rl_training.evaluate_checkpoint(evil(folder, "pkg.sub:Evil-v0")),
-    "module in a namespace": lambda folder: rl_training.evaluate_checkpoint(evil(folder, "spread.inner:Evil-v0")),
-    "module with the name of one of Python's": lambda folder: rl_training.evaluate_checkpoint(
-        evil(folder, "this:Evil-v0")
-    ),
-    "module with the name of a loaded one": lambda folder: rl_training.evaluate_checkpoint(
-        evil(folder, "json:Evil-v0")
-    ),
-    "one of Python's own modules": lambda folder: rl_training.evaluate_checkpoint(evil(folder, "antigravity:X-v0")),
-    "module in an archive": lambda folder: rl_training.evaluate_checkpoint(evil(folder, "zipped:Evil-v0")),
-    "module that is not there": lambda folder: rl_training.evaluate_checkpoint(evil(folder, "absent:Evil-v0")),
+    "module in a package": partial(try_id, "pkg.sub:Evil-v0"),
+    "module in a namespace": partial(try_id, "spread.inner:Evil-v0"),
+    "module with the name of one of Python's": partial(try_id, "this:Evil-v0"),
+    "module with the name of a loaded one": partial(try_id, "json:Evil-v0"),
+    "one of Python's own modules": partial(try_id, "antigravity:X-v0"),
+    "module in an archive": partial(try_id, "zipped:Evil-v0"),
+    "module that is not there": partial(try_id, "absent:Evil-v0"),
     "module in the options": lambda folder: loaded(
         folder, env_id="CartPole-v1", env_kwargs={"inner": ["evil:Evil-v0"]}
     ).evaluate(),
@@ -208,9 +212,8 @@ REFUSED: dict[str, Callable[[Path], Any]] = {
     "name of a trusted module": moved,
     "link in place of a trusted file": linked,
     "record of another file": source_record,
-    **{f"env_id {shown[:40]!r}": lambda folder, env_id=shown: rl_training.evaluate_checkpoint(evil(folder, env_id))
-       for shown in ODD_IDS},
-}  # fmt: skip
+    **{f"env_id {env_id[:40]!r}": partial(try_id, env_id) for env_id in ODD_IDS},
+}
 DAMAGED: dict[str, Callable[[Path], Any]] = {
     "pickled dataset, checked": lambda folder: invoke("data", "check", pickled_npz(folder)),
     "pickled dataset, loaded": lambda folder: rl_training.load_transition_dataset(pickled_npz(folder)),
