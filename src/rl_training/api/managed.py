@@ -54,11 +54,13 @@ class ManagedAlgorithm:
 
         `fresh` deletes the run in the output directory and starts from the beginning.
         """
-        modules = modules_of(self.config)
+        modules, own = modules_of(self.config), self._trust is None
         if self._trust is not None and self._agent is not None:
             require_trusted(modules, self._trust, self._agent.path)
         start = None if fresh or self._agent is None else self._agent.path
-        self.result = run_training(self.config, callbacks=callbacks or (), fresh=fresh, quiet=quiet, start_from=start)
+        self.result = run_training(
+            self.config, callbacks=callbacks or (), fresh=fresh, quiet=quiet, start_from=start, own=own
+        )
         if self.result.checkpoint_path is None:
             raise RuntimeError("Training wrote no checkpoint.")
         self._agent = load_agent(self.result.checkpoint_path, trust=modules)

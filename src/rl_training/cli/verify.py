@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from rl_training.cli.agents import Run
-from rl_training.cli.options import Json
+from rl_training.cli.options import Json, Trust
 from rl_training.cli.output import print_json, stdout_for_results
 
 Steps = Annotated[
@@ -15,7 +15,7 @@ Steps = Annotated[
 ]
 
 
-def verify(run: Run, steps: Steps = None, as_json: Json = False) -> None:
+def verify(run: Run, steps: Steps = None, trust: Trust = None, as_json: Json = False) -> None:
     """Repeat the start of a run, also with a stop and resume, and report whether both are byte-identical.
 
     Exit code 0 if they are, 1 if not. Nothing in the run changes.
@@ -24,7 +24,7 @@ def verify(run: Run, steps: Steps = None, as_json: Json = False) -> None:
         from rl_training.experiment.agent import run_of
         from rl_training.experiment.verify import verify_run
 
-        found = verify_run(run_of(run), steps=steps)
+        found = verify_run(run_of(run), steps=steps, trust=trust or ())
     if as_json:
         print_json({"identical": found.identical, **asdict(found)})
     else:

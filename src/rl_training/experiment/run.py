@@ -35,11 +35,15 @@ Start = Checkpoint | Path | str | None
 
 def run_training(
     config: TrainConfig, *, callbacks: Sequence[Callback] = (), fresh: bool = False, quiet: bool = True,
-    start_from: Start = None, warn: Warn = print_warning,
+    start_from: Start = None, warn: Warn = print_warning, own: bool = True,
 ) -> TrainResult:  # fmt: skip
-    """Starts or resumes the run of this config, or returns the stored result if it has finished."""
+    """Starts or resumes the run of this config, or returns the stored result if it has finished.
+
+    `own`: the user has given the config, so the modules of its environments are trusted from now on.
+    """
     parsed = parse_config(config)
-    remember(parsed, warn)
+    if own:
+        remember(parsed, warn)
     if fresh and start_from is not None:
         _require_kept(start_from, Path(parsed.output_dir or default_directory(parsed)))
     return _run([parsed], None, callbacks, fresh=fresh, quiet=quiet, start_from=start_from, warn=warn)[0]
@@ -55,11 +59,12 @@ def _require_kept(start: Checkpoint | Path | str, directory: Path) -> None:
 
 def run_population(
     configs: Sequence[TrainConfig], *, callbacks: Sequence[Callback] = (), fresh: bool = False, quiet: bool = True,
-    warn: Warn = print_warning,
+    warn: Warn = print_warning, own: bool = True,
 ) -> list[TrainResult]:  # fmt: skip
     """Trains configs that differ only in the seed as one population, each in its own directory."""
     parsed = [parse_config(config) for config in configs]
-    remember(parsed[0], warn)
+    if own:
+        remember(parsed[0], warn)
     return _run(parsed, None, callbacks, fresh=fresh, quiet=quiet, start_from=None, warn=warn)
 
 

@@ -5,7 +5,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -13,10 +13,10 @@ from rl_training.envs.modules import changed_source, module_files, module_of
 from rl_training.experiment.config.dataset_config import DatasetRecipe
 from rl_training.experiment.config.messages import shown
 from rl_training.experiment.config.train_config import TrainConfig
+from rl_training.messages import Warn
 
 Trust: TypeAlias = "str | Iterable[str]"
 Remembered = dict[str, list[list[str]]]  # module -> the files of each place it was used from
-Warn = Callable[[str], None]
 
 
 class UntrustedModuleError(ValueError):

@@ -15,6 +15,7 @@ from rl_training.experiment.config.train_config import ConfigError, TrainConfig
 from rl_training.experiment.machine import choose, differences, facts
 from rl_training.experiment.run import run_population
 from rl_training.experiment.run_directory import RunDirectory
+from rl_training.experiment.trust import Trust, modules_of, require_trusted
 from rl_training.messages import Warn, print_warning
 from rl_training.runtime.callbacks.logging import TIME_FIELDS
 from rl_training.runtime.callbacks.training import StopAtStep
@@ -40,7 +41,7 @@ class Verification:
         return not self.repeat and not self.resume
 
 
-def verify_run(path: Path, *, steps: int | None = None, warn: Warn = print_warning) -> Verification:
+def verify_run(path: Path, *, steps: int | None = None, warn: Warn = print_warning, trust: Trust = ()) -> Verification:
     """Repeats the first `steps` of a run on this machine, once without and once with a stop and resume.
 
     By default it repeats up to the third logged row that has updates. Nothing in the run directory changes.
@@ -49,6 +50,7 @@ def verify_run(path: Path, *, steps: int | None = None, warn: Warn = print_warni
     config, record = directory.config(), directory.read("run.json")
     if config is None or record is None:
         raise ConfigError(f"{path} is not a run directory: it has no config.yaml or no run.json")
+    require_trusted(modules_of(config), trust, path)
     rows = _rows(directory.metrics)
     last = steps or _steps_to_repeat(rows, path)
     seeds = record.get("population") or [config.seed]
@@ -85,7 +87,7 @@ def _train(configs: Sequence[TrainConfig], folder: Path, stops: Sequence[int], w
     runs = [folder / f"seed_{config.seed}" for config in configs]
     inside = [config.model_copy(update={"output_dir": str(run)}) for config, run in zip(configs, runs, strict=True)]
     for stop in stops:
-        run_population(inside, callbacks=[StopAtStep(stop)], warn=warn)
+        run_population(inside, callbacks=[StopAtStep(stop)], warn=warn, own=False)
     return runs
 
 
