@@ -42,8 +42,7 @@ def student_interval(mean: float, standard_error: float, freedom: int, *, confid
     """Student's t confidence interval with `freedom` degrees of freedom."""
     if freedom < 2:
         raise ValueError(f"freedom must be at least 2, got {freedom}")
-    # Cornish-Fisher series of the quantile (Abramowitz & Stegun, 26.7.5); its error is below 1 % from 2 degrees of
-    # freedom on, and below 0.01 % from 10 on.
+    # Cornish-Fisher series (Abramowitz & Stegun, 26.7.5): error below 1 % from 2 degrees of freedom, 0.01 % from 10.
     z = NormalDist().inv_cdf((1 + confidence) / 2)
     series = (
         z,
@@ -80,11 +79,9 @@ def improvement_interval(
 
 
 def seeds_needed(a: ArrayLike, b: ArrayLike) -> int | None:
-    """Seeds per algorithm to detect this difference of means: two-sided test, 5 % significance, 80 % power.
-
-    Normal approximation 2 * ((1.96 + 0.84) * std / difference)^2 with the observed values, so a rough estimate for few
-    seeds. None if the means are equal or one algorithm has a single seed.
-    """
+    """Seeds per algorithm to detect this difference of means: two-sided test, 5 % significance, 80 % power."""
+    # Normal approximation 2 * ((1.96 + 0.84) * std / difference)^2 with the observed values, rough for few seeds.
+    # None if the means are equal or one algorithm has a single seed.
     first, second = _checked("a", a), _checked("b", b)
     difference = float(first.mean() - second.mean())
     freedom = first.size + second.size - 2

@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from rl_training.cli.errors import Commands
+from rl_training.cli.app import Commands
 
 DEBUG = "(--debug shows the traceback)"
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from rl_training.algorithms import CATALOGUE, BCAlgorithm, Learner, SACAlgorithm
-from rl_training.algorithms.core.columns import Column
+from rl_training.algorithms.core.learner import Column
 from rl_training.experiment.config.train_config import ConfigError, parse_config
 from rl_training.experiment.run import run_training
 from rl_training.types import Batch, Loss

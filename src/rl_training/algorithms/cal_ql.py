@@ -4,7 +4,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from rl_training.algorithms.core.columns import Column
+from rl_training.algorithms.core.learner import Column
 from rl_training.algorithms.cql import CQLAlgorithm, CQLConfig, CQLPredictions, cql_loss
 from rl_training.types import Batch, Loss
 

@@ -81,10 +81,8 @@ def learning_rate_for(units: int, train_ratio: float) -> float:
 
 
 def lambda_returns(rewards: Tensor, discounts: Tensor, values: Tensor, traces: Tensor) -> Tensor:
-    """R_t = r_t+1 + discount_t+1 * ((1 - trace_t+1) * v_t+1 + trace_t+1 * R_t+1), with R_n = v_n.
-
-    Inputs are [n + 1, ...] for the states 0 to n; the returns are [n, ...] for the states 0 to n - 1.
-    """
+    """R_t = r_t+1 + discount_t+1 * ((1 - trace_t+1) * v_t+1 + trace_t+1 * R_t+1), with R_n = v_n."""
+    # Inputs are [n + 1, ...] for the states 0 to n; the returns are [n, ...] for the states 0 to n - 1.
     returns = [values[-1]]
     bases = rewards + discounts * (1 - traces) * values
     carries = discounts * traces
@@ -174,6 +172,7 @@ class DreamerAlgorithm(Learner):
         features, continues = latent.features, (1 - batch["dones"]) * (c.gamma if c.discounted_continue else 1.0)
         continue_logits = model.continuation(features).squeeze(-1).float()
         dynamics, representation = categorical_kl(posterior.detach(), prior), categorical_kl(posterior, prior.detach())
+        entropies = {"dreamer_posterior_entropy": entropy(posterior), "dreamer_prior_entropy": entropy(prior)}
         return Loss(
             terms={
                 "dreamer_reconstruction_loss": errors.square().sum(-1).mean(),
@@ -182,11 +181,7 @@ class DreamerAlgorithm(Learner):
                 "dreamer_dynamics_loss": c.dynamics_weight * dynamics.clamp(min=c.free_nats).mean(),
                 "dreamer_representation_loss": c.representation_weight * representation.clamp(min=c.free_nats).mean(),
             },
-            metrics={
-                "dreamer_divergence": dynamics.mean(),
-                "dreamer_posterior_entropy": entropy(posterior),
-                "dreamer_prior_entropy": entropy(prior),
-            },
+            metrics={"dreamer_divergence": dynamics.mean(), **entropies},
         )
 
     @torch.no_grad()
@@ -272,11 +267,8 @@ class DreamerAlgorithm(Learner):
     def act(
         self, obs: Tensor, memory: Any = None, *, deterministic: bool = False, generator: torch.Generator | None = None
     ) -> Action:
-        """`memory` is that of the previous step, with `is_first` set at the first step of an episode.
-
-        Latents are sampled, as in training, also for deterministic actions. Only a deterministic action without a
-        generator uses the most likely latents.
-        """
+        """`memory` is that of the previous step, with `is_first` set at the first step of an episode."""
+        # Latents are sampled as in training. Only a deterministic action without a generator uses the most likely ones.
         memory = self.initial_memory(len(obs)) if memory is None else memory
         noise = None
         if generator is not None or not deterministic:

@@ -6,9 +6,8 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
-from rl_training.algorithms.core.columns import Column
 from rl_training.algorithms.core.config import AlgorithmConfig, Rate
-from rl_training.algorithms.core.learner import Learner
+from rl_training.algorithms.core.learner import Column, Learner
 from rl_training.algorithms.core.ops import td_target
 from rl_training.models import FQEModel, Normalizer
 from rl_training.types import Batch, Loss

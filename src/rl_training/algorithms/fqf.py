@@ -23,11 +23,9 @@ class FQFConfig(QuantileConfig):
 
 
 def fraction_gradient(inner: Tensor, quantile_hats: Tensor) -> Tensor:
-    """Gradient of the 1-Wasserstein distance by each inner tau: |F(tau_i) - F(hat_i-1)| - |F(tau_i) - F(hat_i)|.
-
-    `inner` [..., n - 1] are the quantiles at the taus, `quantile_hats` [..., n] those at their midpoints. For an
-    increasing F this is the paper's 2 F(tau_i) - F(hat_i) - F(hat_i-1); it also holds where the network's F decreases.
-    """
+    """Gradient of the 1-Wasserstein distance by each inner tau: |F(tau_i) - F(hat_i-1)| - |F(tau_i) - F(hat_i)|."""
+    # `inner` [..., n - 1] are the quantiles at the taus, `quantile_hats` [..., n] those at their midpoints. For an
+    # increasing F this is the paper's 2 F(tau_i) - F(hat_i) - F(hat_i-1); it also holds where F decreases.
     return (inner - quantile_hats[..., :-1]).abs() - (inner - quantile_hats[..., 1:]).abs()
 
 

@@ -10,9 +10,8 @@ from torch import Tensor
 from torch.func import grad
 from torch.nn.functional import logsigmoid, softplus
 
-from rl_training.algorithms.core.columns import Column
 from rl_training.algorithms.core.config import AlgorithmConfig
-from rl_training.algorithms.core.learner import Learner
+from rl_training.algorithms.core.learner import Column, Learner
 from rl_training.algorithms.ppo import PPOAlgorithm, PPOConfig
 from rl_training.models import MLPGAILDiscriminator, Normalizer
 from rl_training.types import Batch, Loss

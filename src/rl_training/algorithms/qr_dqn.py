@@ -19,11 +19,8 @@ class QRDQNConfig(QuantileConfig):
 
 
 def quantile_huber_loss(errors: Tensor, fractions: Tensor, kappa: float) -> Tensor:
-    """Quantile Huber loss: sum over quantiles of the mean over targets of |tau - 1(e < 0)| * huber(e) / kappa.
-
-    `errors` e = target - quantile are [rows, quantiles, targets]; huber(e) is e^2 / 2 for |e| <= kappa, else
-    kappa * (|e| - kappa / 2).
-    """
+    """Quantile Huber loss: sum over quantiles of the mean over targets of |tau - 1(e < 0)| * huber(e) / kappa."""
+    # `errors` e = target - quantile are [rows, quantiles, targets]; tau are the `fractions`.
     sizes = errors.abs()
     huber = torch.where(sizes <= kappa, 0.5 * errors.square(), kappa * (sizes - 0.5 * kappa))
     weights = (fractions.unsqueeze(-1) - (errors < 0).float()).abs()

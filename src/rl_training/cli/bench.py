@@ -46,19 +46,10 @@ Output = Annotated[
 
 
 def bench(
-    plan: Plan = None,
-    algos: Algos = None,
-    configs: Configs = None,
-    envs: Envs = None,
-    datasets: Datasets = None,
-    seeds: Seeds = None,
-    steps: Steps = None,
-    overrides: Overrides = None,
-    episodes: Episodes = None,
-    jobs: Jobs = None,
-    output: Output = None,
-    as_json: Json = False,
-) -> None:
+    plan: Plan = None, algos: Algos = None, configs: Configs = None, envs: Envs = None, datasets: Datasets = None,
+    seeds: Seeds = None, steps: Steps = None, overrides: Overrides = None, episodes: Episodes = None, jobs: Jobs = None,
+    output: Output = None, as_json: Json = False,
+) -> None:  # fmt: skip
     """Train algorithms on environments or datasets with several seeds. Repeat the command to continue."""
     import os
 

@@ -48,15 +48,12 @@ def described(errors: Mapping[str, Any]) -> dict[str, str]:
     return {
         "reconstruction error": f"{errors['reconstruction_error']:.4g} (mean squared, per pixel)",
         "imagination error": f"{errors['prediction_error']:.4g} (mean squared, per pixel)",
-        "last frame repeated": against(
-            errors["copy_last_error"], errors["of_copy_last"], exact="nothing moves in these frames"
-        ),
-        "other actions": against(
-            errors["shuffled_error"], errors["of_shuffled"], exact="the imagined frames do not depend on the actions"
-        ),
+        "last frame repeated": against(errors, "copy_last", exact="nothing moves in these frames"),
+        "other actions": against(errors, "shuffled", exact="the imagined frames do not depend on the actions"),
     }
 
 
-def against(error: float | None, ratio: float | None, *, exact: str) -> str:
+def against(errors: Mapping[str, Any], baseline: str, *, exact: str) -> str:
     """The error of a baseline, and the ratio of the model's error to it."""
+    error, ratio = errors[f"{baseline}_error"], errors[f"of_{baseline}"]
     return f"no error: {exact}" if ratio is None else f"{error:.4g} (the model has {ratio:.2f} times this error)"

@@ -116,7 +116,9 @@ def allowed(option: Mapping[str, Any]) -> str:
 def doctor() -> None:
     """Check this machine. Checks versions, CUDA, threads, an environment, the runs directory and extras."""
     checks: dict[str, Callable[[], str]] = {
-        "versions": _versions, "cuda": _cuda, "threads": _threads, "environment": _environment, "runs": _runs,
+        "versions": _versions, "cuda": _cuda,
+        "threads": lambda: f"training uses 1 of {os.cpu_count()} cores (see --threads)",
+        "environment": _environment, "runs": _runs,
     }  # fmt: skip
     failed = []
     for name, check in checks.items():
@@ -149,10 +151,6 @@ def _cuda() -> str:
 
     names = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
     return ", ".join(names) or "not available; training runs on the CPU"
-
-
-def _threads() -> str:
-    return f"training uses 1 of {os.cpu_count()} cores (see --threads)"
 
 
 def _environment() -> str:

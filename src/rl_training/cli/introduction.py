@@ -22,17 +22,14 @@ class Introduction(Callback):
 
     def on_train_start(self, state: TrainerState) -> None:
         config, offline = self.config, get_algorithm_spec(self.config.algo).lane == "offline"
-        words = [
-            f"{config.algo} from {data(config)}"
-            if offline
-            else f"{config.algo} in {many(config.num_envs, 'environment')}"
-            + ("" if config.dataset is None else f" with {data(config)}"),
-            str(state.updater.device),
-            many(torch.get_num_threads(), "thread"),
-            f"seed{'s' if len(self.seeds) > 1 else ''} {', '.join(map(str, self.seeds))}",
-            (length(config, state.total_timesteps) if offline else many(state.total_timesteps, "step"))
-            + (" each" if len(self.seeds) > 1 else ""),
-        ] + ([f"resumed at {state.global_step:,}"] if state.global_step else [])
+        several, total = len(self.seeds) > 1, state.total_timesteps
+        source = f"from {data(config)}" if offline else f"in {many(config.num_envs, 'environment')}"
+        if not offline and config.dataset is not None:
+            source += f" with {data(config)}"
+        words = [f"{config.algo} {source}", str(state.updater.device), many(torch.get_num_threads(), "thread")]
+        words.append(f"seed{'s' * several} {', '.join(map(str, self.seeds))}")
+        words.append((length(config, total) if offline else many(total, "step")) + " each" * several)
+        words += [f"resumed at {state.global_step:,}"] if state.global_step else []
         subject = "" if config.env_id is None else f"{config.env_id}: {spaces(config)}; "
         typer.echo(subject + ", ".join(words), err=True)
         if config.env_id is None:

@@ -2,6 +2,7 @@
 
 from rl_training.models.actor_critic import (
     MLPBCModel,
+    MLPGAILDiscriminator,
     MLPIQLModel,
     MLPREDQModel,
     MLPSACModel,
@@ -9,10 +10,9 @@ from rl_training.models.actor_critic import (
     MLPXQLModel,
     PPOModel,
 )
-from rl_training.models.discriminator import MLPGAILDiscriminator
 from rl_training.models.dreamer import DreamerModel
+from rl_training.models.encoders import Normalizer
 from rl_training.models.ensemble import MLPMOPOEnsembleModel, Prediction
-from rl_training.models.normalizer import Normalizer
 from rl_training.models.q_networks import DQNModel, FQEModel, QNetwork
 from rl_training.models.return_distributions import (
     Atoms,

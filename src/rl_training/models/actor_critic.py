@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import one_hot
+from torch.nn.utils.parametrize import register_parametrization
 
 from rl_training.models import heads
 from rl_training.models.encoders import encoder_for
@@ -22,7 +24,7 @@ ACTIVATIONS: dict[Activation, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.Re
 
 
 class MLPBCModel(nn.Module):
-    """heads.Gaussian policy for Box actions, categorical policy for Discrete actions."""
+    """Gaussian policy for Box actions, categorical policy for Discrete actions."""
 
     def __init__(
         self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int] = (256, 256), *, discrete: bool = False
@@ -142,3 +144,44 @@ def _free_policy(spec: EnvSpec, net: nn.Module, log_std: float) -> nn.Module:
     if spec.action_kind == "multi_discrete":
         return heads.MultiCategoricalPolicy(net, spec.action_sizes)
     return heads.FreeMeanPolicy(net, spec.action_dim, log_std)
+
+
+class MLPGAILDiscriminator(nn.Module):
+    """Logit of "this step is the expert's" for each (observation, action)."""
+
+    def __init__(
+        self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int] = (100, 100), *, discrete: bool = False,
+        spectral_norm: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.obs_shape, self.action_dim, self.discrete = (obs_dim,), action_dim, discrete
+        self.net = mlp((obs_dim + action_dim, *hidden_sizes, 1), activation=nn.Tanh)
+        if spectral_norm:
+            for layer in self.net:
+                if isinstance(layer, nn.Linear):
+                    register_parametrization(layer, "weight", UnitSpectralNorm())
+
+    @classmethod
+    def build(cls, spec: EnvSpec, config: Any) -> MLPGAILDiscriminator:
+        return cls(
+            math.prod(spec.obs_shape), spec.action_dim, config.hidden_sizes,
+            discrete=spec.action_kind == "discrete", spectral_norm=config.spectral_norm,
+        )  # fmt: skip
+
+    def inputs(self, obs: Tensor, actions: Tensor) -> Tensor:
+        """Concatenates observations and actions; Discrete actions become one-hot vectors."""
+        encoded = one_hot(actions, self.action_dim).to(obs) if self.discrete else actions
+        return torch.cat([obs, encoded], -1)
+
+    def logits(self, inputs: Tensor) -> Tensor:
+        return self.net(inputs).squeeze(-1)
+
+    def forward(self, obs: Tensor, actions: Tensor) -> Tensor:
+        return self.logits(self.inputs(obs, actions))
+
+
+class UnitSpectralNorm(nn.Module):
+    """Divides a weight by its largest singular value, computed exactly because the matrices are small."""
+
+    def forward(self, weight: Tensor) -> Tensor:
+        return weight / torch.linalg.matrix_norm(weight, 2)

@@ -121,39 +121,29 @@ class DQNModel(nn.Module):
         return cls(spec, config.hidden_sizes, **{name: getattr(config, name) for name in cls.options})
 
 
-class BoxQNetwork(nn.Module):
-    """Q-values [rows, choices] of given actions [rows, choices, action_dim]."""
+class ActionValues(nn.Module):
+    """Q-values [rows, choices] of Discrete actions [rows, choices] or Box actions [rows, choices, action_dim]."""
 
     def __init__(self, spec: EnvSpec, hidden_sizes: Sequence[int] = (256, 256)) -> None:
         super().__init__()
         self.encoder, features = encoder_for(spec)
-        self.net = mlp((features + spec.action_dim, *hidden_sizes, 1), layer_norm=True)
+        self.discrete = spec.action_kind == "discrete"
+        inputs, outputs = (features, spec.action_dim) if self.discrete else (features + spec.action_dim, 1)
+        self.net = mlp((inputs, *hidden_sizes, outputs), layer_norm=True)  # layer norm limits extrapolation errors
 
     def forward(self, obs: Tensor, actions: Tensor) -> Tensor:
-        features = self.encoder(obs).unsqueeze(1).expand(-1, actions.shape[1], -1)
+        features = self.encoder(obs)
+        if self.discrete:
+            return self.net(features).gather(-1, actions)
+        features = features.unsqueeze(1).expand(-1, actions.shape[1], -1)
         return self.net(torch.cat([features, actions], -1)).squeeze(-1)
 
 
-class DiscreteQNetwork(nn.Module):
-    """Q-values [rows, choices] of given actions [rows, choices]."""
-
-    def __init__(self, spec: EnvSpec, hidden_sizes: Sequence[int] = (256, 256)) -> None:
-        super().__init__()
-        self.encoder, features = encoder_for(spec)
-        self.net = mlp((features, *hidden_sizes, spec.action_dim), layer_norm=True)
-
-    def forward(self, obs: Tensor, actions: Tensor) -> Tensor:
-        return self.net(self.encoder(obs)).gather(-1, actions)
-
-
 class FQEModel(nn.Module):
-    """Q-network of FQE; layer norm limits extrapolation errors."""
-
     def __init__(self, spec: EnvSpec, hidden_sizes: Sequence[int] = (256, 256)) -> None:
         super().__init__()
         self.obs_shape, self.obs_dtype = spec.obs_shape, spec.obs_dtype
-        network = DiscreteQNetwork if spec.action_kind == "discrete" else BoxQNetwork
-        self.q: nn.Module = network(spec, hidden_sizes)
+        self.q = ActionValues(spec, hidden_sizes)
 
     @classmethod
     def build(cls, spec: EnvSpec, config: Any) -> FQEModel:

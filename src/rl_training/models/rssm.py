@@ -82,11 +82,7 @@ def entropy(log_probs: Tensor) -> Tensor:
 
 
 class BackpropThroughTime(torch.autograd.Function):
-    """Identity on the outputs [batch, time, ...] of a loop; its backward pass adds the gradients of later steps.
-
-    The loop is differentiated step by step for the states only. The weights then get their gradients from one
-    product over all steps.
-    """
+    """Identity on the outputs [batch, time, ...] of a loop; its backward pass adds the gradients of later steps."""
 
     @staticmethod
     def forward(ctx: Any, steps: Sequence[Step], *outputs: Tensor) -> tuple[Tensor, ...]:
@@ -95,6 +91,7 @@ class BackpropThroughTime(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        # Step by step for the states only; the weights then get their gradients from one product over all steps.
         later: Sequence[Tensor] = ()
         totals = []
         by_time = (each.movedim(1, 0).contiguous() for each in gradients)
@@ -164,11 +161,9 @@ class RSSM(nn.Module):
         self, embedded: Tensor, actions: Tensor, is_first: Tensor, start: Latent, noise: Tensor | None,
         step: PosteriorStep | None = None,
     ) -> LatentSequence:  # fmt: skip
-        """Posterior states of windows [batch, time, ...]; `actions` are those before each observation.
-
-        `start` is the state before the first observation; `is_first` resets the state. The loop over time holds only
-        the recurrent state and the sampling of latents. `step` may be a compiled `step_with_weights`.
-        """
+        """Posterior states of windows [batch, time, ...]; `actions` are those before each observation."""
+        # `start` is the state before the first observation; `is_first` resets the state. The loop over time holds only
+        # the recurrent state and the sampling of latents. `step` may be a compiled `step_with_weights`.
         first = is_first.bool().unsqueeze(-1)
         actions, seen = self.cell.from_action(actions.masked_fill(first, 0)), self.seen(embedded)
         noises = [None] * embedded.shape[1] if noise is None else noise.unbind(1)

@@ -157,13 +157,9 @@ def _bounded(value: float | None, interval: Interval | None, digits: int) -> str
 
 
 def markdown(comparison: Comparison) -> str:
-    tables = [score_table(comparison), pair_table(comparison)]
-    return "\n".join(_markdown_table(table) for table in tables if table.rows)
-
-
-def _markdown_table(table: Rows) -> str:
-    lines = [table.columns, ("---",) * len(table.columns), *table.rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    tables = [table for table in (score_table(comparison), pair_table(comparison)) if table.rows]
+    lines = [[table.columns, ("---",) * len(table.columns), *table.rows] for table in tables]
+    return "\n".join("".join(f"| {' | '.join(line)} |\n" for line in table) for table in lines)
 
 
 def save_csv(comparison: Comparison, target: Path) -> None:

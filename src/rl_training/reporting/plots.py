@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -41,7 +40,9 @@ def new_figure(width: float, height: float) -> Figure:
 
 def save_learning_curve(run_dir: Path) -> Path | None:
     """Draws training and evaluation returns to curve.png in the run; None without matplotlib or without returns."""
-    rows = _rows(run_dir / "metrics.jsonl")
+    from rl_training.experiment.bench.cell import metrics  # imports torch
+
+    rows = metrics(run_dir)
     training = [row for row in rows if row.get("episode_return") is not None]
     evaluations = [row for row in rows if "evaluation" in row]
     if not training and not evaluations:
@@ -200,13 +201,6 @@ def _finish_panel(axes: Axes, x_label: str = "steps") -> None:
     axes.set_xlabel(x_label, fontsize=9, color=INK)
     axes.locator_params(axis="x", nbins=5)
     plain(axes)
-
-
-def _rows(file: Path) -> list[Row]:
-    if not file.exists():
-        return []
-    lines = file.read_text(encoding="utf-8").split("\n")
-    return [json.loads(line) for line in lines[:-1]]  # the last part is empty, or a line cut short by a crash
 
 
 def _draw_evaluations(axes: Axes, rows: list[Row]) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from rl_training.algorithms.core.columns import Column
 from rl_training.algorithms.core.config import AlgorithmConfig
 from rl_training.algorithms.core.updater import Updater
 from rl_training.models import Normalizer
@@ -26,6 +25,22 @@ def frozen(module: nn.Module) -> Callable[..., Any]:
     """Returns `module` as a function without gradients for its parameters; gradients flow through its inputs."""
     parameters = {name: parameter.detach() for name, parameter in module.named_parameters()}
     return lambda *inputs: functional_call(module, parameters, inputs)
+
+
+class Column(NamedTuple):
+    """A batch column beyond those of every transition, which a learner needs."""
+
+    name: str
+    shape: tuple[int, ...] = ()  # of one row
+    dtype: torch.dtype = torch.float32
+    like: str = ""  # a transition column of the same shape and dtype
+    online: str = ""  # "episode end": a lane computes it from the whole episode; "": only a dataset or lane has it
+
+    def layout(self, columns: Batch) -> tuple[tuple[int, ...], torch.dtype]:
+        """Shape and dtype of one row beside these transition columns."""
+        if not self.like:
+            return self.shape, self.dtype
+        return tuple(columns[self.like].shape[1:]), columns[self.like].dtype
 
 
 class Learner(nn.Module):

@@ -108,14 +108,14 @@ class Updater:
     def state_dict(self) -> dict[str, Any]:
         """All state of updates; `noise` is the state of the device's default generator."""
         noise = torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else torch.get_rng_state()
+        names = [name for _, members in self.groups for name in members]
+        states = [state for optimizer in self.optimizers for state in optimizer.state()]
+        parameters = {name: value.detach() for name, value in self.params.items()}
         return {
-            "updates": self.updates,
-            "parameters": {name: value.detach() for name, value in self.params.items()},
-            "buffers": dict(self.buffers),
-            "optimizer": self._optimizer_state(),
-            "rates": [optimizer.rate for optimizer in self.optimizers],
-            "noise": noise,
-        }
+            "updates": self.updates, "parameters": parameters, "buffers": dict(self.buffers),
+            "optimizer": dict(zip(names, states, strict=True)),
+            "rates": [optimizer.rate for optimizer in self.optimizers], "noise": noise,
+        }  # fmt: skip
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Loads in place, so that captured graphs stay valid."""
@@ -150,13 +150,6 @@ class Updater:
             torch.cuda.set_rng_state(state["noise"].cpu(), self.device)
         else:
             torch.set_rng_state(state["noise"])
-
-    def _optimizer_state(self) -> dict[str, dict[str, Tensor]]:
-        return {
-            name: state
-            for (_, names), optimizer in zip(self.groups, self.optimizers, strict=True)
-            for name, state in zip(names, optimizer.state(), strict=True)
-        }
 
     def _names_by_group(self) -> list[list[str]]:
         """Assigns each trained parameter to the first group with its prefix; () takes the rest."""

@@ -80,10 +80,10 @@ class DatasetReport:
 
     def to_json(self) -> dict[str, Any]:
         distributions = {name: getattr(self, name) for name in ("rewards", "returns", "lengths")}
+        counts = ("rows", "transitions", "episodes", "terminals", "timeouts", "duplicates")
         return {
             "trainable": self.trainable,
-            **{name: getattr(self, name) for name in ("rows", "transitions", "episodes", "terminals", "timeouts")},
-            "duplicates": self.duplicates,
+            **{name: getattr(self, name) for name in counts},
             "columns": {name: column._asdict() for name, column in self.columns.items()},
             **{name: None if values is None else values._asdict() for name, values in distributions.items()},
             "findings": [finding._asdict() for finding in self.findings],

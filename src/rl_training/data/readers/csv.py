@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rl_training.data.readers.rows import StoredColumns
-from rl_training.data.readers.tables import Batches, episode_encoder, read_table
+from rl_training.data.readers.rows import Batches, StoredColumns, episode_encoder, read_table
 from rl_training.types import Array
 
 ROWS = 2**12  # per batch

@@ -14,15 +14,9 @@ from typing import Any
 import numpy as np
 
 from rl_training.data.extras import import_arrow, import_h5py, import_parquet
+from rl_training.data.readers import rows
 from rl_training.data.readers.names import choose_names, matching_columns, other_names
 from rl_training.data.readers.parquet import to_array
-from rl_training.data.readers.rows import (
-    StoredColumns,
-    complete_transitions,
-    fill_columns,
-    join_columns,
-    require_numbers,
-)
 from rl_training.types import Array, Arrays, EnvSpec
 
 Episode = Mapping[str, Any]  # column path, and its array or HDF5 dataset
@@ -38,7 +32,7 @@ def minari_directory(path: Path) -> Path | None:
     return next((each for each in candidates if (each / "metadata.json").is_file()), None)
 
 
-def read_minari(directory: Path, given: Mapping[str, str] | None) -> StoredColumns:
+def read_minari(directory: Path, given: Mapping[str, str] | None) -> rows.StoredColumns:
     metadata = json.loads((directory / "metadata.json").read_text())
     episodes = (_hdf5_episodes if metadata["data_format"] == "hdf5" else _arrow_episodes)(directory, metadata)
     if (first := next(episodes, None)) is None:
@@ -54,17 +48,17 @@ def read_minari(directory: Path, given: Mapping[str, str] | None) -> StoredColum
         if name.startswith("infos/") and first[name].shape[:1] == (steps,)
     }
     numbered = enumerate(chain([first], episodes))
-    rows = (_transitions(episode, chosen, f"{directory}, episode {number}") for number, episode in numbered)
-    columns = fill_columns(rows, metadata["total_steps"])
-    return complete_transitions(columns, names, directory, spec=_spec(metadata, columns["obs"]))
+    transitions = (_transitions(episode, chosen, f"{directory}, episode {number}") for number, episode in numbered)
+    columns = rows.fill_columns(transitions, metadata["total_steps"])
+    return rows.complete_transitions(columns, names, directory, spec=_spec(metadata, columns["obs"]))
 
 
 def _transitions(episode: Episode, chosen: dict[str, list[str]], source: str) -> Arrays:
     parts: Arrays = {}
     for name, stored in chosen.items():
         for column in stored:
-            require_numbers(column, episode[column].dtype, source)
-        parts[name] = join_columns([np.asarray(episode[column]) for column in stored])
+            rows.require_numbers(column, episode[column].dtype, source)
+        parts[name] = rows.join_columns([np.asarray(episode[column]) for column in stored])
     steps = len(parts["rewards"])
     lengths = {name: len(part) - (name == "obs") for name, part in parts.items()}
     if set(lengths.values()) != {steps}:

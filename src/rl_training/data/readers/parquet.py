@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from rl_training.data.extras import import_arrow, import_parquet
-from rl_training.data.readers.rows import StoredColumns
-from rl_training.data.readers.tables import Batches, episode_encoder, read_table
+from rl_training.data.readers.rows import Batches, StoredColumns, episode_encoder, read_table
 from rl_training.types import Array, EnvSpec
 
 ROWS = 2**13  # per batch

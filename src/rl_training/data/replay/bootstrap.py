@@ -10,23 +10,20 @@ from rl_training.types import Batch
 
 
 class BootstrapSampler:
-    """Epochs over a dataset or replay buffer, in batches [members, batch_size].
-
-    `split` samples each member's rows with replacement; `shuffle` starts an epoch in a new order. `_orders` is
-    allocated once for the full capacity, because captured CUDA graphs read it at a fixed address.
-    """
+    """Epochs over a dataset or replay buffer, in batches [members, batch_size]."""
 
     samples_on_device = True
 
     def __init__(self, source: TransitionDataset | ReplayBuffer, members: int, generator: torch.Generator) -> None:
         self.source, self.generator = source, generator
         capacity = source.capacity if isinstance(source, ReplayBuffer) else len(source)
+        # Allocated once for the full capacity, because captured CUDA graphs read it at a fixed address.
         self._orders = torch.empty(members, capacity, dtype=torch.int64, device=generator.device)
         self._count, self._position = self._orders.new_ones(()), self._orders.new_zeros(())
         self.count = 0  # rows of an epoch
 
     def split(self, held_out: int) -> tuple[Tensor, Tensor]:
-        """Returns the row numbers of the training set and of the holdout set."""
+        """Returns row numbers of the training and holdout sets; samples each member's rows with replacement."""
         device = self.generator.device
         rows = torch.randperm(len(self.source), generator=self.generator, device=device)
         held, rest = rows[:held_out], rows[held_out:]

@@ -14,11 +14,7 @@ BELOW_ONE = 1 - 2**-50  # the margin is larger than the rounding error of the su
 
 
 class Priorities:
-    """Priorities of a replay buffer's slots, for one buffer or one a member; slots never set are not sampled.
-
-    Slots are [rows] or [members, rows]. Nothing is read on the host, so that sampling can be captured. Block sums are
-    recomputed from their priorities, so that rounding errors do not accumulate.
-    """
+    """Priorities of a replay buffer's slots [rows] or [members, rows]; slots never set are not sampled."""
 
     def __init__(
         self, capacity: int, *, alpha: float = 0.6, members: int | None = None, device: torch.device | str = "cpu"
@@ -34,6 +30,7 @@ class Priorities:
 
     def sample(self, shape: tuple[int, ...], generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Stratified sampling: one slot from each of `shape[-1]` equal intervals of the total; and its probability."""
+        # Nothing is read on the host, so that sampling can be captured.
         edges = self.sums.cumsum(-1)
         total = edges[..., -1:]
         kind: Any = {"dtype": torch.float64, "device": generator.device}
@@ -66,7 +63,7 @@ class Priorities:
         positions = self._positions(slots, BLOCK).flatten()
         # The maximum of duplicates, because their write order is undefined.
         self.values.view(-1).scatter_reduce_(0, positions, values.flatten(), "amax", include_self=False)
-        blocks = positions // BLOCK
+        blocks = positions // BLOCK  # their sums are recomputed, so that rounding errors do not accumulate
         self.sums.view(-1).index_copy_(0, blocks, self.values.view(-1, BLOCK).index_select(0, blocks).sum(-1))
 
     def member(self, index: int) -> Priorities:

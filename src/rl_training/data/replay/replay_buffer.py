@@ -216,8 +216,7 @@ def _write(rows: Batch, columns: Batch, slot: int, *, axis: int = 0) -> None:
 
 def n_step_returns(rewards: Tensor, ended: Tensor, gamma: float) -> tuple[Tensor, Tensor, Tensor]:
     """n-step returns (Sutton, 1988) sum_k gamma^k r_k over windows [..., steps], up to the first step that ended."""
-    # Also returns the index of the last step counted, and gamma^(steps counted), the discount of the next value.
-    # Rewards after an end are ignored, even NaN.
+    # Also returns the last step counted and the discount of the next value. Later rewards are ignored, even NaN.
     steps = rewards.shape[-1]
     powers = gamma ** torch.arange(steps + 1, device=rewards.device)
     after_end = ended.cumsum(-1) - ended.long() > 0

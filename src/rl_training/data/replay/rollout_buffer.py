@@ -59,8 +59,7 @@ def generalized_advantages(
     *, gamma: float, gae_lambda: float,
 ) -> Tensor:  # fmt: skip
     """GAE over the leading time axis: A_t = delta_t + gamma * lambda * (1 - end_t) * A_{t+1}."""
-    # delta_t = r_t + gamma * (1 - done_t) * V(s'_t) - V(s_t), with s'_t the true next observation. A truncated step
-    # bootstraps, but ends the sum.
+    # delta_t = r_t + gamma * (1 - done_t) * V(s'_t) - V(s_t). A truncated step bootstraps, but ends the sum.
     deltas = rewards + gamma * (1 - dones) * next_values - values
     return decayed_sums(deltas, gamma * gae_lambda * (1 - torch.maximum(dones, truncated)))
 

@@ -12,13 +12,9 @@ _MAX_BYTES = 1_000_000
 
 
 def packaged_configs() -> list[str]:
-    return sorted(
-        f"{folder.name}/{Path(file.name).stem}"
-        for folder in _home().iterdir()
-        if folder.is_dir()
-        for file in folder.iterdir()
-        if file.name.endswith(".yaml")
-    )
+    folders = [folder for folder in _home().iterdir() if folder.is_dir()]
+    files = [(folder.name, Path(file.name)) for folder in folders for file in folder.iterdir()]
+    return sorted(f"{folder}/{file.stem}" for folder, file in files if file.suffix == ".yaml")
 
 
 def packaged_config_text(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from rl_training.data.datasets.action_coverage import unseen_action_fraction
+from rl_training.experiment.ope import unseen_action_fraction
 
 
 @pytest.fixture
