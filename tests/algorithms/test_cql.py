@@ -226,7 +226,7 @@ def test_bad_values_are_refused_by_the_name_of_their_option(option, value):
 
 
 def table(*values: float) -> DiscreteCQL:
-    """A learner whose network says the same of every observation; its target says the opposite."""
+    """A learner whose network has the same values for every observation; its target has their negatives."""
     learner = DiscreteCQL(DQNModel(EnvSpec((3,), "discrete", 3), ()), gamma=0.5, cql_alpha=2.0)
     with torch.no_grad():
         for part, sign in ((learner.model, 1), (learner.target, -1)):

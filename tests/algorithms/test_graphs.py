@@ -21,7 +21,7 @@ SPECS = {
 LEARNERS = [learner for learner in CATALOGUE.values() if learner.lane in ("offline", "replay")]
 
 
-def ring(spec: EnvSpec, members: int | None, needs: Sequence[str] = (), **options) -> ReplayBuffer:
+def replay(spec: EnvSpec, members: int | None, needs: Sequence[str] = (), **options) -> ReplayBuffer:
     extra = dict.fromkeys(needs, ((), torch.float32))
     buffer = ReplayBuffer(64, spec, device="cuda", members=members, extra=extra, **options)
     generator = torch.Generator().manual_seed(0)
@@ -45,11 +45,11 @@ def trained(learner: type[Learner], members: int, *, capture: bool, **options) -
     learners = [learner.build(spec, hidden_sizes=(16, 16), batch_size=8).cuda() for _ in range(members)]
     updater = Updater(learners, capture=capture)
     torch.cuda.manual_seed(7)
-    source = ring(spec, None if members == 1 else members, [column.name for column in learner.needs], **options)
+    source = replay(spec, None if members == 1 else members, [column.name for column in learner.needs], **options)
     updater.run(source, 75)
     source.add({name: column[..., :1, :] if column.dim() > len(source.columns["rewards"].shape) else column[..., :1]
                 for name, column in source.columns.items()})  # fmt: skip
-    result = updater.run(source, 5)  # the ring has grown, and captured draws must see it
+    result = updater.run(source, 5)  # the buffer has grown, and captured sampling must see it
     assert updater.updates == 80
     assert all(value.isfinite().all() for value in result.metrics.values())
     return {name: value.detach().cpu() for name, value in updater.params.items()}

@@ -1,4 +1,4 @@
-"""MBPO and MOPO: SAC on two kinds of rows, a model beside it, and what MOPO takes for its doubt."""
+"""MBPO and MOPO: SAC on two kinds of rows, a model beside it, and the uncertainty that MOPO penalises."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def test_ensemble_std_is_the_root_of_the_mean_variance_of_observations():
     assert ensemble_std(foreseen()).item() == pytest.approx(math.sqrt((1 + 4) / 2))
 
 
-@pytest.mark.parametrize(("penalty", "doubt"), [("max_std", 11), ("disagreement", 5), ("ensemble_std", 2.5)])
-def test_mopo_is_paid_less_by_the_penalty_that_was_chosen(box, penalty, doubt):
+@pytest.mark.parametrize(("penalty", "variance"), [("max_std", 11), ("disagreement", 5), ("ensemble_std", 2.5)])
+def test_mopo_subtracts_the_chosen_penalty_from_the_reward(box, penalty, variance):
     learner = MOPOAlgorithm.build(box, penalty=penalty, penalty_coefficient=2.0, **SMALL)
     paid = learner.imagined_rewards(torch.tensor([10.0]), foreseen())
-    assert paid.item() == pytest.approx(10 - 2 * math.sqrt(doubt))
+    assert paid.item() == pytest.approx(10 - 2 * math.sqrt(variance))
 
 
 def test_mbpo_is_paid_what_the_model_says(box):
@@ -49,8 +49,8 @@ def test_mbpo_is_paid_what_the_model_says(box):
 def test_model_and_policy_are_updated_apart(box, draw):
     learner, batch = MBPOAlgorithm.build(box, **SMALL), draw(box, 16)
     before = [value.detach().clone() for value in learner.parameters()]
-    told = learner.update_model(batch).metrics
-    assert {"mbpo_model_loss", "reward_mae"} <= told.keys()
+    metrics = learner.update_model(batch).metrics
+    assert {"mbpo_model_loss", "reward_mae"} <= metrics.keys()
     assert all(a.equal(b) for a, b in zip(before, learner.parameters(), strict=True))
     foreseen = {name: value.detach().clone() for name, value in learner.model_updater.params.items()}
     assert "critic_loss" in learner.update(batch).metrics

@@ -1,4 +1,4 @@
-"""What a loss says of its rows reaches the source they were drawn from."""
+"""Priorities in a loss reach the replay buffer that the batch was sampled from."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ SPEC = EnvSpec((1,), "discrete", 2)
 class Guess(nn.Module):
     """Guesses all rewards by one number that hardly moves; how far off it is, by row, are the priorities."""
 
-    def __init__(self, *, tells: bool = True) -> None:
+    def __init__(self, *, prioritises: bool = True) -> None:
         super().__init__()
         self.config = SimpleNamespace(batch_size=6)
-        self.guess, self.tells = nn.Parameter(torch.zeros(())), tells
+        self.guess, self.prioritises = nn.Parameter(torch.zeros(())), prioritises
 
     def forward(self, batch: Batch, phase: str = "loss") -> Loss:
         error = batch["rewards"] - self.guess
-        return Loss({"loss": error.square().mean()}, rows={"priorities": error.abs()} if self.tells else {})
+        return Loss({"loss": error.square().mean()}, rows={"priorities": error.abs()} if self.prioritises else {})
 
     def phases(self, update: int) -> tuple[str, ...]:
         return ("loss",)
@@ -35,31 +35,32 @@ class Guess(nn.Module):
         return [ParameterGroup(1e-12)]
 
 
-def ring_of(rewards, **options):
+def replay_of(rewards, **options):
     members = None if rewards.dim() == 1 else len(rewards)
-    ring = ReplayBuffer(rewards.shape[-1], SPEC, members=members, priority_alpha=1.0, **options)
+    replay = ReplayBuffer(rewards.shape[-1], SPEC, members=members, priority_alpha=1.0, **options)
     zeros = torch.zeros(rewards.shape)
     obs = {"obs": zeros.unsqueeze(-1), "next_obs": zeros.unsqueeze(-1)}
-    ring.add({**obs, "actions": zeros.long(), "rewards": rewards, "dones": zeros, "truncated": zeros})
-    return ring
+    replay.add({**obs, "actions": zeros.long(), "rewards": rewards, "dones": zeros, "truncated": zeros})
+    return replay
 
 
 def test_after_an_update_the_source_draws_by_the_errors_of_its_rows():
-    ring = ring_of(torch.tensor([1.0, 2.0, 3.0]), prioritized=True)
-    priorities = Updater([Guess()]).run(ring, 1).priorities  # six draws of three equal priorities: each twice
-    assert ring.priorities.values[0, :3].tolist() == pytest.approx([1, 2, 3], abs=1e-5)
+    replay = replay_of(torch.tensor([1.0, 2.0, 3.0]), prioritized=True)
+    priorities = Updater([Guess()]).run(replay, 1).priorities  # six draws of three equal priorities: each twice
+    assert replay.priorities.values[0, :3].tolist() == pytest.approx([1, 2, 3], abs=1e-5)
     torch.testing.assert_close(priorities, torch.tensor([1.0, 1.0, 2.0, 2.0, 3.0, 3.0]))
 
 
 def test_each_member_of_a_population_tells_of_its_own_rows():
-    ring = ring_of(torch.tensor([[1.0, 2.0, 3.0], [6.0, 5.0, 4.0]]), prioritized=True)
+    replay = replay_of(torch.tensor([[1.0, 2.0, 3.0], [6.0, 5.0, 4.0]]), prioritized=True)
     guess = Guess()
-    Updater([guess, copy.deepcopy(guess)]).run(ring, 2)
-    assert ring.priorities.values[:, 0, :3].tolist() == [pytest.approx(own, abs=1e-5) for own in ([1, 2, 3], [6, 5, 4])]
+    Updater([guess, copy.deepcopy(guess)]).run(replay, 2)
+    expected = [pytest.approx(own, abs=1e-5) for own in ([1, 2, 3], [6, 5, 4])]
+    assert replay.priorities.values[:, 0, :3].tolist() == expected
 
 
 def test_a_source_that_draws_evenly_is_told_nothing():
-    _, count, priorities, _ = Updater([Guess()]).run(ring_of(torch.ones(3)), 2)
+    _, count, priorities, _ = Updater([Guess()]).run(replay_of(torch.ones(3)), 2)
     assert count == 2
     torch.testing.assert_close(priorities, torch.ones(6))
 
@@ -68,7 +69,7 @@ def test_a_loss_that_tells_no_priorities_cannot_learn_from_prioritised_rows():
     with pytest.raises(
         ValueError, match=r'prioritised replay needs priorities\. Return them in Loss\.rows\["priorities"\]'
     ):
-        Updater([Guess(tells=False)]).run(ring_of(torch.ones(3), prioritized=True), 1)
+        Updater([Guess(prioritises=False)]).run(replay_of(torch.ones(3), prioritized=True), 1)
 
 
 def test_terms_added_to_a_loss_leave_what_it_says_of_rows():

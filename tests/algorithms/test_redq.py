@@ -1,4 +1,4 @@
-"""REDQ: targets of a random pair of critics, an actor that climbs the mean of all, and how often each learns."""
+"""REDQ: targets of a random pair of critics, an actor that maximises the mean of all, and how often each learns."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def test_every_critic_is_fitted_to_the_minimum_of_the_drawn_ones(box, draw, monk
     loss = learner.critics(rows)
     torch.manual_seed(1)
     actions, log_prob = learner.model.actor(rows["next_obs"]).sample_with_log_prob()
-    said = learner.target["critic"](rows["next_obs"], actions)
-    next_q = torch.minimum(said[4], said[1]) - 0.5 * log_prob
+    values = learner.target["critic"](rows["next_obs"], actions)
+    next_q = torch.minimum(values[4], values[1]) - 0.5 * log_prob
     y = (rows["rewards"] + 0.9 * torch.tensor([1.0, 0.0, 1.0]) * next_q).detach()  # the second row terminates
     errors = [(q - y).square().mean() for q in learner.model.critic(rows["obs"], rows["actions"])]
     assert loss.terms.keys() == {"critic_loss"}

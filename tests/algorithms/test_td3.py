@@ -34,8 +34,9 @@ def test_the_critics_are_fitted_to_the_smaller_target_critic(box, draw):
 def test_a_target_of_several_steps_is_discounted_by_row(box, draw):
     learner, rows = TD3Algorithm.build(box, hidden_sizes=(8,), target_noise=0.0, gamma=0.9), draw(box, 3)
     discounts = torch.tensor([0.9, 0.81, 0.729])
-    plain, told = (learner.target_q(batch) - rows["rewards"] for batch in (rows, {**rows, "discounts": discounts}))
-    torch.testing.assert_close(told, plain * discounts / 0.9)
+    batches = (rows, {**rows, "discounts": discounts})
+    plain, discounted = (learner.target_q(batch) - rows["rewards"] for batch in batches)
+    torch.testing.assert_close(discounted, plain * discounts / 0.9)
 
 
 def test_the_target_smooths_the_actions_that_it_values(box, draw):

@@ -16,7 +16,7 @@ from rl_training.types import Batch, Loss, ParameterGroup
 
 
 class TwoNumbers(nn.Module):
-    """Each phase descends one of two numbers; the first step of Adam moves it by the learning rate."""
+    """Each phase minimises one of two numbers; the first step of Adam moves it by the learning rate."""
 
     targets = ()
 
@@ -95,7 +95,7 @@ def test_clipping_by_member_looks_at_each_member_alone():
 
 
 class Halting(TwoNumbers):
-    """Descends `a` while the batch's number is below 2, and halts for good where it is not."""
+    """Minimises `a` while the batch's number is below 2, and halts for good where it is not."""
 
     halted: torch.Tensor
 

@@ -39,7 +39,7 @@ def cartpole() -> list[str]:
 
 @pytest.fixture(scope="session")
 def finished(cli: Callable[..., Result], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What `train --json` tells of a PPO run on CartPole."""
+    """The report of `train --json` for a PPO run on CartPole."""
     return _trained(cli, CARTPOLE, tmp_path_factory.mktemp("runs") / "cartpole")
 
 
@@ -58,5 +58,5 @@ def run(finished: dict[str, Any], tmp_path: Path) -> Path:
 def _trained(cli: Callable[..., Result], command: list[str], output: Path) -> dict[str, Any]:
     result = cli(*command, "--output", output, "--quiet", "--json")
     assert result.exit_code == 0, result.stderr
-    told: dict[str, Any] = json.loads(result.stdout)
-    return told
+    report: dict[str, Any] = json.loads(result.stdout)
+    return report

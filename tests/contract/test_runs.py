@@ -31,12 +31,12 @@ def test_another_seed_is_another_run(case, finished, tmp_path):
 
 def test_resume_equals_never_having_stopped(case, finished, tmp_path):
     early, late = case.stops
-    told: list[str] = []
+    warnings: list[str] = []
     halved = run_training(parse_config(case.config(output_dir=str(tmp_path / "halved"))), callbacks=[StopAtStep(early)])
-    again = resume_run(halved.run_dir, callbacks=[StopAtStep(late)], warn=told.append)
+    again = resume_run(halved.run_dir, callbacks=[StopAtStep(late)], warn=warnings.append)
     assert [(each.status, each.steps) for each in (halved, again)] == [("stopped", early), ("stopped", late)]
-    assert resume_run(halved.run_dir, warn=told.append).status == "finished"
-    assert told == []
+    assert resume_run(halved.run_dir, warn=warnings.append).status == "finished"
+    assert warnings == []
     assert compare_runs(finished, halved.run_dir) == []
 
 

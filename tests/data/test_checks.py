@@ -1,4 +1,4 @@
-"""inspect_columns says all that is wrong with a file's columns; check_dataset what is doubtful in data that trains."""
+"""inspect_columns reports every fault of a file's columns; check_dataset warns about data that can be trained on."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def test_ends_that_are_only_guessed_are_told_as_that(counted, tmp_path):
 def test_columns_are_told_by_their_names_in_the_file(counted, tmp_path):
     columns = counted([1, 2, 3, 4], dones=(1, 3)) | {"speed": np.arange(4.0)}
     np.savez(tmp_path / "log.npz", **{name: column for name, column in columns.items() if name != "truncated"})
-    told = {name: column.stored_as for name, column in inspect_source(tmp_path / "log.npz").columns.items()}
-    assert told == {"obs": "obs", "actions": "actions", "rewards": "rewards", "next_obs": "next_obs", "dones": "dones",
+    names = {name: column.stored_as for name, column in inspect_source(tmp_path / "log.npz").columns.items()}
+    assert names == {"obs": "obs", "actions": "actions", "rewards": "rewards", "next_obs": "next_obs", "dones": "dones",
                     "speed": "speed", "truncated": None}  # fmt: skip
 
 
@@ -171,9 +171,9 @@ def test_one_episode_is_too_few_to_look_like_a_time_limit(counted):
 
 
 def test_a_report_as_json_has_what_scripts_read(counted):
-    told = inspect(counted([1, 1], dones=(1,))).to_json()
-    assert {"rows", "transitions", "episodes", "terminals", "timeouts", "findings", "trainable"} < told.keys()
-    assert told["findings"][0].keys() == {"kind", "severity", "text", "fix"}
+    report = inspect(counted([1, 1], dones=(1,))).to_json()
+    assert {"rows", "transitions", "episodes", "terminals", "timeouts", "findings", "trainable"} < report.keys()
+    assert report["findings"][0].keys() == {"kind", "severity", "text", "fix"}
 
 
 def test_doubts_of_a_dataset_are_the_same_sentences(counted):
@@ -188,8 +188,8 @@ def test_sound_data_raises_no_doubt(counted):
 
 
 def test_data_without_any_episode_end_is_told(counted):
-    (doubt,) = check_dataset(TransitionDataset.from_dict(counted([1, 2, 3])))
-    assert doubt == (
+    (warning,) = check_dataset(TransitionDataset.from_dict(counted([1, 2, 3])))
+    assert warning == (
         "no row ends an episode: dones and truncated are all 0 or missing; episodes end only at jumps in next_obs and "
         "at the ends of files"
     )
@@ -198,14 +198,14 @@ def test_data_without_any_episode_end_is_told(counted):
 def test_an_episode_end_that_no_flag_marks_is_told_with_its_first_row(counted):
     dataset = TransitionDataset.from_dict(counted([1, 2, 3, 4], truncated=(1, 3)))
     unmarked = TransitionDataset({**dataset.columns, "truncated": torch.tensor([0.0, 0.0, 0.0, 1.0])})
-    (doubt,) = check_dataset(unmarked)
-    assert doubt.startswith("next_obs does not match the next row in 1 of 4 rows, the first is row 1")
+    (warning,) = check_dataset(unmarked)
+    assert warning.startswith("next_obs does not match the next row in 1 of 4 rows, the first is row 1")
 
 
 def test_shuffled_rows_are_told(counted):
     every_row_ends = counted(list(range(12)), truncated=tuple(range(12)))
-    (doubt,) = check_dataset(TransitionDataset.from_dict(every_row_ends))
-    assert doubt.startswith("12 rows form 12 episodes: rows look shuffled")
+    (warning,) = check_dataset(TransitionDataset.from_dict(every_row_ends))
+    assert warning.startswith("12 rows form 12 episodes: rows look shuffled")
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3])

@@ -1,4 +1,4 @@
-"""From what a config says of its data to the dataset it trains on."""
+"""The dataset that a config describes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run from its config to its result: what it refuses, what it says, what it leaves."""
+"""A run from its config to its result: configs it refuses, warnings, and the files it writes."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ SAC: dict[str, Any] = {
 }  # fmt: skip
 
 
-def run(values, tmp_path, said=None, **changes):
+def run(values, tmp_path, warnings=None, **changes):
     config = parse_config({**values, "output_dir": str(tmp_path / "run"), **changes})
-    return run_training(config, warn=(said.append if said is not None else print))
+    return run_training(config, warn=(warnings.append if warnings is not None else print))
 
 
 def logged(rows: int, path) -> str:
@@ -40,18 +40,18 @@ def logged(rows: int, path) -> str:
 
 
 def test_data_alone_is_enough_and_doubts_about_it_are_said(tmp_path):
-    said: list[str] = []
-    result = run(BC, tmp_path, said, env_id=None, dataset=logged(100, tmp_path / "logs.npz"))
+    warnings: list[str] = []
+    result = run(BC, tmp_path, warnings, env_id=None, dataset=logged(100, tmp_path / "logs.npz"))
     assert (result.status, result.evaluation, result.best_checkpoint) == ("finished", None, None)
-    assert any("reward" in sentence for sentence in said)  # they are constant
+    assert any("reward" in sentence for sentence in warnings)  # they are constant
 
 
 def test_fractions_that_run_together_are_told_of_while_training_goes_on(tmp_path):
-    said: list[str] = []
+    warnings: list[str] = []
     options = {**SAC["algo_kwargs"], "fraction_learning_rate": 0.5, "entropy_coefficient": 0.0}
-    result = run({**SAC, "algo": "fqf", "env_id": "CartPole-v1", "algo_kwargs": options}, tmp_path, said)
+    result = run({**SAC, "algo": "fqf", "env_id": "CartPole-v1", "algo_kwargs": options}, tmp_path, warnings)
     assert result.status == "finished"
-    assert len([sentence for sentence in said if "the proposed fractions have collapsed" in sentence]) == 1
+    assert len([sentence for sentence in warnings if "the proposed fractions have collapsed" in sentence]) == 1
 
 
 @pytest.mark.parametrize(
@@ -67,10 +67,10 @@ def test_fractions_that_run_together_are_told_of_while_training_goes_on(tmp_path
     ],
 )  # fmt: skip
 def test_a_run_that_owed_no_update_says_so(tmp_path, algo, env_id, options, due):
-    said: list[str] = []
-    result = run({**SAC, "algo": algo, "algo_kwargs": options}, tmp_path, said, env_id=env_id, total_timesteps=10)
+    warnings: list[str] = []
+    result = run({**SAC, "algo": algo, "algo_kwargs": options}, tmp_path, warnings, env_id=env_id, total_timesteps=10)
     assert result.updates == 0
-    assert said == [
+    assert warnings == [
         f"no update was run: {due}, and this run took 10 steps; raise --steps, or lower learning_starts with --set"
     ]
 

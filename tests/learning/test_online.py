@@ -142,4 +142,4 @@ def test_dreamer_answers_by_what_it_remembers(final_return, tmp_path):
     assert final_return("dreamer/cue_memory") > 0.9
     learner = load_agent(tmp_path / "run").learner
     forgetful = evaluate(Forgetful(learner), "CueMemory-v0", episodes=200, seed=99)
-    assert abs(np.mean(forgetful.returns)) < 0.3  # chance, whose deviation is 1 / sqrt(200) = 0.07
+    assert abs(np.mean(forgetful.returns)) < 0.3  # random actions, whose standard error is 1 / sqrt(200) = 0.07

@@ -137,8 +137,8 @@ def test_the_bootstrap_of_an_improvement_agrees_with_scipys():
     rng = np.random.default_rng(0)
     a, b = rng.normal(1, 1, size=8), rng.normal(0, 1, size=6)
 
-    def chance(x, y, axis):
+    def probability(x, y, axis):
         return (x[..., :, None] > y[..., None, :]).mean((-2, -1))
 
-    expected = stats.bootstrap((a, b), chance, n_resamples=10_000, method="percentile", rng=1).confidence_interval
+    expected = stats.bootstrap((a, b), probability, n_resamples=10_000, method="percentile", rng=1).confidence_interval
     assert improvement_interval(a, b) == pytest.approx((expected.low, expected.high), abs=0.03)

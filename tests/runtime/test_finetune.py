@@ -1,4 +1,4 @@
-"""Offline, then online: which rows a batch is made of, and what returns the online ones are told."""
+"""Offline, then online: the rows of a batch, and the returns-to-go of online rows."""
 
 from __future__ import annotations
 

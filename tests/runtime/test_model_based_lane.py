@@ -62,8 +62,8 @@ def test_the_model_is_fitted_when_random_steps_are_over_and_then_at_each_interva
 def test_time_stands_still_while_the_model_is_fitted_and_no_update_is_owed():
     with lane_of(configured()) as lane:
         until(lane, 20)
-        told = [(lane.collect(128).doing, lane.step, lane.due()) for _ in range(3)]
-        assert told == [(f"fitting the model: epoch {number}", 20, 0) for number in (1, 2, 3)]
+        collected = [(lane.collect(128).doing, lane.step, lane.due()) for _ in range(3)]
+        assert collected == [(f"fitting the model: epoch {number}", 20, 0) for number in (1, 2, 3)]
         assert lane.collect(128).num_env_steps == 1
         assert (lane.step, lane.due()) == (21, 3)
 
@@ -116,8 +116,8 @@ def test_numbers_that_are_none_are_dropped_and_counted():
         until(lane, 20)
         with torch.no_grad():
             lane.fit.networks["model.net.2.bias"].fill_(torch.inf)
-        told = lane.branch()
-        assert (told["model_rows_dropped"].item(), lane.imagined.added) == (12, 0)
+        metrics = lane.branch()
+        assert (metrics["model_rows_dropped"].item(), lane.imagined.added) == (12, 0)
 
 
 def test_rows_of_the_last_rollouts_are_kept():
@@ -130,8 +130,8 @@ def test_rollouts_grow_as_scheduled():
     with lane_of(configured(rollout_schedule=[20, 50, 1, 4])) as lane:
         lengths: dict[int, float] = {}
         while lane.step < 60:
-            told = lane.collect(128).metrics
-            lengths |= {lane.branched_at: told["rollout_length"].item()} if "rollout_length" in told else {}
+            metrics = lane.collect(128).metrics
+            lengths |= {lane.branched_at: metrics["rollout_length"].item()} if "rollout_length" in metrics else {}
         assert lengths == {20: 1, 30: 2, 40: 3, 50: 4}
         assert len(lane.imagined) == 2 * 4 * 12  # two rollouts of the newest length, the older of them shorter
 

@@ -54,9 +54,9 @@ def test_known_dynamics_are_learned_with_their_noise(fitted):
     assert share < 0.01
     assert (0.5 * seen.log_var[..., 1]).exp().mean().item() == pytest.approx(NOISE, rel=0.2)
     assert (0.5 * seen.log_var[..., 0]).exp().mean() < NOISE / 2  # which has no noise
-    told = (seen.ends > 0).float() == fresh["dones"]
-    assert told.float().mean() > 0.95
-    assert told[:, fresh["dones"] == 1].float().mean() > 0.9
+    correct = (seen.ends > 0).float() == fresh["dones"]
+    assert correct.float().mean() > 0.95
+    assert correct[:, fresh["dones"] == 1].float().mean() > 0.9
     assert 0.02 < fresh["dones"].mean() < 0.2
 
 

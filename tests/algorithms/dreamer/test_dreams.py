@@ -73,11 +73,11 @@ def test_an_update_moves_the_ends_of_the_scale(used, windows):
 def test_a_dream_is_weighed_by_the_chance_to_get_there_without_the_end_of_its_own_action(used, dream):
     learner = used(gamma=0.9, discounted_continue=False)
     seen = dream(learner)
-    chances = learner.model.continuation(seen.features).squeeze(-1).sigmoid()
+    probabilities = learner.model.continuation(seen.features).squeeze(-1).sigmoid()
     assert seen.discounts[0].tolist() == [1, 0, 1, 1, 1]  # known, not guessed; nothing is learned after an end
-    assert torch.allclose(seen.discounts[1:], 0.9 * chances[1:])
+    assert torch.allclose(seen.discounts[1:], 0.9 * probabilities[1:])
     assert seen.weights[0].tolist() == [1, 0, 1, 1, 1]
-    assert torch.allclose(seen.weights[2, 2:], 0.81 * chances[1, 2:] * chances[2, 2:])
+    assert torch.allclose(seen.weights[2, 2:], 0.81 * probabilities[1, 2:] * probabilities[2, 2:])
     assert torch.allclose(seen.rewards, learner.model.reward(seen.features).mean())
 
 

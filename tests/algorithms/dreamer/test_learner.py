@@ -116,9 +116,9 @@ def test_acting_draws_by_the_chances_that_the_loss_counts(used):
     memory = {**learner.initial_memory(4000)}
     chosen = learner.act(obs, memory, generator=torch.Generator().manual_seed(0))
     stoch = one_hot(chosen.memory["stoch"].long(), 4).float()
-    chances = learner.model.actor(Latent(chosen.memory["deter"], stoch).features).logits.exp()
+    probabilities = learner.model.actor(Latent(chosen.memory["deter"], stoch).features).logits.exp()
     shares = one_hot(chosen.actions, 3).float().mean(0)
-    assert torch.allclose(shares, chances.mean(0), atol=0.03)
+    assert torch.allclose(shares, probabilities.mean(0), atol=0.03)
 
 
 def test_dreams_draw_by_the_chances_that_the_loss_counts(used):
@@ -126,8 +126,8 @@ def test_dreams_draw_by_the_chances_that_the_loss_counts(used):
     start = Latent(torch.randn(1, learner.model.size.deter), one_hot(torch.randint(4, (1, 4)), 4).float())
     torch.manual_seed(0)
     _, actions = learner.model.imagine(Latent(*(each.expand(4000, *each.shape[1:]) for each in start)), 1)
-    chances = learner.model.actor(start.features).logits.exp()[0]
-    assert torch.allclose(one_hot(actions[0], 3).float().mean(0), chances, atol=0.03)
+    probabilities = learner.model.actor(start.features).logits.exp()[0]
+    assert torch.allclose(one_hot(actions[0], 3).float().mean(0), probabilities, atol=0.03)
 
 
 # Updates
@@ -208,7 +208,7 @@ def test_the_model_learns_which_action_leads_where(small, windows):
         ahead = learner.model.predict(start, batch["actions"].roll(shift, 1)[:, 1:3])
         scores.append((learner.model.decode(ahead).argmax(-1) == truth).float().mean().item())
     assert scores[0] > 0.8
-    assert max(scores[1:]) < 0.5  # of three, a third by chance
+    assert max(scores[1:]) < 0.5  # of three, a third for random actions
 
 
 # Options

@@ -29,8 +29,8 @@ def test_every_term_of_the_world_model_by_an_independent_calculation(used, windo
     nearest = distance.topk(2, largest=False)  # with bins as close as these, those on either side of small rewards
     weights = 1 - nearest.values / nearest.values.sum(-1, keepdim=True)
     reward = -(weights * logits.log_softmax(-1).gather(-1, nearest.indices)).sum(-1).mean()
-    chance = Bernoulli(logits=model.continuation(features).squeeze(-1), validate_args=False)
-    going = -chance.log_prob((1 - batch["dones"]) * 0.9).mean()
+    distribution = Bernoulli(logits=model.continuation(features).squeeze(-1), validate_args=False)
+    going = -distribution.log_prob((1 - batch["dones"]) * 0.9).mean()
     post, prior = (Independent(OneHotCategorical(logits=each), 1) for each in (states.posterior, states.prior))
     floored = kl_divergence(post, prior).clamp(min=0.3).mean()
     expected = [reconstruction, reward, going, 0.7 * floored, 0.2 * floored]
