@@ -9,11 +9,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from rl_training.experiment.agent import CHECKPOINTS
 from rl_training.experiment.config.messages import ConfigError
-from rl_training.experiment.config.train_config import TrainConfig, config_differences, config_yaml, parse_config
+from rl_training.experiment.config.train_config import (
+    TrainConfig,
+    config_differences,
+    config_yaml,
+    load_config,
+    parse_config,
+)
 from rl_training.runtime.files import write_atomically
 
 FIRST_CHECKPOINT = "first_checkpoint"  # key of run.json: the step of the first checkpoint, or null before it
@@ -60,7 +64,13 @@ class RunDirectory:
 
     def config(self) -> TrainConfig | None:
         file = self.path / "config.yaml"
-        return parse_config(yaml.safe_load(file.read_text())) if file.exists() else None
+        if not file.exists():
+            return None
+        values = load_config(str(file))
+        try:
+            return parse_config(values)
+        except ConfigError as error:
+            raise ConfigError(f"{file}: {error}") from None
 
     def check(self, config: TrainConfig, *, fresh: bool = False) -> None:
         """Raises ConfigError if the directory holds foreign files, or a different run unless `fresh`."""

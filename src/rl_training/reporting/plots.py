@@ -8,8 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
+from rl_training.experiment.config.train_config import load_config
 from rl_training.statistics import bootstrap_interval, interquartile_mean
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ def save_learning_curve(run_dir: Path) -> Path | None:
         figure = new_figure(8, 4.8)
     except ImportError:
         return None
-    config = yaml.safe_load((run_dir / "config.yaml").read_text(encoding="utf-8"))
+    config = load_config(str(run_dir / "config.yaml"))
     axes = figure.add_subplot()
     if training:
         returns = [row["episode_return"] for row in training]

@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, V
 from rl_training.experiment.config.fields import Count, CountOrZero, Name
 from rl_training.experiment.config.messages import ConfigError, describe
 from rl_training.experiment.config.train_config import TrainConfig, apply_overrides, load_config, parse_config
-from rl_training.experiment.config.yaml_text import read_yaml, write_yaml
+from rl_training.experiment.config.yaml_text import write_yaml
 
 PLAN = "bench.yaml"
 
@@ -116,7 +116,7 @@ def read_plan(directory: Path) -> BenchPlan:
         if not directory.exists():
             raise FileNotFoundError(f"no bench at {directory}: the directory does not exist")
         raise FileNotFoundError(f"{directory} is not a bench directory: it has no {PLAN}; run rl-training bench first")
-    return parse_plan(read_yaml(file.read_text(encoding="utf-8")))
+    return parse_plan(load_config(str(file)))
 
 
 def plan_yaml(plan: BenchPlan) -> str:
