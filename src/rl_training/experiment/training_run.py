@@ -32,8 +32,8 @@ class TrainingRun:
     ) -> None:  # fmt: skip
         self.directory, self.state, self.pool = directory, parts.state, parts.pool
         self.start = None if checkpoint is None else checkpoint.step
-        is_own = checkpoint is not None and checkpoint.path.parent == directory.checkpoints
-        self.own_start = self.start if is_own else None
+        own = None if checkpoint is None or checkpoint.path.parent != directory.checkpoints else checkpoint
+        self.own_start = None if own is None else own.step
         board = tensorboard_writer(directory.path / "tensorboard", resume_at=self.start or 0)
         writers = [self._log] + ([] if board is None else [board])
         callbacks = new_callbacks(config, parts, choices, user=user, writers=writers, warn=warn)
@@ -53,6 +53,7 @@ class TrainingRun:
         self.saving = SaveCheckpoints(
             directory.checkpoints, every, callbacks, segments=segments, keep=config.keep_checkpoints, info=info,
             in_population=parts.member is not None, start=self.own_start,
+            saved=own.step if own is not None and own.path.name == step_name(own.step) else -1,
         )  # fmt: skip
         self.callbacks = [*callbacks, self.saving]
         self.record = {**run_record(config, parts, choices), "total_timesteps": self.state.total_timesteps}

@@ -16,15 +16,16 @@ class SaveCheckpoints(Callback):
 
     The members of a population save together at each interval, and alone at a new best evaluation. The last two
     steps that they saved together are not pruned: a population resumes from a step that all members have, and a crash
-    may come while some have saved and others have not. `start` is the step that the run resumes from.
+    may come while some have saved and others have not. `start` is the step that the run resumes from, and `saved`
+    the same step if the checkpoint has its final name.
     """
 
     def __init__(
         self, directory: Path, interval: int, callbacks: Sequence[Callback], *, segments: ReplaySegments, keep: int,
-        info: dict[str, Any], in_population: bool = False, start: int | None = None,
+        info: dict[str, Any], in_population: bool = False, start: int | None = None, saved: int = -1,
     ) -> None:  # fmt: skip
         self.directory, self.interval, self.callbacks, self.segments = directory, interval, callbacks, segments
-        self.keep, self.info, self.saved, self.in_population = keep, info, -1, in_population
+        self.keep, self.info, self.saved, self.in_population = keep, info, saved, in_population
         self.shared = [] if start is None else [start]  # steps that all members save, the last two
 
     @property
@@ -33,9 +34,11 @@ class SaveCheckpoints(Callback):
         return bool(self.shared) if self.in_population else self.saved >= 0
 
     def on_step_end(self, state: TrainerState) -> None:
+        is_best = state.best is not None and state.best.step == state.global_step
+        if is_best and self.saved == state.global_step:
+            return  # no step since it was saved, but maybe a part of a model fit, which does not belong into it
         due = state.passed(self.interval) or state.over
-        new_best = state.best is not None and state.best.step == state.global_step != self.saved
-        if due or new_best:
+        if due or is_best:
             self.save(state, together=due)
 
     def on_train_end(self, state: TrainerState) -> None:
