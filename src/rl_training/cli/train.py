@@ -11,6 +11,7 @@ import typer
 from rl_training.cli.data import ActionRange, Allow, Columns, read_options
 from rl_training.cli.options import Json, Trust
 from rl_training.cli.output import print_json, print_profile, print_report, stdout_for_results
+from rl_training.experiment.user_errors import message_of
 
 if TYPE_CHECKING:
     from rl_training.experiment.config.train_config import TrainConfig
@@ -156,14 +157,22 @@ def train_all(
     return train_seeds(configs, callbacks=shown, fresh=fresh, quiet=quiet)
 
 
-def conclude(results: list[TrainResult], report: dict[str, Any], config: TrainConfig | None, *, as_json: bool) -> None:
-    """Plots the learning curves and prints the result; after a signal, only prints it and exits."""
+def draw_curve(run_dir: Path) -> Path | None:
     from rl_training.reporting.plots import save_learning_curve
 
+    try:
+        return save_learning_curve(run_dir)
+    except Exception as error:  # a plot must not fail a run
+        typer.echo(f"{run_dir / 'curve.png'} was not drawn: {message_of(error)}; the run is complete", err=True)
+        return None
+
+
+def conclude(results: list[TrainResult], report: dict[str, Any], config: TrainConfig | None, *, as_json: bool) -> None:
+    """Plots the learning curves and prints the result; after a signal, only prints it and exits."""
     signal = next((result.signal for result in results if result.signal is not None), None)
     if report.get("profile") == {}:
         typer.echo("the run is already finished, so there is nothing to profile; --fresh trains it again", err=True)
-    curves = [save_learning_curve(result.run_dir) for result in results] if signal is None else []
+    curves = [draw_curve(result.run_dir) for result in results] if signal is None else []
     if as_json:
         print_json(report)
     else:
