@@ -155,8 +155,9 @@ class Members(Callback):
 
     def _notify(self, event: str, state: TrainerState) -> None:
         for member, callbacks in self.members:
-            member.previous_step, member.status = state.previous_step, state.status
-            member.stop_reason = member.stop_reason or state.stop_reason
+            member.previous_step = state.previous_step
+            if member.stop_reason is None:
+                member.status, member.stop_reason = state.status, state.stop_reason
             notify(callbacks, event, member)
             if member.stop_reason is not None:
                 state.request_stop(member.stop_reason, status=member.status)

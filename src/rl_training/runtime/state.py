@@ -86,14 +86,29 @@ class TrainerState:
         return interval > 0 and self.global_step // interval > self.previous_step // interval
 
     def request_stop(self, reason: str, *, status: str = "stopped") -> None:
-        """Ends training at the next step boundary; the first reason is kept."""
-        if self.stop_reason is None:
+        """Ends training at the next step boundary.
+
+        The first reason is kept, except that the end of a run replaces an interruption (status "stopped").
+        """
+        if self.stop_reason is None or (self.status == "stopped" and status != "stopped"):
             self.stop_reason, self.status = reason, status
+
+    def forget_end(self) -> None:
+        """Lets a run train on beyond the stop that was restored from its checkpoint."""
+        self.stop_reason, self.status = None, "running"
 
     def state_dict(self) -> dict[str, Any]:
         best = None if self.best is None else list(self.best)
-        return {"previous_step": self.previous_step, "evaluation": self.evaluation, "best": best}
+        # An interrupted run continues, so only the stop of a run that has ended is saved.
+        ended = None if self.stop_reason is None or self.status == "stopped" else [self.status, self.stop_reason]
+        return {
+            "previous_step": self.previous_step, "evaluation": self.evaluation, "best": best, "metrics": self.metrics,
+            "ended": ended,
+        }  # fmt: skip
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.previous_step, self.evaluation = state["previous_step"], state["evaluation"]
         self.best = None if state["best"] is None else Best(*state["best"])
+        self.metrics = state.get("metrics", {})
+        if state.get("ended") is not None:
+            self.status, self.stop_reason = state["ended"]
