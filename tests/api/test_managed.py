@@ -32,6 +32,17 @@ def agent(tmp_path_factory):
     return PPO("CartPole-v1", output_dir=str(tmp_path_factory.mktemp("runs") / "ppo"), **TINY).learn()
 
 
+def test_learning_again_reports_that_nothing_was_trained(tmp_path, capfd):
+    agent = PPO("CartPole-v1", output_dir=str(tmp_path / "run"), **TINY).learn()
+    assert agent.result is not None
+    assert agent.result.trained
+    capfd.readouterr()
+    agent.learn()
+    assert not agent.result.trained
+    sentence = "This run finished earlier; nothing was trained. Use --fresh to train again.\n"
+    assert capfd.readouterr().err == sentence
+
+
 def test_predictions_have_the_leading_shape_of_the_observations(agent):
     assert agent.predict(np.zeros(4)).shape == ()
     assert agent.predict(np.zeros((3, 4))).shape == (3,)

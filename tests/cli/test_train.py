@@ -14,8 +14,9 @@ from rl_training.algorithms import CATALOGUE
 
 KEYS = {
     "status", "run_dir", "checkpoint", "best_checkpoint", "steps", "updates", "updates_per_second", "seconds",
-    "metrics", "evaluation", "stop_reason",
+    "metrics", "evaluation", "stop_reason", "trained",
 }  # fmt: skip
+EARLIER = "This run finished earlier; nothing was trained. Use --fresh to train again.\n"
 
 
 def test_the_result_as_json(finished):
@@ -71,9 +72,21 @@ def test_quiet_prints_only_the_result(cli, cartpole, tmp_path):
 
 def test_repeating_the_command_prints_the_same_result(cli, cartpole, run, finished):
     again = cli(*cartpole, "--output", run, "--json")
-    assert (again.exit_code, again.stderr) == (0, "")
+    assert (again.exit_code, again.stderr) == (0, EARLIER)
     moved = json.loads(again.stdout.replace(str(run), finished["run_dir"]))
-    assert moved == finished
+    assert finished["trained"]
+    assert moved == {**finished, "trained": False}
+
+
+def test_a_plot_that_fails_does_not_fail_the_run(cli, cartpole, run):
+    (run / "curve.png").unlink(missing_ok=True)
+    (run / "curve.png").mkdir()
+    result = cli(*cartpole, "--output", run)
+    assert result.exit_code == 0
+    sentence = result.stderr.removeprefix(EARLIER)
+    assert sentence.startswith(f"{run / 'curve.png'} was not drawn: ")
+    assert sentence.endswith("; the run is complete\n")
+    assert "checkpoint" in result.stdout
 
 
 def test_another_config_in_the_directory_is_refused_by_its_keys(cli, cartpole, run):
@@ -129,7 +142,9 @@ def test_resume_goes_beyond_the_end(cli, run):
 
 
 def test_resume_of_a_finished_run_prints_its_result(cli, run, finished):
-    assert json.loads(cli("resume", run, "--json").stdout)["metrics"] == finished["metrics"]
+    resumed = cli("resume", run, "--json")
+    report = json.loads(resumed.stdout)
+    assert (report["metrics"], report["trained"], resumed.stderr) == (finished["metrics"], False, EARLIER)
 
 
 def test_resume_takes_a_checkpoint_of_the_run(cli, run):

@@ -45,7 +45,15 @@ def test_a_seed_added_later_leaves_the_finished_ones_alone(tmp_path):
     written = [(r.run_dir / "result.json").stat().st_mtime_ns for r in first]
     all_three = train_seeds(configs(BC, tmp_path, seeds=(0, 1, 2)))
     assert [(r.run_dir / "result.json").stat().st_mtime_ns for r in all_three[:2]] == written
-    assert [r.status for r in all_three] == ["finished"] * 3
+    assert [(r.status, r.trained) for r in all_three] == [("finished", seed == 2) for seed in (0, 1, 2)]
+
+
+def test_seeds_that_finished_earlier_are_reported(tmp_path, capfd):
+    train_seeds(configs(BC, tmp_path))
+    again = train_seeds(configs(BC, tmp_path))
+    assert [r.trained for r in again] == [False, False]
+    sentence = "These runs finished earlier; nothing was trained. Use --fresh to train again.\n"
+    assert capfd.readouterr().err == sentence
 
 
 @starts_processes
@@ -58,6 +66,7 @@ def test_seeds_in_processes_with_environment_workers_finish_and_report_progress_
     ]
     lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("step ")]
     assert lines[-1].startswith("step 128 of 128  ")  # 64 of each
+    assert [r.trained for r in results] == [True, True]
     assert "  evaluation " in lines[-1]
 
 

@@ -51,7 +51,7 @@ def seeds_name(seeds: Sequence[int]) -> str:
 
 def summary(seeds: Sequence[int], results: Sequence[TrainResult]) -> dict[str, Any]:
     """The result of all seeds with the keys of one run; steps and updates are sums. `runs` lists the checkpoints."""
-    runs = [{"seed": seed, **result.to_json()} for seed, result in zip(seeds, results, strict=True)]
+    runs = [{"seed": seed, **result.report()} for seed, result in zip(seeds, results, strict=True)]
     statuses = [run["status"] for run in runs]
     return {
         "status": next((status for status in ("stopped", "early_stop") if status in statuses), "finished"),
@@ -62,7 +62,7 @@ def summary(seeds: Sequence[int], results: Sequence[TrainResult]) -> dict[str, A
         "metrics": mean_metrics([run["metrics"] for run in runs]),
         "evaluation": mean_evaluation([run["evaluation"] for run in runs]),
         "stop_reason": next((run["stop_reason"] for run in runs if run["stop_reason"]), None),
-        "runs": runs,
+        "trained": any(run["trained"] for run in runs), "runs": runs,
     }  # fmt: skip
 
 

@@ -97,7 +97,7 @@ def train(
         configs = [config] if chosen is None else seed_configs(config, chosen)
         watch = profile_of(configs) if profile else None
         results = train_all(configs, fresh=fresh, quiet=quiet, callbacks=[] if watch is None else [watch])
-    report = results[0].to_json() if chosen is None else summary(chosen, results)
+    report = results[0].report() if chosen is None else summary(chosen, results)
     if watch is not None:
         report["profile"] = watch.summary()
     conclude(results, report, config, as_json=as_json)
@@ -115,7 +115,7 @@ def resume(run: Run, steps: TotalSteps = None, trust: Trust = None, as_json: Jso
         config = RunDirectory(run_dir).config()
         shown = [] if config is None else [Introduction(config)]
         result = resume_run(run_dir, steps=steps, callbacks=shown, quiet=False, trust=trust or ())
-    conclude([result], result.to_json(), config, as_json=as_json)
+    conclude([result], result.report(), config, as_json=as_json)
 
 
 def read_config(target: str, given: dict[str, Any], overrides: list[str]) -> TrainConfig:

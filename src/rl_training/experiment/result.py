@@ -25,6 +25,11 @@ class TrainResult:
     stop_reason: str | None = None
     env_restarts: int = 0  # workers of environments that died and were replaced, since the start of the run
     signal: int | None = field(default=None, compare=False)  # that stopped the run
+    trained: bool = field(default=True, compare=False)  # False if the run had finished earlier
+
+    def report(self) -> dict[str, Any]:
+        """Returns the contents of result.json and `trained`, which is not stored."""
+        return {**self.to_json(), "trained": self.trained}
 
     def to_json(self) -> dict[str, Any]:
         paths = {"checkpoint": self.checkpoint_path, "best_checkpoint": self.best_checkpoint}
@@ -36,11 +41,16 @@ class TrainResult:
 
     @classmethod
     def from_json(cls, run_dir: Path, values: dict[str, Any]) -> TrainResult:
-        """Reads a result; paths are relative to `run_dir`, which may have moved."""
+        """Reads a stored result; paths are relative to `run_dir`, which may have moved."""
         checkpoint, best = (
             values[name] and run_dir / Path(values[name]).relative_to(values["run_dir"])
             for name in ("checkpoint", "best_checkpoint")
         )
         same = {name: values[name] for name in ("status", *SAME_IN_JSON)}
         restarts = values.get("env_restarts", 0)  # not in older results
-        return cls(run_dir, checkpoint, best_checkpoint=best, env_restarts=restarts, **same)
+        return cls(run_dir, checkpoint, best_checkpoint=best, env_restarts=restarts, trained=False, **same)
+
+
+def finished_earlier(runs: int = 1) -> str:
+    these = "This run" if runs == 1 else "These runs"
+    return f"{these} finished earlier; nothing was trained. Use --fresh to train again."

@@ -11,10 +11,11 @@ from rl_training.experiment.agent import find_checkpoint, read_record
 from rl_training.experiment.assembly import Assembly, assemble
 from rl_training.experiment.config.registry import get_algorithm_spec
 from rl_training.experiment.config.train_config import ConfigError, DatasetRecipe, TrainConfig, parse_config
+from rl_training.experiment.edited_config import accept_edits
 from rl_training.experiment.lanes import lane_of
 from rl_training.experiment.machine import Choices, apply, choose
 from rl_training.experiment.processes.signals import caught_signals, stop_reason
-from rl_training.experiment.result import UNFINISHED, TrainResult
+from rl_training.experiment.result import UNFINISHED, TrainResult, finished_earlier
 from rl_training.experiment.run_directory import RunDirectory
 from rl_training.experiment.starts import find_starts
 from rl_training.experiment.training_run import RecordFirstCheckpoint, TrainingRun, default_directory
@@ -86,16 +87,20 @@ def _run(
     start_from: Start, warn: Warn,
 ) -> list[TrainResult]:  # fmt: skip
     directories = [RunDirectory(config.output_dir or default_directory(config)) for config in configs]
+    edited: set[str] = set()
     with ExitStack() as stack:
         for directory, config in zip(directories, configs, strict=True):
             stack.enter_context(directory.locked())
             directory.check(config, fresh=fresh)
+            edited |= set() if fresh else accept_edits(directory, config, warn)
         if not fresh:
             warn_of_changed_source(read_record(directories[0].path), warn)
         if not fresh and (results := _stored_results(directories, steps)):
+            warn(finished_earlier(len(results)))
             return results
         record = {} if fresh else directories[0].read("run.json") or {}
         choices = Choices(**record["choices"]) if "choices" in record else choose(configs[0])
+        choices = choices._replace(threads=configs[0].threads or 1) if "threads" in edited else choices
         apply(choices)
         planned = record.get("total_timesteps") or configs[0].duration
         if steps is not None and steps < planned:
@@ -108,7 +113,11 @@ def _run(
         for run, config in zip(runs, configs, strict=True):
             run.directory.begin(config, fresh=fresh)  # not earlier: a wrong config must not delete a run
             run.begin()
+        if steps is not None and steps > state.global_step:
+            state.forget_end()
         results = _train(state, runs, callbacks, num_envs=configs[0].num_envs, quiet=quiet)
+    if results[0].status not in UNFINISHED and not results[0].trained:
+        warn(finished_earlier(len(results)))
     if results[0].status == "finished" and not results[0].updates:
         _warn_no_updates(configs[0], results[0].steps, warn)
     return results
@@ -167,7 +176,7 @@ def _train(
     notified = runs[0].callbacks if alone else [Members(members, num_envs=num_envs), *callbacks]
     for profile in (each for each in callbacks if isinstance(each, Profile)):
         profile.watch(state, [callback for run in runs for callback in run.callbacks])
-    began, updates = time.perf_counter(), state.updates
+    began, updates, step = time.perf_counter(), state.updates, state.global_step
     try:
         with stopping_on_signals(state) as caught:
             train(state, [*notified, RecordFirstCheckpoint(runs), *shown])
@@ -183,7 +192,10 @@ def _train(
         for run in runs:
             run.metrics.close()
     number = caught[0] if caught else None
-    return [run.finish(updates=state.updates - updates, seconds=seconds, signal=number) for run in runs]
+    trained = (state.updates, state.global_step) != (updates, step)
+    return [
+        run.finish(updates=state.updates - updates, seconds=seconds, signal=number, trained=trained) for run in runs
+    ]
 
 
 def _starts(

@@ -61,9 +61,9 @@ class TrainingRun:
     def begin(self) -> None:
         """Writes run.json and opens the log, without the rows after the step that the run resumes from."""
         kept = self.directory.read("run.json") or {}
-        total = {"total_timesteps": self.record["total_timesteps"]}
+        now = {name: self.record[name] for name in ("total_timesteps", "choices")}
         first = {FIRST_CHECKPOINT: kept.get(FIRST_CHECKPOINT) or self.own_start}
-        self.directory.write("run.json", {**self.record, **kept, **total, **first})
+        self.directory.write("run.json", {**self.record, **kept, **now, **first})
         self.metrics = MetricsFile(self.directory.metrics, keep_until=self.start or 0)
 
     def _log(self, row: Row) -> None:
@@ -75,7 +75,7 @@ class TrainingRun:
         if record.get(FIRST_CHECKPOINT) is None:
             self.directory.write("run.json", {**record, FIRST_CHECKPOINT: self.saving.saved})
 
-    def finish(self, *, updates: int, seconds: float, signal: int | None) -> TrainResult:
+    def finish(self, *, updates: int, seconds: float, signal: int | None, trained: bool = True) -> TrainResult:
         """Writes and returns the result; `updates` and `seconds` are those of this process."""
         state, checkpoints = self.state, self.directory.checkpoints
         saved = None if self.saving.saved < 0 else checkpoints / step_name(self.saving.saved)
@@ -84,7 +84,7 @@ class TrainingRun:
             status=state.status, steps=state.global_step, updates=state.updates, seconds=seconds,
             updates_per_second=updates / max(seconds, 1e-9),
             best_checkpoint=None if state.best is None else checkpoints / step_name(state.best.step),
-            evaluation=state.evaluation, stop_reason=state.stop_reason, signal=signal,
+            evaluation=state.evaluation, stop_reason=state.stop_reason, signal=signal, trained=trained,
             env_restarts=0 if self.pool is None else self.pool.restarts,
         )  # fmt: skip
         self.directory.write("result.json", result.to_json())

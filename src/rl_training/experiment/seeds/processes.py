@@ -70,6 +70,7 @@ class SeedJob(Job):
     def __init__(self, config: TrainConfig, callbacks: Sequence[Callback], *, fresh: bool) -> None:
         self.seed = config.seed
         self.progress: SeedProgress | None = None
+        self.started_at: int | None = None  # the step at which its training started
         self.failure: Failure | None = None
         self.exit_code: int | None = None
         self.pipe: Connection | None = None
@@ -79,6 +80,10 @@ class SeedJob(Job):
     @property
     def waiting(self) -> bool:
         return self.pipe is None
+
+    @property
+    def trained(self) -> bool:
+        return self.progress is not None and self.progress.step != self.started_at
 
     @property
     def stops_others(self) -> bool:
@@ -105,6 +110,7 @@ class SeedJob(Job):
                 message = self.pipe.recv()
                 if isinstance(message, SeedProgress):
                     self.progress = message
+                    self.started_at = message.step if self.started_at is None else self.started_at
                 elif isinstance(message, Failure):
                     self.failure = message
                 else:

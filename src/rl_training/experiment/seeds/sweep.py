@@ -8,12 +8,13 @@ from dataclasses import replace
 from rl_training.experiment.config.train_config import TrainConfig
 from rl_training.experiment.lanes import lane_of
 from rl_training.experiment.processes.runner import run_jobs
-from rl_training.experiment.result import UNFINISHED, TrainResult
+from rl_training.experiment.result import UNFINISHED, TrainResult, finished_earlier
 from rl_training.experiment.run import run_population, run_training
 from rl_training.experiment.run_directory import RunDirectory
 from rl_training.experiment.seeds.processes import SeedGroup, SeedJob
 from rl_training.experiment.starts import find_starts
 from rl_training.experiment.training_run import default_directory
+from rl_training.messages import print_warning
 from rl_training.runtime.engine import Callback
 
 
@@ -23,6 +24,8 @@ def train_seeds(
     """Trains every seed. Finished seeds are not trained again; their stored results are returned."""
     results = {} if fresh else {config.seed: result for config in configs if (result := _finished_result(config))}
     waiting = [config for config in configs if config.seed not in results]
+    if not waiting:
+        print_warning(finished_earlier(len(results)))
     with _no_empty_directories(waiting):
         if len(waiting) == 1:
             results[waiting[0].seed] = run_training(waiting[0], callbacks=callbacks, fresh=fresh, quiet=quiet)
@@ -89,11 +92,12 @@ def train_in_processes(
         for seed in sorted(seeds, key=lambda seed: not seed.stops_others):  # a user error has stopped the others
             seed.raise_failure()
     ended = {seed.seed for seed in seeds if seed.exit_code == 0}
-    results = {
+    found = {
         config.seed: (_stored_result(config) if config.seed in ended else earlier.get(config.seed))
         or _without_result(config)
         for config in configs
     }
+    results = {seed.seed: replace(found[seed.seed], trained=seed.trained) for seed in seeds}
     return {seed: replace(result, signal=caught[0]) for seed, result in results.items()} if caught else results
 
 
