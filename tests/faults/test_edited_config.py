@@ -95,7 +95,8 @@ def test_intervals_and_workers_may_change_and_training_stays_exact(run, tmp_path
         "config.yaml was edited after checkpoint step_000000030: env_workers was 0 and is now 2, log_interval was "
         "None and is now 1, checkpoint_interval was None and is now 3; the run continues with the new values"
     ]
-    whole = run_training(parse_config({**SAC, "log_interval": 1, "output_dir": str(tmp_path / "whole")}))
+    changes = {"log_interval": 1, "env_workers": 1, "output_dir": str(tmp_path / "whole")}
+    whole = run_training(parse_config({**SAC, **changes}))
     assert not [difference for difference in compare_runs(run, whole.run_dir) if "metrics.jsonl" not in difference]
 
 
