@@ -14,7 +14,7 @@ from rl_training.algorithms import CATALOGUE
 
 KEYS = {
     "status", "run_dir", "checkpoint", "best_checkpoint", "steps", "updates", "updates_per_second", "seconds",
-    "metrics", "evaluation", "stop_reason", "trained",
+    "metrics", "evaluation", "stop_reason", "env_restarts", "trained",
 }  # fmt: skip
 EARLIER = "This run finished earlier; nothing was trained. Use --fresh to train again.\n"
 
