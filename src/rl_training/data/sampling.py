@@ -14,6 +14,10 @@ from rl_training.types import Batch
 Layout: TypeAlias = "tuple[tuple[int, ...], torch.dtype]"  # shape and dtype of one row
 
 
+def row_bytes(layout: Mapping[str, Layout]) -> int:
+    return sum(math.prod(shape) * dtype.itemsize for shape, dtype in layout.values())
+
+
 class SeededSampler:
     """Owns the generator that rows are sampled with, so that other random streams do not change."""
 

@@ -23,9 +23,10 @@ from rl_training.runtime.callbacks.logging import LogMetrics, Row
 from rl_training.runtime.callbacks.training import EarlyStop, Evaluate, LogWarnings, MaxUpdates, Schedules
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.evaluation import evaluate
-from rl_training.runtime.lanes import FineTuning, LaneContext
+from rl_training.runtime.lanes import FineTuning, LaneContext, TrainingLane
+from rl_training.runtime.lanes.memory_limits import NotEnoughMemoryError
 from rl_training.runtime.population import PoolGroup, member_states
-from rl_training.runtime.state import TrainerState
+from rl_training.runtime.state import Lane, TrainerState
 from rl_training.types import SKIP_UPDATES, EnvSpec
 
 
@@ -66,9 +67,9 @@ def assemble(
             learners, updater.population or learners[0], spec, options, config.seed, torch.device(choices.device),
             compile=choices.compile, pool=PoolGroup(pools) if len(pools) > 1 else next(iter(pools), None),
             dataset=dataset, dataset_stride=config.dataset_stride, env_id=config.env_id, env_kwargs=config.env_kwargs,
-            fine_tuning=_fine_tuning(config, change, total),
+            fine_tuning=_fine_tuning(config, change, total), total_timesteps=total,
         )  # fmt: skip
-        state = TrainerState(updater, lane.build(context), total)
+        state = TrainerState(updater, _build(lane, context), total)
         torch.manual_seed(streams.derive(config.seed, "updates"))  # from here on the default generator is the updates'
         parts = [
             Assembly(learner, spec, state, dataset=dataset, fingerprint=fingerprint, pool=pool)
@@ -79,6 +80,13 @@ def assemble(
         for number, (part, own) in enumerate(zip(parts, member_states(state), strict=True)):
             part.member, part.state = number, own
     return state, parts
+
+
+def _build(lane: type[TrainingLane], context: LaneContext) -> Lane:
+    try:
+        return lane.build(context)
+    except NotEnoughMemoryError as error:
+        raise ConfigError(str(error)) from None
 
 
 def _load(config: TrainConfig) -> tuple[TransitionDataset | None, RewardChange]:

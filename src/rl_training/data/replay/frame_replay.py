@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from typing import Any
 
 import torch
@@ -39,6 +40,10 @@ class FrameReplayBuffer(ReplayBuffer):
     def layout(spec: EnvSpec) -> dict[str, Layout]:
         numbers = (spec.obs_shape[:1], torch.int64)
         return {**ReplayBuffer.layout(spec), "obs": numbers, "next_obs": numbers}
+
+    @classmethod
+    def row_bytes(cls, spec: EnvSpec, **options: Any) -> int:
+        return super().row_bytes(spec, **options) + math.prod(spec.obs_shape[1:])  # a frame for each transition
 
     def parts(self) -> dict[str, Any]:
         return {**super().parts(), "frames": self.frames}

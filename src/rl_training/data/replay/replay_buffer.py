@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rl_training.data.replay.priorities import Priorities
-from rl_training.data.sampling import Layout, PackedColumns, SeededSampler, gather
+from rl_training.data.sampling import Layout, PackedColumns, SeededSampler, gather, row_bytes
 from rl_training.types import Batch, EnvSpec
 
 LARGE = 2**62  # so far above any capacity that its remainder is uniform for all practical purposes
@@ -92,6 +92,11 @@ class ReplayBuffer(SeededSampler):
         actions = ((), torch.int64) if spec.action_kind == "discrete" else ((spec.action_dim,), torch.float32)
         flags = {"dones": number, "truncated": number}
         return {"obs": obs, "actions": actions, "rewards": number, "next_obs": obs, **flags}
+
+    @classmethod
+    def row_bytes(cls, spec: EnvSpec, *, extra: Mapping[str, Layout] | None = None, prioritized: bool = False) -> int:
+        """Returns the bytes that one transition takes."""
+        return row_bytes({**cls.layout(spec), **(extra or {})}) + 8 * prioritized
 
     def member(self, index: int) -> MemberReplay:
         return MemberReplay(self, index)

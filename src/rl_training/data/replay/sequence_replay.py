@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from rl_training.data.replay.replay_buffer import LARGE, ReplayBuffer
-from rl_training.data.sampling import Layout, PackedColumns, SeededSampler, gather
+from rl_training.data.sampling import Layout, PackedColumns, SeededSampler, gather, row_bytes
 from rl_training.types import Batch, EnvSpec
 
 
@@ -48,6 +48,11 @@ class RecurrentReplayBuffer(SeededSampler):
         self._queue = torch.zeros(capacity // window + num_envs, 2, dtype=torch.int64, device=device)
         self._queued, self._served = self._queue.new_zeros(()), self._queue.new_zeros(())  # total counts
         self._steps = torch.arange(window, device=device)
+
+    @staticmethod
+    def row_bytes(spec: EnvSpec, latents: Mapping[str, Layout] | None = None) -> int:
+        """Returns the bytes that one record takes."""
+        return row_bytes(_record_layout(spec, None)) + row_bytes(latents or {})
 
     def __len__(self) -> int:
         return sum(min(count, self.capacity) for count in self.counts)

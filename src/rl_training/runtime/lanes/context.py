@@ -11,6 +11,7 @@ from torch import Tensor
 
 from rl_training.algorithms import Learner
 from rl_training.data import TransitionDataset
+from rl_training.runtime.lanes.memory_limits import require_memory
 from rl_training.runtime.state import Lane
 from rl_training.types import EnvSpec, Policy
 
@@ -45,10 +46,20 @@ class LaneContext:
     env_id: Any = None
     env_kwargs: dict[str, Any] = field(default_factory=dict)
     fine_tuning: FineTuning | None = None
+    total_timesteps: int | None = None
 
     @property
     def learner(self) -> Learner:
         return self.learners[0]
+
+    def require_memory(self, option: str, rows: int, row_bytes: int, *, filled: int | None = None) -> None:
+        """Raises NotEnoughMemoryError if a replay buffer of so many rows for each learner does not fit.
+
+        `filled` is the number of rows that the run will write, by default one for each of its steps.
+        """
+        filled = self.total_timesteps if filled is None else filled
+        size = row_bytes * len(self.learners)
+        require_memory(option, rows, size, filled=rows if filled is None else filled, device=self.device)
 
 
 class TrainingLane:

@@ -52,6 +52,7 @@ class FineTuneLane(ActingLane):
         # Room for all online steps, so that the longest episode fits.
         capacity = min(max(tuning.online_steps, actor.pool.num_envs), MAX_REPLAY)
         extra = {column.name: column.layout(dataset.columns) for column in context.learner.needs}
+        context.require_memory("online_steps", capacity, ReplayBuffer.row_bytes(actor.pool.spec, extra=extra))
         replay = ReplayBuffer(capacity, actor.pool.spec, device=actor.device, extra=extra)
         return cls(
             dataset, actor, replay, offline_steps=tuning.offline_steps, batch_size=options.batch_size,

@@ -56,6 +56,7 @@ class ModelBasedLane(TrainingLane):
         generator = streams.generator(context.seed, "model", device=device)
         rows = BootstrapSampler(real.source, options.model_members, generator)
         capacity = options.model_retention * max(options.rollout_schedule[2:]) * options.rollout_batch_size
+        context.require_memory("rollout_batch_size", capacity, ModelReplayBuffer.row_bytes(spec), filled=capacity)
         imagined = ModelReplayBuffer(capacity, spec, device=device)
         return cls(real, context.learner, ModelFit(dynamics, updater, rows), imagined)
 

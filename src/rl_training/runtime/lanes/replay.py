@@ -30,7 +30,10 @@ class ReplayLane(ActingLane):
         actor, options, pool = Actor.build(context), context.options, context.pool
         stacked = getattr(options, "stacked_frames", None)
         by_frames = pool.stacks_frames if stacked is None else stacked
-        replay = (FrameReplayBuffer if by_frames else ReplayBuffer)(
+        kind = FrameReplayBuffer if by_frames else ReplayBuffer
+        size = kind.row_bytes(pool.spec, prioritized=getattr(options, "prioritized", False))
+        context.require_memory("buffer_size", options.buffer_size, size)
+        replay = kind(
             options.buffer_size, pool.spec, device=actor.device, stride=pool.num_envs, gamma=options.gamma,
             members=len(context.learners) if len(context.learners) > 1 else None, n_step=options.n_step,
             **{name: getattr(options, name) for name in PRIORITY_OPTIONS if hasattr(options, name)},

@@ -37,9 +37,12 @@ class SequenceLane(ActingLane):
     @classmethod
     def build(cls, context: LaneContext) -> SequenceLane:
         actor, options = Actor.build(context), context.options
+        latents = stored_memory(context.learner) if options.stored_latents else None
+        size = RecurrentReplayBuffer.row_bytes(actor.pool.spec, latents)
+        context.require_memory("buffer_size", options.buffer_size, size)
         replay = RecurrentReplayBuffer(
             options.buffer_size, actor.pool.spec, num_envs=actor.pool.num_envs, window=options.window,
-            latents=stored_memory(context.learner) if options.stored_latents else None, device=actor.device,
+            latents=latents, device=actor.device,
         )  # fmt: skip
         replay.seed(streams.derive(context.seed, "sampling"))
         return cls(actor, replay, options)
