@@ -289,3 +289,13 @@ def test_invalid_numbers_of_environments_or_workers_are_refused(num_envs: int, w
 def test_stepping_before_a_reset_is_refused():
     with EnvPool("CartPole-v1") as pool, pytest.raises(RuntimeError, match="reset"):
         pool.step(np.array([0]))
+
+
+@pytest.mark.parametrize(
+    "env_id", ["", "two words", "a:b:c", ":X-v0", "..a:X-v0", "a.:X-v0", "ale_py:a:PongNoFrameskip-v4"]
+)
+def test_a_malformed_id_is_refused_with_the_forms_that_are_allowed(env_id):
+    with pytest.raises(
+        ValueError, match="env_id must be a Gymnasium id such as CartPole-v1, or my_module:MyEnv-v0, got"
+    ):
+        EnvPool(env_id)

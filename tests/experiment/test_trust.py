@@ -13,8 +13,15 @@ import pytest
 
 from rl_training import DQN, evaluate_checkpoint, resume_training
 from rl_training.experiment.config.train_config import parse_config
+from rl_training.experiment.manager import ExperimentManager
 from rl_training.experiment.run import run_training
-from rl_training.experiment.trust import UntrustedModuleError, modules_of, remember, require_trusted
+from rl_training.experiment.trust import (
+    UntrustedModuleError,
+    modules_of,
+    remember,
+    require_trusted,
+    require_trusted_file,
+)
 
 
 @pytest.fixture
@@ -223,6 +230,25 @@ def test_an_edited_environment_is_reported_by_every_command_that_uses_the_run(po
         lines = [line for line in capsys.readouterr().err.splitlines() if "pole.py" in line]
         assert len(lines) == 1
         assert "differs from the file that defined the environment when this run started" in lines[0]
+
+
+def test_finished_seeds_report_an_edited_environment_once(pole, home, capsys):
+    seeds = ExperimentManager(pole)
+    seeds.sweep([0, 1])
+    capsys.readouterr()
+    (home / "pole.py").write_text(ENVIRONMENT + "# edited\n")
+    seeds.sweep([0, 1])
+    assert capsys.readouterr().err.count("pole.py differs") == 1
+
+
+def test_the_config_file_of_a_run_counts_as_somebody_elses_unless_the_environment_is_typed(home):
+    (home / "run.json").write_text("{}")
+    with pytest.raises(UntrustedModuleError):
+        require_trusted_file(home / "config.yaml", config(), {"total_timesteps": 10}, ())
+    require_trusted_file(home / "config.yaml", config(), {"env_id": "mine:Own-v0"}, ())
+    require_trusted_file(home / "config.yaml", config(), {}, ["mine"])
+    (home / "run.json").unlink()
+    require_trusted_file(home / "config.yaml", config(), {}, ())
 
 
 def test_a_run_without_a_checksum_is_not_reported(pole, home, capsys):

@@ -27,9 +27,11 @@ from typer.testing import CliRunner
 
 import rl_training
 from rl_training.cli import app
+from rl_training.experiment.agent import load_agent
 from rl_training.experiment.collection import collect_dataset
 from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.datasets import roll_recipe
+from rl_training.experiment.dreams import _play
 from rl_training.experiment.manager import ExperimentManager
 from rl_training.experiment.trust import remember
 from rl_training.experiment.user_errors import USER_ERRORS
@@ -142,6 +144,30 @@ def policy_of(folder: Path) -> None:
     roll_recipe(config, config.dataset)  # type: ignore[arg-type]  # a recipe, as given above
 
 
+def config_of_a_run(folder: Path) -> None:
+    """The config file of a stranger's run is not the user's own."""
+    invoke("train", evil(folder) / "config.yaml", "--output", folder / "own")
+
+
+def options_of_a_run(folder: Path) -> None:
+    """Options of the stranger's environment, for an environment that the user names."""
+    run = evil(folder, "CartPole-v1", env_kwargs={"inner": {"a": ["evil:Evil-v0"]}})
+    invoke("data", "collect", run, "--env", "Acrobot-v1", "--steps", 8, "--out", "options.npz")
+
+
+def nested(folder: Path) -> None:
+    value: Any = "evil:Evil-v0"
+    for _ in range(200):
+        value = [value]
+    rl_training.evaluate_checkpoint(evil(folder, "CartPole-v1", env_kwargs={"inner": value}))
+
+
+def dreamed(folder: Path) -> None:
+    """A world model that is asked for dreams; every other kind of agent is refused before."""
+    agent = load_agent(evil(folder))
+    _play(agent, 4, 2, 0)
+
+
 def pickled_npz(folder: Path) -> Path:
     array = np.empty(3, object)
     array[:] = [Bomb()] * 3
@@ -212,6 +238,10 @@ REFUSED: dict[str, Callable[[Path], Any]] = {
     "name of a trusted module": moved,
     "link in place of a trusted file": linked,
     "record of another file": source_record,
+    "config file of a run": config_of_a_run,
+    "module in the options, other environment": options_of_a_run,
+    "module deep in the options": nested,
+    "dream": dreamed,
     **{f"env_id {env_id[:40]!r}": partial(try_id, env_id) for env_id in ODD_IDS},
 }
 DAMAGED: dict[str, Callable[[Path], Any]] = {

@@ -81,6 +81,7 @@ def train(
     fresh: Fresh = False,
     quiet: Quiet = False,
     profile: Profiled = False,
+    trust: Trust = None,
     as_json: Json = False,
 ) -> None:
     """Train an agent. Repeat the command to continue a stopped run, or to print the result of a finished one."""
@@ -92,7 +93,8 @@ def train(
              "output_dir": output, "device": device, "threads": threads, "compile": compile_}  # fmt: skip
     with stdout_for_results():
         given |= {key: value or None for key, value in read_options(columns, action_range, allow).items()}
-        config = read_config(target, {key: value for key, value in given.items() if value is not None}, overrides or [])
+        given = {key: value for key, value in given.items() if value is not None}
+        config = read_config(target, given, overrides or [], trust or [])
         chosen = None if seeds is None else parse_seeds(seeds)
         configs = [config] if chosen is None else seed_configs(config, chosen)
         watch = profile_of(configs) if profile else None
@@ -118,10 +120,11 @@ def resume(run: Run, steps: TotalSteps = None, trust: Trust = None, as_json: Jso
     conclude([result], result.report(), config, as_json=as_json)
 
 
-def read_config(target: str, given: dict[str, Any], overrides: list[str]) -> TrainConfig:
+def read_config(target: str, given: dict[str, Any], overrides: list[str], trust: list[str]) -> TrainConfig:
     """Merges the config, the options and --set; later ones override earlier ones."""
     from rl_training.experiment.config.train_config import ConfigError, apply_overrides, load_config, parse_config
     from rl_training.experiment.config.yaml_text import read_yaml
+    from rl_training.experiment.trust import require_trusted_file
 
     named = "/" in target or target.endswith((".yaml", ".yml"))
     values = apply_overrides(load_config(target) if named else {"algo": target}, [])
@@ -130,7 +133,10 @@ def read_config(target: str, given: dict[str, Any], overrides: list[str]) -> Tra
             given["dataset"] = read_yaml(given["dataset"])
         except ConfigError as error:
             raise ConfigError(f"--dataset: {error}") from None
-    return parse_config(apply_overrides({**values, **given}, overrides))
+    config = parse_config(apply_overrides({**values, **given}, overrides))
+    if named:
+        require_trusted_file(Path(target), config, apply_overrides(given, overrides), trust)
+    return config
 
 
 def profile_of(configs: list[TrainConfig]) -> Profile:

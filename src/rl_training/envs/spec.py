@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
+from gymnasium.envs.registration import parse_env_id
 
 from rl_training.envs.atari import is_atari, make_atari
 from rl_training.envs.group import EnvError
@@ -52,6 +53,7 @@ def _make(
         if not isinstance(env, gym.Env):
             raise TypeError(f"env_id must be an id or a function returning a gymnasium.Env, got {type(env).__name__}")
         return env
+    _require_id(env_id)
     try:
         if is_atari(env_id):
             return make_atari(env_id, training=training, **env_kwargs)
@@ -71,6 +73,17 @@ def _make(
         if unknown is None or unknown[1] not in env_kwargs:
             raise
         raise TypeError(f"env_kwargs: {env_id} has no option {unknown[1]!r}; remove or correct it") from error
+
+
+def _require_id(env_id: str) -> None:
+    module, colon, name = env_id.rpartition(":")
+    try:
+        parse_env_id(name)
+        is_id = not colon or (":" not in module and all(module.split(".")))
+    except gym.error.Error:
+        is_id = False
+    if not is_id:
+        raise ValueError(f"env_id must be a Gymnasium id such as CartPole-v1, or my_module:MyEnv-v0, got {env_id!r}")
 
 
 def env_spec_of(env: gym.Env[Any, Any]) -> EnvSpec:

@@ -6,7 +6,7 @@ from typing import Any
 
 from rl_training.envs.spec import spec_of
 from rl_training.experiment.agent import Agent, load_agent
-from rl_training.experiment.trust import Trust
+from rl_training.experiment.trust import Trust, env_modules, require_trusted
 from rl_training.runtime.policies import SometimesRandom
 from rl_training.runtime.recipes import Rolled, roll_episodes
 from rl_training.types import EnvSpec, Policy
@@ -21,7 +21,11 @@ def collect_dataset(
     env_kwargs: dict[str, Any] = {}
     if who != "random":
         agent = load_agent(Path(who), trust=trust)
-        env_id, env_kwargs = env_id or agent.trusted_env(), agent.config.env_kwargs
+        env_kwargs = agent.config.env_kwargs
+        if env_id is None:
+            env_id = agent.trusted_env()
+        else:
+            require_trusted(env_modules([], env_kwargs), trust, agent.path)
         policy = SometimesRandom(agent.learner, agent.spec, epsilon)
         _require_same_spaces(agent, env_id, env_kwargs)
     elif epsilon or stochastic:

@@ -39,11 +39,13 @@ def env_modules(env_ids: Iterable[str | None], env_kwargs: Mapping[str, Any]) ->
 
 
 def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping | list):
-        for item in value.values() if isinstance(value, Mapping) else value:
-            yield from _texts(item)
+    waiting = [value]  # no recursion: a file may nest values deeply
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, str):
+            yield each
+        elif isinstance(each, Mapping | list):
+            waiting += each.values() if isinstance(each, Mapping) else each
 
 
 def trusted_names(trust: Trust) -> tuple[str, ...]:
@@ -67,6 +69,13 @@ def require_trusted(modules: Iterable[str], trust: Trust, source: Path | str) ->
                 f"trained with on this machine; if you trust its code, add --trust {_plain(module)} "
                 f"(trust={shown(module)} in Python)"
             )
+
+
+def require_trusted_file(file: Path, config: TrainConfig, typed: Mapping[str, Any], trust: Trust) -> None:
+    """As `require_trusted`, if a config file is part of a run, which may be somebody else's; `typed` was given now."""
+    if any((file.parent / name).exists() for name in ("run.json", "checkpoints")):
+        own = env_modules([typed.get("env_id")], typed.get("env_kwargs") or {})
+        require_trusted(modules_of(config), (*trusted_names(trust), *own), file)
 
 
 def _plain(module: str) -> str:

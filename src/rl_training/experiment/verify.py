@@ -15,7 +15,7 @@ from rl_training.experiment.config.train_config import ConfigError, TrainConfig
 from rl_training.experiment.machine import choose, differences, facts
 from rl_training.experiment.run import run_population
 from rl_training.experiment.run_directory import RunDirectory
-from rl_training.experiment.trust import Trust, modules_of, require_trusted
+from rl_training.experiment.trust import Trust, modules_of, require_trusted, warn_of_changed_source
 from rl_training.messages import Warn, print_warning
 from rl_training.runtime.callbacks.logging import TIME_FIELDS
 from rl_training.runtime.callbacks.training import StopAtStep
@@ -51,6 +51,7 @@ def verify_run(path: Path, *, steps: int | None = None, warn: Warn = print_warni
     if config is None or record is None:
         raise ConfigError(f"{path} is not a run directory: it has no config.yaml or no run.json")
     require_trusted(modules_of(config), trust, path)
+    warn_of_changed_source(record, warn)
     rows = _rows(directory.metrics)
     last = steps or _steps_to_repeat(rows, path)
     seeds = record.get("population") or [config.seed]

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
+from rl_training.experiment.agent import read_record
 from rl_training.experiment.config.train_config import TrainConfig
 from rl_training.experiment.lanes import lane_of
 from rl_training.experiment.processes.runner import run_jobs
@@ -14,6 +15,7 @@ from rl_training.experiment.run_directory import RunDirectory
 from rl_training.experiment.seeds.processes import SeedGroup, SeedJob
 from rl_training.experiment.starts import find_starts
 from rl_training.experiment.training_run import default_directory
+from rl_training.experiment.trust import warn_of_changed_source
 from rl_training.messages import print_warning
 from rl_training.runtime.engine import Callback
 
@@ -24,8 +26,9 @@ def train_seeds(
     """Trains every seed. Finished seeds are not trained again; their stored results are returned."""
     results = {} if fresh else {config.seed: result for config in configs if (result := _finished_result(config))}
     waiting = [config for config in configs if config.seed not in results]
-    if not waiting:
+    if not waiting:  # otherwise the runs that train warn
         print_warning(finished_earlier(len(results)))
+        warn_of_changed_source(read_record(_directory(configs[0]).path), print_warning)
     with _no_empty_directories(waiting):
         if len(waiting) == 1:
             results[waiting[0].seed] = run_training(waiting[0], callbacks=callbacks, fresh=fresh, quiet=quiet)
