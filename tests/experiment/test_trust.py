@@ -111,7 +111,7 @@ def test_the_modules_of_a_config_are_those_of_its_environments_and_their_options
     assert modules_of(config("CartPole-v1")) == []
     assert modules_of(parse_config({"algo": "bc", "dataset": recipe})) == ["other"]
     assert modules_of(parse_config({"algo": "bc", "dataset": [recipe], "env_id": "mine:Own-v0"})) == ["mine", "other"]
-    assert modules_of(config("CartPole-v1", env_kwargs=options)) == ["mine", "json.tool"]
+    assert modules_of(config("CartPole-v1", env_kwargs=options)) == ["json.tool", "mine"]
 
 
 def test_the_record_is_readable_by_its_owner_alone(home):

@@ -241,7 +241,7 @@ REFUSED: dict[str, Callable[[Path], Any]] = {
     "config file of a run": config_of_a_run,
     "module in the options, other environment": options_of_a_run,
     "module deep in the options": nested,
-    "dream": dreamed,
+    "dreams of a world model": dreamed,
     **{f"env_id {env_id[:40]!r}": partial(try_id, env_id) for env_id in ODD_IDS},
 }
 DAMAGED: dict[str, Callable[[Path], Any]] = {

@@ -93,7 +93,6 @@ def train(
              "output_dir": output, "device": device, "threads": threads, "compile": compile_}  # fmt: skip
     with stdout_for_results():
         given |= {key: value or None for key, value in read_options(columns, action_range, allow).items()}
-        given = {key: value for key, value in given.items() if value is not None}
         config = read_config(target, given, overrides or [], trust or [])
         chosen = None if seeds is None else parse_seeds(seeds)
         configs = [config] if chosen is None else seed_configs(config, chosen)
@@ -126,6 +125,7 @@ def read_config(target: str, given: dict[str, Any], overrides: list[str], trust:
     from rl_training.experiment.config.yaml_text import read_yaml
     from rl_training.experiment.trust import require_trusted_file
 
+    given = {key: value for key, value in given.items() if value is not None}
     named = "/" in target or target.endswith((".yaml", ".yml"))
     values = apply_overrides(load_config(target) if named else {"algo": target}, [])
     if given.get("dataset", "").startswith(("{", "[{")):
