@@ -1,8 +1,10 @@
 """Readers of dataset files, one module per format."""
 
 import glob
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from traceback import walk_tb
 
 from rl_training.data.readers.csv import read_csv
 from rl_training.data.readers.hdf5 import read_hdf5
@@ -30,10 +32,26 @@ def _paths(source: str | Path) -> list[Path]:
 
 def _read(path: Path, columns: Mapping[str, str] | None) -> StoredColumns:
     if not path.is_file() and (directory := minari_directory(path)):
-        return read_minari(directory, columns)
+        with _naming_damage(directory):
+            return read_minari(directory, columns)
     if path.suffix not in READERS and (path.suffix or path.exists()):
         raise ValueError(f"cannot read {path}: supported are {', '.join(READERS)} files and Minari datasets")
     if not path.is_file():
         minari = f", nor a Minari dataset in {datasets_root()}; `minari download {path}` may fetch it"
         raise FileNotFoundError(f"dataset file {path} not found{'' if path.suffix else minari}")
-    return READERS[path.suffix](path, columns)
+    with _naming_damage(path):
+        return READERS[path.suffix](path, columns)
+
+
+@contextmanager
+def _naming_damage(path: Path) -> Iterator[None]:
+    """Replaces errors of the libraries that read files; those raised in this package name the problem already."""
+    try:
+        yield
+    except Exception as error:
+        *_, (frame, _) = walk_tb(error.__traceback__)
+        ours = frame.f_globals.get("__name__", "").startswith("rl_training.")
+        if ours and isinstance(error, ValueError | TypeError | ImportError | FileNotFoundError):
+            raise
+        cause = " ".join(str(error).split()) or type(error).__name__
+        raise ValueError(f"{path} is damaged and cannot be read ({cause}); copy or download it again") from error
