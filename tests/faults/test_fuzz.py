@@ -6,6 +6,7 @@ import random
 import shutil
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from rl_training.data.writers.files import save_parquet
 from rl_training.experiment import run as run_module
 from rl_training.experiment.config.train_config import ConfigError, TrainConfig, config_yaml, parse_config
 from rl_training.experiment.config.yaml_text import read_yaml
+from rl_training.experiment.run_directory import RunDirectory
 from rl_training.experiment.user_errors import USER_ERRORS
 from rl_training.runtime.checkpoints.format import CheckpointError
 from rl_training.runtime.checkpoints.reading import read_checkpoint
@@ -46,10 +48,11 @@ def seeds(fast: int, all_of_them: int) -> list[Any]:
 
 def refused(call: Callable[[], Any], *allowed: type[Exception]) -> str | None:
     """The message of a user error that was raised inside this package, or None if the call succeeded."""
+    expected: tuple[type[Exception], ...] = (*allowed, *USER_ERRORS)
     try:
         call()
         return None
-    except (*allowed, *USER_ERRORS) as error:
+    except expected as error:
         raised = error
     place = traceback.extract_tb(raised.__traceback__)[-1]
     assert place.filename.startswith(HOME), f"raw error from {place.filename}:{place.lineno}: {raised!r}"
@@ -75,7 +78,7 @@ def test_configs(block):
     rng = random.Random(block)
     for _ in range(100):
         values = random_config(rng)
-        if refused(lambda values=values: parse_config(values)) is None:
+        if refused(partial(parse_config, values)) is None:
             accepted = parse_config(values)
             assert parse_config(read_yaml(config_yaml(accepted))) == accepted, values
 
@@ -87,7 +90,7 @@ def test_damaged_config_files(block, tmp_path):
     for _ in range(100):
         data = damage(good.encode(), rng)
         (tmp_path / "config.yaml").write_bytes(data)
-        refused(lambda: run_module.RunDirectory(tmp_path).config(), ConfigError)
+        refused(lambda: RunDirectory(tmp_path).config(), ConfigError)
 
 
 def damage(data: bytes, rng: random.Random) -> bytes:
@@ -132,11 +135,11 @@ def test_datasets(block, datasets, tmp_path):
         kind = rng.randrange(len(SUFFIXES))
         path = tmp_path / f"data{SUFFIXES[kind]}"
         path.write_bytes(damage(datasets[kind], rng))
-        refused(lambda path=path: finite(load_transition_dataset(path)))
+        refused(partial(load_finite, path))
 
 
-def finite(dataset: Any) -> None:
-    for name, column in dataset.columns.items():
+def load_finite(path: Path) -> None:
+    for name, column in load_transition_dataset(path).columns.items():
         assert np.isfinite(np.asarray(column)).all(), name
 
 
