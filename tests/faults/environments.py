@@ -59,6 +59,10 @@ class Faulty(gym.Env[Any, Any]):
         elif self.fault == "busy":
             while True:
                 pass
+        elif self.fault.startswith("signal "):
+            for _ in range(2):
+                os.kill(os.getpid(), int(self.fault.split()[1]))
+                time.sleep(0.3)
         elif self.fault in ERRORS:
             raise ERRORS[self.fault]
         return obs * np.nan if self.fault == "nan obs" else obs, np.nan if self.fault == "nan reward" else 1.0

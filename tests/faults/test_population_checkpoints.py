@@ -37,7 +37,7 @@ def _first_seed_always_improves(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def score(self: Evaluate, state: Any) -> None:
         sign = 1 if state.updater.member == 0 else -1
-        self.evaluate = lambda: {"return_mean": sign * state.global_step}
+        self.evaluate = lambda watch: {"return_mean": sign * state.global_step}
         evaluate(self, state)
 
     monkeypatch.setattr(Evaluate, "on_step_end", score)

@@ -55,7 +55,7 @@ def state(total: int) -> Any:
 
 def scores(*values: float) -> Any:
     left = iter(values)
-    return lambda: {"return_mean": next(left)}
+    return lambda watch: {"return_mean": next(left)}
 
 
 def test_the_loop_stops_at_every_step_that_a_callback_requests():

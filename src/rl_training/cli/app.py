@@ -1,6 +1,5 @@
 """All commands, and the options of the program itself."""
 
-import signal
 import traceback
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -26,7 +25,9 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as error:
-            raise typer.Exit(128 + signal.SIGINT) from error
+            from rl_training.experiment.processes.signals import exit_code_of
+
+            raise typer.Exit(exit_code_of(error)) from error
         except BrokenPipeError:
             raise  # typer exits quietly when the reader of stdout has closed it
         except Exception as error:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.wrappers import TimeLimit
 
 from rl_training.envs import snapshots
 from rl_training.envs.atari import AtariGame
@@ -39,13 +40,14 @@ class EnvPool:
     - Box actions are in [-1, 1], clipped and scaled here; Discrete and MultiDiscrete actions count from 0.
     - An episode lost with its worker is truncated and is not listed in `finished`. `warn` reports the death, and
       more than `max_restarts` of them raise `TooManyRestarts`.
+    - `max_steps` truncates longer episodes, without workers only.
     - `training` selects the training settings of environments that have them (Atari).
     """
 
     def __init__(
         self, env_id: str | Callable[..., gym.Env[Any, Any]], num_envs: int = 1, *, seed: int = 0,
         env_kwargs: Mapping[str, Any] | None = None, workers: int = 0, training: bool = False,
-        max_restarts: int = MAX_RESTARTS, warn: Warn = print_warning,
+        max_restarts: int = MAX_RESTARTS, warn: Warn = print_warning, max_steps: int | None = None,
     ) -> None:  # fmt: skip
         if num_envs < 1:
             raise ValueError(f"num_envs must be at least 1, got {num_envs}")
@@ -69,6 +71,7 @@ class EnvPool:
             )
         else:
             envs = [env, *(make() for _ in range(num_envs - 1))]
+            envs = envs if max_steps is None else [TimeLimit(each, max_steps) for each in envs]
             self._group = EnvGroup(envs, 0, episodes=[-1] * num_envs, seed=self.seed, kind=self.resume_kind, warn=warn)
 
     @property

@@ -84,7 +84,7 @@ class Agent(NamedTuple):
         return evaluate(
             self.learner, env_id, episodes=episodes, seed=seed, env_kwargs=self.config.env_kwargs,
             deterministic=not self.config.eval_stochastic if deterministic is None else deterministic,
-            device=next(self.learner.parameters()).device,
+            device=next(self.learner.parameters()).device, max_steps=self.config.eval_max_steps,
         ).summary(env_id)  # fmt: skip
 
     def trusted_env(self) -> str | None:

@@ -155,7 +155,7 @@ def new_callbacks(
     callbacks.append(LogWarnings(parts.learner.warnings, warn))
     moving, defaults = _schedules(config, parts.learner)
     callbacks += [Schedules(moving, defaults)] if moving else []
-    evaluation = _evaluation(config, parts, choices, writers)
+    evaluation = _evaluation(config, parts, choices, writers, warn)
     callbacks += [] if evaluation is None else [evaluation]
     if config.early_stopping is not None:
         if evaluation is None:
@@ -166,16 +166,17 @@ def new_callbacks(
 
 
 def _evaluation(
-    config: TrainConfig, parts: Assembly, choices: Choices, writers: Sequence[Callable[[Row], None]]
+    config: TrainConfig, parts: Assembly, choices: Choices, writers: Sequence[Callable[[Row], None]], warn: Warn
 ) -> Evaluate | None:
     every = interval(config.eval_interval, config.duration, 10)
     if config.env_id is None or not every:
         return None
 
-    def score() -> dict[str, Any]:
+    def score(watch: Callable[[], None]) -> dict[str, Any]:
         return evaluate(
             parts.learner, config.env_id, episodes=config.eval_episodes, seed=streams.derive(config.seed, "selection"),
             env_kwargs=config.env_kwargs, deterministic=not config.eval_stochastic, device=choices.device,
+            max_steps=config.eval_max_steps, watch=watch, warn=warn,
         ).summary(config.env_id)  # fmt: skip
 
     def write(row: Row) -> None:

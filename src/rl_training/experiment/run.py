@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from rl_training.data import TransitionDataset, check_dataset
+from rl_training.envs.interrupts import environment_calls
 from rl_training.envs.workers import TooManyRestarts
 from rl_training.experiment.agent import find_checkpoint, read_record
 from rl_training.experiment.assembly import Assembly, assemble
@@ -14,7 +15,7 @@ from rl_training.experiment.config.train_config import ConfigError, DatasetRecip
 from rl_training.experiment.edited_config import accept_edits
 from rl_training.experiment.lanes import lane_of
 from rl_training.experiment.machine import Choices, apply, choose
-from rl_training.experiment.processes.signals import caught_signals, stop_reason
+from rl_training.experiment.processes.signals import StopAtOnce, caught_signals, stop_reason
 from rl_training.experiment.result import UNFINISHED, TrainResult, finished_earlier
 from rl_training.experiment.run_directory import RunDirectory
 from rl_training.experiment.starts import find_starts
@@ -212,12 +213,15 @@ def _starts(
 
 @contextmanager
 def stopping_on_signals(state: TrainerState) -> Iterator[list[int]]:
-    """Stops training at the next step boundary on a signal; a second signal ends the process at once."""
+    """Stops training at the next step boundary on a signal; a second signal ends the process at once.
+
+    An environment call that does not return is interrupted a few seconds after the first signal.
+    """
 
     def stop(number: int) -> None:
         if state.stop_reason is not None and len(caught) > 1:
-            raise KeyboardInterrupt
+            raise StopAtOnce(number)
         state.request_stop(stop_reason(number))
 
-    with caught_signals(stop) as caught:
+    with caught_signals(stop, overdue=environment_calls.interrupt) as caught:
         yield caught

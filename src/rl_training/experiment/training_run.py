@@ -13,6 +13,7 @@ from rl_training.experiment.run_directory import FIRST_CHECKPOINT, RunDirectory
 from rl_training.messages import Warn
 from rl_training.runtime.callbacks.logging import LogMetrics, MetricsFile, Row, tensorboard_writer
 from rl_training.runtime.callbacks.saving import SaveCheckpoints, replay_segments, restore_trainer
+from rl_training.runtime.callbacks.training import Evaluate
 from rl_training.runtime.checkpoints.format import step_name
 from rl_training.runtime.checkpoints.reading import Checkpoint
 from rl_training.runtime.engine import Callback
@@ -55,6 +56,8 @@ class TrainingRun:
             in_population=parts.member is not None, start=self.own_start,
             saved=own.step if own is not None and own.path.name == step_name(own.step) else -1,
         )  # fmt: skip
+        for evaluation in (callback for callback in callbacks if isinstance(callback, Evaluate)):
+            evaluation.save = self.saving.save_early
         self.callbacks = [*callbacks, self.saving]
         self.record = {**run_record(config, parts, choices), "total_timesteps": self.state.total_timesteps}
 
@@ -64,7 +67,8 @@ class TrainingRun:
         now = {name: self.record[name] for name in ("total_timesteps", "choices")}
         first = {FIRST_CHECKPOINT: kept.get(FIRST_CHECKPOINT) or self.own_start}
         self.directory.write("run.json", {**self.record, **kept, **now, **first})
-        self.metrics = MetricsFile(self.directory.metrics, keep_until=self.start or 0)
+        repeats = self.state.evaluation_due
+        self.metrics = MetricsFile(self.directory.metrics, keep_until=self.start or 0, repeats_evaluation=repeats)
 
     def _log(self, row: Row) -> None:
         self.metrics.write(row)
@@ -78,11 +82,12 @@ class TrainingRun:
     def finish(self, *, updates: int, seconds: float, signal: int | None, trained: bool = True) -> TrainResult:
         """Writes and returns the result; `updates` and `seconds` are those of this process."""
         state, checkpoints = self.state, self.directory.checkpoints
-        saved = None if self.saving.saved < 0 else checkpoints / step_name(self.saving.saved)
+        last = self.saving.saved if self.saving.saved >= 0 else self.own_start
         result = TrainResult(
-            self.directory.path, saved, state.metrics or dict(self.log.last()),
-            status=state.status, steps=state.global_step, updates=state.updates, seconds=seconds,
-            updates_per_second=updates / max(seconds, 1e-9),
+            self.directory.path, None if last is None else checkpoints / step_name(last),
+            state.metrics or dict(self.log.last()), status=state.status,
+            steps=(last or 0) if state.lost else state.global_step,
+            updates=state.updates, seconds=seconds, updates_per_second=updates / max(seconds, 1e-9),
             best_checkpoint=None if state.best is None else checkpoints / step_name(state.best.step),
             evaluation=state.evaluation, stop_reason=state.stop_reason, signal=signal, trained=trained,
             env_restarts=0 if self.pool is None else self.pool.restarts,

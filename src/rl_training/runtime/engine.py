@@ -1,8 +1,10 @@
 """The training loop. Lanes supply batches; everything periodic is a callback."""
 
 from collections.abc import Sequence
+from itertools import dropwhile
 from typing import Any, ClassVar
 
+from rl_training.envs.interrupts import Interrupted
 from rl_training.runtime.state import CollectResult, TrainerState
 from rl_training.types import UpdateResult
 
@@ -17,6 +19,7 @@ class Callback:
     """
 
     name: ClassVar[str] = ""  # the state of a named callback is saved under its name
+    evaluates: ClassVar[bool] = False  # sets `state.evaluation_due` until its evaluation has ended
     interval: int = 0
 
     def on_train_start(self, state: TrainerState) -> None: ...
@@ -37,21 +40,53 @@ class Callback:
 
 def train(state: TrainerState, callbacks: Sequence[Callback] = ()) -> TrainerState:
     """Collects, runs the updates that are due and notifies the callbacks, until the last step or a requested stop."""
-    updater, lane = state.updater, state.lane
-    notify(callbacks, "on_train_start", state)
+    start(state, callbacks)
     while not state.over:
-        state.previous_step = lane.step
-        dues = (callback.next_due(state) for callback in callbacks)
-        horizon = min(state.total_timesteps, lane.step + STRIDE, *(due for due in dues if due is not None))
-        notify(callbacks, "on_collect_end", state, lane.collect(horizon - lane.step))
-        count = lane.due()
+        if not _collect(state, callbacks):
+            break
+        count = state.lane.due()
         if count:
-            notify(callbacks, "on_update_end", state, updater.run(lane.source, count))
-        notify(callbacks, "on_step_end", state)
+            notify(callbacks, "on_update_end", state, state.updater.run(state.lane.source, count))
+        end_step(state, callbacks)
     if state.stop_reason is None:
         state.status = "finished"
     notify(callbacks, "on_train_end", state)
     return state
+
+
+def _collect(state: TrainerState, callbacks: Sequence[Callback]) -> bool:
+    """Returns whether the collect is complete. One that a stop has cut is saved, and continued by the next."""
+    lane = state.lane
+    if not state.cut:
+        state.previous_step = lane.step
+    dues = (callback.next_due(state) for callback in callbacks)
+    horizon = min(state.total_timesteps, lane.step + STRIDE, *(due for due in dues if due is not None))
+    try:
+        result = lane.collect(horizon - lane.step)
+    except Interrupted:
+        state.lost = True
+        state.stop_reason = f"{state.stop_reason} in an environment that did not return; its last steps are not saved"
+        return False
+    state.cut = result.cut
+    notify(callbacks, "on_collect_end", state, result)
+    return not result.cut
+
+
+def start(state: TrainerState, callbacks: Sequence[Callback]) -> None:
+    """Notifies the callbacks, then repeats an evaluation that did not end before a resume."""
+    notify(callbacks, "on_train_start", state)
+    if state.evaluation_due:
+        end_step(state, callbacks)
+        state.evaluation_due = state.evaluation_due and state.stopping
+
+
+def end_step(state: TrainerState, callbacks: Sequence[Callback]) -> None:
+    """Notifies the callbacks up to an evaluation that a stop has ended; the resume continues with that evaluation."""
+    left = dropwhile(lambda callback: not callback.evaluates, callbacks) if state.evaluation_due else callbacks
+    for callback in left:
+        callback.on_step_end(state)
+        if state.evaluation_due:
+            return
 
 
 def notify(callbacks: Sequence[Callback], event: str, *arguments: Any) -> None:

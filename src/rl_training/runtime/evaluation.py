@@ -1,5 +1,6 @@
 """Evaluates a policy in fresh environments with fixed seeds, without side effects on training."""
 
+from collections.abc import Callable
 from statistics import fmean, pstdev
 from typing import Any, NamedTuple
 
@@ -9,9 +10,12 @@ from rl_training import streams
 from rl_training.data import normalized_score
 from rl_training.envs.group import Episode
 from rl_training.envs.pool import EnvPool
+from rl_training.messages import Warn, print_warning
 from rl_training.runtime.memory import Memory
 from rl_training.types import Policy
 
+MAX_STEPS = 1_000_000  # of an episode
+UNENDED_STEPS = 100_000  # without the end of an episode, before a warning
 PARALLEL_EPISODES = 16  # environments that share one forward pass
 
 
@@ -32,26 +36,46 @@ class Evaluation(NamedTuple):
 @torch.no_grad()
 def evaluate(
     policy: Policy, env_id: Any, *, episodes: int, seed: int, env_kwargs: dict[str, Any] | None = None,
-    deterministic: bool = True, device: torch.device | str = "cpu",
+    deterministic: bool = True, device: torch.device | str = "cpu", max_steps: int = MAX_STEPS,
+    watch: Callable[[], None] = lambda: None, warn: Warn = print_warning,
 ) -> Evaluation:  # fmt: skip
-    """Plays whole episodes. Each environment plays a fixed share, so short episodes are not over-represented."""
+    """Plays whole episodes, or `max_steps` of each. `watch` is called before each step.
+
+    Each environment plays a fixed share, so short episodes are not over-represented.
+    """
     if episodes < 1:
         raise ValueError(f"episodes must be at least 1, got {episodes}")
     width = min(episodes, PARALLEL_EPISODES)
     finished: list[list[Episode]] = [[] for _ in range(width)]
     generator, remaining = streams.generator(seed, "evaluation", device=str(device)), episodes
-    with EnvPool(env_id, width, seed=streams.derive(seed, "evaluation"), env_kwargs=env_kwargs) as pool:
-        obs, memory = pool.reset(), Memory()
+    watch()
+    with EnvPool(
+        env_id, width, seed=streams.derive(seed, "evaluation"), env_kwargs=env_kwargs, max_steps=max_steps, warn=warn
+    ) as pool:
+        obs, memory, unended = pool.reset(), Memory(), 0
         while remaining:
+            watch()
             rows = torch.as_tensor(obs).to(device)
             action = policy.act(rows, memory.rows, deterministic=deterministic, generator=generator)
             step = pool.step(action.actions.cpu().numpy())
             memory.keep(action, step.terminated | step.truncated)
-            obs = step.obs
+            obs, unended = step.obs, 0 if step.finished else unended + 1
+            if unended == UNENDED_STEPS < max_steps:
+                warn(f"no evaluation episode ended in {unended:,} steps; each is cut at eval_max_steps ({max_steps:,})")
             for episode in step.finished:
                 counted = finished[episode.env]
                 if episode.env + len(counted) * width < episodes:  # environment i plays episodes i, i + width, …
                     counted.append(episode)
                     remaining -= 1
     ordered = [finished[number % width][number // width] for number in range(episodes)]
+    _warn_of_cuts(ordered, max_steps, warn)
     return Evaluation([episode.return_ for episode in ordered], [episode.length for episode in ordered])
+
+
+def _warn_of_cuts(episodes: list[Episode], max_steps: int, warn: Warn) -> None:
+    cut = sum(episode.length >= max_steps for episode in episodes)
+    if cut:
+        warn(
+            f"{cut} of {len(episodes)} evaluation episodes did not end and were cut after {max_steps:,} steps "
+            "(eval_max_steps); an environment without an end needs max_episode_steps"
+        )

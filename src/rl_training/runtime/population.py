@@ -1,6 +1,6 @@
 """Several seeds trained as one program; each member has the state and callbacks of a single run."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from rl_training.algorithms import Updater
 from rl_training.data.replay.replay_buffer import MemberReplay
 from rl_training.envs.pool import EnvPool, Transition
 from rl_training.runtime.callbacks.logging import MembersMetrics
-from rl_training.runtime.engine import Callback, notify
+from rl_training.runtime.engine import Callback, end_step, notify, start
 from rl_training.runtime.state import CollectResult, TrainerState
 from rl_training.types import UpdateResult
 
@@ -115,7 +115,7 @@ def member_states(state: TrainerState) -> list[TrainerState]:
         (MemberUpdater(state.updater, member), MemberLane(state.lane, member))
         for member in range(state.updater.members)
     ]
-    return [TrainerState(updater, lane, state.total_timesteps) for updater, lane in members]
+    return [TrainerState(updater, lane, state.total_timesteps, population=state) for updater, lane in members]
 
 
 class Members(Callback):
@@ -127,7 +127,9 @@ class Members(Callback):
         return min((due for due in dues if due is not None), default=None)
 
     def on_train_start(self, state: TrainerState) -> None:
-        self._notify("on_train_start", state)
+        state.previous_step = self.members[0][0].previous_step  # only the members are restored by a resume
+        for member, callbacks in self._members(state):
+            start(member, callbacks)
 
     def on_collect_end(self, state: TrainerState, result: CollectResult) -> None:
         for number, (member, callbacks) in enumerate(self.members):
@@ -139,12 +141,14 @@ class Members(Callback):
             notify(callbacks, "on_update_end", member, shared)
 
     def on_step_end(self, state: TrainerState) -> None:
-        self._notify("on_step_end", state)
+        for member, callbacks in self._members(state):
+            end_step(member, callbacks)
         first = self.members[0][0]
         state.metrics, state.evaluation = first.metrics, first.evaluation
 
     def on_train_end(self, state: TrainerState) -> None:
-        self._notify("on_train_end", state)
+        for member, callbacks in self._members(state):
+            notify(callbacks, "on_train_end", member)
 
     def _share(self, result: CollectResult, number: int) -> CollectResult:
         if not result.episodes:
@@ -153,11 +157,12 @@ class Members(Callback):
         own = [e._replace(env=e.env % count) for e in result.episodes if e.env // count == number]
         return CollectResult(result.num_env_steps, own)
 
-    def _notify(self, event: str, state: TrainerState) -> None:
+    def _members(self, state: TrainerState) -> Iterator[tuple[TrainerState, Sequence[Callback]]]:
+        """Yields the members with the state of the population; the stop of one of them stops it."""
         for member, callbacks in self.members:
-            member.previous_step = state.previous_step
+            member.previous_step, member.lost = state.previous_step, state.lost
             if member.stop_reason is None:
                 member.status, member.stop_reason = state.status, state.stop_reason
-            notify(callbacks, event, member)
+            yield member, callbacks
             if member.stop_reason is not None:
                 state.request_stop(member.stop_reason, status=member.status)

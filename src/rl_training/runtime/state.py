@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -18,10 +19,13 @@ class CollectResult:
     episodes: list[Episode] = field(default_factory=list)
     metrics: Metrics = field(default_factory=dict)  # of models that the lane fits itself
     doing: str = ""  # shown as progress while no step is taken
+    cut: bool = False  # a request to stop ended it early; the next `collect` continues it
 
 
 class Lane(Protocol):
     """The source of batches; defines what one training step is."""
+
+    stop_by: float  # time.monotonic() from which on `collect` ends early
 
     @property
     def step(self) -> int: ...
@@ -44,6 +48,10 @@ class Lane(Protocol):
         """Restores the lane. Returns reasons why the run may differ from an uninterrupted one; empty if it is exact."""
 
 
+LEFT_FOR_RESUME = ("cut", "evaluation_due")
+CUT_SECONDS = 0.5  # a rollout that ends so soon after a request to stop is not cut
+
+
 class Best(NamedTuple):
     step: int
     score: float
@@ -64,6 +72,10 @@ class TrainerState:
     best: Best | None = None
     stop_reason: str | None = None
     status: str = "running"
+    cut: bool = False  # the last collect is not complete
+    lost: bool = False  # an environment call was interrupted, so the state cannot be saved
+    evaluation_due: bool = False  # the evaluation of this step has not ended
+    population: TrainerState | None = None  # of which this is one member
 
     @property
     def global_step(self) -> int:
@@ -79,7 +91,11 @@ class TrainerState:
 
     @property
     def over(self) -> bool:
-        return self.stop_reason is not None or self.global_step >= self.total_timesteps
+        return self.stop_reason is not None or (self.global_step >= self.total_timesteps and not self.cut)
+
+    @property
+    def stopping(self) -> bool:
+        return self.stop_reason is not None or (self.population is not None and self.population.stopping)
 
     def passed(self, interval: int) -> bool:
         """Whether the last iteration of the training loop crossed a multiple of `interval`."""
@@ -92,6 +108,7 @@ class TrainerState:
         """
         if self.stop_reason is None or (self.status == "stopped" and status != "stopped"):
             self.stop_reason, self.status = reason, status
+            self.lane.stop_by = time.monotonic() + CUT_SECONDS
 
     def forget_end(self) -> None:
         """Lets a run train on beyond the stop that was restored from its checkpoint."""
@@ -101,14 +118,16 @@ class TrainerState:
         best = None if self.best is None else list(self.best)
         # An interrupted run continues, so only the stop of a run that has ended is saved.
         ended = None if self.stop_reason is None or self.status == "stopped" else [self.status, self.stop_reason]
+        left = {name: True for name in LEFT_FOR_RESUME if getattr(self, name)}
         return {
             "previous_step": self.previous_step, "evaluation": self.evaluation, "best": best, "metrics": self.metrics,
-            "ended": ended,
+            "ended": ended, **left,
         }  # fmt: skip
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.previous_step, self.evaluation = state["previous_step"], state["evaluation"]
         self.best = None if state["best"] is None else Best(*state["best"])
+        self.cut, self.evaluation_due = (state.get(name, False) for name in LEFT_FOR_RESUME)
         self.metrics = state.get("metrics", {})
         if state.get("ended") is not None:
             self.status, self.stop_reason = state["ended"]

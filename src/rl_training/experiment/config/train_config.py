@@ -59,6 +59,9 @@ class TrainConfig(Section):
         20, description="worker processes that may die and be replaced before the run stops with an error"
     )
     eval_episodes: Count = Field(10, description="episodes per evaluation")
+    eval_max_steps: Count = Field(
+        1_000_000, description="steps after which an evaluation episode is cut, with a warning"
+    )
     eval_stochastic: bool = Field(
         False, description="sample actions in evaluations instead of taking the deterministic ones"
     )

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from rl_training.experiment.config.train_config import TrainConfig
 from rl_training.experiment.processes.runner import Job, exit_code
+from rl_training.experiment.processes.signals import exit_code_of
 from rl_training.experiment.run import run_training
 from rl_training.experiment.user_errors import USER_ERRORS, message_of
 from rl_training.messages import print_warning
@@ -216,8 +217,8 @@ def _train_one(config: TrainConfig, callbacks: Sequence[Callback], fresh: bool, 
 
     try:
         run_training(config, callbacks=[*callbacks, report], fresh=fresh, warn=send)
-    except KeyboardInterrupt:  # the second request to stop
-        sys.exit(128 + signal.SIGINT)
+    except KeyboardInterrupt as error:  # the second request to stop
+        sys.exit(exit_code_of(error))
     except Exception as error:
         send(Failure.of(error))
         sys.exit(1)

@@ -22,11 +22,15 @@ Row = dict[str, Any]
 
 
 class MetricsFile:
-    """Appends JSON lines. `keep_until` drops rows after that step, so that a resumed run logs no row twice."""
+    """Appends JSON lines. `keep_until` drops rows after that step, so that a resumed run logs no row twice.
 
-    def __init__(self, path: Path, *, keep_until: int | None = None) -> None:
+    `repeats_evaluation` also drops the evaluation at that step.
+    """
+
+    def __init__(self, path: Path, *, keep_until: int | None = None, repeats_evaluation: bool = False) -> None:
         if keep_until is not None and path.exists():
-            kept = [line for line in path.read_text().splitlines() if _step_of(line) <= keep_until]
+            place = (keep_until, not repeats_evaluation)
+            kept = [line for line in path.read_text().splitlines() if _place(line) <= place]
             path.write_text("".join(f"{line}\n" for line in kept))
         self._file = path.open("w" if keep_until is None else "a", encoding="utf-8", buffering=1)
 
@@ -37,11 +41,13 @@ class MetricsFile:
         self._file.close()
 
 
-def _step_of(line: str) -> float:
+def _place(line: str) -> tuple[float, bool]:
+    """The step of a row, and whether it is an evaluation, which follows the metrics of its step."""
     try:
-        return float(json.loads(line)["step"])
+        row = json.loads(line)
+        return float(row["step"]), "evaluation" in row
     except (ValueError, KeyError, TypeError):
-        return math.inf  # truncated by a crash
+        return math.inf, True  # truncated by a crash
 
 
 class MembersMetrics(dict[str, Tensor]):

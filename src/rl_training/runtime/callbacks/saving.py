@@ -27,23 +27,35 @@ class SaveCheckpoints(Callback):
         self.directory, self.interval, self.callbacks, self.segments = directory, interval, callbacks, segments
         self.keep, self.info, self.saved, self.in_population = keep, info, saved, in_population
         self.shared = [] if start is None else [start]  # steps that all members save, the last two
+        self.early = -1  # the step of a checkpoint whose evaluation has not ended
 
     @property
     def can_resume(self) -> bool:
         """Whether this run, and with it its whole population, has a checkpoint to resume from."""
         return bool(self.shared) if self.in_population else self.saved >= 0
 
+    def on_train_start(self, state: TrainerState) -> None:
+        self.early = state.global_step if state.evaluation_due else -1
+
     def on_step_end(self, state: TrainerState) -> None:
         is_best = state.best is not None and state.best.step == state.global_step
-        if is_best and self.saved == state.global_step:
+        if is_best and self.saved == state.global_step != self.early:
             return  # no step since it was saved, but maybe a part of a model fit, which does not belong into it
         due = state.passed(self.interval) or state.over
-        if due or is_best:
+        if due or is_best or self.early == state.global_step:
+            self.early = -1
             self.save(state, together=due)
 
     def on_train_end(self, state: TrainerState) -> None:
-        if self.saved != state.global_step:
+        if self.saved != state.global_step and not state.lost:
             self.save(state, together=True)
+
+    def save_early(self, state: TrainerState) -> None:
+        """Saves during an evaluation; `on_step_end` saves again after it. A population cannot resume from it."""
+        if not self.in_population:
+            saved = self.saved
+            self.save(state, together=False)
+            self.saved, self.early = saved, state.global_step
 
     def save(self, state: TrainerState, *, together: bool) -> Path:
         self.saved = state.global_step

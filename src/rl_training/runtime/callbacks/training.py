@@ -1,11 +1,15 @@
 """Callbacks for schedules, warnings, evaluation, early stopping and budgets."""
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from rl_training.envs.interrupts import Interrupted
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.state import Best, TrainerState
 from rl_training.schedules import Schedule
+
+LONG_EVALUATION = 5.0  # seconds, after which the state is saved
 
 
 class Schedules(Callback):
@@ -34,21 +38,47 @@ class LogWarnings(Callback):
 
 
 class Evaluate(Callback):
-    """Evaluates at each interval and at the end, and records the best score."""
+    """Evaluates at each interval and at the end, and records the best score.
+
+    `evaluate` calls its argument after each step. A request to stop ends the evaluation, and the resume repeats it.
+    `save` is called once in an evaluation that takes long, so that a crash does not lose the training before it.
+    """
+
+    evaluates = True
 
     def __init__(
-        self, interval: int, evaluate: Callable[[], dict[str, Any]], write: Callable[[dict[str, Any]], None]
-    ) -> None:
+        self, interval: int, evaluate: Callable[[Callable[[], None]], dict[str, Any]],
+        write: Callable[[dict[str, Any]], None],
+    ) -> None:  # fmt: skip
         self.interval, self.evaluate, self.write = interval, evaluate, write
+        self.save: Callable[[TrainerState], Any] = lambda state: None
 
     def on_step_end(self, state: TrainerState) -> None:
-        if not (state.passed(self.interval) or state.global_step >= state.total_timesteps):
+        if not (state.evaluation_due or state.passed(self.interval) or state.global_step >= state.total_timesteps):
             return
-        state.evaluation = {"step": state.global_step, **self.evaluate()}
+        state.evaluation_due = True
+        try:
+            evaluation = {"step": state.global_step, **self.evaluate(self._watch(state))}
+        except Interrupted:
+            return
+        state.evaluation, state.evaluation_due = evaluation, False
         self.write({"step": state.global_step, "updates": state.updates, "evaluation": state.evaluation})
         score = state.evaluation["return_mean"]
         if state.best is None or score > state.best.score:
             state.best = Best(state.global_step, score)
+
+    def _watch(self, state: TrainerState) -> Callable[[], None]:
+        began, saved = time.monotonic(), False
+
+        def watch() -> None:
+            nonlocal saved
+            if state.stopping:
+                raise Interrupted
+            if not saved and time.monotonic() - began > LONG_EVALUATION:
+                saved = True
+                self.save(state)
+
+        return watch
 
 
 class EarlyStop(Callback):

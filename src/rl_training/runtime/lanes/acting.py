@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import torch
@@ -110,6 +111,10 @@ class ActingLane(TrainingLane):
         result.num_env_steps += self.actor.pool.num_envs
         result.episodes += stepped.finished
         return batch
+
+    def is_overdue(self) -> bool:
+        """Whether a collect of several steps must end after this one, because a stop was requested."""
+        return time.monotonic() > self.stop_by
 
     def state_dict(self) -> dict[str, Any]:
         return {"step": self.step, "actor": self.actor.state_dict(), "source": self.source.state_dict()}

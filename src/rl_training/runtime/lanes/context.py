@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -71,6 +72,7 @@ class TrainingLane:
     with_online_steps: ClassVar[str] = ""  # name of the lane for runs with online_steps, if they are supported
     supplies: ClassVar[tuple[str, ...]] = ()  # columns that it adds to online transitions
     compile_after: ClassVar[Mapping[str, int]] = {}  # updates from which compiling pays off, by device type
+    stop_by: float = math.inf
 
     @classmethod
     def build(cls, context: LaneContext) -> Lane:

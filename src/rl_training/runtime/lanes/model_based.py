@@ -73,12 +73,22 @@ class ModelBasedLane(TrainingLane):
         return self.real.step
 
     @property
+    def stop_by(self) -> float:
+        return self.real.stop_by
+
+    @stop_by.setter
+    def stop_by(self, when: float) -> None:
+        self.real.stop_by = when
+
+    @property
     def replay(self) -> ReplayParts:
         real = {} if self.real.replay is None else self.real.replay.parts()
         return ReplayParts({**real, "model": self.imagined})
 
     def collect(self, limit: int) -> CollectResult:
         self._due = 0
+        if self._is_cut:
+            return self._collect(limit)
         if not self.fit.running and self._fit_is_due():
             self.fitted_at = self.step
             self.fit.begin()
@@ -87,8 +97,16 @@ class ModelBasedLane(TrainingLane):
             return CollectResult(metrics=metrics, doing=f"fitting the model: epoch {self.fit.epochs}")
         interval = self.config.rollout_interval
         metrics = self.branch() if self.fitted_at >= 0 and self._passed(self.branched_at, interval) else {}
-        result = self.real.collect(min(limit, interval - self.step % interval))
+        result = self._collect(min(limit, interval - self.step % interval))
         result.metrics |= metrics
+        return result
+
+    @property
+    def _is_cut(self) -> bool:
+        return isinstance(self.real, ReplayLane) and self.real.collected > 0
+
+    def _collect(self, limit: int) -> CollectResult:
+        result = self.real.collect(limit)
         self._due = self.real.due() if len(self.imagined) else 0
         return result
 

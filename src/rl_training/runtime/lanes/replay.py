@@ -24,6 +24,7 @@ class ReplayLane(ActingLane):
     def __init__(self, actor: Actor, buffer: ReplayBuffer, config: ReplayConfig) -> None:
         super().__init__(actor, buffer)
         self.replay, self.config, self.random = buffer, config, RandomPolicy(actor.pool.spec)
+        self.collected = 0  # steps of a collect that is not complete
 
     @classmethod
     def build(cls, context: LaneContext) -> ReplayLane:
@@ -51,10 +52,23 @@ class ReplayLane(ActingLane):
 
     def collect(self, limit: int) -> CollectResult:
         result = CollectResult()
-        for _ in range(self.config.collect_steps):
+        while self.collected < self.config.collect_steps:
             policy = self.random if self.step < self.config.learning_starts else None
             self.source.add(self.act(policy, result))
+            self.collected += 1
+            if self.is_overdue() and self.collected < self.config.collect_steps and not self.replay.members:
+                result.cut = True
+                return result
+        self.collected = 0
         return result
 
     def due(self) -> int:
         return self.config.updates_per_collect if self.step > self.config.learning_starts else 0
+
+    def state_dict(self) -> dict[str, Any]:
+        collected = {"collected": self.collected} if self.collected else {}
+        return {**super().state_dict(), **collected}
+
+    def load_state_dict(self, state: dict[str, Any]) -> list[str]:
+        self.collected = state.get("collected", 0)
+        return super().load_state_dict(state)

@@ -17,6 +17,8 @@ from rl_training.types import Batch
 
 
 class RolloutLane(ActingLane):
+    """A rollout that a request to stop has cut is saved with the lane, and continued on resume."""
+
     def __init__(self, learner: Learner, actor: Actor, buffer: RolloutBuffer, config: RolloutConfig) -> None:
         envs = actor.pool.num_envs
         steps = config.num_steps * envs
@@ -24,6 +26,7 @@ class RolloutLane(ActingLane):
             raise ValueError(f"batch_size must divide num_steps * num_envs = {steps}, got {config.batch_size}")
         super().__init__(actor, buffer)
         self.learner, self.config, self._due = learner, config, config.epochs * (steps // config.batch_size)
+        self._is_cut = False
         self.scale = RewardScale(envs, config.gamma).to(actor.device) if config.normalize_rewards else None
 
     @classmethod
@@ -32,9 +35,14 @@ class RolloutLane(ActingLane):
 
     def collect(self, limit: int) -> CollectResult:
         result = CollectResult()
-        self.source.clear()
-        for _ in range(self.config.num_steps):
+        if not self._is_cut:
+            self.source.clear()
+        while len(self.source) < self.config.num_steps:
             self.source.append(self.act(None, result))
+            if self.is_overdue() and len(self.source) < self.config.num_steps:
+                result.cut = self._is_cut = True
+                return result
+        self._is_cut = False
         rollout = self.rewarded(self.source.stack(), result)
         if self.scale is not None:
             ends = rollout["dones"] + rollout["truncated"]  # never both
@@ -52,15 +60,27 @@ class RolloutLane(ActingLane):
 
     def state_dict(self) -> dict[str, Any]:
         scale = {} if self.scale is None else {"reward_scale": dict(self.scale.named_buffers())}
-        return {**super().state_dict(), **scale}
+        rollout = {"rollout": self.source.stack()} if self._is_cut else {}
+        return {**super().state_dict(), **scale, **rollout}
 
     def load_state_dict(self, state: dict[str, Any]) -> list[str]:
         if self.scale is not None:
             load_tensors(dict(self.scale.named_buffers()), state["reward_scale"])
         reasons = super().load_state_dict(state)
+        if "rollout" in state:
+            self._continue_rollout(state["rollout"], ended=bool(reasons))
         if self.scale is not None and reasons:  # the environments were reset, so their episodes start again
             self.scale.sums.zero_()
         return reasons
+
+    def _continue_rollout(self, rollout: Batch, *, ended: bool) -> None:
+        """`ended` says that the environments were reset, so that the episodes of the rollout end here."""
+        if ended:
+            rollout["truncated"][-1] = 1 - rollout["dones"][-1]
+        self._is_cut = True
+        self.source.clear()
+        for step in range(len(rollout["obs"])):
+            self.source.append({name: column[step].to(self.actor.device) for name, column in rollout.items()})
 
 
 def new_rollout_buffer(context: LaneContext) -> RolloutBuffer:
