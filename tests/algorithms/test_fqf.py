@@ -89,6 +89,11 @@ def small(spec, **options) -> FQFAlgorithm:
     return FQFAlgorithm.build(spec, hidden_sizes=(6, 8), num_quantiles=5, num_cosines=3, **options)
 
 
+def test_the_entropy_of_the_fractions_is_maximised(discrete, draw):
+    loss = small(discrete, entropy_coefficient=0.1).loss(draw(discrete, 6))
+    assert loss.terms["entropy_loss"].item() == pytest.approx(-0.1 * math.log(5), abs=1e-3)  # fractions start out even
+
+
 def test_fractions_begin_at_zero_end_at_one_rise_and_start_out_even(discrete):
     seen = small(discrete).model(torch.randn(7, 3))
     assert seen.quantile_hats.shape == (7, 4, 5)

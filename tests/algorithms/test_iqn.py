@@ -88,6 +88,8 @@ def test_without_draws_actions_go_by_the_mean_at_even_fractions(discrete):
 def test_with_double_the_online_network_chooses(discrete, draw):
     learner, batch = small(discrete, double=True), draw(discrete, 50)
     bias = torch.tensor([0.0, 100.0, 0.0, 0.0])  # makes sure of action 1
+    target: Any = learner.target["q"]
     with torch.no_grad():
         learner.model.q.head.advantage.layers[-1].bias.copy_(bias)
+        target.head.advantage.layers[-1].bias.copy_(bias.flip(0))  # action 2
     assert learner.predict_next(batch["next_obs"])[1].tolist() == [1] * 50

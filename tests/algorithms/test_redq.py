@@ -39,6 +39,20 @@ def test_every_critic_is_fitted_to_the_minimum_of_the_drawn_ones(box, draw, monk
     torch.testing.assert_close(loss.terms["critic_loss"], 0.5 * sum(errors))
 
 
+def test_the_target_is_the_minimum_of_two_random_target_critics_of_ten(box):
+    learner = REDQAlgorithm.build(box, hidden_sizes=(8,))
+    with torch.no_grad():  # target critic i has the value i everywhere, every online critic 100
+        for critic, values in (
+            (learner.target["critic"], torch.arange(10.0)),
+            (learner.model.critic, torch.tensor(100.0)),
+        ):
+            critic.get_parameter("net.2.weight").zero_()
+            critic.get_parameter("net.2.bias").copy_(values.expand(10).view(10, 1, 1))
+    found = torch.stack([learner.next_value(torch.zeros(1, 3), torch.zeros(1, 2)) for _ in range(400)])
+    assert set(found.flatten().tolist()) <= set(range(9))  # the largest is never the minimum
+    assert found.mean().item() == pytest.approx(11 / 3 - 1, abs=0.5)  # minimum of two different numbers of 0 to 9
+
+
 def test_the_actor_climbs_the_mean_of_all_critics(box, draw, reached):
     learner, rows, alpha = REDQAlgorithm.build(box, hidden_sizes=(8,), num_critics=5), draw(box, 6), torch.tensor(0.5)
     torch.manual_seed(1)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rl_training import BC, CQL
 from rl_training.data import TransitionDataset
 from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.datasets import load_dataset
@@ -49,6 +50,16 @@ def test_columns_range_and_faults_are_passed_to_the_reader(tmp_path):
     )
     assert dataset.columns["actions"].tolist() == [[0.25], [1.0]]
     assert dataset.spec.action_high == (4.0,)
+
+
+def test_a_run_fits_the_observation_statistics_to_its_dataset(tmp_path):
+    file = write(tmp_path / "a.npz", [0.0, 1.0, 2.0])  # observations 0, 1 and 2
+    options: dict[str, Any] = {"dataset": file, "normalize_obs": True, "hidden_sizes": [4], "total_timesteps": 1}
+    for algorithm in (BC, CQL):
+        agent = algorithm(**options, output_dir=str(tmp_path / algorithm.__name__), eval_interval=0).learn()
+        normalizer = agent.agent.learner.normalizer
+        assert normalizer.mean.tolist() == [1.0]
+        assert normalizer.std.tolist() == pytest.approx([(2 / 3) ** 0.5 + 1e-3])
 
 
 # Returns 3 and 13 come to lie 1000 apart, so rewards are times 100; then times 0.01, less 1, and at most 4.

@@ -60,10 +60,12 @@ class Still:
         return Action(torch.zeros(len(obs), dtype=torch.int64))
 
 
-def lane(data: TransitionDataset, rows: ReplayBuffer, *, env: Any = Countdown, **options: Any) -> FineTuneLane:
+def lane(
+    data: TransitionDataset, rows: ReplayBuffer, *, env: Any = Countdown, num_envs: int = 1, **options: Any
+) -> FineTuneLane:
     chosen = {"offline_steps": 5, "batch_size": 2, "offline_ratio": 0.5, "updates_per_step": 1,
               "rewards": lambda rewards: 2 * rewards, "gamma": 0.5, **options}  # fmt: skip
-    actor = Actor(Still(), EnvPool(env, 1), torch.Generator(), torch.device("cpu"))
+    actor = Actor(Still(), EnvPool(env, num_envs), torch.Generator(), torch.device("cpu"))
     return FineTuneLane(data, actor, rows, **chosen)
 
 
@@ -95,6 +97,12 @@ def test_updates_wait_for_a_batch_of_lived_rows() -> None:
     tuned = lane(dataset(), replay(), offline_steps=0, batch_size=3, updates_per_step=2)
     due = [tuned.collect(1) and tuned.due() for _ in range(4)]
     assert due == [0, 0, 2, 2]
+
+
+def test_updates_are_counted_by_the_steps_of_all_environments() -> None:
+    tuned = lane(dataset(), replay(), num_envs=3, offline_steps=0, updates_per_step=2)
+    tuned.collect(1)
+    assert tuned.due() == 2 * 3
 
 
 def test_lived_rewards_are_treated_as_the_datasets_were() -> None:

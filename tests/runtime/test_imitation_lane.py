@@ -122,4 +122,7 @@ def test_an_end_is_paid_what_the_absorbing_state_pays_for_ever():
     last = gail_reward(lane.discriminator.logits(torch.cat([obs, torch.zeros(len(obs), 1)], 1), actions))
     absorbing = gail_reward(lane.discriminator.logits(torch.tensor([[0.0, 0, 0, 0, 1]]), torch.tensor([0])))
     torch.testing.assert_close(learner.seen["rewards"][ended], last + 9 * absorbing)  # 0.9 + 0.81 + ... = 9
+    obs, actions = (learner.seen[name][~ended] for name in ("obs", "actions"))
+    others = gail_reward(lane.discriminator.logits(torch.cat([obs, torch.zeros(len(obs), 1)], 1), actions))
+    torch.testing.assert_close(learner.seen["rewards"][~ended], others)
     assert len(lane.rows.policy["obs"]) == 16 + int(ended.sum())

@@ -102,6 +102,13 @@ def test_a_member_that_gets_worse_is_put_back_alone():
     assert weight[1].equal(best[1])
 
 
+def test_each_fit_counts_improvements_from_its_own_start():
+    fit = new_fit(lived(100))
+    fit.least_errors.fill_(1e-9)
+    fit.begin()
+    assert fit.least_errors.isinf().all()
+
+
 def test_weights_carry_over_from_fit_to_fit():
     fit = finish(new_fit(lived(500), model_max_epochs=10))
     before = fit.least_errors.mean()

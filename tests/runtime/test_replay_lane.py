@@ -83,6 +83,22 @@ class Constant:
         return Action(torch.ones(len(obs), dtype=torch.int64))
 
 
+class Recurrent(Constant):
+    def act(self, obs: Any, memory: Any = None, *, deterministic: bool = False, generator: Any = None) -> Action:
+        return super().act(obs)._replace(memory={"is_first": torch.zeros(len(obs))})
+
+
+def test_a_policys_memory_starts_anew_after_terminated_and_truncated_episodes():
+    pool = EnvPool(Counting)
+    actor = Actor(Recurrent(), pool, torch.Generator(), torch.device("cpu"))
+    flags = []
+    for _ in range(6):
+        actor.step(actor.choose())
+        assert actor.memory.rows is not None
+        flags.append(actor.memory.rows["is_first"].item())
+    assert flags == [0, 1, 0, 0, 1, 0]
+
+
 def test_actions_are_random_and_no_update_is_due_up_to_learning_starts():
     pool = EnvPool(Counting)
     actor = Actor(Constant(), pool, torch.Generator().manual_seed(0), torch.device("cpu"))

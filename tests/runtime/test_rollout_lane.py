@@ -72,6 +72,12 @@ def test_a_time_limit_is_bootstrapped_by_the_last_observation_itself(truncates, 
     assert learner.prepared["advantages"].flatten().tolist() == [first, second, third, first]
 
 
+def test_every_step_is_used_once_in_each_epoch():
+    lane, _ = new_lane(num_steps=8, epochs=3)
+    lane.collect(1)
+    assert lane.due() == 3 * 8 // 4  # batches of 4
+
+
 def test_scaled_rewards_are_what_the_learner_is_paid_and_sums_end_with_episodes():
     lane, learner = new_lane(normalize_rewards=True)
     lane.collect(1)
