@@ -100,6 +100,28 @@ def test_only_elites_imagine(box):
     assert set(rewards.tolist()) == {1.0, 3.0}
 
 
+def test_the_predicted_change_is_added_to_the_observation(box):
+    learner, obs = Dynamics.build(box, **SMALL), torch.tensor([[1.0, 2.0, 3.0]])
+    with torch.no_grad():
+        for layer in learner.model.layers():
+            layer.weight.zero_()
+        learner.model.layers()[-1].bias[..., :3] = torch.tensor([0.5, 0.0, -1.0])
+        learner.model.min_log_var.fill_(-40.0)
+        learner.model.max_log_var.fill_(-30.0)  # so that steps have no noise
+    seen = learner.imagine(obs, torch.zeros(1, 2))
+    torch.testing.assert_close(seen.next_obs, torch.tensor([[1.5, 2.0, 2.0]]), atol=1e-4, rtol=0)
+
+
+def test_terminations_are_weighted_by_their_rarity(box, draw):
+    learner, rows = Dynamics.build(box, **SMALL), draw(box, 4)
+    with torch.no_grad():
+        for layer in learner.model.layers():
+            layer.weight.zero_()  # a probability of a half everywhere
+        learner.rarity.fill_(3.0)
+    loss = learner.loss({**rows, "dones": torch.tensor([1.0, 0.0, 0.0, 0.0])}).terms["termination_loss"]
+    assert loss.item() == pytest.approx(3 * math.log(2) * (3 + 1 + 1 + 1) / 4)  # three members
+
+
 def test_imagined_steps_spread_as_wide_as_the_model_says(box):
     learner = Dynamics.build(box, **SMALL)
     with torch.no_grad():

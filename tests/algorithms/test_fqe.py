@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from torch import nn
 
 from rl_training.algorithms import FQE, Updater, fqe_loss
 from rl_training.types import Batch, EnvSpec
@@ -130,6 +131,12 @@ def test_a_target_beyond_the_bounds_is_not_believed(row):
     learner = two_values()
     learner.highest.fill_(1.25)
     assert learner.loss(row([1])).metrics["target_q_mean"].item() == 1.25
+
+
+@pytest.mark.parametrize("spec", [BOX, DISCRETE])
+def test_hidden_layers_have_layer_norm(spec):
+    kinds = [type(layer) for layer in FQE.build(spec, hidden_sizes=(4, 4)).model.q.net]
+    assert kinds == [nn.Linear, nn.LayerNorm, nn.ReLU] * 2 + [nn.Linear]
 
 
 def test_pixels_go_through_an_encoder():

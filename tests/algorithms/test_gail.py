@@ -115,6 +115,18 @@ def test_the_gradient_penalty_pulls_slopes_to_one(box):
     torch.testing.assert_close(slopes, 40 / 3 * torch.tensor([[2.0, 1.0, 2.0, 0.0, 0.0]]))
 
 
+def test_the_gradient_penalty_is_taken_between_the_expert_and_the_policy(box, monkeypatch):
+    learner = GAILDiscriminator.build(box, gradient_penalty=1.0)
+    monkeypatch.setattr(
+        learner.model, "logits", lambda inputs: inputs.square().sum(-1) / 2
+    )  # its gradient is the input
+    same = torch.tensor([[3.0, 4.0, 0.0, 0.0, 0.0]])
+    assert learner.gradient_penalty(same, same).item() == pytest.approx((5 - 1) ** 2)
+    between = [learner.gradient_penalty(same, -same).item() for _ in range(200)]  # a norm of 5 |2w - 1|
+    assert 0 <= min(between) < 0.2
+    assert 14 < max(between) <= 16
+
+
 @pytest.mark.parametrize("options", [{}, {"gradient_penalty": 1.0}, {"spectral_norm": True}], ids=str)
 def test_the_compiled_loss_equals_the_eager_one(options, discrete):
     torch.compiler.reset()

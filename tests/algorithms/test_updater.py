@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from rl_training.algorithms import Updater
+from rl_training.algorithms.core.updater import clip_gradients
 from rl_training.types import Batch, Loss, ParameterGroup
 
 
@@ -94,6 +95,16 @@ def test_a_population_equals_its_members_updated_alone(max_grad_norm):
         for name, tensor in {**single.params, **single.buffers}.items():
             held = {**population.params, **population.buffers}[name]
             torch.testing.assert_close(held[i], tensor, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("members", [1, 2])
+def test_large_gradients_are_shortened_and_small_ones_are_kept(members):
+    shape = (members, 2) if members > 1 else (2,)
+    for size, expected in ((10.0, 0.5), (0.1, 0.1)):
+        parameter = torch.zeros(shape, requires_grad=True)
+        parameter.grad = size * torch.tensor([0.6, 0.8]).expand(shape).clone()  # of norm `size`
+        clip_gradients([parameter], 0.5, by_member=members > 1)
+        torch.testing.assert_close(parameter.grad, expected * torch.tensor([0.6, 0.8]).expand(shape))
 
 
 def test_members_of_a_population_draw_their_own_noise():

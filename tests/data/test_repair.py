@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from rl_training.data import TransitionDataset, load_transition_dataset
+from rl_training.data.datasets.validation import drop_rows
 
 
 @pytest.fixture
@@ -46,6 +47,12 @@ def test_rows_with_nan_are_left_out_and_the_episode_ends_before_them(load, count
 def test_a_death_before_a_row_with_nan_stays_a_death(load, counted):
     columns = load(counted([1, np.nan, 3], dones=(0,), truncated=(2,)), allow=["nan"]).columns
     assert (columns["dones"].tolist(), columns["truncated"].tolist()) == ([1, 0], [0, 1])
+
+
+def test_an_end_before_a_dropped_row_is_not_truncated_too():
+    columns = {"dones": np.array([1.0, 0, 0, 0]), "truncated": np.zeros(4)}
+    left = drop_rows(columns, np.array([False, True, False, True]))
+    assert (left["dones"].tolist(), left["truncated"].tolist()) == ([1, 0], [0, 1])
 
 
 def test_an_observation_that_is_nan_costs_the_row_that_leads_to_it_too(load, counted):

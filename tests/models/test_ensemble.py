@@ -28,6 +28,13 @@ def test_each_member_is_the_network_it_would_be_alone(model):
         torch.testing.assert_close(seen.ends[member], x[:, -1])
 
 
+def test_inputs_are_standardised_by_the_fitted_statistics(model):
+    obs, actions = torch.tensor([[1.0, 0.0, 0.0], [3.0, 0.0, 0.0]]), torch.tensor([[0.0, 5.0], [0.0, 9.0]])
+    raw = model(torch.tensor([[-1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]), torch.tensor([[0.0, -1.0], [0.0, 1.0]]))
+    model.scale_inputs(obs, actions)  # means 2 and 7, standard deviations 1 and 2
+    torch.testing.assert_close(model(obs, actions).mean, raw.mean)
+
+
 def test_rows_for_all_are_rows_for_each(model):
     obs, actions = torch.randn(5, 3), torch.randn(5, 2)
     together, apart = model(obs, actions), model(obs.expand(4, 5, 3), actions.expand(4, 5, 2))

@@ -40,8 +40,10 @@ def test_every_mutant_fits_the_source_and_parses(script, mutants):
 
 
 def test_every_mutant_names_tests_that_exist(mutants):
-    paths = {test.partition("::")[0] for mutant in mutants for test in mutant.tests}
-    assert {path for path in paths if not (FOLDER.parent / path).exists()} == set()
+    for test in {test for mutant in mutants for test in mutant.tests}:
+        path, _, name = test.partition("::")
+        assert (FOLDER.parent / path).exists(), test
+        assert not name or f"def {name}(" in (FOLDER.parent / path).read_text(), test
 
 
 def test_at_most_two_mutants_are_called_equivalent(mutants):
