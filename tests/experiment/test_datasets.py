@@ -58,8 +58,8 @@ def test_a_run_fits_the_observation_statistics_to_its_dataset(tmp_path):
     for algorithm in (BC, CQL):
         agent = algorithm(**options, output_dir=str(tmp_path / algorithm.__name__), eval_interval=0).learn()
         normalizer = agent.agent.learner.normalizer
-        assert normalizer.mean.tolist() == [1.0]
-        assert normalizer.std.tolist() == pytest.approx([(2 / 3) ** 0.5 + 1e-3])
+        assert normalizer.get_buffer("mean").tolist() == [1.0]
+        assert normalizer.get_buffer("std").tolist() == pytest.approx([(2 / 3) ** 0.5 + 1e-3])
 
 
 # Returns 3 and 13 come to lie 1000 apart, so rewards are times 100; then times 0.01, less 1, and at most 4.

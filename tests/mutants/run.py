@@ -46,7 +46,7 @@ class Mutant(NamedTuple):
 
     @property
     def shown(self) -> str:
-        return f"{self.file}: {self.old}  ->  {self.new}"
+        return f"{self.file}: {self.old.strip()}  ->  {self.new.strip()}"
 
     def applied(self, text: str) -> str:
         """Returns the source with the wrong line; raises ValueError unless the old text occurs exactly once."""

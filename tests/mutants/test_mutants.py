@@ -91,7 +91,7 @@ def test_survivors_are_reported_and_fail_the_run(project):
     found = json.loads((project / "found.json").read_text())
     assert (found["mutants"], found["killed"], found["survived"]) == (3, 1, 2)
     assert found["unexplained"] == ["part.py: 2 * x  ->  x * x"]
-    assert "survived: part.py:  + 0  ->   - 0  (equivalent: adding zero changes nothing)" in ended.stdout
+    assert "survived: part.py: + 0  ->  - 0  (equivalent: adding zero changes nothing)" in ended.stdout
     assert ended.returncode == 1
     assert "2 * x + 0" in (project / "src/rl_training/part.py").read_text()
 
