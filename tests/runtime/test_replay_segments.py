@@ -13,7 +13,7 @@ import torch
 
 from rl_training.data.replay.replay_buffer import ReplayBuffer
 from rl_training.runtime.checkpoints.format import CheckpointError
-from rl_training.runtime.checkpoints.reading import read_checkpoint
+from rl_training.runtime.checkpoints.reading import newest_checkpoint, read_checkpoint
 from rl_training.runtime.checkpoints.replay_segments import ReplaySegments
 from rl_training.runtime.checkpoints.writing import save_checkpoint
 from rl_training.types import Batch, EnvSpec
@@ -80,17 +80,50 @@ def test_segments_begin_at_multiples_of_ten_thousand_and_hold_the_stored_rows(tm
     assert sizes == [7_000, 10_000, 8_000]
 
 
-def test_full_segments_are_linked_new_ones_written_and_overwritten_ones_dropped(tmp_path: Path) -> None:
+def linked(path: Path, other: Path) -> list[str]:
+    """The segments that two checkpoints share."""
+    shared = set(segment_files(path)) & set(segment_files(other))
+    return sorted(file for file in shared if (path / file).samefile(other / file))
+
+
+def test_segments_are_linked_from_the_checkpoint_before_the_last(tmp_path: Path) -> None:
+    replay = replay_of(24_000, capacity=40_000)
+    segments = ReplaySegments({"replay": replay})
+    saved = []
+    for step in (1, 2, 3, 4):
+        saved.append(save_replay(tmp_path, step, segments, keep=4))
+        assert same_rows(stored_rows(restored(saved[-1], capacity=40_000)), stored_rows(replay))
+        extend(replay, 8_000)
+    first, second, third, fourth = saved  # the fourth has dropped the first 8,000 rows
+    assert linked(first, third) == ["replay-000000.safetensors", "replay-000001.safetensors"]
+    assert linked(second, fourth) == ["replay-000001.safetensors", "replay-000002.safetensors"]
+    assert not any(linked(*pair) for pair in ((first, second), (second, third), (third, fourth)))
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 4, 5])
+def test_a_flipped_bit_in_one_segment_leaves_an_intact_checkpoint(tmp_path: Path, step: int) -> None:
     replay = replay_of(24_000)
     segments = ReplaySegments({"replay": replay})
-    first = save_replay(tmp_path, 1, segments)  # segments 0, 1 and part of 2
-    extend(replay, 12_000)
-    second = save_replay(tmp_path, 2, segments)  # rows 11,000 to 35,999: the rest of 2, part of 3, and 1 as it was
-    assert segment_files(second) == [f"replay-00000{index}.safetensors" for index in (1, 2, 3)]
-    linked = [file for file in segment_files(second) if (second / file).stat().st_nlink == 2]
-    assert linked == ["replay-000001.safetensors"]
-    assert (first / linked[0]).samefile(second / linked[0])
-    assert same_rows(stored_rows(restored(second)), stored_rows(replay))
+    for number in range(1, step + 1):
+        newest = save_replay(tmp_path, number, segments, keep=2)
+        extend(replay, 2_000)
+    file = newest / segment_files(newest)[1]
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+    damage: list[str] = []
+    intact = newest_checkpoint(tmp_path, damage.append)
+    assert len(damage) == 1
+    assert (None if intact is None else intact.step) == (step - 1 or None)
+
+
+def test_the_only_checkpoint_kept_is_linked(tmp_path: Path) -> None:
+    replay = replay_of(24_000)
+    segments = ReplaySegments({"replay": replay})
+    for step in (1, 2):
+        save_replay(tmp_path, step, segments, keep=1)
+    before = (tmp_path / "step_000000002" / "replay-000000.safetensors").stat().st_ino
+    assert (save_replay(tmp_path, 3, segments, keep=1) / "replay-000000.safetensors").stat().st_ino == before
 
 
 def test_a_checkpoint_stays_readable_after_the_one_it_links_to_is_removed(tmp_path: Path) -> None:
@@ -103,18 +136,18 @@ def test_a_checkpoint_stays_readable_after_the_one_it_links_to_is_removed(tmp_pa
     assert restored(path).added == 18_000
 
 
-def test_a_resumed_run_links_and_saves_the_same_bytes_as_an_uninterrupted_one(tmp_path: Path) -> None:
+def test_a_resumed_run_saves_the_same_bytes_as_an_uninterrupted_one(tmp_path: Path) -> None:
     replay = replay_of(24_000)
     segments = ReplaySegments({"replay": replay})
     first = save_replay(tmp_path / "a", 1, segments)
     twin = ReplayBuffer(25_000, SPEC)
     resumed = ReplaySegments({"replay": twin})
     resumed.restore(read_checkpoint(first))
-    for buffer in (replay, twin):
-        extend(buffer, 12_000)
-    second, other = save_replay(tmp_path / "a", 2, segments), save_replay(tmp_path / "b", 2, resumed)
-    assert (other / "replay-000001.safetensors").samefile(first / "replay-000001.safetensors")
-    assert (second / "manifest.json").read_bytes() == (other / "manifest.json").read_bytes()
+    for step in (2, 3, 4):
+        for buffer in (replay, twin):
+            extend(buffer, 6_000)
+        other, path = save_replay(tmp_path / "b", step, resumed), save_replay(tmp_path / "a", step, segments)
+        assert (path / "manifest.json").read_bytes() == (other / "manifest.json").read_bytes()
 
 
 def test_rows_of_another_run_in_the_same_directory_are_never_linked(tmp_path: Path) -> None:
@@ -136,13 +169,14 @@ def test_a_segment_that_cannot_be_linked_is_written_again(
     replay = replay_of(12_000)
     segments = ReplaySegments({"replay": replay})
     first = save_replay(tmp_path, 1, segments)
+    save_replay(tmp_path, 2, segments)
     if failure == "truncated":
         os.truncate(first / "replay-000000.safetensors", 10)
     elif failure == "removed":
         (first / "replay-000000.safetensors").unlink()
     else:
         monkeypatch.setattr(os, "link", refuse_links)
-    assert same_rows(stored_rows(restored(save_replay(tmp_path, 2, segments))), stored_rows(replay))
+    assert same_rows(stored_rows(restored(save_replay(tmp_path, 3, segments))), stored_rows(replay))
 
 
 def test_several_replay_buffers_are_saved_side_by_side(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from rl_training.experiment.machine import Choices, apply, choose
 from rl_training.experiment.processes.signals import StopAtOnce, caught_signals, stop_reason
 from rl_training.experiment.result import UNFINISHED, TrainResult, finished_earlier
 from rl_training.experiment.run_directory import RunDirectory
-from rl_training.experiment.starts import find_starts
+from rl_training.experiment.starts import Starts, find_starts, set_aside
 from rl_training.experiment.training_run import RecordFirstCheckpoint, TrainingRun, default_directory
 from rl_training.experiment.trust import Trust, modules_of, remember, require_trusted, warn_of_changed_source
 from rl_training.messages import Warn, print_warning
@@ -110,7 +110,8 @@ def _run(
         state, members = assemble(configs, choices, max(steps or 0, planned), warn=warn)
         for parts in members:
             stack.callback(parts.close)
-        runs = _training_runs(directories, configs, members, choices, callbacks, starts=starts, warn=warn)
+        runs = _training_runs(directories, configs, members, choices, callbacks, starts=starts.checkpoints, warn=warn)
+        set_aside(directories, starts, warn)
         for run, config in zip(runs, configs, strict=True):
             run.directory.begin(config, fresh=fresh)  # not earlier: a wrong config must not delete a run
             run.begin()
@@ -199,16 +200,12 @@ def _train(
     ]
 
 
-def _starts(
-    directories: Sequence[RunDirectory], start_from: Start, *, fresh: bool, warn: Warn
-) -> Sequence[Checkpoint | None]:
+def _starts(directories: Sequence[RunDirectory], start_from: Start, *, fresh: bool, warn: Warn) -> Starts:
     """Returns the checkpoint that each run starts from; `start_from` is for a run that has none of its own."""
-    own = None if fresh else find_starts(directories, warn)
-    if own is not None:
+    own = Starts([None] * len(directories)) if fresh else find_starts(directories)
+    if start_from is None or own.checkpoints[0] is not None:
         return own
-    if start_from is None:
-        return [None] * len(directories)
-    return [start_from if isinstance(start_from, Checkpoint) else find_checkpoint(Path(start_from), warn=warn)]
+    return Starts([start_from if isinstance(start_from, Checkpoint) else find_checkpoint(Path(start_from), warn=warn)])
 
 
 @contextmanager

@@ -1,11 +1,13 @@
 """The directory of a run: its files, its lock and its config."""
 
 import fcntl
+import fnmatch
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,10 @@ from rl_training.runtime.files import write_atomically
 FIRST_CHECKPOINT = "first_checkpoint"  # key of run.json: the step of the first checkpoint, or null before it
 FRESH = "--fresh (fresh=True in Python)"
 ELSEWHERE = "another --output (output_dir in Python)"
-RUN_FILES = ("config.yaml", "run.json", "result.json", "metrics.jsonl", "curve.png", CHECKPOINTS, "tensorboard")
+CONFIG, METRICS, DISCARDED = "config.yaml", "metrics.jsonl", ".discarded"
+# In the order in which --fresh removes them. Without result.json, the run is not taken for a finished one; run.json,
+# which records that there were checkpoints, goes last.
+RUN_FILES = ("result.json", CHECKPOINTS, METRICS, f"{METRICS}.before-step-*", "tensorboard", "curve.png", "run.json")
 
 
 class RunLockedError(BlockingIOError):
@@ -31,12 +36,15 @@ class RunLockedError(BlockingIOError):
 
 
 class RunDirectory:
-    """Holds config.yaml, run.json, metrics.jsonl, checkpoints/, tensorboard/, result.json and curve.png."""
+    """Holds config.yaml, run.json, metrics.jsonl, checkpoints/, tensorboard/, result.json and curve.png.
+
+    After a fallback to an older checkpoint it also holds `metrics.jsonl.before-step-N`; see `starts.set_aside`.
+    """
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         self.checkpoints = self.path / CHECKPOINTS
-        self.metrics = self.path / "metrics.jsonl"
+        self.metrics = self.path / METRICS
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -63,7 +71,7 @@ class RunDirectory:
                             self.path.rmdir()
 
     def config(self) -> TrainConfig | None:
-        file = self.path / "config.yaml"
+        file = self.path / CONFIG
         if not file.exists():
             return None
         values = load_config(str(file))
@@ -73,20 +81,33 @@ class RunDirectory:
             raise ConfigError(f"{file}: {error}") from None
 
     def check(self, config: TrainConfig, *, fresh: bool = False) -> None:
-        """Raises ConfigError if the directory holds foreign files, or a different run unless `fresh`."""
-        if not (self.path / "config.yaml").exists():
+        """Raises ConfigError if the directory holds foreign files, or a different run unless `fresh`.
+
+        With `fresh`, links are refused: what they point to is not deleted.
+        """
+        if not (self.path / CONFIG).exists():
             foreign = sorted(p.name for p in self.path.iterdir() if not p.name.startswith("."))
             if foreign:
                 raise ConfigError(f"{self.path} is not a run but contains files ({foreign[0]}, …); choose {ELSEWHERE}")
         elif not fresh:
             self._refuse_other_config(config)
+        elif linked := [p for p in (self.path / CONFIG, self.path / DISCARDED, *self._files()) if _is_elsewhere(p)]:
+            raise ConfigError(
+                f"{linked[0]} is a link or a mount point, and {FRESH} deletes nothing outside the run directory; "
+                f"remove {linked[0].name} yourself, or choose {ELSEWHERE}"
+            )
 
     def begin(self, config: TrainConfig, *, fresh: bool = False) -> None:
-        """Writes config.yaml if it does not exist; `fresh` removes the previous run first."""
+        """Writes config.yaml if it does not exist; `fresh` removes the previous run first.
+
+        `fresh` can be repeated after a crash at any point: config.yaml stays until it is replaced, each part of the
+        run is moved away in one step, and what was moved is deleted last, here or at the next start.
+        """
         if fresh:
-            self.clear()
-        if not (self.path / "config.yaml").exists():
-            write_atomically(self.path / "config.yaml", config_yaml(config))
+            self._discard()
+        if fresh or not (self.path / CONFIG).exists():
+            write_atomically(self.path / CONFIG, config_yaml(config))
+        shutil.rmtree(self.path / DISCARDED, ignore_errors=True)
 
     def _refuse_other_config(self, config: TrainConfig) -> None:
         stored = self.config()
@@ -102,14 +123,19 @@ class RunDirectory:
                 f"Continue it with its own config{hint}, choose {ELSEWHERE}, or start over with {FRESH}."
             )
 
-    def clear(self) -> None:
-        """Removes the files of a run and no others."""
-        for name in RUN_FILES:
-            target = self.path / name
-            if target.is_dir():
-                shutil.rmtree(target)
-            else:
-                target.unlink(missing_ok=True)
+    def _files(self) -> list[Path]:
+        """Lists the files and folders of the run that exist, without config.yaml."""
+        present = sorted(os.listdir(self.path))  # unlike glob, with broken links
+        return [self.path / name for pattern in RUN_FILES for name in fnmatch.filter(present, pattern)]
+
+    def _discard(self) -> None:
+        """Moves the files of the run and no others to a hidden folder."""
+        discarded = self.path / DISCARDED
+        if discarded.exists():  # left by a crash
+            shutil.rmtree(discarded)
+        discarded.mkdir()
+        for file in self._files():
+            os.replace(file, discarded / file.name)
 
     def had_checkpoints(self) -> bool:
         """Whether a checkpoint was once saved. Runs of earlier versions have no record, so any step_* counts."""
@@ -117,6 +143,15 @@ class RunDirectory:
         if FIRST_CHECKPOINT in record:
             return record[FIRST_CHECKPOINT] is not None
         return any(self.checkpoints.glob("step_*"))
+
+    def keep_log(self, step: int) -> Path | None:
+        """Copies the log before it is cut at `step`, to a new file beside it; returns None if there is no log."""
+        if not self.metrics.exists():
+            return None
+        log = self.metrics.read_bytes()
+        target = new_name(self.path / f"{METRICS}.before-step-{step}", unless=lambda path: path.read_bytes() == log)
+        write_atomically(target, log)
+        return target
 
     def read(self, name: str) -> dict[str, Any] | None:
         file = self.path / name
@@ -129,6 +164,16 @@ class RunDirectory:
 
     def write(self, name: str, content: dict[str, Any]) -> None:
         write_atomically(self.path / name, json.dumps(content, indent=2) + "\n")
+
+
+def new_name(path: Path, unless: Callable[[Path], bool] = lambda path: False) -> Path:
+    """Returns the path itself or `path-2`, `path-3`, …: the first that does not exist, or for which `unless` holds."""
+    names = (path.with_name(f"{path.name}-{number}") if number > 1 else path for number in count(1))
+    return next(name for name in names if not name.exists() or unless(name))
+
+
+def _is_elsewhere(path: Path) -> bool:
+    return path.is_symlink() or path.is_mount()
 
 
 def make_directory(path: Path) -> None:

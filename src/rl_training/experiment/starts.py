@@ -1,34 +1,62 @@
 """Finds the checkpoints that runs resume from, and refuses runs whose checkpoints cannot be used."""
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
 
-from rl_training.experiment.run_directory import FRESH, RunDirectory
+from rl_training.experiment.run_directory import FRESH, RunDirectory, new_name
 from rl_training.messages import Warn
 from rl_training.runtime.checkpoints.format import CheckpointError
 from rl_training.runtime.checkpoints.reading import Checkpoint, checkpoints_by_step, read_checkpoint
+from rl_training.runtime.files import fsync_directory
 
 
 class UnusableRunError(CheckpointError, ValueError):
     """A run has saved checkpoints, but none can be used. Starting it again would overwrite them."""
 
 
-def find_starts(directories: Sequence[RunDirectory], warn: Warn) -> list[Checkpoint] | None:
-    """Returns the newest checkpoint of each run, all of the same step, or None if the runs have not saved any."""
+class Starts(NamedTuple):
+    """The checkpoint that each run starts from, and the newer ones that cannot be used, with the reasons."""
+
+    checkpoints: Sequence[Checkpoint | None]
+    unusable: Sequence[tuple[Path, CheckpointError]] = ()
+
+
+def find_starts(directories: Sequence[RunDirectory]) -> Starts:
+    """Finds the newest step whose checkpoints can be used by all runs; None for each if no run has saved any."""
     found = [checkpoints_by_step(directory.checkpoints) for directory in directories]
-    errors: list[CheckpointError] = []
+    unusable: list[tuple[Path, CheckpointError]] = []
     for step in sorted(set.intersection(*map(set, found)), reverse=True):
         checkpoints = []
         for paths in found:
             try:
                 checkpoints.append(read_checkpoint(paths[step]))
             except CheckpointError as error:
-                errors.append(error)
+                unusable.append((paths[step], error))
         if len(checkpoints) == len(found):
-            for damaged in errors:
-                warn(str(damaged))
-            return checkpoints
-    _refuse(directories, errors)
-    return None
+            return Starts(checkpoints, unusable)
+    _refuse(directories, [error for _, error in unusable])
+    return Starts([None] * len(directories))
+
+
+def set_aside(directories: Sequence[RunDirectory], starts: Starts, warn: Warn) -> None:
+    """Keeps what a fallback to older checkpoints would overwrite, and warns.
+
+    A checkpoint that cannot be used is renamed to `step_N.unusable`, which is never read or pruned. The log is copied
+    to `metrics.jsonl.before-step-N`, where N is the step that the run falls back to. TensorBoard files are only added.
+    """
+    if not starts.unusable:
+        return
+    start = next(checkpoint for checkpoint in starts.checkpoints if checkpoint is not None)
+    logs = {directory.checkpoints: directory.keep_log(start.step) for directory in directories}
+    for path, error in starts.unusable:
+        target = new_name(path.with_name(f"{path.name.partition('.')[0]}.unusable"))
+        os.replace(path, target)
+        fsync_directory(path.parent)
+        log = logs[path.parent]
+        kept = "" if log is None else f", and the log so far is kept as {log.name}"
+        warn(f"{error.problem}; it is now {target.name}, training resumes from {start.path.name}{kept}")
 
 
 def _refuse(directories: Sequence[RunDirectory], errors: Sequence[CheckpointError]) -> None:

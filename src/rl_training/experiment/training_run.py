@@ -11,7 +11,7 @@ from rl_training.experiment.machine import Choices, differences, facts, versions
 from rl_training.experiment.result import TrainResult
 from rl_training.experiment.run_directory import FIRST_CHECKPOINT, RunDirectory
 from rl_training.messages import Warn
-from rl_training.runtime.callbacks.logging import LogMetrics, MetricsFile, Row, tensorboard_writer
+from rl_training.runtime.callbacks.logging import LogMetrics, MetricsFile, Row, damaged_rows, tensorboard_writer
 from rl_training.runtime.callbacks.saving import SaveCheckpoints, replay_segments, restore_trainer
 from rl_training.runtime.callbacks.training import Evaluate
 from rl_training.runtime.checkpoints.format import step_name
@@ -32,6 +32,7 @@ class TrainingRun:
         checkpoint: Checkpoint | None, user: Sequence[Callback] = (), warn: Warn,
     ) -> None:  # fmt: skip
         self.directory, self.state, self.pool = directory, parts.state, parts.pool
+        self.warn = warn
         self.start = None if checkpoint is None else checkpoint.step
         own = None if checkpoint is None or checkpoint.path.parent != directory.checkpoints else checkpoint
         self.own_start = None if own is None else own.step
@@ -55,6 +56,7 @@ class TrainingRun:
             directory.checkpoints, every, callbacks, segments=segments, keep=config.keep_checkpoints, info=info,
             in_population=parts.member is not None, start=self.own_start,
             saved=own.step if own is not None and own.path.name == step_name(own.step) else -1,
+            before_saving=lambda: self.metrics.sync(),
         )  # fmt: skip
         for evaluation in (callback for callback in callbacks if isinstance(callback, Evaluate)):
             evaluation.save = self.saving.save_early
@@ -67,6 +69,9 @@ class TrainingRun:
         now = {name: self.record[name] for name in ("total_timesteps", "choices")}
         first = {FIRST_CHECKPOINT: kept.get(FIRST_CHECKPOINT) or self.own_start}
         self.directory.write("run.json", {**self.record, **kept, **now, **first})
+        if rows := damaged_rows(self.directory.metrics):
+            log = self.directory.keep_log(self.start or 0)
+            self.warn(f"{rows} damaged rows are removed from {self.directory.metrics}; {log} keeps them")
         repeats = self.state.evaluation_due
         self.metrics = MetricsFile(self.directory.metrics, keep_until=self.start or 0, repeats_evaluation=repeats)
 

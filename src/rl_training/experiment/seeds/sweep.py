@@ -109,7 +109,7 @@ def _check_checkpoints(config: TrainConfig) -> None:
     directory = _directory(config)
     if directory.path.is_dir():
         with directory.locked():
-            find_starts([directory], warn=lambda message: None)  # the process of the seed warns
+            find_starts([directory])
 
 
 def _without_result(config: TrainConfig) -> TrainResult:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import time
 from collections.abc import Callable
 from functools import cache, cached_property
@@ -14,6 +15,7 @@ from torch import Tensor
 from rl_training.envs.group import Episode
 from rl_training.envs.pool import EnvPool
 from rl_training.runtime.engine import Callback
+from rl_training.runtime.files import write_atomically
 from rl_training.runtime.state import CollectResult, DivergedError, TrainerState
 from rl_training.types import Metrics, UpdateResult
 
@@ -24,21 +26,35 @@ Row = dict[str, Any]
 class MetricsFile:
     """Appends JSON lines. `keep_until` drops rows after that step, so that a resumed run logs no row twice.
 
-    `repeats_evaluation` also drops the evaluation at that step.
+    `repeats_evaluation` also drops the evaluation at that step. A crash leaves either the old file or the new one.
     """
 
     def __init__(self, path: Path, *, keep_until: int | None = None, repeats_evaluation: bool = False) -> None:
         if keep_until is not None and path.exists():
             place = (keep_until, not repeats_evaluation)
-            kept = [line for line in path.read_text().splitlines() if _place(line) <= place]
-            path.write_text("".join(f"{line}\n" for line in kept))
+            kept = [line for line in _lines(path) if _place(line) <= place]
+            write_atomically(path, "".join(f"{line}\n" for line in kept))
         self._file = path.open("w" if keep_until is None else "a", encoding="utf-8", buffering=1)
 
     def write(self, row: Row) -> None:
         self._file.write(json.dumps({**row, "time": time.time()}) + "\n")
 
+    def sync(self) -> None:
+        """Flushes the rows to disk. Call before saving a checkpoint, which needs all rows up to its step."""
+        os.fsync(self._file.fileno())
+
     def close(self) -> None:
         self._file.close()
+
+
+def damaged_rows(path: Path) -> int:
+    """Counts the rows that cannot be read, without a last one that a crash has cut short."""
+    return sum(math.isinf(_place(line)[0]) for line in _lines(path)[:-1]) if path.exists() else 0
+
+
+def _lines(path: Path) -> list[str]:
+    """Returns the lines of a log. The last one is empty, or it was cut short."""
+    return path.read_text(encoding="utf-8", errors="replace").split("\n")
 
 
 def _place(line: str) -> tuple[float, bool]:
@@ -47,7 +63,7 @@ def _place(line: str) -> tuple[float, bool]:
         row = json.loads(line)
         return float(row["step"]), "evaluation" in row
     except (ValueError, KeyError, TypeError):
-        return math.inf, True  # truncated by a crash
+        return math.inf, True  # damaged
 
 
 class MembersMetrics(dict[str, Tensor]):

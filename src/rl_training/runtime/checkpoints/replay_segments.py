@@ -1,4 +1,4 @@
-"""Saves replay buffers in files of 10,000 rows, which later checkpoints hard-link instead of writing again."""
+"""Saves replay buffers in files of 10,000 rows; a checkpoint hard-links those of the checkpoint before the last."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -37,37 +37,43 @@ class SavedReplay(Protocol):
 class ReplaySegments:
     """Saves and restores replay buffers by name. Keep one instance per run.
 
-    `<name>-000003.safetensors` holds the rows from 30,000 to 39,999 that were stored when it was written.
-    A segment that the last checkpoint already holds is hard-linked, so a checkpoint writes only its new rows.
-    Other checkpoints can be deleted, but damage to a linked file affects every checkpoint that shares it.
+    `<name>-000003.safetensors` holds those of the rows from 30,000 to 39,999 that are stored.
+
+    Segments are hard-linked from the checkpoint before the last, never from the last. Two checkpoints in a row share
+    no file, so damage to one file never affects both. Every transition is written twice: a checkpoint writes the rows
+    added since the checkpoint before the last, and the oldest segment, which shrinks. The first checkpoint after the
+    start or a resume, and the one after it, write all rows that the process has not written before. On disk, the
+    buffer takes twice its size. With a single checkpoint kept (`keep_checkpoints: 1`), the last one is linked.
     """
 
     def __init__(self, replays: Mapping[str, SavedReplay]) -> None:
         for name in replays:
             check_name("replay buffer", name)
         self._replays = dict(replays)
-        self._previous: Checkpoint | None = None
+        self._recent: list[Checkpoint] = []  # the last two
 
     def write(self, directory: Path) -> tuple[dict[str, StoredFile], dict[str, Segments]]:
         """Writes all stored rows to `directory` and returns the manifest entries `files` and `replay`."""
         files: dict[str, StoredFile] = {}
         segments: dict[str, Segments] = {name: {} for name in self._replays}
+        source = self._source()
         for name, replay in self._replays.items():
             for span in _segment_spans(replay.added - len(replay), replay.added):
                 file = f"{name}-{span[0] // SEGMENT_ROWS:06d}.safetensors"
-                files[file], segments[name][file] = self._link(directory, name, file, span) or (
+                files[file], segments[name][file] = _link(source, directory, name, file, span) or (
                     write_file(directory / file, serialize_tensors(replay.rows(*span))),
                     span,
                 )
         return files, segments
 
     def remember(self, checkpoint: Checkpoint) -> None:
-        """Lets the next checkpoint link to the segments of this one."""
-        self._previous = checkpoint
+        """Lets the checkpoint after the next link to the segments of this one."""
+        others = [each for each in self._recent if each.path != checkpoint.path]
+        self._recent = [*others, checkpoint][-2:]
 
     def forget(self) -> None:
-        """Makes the next checkpoint write all rows, because stored rows have changed."""
-        self._previous = None
+        """Makes the next checkpoints write all rows, because stored rows have changed."""
+        self._recent = []
 
     def restore(self, checkpoint: Checkpoint) -> None:
         for name, replay in self._replays.items():
@@ -83,21 +89,27 @@ class ReplaySegments:
                 replay.restore(rows, start)
         self.remember(checkpoint)
 
-    def _link(self, directory: Path, name: str, file: str, needed: Span) -> tuple[StoredFile, Span] | None:
-        """Links the segment of the previous checkpoint if it holds the needed rows."""
-        if self._previous is None:
+    def _source(self) -> Checkpoint | None:
+        """Returns the checkpoint before the last, or the last one if no other is kept."""
+        if len(self._recent) < 2:
             return None
-        span = self._previous.manifest.replay.get(name, {}).get(file)
-        if span is None or span[0] > needed[0] or span[1] != needed[1]:
+        return next((each for each in self._recent if each.path.is_dir()), None)
+
+
+def _link(
+    source: Checkpoint | None, directory: Path, name: str, file: str, span: Span
+) -> tuple[StoredFile, Span] | None:
+    """Links the segment of an earlier checkpoint if it holds exactly these rows."""
+    if source is None or source.manifest.replay.get(name, {}).get(file) != span:
+        return None
+    stored = source.manifest.files[file]
+    try:
+        if (source.path / file).stat().st_size != stored.size:
             return None
-        stored, source = self._previous.manifest.files[file], self._previous.path / file
-        try:
-            if source.stat().st_size != stored.size:
-                return None
-            os.link(source, directory / file)
-        except OSError:  # removed, on another file system, or links are not supported: write it again
-            return None
-        return stored, span
+        os.link(source.path / file, directory / file)
+    except OSError:  # removed, on another file system, or links are not supported: write it again
+        return None
+    return stored, span
 
 
 def _segment_spans(start: int, stop: int) -> Iterator[Span]:
