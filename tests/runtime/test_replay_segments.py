@@ -117,6 +117,18 @@ def test_a_flipped_bit_in_one_segment_leaves_an_intact_checkpoint(tmp_path: Path
     assert (None if intact is None else intact.step) == (step - 1 or None)
 
 
+def test_a_checkpoint_saved_twice_is_linked_to_itself_and_not_to_the_one_before(tmp_path: Path) -> None:
+    segments = ReplaySegments({"replay": replay_of(24_000)})
+    for step in (1, 2, 3, 3):
+        newest = save_replay(tmp_path, step, segments, keep=2)
+    save_replay(tmp_path, 4, segments, keep=2)
+    assert linked(newest, tmp_path / "step_000000004") == []
+    segments = ReplaySegments({"replay": replay_of(24_000)})
+    for step in (5, 6, 7, 7):
+        newest = save_replay(tmp_path, step, segments, keep=3)
+    assert linked(newest, tmp_path / "step_000000006") == []
+
+
 def test_the_only_checkpoint_kept_is_linked(tmp_path: Path) -> None:
     replay = replay_of(24_000)
     segments = ReplaySegments({"replay": replay})

@@ -71,7 +71,7 @@ class TrainingRun:
         self.directory.write("run.json", {**self.record, **kept, **now, **first})
         if rows := damaged_rows(self.directory.metrics):
             log = self.directory.keep_log(self.start or 0)
-            self.warn(f"{rows} damaged rows are removed from {self.directory.metrics}; {log} keeps them")
+            self.warn(f"damaged rows in {self.directory.metrics}: {rows}; they are removed, and {log} keeps them")
         repeats = self.state.evaluation_due
         self.metrics = MetricsFile(self.directory.metrics, keep_until=self.start or 0, repeats_evaluation=repeats)
 

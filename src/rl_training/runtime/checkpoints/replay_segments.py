@@ -52,11 +52,11 @@ class ReplaySegments:
         self._replays = dict(replays)
         self._recent: list[Checkpoint] = []  # the last two
 
-    def write(self, directory: Path) -> tuple[dict[str, StoredFile], dict[str, Segments]]:
-        """Writes all stored rows to `directory` and returns the manifest entries `files` and `replay`."""
+    def write(self, directory: Path, target: Path) -> tuple[dict[str, StoredFile], dict[str, Segments]]:
+        """Writes all rows to `directory`, which becomes `target`; returns the manifest entries `files` and `replay`."""
         files: dict[str, StoredFile] = {}
         segments: dict[str, Segments] = {name: {} for name in self._replays}
-        source = self._source()
+        source = self._source(target)
         for name, replay in self._replays.items():
             for span in _segment_spans(replay.added - len(replay), replay.added):
                 file = f"{name}-{span[0] // SEGMENT_ROWS:06d}.safetensors"
@@ -89,8 +89,10 @@ class ReplaySegments:
                 replay.restore(rows, start)
         self.remember(checkpoint)
 
-    def _source(self) -> Checkpoint | None:
-        """Returns the checkpoint before the last, or the last one if no other is kept."""
+    def _source(self, target: Path) -> Checkpoint | None:
+        """Returns the checkpoint to link: the one to replace, else the one before the last, else the only one kept."""
+        if self._recent and self._recent[-1].path == target:
+            return self._recent[-1]
         if len(self._recent) < 2:
             return None
         return next((each for each in self._recent if each.path.is_dir()), None)

@@ -27,7 +27,7 @@ from rl_training.runtime.files import fsync_directory
 class ReplayWriter(Protocol):
     """Writes replay buffers into a checkpoint; see `ReplaySegments`."""
 
-    def write(self, directory: Path) -> tuple[dict[str, StoredFile], dict[str, Segments]]: ...
+    def write(self, directory: Path, target: Path) -> tuple[dict[str, StoredFile], dict[str, Segments]]: ...
     def remember(self, checkpoint: Checkpoint) -> None: ...
 
 
@@ -47,7 +47,7 @@ def save_checkpoint(
     contents, plain_info = serialize(state), json_values(info)
     target, temporary = directory / step_name(step), _temporary(directory)
     try:
-        manifest = _write(temporary, step, contents, plain_info, replay)
+        manifest = _write(temporary, target, step, contents, plain_info, replay)
         _publish(temporary, target)
     except OSError as error:
         raise CheckpointError(
@@ -67,11 +67,16 @@ def _temporary(directory: Path) -> Path:
 
 
 def _write(
-    temporary: Path, step: int, contents: dict[str, bytes], info: dict[str, Any], replay: ReplayWriter | None
+    temporary: Path,
+    target: Path,
+    step: int,
+    contents: dict[str, bytes],
+    info: dict[str, Any],
+    replay: ReplayWriter | None,
 ) -> Manifest:
     temporary.mkdir(parents=True)
     files = {name: write_file(temporary / name, data) for name, data in contents.items()}
-    segment_files, segments = ({}, {}) if replay is None else replay.write(temporary)
+    segment_files, segments = ({}, {}) if replay is None else replay.write(temporary, target)
     files |= segment_files
     manifest = Manifest(format_version=FORMAT_VERSION, step=step, info=info, files=files, replay=segments)
     write_file(temporary / MANIFEST, manifest.to_bytes())
