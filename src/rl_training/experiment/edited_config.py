@@ -11,8 +11,8 @@ from rl_training.runtime.checkpoints.reading import list_checkpoints
 
 # Keys that change neither updates nor environment steps; `threads` changes the last bits, which resume reports.
 MAY_CHANGE = (
-    "checkpoint_interval", "env_workers", "eval_episodes", "eval_interval", "eval_stochastic", "keep_checkpoints",
-    "log_interval", "max_env_restarts", "threads",
+    "checkpoint_interval", "env_workers", "eval_episodes", "eval_interval", "eval_max_steps", "eval_stochastic",
+    "keep_checkpoints", "log_interval", "max_env_restarts", "threads",
 )  # fmt: skip
 
 
