@@ -140,16 +140,21 @@ def test_a_death_that_a_checkpoint_has_counted_is_counted_after_a_resume(tmp_pat
     assert resume_run(tmp_path, steps=24, warn=ignore).env_restarts >= 2
 
 
-def test_nan_actions_are_reported_as_divergence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("when", ["in training", "in an evaluation"])
+def test_nan_actions_are_reported_as_divergence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str):
     from rl_training.algorithms import PPOAlgorithm
 
     act = PPOAlgorithm.act
 
-    def nan_act(self: Any, *arguments: Any, **options: Any) -> Any:
-        action = act(self, *arguments, **options)
-        return action._replace(actions=action.actions * float("nan"))
+    def nan_act(self: Any, *arguments: Any, deterministic: bool = False, **options: Any) -> Any:
+        action = act(self, *arguments, deterministic=deterministic, **options)
+        fails = deterministic == (when == "in an evaluation")
+        return action._replace(actions=action.actions * float("nan")) if fails else action
 
     monkeypatch.setattr(PPOAlgorithm, "act", nan_act)
     for workers in (0, 1):
-        with pytest.raises(DivergedError, match=r"the policy's actions are NaN or infinite; lower the learning rate"):
-            train(tmp_path / str(workers), env_workers=workers, env_kwargs={"continuous": True})
+        given: Any = {"env_workers": workers, "env_kwargs": {"continuous": True}, "eval_interval": 16}
+        with pytest.raises(
+            DivergedError, match=r"^the policy's actions are NaN or infinite; lower the learning rate; "
+        ):
+            train(tmp_path / str(workers), **given)

@@ -12,6 +12,7 @@ from rl_training.envs.pool import EnvPool
 from rl_training.experiment.agent import Agent
 from rl_training.models.rssm import Latent
 from rl_training.runtime.memory import Memory
+from rl_training.runtime.state import finite_actions
 
 EPISODES = 64  # used for the errors; the first ones are plotted
 
@@ -93,7 +94,7 @@ def _play(agent: Agent, frames: int, episodes: int, seed: int) -> Rollouts:
             action = agent.learner.act(torch.as_tensor(pool.obs).to(device), memory.rows, generator=generator)
             frame, is_alive = (torch.as_tensor(each).to(device, copy=True) for each in (obs, alive))
             rows.append((frame, action.actions, is_alive))
-            step = pool.step(action.actions.cpu().numpy())
+            step = pool.step(finite_actions(action).numpy())
             memory.keep(action, step.terminated | step.truncated)
             obs, alive = step.next_obs, alive & ~ended
             ended = ended | step.terminated | step.truncated

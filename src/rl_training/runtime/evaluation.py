@@ -12,6 +12,7 @@ from rl_training.envs.group import Episode
 from rl_training.envs.pool import EnvPool
 from rl_training.messages import Warn, print_warning
 from rl_training.runtime.memory import Memory
+from rl_training.runtime.state import finite_actions
 from rl_training.types import Policy
 
 MAX_STEPS = 1_000_000  # of an episode
@@ -57,7 +58,7 @@ def evaluate(
             watch()
             rows = torch.as_tensor(obs).to(device)
             action = policy.act(rows, memory.rows, deterministic=deterministic, generator=generator)
-            step = pool.step(action.actions.cpu().numpy())
+            step = pool.step(finite_actions(action).numpy())
             memory.keep(action, step.terminated | step.truncated)
             obs, unended = step.obs, 0 if step.finished else unended + 1
             if unended == UNENDED_STEPS < max_steps:

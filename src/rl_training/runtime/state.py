@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rl_training.envs.group import Episode
-from rl_training.types import Metrics, Source
+from rl_training.types import Action, Metrics, Source
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from rl_training.algorithms import Updater
 
 
@@ -59,6 +61,14 @@ class Best(NamedTuple):
 
 class DivergedError(RuntimeError):
     """Training diverged: values are NaN or infinite."""
+
+
+def finite_actions(action: Action) -> Tensor:
+    """Returns the actions on the CPU; raises DivergedError if one is NaN or infinite."""
+    actions = action.actions.cpu()
+    if actions.is_floating_point() and not actions.isfinite().all():
+        raise DivergedError("the policy's actions are NaN or infinite; lower the learning rate")
+    return actions
 
 
 @dataclass

@@ -14,7 +14,7 @@ from rl_training.envs.pool import Transition
 from rl_training.runtime.lanes.action_noise import ActionNoise
 from rl_training.runtime.lanes.context import LaneContext, TrainingLane
 from rl_training.runtime.memory import Memory
-from rl_training.runtime.state import CollectResult, DivergedError
+from rl_training.runtime.state import CollectResult, finite_actions
 from rl_training.types import Action, Batch, Policy
 
 
@@ -48,10 +48,7 @@ class Actor:
 
     def step(self, action: Action) -> tuple[Batch, Transition]:
         """Steps every environment. A transition's `next_obs` is its episode's own, never that of the next episode."""
-        actions = action.actions.cpu()
-        if actions.is_floating_point() and not actions.isfinite().all():
-            raise DivergedError("the policy's actions are NaN or infinite; lower the learning rate")
-        stepped = self.pool.step(actions.numpy())
+        stepped = self.pool.step(finite_actions(action).numpy())
         batch = {
             "obs": self.obs,
             "actions": action.actions,
