@@ -1,16 +1,21 @@
 """Child processes: their signals, how they ended, and their end when the parent process is gone."""
 
+import ctypes
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import connection, resource_tracker
 from multiprocessing.process import BaseProcess
 
-POLL_SECONDS = 1.0
-ORPHAN_SECONDS = 3.0  # time to end in order after the parent process has ended
+POLL_SECONDS = 0.5
+ORPHAN_SECONDS = 2.0  # time to end in order after the parent process has ended
+ORPHANED = signal.SIGQUIT  # its number, 3, is the limit in seconds where the interpreter is blocked
+STARTER = "RL_TRAINING_STARTER"  # environment variable: a process id
+PR_SET_PDEATHSIG = 1
 
 
 def describe_exit(code: int) -> str:
@@ -35,20 +40,58 @@ def start_hidden(process: BaseProcess, *signals: signal.Signals) -> None:
         process.start()
 
 
-def end_with_parent() -> None:
-    """Kills this process if it has not ended `ORPHAN_SECONDS` after its parent.
+def end_with_parent(*, signalled: bool = True) -> None:
+    """Kills this process if it has not ended `ORPHAN_SECONDS` after its parent, which used `multiprocessing`.
 
-    A thread waits for the end of the parent, so this works while the main thread is blocked.
+    A thread waits for the end of the parent, so this works while the main thread is blocked. If C code holds the
+    interpreter lock, the kernel ends the process a second later (Linux). Pass `signalled=False` if the thread that
+    started this process may end before the parent does: the kernel watches that thread.
     """
-    parent, starter = multiprocessing.parent_process(), os.getppid()
-    if parent is None:
+    parent = multiprocessing.parent_process()
+    if parent is None or parent.pid is None:
         return
+    if signalled and sys.platform == "linux":
+        libc = ctypes.CDLL(None)
+        libc.signal.argtypes = [ctypes.c_int, ctypes.c_void_p]
+        # The handler is alarm(number of the signal), which needs no interpreter; SIGALRM then ends this process.
+        libc.signal(ORPHANED, ctypes.cast(libc.alarm, ctypes.c_void_p))
+        _signal_after(parent.pid, ORPHANED)
+    _watch(parent.pid, [parent.sentinel], ORPHAN_SECONDS)
+
+
+def kill_with_starter() -> None:
+    """Kills this process at the end of the process that started it with `starter_variable()`, if one did."""
+    starter = os.environ.pop(STARTER, None)  # not for the children of this process
+    if starter is not None:
+        if sys.platform == "linux":
+            _signal_after(int(starter), signal.SIGKILL)
+        _watch(int(starter), [], 0.0)
+
+
+def starter_variable() -> dict[str, str]:
+    """The environment variable for a child that calls `kill_with_starter`."""
+    return {STARTER: str(os.getpid())}
+
+
+def _signal_after(parent: int, number: int) -> None:
+    """Asks the kernel to send this process a signal at the end of its parent."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
+    if os.getppid() != parent:  # it ended before
+        os.kill(os.getpid(), number)
+
+
+def _watch(parent: int, sentinels: list[int], seconds: float) -> None:
+    """Starts a thread that kills this process, with its children, some seconds after the end of its parent."""
 
     def watch() -> None:
         # Other children of the parent may keep the sentinel open, so the parent's id is compared too.
-        while not connection.wait([parent.sentinel], POLL_SECONDS) and os.getppid() == starter:
+        while not connection.wait(sentinels, POLL_SECONDS) and os.getppid() == parent:
             pass
-        threading.Event().wait(ORPHAN_SECONDS)
-        os.kill(os.getpid(), signal.SIGKILL)
+        threading.Event().wait(seconds)
+        try:
+            for child in multiprocessing.active_children():  # hanging ones would wait as long again
+                child.kill()
+        finally:
+            os.kill(os.getpid(), signal.SIGKILL)
 
     threading.Thread(target=watch, daemon=True).start()

@@ -1,7 +1,10 @@
-"""Worker processes and runs in processes of their own can import `environments`."""
+"""Worker processes and runs in processes of their own can import `environments`, and none of them may be left."""
 
 from __future__ import annotations
 
+import subprocess
+import time
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,3 +23,22 @@ def _environments_can_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
 def crashes(_environments_can_be_imported: None) -> Any:
     """Runs a function in a forked process that ends at its k-th file operation; see `crash_points.crashes`."""
     return import_module("crash_points").crashes
+
+
+def processes_of_group(group: int) -> list[str]:
+    found = subprocess.run(["ps", "-eo", "pgid=,stat=,pid=,args="], capture_output=True, text=True, check=True).stdout
+    rows = [line.split(maxsplit=2) for line in found.splitlines()]
+    return [shown for pgid, state, shown in rows if int(pgid) == group and not state.startswith("Z")]
+
+
+@pytest.fixture(scope="session")
+def expect_group_ends() -> Callable[[int], None]:
+    """Fails if a process of the group is left after five seconds."""
+
+    def expect(group: int) -> None:
+        deadline = time.monotonic() + 5
+        while left := processes_of_group(group):
+            assert time.monotonic() < deadline, f"processes outlive their parent: {left}"
+            time.sleep(0.05)
+
+    return expect

@@ -6,6 +6,8 @@ import os
 import signal
 import sys
 import time
+from collections import deque
+from itertools import repeat
 from typing import Any
 
 import gymnasium as gym
@@ -59,6 +61,8 @@ class Faulty(gym.Env[Any, Any]):
         elif self.fault == "busy":
             while True:
                 pass
+        elif self.fault == "locked":
+            deque(repeat(0), maxlen=0)  # an endless loop in C: no other thread gets the interpreter lock
         elif self.fault.startswith("signal "):
             for _ in range(2):
                 os.kill(os.getpid(), int(self.fault.split()[1]))

@@ -6,10 +6,7 @@ import json
 import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -238,43 +235,6 @@ def test_the_second_signal_ends_the_command_with_its_own_exit_code(
 
 def test_exit_codes_of_interrupts():
     assert [exit_code_of(each) for each in (KeyboardInterrupt(), StopAtOnce(TERM))] == [130, 143]
-
-
-HANGS = """
-import multiprocessing, sys, threading
-from rl_training.envs.pool import EnvPool
-import numpy as np
-
-if __name__ == "__main__":
-    pool = EnvPool("environments:Faulty-v0", 2, workers=2, env_kwargs={"fault": sys.argv[1], "at": 1})
-    pool.reset()
-    print(*(child.pid for child in multiprocessing.active_children()), flush=True)
-    pool.step(np.array([0, 0]))
-"""
-
-
-@pytest.mark.parametrize("fault", ["hang", "busy"])
-def test_a_hanging_worker_does_not_outlive_its_killed_parent(tmp_path: Path, fault: str):
-    script = tmp_path / "hangs.py"
-    script.write_text(HANGS)
-    with subprocess.Popen([sys.executable, str(script), fault], stdout=subprocess.PIPE, text=True) as parent:
-        assert parent.stdout
-        children = [int(pid) for pid in parent.stdout.readline().split()]
-        time.sleep(0.3)  # until the workers hang
-        parent.kill()
-    assert len(children) == 2
-    deadline = time.monotonic() + 5
-    while any(map(is_running, children)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not any(map(is_running, children))
-
-
-def is_running(pid: int) -> bool:
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return status.rpartition(")")[2].split()[0] != "Z"
 
 
 def test_a_worker_that_does_not_reply_is_reported(monkeypatch: pytest.MonkeyPatch):

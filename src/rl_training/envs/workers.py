@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -178,7 +179,8 @@ class Worker:
     def __init__(self, build: Callable[[], EnvGroup]) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, worker_end = context.Pipe()
-        self.process = context.Process(target=serve, args=(worker_end, build), daemon=True)
+        lasting = threading.current_thread() is threading.main_thread()
+        self.process = context.Process(target=serve, args=(worker_end, build, lasting), daemon=True)
         try:
             start_hidden(self.process, *IGNORED_SIGNALS)
         except OSError:
@@ -235,12 +237,15 @@ def _close(pipe: Connection, process: BaseProcess, deadline: list[float]) -> Non
             process.join()
 
 
-def serve(pipe: Connection, build: Callable[[], EnvGroup]) -> None:
-    """Runs in the worker process: builds the group, then serves calls until the pipe closes."""
+def serve(pipe: Connection, build: Callable[[], EnvGroup], lasting: bool) -> None:
+    """Runs in the worker process: builds the group, then serves calls until the pipe closes.
+
+    `lasting`: the thread that started this process lasts as long as the parent process.
+    """
     for signum in IGNORED_SIGNALS:  # the parent handles signals, saves and closes the pipe
         signal.signal(signum, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, IGNORED_SIGNALS)
-    end_with_parent()
+    end_with_parent(signalled=lasting)
     built, group = _attempt(build)
     with suppress(EOFError, OSError):
         pipe.send((built, None if built else group))

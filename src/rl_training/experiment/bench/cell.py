@@ -17,7 +17,7 @@ from rl_training.experiment.processes.signals import hidden_from_ctrl_c
 from rl_training.experiment.result import UNFINISHED
 from rl_training.experiment.run_directory import RunDirectory
 from rl_training.experiment.trust import modules_of
-from rl_training.processes import describe_exit
+from rl_training.processes import describe_exit, starter_variable
 
 
 class CellRun(Job):
@@ -83,7 +83,8 @@ class CellRun(Job):
         with output.open("wb") as output_file, log.open("ab") as log_file, hidden_from_ctrl_c():
             self.process = subprocess.Popen(
                 [sys.executable, "-m", *arguments], stdin=subprocess.DEVNULL, stdout=output_file, stderr=log_file,
-                env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}, pass_fds=self.keep_open,
+                env={**os.environ, **starter_variable(), "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+                pass_fds=self.keep_open,
             )  # fmt: skip
 
     def _error_message(self, code: int) -> str:

@@ -47,7 +47,7 @@ class Bench:
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
-        """Locks the directory. The processes of cells keep the lock too, even after the bench was killed."""
+        """Locks the directory. The processes of cells keep the lock too, until they end after a kill of the bench."""
         make_directory(self.directory)
         with (self.directory / ".lock").open("w") as lock:
             deadline = time.monotonic() + LOCK_SECONDS

@@ -4,6 +4,7 @@ import json
 import sys
 
 from rl_training.experiment.agent import load_agent
+from rl_training.processes import kill_with_starter
 
 EVALUATION_SEED = 12345  # shared by all compared scores; no training uses it
 
@@ -18,4 +19,5 @@ def main(episodes: str, modules: str, *runs: str) -> None:
 
 
 if __name__ == "__main__":
+    kill_with_starter()
     main(*sys.argv[1:])
