@@ -5,6 +5,8 @@ import shutil
 
 import pytest
 
+from rl_training.experiment.run_directory import RunDirectory
+
 ONLINE = ["train", "dqn", "CartPole-v1", "--steps", "200", "--set", "learning_starts=50", "--set", "hidden_sizes=[8]",
           "--set", "log_interval=40", "--set", "eval_interval=100", "--set", "eval_episodes=1"]  # fmt: skip
 
@@ -42,18 +44,27 @@ def test_to_the_end_of_the_run_its_checkpoints_are_compared(cli, run, finished):
     assert any(difference.startswith("learner.safetensors") for difference in report["repeat"])
 
 
-def test_a_changed_log_is_reported_with_what_differs_on_this_machine(cli, run):
-    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    row = next(row for row in rows if row["updates"])
-    row["loss"] = row.get("loss", 0.0) + 1.0
-    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    record = json.loads((run / "run.json").read_text())
-    record["versions"]["torch"] = "1.0"
-    (run / "run.json").write_text(json.dumps(record))
+def test_what_differs_on_this_machine_is_named(cli, run):
+    (run / "config.yaml").write_text((run / "config.yaml").read_text().replace("seed: 0", "seed: 1"))
+    directory = RunDirectory(run)
+    record = directory.read("run.json")
+    directory.write("run.json", {**record, "versions": {**record["versions"], "torch": "1.0"}})
     result = cli("verify", run)
     assert result.exit_code == 1
     assert "repeated: different: metrics.jsonl differs first in row" in result.stdout
     assert "possible cause: torch was 1.0, is " in result.stdout
+
+
+@pytest.mark.parametrize("name", ["run.json", "result.json", "metrics.jsonl", "checkpoints/*/learner.safetensors"])
+def test_a_flipped_bit_in_any_file_is_reported(cli, run, name):
+    file = next(run.glob(name))
+    content = bytearray(file.read_bytes())
+    place = content.index(b"0", len(content) // 4)
+    content[place] ^= 1
+    file.write_bytes(content)
+    result = cli("verify", run)
+    assert result.exit_code in (1, 2)
+    assert file.name in result.stderr
 
 
 def test_members_of_a_population_are_repeated_together(cli, tmp_path):
@@ -62,6 +73,8 @@ def test_members_of_a_population_are_repeated_together(cli, tmp_path):
 
 
 def test_a_run_without_rows_is_refused(cli, run):
+    for checkpoint in (run / "checkpoints").iterdir():
+        shutil.rmtree(checkpoint)
     (run / "metrics.jsonl").write_text("")
     result = cli("verify", run)
     assert result.exit_code == 2

@@ -2,6 +2,7 @@
 
 import fcntl
 import fnmatch
+import hashlib
 import json
 import os
 import shutil
@@ -22,6 +23,7 @@ from rl_training.experiment.config.train_config import (
 )
 from rl_training.runtime.files import write_atomically
 
+CHECKSUM = "sha256"  # key of run.json and result.json
 FIRST_CHECKPOINT = "first_checkpoint"  # key of run.json: the step of the first checkpoint, or null before it
 FRESH = "--fresh (fresh=True in Python)"
 ELSEWHERE = "another --output (output_dir in Python)"
@@ -154,16 +156,25 @@ class RunDirectory:
         return target
 
     def read(self, name: str) -> dict[str, Any] | None:
+        """Reads a JSON file and verifies its checksum, if it has one."""
         file = self.path / name
         try:
-            return dict(json.loads(file.read_bytes())) if file.exists() else None
+            content = dict(json.loads(file.read_bytes())) if file.exists() else None
+            if content is not None and content.pop(CHECKSUM, _checksum(content)) != _checksum(content):
+                raise ValueError("its checksum does not match")
+            return content
         except (ValueError, TypeError) as error:
             raise ConfigError(
                 f"{file} is damaged ({error}); restore it from a copy, or start over with {FRESH}"
             ) from None
 
     def write(self, name: str, content: dict[str, Any]) -> None:
-        write_atomically(self.path / name, json.dumps(content, indent=2) + "\n")
+        write_atomically(self.path / name, json.dumps({**content, CHECKSUM: _checksum(content)}, indent=2) + "\n")
+
+
+def _checksum(content: dict[str, Any]) -> str:
+    values = {key: value for key, value in content.items() if key != CHECKSUM}
+    return hashlib.sha256(json.dumps(values).encode()).hexdigest()
 
 
 def new_name(path: Path, unless: Callable[[Path], bool] = lambda path: False) -> Path:

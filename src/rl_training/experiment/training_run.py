@@ -11,7 +11,14 @@ from rl_training.experiment.machine import Choices, differences, facts, versions
 from rl_training.experiment.result import TrainResult
 from rl_training.experiment.run_directory import FIRST_CHECKPOINT, RunDirectory
 from rl_training.messages import Warn
-from rl_training.runtime.callbacks.logging import LogMetrics, MetricsFile, Row, damaged_rows, tensorboard_writer
+from rl_training.runtime.callbacks.logging import (
+    LogMetrics,
+    MetricsFile,
+    Row,
+    damaged_rows,
+    is_intact,
+    tensorboard_writer,
+)
 from rl_training.runtime.callbacks.saving import SaveCheckpoints, replay_segments, restore_trainer
 from rl_training.runtime.callbacks.training import Evaluate
 from rl_training.runtime.checkpoints.format import step_name
@@ -35,7 +42,7 @@ class TrainingRun:
         self.warn = warn
         self.start = None if checkpoint is None else checkpoint.step
         own = None if checkpoint is None or checkpoint.path.parent != directory.checkpoints else checkpoint
-        self.own_start = None if own is None else own.step
+        self.own_start, self.saved_log = (None, None) if own is None else (own.step, own.info.get("log"))
         board = tensorboard_writer(directory.path / "tensorboard", resume_at=self.start or 0)
         writers = [self._log] + ([] if board is None else [board])
         callbacks = new_callbacks(config, parts, choices, user=user, writers=writers, warn=warn)
@@ -56,7 +63,7 @@ class TrainingRun:
             directory.checkpoints, every, callbacks, segments=segments, keep=config.keep_checkpoints, info=info,
             in_population=parts.member is not None, start=self.own_start,
             saved=own.step if own is not None and own.path.name == step_name(own.step) else -1,
-            before_saving=lambda: self.metrics.sync(),
+            log=lambda: self.metrics.sync(),
         )  # fmt: skip
         for evaluation in (callback for callback in callbacks if isinstance(callback, Evaluate)):
             evaluation.save = self.saving.save_early
@@ -69,11 +76,18 @@ class TrainingRun:
         now = {name: self.record[name] for name in ("total_timesteps", "choices")}
         first = {FIRST_CHECKPOINT: kept.get(FIRST_CHECKPOINT) or self.own_start}
         self.directory.write("run.json", {**self.record, **kept, **now, **first})
-        if rows := damaged_rows(self.directory.metrics):
-            log = self.directory.keep_log(self.start or 0)
-            self.warn(f"damaged rows in {self.directory.metrics}: {rows}; they are removed, and {log} keeps them")
+        self._keep_damaged_log()
         repeats = self.state.evaluation_due
         self.metrics = MetricsFile(self.directory.metrics, keep_until=self.start or 0, repeats_evaluation=repeats)
+
+    def _keep_damaged_log(self) -> None:
+        file, rows = self.directory.metrics, damaged_rows(self.directory.metrics)
+        if rows:
+            log = self.directory.keep_log(self.start or 0)
+            self.warn(f"damaged rows in {file}: {rows}; they are removed, and {log} keeps them")
+        elif self.saved_log and not is_intact(file, self.saved_log):
+            kept = f"{log} keeps it" if (log := self.directory.keep_log(self.start or 0)) else "it is missing"
+            self.warn(f"{file} has changed since the checkpoint at step {self.start} was saved; {kept}")
 
     def _log(self, row: Row) -> None:
         self.metrics.write(row)

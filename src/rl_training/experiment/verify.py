@@ -17,7 +17,7 @@ from rl_training.experiment.run import run_population
 from rl_training.experiment.run_directory import RunDirectory
 from rl_training.experiment.trust import Trust, modules_of, require_trusted, warn_of_changed_source
 from rl_training.messages import Warn, print_warning
-from rl_training.runtime.callbacks.logging import TIME_FIELDS
+from rl_training.runtime.callbacks.logging import TIME_FIELDS, is_intact
 from rl_training.runtime.callbacks.training import StopAtStep
 from rl_training.runtime.checkpoints.format import STATE, step_name
 from rl_training.runtime.checkpoints.reading import Checkpoint, checkpoints_by_step, read_checkpoint
@@ -45,6 +45,7 @@ def verify_run(path: Path, *, steps: int | None = None, warn: Warn = print_warni
     """Repeats the first `steps` of a run on this machine, once without and once with a stop and resume.
 
     By default it repeats up to the third logged row that has updates. Nothing in the run directory changes.
+    Raises CheckpointError or ConfigError if a file of the run is damaged.
     """
     directory = RunDirectory(path)
     config, record = directory.config(), directory.read("run.json")
@@ -52,6 +53,7 @@ def verify_run(path: Path, *, steps: int | None = None, warn: Warn = print_warni
         raise ConfigError(f"{path} is not a run directory: it has no config.yaml or no run.json")
     require_trusted(modules_of(config), trust, path)
     warn_of_changed_source(record, warn)
+    require_intact(directory)
     rows = _rows(directory.metrics)
     last = steps or _steps_to_repeat(rows, path)
     seeds = record.get("population") or [config.seed]
@@ -66,6 +68,16 @@ def verify_run(path: Path, *, steps: int | None = None, warn: Warn = print_warni
         resume, updates = compare_runs(whole, halved), end.group("updater")["updates"]
     then, now = {**record, **record["choices"]}, {**facts(), **choose(configs[0])._asdict()}
     return Verification(end.step, updates, repeat, resume, differences(then, now) if repeat or resume else [])
+
+
+def require_intact(directory: RunDirectory) -> None:
+    """Verifies checkpoints, run.json and result.json by their checksums, and the log by that of the newest checkpoint."""
+    for name in ("run.json", "result.json"):
+        directory.read(name)
+    checkpoints = [read_checkpoint(path) for _, path in sorted(checkpoints_by_step(directory.checkpoints).items())]
+    log = checkpoints[-1].info.get("log") if checkpoints else None
+    if log is not None and not is_intact(directory.metrics, log):
+        raise ConfigError(f"{directory.metrics} has changed since the last checkpoint; restore it from a copy")
 
 
 def _steps_to_repeat(rows: Sequence[dict[str, Any]], path: Path) -> int:

@@ -1,10 +1,11 @@
 """Logs metrics to metrics.jsonl and TensorBoard; only here are metrics copied from the device."""
 
+import hashlib
 import json
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -35,16 +36,30 @@ class MetricsFile:
             kept = [line for line in _lines(path) if _place(line) <= place]
             write_atomically(path, "".join(f"{line}\n" for line in kept))
         self._file = path.open("w" if keep_until is None else "a", encoding="utf-8", buffering=1)
+        written = path.read_bytes()
+        self._size, self._digest = len(written), hashlib.sha256(written)
 
     def write(self, row: Row) -> None:
-        self._file.write(json.dumps({**row, "time": time.time()}) + "\n")
+        line = json.dumps({**row, "time": time.time()}) + "\n"
+        self._file.write(line)
+        self._size += len(line)  # JSON is ASCII
+        self._digest.update(line.encode())
 
-    def sync(self) -> None:
-        """Flushes the rows to disk. Call before saving a checkpoint, which needs all rows up to its step."""
+    def sync(self) -> dict[str, Any]:
+        """Flushes the rows to disk, for a checkpoint to save; returns their size and checksum."""
         os.fsync(self._file.fileno())
+        return {"size": self._size, "sha256": self._digest.hexdigest()}
 
     def close(self) -> None:
         self._file.close()
+
+
+def is_intact(path: Path, saved: Mapping[str, Any]) -> bool:
+    """Whether a log starts with the rows that a checkpoint was saved with; `saved` is the result of `sync`."""
+    if not path.exists():
+        return not saved["size"]
+    with path.open("rb") as file:
+        return hashlib.sha256(file.read(saved["size"])).hexdigest() == saved["sha256"]
 
 
 def damaged_rows(path: Path) -> int:

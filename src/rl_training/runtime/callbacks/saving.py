@@ -23,11 +23,11 @@ class SaveCheckpoints(Callback):
     def __init__(
         self, directory: Path, interval: int, callbacks: Sequence[Callback], *, segments: ReplaySegments, keep: int,
         info: dict[str, Any], in_population: bool = False, start: int | None = None, saved: int = -1,
-        before_saving: Callable[[], None] = lambda: None,
+        log: Callable[[], dict[str, Any]] | None = None,
     ) -> None:  # fmt: skip
         self.directory, self.interval, self.callbacks, self.segments = directory, interval, callbacks, segments
         self.keep, self.info, self.saved, self.in_population = keep, info, saved, in_population
-        self.before_saving = before_saving
+        self.log = log  # called before saving; the checkpoint records what it returns
         self.shared = [] if start is None else [start]  # steps that all members save, the last two
         self.early = -1  # the step of a checkpoint whose evaluation has not ended
 
@@ -60,12 +60,12 @@ class SaveCheckpoints(Callback):
             self.saved, self.early = saved, state.global_step
 
     def save(self, state: TrainerState, *, together: bool) -> Path:
-        self.before_saving()
+        log = {} if self.log is None else {"log": self.log()}
         self.saved = state.global_step
         self.shared = [*self.shared, self.saved][-2:] if together else self.shared
         protected = {*(() if state.best is None else (state.best.step,)), *(self.shared if self.in_population else ())}
         return save_checkpoint(
-            self.directory, state.global_step, trainer_state(state, self.callbacks), info=self.info,
+            self.directory, state.global_step, trainer_state(state, self.callbacks), info={**self.info, **log},
             replay=self.segments, keep=self.keep, protect=protected,
         )  # fmt: skip
 
