@@ -47,7 +47,7 @@ def test_to_the_end_of_the_run_its_checkpoints_are_compared(cli, run, finished):
 def test_what_differs_on_this_machine_is_named(cli, run):
     (run / "config.yaml").write_text((run / "config.yaml").read_text().replace("seed: 0", "seed: 1"))
     directory = RunDirectory(run)
-    record = directory.read("run.json")
+    record = directory.read("run.json") or {}
     directory.write("run.json", {**record, "versions": {**record["versions"], "torch": "1.0"}})
     result = cli("verify", run)
     assert result.exit_code == 1

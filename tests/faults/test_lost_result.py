@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 
 from rl_training.experiment.config.train_config import TrainConfig, parse_config
 from rl_training.experiment.run import resume_run, run_population, run_training
+from rl_training.experiment.run_directory import RunDirectory
 from rl_training.experiment.training_run import TrainingRun
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.state import TrainerState
@@ -26,10 +26,13 @@ class KilledError(BaseException):
     pass
 
 
+TIMES = ("seconds", "updates_per_second", "run_dir")
+
+
 def result_of(run: Path) -> dict[str, Any]:
     """result.json without the times of the process that wrote it."""
-    values = json.loads((run / "result.json").read_text())
-    return {name: value for name, value in values.items() if name not in ("seconds", "updates_per_second", "run_dir")}
+    values = RunDirectory(run).read("result.json") or {}
+    return {name: value for name, value in values.items() if name not in TIMES}
 
 
 def killed_before_the_result(config: TrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,5 +105,6 @@ def test_an_interrupted_run_continues(tmp_path):
 
 def test_a_signal_in_the_step_of_an_early_stop_does_not_pass_it(tmp_path):
     config = parse_config({**SAC, **EARLY, "output_dir": str(tmp_path / "run")})
-    stopped = run_training(config, callbacks=[StopDuring(30)])
-    assert (stopped.steps, stopped.status) == (30, "early_stop")
+    assert run_training(config, callbacks=[StopDuring(30)]).steps == 30
+    again = run_training(config)  # repeats the evaluation that the signal has ended
+    assert (again.steps, again.status) == (30, "early_stop")

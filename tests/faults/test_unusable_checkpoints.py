@@ -16,6 +16,7 @@ import rl_training
 from rl_training.cli.app import app
 from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.run import resume_run, run_population, run_training
+from rl_training.experiment.run_directory import RunDirectory
 from rl_training.experiment.seeds.sweep import train_seeds
 from rl_training.experiment.starts import UnusableRunError
 from rl_training.experiment.verify import compare_runs
@@ -148,9 +149,10 @@ def test_fresh_starts_a_refused_run_over(run: Path, damage: Callable[[Path], str
 def test_a_run_of_an_earlier_version_is_refused_by_its_checkpoints_alone(
     run: Path, damage: Callable[[Path], str]
 ) -> None:
-    record = json.loads((run / "run.json").read_text())
+    directory = RunDirectory(run)
+    record = directory.read("run.json") or {}
     assert record.pop("first_checkpoint") == 10
-    (run / "run.json").write_text(json.dumps(record))
+    directory.write("run.json", record)
     sentence = damage(run)
     with pytest.raises(UnusableRunError) as refused:
         resume_run(run)
@@ -158,8 +160,8 @@ def test_a_run_of_an_earlier_version_is_refused_by_its_checkpoints_alone(
 
 
 def test_a_run_stopped_before_its_first_checkpoint_starts_again(run: Path, tmp_path: Path) -> None:
-    record = json.loads((run / "run.json").read_text())
-    (run / "run.json").write_text(json.dumps({**record, "first_checkpoint": None}))
+    directory = RunDirectory(run)
+    directory.write("run.json", {**(directory.read("run.json") or {}), "first_checkpoint": None})
     shutil.rmtree(run / "checkpoints")
     assert run_training(config(BC, run)).status == "finished"
     run_training(config(BC, tmp_path / "whole"))
@@ -167,8 +169,8 @@ def test_a_run_stopped_before_its_first_checkpoint_starts_again(run: Path, tmp_p
 
 
 def test_a_checkpoint_without_its_record_is_used_and_recorded(run: Path, tmp_path: Path) -> None:
-    record = json.loads((run / "run.json").read_text())
-    (run / "run.json").write_text(json.dumps({**record, "first_checkpoint": None}))
+    directory = RunDirectory(run)
+    directory.write("run.json", {**(directory.read("run.json") or {}), "first_checkpoint": None})
     assert resume_run(run).status == "finished"
     assert json.loads((run / "run.json").read_text())["first_checkpoint"] == 30
 

@@ -42,7 +42,8 @@ class TrainingRun:
         self.warn = warn
         self.start = None if checkpoint is None else checkpoint.step
         own = None if checkpoint is None or checkpoint.path.parent != directory.checkpoints else checkpoint
-        self.own_start, self.saved_log = (None, None) if own is None else (own.step, own.info.get("log"))
+        self.own_start = None if own is None else own.step
+        self.saved_log: dict[str, Any] | None = None if own is None else own.info.get("log")
         board = tensorboard_writer(directory.path / "tensorboard", resume_at=self.start or 0)
         writers = [self._log] + ([] if board is None else [board])
         callbacks = new_callbacks(config, parts, choices, user=user, writers=writers, warn=warn)
