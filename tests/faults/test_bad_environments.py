@@ -53,6 +53,7 @@ def train(directory: Path, fault: str = "", *, warnings: list[str] | None = None
         ("unprintable", "environment 0 failed in step: Unprintable"),
         ("nan obs", "environment 0 returned a NaN or infinite observation: nan at [0]"),
         ("nan reward", "environment 0 returned a NaN or infinite reward: nan"),
+        ("1e39 reward", "environment 0 returned a reward too large for float32: 1e+39"),
     ],
 )
 def test_a_fault_is_one_sentence_in_this_process_and_in_workers(fault: str, message: str, workers: int):

@@ -20,6 +20,8 @@ from rl_training.envs.spec import env_spec_of, make_env
 from rl_training.envs.workers import MAX_RESTARTS, Workers
 from rl_training.messages import Warn, print_warning
 
+LARGEST_REWARD = float(np.finfo(np.float32).max)
+
 
 class Transition(NamedTuple):
     """One step of the pool, one row per environment."""
@@ -102,8 +104,9 @@ class EnvPool:
         _require_finite(step.next_obs)
         self._steps += 1
         for env, reward in enumerate(step.rewards):
-            if not math.isfinite(reward):
-                raise EnvError(f"environment {env} returned a NaN or infinite reward: {reward}")
+            if not abs(reward) <= LARGEST_REWARD:
+                kind = "reward too large for float32" if math.isfinite(reward) else "NaN or infinite reward"
+                raise EnvError(f"environment {env} returned a {kind}: {reward}")
             self._returns[env] += reward
         finished, self._obs = [], step.next_obs
         if step.obs is not None:
