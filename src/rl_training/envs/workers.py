@@ -116,11 +116,13 @@ class Workers:
         """Calls a method in all workers in parallel; the reply of a dead worker is None."""
         for worker, args in zip(self._workers, arguments, strict=True):
             worker.send(method, *args)
+        deadline = time.monotonic() + SILENT_SECONDS
+        for number, worker in enumerate(self._workers):  # all of them before a reply is waited for without a limit
+            if not worker.replies_within(max(0.0, deadline - time.monotonic())):
+                self._warn(f"{self._name(number)} has not replied for {SILENT_SECONDS:.0f} seconds in {method}")
         replies, failures = [], []
-        for number, worker in enumerate(self._workers):
+        for worker in self._workers:
             try:
-                if not worker.replies_within(SILENT_SECONDS):
-                    self._warn(f"{self._name(number)} has not replied for {SILENT_SECONDS:.0f} seconds in {method}")
                 replies.append(worker.receive())
             except WorkerDied:
                 replies.append(None)
