@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -29,6 +33,24 @@ def processes_of_group(group: int) -> list[str]:
     found = subprocess.run(["ps", "-eo", "pgid=,stat=,pid=,args="], capture_output=True, text=True, check=True).stdout
     rows = [line.split(maxsplit=2) for line in found.splitlines()]
     return [shown for pgid, state, shown in rows if int(pgid) == group and not state.startswith("Z")]
+
+
+@contextmanager
+def started_group(*command: str) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [sys.executable, *command], stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+@pytest.fixture(scope="session")
+def started() -> Callable[..., AbstractContextManager[subprocess.Popen[str]]]:
+    """Starts Python in a process group of its own, which is gone at the end."""
+    return started_group
 
 
 @pytest.fixture(scope="session")

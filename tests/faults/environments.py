@@ -41,7 +41,9 @@ class Faulty(gym.Env[Any, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         self.time = 0
-        return np.zeros(1, np.float32), {}
+        value, _, place = self.fault.partition(" ")
+        fails = place == "reset" and self.steps >= self.at
+        return np.full(1, float(value) if fails else 0.0, np.float32), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         self.steps, self.time = self.steps + 1, self.time + 1
@@ -69,7 +71,8 @@ class Faulty(gym.Env[Any, Any]):
                 time.sleep(0.3)
         elif self.fault in ERRORS:
             raise ERRORS[self.fault]
-        return obs * np.nan if self.fault == "nan obs" else obs, np.nan if self.fault == "nan reward" else 1.0
+        value, _, place = self.fault.partition(" ")  # such as "nan obs" and "-inf reward"
+        return obs + float(value) if place == "obs" else obs, float(value) if place == "reward" else 1.0
 
     def close(self) -> None:
         if self.fault == "close":

@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,22 +30,12 @@ if __name__ == "__main__":
 """
 
 
-@contextmanager
-def started(*command: str, **options: Any) -> Iterator[subprocess.Popen[str]]:
-    """Starts Python in a process group of its own, which is gone at the end."""
-    with subprocess.Popen([sys.executable, *command], text=True, start_new_session=True, **options) as process:
-        try:
-            yield process
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
-
-
 @pytest.mark.parametrize("fault", ["hang", "locked"])
 def test_a_hanging_worker_ends_after_its_killed_parent(
-    tmp_path: Path, fault: str, expect_group_ends: Callable[[int], None]
+    tmp_path: Path, fault: str, started: Any, expect_group_ends: Any
 ):
     (tmp_path / "steps.py").write_text(STEPS)
-    with started(str(tmp_path / "steps.py"), fault, stdout=subprocess.PIPE) as parent:
+    with started(str(tmp_path / "steps.py"), fault) as parent:
         assert parent.stdout
         assert parent.stdout.readline() == "started\n"
         time.sleep(0.3)  # until the workers hang
@@ -71,9 +55,9 @@ sys.argv[1] == "child" and time.sleep(60)
 """
 
 
-def test_a_process_is_killed_with_its_starter(tmp_path: Path, expect_group_ends: Callable[[int], None]):
+def test_a_process_is_killed_with_its_starter(tmp_path: Path, started: Any, expect_group_ends: Any):
     (tmp_path / "starts.py").write_text(STARTS)
-    with started(str(tmp_path / "starts.py"), "parent", stdout=subprocess.PIPE) as parent:
+    with started(str(tmp_path / "starts.py"), "parent") as parent:
         assert parent.stdout
         assert parent.stdout.readline() == "started\n"
         parent.kill()
@@ -81,7 +65,7 @@ def test_a_process_is_killed_with_its_starter(tmp_path: Path, expect_group_ends:
 
 
 @pytest.mark.soak
-def test_the_cells_seeds_and_workers_of_a_killed_bench_end(tmp_path: Path, expect_group_ends: Callable[[int], None]):
+def test_the_cells_seeds_and_workers_of_a_killed_bench_end(tmp_path: Path, started: Any, expect_group_ends: Any):
     settings = {
         "env_kwargs": {"fault": "locked", "at": 40}, "num_envs": 2, "env_workers": 1, "eval_interval": 0,
         "log_interval": 16, "num_steps": 8, "batch_size": 16, "hidden_sizes": [8], "epochs": 1,
