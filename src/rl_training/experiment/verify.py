@@ -71,7 +71,7 @@ def verify_run(path: Path, *, steps: int | None = None, warn: Warn = print_warni
 
 
 def require_intact(directory: RunDirectory) -> None:
-    """Verifies checkpoints, run.json and result.json by their checksums, and the log by that of the newest checkpoint."""
+    """Verifies the checksums of checkpoints, run.json and result.json, and that of the log in the newest checkpoint."""
     for name in ("run.json", "result.json"):
         directory.read(name)
     checkpoints = [read_checkpoint(path) for _, path in sorted(checkpoints_by_step(directory.checkpoints).items())]
