@@ -39,6 +39,7 @@ def run_example(monkeypatch, folder: Path, example: str, *arguments: str) -> Non
     runpy.run_path(str(ROOT / "examples" / example), run_name="__main__")
 
 
+@pytest.mark.slow
 def test_an_example_can_be_run_again_with_another_budget(tmp_path, monkeypatch, capsys):
     for arguments in (["--steps", "2"], ["--steps", "1", "--fresh"]):
         run_example(monkeypatch, tmp_path, "cql_pendulum_reference.py", *arguments)

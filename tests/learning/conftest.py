@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -39,7 +39,7 @@ def final_return(tmp_path) -> Callable[..., float]:
 def reaches(final_return) -> Callable[..., bool]:
     """Returns whether one of three seeds scores above a threshold; so short a training can fail with one seed."""
 
-    def learns(threshold: float, name: str, *overrides: str, **changes: Any) -> bool:
-        return any(final_return(name, *overrides, seed=seed, **changes) > threshold for seed in range(3))
+    def learns(threshold: float, name: str, *overrides: str, seeds: Sequence[int] = range(3), **changes: Any) -> bool:
+        return any(final_return(name, *overrides, seed=seed, **changes) > threshold for seed in seeds)
 
     return learns
