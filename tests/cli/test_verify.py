@@ -72,6 +72,15 @@ def test_members_of_a_population_are_repeated_together(cli, tmp_path):
     assert cli("verify", tmp_path / "seed_2").exit_code == 0
 
 
+@pytest.mark.parametrize("name", ["run.json", "result.json"])
+def test_a_flipped_bit_in_the_name_of_the_checksum_is_reported(cli, run, name):
+    file = run / name
+    file.write_text(file.read_text().replace('"sha256"', '"sha257"'))
+    result = cli("verify", run)
+    assert result.exit_code == 2
+    assert f"{name} is damaged (its checksum does not match)" in result.stderr
+
+
 def test_a_run_without_rows_is_refused(cli, run):
     for checkpoint in (run / "checkpoints").iterdir():
         shutil.rmtree(checkpoint)

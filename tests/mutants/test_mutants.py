@@ -1,4 +1,4 @@
-"""The list of mutants fits the source, and the script that tests them tells killed ones from survivors."""
+"""The list of mutants fits the source, and the script reports which mutants were killed and which survived."""
 
 from __future__ import annotations
 

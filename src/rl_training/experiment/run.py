@@ -140,12 +140,13 @@ def _training_runs(
     if starts[0] is None and members[0].dataset is not None:
         for warning in _data_warnings(configs[0], members[0].dataset, needs_expert=members[0].learner.needs_expert):
             warn(warning)
-    runs = []
-    for directory, config, parts, start in zip(directories, configs, members, starts, strict=True):
-        seeds = {"population": [each.seed for each in configs]} if len(configs) > 1 else {}
-        user = callbacks if len(configs) == 1 else ()
-        runs.append(TrainingRun(directory, config, parts, choices, checkpoint=start, user=user, warn=warn))
-        runs[-1].record |= seeds
+    user = callbacks if len(configs) == 1 else ()
+    runs = [
+        TrainingRun(directory, config, parts, choices, checkpoint=start, user=user, warn=warn)
+        for directory, config, parts, start in zip(directories, configs, members, starts, strict=True)
+    ]
+    for run in runs if len(runs) > 1 else ():
+        run.record["population"] = [config.seed for config in configs]
     return runs
 
 

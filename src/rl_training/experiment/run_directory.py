@@ -24,6 +24,7 @@ from rl_training.experiment.config.train_config import (
 from rl_training.runtime.files import write_atomically
 
 CHECKSUM = "sha256"  # key of run.json and result.json
+WITH_CHECKSUM = {"first_checkpoint", "env_restarts"}  # keys of files that have one; those of earlier versions have not
 FIRST_CHECKPOINT = "first_checkpoint"  # key of run.json: the step of the first checkpoint, or null before it
 FRESH = "--fresh (fresh=True in Python)"
 ELSEWHERE = "another --output (output_dir in Python)"
@@ -160,7 +161,8 @@ class RunDirectory:
         file = self.path / name
         try:
             content = dict(json.loads(file.read_bytes())) if file.exists() else None
-            if content is not None and content.pop(CHECKSUM, _checksum(content)) != _checksum(content):
+            expected = () if content is None else content.keys() & {CHECKSUM, *WITH_CHECKSUM}
+            if content is not None and expected and content.pop(CHECKSUM, None) != _checksum(content):
                 raise ValueError("its checksum does not match")
             return content
         except (ValueError, TypeError) as error:
@@ -173,8 +175,7 @@ class RunDirectory:
 
 
 def _checksum(content: dict[str, Any]) -> str:
-    values = {key: value for key, value in content.items() if key != CHECKSUM}
-    return hashlib.sha256(json.dumps(values).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def new_name(path: Path, unless: Callable[[Path], bool] = lambda path: False) -> Path:
