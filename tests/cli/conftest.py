@@ -60,3 +60,16 @@ def _trained(cli: Callable[..., Result], command: list[str], output: Path) -> di
     assert result.exit_code == 0, result.stderr
     report: dict[str, Any] = json.loads(result.stdout)
     return report
+
+
+@pytest.fixture
+def train_tiny_dreamer(cli: Callable[..., Result]) -> Callable[[Path, str], None]:
+    """Trains a small Dreamer for twelve steps."""
+    small = ("size=tiny", "window=4", "batch_size=2", "horizon=2", "learning_starts=8", "train_ratio=1")
+    options = [part for each in (*small, "eval_interval=0", "checkpoint_interval=12") for part in ("--set", each)]
+
+    def train(run: Path, env_id: str) -> None:
+        trained = cli("train", "dreamer", env_id, "--steps", 12, *options, "--output", run, "--quiet")
+        assert trained.exit_code == 0, trained.stderr
+
+    return train

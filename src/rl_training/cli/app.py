@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from rl_training import __version__
-from rl_training.cli import agents, bench, configs, data, dreams, info, train, verify
+from rl_training.cli import bench, configs, data, dreams, evaluate, info, predict, train, verify
 from rl_training.experiment.user_errors import USER_ERRORS, message_of
 
 
@@ -62,7 +62,7 @@ def rl_training(
 
 
 COMMANDS: tuple[Callable[..., None], ...] = (
-    train.train, train.resume, agents.evaluate, agents.predict, dreams.dream, bench.bench, bench.compare,
+    train.train, train.resume, evaluate.evaluate, predict.predict, dreams.dream, bench.bench, bench.compare,
     info.algos, info.explain, info.doctor, verify.verify,
 )  # fmt: skip
 for command in COMMANDS:

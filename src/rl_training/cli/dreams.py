@@ -6,9 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from rl_training.cli.agents import Best, Run
 from rl_training.cli.data import require_plot_path
-from rl_training.cli.options import Json, Trust
+from rl_training.cli.options import Best, Json, Run, Trust
 from rl_training.cli.output import print_facts, print_json, stdout_for_results
 
 

@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rl_training.cli.agents import Run
-from rl_training.cli.options import Json, Trust
+from rl_training.cli.options import Json, Run, Trust
 from rl_training.cli.output import print_json, stdout_for_results
 
 Steps = Annotated[

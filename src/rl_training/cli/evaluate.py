@@ -1,0 +1,109 @@
+"""`evaluate`: run a trained agent in its environment, or estimate its return from data."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rl_training.cli.data import ActionRange, Allow, Columns, read_options
+from rl_training.cli.options import Best, Json, Run, Trust
+from rl_training.cli.output import print_facts, print_json, score, stdout_for_results
+
+CAUTION = (
+    "the estimate does not cover states that are missing in the data, and the interval does not show this. "
+    "Use it to compare policies, not as an absolute value"
+)
+
+
+def evaluate(
+    run: Run,
+    best: Best = False,
+    episodes: Annotated[int | None, typer.Option(metavar="N", min=1, help="Episodes to run (default 10).")] = None,
+    seed: Annotated[int, typer.Option(metavar="S", min=0, help="Random seed for the episodes or the estimate.")] = 0,
+    stochastic: Annotated[
+        bool | None,
+        typer.Option(
+            "--stochastic/--deterministic", help="Sample actions or not (default: eval_stochastic of the run's config)."
+        ),
+    ] = None,
+    ope: Annotated[
+        str | None, typer.Option(metavar="DATASET", help="Estimate the return from data, without an environment.")
+    ] = None,
+    updates: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Updates of the estimate (default 10,000).")
+    ] = None,
+    gamma: Annotated[float | None, typer.Option(metavar="G", help="Discount of the estimate (default 0.99).")] = None,
+    columns: Columns = None,
+    action_range: ActionRange = None,
+    allow: Allow = None,
+    trust: Trust = None,
+    as_json: Json = False,
+) -> None:
+    """Evaluate a trained agent in its environment. With --ope, estimate its discounted return from data alone; the
+    data are read with the agent's own dataset options unless others are given. Actions are deterministic unless
+    --stochastic or the config's eval_stochastic is set."""
+    given = {name: value for name, value in (("updates", updates), ("gamma", gamma)) if value is not None}
+    reading = read_options(columns, action_range, allow)
+    if ope is None:
+        unused = [*given, *(name for name, value in reading.items() if value)]
+        if unused:
+            option = unused[0].removeprefix("dataset_").replace("_", "-")
+            raise ValueError(f"--{option} needs --ope DATASET, the estimate from data")
+        play(run, best, 10 if episodes is None else episodes, seed, stochastic, trust or [], as_json)
+    elif episodes is not None or stochastic is not None:
+        option = "--episodes" if stochastic is None else "--stochastic" if stochastic else "--deterministic"
+        raise ValueError(f"--ope runs no episodes: remove {option}")
+    else:
+        estimate(run, ope, best, seed, given, reading, as_json)
+
+
+def play(
+    run: Path, best: bool, episodes: int, seed: int, stochastic: bool | None, trust: list[str], as_json: bool
+) -> None:
+    with stdout_for_results():
+        from rl_training.experiment.agent import load_agent
+
+        agent = load_agent(run, best=best, trust=trust)
+        played = agent.evaluate(episodes, seed=seed, deterministic=None if stochastic is None else not stochastic)
+    if as_json:
+        print_json({"checkpoint": str(agent.path), **played})
+        return
+    lengths = f"{min(played['lengths'])} to {max(played['lengths'])} steps"
+    print_facts({"return": score(played), "lengths": lengths, "checkpoint": str(agent.path)})
+
+
+def estimate(
+    run: Path, source: str, best: bool, seed: int, options: dict[str, Any], reading: dict[str, Any], as_json: bool
+) -> None:
+    """Prints fitted Q evaluation of a trained agent and the return of the behaviour policy."""
+    with stdout_for_results():
+        import torch
+
+        from rl_training.experiment.agent import load_agent
+        from rl_training.experiment.ope import evaluate_policy_offline, load_dataset_for
+        from rl_training.runtime.callbacks.progress import ShowProgress
+
+        torch.set_num_threads(1)  # as in training: results do not depend on the number of cores
+        agent = load_agent(run, best=best)
+        dataset = load_dataset_for(agent, source, **reading)
+        found = evaluate_policy_offline(agent, dataset, seed=seed, callbacks=[ShowProgress()], **options)
+    if as_json:
+        print_json({"checkpoint": str(agent.path), "dataset": source, **found._asdict()})
+        return
+    value = with_interval(found.estimate, found.interval)
+    print_facts(
+        {
+            "estimate": f"{value}, discounted by {found.gamma:g}, in the rewards of the data",
+            "behaviour": f"{with_interval(found.behaviour_return, found.behaviour_interval)} over {found.episodes} "
+            f"episodes, discounted; undiscounted mean {found.behaviour_undiscounted_return:.5g}",
+            "unseen": f"{found.unseen_actions:.0%} of the policy's actions differ from the data's in similar states",
+            "checkpoint": str(agent.path),
+        }
+    )
+    for warning in found.warnings:
+        typer.echo(f"warning     {warning}")
+    typer.echo(f"caution     {CAUTION}")
+
+
+def with_interval(value: float, interval: tuple[float, float] | None) -> str:
+    return f"{value:.5g}" if interval is None else f"{value:.5g} (95% interval {interval[0]:.5g} to {interval[1]:.5g})"
