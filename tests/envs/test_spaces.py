@@ -13,9 +13,10 @@ from gymnasium import spaces
 
 from rl_training import BC, PPO, Dreamer, Memory, resume_training, save_transition_dataset
 from rl_training.envs.group import EnvError
+from rl_training.envs.making import make_env
 from rl_training.envs.pool import EnvPool
 from rl_training.envs.spaces import pack, parts_of
-from rl_training.envs.spec import env_spec_of, make_env
+from rl_training.envs.spec import env_spec_of
 from rl_training.experiment.agent import load_agent
 from rl_training.experiment.config.train_config import ConfigError
 from rl_training.experiment.dreams import dream

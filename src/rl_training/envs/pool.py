@@ -15,8 +15,9 @@ from rl_training.envs import snapshots
 from rl_training.envs.atari import AtariGame
 from rl_training.envs.group import EnvError, EnvGroup, Episode, close_env
 from rl_training.envs.interrupts import environment_calls
+from rl_training.envs.making import make_env
 from rl_training.envs.spaces import ActionConverter, first_non_finite
-from rl_training.envs.spec import env_spec_of, make_env
+from rl_training.envs.spec import env_spec_of
 from rl_training.envs.workers import MAX_RESTARTS, Workers
 from rl_training.messages import Warn, print_warning
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rl_training.envs.spec import spec_of
+from rl_training.envs.making import spec_of
 from rl_training.experiment.agent import Agent, load_agent
 from rl_training.experiment.trust import Trust, env_modules, require_trusted
 from rl_training.runtime.policies import SometimesRandom

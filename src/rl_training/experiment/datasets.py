@@ -7,7 +7,7 @@ from torch import Tensor
 
 from rl_training.data import TransitionDataset, load_transition_dataset, mix_transition_datasets
 from rl_training.data.datasets.transition_dataset import transform_rewards
-from rl_training.envs.spec import spec_of
+from rl_training.envs.making import spec_of
 from rl_training.experiment.agent import load_agent
 from rl_training.experiment.config.dataset_config import FilePart
 from rl_training.experiment.config.registry import get_algorithm_spec
