@@ -15,7 +15,7 @@ import pytest
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "rl_training"
 LAYERS = [
-    {"lazy_names", "messages", "processes", "types", "schedules", "statistics", "streams"},
+    {"lazy_names", "messages", "modules", "processes", "types", "schedules", "statistics", "streams"},
     {"models", "data"},
     {"algorithms"},
     {"envs"},
@@ -32,7 +32,12 @@ ALLOWED_UPWARD = {
     ("rl_training.experiment.bench.cell", "rl_training.cli"),
 }
 # These load modules by names that they compute: public names of a package, optional dependencies, the catalogue.
-COMPUTED_IMPORTS = {"rl_training.lazy_names", "rl_training.data.extras", "rl_training.algorithms"}
+COMPUTED_IMPORTS = {
+    "rl_training.lazy_names",
+    "rl_training.modules",
+    "rl_training.data.extras",
+    "rl_training.algorithms",
+}
 MODULES = {
     ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__"): path
     for path in sorted(SOURCE.rglob("*.py"))

@@ -9,7 +9,8 @@ import zipfile
 import gymnasium as gym
 import pytest
 
-from rl_training.envs.modules import changed_source, env_source, module_files, module_of
+from rl_training.envs.modules import changed_source, env_source, module_of
+from rl_training.modules import module_files
 
 ENVIRONMENT = """
 import gymnasium

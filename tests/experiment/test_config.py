@@ -252,3 +252,23 @@ def test_config_text_reads_back_to_an_equal_config(env_kwargs, output):
 def test_words_that_look_like_something_else_stay_words(word):
     config = parse_config({"algo": "ppo", "env_kwargs": {"map_name": word}})
     assert parse_config(read_yaml(config_yaml(config))).env_kwargs == {"map_name": word}
+
+
+@pytest.mark.parametrize(("key", "part"), [("env_wrappers", "wrapper"), ("callbacks", "callback")])
+def test_objects_to_import_are_named_one_by_one_or_in_a_list_with_options(key, part):
+    given = ["mine:A", {part: "mine.inner:B", "limit": 3}]
+    base = {"algo": "dqn", "env_id": "CartPole-v1"}
+    assert getattr(parse_config({**base, key: given}), key) == tuple(given)
+    assert getattr(parse_config({**base, key: "mine:A"}), key) == ("mine:A",)
+    for wrong in ("mine", {"limit": 3}, ["mine:A", 3], {part: "mine:A-v0"}):
+        with pytest.raises(ConfigError, match=f"{key}: must be module:Name or {{{part}: module:Name, option: value}}"):
+            parse_config({**base, key: wrong})
+
+
+def test_trackers_are_a_list_or_a_single_word():
+    base = {"algo": "dqn", "env_id": "CartPole-v1"}
+    assert parse_config(base).log == ("tensorboard",)
+    assert parse_config({**base, "log": "wandb"}).log == ("wandb",)
+    assert parse_config({**base, "log": []}).log == ()
+    with pytest.raises(ConfigError, match="log"):
+        parse_config({**base, "log": ["wanbd"]})

@@ -16,12 +16,13 @@ from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.manager import ExperimentManager
 from rl_training.experiment.run import run_training
 from rl_training.experiment.trust import (
-    UntrustedModuleError,
+    approve_typed,
+    learner_modules,
     modules_of,
     remember,
     require_trusted,
-    require_trusted_file,
 )
+from rl_training.modules import UntrustedModuleError
 
 
 @pytest.fixture
@@ -112,6 +113,19 @@ def test_the_modules_of_a_config_are_those_of_its_environments_and_their_options
     assert modules_of(parse_config({"algo": "bc", "dataset": recipe})) == ["other"]
     assert modules_of(parse_config({"algo": "bc", "dataset": [recipe], "env_id": "mine:Own-v0"})) == ["mine", "other"]
     assert modules_of(config("CartPole-v1", env_kwargs=options)) == ["json.tool", "mine"]
+
+
+@pytest.mark.parametrize("value", ["absent:Own", ["absent:Own"]])
+@pytest.mark.parametrize("key", ["algo", "env_wrappers", "callbacks", "network"])
+def test_every_key_that_names_code_is_one_of_its_modules(key, value):
+    assert modules_of({key: value}) == ["absent"]
+
+
+def test_names_in_mappings_are_modules_too():
+    assert modules_of({"env_wrappers": [{"wrapper": "absent:Own", "limit": 3}]}) == ["absent"]
+    assert modules_of({"callbacks": [{"callback": "absent:Own"}]}) == ["absent"]
+    assert modules_of({"algo_kwargs": {"network": {"kind": "absent:Own"}}}) == ["absent"]
+    assert learner_modules({"algo": "a:B", "env_wrappers": ["c:D"], "callbacks": ["e:F"]}) == ["a"]
 
 
 def test_the_record_is_readable_by_its_owner_alone(home):
@@ -244,11 +258,11 @@ def test_finished_seeds_report_an_edited_environment_once(pole, home, capsys):
 def test_the_config_file_of_a_run_counts_as_somebody_elses_unless_the_environment_is_typed(home):
     (home / "run.json").write_text("{}")
     with pytest.raises(UntrustedModuleError):
-        require_trusted_file(home / "config.yaml", config(), {"total_timesteps": 10}, ())
-    require_trusted_file(home / "config.yaml", config(), {"env_id": "mine:Own-v0"}, ())
-    require_trusted_file(home / "config.yaml", config(), {}, ["mine"])
+        approve_typed(config(), {"total_timesteps": 10}, home / "config.yaml", ())
+    approve_typed(config(), {"env_id": "mine:Own-v0"}, home / "config.yaml", ())
+    approve_typed(config(), {}, home / "config.yaml", ["mine"])
     (home / "run.json").unlink()
-    require_trusted_file(home / "config.yaml", config(), {}, ())
+    approve_typed(config(), {}, home / "config.yaml", ())
 
 
 def test_a_run_without_a_checksum_is_not_reported(pole, home, capsys):

@@ -12,7 +12,8 @@ import numpy as np
 from rl_training.experiment.agent import Agent, load_agent, run_of
 from rl_training.experiment.config.train_config import ConfigError, TrainConfig, parse_config
 from rl_training.experiment.run import TrainResult, default_directory, resume_run, run_training
-from rl_training.experiment.trust import Trust, modules_of, require_trusted
+from rl_training.experiment.trust import Trust, learner_modules, modules_of, require_trusted
+from rl_training.modules import approve
 from rl_training.runtime.checkpoints.reading import Checkpoint
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.memory import Memory
@@ -42,6 +43,7 @@ class ManagedAlgorithm:
         algorithm = {name: value for name, value in options.items() if name not in run}
         merged = {"algo": cls.algorithm, **given, **run} if cls.algorithm else {**given, **run}
         merged["algo_kwargs"] = {**merged.get("algo_kwargs", {}), **algorithm}
+        approve(learner_modules(merged))
         parsed = parse_config(merged)
         if cls.algorithm and parsed.algo != cls.algorithm:
             raise ConfigError(f"{cls.__name__} trains {cls.algorithm!r}, but the config has algo: {parsed.algo!r}")
@@ -141,6 +143,8 @@ def train_as(
 
     `fresh` deletes the run in the directory and starts from the beginning.
     """
+    if not isinstance(config, TrainConfig):
+        approve(learner_modules(config))
     parsed = config if isinstance(config, TrainConfig) else parse_config({"algo": algorithm, **config})
     if parsed.algo != algorithm:
         raise ConfigError(f"train_{algorithm} trains {algorithm!r}, but the config has algo: {parsed.algo!r}")

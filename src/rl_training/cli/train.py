@@ -113,7 +113,7 @@ def resume(run: Run, steps: TotalSteps = None, trust: Trust = None, as_json: Jso
         from rl_training.experiment.run_directory import RunDirectory
 
         run_dir = run_of(run)
-        config = RunDirectory(run_dir).config()
+        config = RunDirectory(run_dir).config(trust or ())
         shown = [] if config is None else [Introduction(config)]
         result = resume_run(run_dir, steps=steps, callbacks=shown, quiet=False, trust=trust or ())
     conclude([result], result.report(), config, as_json=as_json)
@@ -123,7 +123,7 @@ def read_config(target: str, given: dict[str, Any], overrides: list[str], trust:
     """Merges the config, the options and --set; later ones override earlier ones."""
     from rl_training.experiment.config.train_config import ConfigError, apply_overrides, load_config, parse_config
     from rl_training.experiment.config.yaml_text import read_yaml
-    from rl_training.experiment.trust import require_trusted_file
+    from rl_training.experiment.trust import approve_typed
 
     given = {key: value for key, value in given.items() if value is not None}
     named = "/" in target or target.endswith((".yaml", ".yml"))
@@ -133,10 +133,9 @@ def read_config(target: str, given: dict[str, Any], overrides: list[str], trust:
             given["dataset"] = read_yaml(given["dataset"])
         except ConfigError as error:
             raise ConfigError(f"--dataset: {error}") from None
-    config = parse_config(apply_overrides({**values, **given}, overrides))
-    if named:
-        require_trusted_file(Path(target), config, apply_overrides(given, overrides), trust)
-    return config
+    merged = apply_overrides({**values, **given}, overrides)
+    approve_typed(merged, apply_overrides(given, overrides), Path(target) if named else None, trust)
+    return parse_config(merged)
 
 
 def profile_of(configs: list[TrainConfig]) -> Profile:

@@ -1,13 +1,8 @@
-"""Finds the files that importing a module would run, without importing it or its parent packages."""
+"""Modules of environments: which one an id imports, and the file that defines an environment."""
 
 import hashlib
-import importlib
-import os
-import pkgutil
 import sys
 import sysconfig
-from collections.abc import Iterable
-from importlib.machinery import BuiltinImporter, FrozenImporter, ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +10,7 @@ import gymnasium as gym
 from gymnasium.envs.registration import find_highest_version, get_env_id, parse_env_id
 
 from rl_training.envs.atari import is_atari
+from rl_training.modules import module_files
 
 
 def module_of(env_id: str) -> str | None:
@@ -22,56 +18,6 @@ def module_of(env_id: str) -> str | None:
     name = env_id.removeprefix("ale_py:") if is_atari(env_id) else env_id  # such ids mean the same without it
     module, colon, _ = name.partition(":")
     return module if colon else None
-
-
-def module_files(name: str) -> tuple[Path, ...] | None:
-    """Returns the files of the parent packages, outermost first, and of the module, with links resolved.
-
-    None if a part is not found, or is no file: built-in modules, and modules in zip archives.
-    """
-    importlib.invalidate_caches()  # a file may be newer than the cached list of its folder
-    files: list[Path] = []
-    search: Iterable[str] | None = None  # None: sys.path
-    parts = name.split(".")
-    for end in range(1, len(parts) + 1):
-        if not parts[end - 1] or (end > 1 and search is None):  # an empty name, or a module that is no package
-            return None
-        spec = _find(".".join(parts[:end]), search)
-        if spec is None:
-            return None
-        if spec.loader is not None:  # a namespace package has no loader and runs no code
-            file = Path(spec.origin or "")
-            if not spec.has_location or not file.is_file():
-                return None
-            files.append(file.resolve())
-        search = spec.submodule_search_locations
-    return tuple(files) or None
-
-
-def _find(name: str, search: Iterable[str] | None) -> ModuleSpec | None:
-    """Finds one module as `import` does; finders only locate it. `search` lists the folders of its parent package."""
-    if search is None:
-        for importer in (BuiltinImporter, FrozenImporter):
-            if (spec := importer.find_spec(name)) is not None:
-                return spec
-    folders: list[str] = []
-    for entry in sys.path if search is None else list(search):
-        finder: Any = pkgutil.get_importer(entry or os.getcwd())
-        spec = None if finder is None else finder.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            return spec
-        folders += [] if spec is None else spec.submodule_search_locations or []
-    if folders:
-        namespace = ModuleSpec(name, None, is_package=True)
-        namespace.submodule_search_locations = folders
-        return namespace
-    editable = [each for each in sys.meta_path if _home(each).startswith("__editable__")]  # by setuptools
-    found = (each.find_spec(name, None) for each in editable)
-    return next((spec for spec in found if spec is not None), None)
-
-
-def _home(finder: Any) -> str:
-    return str(getattr(finder, "__module__", ""))
 
 
 def env_source(env_id: str) -> dict[str, str] | None:

@@ -15,7 +15,14 @@ from rl_training.data.datasets.actions import unscale_actions
 from rl_training.envs.spaces import pack
 from rl_training.experiment.config.registry import build_learner, config_type
 from rl_training.experiment.config.train_config import TrainConfig, parse_config
-from rl_training.experiment.trust import Trust, env_modules, require_trusted, trusted_names, warn_of_changed_source
+from rl_training.experiment.trust import (
+    Trust,
+    env_modules,
+    learner_modules,
+    require_trusted,
+    trusted_names,
+    warn_of_changed_source,
+)
 from rl_training.messages import Warn, print_warning
 from rl_training.runtime.checkpoints.format import MANIFEST, STATE, CheckpointError, step_name
 from rl_training.runtime.checkpoints.reading import Checkpoint, list_checkpoints, newest_checkpoint, read_checkpoint
@@ -89,7 +96,7 @@ class Agent(NamedTuple):
 
     def trusted_env(self) -> str | None:
         """Returns the id of the training environment, after checking that its module may be imported."""
-        modules = env_modules([self.config.env_id], self.config.env_kwargs)
+        modules = env_modules([self.config.env_id], self.config.env_kwargs, self.config.env_wrappers)
         require_trusted(modules, self.trust, self.path)
         warn_of_changed_source(read_record(self.path.parent.parent), print_warning)
         return self.config.env_id
@@ -157,6 +164,7 @@ def load_agent(
 
 def agent_from(checkpoint: Checkpoint, *, device: str = "cpu", trust: Trust = ()) -> Agent:
     info = checkpoint.info
+    require_trusted(learner_modules(info["config"]), trust, checkpoint.path)
     config, spec = parse_config(info["config"]), EnvSpec.from_json(info["spec"])
     with streams.fork(0, "load"):
         learner = build_learner(config.algo, spec, config_type(config.algo)(**config.algo_kwargs)).to(device)

@@ -25,7 +25,7 @@ def collect_dataset(
         if env_id is None:
             env_id = agent.trusted_env()
         else:
-            require_trusted(env_modules([], env_kwargs), trust, agent.path)
+            require_trusted(env_modules([], env_kwargs, agent.config.env_wrappers), trust, agent.path)
         policy = SometimesRandom(agent.learner, agent.spec, epsilon)
         _require_same_spaces(agent, env_id, env_kwargs)
     elif epsilon or stochastic:

@@ -11,8 +11,9 @@ from rl_training.runtime.checkpoints.reading import list_checkpoints
 
 # Keys that change neither updates nor environment steps; `threads` changes the last bits, which resume reports.
 MAY_CHANGE = (
-    "checkpoint_interval", "env_workers", "eval_episodes", "eval_interval", "eval_max_steps", "eval_stochastic",
-    "keep_checkpoints", "log_interval", "max_env_restarts", "threads",
+    "callbacks", "checkpoint_interval", "env_workers", "eval_episodes", "eval_interval", "eval_max_steps",
+    "eval_stochastic", "keep_checkpoints", "log", "log_interval", "max_env_restarts",
+    "record_video_interval", "threads",
 )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from rl_training.experiment.config.train_config import TrainConfig, load_config, parse_config
 from rl_training.experiment.run import TrainResult, default_directory, resume_run, run_training
 from rl_training.experiment.seeds.sweep import train_seeds
-from rl_training.experiment.trust import Trust
+from rl_training.experiment.trust import Trust, approve_typed
 from rl_training.runtime.engine import Callback
 
 
@@ -24,7 +24,9 @@ class ExperimentManager:
         """Accepts a config, a packaged name, the path of a YAML file, or a mapping."""
         if isinstance(config, TrainConfig):
             return cls(config)
-        return cls(parse_config(config if isinstance(config, dict) else load_config(str(config))))
+        values = config if isinstance(config, dict) else load_config(str(config))
+        approve_typed(values, {}, None if isinstance(config, dict) else Path(config), ())
+        return cls(parse_config(values))
 
     @property
     def run_dir(self) -> Path:

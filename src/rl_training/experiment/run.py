@@ -20,7 +20,7 @@ from rl_training.experiment.result import UNFINISHED, TrainResult, finished_earl
 from rl_training.experiment.run_directory import RunDirectory
 from rl_training.experiment.starts import Starts, find_starts, set_aside
 from rl_training.experiment.training_run import RecordFirstCheckpoint, TrainingRun, default_directory
-from rl_training.experiment.trust import Trust, modules_of, remember, require_trusted, warn_of_changed_source
+from rl_training.experiment.trust import Trust, remember, warn_of_changed_source
 from rl_training.messages import Warn, print_warning
 from rl_training.runtime.callbacks.profile import Profile
 from rl_training.runtime.callbacks.progress import ShowProgress
@@ -43,9 +43,9 @@ def run_training(
 
     `own`: the user has given the config, so the modules of its environments are trusted from now on.
     """
-    parsed = parse_config(config)
     if own:
-        remember(parsed, warn)
+        remember(config, warn)
+    parsed = parse_config(config)
     if fresh and start_from is not None:
         _require_kept(start_from, Path(parsed.output_dir or default_directory(parsed)))
     return _run([parsed], None, callbacks, fresh=fresh, quiet=quiet, start_from=start_from, warn=warn)[0]
@@ -64,9 +64,9 @@ def run_population(
     warn: Warn = print_warning, own: bool = True,
 ) -> list[TrainResult]:  # fmt: skip
     """Trains configs that differ only in the seed as one population, each in its own directory."""
-    parsed = [parse_config(config) for config in configs]
     if own:
-        remember(parsed[0], warn)
+        remember(configs[0], warn)
+    parsed = [parse_config(config) for config in configs]
     return _run(parsed, None, callbacks, fresh=fresh, quiet=quiet, start_from=None, warn=warn)
 
 
@@ -75,10 +75,9 @@ def resume_run(
     warn: Warn = print_warning, trust: Trust = (),
 ) -> TrainResult:  # fmt: skip
     """Resumes a run up to its last step or to `steps`; `trust` names modules that its environment may import."""
-    config = RunDirectory(path).config()
+    config = RunDirectory(path).config(trust)
     if config is None:
         raise ConfigError(f"{path} is not a run directory: it has no config.yaml")
-    require_trusted(modules_of(config), trust, path)
     config = config.model_copy(update={"output_dir": str(path)})
     return _run([config], steps, callbacks, fresh=False, quiet=quiet, start_from=None, warn=warn)[0]
 

@@ -21,6 +21,7 @@ from rl_training.experiment.config.train_config import (
     load_config,
     parse_config,
 )
+from rl_training.experiment.trust import Trust, modules_of, require_trusted
 from rl_training.runtime.files import write_atomically
 
 CHECKSUM = "sha256"  # key of run.json and result.json
@@ -73,11 +74,14 @@ class RunDirectory:
                         with suppress(OSError):  # another process has started in it
                             self.path.rmdir()
 
-    def config(self) -> TrainConfig | None:
+    def config(self, trust: Trust | None = None) -> TrainConfig | None:
+        """Returns the config, or None without one. With `trust`, first checks every module that it names."""
         file = self.path / CONFIG
         if not file.exists():
             return None
         values = load_config(str(file))
+        if trust is not None:
+            require_trusted(modules_of(values), trust, self.path)
         try:
             return parse_config(values)
         except ConfigError as error:

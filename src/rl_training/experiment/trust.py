@@ -1,4 +1,4 @@
-"""Which modules an environment id in somebody's file may import: those used in `train` here, and those named now."""
+"""Which modules the names in somebody's config may import: those used in `train` here, and those named now."""
 
 import fcntl
 import json
@@ -9,33 +9,49 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from rl_training.envs.modules import changed_source, module_files, module_of
-from rl_training.experiment.config.dataset_config import DatasetRecipe
+from rl_training.envs.modules import changed_source, module_of
 from rl_training.experiment.config.messages import shown
 from rl_training.experiment.config.train_config import TrainConfig
 from rl_training.messages import Warn
+from rl_training.modules import UntrustedModuleError, approve, module_files, module_in
 
-Trust: TypeAlias = "str | Iterable[str]"
+Trust: TypeAlias = str | Iterable[str]
+Config: TypeAlias = TrainConfig | Mapping[str, Any]
 Remembered = dict[str, list[list[str]]]  # module -> the files of each place it was used from
 
 
-class UntrustedModuleError(ValueError):
-    """A file names a module to import that the user has not trusted."""
+def modules_of(config: Config) -> list[str]:
+    """Returns every module that a config, checked or not, names for import."""
+    values = _values(config)
+    parts = values.get("dataset") if isinstance(values.get("dataset"), list | tuple) else [values.get("dataset")]
+    recipes = [part.get("env_id") for part in parts or () if isinstance(part, Mapping)]
+    environments = env_modules([values.get("env_id"), *recipes], values.get("env_kwargs"), values.get("env_wrappers"))
+    return list(dict.fromkeys([*learner_modules(values), *environments, *_named(values.get("callbacks"))]))
 
 
-def modules_of(config: TrainConfig) -> list[str]:
-    """Returns the modules that the environments of a config import."""
-    parts = config.dataset if isinstance(config.dataset, tuple) else (config.dataset,)
-    recipes = [part.env_id for part in parts if isinstance(part, DatasetRecipe)]
-    return env_modules([config.env_id, *recipes], config.env_kwargs)
+def learner_modules(config: Config) -> list[str]:
+    """Returns the modules that a config names for its algorithm and its network."""
+    values = _values(config)
+    options = values.get("algo_kwargs")
+    networks = [values.get("network"), options.get("network") if isinstance(options, Mapping) else None]
+    return list(dict.fromkeys([*_named([values.get("algo")]), *_named(networks)]))
 
 
-def env_modules(env_ids: Iterable[str | None], env_kwargs: Mapping[str, Any]) -> list[str]:
-    """Returns the modules named by `module:Id` in ids, and in options, which some environments pass on."""
-    named = [module for env_id in env_ids if env_id is not None and (module := module_of(env_id)) is not None]
-    texts = [re.match(r"([^\W\d]\w*(?:\.\w+)*):\w", text) for text in _texts(env_kwargs)]
-    options = [text[1] for text in texts if text is not None and module_files(text[1]) is not None]
-    return list(dict.fromkeys([*named, *options]))
+def env_modules(env_ids: Iterable[object], options: Any, wrappers: Any = ()) -> list[str]:
+    """Returns the modules named in ids and wrappers, and in options, which some environments pass on."""
+    ids = [module_of(env_id) for env_id in env_ids if isinstance(env_id, str)]
+    texts = [re.match(r"([^\W\d]\w*(?:\.\w+)*):\w", text) for text in _texts([options, wrappers])]
+    named = [text[1] for text in texts if text is not None and module_files(text[1]) is not None]
+    return list(dict.fromkeys([*filter(None, ids), *_named(wrappers), *named]))
+
+
+def _values(config: Config) -> Mapping[str, Any]:
+    return config.model_dump() if isinstance(config, TrainConfig) else config
+
+
+def _named(value: Any) -> list[str]:
+    """Returns the modules of every text of the form `module:Name`."""
+    return [module for text in _texts(value) if (module := module_in(text)) is not None]
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -44,7 +60,7 @@ def _texts(value: Any) -> Iterator[str]:
         each = waiting.pop()
         if isinstance(each, str):
             yield each
-        elif isinstance(each, Mapping | list):
+        elif isinstance(each, Mapping | list | tuple):
             waiting += each.values() if isinstance(each, Mapping) else each
 
 
@@ -56,8 +72,11 @@ def trusted_names(trust: Trust) -> tuple[str, ...]:
 
 
 def require_trusted(modules: Iterable[str], trust: Trust, source: Path | str) -> None:
-    """Raises UntrustedModuleError, before anything is imported, for a module of the file `source` without trust."""
-    allowed, remembered = trusted_names(trust), None
+    """Raises UntrustedModuleError, before anything is imported, for a module of the file `source` without trust.
+
+    Modules that pass are approved for import in this process.
+    """
+    allowed, remembered, modules = trusted_names(trust), None, list(modules)
     for module in modules:
         if module in allowed:
             continue
@@ -69,13 +88,17 @@ def require_trusted(modules: Iterable[str], trust: Trust, source: Path | str) ->
                 f"trained with on this machine; if you trust its code, add --trust {_plain(module)} "
                 f"(trust={shown(module)} in Python)"
             )
+    approve(modules)
 
 
-def require_trusted_file(file: Path, config: TrainConfig, typed: Mapping[str, Any], trust: Trust) -> None:
-    """As `require_trusted`, if a config file is part of a run, which may be somebody else's; `typed` was given now."""
-    if any((file.parent / name).exists() for name in ("run.json", "checkpoints")):
-        own = env_modules([typed.get("env_id")], typed.get("env_kwargs") or {})
-        require_trusted(modules_of(config), (*trusted_names(trust), *own), file)
+def approve_typed(config: Config, typed: Mapping[str, Any], file: Path | None, trust: Trust) -> None:
+    """Approves the modules of a config that the user has given; call it before the config is parsed.
+
+    If its file is part of a run, which may be somebody else's, only modules that were `typed` now need no trust.
+    """
+    if file is not None and any((file.parent / name).exists() for name in ("run.json", "checkpoints")):
+        require_trusted(modules_of(config), (*trusted_names(trust), *modules_of(typed)), file)
+    approve(modules_of(config))
 
 
 def _plain(module: str) -> str:
@@ -84,6 +107,7 @@ def _plain(module: str) -> str:
 
 def remember(config: TrainConfig, warn: Warn) -> None:
     """Records that the user has named the modules of this config in `train`, with the files they have now."""
+    approve(modules_of(config))
     found = {module: files for module in modules_of(config) if (files := module_files(module)) is not None}
     used = {module: [*map(str, files)] for module, files in found.items()}
     store = _store()

@@ -15,7 +15,7 @@ from rl_training.experiment.config.train_config import ConfigError, TrainConfig
 from rl_training.experiment.machine import choose, differences, facts
 from rl_training.experiment.run import run_population
 from rl_training.experiment.run_directory import RunDirectory
-from rl_training.experiment.trust import Trust, modules_of, require_trusted, warn_of_changed_source
+from rl_training.experiment.trust import Trust, warn_of_changed_source
 from rl_training.messages import Warn, print_warning
 from rl_training.runtime.callbacks.logging import TIME_FIELDS, is_intact
 from rl_training.runtime.callbacks.training import StopAtStep
@@ -48,10 +48,9 @@ def verify_run(path: Path, *, steps: int | None = None, warn: Warn = print_warni
     Raises CheckpointError or ConfigError if a file of the run is damaged.
     """
     directory = RunDirectory(path)
-    config, record = directory.config(), directory.read("run.json")
+    config, record = directory.config(trust), directory.read("run.json")
     if config is None or record is None:
         raise ConfigError(f"{path} is not a run directory: it has no config.yaml or no run.json")
-    require_trusted(modules_of(config), trust, path)
     warn_of_changed_source(record, warn)
     require_intact(directory)
     rows = _rows(directory.metrics)

@@ -15,6 +15,8 @@ from rl_training.experiment.config.fields import Count, CountOrZero, Name
 from rl_training.experiment.config.messages import ConfigError, describe
 from rl_training.experiment.config.train_config import TrainConfig, apply_overrides, load_config, parse_config
 from rl_training.experiment.config.yaml_text import write_yaml
+from rl_training.experiment.trust import learner_modules
+from rl_training.modules import approve
 
 PLAN = "bench.yaml"
 
@@ -68,7 +70,9 @@ class Cell(NamedTuple):
         given = {"env_id": self.env, "dataset": self.dataset, "total_timesteps": plan.steps}
         chosen = {key: value for key, value in given.items() if value is not None}
         try:
-            config = parse_config(apply_overrides({**values, **chosen}, plan.overrides()))
+            merged = apply_overrides({**values, **chosen}, plan.overrides())
+            approve(learner_modules(merged))
+            config = parse_config(merged)
         except ConfigError as error:
             raise ConfigError(f"{self.name}: {error}") from None
         if config.env_id is None:

@@ -1,9 +1,11 @@
 """Field types of configs."""
 
 from pathlib import PurePath
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
+
+from rl_training.modules import module_in
 
 
 def _not_bool(value: Any) -> Any:
@@ -21,6 +23,28 @@ Count = Annotated[int, BeforeValidator(_not_bool), Field(ge=1, le=_MOST)]
 CountOrZero = Annotated[int, BeforeValidator(_not_bool), Field(ge=0, le=_MOST)]
 Name = Annotated[str, Field(min_length=1)]
 Location = Annotated[str, BeforeValidator(_text), Field(min_length=1)]
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str | dict) else value
+
+
+def _imports(key: str) -> BeforeValidator:
+    """Validates a list of `module:Name` and `{key: module:Name, option: value}`; a single one is a list of one."""
+
+    def validated(value: Any) -> Any:
+        for each in _listed(value) if isinstance(_listed(value), list | tuple) else ():
+            if module_in(each.get(key) if isinstance(each, dict) else each) is None:
+                raise ValueError(f"must be module:Name or {{{key}: module:Name, option: value}}, got {each!r}")
+        return _listed(value)
+
+    return BeforeValidator(validated)
+
+
+Import = str | dict[str, JsonValue]
+Wrappers = Annotated[tuple[Import, ...], _imports("wrapper")]
+CallbackNames = Annotated[tuple[Import, ...], _imports("callback")]
+Trackers = Annotated[tuple[Literal["tensorboard", "wandb", "mlflow"], ...], BeforeValidator(_listed)]
 
 
 class Section(BaseModel):

@@ -12,7 +12,16 @@ from pydantic import BaseModel, BeforeValidator, Field, JsonValue, ValidationErr
 
 from rl_training.experiment.config import dataset_config, messages
 from rl_training.experiment.config.dataset_config import ActionRange, Dataset, DatasetRecipe, Faults, RewardTransform
-from rl_training.experiment.config.fields import Count, CountOrZero, Location, Name, Section
+from rl_training.experiment.config.fields import (
+    CallbackNames,
+    Count,
+    CountOrZero,
+    Location,
+    Name,
+    Section,
+    Trackers,
+    Wrappers,
+)
 from rl_training.experiment.config.messages import ConfigError, KeyPath, KnownKeys, shown
 from rl_training.experiment.config.packaged import copy_config, load_config, packaged_config_text, packaged_configs
 from rl_training.experiment.config.yaml_text import read_yaml, write_yaml
@@ -73,6 +82,9 @@ class TrainConfig(Section):
     keep_checkpoints: Count = Field(3, description="number of newest checkpoints to keep, besides the best")
     algo_kwargs: dict[str, Any] = Field({}, description="options of the algorithm")
     env_kwargs: dict[str, JsonValue] = Field({}, description="keyword arguments of the environment")
+    env_wrappers: Wrappers = Field(
+        (), description="wrappers of the environment, innermost first: module:Wrapper, or {wrapper: ..., option: value}"
+    )
     dataset: Dataset | None = Field(None, description="dataset file or recipe, or a list of them")
     dataset_episodes: Count | None = Field(None, description="use the first N episodes of each source; none: all")
     dataset_stride: Count = Field(1, description="use every Nth transition of an episode")
@@ -91,6 +103,11 @@ class TrainConfig(Section):
     max_updates: Count | None = Field(None, description="stop after N updates")
     max_epochs: Count | None = Field(None, description="stop after N passes over the dataset")
     early_stopping: EarlyStopping | None = Field(None, description="stop when evaluations no longer improve")
+    callbacks: CallbackNames = Field(
+        (), description="callbacks: module:Callback, or {callback: module:Callback, option: value}"
+    )
+    log: Trackers = Field(("tensorboard",), description="trackers besides metrics.jsonl: tensorboard, wandb, mlflow")
+    record_video_interval: CountOrZero = Field(0, description="steps between videos of an evaluation episode; 0: none")
     threads: Count | None = Field(None, description="CPU threads for PyTorch; none: 1")
     compile: Annotated[Literal["auto", "on", "off"], BeforeValidator(_switch)] = Field(
         "auto", description="torch.compile: auto, on or off"
