@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
 
-.PHONY: demo test learn soak mutants lint types stub docs clean
+.PHONY: demo test learn soak mutants lint types stub docs box2d clean
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/demo.py
@@ -37,9 +37,14 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.version_info < (3, 10) and sys.exit("Python 3.10 or newer is needed: make PYTHON=python3.12")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install torch==2.13.0
-	$(BIN)/python -m pip install -c constraints.txt -e '.[dev,data,mujoco,atari,plot,log,docs]'
+	$(BIN)/python -m pip install -c constraints.txt -e '.[dev,data,mujoco,atari,plot,log,wandb,mlflow,video,export,docs]'
 	$(BIN)/python -m pip install -c constraints.txt --no-deps MinAtar  # what it draws with is not needed
+	$(BIN)/python -m pip install -c constraints.txt 'gymnasium[box2d]' || $(MAKE) box2d || echo "Box2D is not installed; its tests are skipped"
 	touch $(INSTALLED)
+
+box2d:  # builds it where there is no wheel; needs a C++ compiler
+	$(BIN)/python -m pip install swig setuptools wheel
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --no-build-isolation --no-deps box2d-py==2.3.8
 
 clean:
 	rm -rf .venv .cache build dist site .hypothesis .mypy_cache .pytest_cache .ruff_cache
