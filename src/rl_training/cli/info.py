@@ -15,7 +15,8 @@ from rl_training.types import ACTION_SPACES
 
 EXTRAS = {  # optional dependencies, and the modules they install
     "data": ("h5py", "pyarrow"), "mujoco": ("mujoco", "imageio"), "atari": ("ale_py",), "box2d": ("Box2D",),
-    "log": ("tensorboard",), "plot": ("matplotlib",),
+    "log": ("tensorboard",), "wandb": ("wandb",), "mlflow": ("mlflow",), "plot": ("matplotlib",),
+    "video": ("imageio", "imageio_ffmpeg", "PIL", "pygame"), "export": ("onnx", "onnxscript", "onnxruntime"),
 }  # fmt: skip
 
 

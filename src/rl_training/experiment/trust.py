@@ -42,7 +42,7 @@ def env_modules(env_ids: Iterable[object], options: Any, wrappers: Any = ()) -> 
     ids = [module_of(env_id) for env_id in env_ids if isinstance(env_id, str)]
     texts = [re.match(r"([^\W\d]\w*(?:\.\w+)*):\w", text) for text in _texts([options, wrappers])]
     named = [text[1] for text in texts if text is not None and module_files(text[1]) is not None]
-    return list(dict.fromkeys([*filter(None, ids), *_named(wrappers), *named]))
+    return list(dict.fromkeys([*(module for module in ids if module is not None), *_named(wrappers), *named]))
 
 
 def _values(config: Config) -> Mapping[str, Any]:
