@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import reduce
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
@@ -60,7 +60,7 @@ class Action(NamedTuple):
 
 
 class ObsPart(NamedTuple):
-    """One entry of a Dict observation space: an image ("uint8") or a vector ("float32")."""
+    """One part of an observation with images: an image, uint8 [channels, height, width], or a vector ("float32")."""
 
     name: str
     shape: tuple[int, ...]
@@ -89,10 +89,14 @@ class EnvSpec:
     action_start: int = 0  # Discrete only: the environment's first action
     action_sizes: tuple[int, ...] = ()  # MultiDiscrete only, flat: number of actions of each choice
     action_starts: tuple[int, ...] = ()  # MultiDiscrete only, flat: the environment's first action of each choice
-    obs_parts: tuple[ObsPart, ...] = ()  # Dict only: its entries in the order in which they are packed into bytes
+    obs_parts: tuple[ObsPart, ...] = ()  # several parts with images: the order in which they are packed into bytes
+    # The environment's own spaces as JSON (see `data/spaces.py`), where they differ from the library's form.
+    obs_space: dict[str, Any] | None = field(default=None, hash=False)
+    action_space: dict[str, Any] | None = field(default=None, hash=False)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        values = asdict(self)
+        return {name: value for name, value in values.items() if value is not None}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> EnvSpec:

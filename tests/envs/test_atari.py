@@ -197,7 +197,7 @@ def test_the_first_action_of_a_life_is_never_sticky():
 def test_games_are_preprocessed_unless_turned_off():
     with EnvPool(BREAKOUT) as pool, EnvPool(BREAKOUT, env_kwargs={"preprocess": False}) as bare:
         assert (pool.spec.obs_shape, pool.spec.obs_dtype, pool.resume_kind) == ((4, 84, 84), "uint8", "snapshot")
-        assert (bare.spec.obs_shape, bare.resume_kind) == ((210, 160, 3), "replay")
+        assert (bare.spec.obs_shape, bare.resume_kind) == ((3, 210, 160), "replay")
     assert make_env(f"ale_py:{BREAKOUT}", {}).observation_space.shape == (4, 84, 84)
 
 

@@ -108,7 +108,6 @@ class DreamerAlgorithm(Learner):
     model_type = DreamerModel
     action_kinds = ("box", "discrete")
     takes_pixels = True
-    takes_dict = True
     targets = ("critic",)
     return_low: Tensor
     return_high: Tensor

@@ -45,54 +45,76 @@ def predict(
     episode: Episode = False,
     as_json: Json = False,
 ) -> None:
-    """Print the actions of a trained agent. One action for each observation, in the environment's units. A recurrent
-    agent treats each observation as the first of an episode unless --episode is given."""
+    """Print the actions of a trained agent. One action for each observation, both in the environment's own form. A
+    recurrent agent treats each observation as the first of an episode unless --episode is given."""
     if obs is not None and obs_file is None:
-        rows = parse_obs(obs)
+        given = parse_obs(obs)
     elif obs_file is not None and obs is None:
-        rows = read_obs(obs_file)
+        given = read_obs(obs_file)
     else:
         raise ValueError("observations are missing or given twice: use either --obs JSON or --obs-file FILE.npy")
     with stdout_for_results():
         import torch
 
         from rl_training.experiment.agent import load_agent
-        from rl_training.runtime.memory import Memory
 
-        agent, memory = load_agent(run, best=best), Memory()
-        options: Any = {"deterministic": True}
+        agent = load_agent(run, best=best)
+        options: Any = {"deterministic": not stochastic}
         if stochastic:
-            options = {"deterministic": False, "generator": torch.Generator()}
+            options["generator"] = torch.Generator()
             options["generator"].seed()
-        if episode:
-            actions = [agent.predict(row, memory=memory, **options).tolist() for row in one_by_one(agent, rows)]
-        else:
-            actions = agent.predict(rows, **options).tolist()
+        rows = own_form(agent, given)
+        actions = of_episode(agent, rows, options) if episode else of_each(agent, rows, options)
     if as_json:
         print_json({"actions": actions})
     else:
         typer.echo(json.dumps(actions))
 
 
-def one_by_one(agent: Agent, rows: Any) -> list[Any]:
-    count = agent.rows(rows).shape[: -len(agent.spec.obs_shape)]
-    if not count:
+def of_each(agent: Agent, rows: Any, options: dict[str, Any]) -> Any:
+    return as_lists(agent.predict(rows, **options), agent.lead(rows))
+
+
+def of_episode(agent: Agent, rows: Any, options: dict[str, Any]) -> list[Any]:
+    from rl_training.data.spaces import entry
+    from rl_training.runtime.memory import Memory
+
+    memory, lead = Memory(), agent.lead(rows)
+    if not lead:
         raise ValueError("--episode takes a list of observations, got a single one: put it in brackets")
-    if isinstance(rows, dict):
-        return [{name: part[i] for name, part in rows.items()} for i in range(count[0])]
-    return list(rows)
+    actions = (agent.predict(entry(rows, step), memory=memory, **options) for step in range(lead[0]))
+    return [as_lists(action, lead[1:]) for action in actions]
 
 
-def parse_obs(text: str) -> np.ndarray[Any, Any] | dict[str, np.ndarray[Any, Any]]:
-    """Reads observations from JSON; objects become one array for each key."""
+def own_form(agent: Agent, given: Any) -> Any:
+    """Nests observations like the agent's Dict or Tuple space; others become one array."""
+    from rl_training.data.spaces import batched, leaves, observations_of, rebuild
+
+    converter = observations_of(agent.spec)
+    if converter is None or converter.space["type"] not in ("Dict", "Tuple"):
+        return {name: array(part) for name, part in given.items()} if isinstance(given, dict) else array(given)
+    parts = {leaf.name: leaf.path for leaf in leaves(converter.space)}
+    if isinstance(given, dict) and given.keys() == parts.keys():  # an .npz file names nested parts by their paths
+        return rebuild(converter.space, {path: given[name] for name, path in parts.items()})
+    return batched(given, converter.space)
+
+
+def as_lists(actions: Any, lead: tuple[int, ...]) -> Any:
+    """Returns actions as JSON values: one for each observation."""
+    from rl_training.data.spaces import entry
+
+    if lead and isinstance(actions, (dict, tuple)):
+        return [as_lists(entry(actions, number), lead[1:]) for number in range(lead[0])]
+    if isinstance(actions, dict):
+        return {name: as_lists(part, ()) for name, part in actions.items()}
+    return [as_lists(part, ()) for part in actions] if isinstance(actions, tuple) else actions.tolist()
+
+
+def parse_obs(text: str) -> Any:
     try:
-        nested = json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"--obs must be JSON, such as [0.1, 0, 0.2, 0], got {reprlib.repr(text)}") from error
-    if isinstance(nested, list) and nested and all(isinstance(each, dict) for each in nested):
-        names = [*dict.fromkeys(name for each in nested for name in each)]
-        nested = {name: [each.get(name) for each in nested] for name in names}
-    return {name: array(part) for name, part in nested.items()} if isinstance(nested, dict) else array(nested)
 
 
 def array(nested: Any) -> np.ndarray[Any, Any]:
@@ -100,7 +122,7 @@ def array(nested: Any) -> np.ndarray[Any, Any]:
 
     try:
         rows = np.asarray(nested)
-    except ValueError as error:
+    except ValueError as error:  # lists of different lengths
         raise ValueError("--obs must have observations of one length, such as [[0.1, 0], [0.2, 0]]") from error
     return numbers(rows, "--obs")
 

@@ -6,12 +6,11 @@ from difflib import get_close_matches
 from typing import Any
 
 import gymnasium as gym
-from gymnasium import spaces
 from gymnasium.envs.registration import parse_env_id
 
 from rl_training.envs.atari import is_atari, make_atari
 from rl_training.envs.group import EnvError
-from rl_training.envs.spaces import PackedObservation
+from rl_training.envs.spaces import with_library_spaces
 from rl_training.envs.spec import env_spec_of
 from rl_training.messages import describe_error
 from rl_training.types import EnvSpec
@@ -28,12 +27,14 @@ def spec_of(env_id: str, env_kwargs: Mapping[str, Any]) -> EnvSpec:
 
 
 def make_env(
-    env_id: str | Callable[..., gym.Env[Any, Any]], env_kwargs: Mapping[str, Any], *, training: bool = False
-) -> gym.Env[Any, Any]:
+    env_id: str | Callable[..., gym.Env[Any, Any]], env_kwargs: Mapping[str, Any], *, training: bool = False,
+    like: EnvSpec | None = None,
+) -> gym.Env[Any, Any]:  # fmt: skip
     """Creates an environment from an id or a function.
 
     Atari games are preprocessed, with training settings if `training`; `preprocess: false` in `env_kwargs` turns
-    this off. Dict observations are packed into one row of bytes.
+    this off. Spaces that differ from the library's are converted (see `spaces.py`); `like` is the spec
+    of the run that the environment is for.
     """
     try:
         env = _make(env_id, env_kwargs, training=training)
@@ -41,7 +42,7 @@ def make_env(
         raise
     except BaseException as error:  # SystemExit, which would end the run without a message
         raise EnvError(f"environment {env_id} could not be created: {describe_error(error)}") from error
-    return PackedObservation(env) if isinstance(env.observation_space, spaces.Dict) else env
+    return with_library_spaces(env, like)
 
 
 def _make(

@@ -12,14 +12,16 @@ import numpy as np
 from gymnasium.wrappers import TimeLimit
 
 from rl_training.envs import snapshots
+from rl_training.envs.actions import ActionConverter, first_non_finite
 from rl_training.envs.atari import AtariGame
 from rl_training.envs.group import EnvError, EnvGroup, Episode, close_env
 from rl_training.envs.interrupts import environment_calls
 from rl_training.envs.making import make_env
-from rl_training.envs.spaces import ActionConverter, first_non_finite
+from rl_training.envs.spaces import LibrarySpaces
 from rl_training.envs.spec import env_spec_of
 from rl_training.envs.workers import MAX_RESTARTS, Workers
 from rl_training.messages import Warn, print_warning
+from rl_training.types import EnvSpec
 
 LARGEST_REWARD = float(np.finfo(np.float32).max)
 
@@ -45,21 +47,24 @@ class EnvPool:
       more than `max_restarts` of them raise `TooManyRestarts`.
     - `max_steps` truncates longer episodes, without workers only.
     - `training` selects the training settings of environments that have them (Atari).
+    - `like` is the spec of the run that the pool is for, if it has started; see `with_library_spaces`.
     """
 
     def __init__(
         self, env_id: str | Callable[..., gym.Env[Any, Any]], num_envs: int = 1, *, seed: int = 0,
         env_kwargs: Mapping[str, Any] | None = None, workers: int = 0, training: bool = False,
         max_restarts: int = MAX_RESTARTS, warn: Warn = print_warning, max_steps: int | None = None,
+        like: EnvSpec | None = None,
     ) -> None:  # fmt: skip
         if num_envs < 1:
             raise ValueError(f"num_envs must be at least 1, got {num_envs}")
         if not 0 <= workers <= num_envs:
             raise ValueError(f"workers must be between 0 and num_envs = {num_envs}, got {workers}")
-        make = partial(make_env, env_id, dict(env_kwargs or {}), training=training)
+        make = partial(make_env, env_id, dict(env_kwargs or {}), training=training, like=like)
         env = make()
         exact = not callable(env_id) and snapshots.is_exact_for(env)
         self.num_envs, self.seed, self.spec = num_envs, int(seed), env_spec_of(env)
+        self.notes = env.notes if isinstance(env, LibrarySpaces) else []  # about converted spaces, for the user
         self.resume_kind = "snapshot" if exact else "replay"
         self.stacks_frames = isinstance(env, AtariGame) and env.stacks_single_planes
         self._convert_actions = ActionConverter(env.action_space, self.spec, num_envs)

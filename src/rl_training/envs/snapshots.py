@@ -12,9 +12,10 @@ from gymnasium.wrappers import FrameStackObservation, OrderEnforcing, TimeLimit
 from rl_training.envs.atari import AtariGame
 from rl_training.envs.fixed_horizon import FixedHorizonCartPole
 from rl_training.envs.pixels import Catch, CueMemory
+from rl_training.envs.spaces import LibrarySpaces
 
 ATTRIBUTE_ENVS = (FixedHorizonCartPole, Catch, CueMemory)  # their state is their plain attributes
-SUPPORTED_WRAPPERS = (TimeLimit, OrderEnforcing, FrameStackObservation)
+SUPPORTED_WRAPPERS = (TimeLimit, OrderEnforcing, FrameStackObservation, LibrarySpaces)
 SEQUENCES = {"tuple": tuple, "list": list, "deque": deque}
 
 # mj_step leaves the body poses from the start of its last substep; Ant and Humanoid compute velocities from them.

@@ -1,127 +1,244 @@
-"""Conversions at the environment boundary: Dict observations to rows of bytes, actions to the environment's units."""
+"""The environment boundary: every environment gets the observations and actions that the library handles.
 
-import math
-from collections.abc import Mapping, Sequence
+- Observations: a float32 vector, an image uint8 [channels, height, width], or images and vectors packed into bytes.
+- Actions: a Box with finite bounds, Discrete or MultiDiscrete.
+
+`docs/guide/spaces.md` has the rule for each space, `data/spaces` the conversion of values.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from rl_training.types import Array, EnvSpec, ObsPart
+from rl_training.data.spaces import Actions, Description, Observations, leaves
+from rl_training.types import EnvSpec
+
+MIN_SIDE = 5  # pixels along the shorter side of an image; smaller arrays are vectors
+MAX_CHOICES = 1024  # values of one entry of an integer Box, to be a choice of a MultiDiscrete action
 
 
-def parts_of(space: spaces.Dict) -> tuple[ObsPart, ...]:
-    """Returns the image first, then the vectors by name; raises TypeError for other contents."""
-    parts = []
-    for name, each in sorted(space.items(), key=lambda item: str(item[0])):
-        if not isinstance(each, spaces.Box) or not (each.dtype == np.uint8 or each.dtype.kind == "f"):
-            raise TypeError(
-                f"a Dict observation must hold Boxes of floats or uint8, got {each} for {name!r}; wrap the environment"
-            )
-        parts.append(ObsPart(name, each.shape, "uint8" if each.dtype == np.uint8 else "float32"))
-    images = [part for part in parts if part.dtype == "uint8"]
-    vectors = [part for part in parts if part.dtype != "uint8"]
-    if len(images) != 1 or len(images[0].shape) != 3 or not sum(part.size for part in vectors):
-        raise TypeError(
-            f"a Dict observation must hold one image, uint8 [channels, height, width], and vectors, got {space}; "
-            "wrap the environment (gymnasium.wrappers.FlattenObservation if all are vectors)"
-        )
-    return (*images, *vectors)
+class LibrarySpaces(gym.Wrapper[Any, Any, Any, Any]):
+    """Converts observations and actions; `notes` are sentences about it for the user."""
 
-
-def pack(obs: Any, parts: Sequence[ObsPart]) -> Array:
-    """Packs Dict observations with any leading shape into uint8 [..., bytes]; floats are stored bit by bit."""
-    if not isinstance(obs, Mapping) or {*obs} != {part.name for part in parts}:
-        received = sorted(map(str, obs)) if isinstance(obs, Mapping) else type(obs).__name__
-        raise ValueError(f"obs must be a dict of {', '.join(part.name for part in parts)}, got {received}")
-    columns = [_bytes(np.asarray(obs[part.name]), part) for part in parts]
-    if len({column.shape[:-1] for column in columns}) > 1:
-        shapes = ", ".join(f"{part.name} of {np.shape(obs[part.name])}" for part in parts)
-        raise ValueError(f"all parts of obs must have the same leading shape, got {shapes}")
-    return np.concatenate(columns, -1)
-
-
-def _bytes(values: Array, part: ObsPart) -> Array:
-    lead = values.shape[: values.ndim - len(part.shape)]
-    if values.shape[len(lead) :] != part.shape:
-        raise ValueError(f"{part.name} must end in shape {part.shape}, got {values.shape}")
-    if part.dtype == "uint8" and values.dtype != np.uint8 and not ((values >= 0) & (values <= 255)).all():
-        raise ValueError(f"{part.name} is an image: its pixels must be in 0..255")
-    rows = np.ascontiguousarray(values, part.dtype).reshape(*lead, math.prod(part.shape))
-    if not np.isfinite(rows).all():
-        raise ValueError(f"{part.name} holds NaN or infinite values")
-    return rows.view(np.uint8)
-
-
-class PackedObservation(gym.ObservationWrapper[Any, Any, Any]):
-    """Packs Dict observations into rows of bytes, laid out as `parts`."""
-
-    def __init__(self, env: gym.Env[Any, Any]) -> None:
+    def __init__(
+        self, env: gym.Env[Any, Any], observations: Observations | None, actions: Actions | None,
+        action_space: spaces.Space[Any], notes: list[str],
+    ) -> None:  # fmt: skip
         super().__init__(env)
-        assert isinstance(env.observation_space, spaces.Dict)
-        self.parts = parts_of(env.observation_space)
-        self.observation_space = spaces.Box(0, 255, (sum(part.bytes for part in self.parts),), np.uint8)
+        self.observations, self.actions, self.notes = observations, actions, notes
+        self.action_space = action_space
+        if observations is not None:
+            low, high = (0, 255) if observations.dtype == np.uint8 else (-np.inf, np.inf)
+            self.observation_space = spaces.Box(low, high, observations.shape, observations.dtype.type)
 
-    def observation(self, observation: Any) -> Array:
-        return pack(observation, self.parts)
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        obs, info = self.env.reset(seed=seed, options=options)
+        return self._rows(obs), info
 
+    def step(self, action: Any) -> Any:
+        obs, *rest = self.env.step(action if self.actions is None else self.actions.own(np.atleast_1d(action)))
+        return self._rows(obs), *rest
 
-class ActionConverter:
-    """Checks policy actions and converts them to the units, dtype and shape of the environment."""
+    def _rows(self, obs: Any) -> Any:
+        return obs if self.observations is None else self.observations.rows(obs)
 
-    def __init__(self, space: Any, spec: EnvSpec, num_envs: int) -> None:
-        self._space, self._spec, self._num_envs = space, spec, num_envs
-        self._rows = (num_envs, *spec.action_shape)
-        # Tiled because broadcasting a small row costs more than the arithmetic.
-        low, high = (np.tile(bound, (num_envs, 1)) for bound in (spec.action_low, spec.action_high))
-        bounds = low, high, (high - low) / 2, (high + low) / 2
-        self._low, self._high, self._scale, self._center = (bound.astype(space.dtype) for bound in bounds)
-        self._is_centered = not self._center.any()
-        converters = {"box": self._scale_box, "discrete": self._shift_discrete, "multi_discrete": self._shift_multi}
-        self._convert = converters[spec.action_kind]
-
-    def __call__(self, actions: np.ndarray) -> np.ndarray:
-        return self._convert(actions)
-
-    def _scale_box(self, actions: np.ndarray) -> np.ndarray:
-        if actions.shape != self._low.shape:
-            raise ValueError(f"actions must have shape {self._low.shape}, got {actions.shape}")
-        bad = first_non_finite(actions)
-        if bad is not None:
-            raise ValueError(f"actions must be finite, got {actions[bad[0]].tolist()} for environment {bad[0]}")
-        units = actions * self._scale
-        if not self._is_centered:
-            units += self._center
-        units = np.minimum(np.maximum(units, self._low), self._high)  # faster than clip for small arrays
-        return units.astype(self._space.dtype, copy=False).reshape(self._rows)
-
-    def _shift_discrete(self, actions: np.ndarray) -> np.ndarray:
-        if actions.shape != (self._num_envs,) or actions.dtype.kind not in "iu":
-            raise ValueError(f"actions must be {self._num_envs} integers, got {actions.dtype} of shape {actions.shape}")
-        count = self._spec.action_dim
-        for env, action in enumerate(actions.tolist()):
-            if not 0 <= action < count:
-                raise ValueError(f"actions must be in 0..{count - 1}, got {action} for environment {env}")
-        if self._space.start != 0:
-            actions = actions + self._space.start
-        return actions.astype(self._space.dtype)
-
-    def _shift_multi(self, actions: np.ndarray) -> np.ndarray:
-        shape = (self._num_envs, self._spec.action_dim)
-        if actions.shape != shape or actions.dtype.kind not in "iu":
-            raise ValueError(f"actions must be integers of shape {shape}, got {actions.dtype} of shape {actions.shape}")
-        invalid = (actions < 0) | (actions >= self._spec.action_sizes)
-        if invalid.any():
-            env, index = np.argwhere(invalid)[0].tolist()
-            highest, value = self._spec.action_sizes[index] - 1, actions[env, index]
-            raise ValueError(f"action {index} must be in 0..{highest}, got {value} for environment {env}")
-        return (actions + self._spec.action_starts).astype(self._space.dtype).reshape(self._rows)
+    def described(self, spec: EnvSpec) -> EnvSpec:
+        """Returns the spec with the environment's own spaces, where the spec alone does not imply them."""
+        if self.observations is not None:
+            implied = _is_implied(self.observations.space)
+            spec = replace(
+                spec, obs_parts=self.observations.parts, obs_space=None if implied else dict(self.observations.space)
+            )
+        return spec if self.actions is None else replace(spec, action_space=dict(self.actions.space))
 
 
-def first_non_finite(rows: np.ndarray) -> list[int] | None:
-    """Returns the index of the first NaN or infinite value, or None."""
-    if rows.dtype.kind == "u" or math.isfinite(np.vdot(rows, rows)):  # fast path; the product of large values overflows
+def with_library_spaces(env: gym.Env[Any, Any], like: EnvSpec | None = None) -> gym.Env[Any, Any]:
+    """Wraps an environment whose spaces differ from the library's.
+
+    `like` is the spec of a run to continue or evaluate. Runs of versions that passed arrays on as they are keep that
+    form, and bounds that replace infinite ones are those of the run.
+    """
+    notes: list[str] = []
+    observations = _observations(env.observation_space, like, notes)
+    actions, action_space = _actions(env.action_space, like, notes)
+    if observations is None and action_space is env.action_space:
+        return env
+    return LibrarySpaces(env, observations, actions, action_space, notes)
+
+
+def _observations(space: spaces.Space[Any], like: EnvSpec | None, notes: list[str]) -> Observations | None:
+    if isinstance(space, spaces.Box) and (_is_plain(space) or (like is not None and _is_kept(space, like))):
         return None
-    indices: list[list[int]] = np.argwhere(~np.isfinite(rows)).tolist()
-    return indices[0] if indices else None
+    description = describe(space)
+    texts = _texts(description)
+    if not list(leaves(description)):
+        raise TypeError(f"the observation space {space} has nothing to learn from; {_advice('TransformObservation')}")
+    if texts:
+        notes.append(f"text in observations is left out: {', '.join(texts)}")
+    return Observations(description)
+
+
+def _is_plain(space: spaces.Box) -> bool:
+    """Whether observations of a Box need no conversion; float64 becomes float32 when they are stored."""
+    if space.dtype == np.uint8:
+        return image_layout(space.shape) == "CHW"
+    return space.dtype.kind == "f" and len(space.shape) == 1 and space.shape[0] > 0
+
+
+def _is_kept(space: spaces.Box, like: EnvSpec) -> bool:
+    is_own_form = like.obs_space is None and not like.obs_parts and space.shape == like.obs_shape
+    is_bytes = space.dtype == np.uint8
+    return is_own_form and is_bytes == (like.obs_dtype == "uint8") and (is_bytes or space.dtype.kind == "f")
+
+
+def _is_implied(space: Description) -> bool:
+    """Whether `EnvSpec.obs_parts` implies the space: a Dict of images [channels, height, width] and float vectors."""
+    if space["type"] != "Dict":
+        return False
+    parts = space["subspaces"].values()
+    return all(
+        part["type"] == "Box" and (part.get("layout") == "CHW" or np.dtype(part["dtype"]).kind == "f") for part in parts
+    ) and any("layout" in part for part in parts)
+
+
+def _texts(space: Description, path: tuple[str, ...] = ()) -> list[str]:
+    if space["type"] == "Text":
+        return ["/".join(path) or "obs"]
+    parts = space.get("subspaces", {})
+    items = parts.items() if isinstance(parts, Mapping) else enumerate(parts)
+    return [text for key, each in items for text in _texts(each, (*path, str(key)))]
+
+
+def describe(space: spaces.Space[Any], *, choices: bool = False) -> dict[str, Any]:
+    """Returns the JSON description of a space; raises TypeError for an unsupported one.
+
+    `choices`: the values of integer Boxes are choices, so their bounds are part of the description.
+    """
+    if isinstance(space, spaces.Dict):
+        wrong = next((name for name in space.spaces if not isinstance(name, str)), None)
+        if wrong is not None:
+            raise TypeError(f"the keys of a Dict space must be strings, got {wrong!r}")
+        return {
+            "type": "Dict",
+            "subspaces": {name: describe(each, choices=choices) for name, each in space.spaces.items()},
+        }
+    if isinstance(space, spaces.Tuple):
+        return {"type": "Tuple", "subspaces": [describe(each, choices=choices) for each in space.spaces]}
+    if isinstance(space, spaces.Discrete):
+        return {"type": "Discrete", "n": int(space.n), "start": int(space.start), "dtype": str(np.dtype(space.dtype))}
+    if isinstance(space, spaces.MultiDiscrete):
+        values = {"nvec": space.nvec.tolist(), "start": space.start.tolist()}
+        return {"type": "MultiDiscrete", **values, "dtype": str(space.dtype)}
+    if isinstance(space, spaces.MultiBinary):
+        return {"type": "MultiBinary", "shape": list(space.shape)}
+    if isinstance(space, spaces.Box) and space.dtype.kind in "biuf" and 0 not in space.shape:
+        layout = image_layout(space.shape) if space.dtype == np.uint8 else None
+        box = {"type": "Box", "dtype": str(space.dtype), "shape": list(space.shape)}
+        if choices:
+            return {**box, "low": space.low.astype(int).tolist(), "high": space.high.astype(int).tolist()}
+        return box if layout is None else {**box, "layout": layout}
+    if space.dtype is not None and np.dtype(space.dtype).kind == "U":  # Text, MiniGrid's missions
+        return {"type": "Text"}
+    raise TypeError(f"the space {space} is not supported; {_advice('TransformObservation')}")
+
+
+def _advice(wrapper: str) -> str:
+    return f"wrap the environment with gymnasium.wrappers.{wrapper}"
+
+
+def image_layout(shape: tuple[int, ...]) -> str | None:
+    """The axes of a uint8 array as letters, such as "HWC", or None if it is not an image.
+
+    An image has 2 axes, 3 axes (with channels first or last) or 4 axes (a stack of N such images), and at least 5x5
+    pixels. The two sides of equal length are height and width; without them the shorter of the first and the last
+    axis are the channels.
+    """
+    if len(shape) == 4:
+        frame = image_layout(shape[1:])
+        return None if frame is None else f"N{frame}"
+    if len(shape) == 2:
+        return "HW" if min(shape) >= MIN_SIDE else None
+    if len(shape) != 3:
+        return None
+    first, middle, last = shape
+    if first != last and middle in (first, last):
+        layout = "CHW" if middle == last else "HWC"
+    else:
+        layout = "CHW" if first <= last else "HWC"
+    sides = shape[1:] if layout == "CHW" else shape[:2]
+    return layout if min(sides) >= MIN_SIDE else None
+
+
+def _actions(
+    space: spaces.Space[Any], like: EnvSpec | None, notes: list[str]
+) -> tuple[Actions | None, spaces.Space[Any]]:
+    """Returns the converter, if one is needed, and the action space of the library."""
+    if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
+        return None, space
+    if isinstance(space, spaces.Box) and space.dtype.kind == "f":
+        return None, _bounded(space, like, notes)
+    parts = list(_basic_spaces(space))
+    is_float = [isinstance(each, spaces.Box) and each.dtype.kind == "f" for each in parts]
+    if not parts or (any(is_float) and not all(is_float)):
+        raise TypeError(
+            "actions must be numbers (Boxes of floats) or choices (Discrete, MultiDiscrete, MultiBinary), not both, "
+            f"got {space}; {_advice('TransformAction')}"
+        )
+    if all(is_float):
+        low, high = (np.concatenate([np.ravel(getattr(each, name)) for each in parts]) for name in ("low", "high"))
+        return Actions(describe(space)), _bounded(spaces.Box(low, high, dtype=np.float32), like, notes)
+    for each in parts:
+        _require_few_choices(each)
+    actions = Actions(describe(space, choices=True))
+    sizes, starts = (np.concatenate([getattr(leaf, name) for leaf in actions.leaves]) for name in ("sizes", "starts"))
+    if len(sizes) == 1:
+        return actions, spaces.Discrete(int(sizes[0]), start=int(starts[0]))
+    return actions, spaces.MultiDiscrete(sizes, start=starts)
+
+
+def _basic_spaces(space: spaces.Space[Any]) -> Iterator[spaces.Space[Any]]:
+    """Yields the parts of a space in the order of `leaves`."""
+    if isinstance(space, spaces.Dict):
+        for name in sorted(space.spaces, key=str):
+            yield from _basic_spaces(space.spaces[name])
+    elif isinstance(space, spaces.Tuple):
+        for each in space.spaces:
+            yield from _basic_spaces(each)
+    else:
+        yield space
+
+
+def _require_few_choices(space: spaces.Space[Any]) -> None:
+    if not isinstance(space, spaces.Box):
+        return
+    with np.errstate(over="ignore"):
+        span = (space.high.astype(np.float64) - space.low.astype(np.float64)).max(initial=0)
+    if span >= MAX_CHOICES:
+        raise TypeError(
+            f"each entry of an integer Box of actions may have at most {MAX_CHOICES} values, got {space}; "
+            f"{_advice('TransformAction')}, for example with a Box of floats that it rounds"
+        )
+
+
+def _bounded(space: spaces.Box, like: EnvSpec | None, notes: list[str]) -> spaces.Box:
+    """Replaces infinite bounds: by the run's, or else so that the range is [-1, 1] or has the width 2."""
+    low, high = (bound.astype(np.float64).ravel() for bound in (space.low, space.high))
+    if np.isfinite(low).all() and np.isfinite(high).all():
+        return space
+    if like is not None and len(like.action_low) == len(low):
+        lower, upper = np.array(like.action_low), np.array(like.action_high)
+    else:
+        lower = np.where(np.isfinite(high), high - 2, -1)
+        upper = np.where(np.isfinite(low), low + 2, 1)
+    lower, upper = np.where(np.isfinite(low), low, lower), np.where(np.isfinite(high), high, upper)
+    open_ended = ~(np.isfinite(low) & np.isfinite(high))
+    ranges = sorted({f"[{lower[i]:g}, {upper[i]:g}]" for i in np.flatnonzero(open_ended)})
+    notes.append(
+        f"{open_ended.sum()} of {len(low)} action bounds are infinite; actions are limited to {', '.join(ranges)} there"
+    )
+    shape = space.shape
+    return spaces.Box(lower.reshape(shape), upper.reshape(shape), dtype=np.dtype(space.dtype).type)

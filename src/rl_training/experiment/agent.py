@@ -12,7 +12,7 @@ from rl_training import streams
 from rl_training.algorithms import Learner
 from rl_training.algorithms.core.updater import load_tensors
 from rl_training.data.datasets.actions import unscale_actions
-from rl_training.envs.spaces import pack
+from rl_training.data.spaces import actions_of, batched, observations_of
 from rl_training.experiment.config.registry import build_learner, config_type
 from rl_training.experiment.config.train_config import TrainConfig, parse_config
 from rl_training.experiment.trust import (
@@ -44,26 +44,31 @@ class Agent(NamedTuple):
     def predict(
         self, obs: Any, *, deterministic: bool = True, generator: torch.Generator | None = None,
         memory: Memory | None = None,
-    ) -> np.ndarray[Any, Any]:  # fmt: skip
-        """Returns actions in the environment's units, with the leading shape of the observations.
+    ) -> Any:  # fmt: skip
+        """Returns actions for observations, both in the environment's own form and with the same leading shape.
 
+        Dict observations are dicts of arrays, Tuple observations tuples of arrays, and so are such actions.
         A recurrent policy reads and updates `memory`; without it, every observation is the first of an episode.
         Call `memory.forget` when an episode ends.
         """
         rows = self.rows(obs)
-        lead = rows.shape[: rows.ndim - len(self.spec.obs_shape)]
+        lead = self._lead_of(rows)
         device = next(self.learner.parameters()).device
         flat = torch.as_tensor(rows.reshape(-1, *self.spec.obs_shape)).to(device)
         memory = memory or Memory()
         action = self.learner.act(flat, memory.of(len(flat)), deterministic=deterministic, generator=generator)
         memory.keep(action)
         actions = unscale_actions(action.actions, self.spec).cpu().numpy()
+        converter = actions_of(self.spec)
+        if converter is not None:
+            return converter.own(actions.reshape(*lead, converter.length))
         return actions.reshape(lead + self.spec.action_shape)
 
     def rows(self, obs: Any) -> np.ndarray[Any, Any]:
-        """Checks observations and converts them to the learner's format; Dict observations become rows of bytes."""
-        if self.spec.obs_parts:
-            return pack(obs, self.spec.obs_parts)
+        """Checks observations in the environment's own form and converts them to rows of the library."""
+        converter = observations_of(self.spec)
+        if converter is not None:
+            return converter.rows(batched(obs, converter.space))
         if isinstance(obs, Mapping):
             raise ValueError(f"obs must be an array that ends in shape {self.spec.obs_shape}, got a dict of {[*obs]}")
         values = np.asarray(obs)
@@ -76,6 +81,13 @@ class Agent(NamedTuple):
         if not np.isfinite(rows).all():
             raise ValueError("obs holds NaN or infinite values")
         return rows
+
+    def lead(self, obs: Any) -> tuple[int, ...]:
+        """Leading shape of observations: () for a single one."""
+        return self._lead_of(self.rows(obs))
+
+    def _lead_of(self, rows: np.ndarray[Any, Any]) -> tuple[int, ...]:
+        return rows.shape[: rows.ndim - len(self.spec.obs_shape)]
 
     def evaluate(self, episodes: int, *, seed: int = 0, deterministic: bool | None = None) -> dict[str, Any]:
         """Plays whole episodes with fixed seeds in the training environment.
@@ -92,6 +104,7 @@ class Agent(NamedTuple):
             self.learner, env_id, episodes=episodes, seed=seed, env_kwargs=self.config.env_kwargs,
             deterministic=not self.config.eval_stochastic if deterministic is None else deterministic,
             device=next(self.learner.parameters()).device, max_steps=self.config.eval_max_steps,
+            like=self.spec,
         ).summary(env_id)  # fmt: skip
 
     def trusted_env(self) -> str | None:

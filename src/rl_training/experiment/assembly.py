@@ -21,6 +21,7 @@ from rl_training.experiment.machine import Choices
 from rl_training.messages import Warn, print_warning
 from rl_training.runtime.callbacks.logging import LogMetrics, Row
 from rl_training.runtime.callbacks.training import EarlyStop, Evaluate, LogWarnings, MaxUpdates, Schedules
+from rl_training.runtime.checkpoints.reading import Checkpoint
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.evaluation import evaluate
 from rl_training.runtime.lanes import FineTuning, LaneContext, TrainingLane
@@ -48,16 +49,22 @@ class Assembly:
 
 
 def assemble(
-    configs: Sequence[TrainConfig], choices: Choices, total: int, *, warn: Warn = print_warning
-) -> tuple[TrainerState, list[Assembly]]:
-    """Returns the trainer state and the parts of each run; configs that differ in the seed alone form a population."""
+    configs: Sequence[TrainConfig], choices: Choices, total: int, *, start: Checkpoint | None = None,
+    warn: Warn = print_warning,
+) -> tuple[TrainerState, list[Assembly]]:  # fmt: skip
+    """Returns the trainer state and the parts of each run; configs that differ in the seed alone form a population.
+
+    `start` is the checkpoint to resume from.
+    """
     config, lane = configs[0], lane_of(configs[0])
     check_online_columns(config)
     options = get_algorithm_spec(config.algo).config_type(**config.algo_kwargs)
     dataset, change = _load(config)
     fingerprint = None if dataset is None else dataset.fingerprint()
     with ExitStack() as opened:
-        pools = [opened.enter_context(new_pool(each, warn)) for each in configs] if lane.acts else []
+        pools = [opened.enter_context(new_pool(each, warn, start)) for each in configs] if lane.acts else []
+        for note in pools[0].notes if pools else ():
+            warn(note)
         spec = dataset.spec if dataset is not None and lane.offline else pools[0].spec
         learners = [new_learner(each, spec, options, choices) for each in configs]
         if dataset is not None and lane.offline:
@@ -129,12 +136,13 @@ def new_learner(config: TrainConfig, spec: EnvSpec, options: Any, choices: Choic
         return build_learner(config.algo, spec, options).to(choices.device)
 
 
-def new_pool(config: TrainConfig, warn: Warn) -> EnvPool:
+def new_pool(config: TrainConfig, warn: Warn, start: Checkpoint | None = None) -> EnvPool:
     if config.env_id is None:
         raise ConfigError(f"{config.algo} trains online and needs an environment; set env_id, for example CartPole-v1")
     return EnvPool(
         config.env_id, config.num_envs, seed=streams.derive(config.seed, "training"), env_kwargs=config.env_kwargs,
         workers=config.env_workers, training=True, max_restarts=config.max_env_restarts, warn=warn,
+        like=None if start is None else EnvSpec.from_json(start.info["spec"]),
     )  # fmt: skip
 
 
@@ -176,7 +184,7 @@ def _evaluation(
         return evaluate(
             parts.learner, config.env_id, episodes=config.eval_episodes, seed=streams.derive(config.seed, "selection"),
             env_kwargs=config.env_kwargs, deterministic=not config.eval_stochastic, device=choices.device,
-            max_steps=config.eval_max_steps, watch=watch, warn=warn,
+            max_steps=config.eval_max_steps, watch=watch, warn=warn, like=parts.spec,
         ).summary(config.env_id)  # fmt: skip
 
     def write(row: Row) -> None:

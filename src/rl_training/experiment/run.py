@@ -106,7 +106,7 @@ def _run(
         if steps is not None and steps < planned:
             callbacks = [*callbacks, StopAtStep(steps)]
         starts = _starts(directories, start_from, fresh=fresh, warn=warn)
-        state, members = assemble(configs, choices, max(steps or 0, planned), warn=warn)
+        state, members = assemble(configs, choices, max(steps or 0, planned), start=starts.checkpoints[0], warn=warn)
         for parts in members:
             stack.callback(parts.close)
         runs = _training_runs(directories, configs, members, choices, callbacks, starts=starts.checkpoints, warn=warn)

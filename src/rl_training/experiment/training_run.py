@@ -1,5 +1,6 @@
 """One training run in its directory: log, callbacks, checkpoints and result."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -52,10 +53,7 @@ class TrainingRun:
         if checkpoint is not None:
             if checkpoint.info.get("dataset") != info["dataset"]:
                 raise ConfigError("the dataset has changed since this run started; restore it or start a new run")
-            began, now = (EnvSpec.from_json(each["spec"]).obs_parts for each in (checkpoint.info, info))
-            if began != now:
-                held, holds = (", ".join(f"{part.name} {part.shape}" for part in parts) for parts in (began, now))
-                raise ConfigError(f"the Dict observation had {held} when this run started, and has {holds} now")
+            _require_same_spaces(*(EnvSpec.from_json(each["spec"]) for each in (checkpoint.info, info)))
             reasons = restore_trainer(self.state, callbacks, checkpoint, segments) + differences(checkpoint.info, info)
             if reasons:
                 warn(f"resume is approximate, not exact: {'; '.join(reasons)}")
@@ -119,6 +117,16 @@ class TrainingRun:
         """Writes the result of a run that an error has ended; the same command continues it."""
         self.state.status, self.state.stop_reason = "failed", reason
         self.finish(updates=updates, seconds=seconds, signal=None)
+
+
+def _require_same_spaces(began: EnvSpec, now: EnvSpec) -> None:
+    if began.obs_parts != now.obs_parts:
+        held, holds = (", ".join(f"{part.name} {part.shape}" for part in spec.obs_parts) for spec in (began, now))
+        raise ConfigError(f"the Dict observation had {held} when this run started, and has {holds} now")
+    for name, what in (("obs_space", "observation"), ("action_space", "action")):
+        held, holds = (json.dumps(getattr(spec, name), sort_keys=True) for spec in (began, now))
+        if held != holds:
+            raise ConfigError(f"the {what} space was {held} when this run started, and is {holds} now")
 
 
 class RecordFirstCheckpoint(Callback):

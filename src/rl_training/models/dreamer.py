@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from rl_training.models import autoencoders as ae
-from rl_training.models.encoders import check_image
+from rl_training.models.encoders import check_image, floats_in
 from rl_training.models.heads import Categorical, Gaussian
 from rl_training.models.normed import normed_mlp
 from rl_training.models.rssm import RSSM, Latent, LatentSequence, PosteriorStep, unimix_log_probs
@@ -113,8 +113,7 @@ class DreamerModel(nn.Module):
         if not self.mixed:
             return obs.float() / 255 if self.image_shape else symlog(obs.float())
         pixels, vectors = obs.tensor_split([math.prod(self.image_shape)], -1)
-        aligned = vectors.clone(memory_format=torch.contiguous_format)  # a float32 view needs 4-byte alignment
-        return torch.cat([pixels.float() / 255, symlog(aligned.view(torch.float32))], -1)
+        return torch.cat([pixels.float() / 255, symlog(floats_in(vectors))], -1)
 
     def images(self, scaled: Tensor) -> Tensor:
         """Returns the images in an output [batch, time, ...] of `scaled` or `decode`."""
@@ -166,16 +165,23 @@ class DreamerModel(nn.Module):
 
 
 def split_observation(spec: EnvSpec) -> tuple[tuple[int, ...], int]:
-    """Shape of the observation's image (empty if there is none) and number of vector entries."""
-    image_shape: tuple[int, ...] = ()
-    if spec.obs_parts:
-        image_shape = spec.obs_parts[0].shape
-    elif spec.obs_dtype == "uint8" and len(spec.obs_shape) == 3:
-        image_shape = spec.obs_shape
-    if image_shape:
-        check_image(image_shape)
-        return image_shape, sum(part.size for part in spec.obs_parts[1:])
-    return (), math.prod(spec.obs_shape)
+    """Shape of the observation's image (empty if there is none) and number of vector entries.
+
+    Several images are one: their channels are stacked, so they must have one size.
+    """
+    images = [part.shape for part in spec.obs_parts if part.dtype == "uint8"]
+    if not images and spec.obs_dtype == "uint8" and len(spec.obs_shape) == 3:
+        images = [spec.obs_shape]
+    if not images:
+        return (), math.prod(spec.obs_shape)
+    check_image(images[0])
+    if any(shape[1:] != images[0][1:] for shape in images):
+        raise TypeError(
+            f"dreamer needs images of one size, got {', '.join(map(str, images))}; resize them with "
+            "gymnasium.wrappers.TransformObservation"
+        )
+    channels = sum(shape[0] for shape in images)
+    return (channels, *images[0][1:]), sum(part.size for part in spec.obs_parts[len(images) :])
 
 
 def encoder_and_decoder(image_shape: tuple[int, ...], entries: int, size: Size) -> tuple[Any, nn.Module]:

@@ -1,11 +1,12 @@
 """Observation encoders (vectors are flattened, images go through a small convolutional network) and normalisation."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
-from rl_training.types import EnvSpec
+from rl_training.types import EnvSpec, ObsPart
 
 MIN_SIDE, MIN_SIDE_NATURE = 5, 36  # pixels along the shorter side of an image
 
@@ -53,12 +54,42 @@ def check_image(shape: tuple[int, ...]) -> None:
 
 def encoder_for(spec: EnvSpec, *, dense: bool = True) -> tuple[nn.Module, int]:
     """Returns an encoder and its number of features; `dense` adds a dense layer to an image encoder."""
+    if spec.obs_parts:
+        mixed = PartsEncoder(spec.obs_parts, dense=dense)
+        return mixed, mixed.features
     if spec.obs_dtype != "uint8" or len(spec.obs_shape) == 1:
         return Flat(), math.prod(spec.obs_shape)
-    check_image(spec.obs_shape)
-    network = NatureCNN if min(spec.obs_shape[1:]) >= MIN_SIDE_NATURE else GridCNN
-    encoder = network(spec.obs_shape, dense=dense)
+    encoder = image_encoder(spec.obs_shape, dense=dense)
     return encoder, encoder.features
+
+
+def image_encoder(shape: tuple[int, ...], *, dense: bool) -> PixelEncoder:
+    check_image(shape)
+    return (NatureCNN if min(shape[1:]) >= MIN_SIDE_NATURE else GridCNN)(shape, dense=dense)
+
+
+class PartsEncoder(nn.Module):
+    """Encodes packed rows of images and vectors: the features of one network for each image, then the vectors."""
+
+    def __init__(self, parts: Sequence[ObsPart], *, dense: bool = True) -> None:
+        super().__init__()
+        images = [part for part in parts if part.dtype == "uint8"]
+        entries = sum(part.size for part in parts[len(images) :])
+        self.shapes, self.sizes = [part.shape for part in images], [*(part.bytes for part in images), 4 * entries]
+        self.images = nn.ModuleList(image_encoder(part.shape, dense=dense) for part in images)
+        self.features = sum(encoder.features for encoder in self.images if isinstance(encoder, PixelEncoder)) + entries
+
+    def forward(self, rows: Tensor) -> Tensor:
+        *images, vectors = rows.split(self.sizes, -1)
+        encoders = zip(self.images, images, self.shapes, strict=True)
+        features = [encoder(pixels.unflatten(-1, shape)) for encoder, pixels, shape in encoders]
+        return torch.cat([*features, floats_in(vectors)], -1) if self.sizes[-1] else torch.cat(features, -1)
+
+
+def floats_in(packed: Tensor) -> Tensor:
+    """Returns the float32 numbers in the last axis of packed bytes."""
+    aligned = packed.clone(memory_format=torch.contiguous_format)  # a float32 view needs 4-byte alignment
+    return aligned.view(torch.float32)
 
 
 class Flat(nn.Module):

@@ -13,7 +13,7 @@ from rl_training.envs.pool import EnvPool
 from rl_training.messages import Warn, print_warning
 from rl_training.runtime.memory import Memory
 from rl_training.runtime.state import finite_actions
-from rl_training.types import Policy
+from rl_training.types import EnvSpec, Policy
 
 MAX_STEPS = 1_000_000  # of an episode
 UNENDED_STEPS = 100_000  # without the end of an episode, before a warning
@@ -38,11 +38,11 @@ class Evaluation(NamedTuple):
 def evaluate(
     policy: Policy, env_id: Any, *, episodes: int, seed: int, env_kwargs: dict[str, Any] | None = None,
     deterministic: bool = True, device: torch.device | str = "cpu", max_steps: int = MAX_STEPS,
-    watch: Callable[[], None] = lambda: None, warn: Warn = print_warning,
+    watch: Callable[[], None] = lambda: None, warn: Warn = print_warning, like: EnvSpec | None = None,
 ) -> Evaluation:  # fmt: skip
     """Plays whole episodes, or `max_steps` of each. `watch` is called before each step.
 
-    Each environment plays a fixed share, so short episodes are not over-represented.
+    Each environment plays a fixed share, so short episodes are not over-represented. `like`: see `EnvPool`.
     """
     if episodes < 1:
         raise ValueError(f"episodes must be at least 1, got {episodes}")
@@ -50,9 +50,8 @@ def evaluate(
     finished: list[list[Episode]] = [[] for _ in range(width)]
     generator, remaining = streams.generator(seed, "evaluation", device=str(device)), episodes
     watch()
-    with EnvPool(
-        env_id, width, seed=streams.derive(seed, "evaluation"), env_kwargs=env_kwargs, max_steps=max_steps, warn=warn
-    ) as pool:
+    options: Any = {"env_kwargs": env_kwargs, "max_steps": max_steps, "like": like, "warn": warn}
+    with EnvPool(env_id, width, seed=streams.derive(seed, "evaluation"), **options) as pool:
         obs, memory, unended = pool.reset(), Memory(), 0
         while remaining:
             watch()

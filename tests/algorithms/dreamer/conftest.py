@@ -10,7 +10,7 @@ import torch
 from torch.nn.functional import one_hot
 
 from rl_training.algorithms.dreamer import DreamerAlgorithm, DreamerConfig, ImaginedRollout
-from rl_training.envs.spaces import pack
+from rl_training.data.spaces import observations_of
 from rl_training.models.dreamer import DreamerModel, Size
 from rl_training.models.rssm import Latent
 from rl_training.types import Batch, EnvSpec
@@ -45,7 +45,9 @@ def _windows(spec: EnvSpec = PIXELS, rows: int = 3, steps: int = 6, size: Size =
             part.name: torch.randint(256, (rows, steps, *part.shape), generator=draws).numpy()
             for part in spec.obs_parts
         }
-        obs = torch.as_tensor(pack(drawn, spec.obs_parts))
+        converter = observations_of(spec)
+        assert converter is not None
+        obs = torch.as_tensor(converter.rows(drawn))
     elif spec.obs_dtype == "uint8":
         obs = torch.randint(256, (rows, steps, *spec.obs_shape), generator=draws, dtype=torch.uint8)
     else:

@@ -52,8 +52,7 @@ class Learner(nn.Module):
     config_type: ClassVar[type[AlgorithmConfig]]
     model_type: ClassVar[Any]  # a module class with `build(spec, config)`
     action_kinds: ClassVar[tuple[str, ...]]  # of ACTION_SPACES
-    takes_pixels: ClassVar[bool] = False
-    takes_dict: ClassVar[bool] = False  # a Dict of one image and vectors
+    takes_pixels: ClassVar[bool] = False  # images, also several of them and beside vectors
     needs_expert: ClassVar[bool] = False  # an expert's dataset, beside its own environment steps
     targets: ClassVar[tuple[str, ...]] = ()  # parts of the model that have a target network
     needs: ClassVar[tuple[Column, ...]] = ()  # columns of a batch beyond those of every transition
@@ -72,6 +71,8 @@ class Learner(nn.Module):
         """Creates a learner for these spaces; initial weights come from PyTorch's default generator."""
         cls.check_spec(spec)
         config = cls.configured(config, options)
+        if spec.obs_parts and getattr(config, "normalize_obs", False):
+            raise ValueError("normalize_obs is for vectors only. Turn it off for images, which the encoder scales")
         return cls(cls.model_type.build(spec, config), config)
 
     @classmethod
@@ -88,14 +89,19 @@ class Learner(nn.Module):
         if spec.action_kind not in cls.action_kinds:
             wanted = " or ".join(ACTION_SPACES[kind] for kind in cls.action_kinds)
             raise TypeError(f"{cls.name} needs a {wanted} action space, got {ACTION_SPACES[spec.action_kind]}")
-        if spec.obs_parts and not cls.takes_dict:
-            names = ", ".join(part.name for part in spec.obs_parts)
+        if cls.takes_pixels:
+            return
+        images = [part.name for part in spec.obs_parts if part.dtype == "uint8"]
+        if images:
             raise TypeError(
-                f"{cls.name} needs a Box observation space, got a Dict of {names}. "
-                "Use dreamer for a Dict of an image and vectors, or wrap the environment"
+                f"{cls.name} needs float vectors as observations, got the images {', '.join(images)}; leave images out "
+                "with gymnasium.wrappers.FilterObservation"
             )
-        if not cls.takes_pixels and (len(spec.obs_shape) != 1 or spec.obs_dtype == "uint8"):
-            raise TypeError(f"{cls.name} needs float vectors as observations, got {spec.obs_dtype} {spec.obs_shape}")
+        if len(spec.obs_shape) != 1 or spec.obs_dtype == "uint8":
+            raise TypeError(
+                f"{cls.name} needs float vectors as observations, got {spec.obs_dtype} {spec.obs_shape}; flatten them "
+                "with gymnasium.wrappers.FlattenObservation"
+            )
 
     def setup(self) -> None:
         """Registers further parameters and buffers, and checks the config; called at the end of `__init__`."""

@@ -35,8 +35,8 @@ def require_box_observations(spec: EnvSpec, env_id: object = "the environment") 
     if spec.obs_parts:
         names = ", ".join(part.name for part in spec.obs_parts)
         raise TypeError(
-            f"datasets need Box observations, but {env_id} has a Dict of {names}; wrap it, for example with "
-            "gymnasium.wrappers.FlattenObservation"
+            f"datasets cannot hold images beside other parts, but {env_id} has {names}; keep the vectors with "
+            "gymnasium.wrappers.FilterObservation"
         )
 
 

@@ -1,0 +1,31 @@
+"""Conversion of flat actions to an environment's own form."""
+
+from typing import Any
+
+import numpy as np
+
+from rl_training.data.spaces.description import Description, leaves, rebuild
+from rl_training.types import Array
+
+
+class Actions:
+    """Converts flat actions of a described space, in the order of `leaves`, to the environment's own form, and back.
+
+    Flat actions are in the environment's units. All parts are choices (integers), or all are numbers.
+    """
+
+    def __init__(self, space: Description) -> None:
+        self.space, self.leaves = space, list(leaves(space))
+        self.is_box = self.leaves[0].kind == "Box" and self.leaves[0].dtype.kind == "f"
+        self._parts = [(leaf.path, leaf.shape, leaf.dtype) for leaf in self.leaves]
+        self._ends = np.cumsum([np.prod(leaf.shape, dtype=int) for leaf in self.leaves]).tolist()
+        self.length = self._ends[-1]
+
+    def own(self, flat: Array) -> Any:
+        """Converts flat actions [..., length]."""
+        parts, start, lead = {}, 0, flat.shape[:-1]
+        for (path, shape, dtype), end in zip(self._parts, self._ends, strict=True):
+            part = flat[..., start:end].reshape(lead + shape).astype(dtype)
+            parts[path] = part if part.shape else part[()]  # a single Discrete action is a NumPy integer
+            start = end
+        return rebuild(self.space, parts)

@@ -1,0 +1,37 @@
+"""The converters of an `EnvSpec`."""
+
+import json
+from functools import lru_cache
+
+from rl_training.data.spaces.actions import Actions
+from rl_training.data.spaces.observations import Observations
+from rl_training.types import EnvSpec
+
+
+def observations_of(spec: EnvSpec) -> Observations | None:
+    """Returns the converter of observations, or None if the environment's own form is the library's."""
+    if spec.obs_space is not None:
+        return _observations(json.dumps(spec.obs_space))
+    if not spec.obs_parts:
+        return None
+    parts = {
+        part.name: {"type": "Box", "dtype": part.dtype, "shape": part.shape}
+        | ({"layout": "CHW"} if part.dtype == "uint8" else {})
+        for part in spec.obs_parts
+    }
+    return _observations(json.dumps({"type": "Dict", "subspaces": parts}))
+
+
+def actions_of(spec: EnvSpec) -> Actions | None:
+    """Returns the converter of flat actions, or None if the environment's own form is an array or an integer."""
+    return None if spec.action_space is None else _actions(json.dumps(spec.action_space))
+
+
+@lru_cache(maxsize=64)
+def _observations(text: str) -> Observations:
+    return Observations(json.loads(text))
+
+
+@lru_cache(maxsize=64)
+def _actions(text: str) -> Actions:
+    return Actions(json.loads(text))
