@@ -4,7 +4,6 @@ The imports at the top of the first are written by hand. The rest is generated f
 """
 
 import inspect
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from types import NoneType, UnionType
@@ -78,7 +77,7 @@ def _option(name: str, field: FieldInfo) -> str:
 
 
 def _value(default: Any) -> str:
-    return json.dumps(default) if isinstance(default, str) else repr(default)
+    return repr(default).replace("'", '"')  # quotes as the formatter writes them
 
 
 def spelled(kind: Any) -> str:
