@@ -14,6 +14,8 @@ from rl_training.data import TransitionDataset as TransitionDataset
 from rl_training.data import load_transition_dataset as load_transition_dataset
 from rl_training.data import mix_transition_datasets as mix_transition_datasets
 from rl_training.data import save_transition_dataset as save_transition_dataset
+from rl_training.envs.checker import EnvReport as EnvReport
+from rl_training.envs.checker import check_env as check_env
 from rl_training.experiment.config.dataset_config import DatasetRecipe, FilePart, RecipePart, RewardTransform
 from rl_training.experiment.config.registry import get_algorithm_spec as get_algorithm_spec
 from rl_training.experiment.config.registry import list_algorithm_specs as list_algorithm_specs

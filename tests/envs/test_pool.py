@@ -119,7 +119,7 @@ def test_a_float_observation_from_a_uint8_space_is_refused():
     class Pixels(Counting):
         observation_space = spaces.Box(0, 255, (1, 5, 5), np.uint8)
 
-    with EnvPool(Pixels) as pool, pytest.raises(EnvError, match=r"must be uint8 of shape \(1, 5, 5\), got float64"):
+    with EnvPool(Pixels) as pool, pytest.raises(EnvError, match=r"shape \(1,\), but its space has \(1, 5, 5\)"):
         pool.reset()
 
 
@@ -222,7 +222,10 @@ def test_bad_discrete_actions_never_reach_an_environment(actions: np.ndarray, me
     [
         ({"obs": np.array([np.nan])}, r"environment 0 returned a NaN or infinite observation: nan at \[0\]"),
         ({"reward": np.inf}, "environment 0 returned a NaN or infinite reward: inf"),
-        ({"obs": np.zeros(2)}, r"environment 0 failed in step: ValueError: an observation must be float32 of shape"),
+        (
+            {"obs": np.zeros(2)},
+            r"environment 0: `step` returned an observation of shape \(2,\), but its space has \(1,\)",
+        ),
         ({"error": "gone"}, "environment 0 failed in step: ZeroDivisionError: gone"),
     ],
 )

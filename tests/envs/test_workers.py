@@ -55,7 +55,9 @@ def test_trajectories_do_not_depend_on_the_number_of_workers():
 def test_a_workers_error_is_raised_with_its_traceback():
     with EnvPool(Failing, 2, workers=2) as pool:
         pool.reset()
-        with pytest.raises(EnvError, match=r"^environment 0 failed in step: ZeroDivisionError: gone$") as raised:
+        with pytest.raises(
+            EnvError, match=r"^environment 0 failed in step: ZeroDivisionError: gone \(\S+:\d+\)$"
+        ) as raised:
             pool.step(np.array([0, 0]))
     assert "Traceback" in str(raised.value.__cause__)
     assert multiprocessing.active_children() == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import re
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,10 @@ def train(directory: Path, fault: str = "", *, warnings: list[str] | None = None
 def test_a_fault_is_one_sentence_in_this_process_and_in_workers(fault: str, message: str, workers: int):
     with pytest.raises(EnvError) as raised:
         roll(fault, workers)
-    assert str(raised.value) == message
+    sentence, _, place = str(raised.value).partition(" (")
+    assert sentence == message
+    assert place == "" or re.fullmatch(r"\S*environments\.py:\d+\)", place)
+    assert bool(place) == ("failed in" in message)
     assert not isinstance(raised.value, USER_ERRORS)
 
 

@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from rl_training import __version__
-from rl_training.cli import bench, configs, data, dreams, evaluate, info, predict, train, verify
+from rl_training.cli import bench, configs, data, dreams, env, evaluate, info, predict, train, verify
 from rl_training.experiment.user_errors import USER_ERRORS, message_of
 
 
@@ -46,7 +46,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # importing rich would take most of the time of --help
     # Without a default for --help, typer imports pydantic, which doubles the time.
-    context_settings={"default_map": {"help": False, "configs": {"help": False}, "data": {"help": False}}},
+    context_settings={
+        "default_map": {"help": False, "configs": {"help": False}, "data": {"help": False}, "env": {"help": False}}
+    },
 )
 
 
@@ -68,4 +70,5 @@ COMMANDS: tuple[Callable[..., None], ...] = (
 for command in COMMANDS:
     app.command()(command)
 app.add_typer(data.app, name="data")
+app.add_typer(env.app, name="env")
 app.add_typer(configs.app, name="configs")

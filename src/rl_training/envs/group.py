@@ -6,6 +6,7 @@ import gymnasium as gym
 import numpy as np
 
 from rl_training.envs import snapshots
+from rl_training.envs.first_steps import EnvFault, check_first_steps, describe_failure
 from rl_training.messages import Warn, describe_error, print_warning
 from rl_training.streams import episode_seed
 
@@ -40,6 +41,8 @@ class EnvGroup:
     ) -> None:  # fmt: skip
         self._envs, self._first, self._episodes, self._seed, self._kind = envs, first, episodes, seed, kind
         self._warn = warn
+        for row, env in enumerate(envs):
+            check_first_steps(env, warn if first + row == 0 else _ignore)
         self._actions = [bytearray() for _ in envs]  # of the running episodes, if kind is "replay"
         space: Any = envs[0].observation_space
         self._rows, self._shape = (len(envs), *space.shape), space.shape
@@ -148,7 +151,12 @@ class EnvGroup:
         rows[row] = obs
 
     def _failure(self, row: int, method: str, error: BaseException) -> EnvError:
-        return EnvError(f"environment {self._first + row} failed in {method}: {describe_error(error)}")
+        if isinstance(error, EnvFault):
+            return EnvError(f"environment {self._first + row}: {error}")
+        return EnvError(f"environment {self._first + row} failed in {method}: {describe_failure(error)}")
+
+
+def _ignore(message: str) -> None: ...
 
 
 def close_env(env: gym.Env[Any, Any], number: int, warn: Warn) -> None:

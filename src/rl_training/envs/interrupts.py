@@ -1,6 +1,11 @@
-"""Lets a request to stop end an environment call that does not return."""
+"""Ends an environment call that does not return: at a request to stop, or after a time limit."""
 
+import signal
 import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 
 class Interrupted(KeyboardInterrupt):
@@ -25,3 +30,42 @@ class EnvironmentCalls(threading.local):
 
 
 environment_calls = EnvironmentCalls()
+
+
+class CallTimeout(BaseException):
+    """An environment call has taken longer than its limit. Not an Exception, which user code may catch."""
+
+
+class CallLimit:
+    """Limits the duration of each `with` block while it is `watching`; raises CallTimeout in the block.
+
+    The signal SIGALRM does it, so it has no effect outside the main thread, and native code is not interrupted.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self._began = seconds, 0.0
+
+    def __enter__(self) -> None:
+        self._began = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        self._began = 0.0
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        tick = max(0.01, min(0.25, self.seconds / 4))
+        previous = signal.signal(signal.SIGALRM, self._tick)
+        signal.setitimer(signal.ITIMER_REAL, tick, tick)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, previous)
+
+    def _tick(self, *_: Any) -> None:
+        if self._began and time.monotonic() - self._began > self.seconds:
+            self._began = time.monotonic()  # again after the limit, if user code catches the exception
+            raise CallTimeout

@@ -1,0 +1,81 @@
+"""Checks what an environment returns in its first steps of a run, and nothing after them."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import gymnasium as gym
+
+from rl_training.envs.returned import Fault, obs_faults, signature_faults, split_reset, split_step, step_faults
+from rl_training.envs.user_code import has_user_code, place_of_error, place_of_method, user_env
+from rl_training.messages import Warn, describe_error
+
+CHECKED_STEPS = 5
+WARNED: set[tuple[Any, ...]] = set()  # code and place
+LATER = ("obs_nan", "reward_nan")  # the pool reports these in every step
+
+
+class EnvFault(Exception):
+    """An environment returned a value that training cannot use."""
+
+
+def check_first_steps(env: gym.Env[Any, Any], warn: Warn) -> None:
+    """Makes a user's environment check its first values: the first observation and `CHECKED_STEPS` steps.
+
+    Its methods are replaced for these calls only, so that later steps cost what they cost without the check. A value
+    that training cannot use raises EnvFault; others are warnings, each once in this process.
+    """
+    core = user_env(env)
+    own = getattr(core, "__dict__", None)
+    if own is not None and "step" not in own and "reset" not in own and has_user_code(core):
+        checked = FirstSteps(core, own, warn)
+        own["reset"], own["step"] = checked.reset, checked.step
+
+
+class FirstSteps:
+    """Replaces `reset` and `step` of an environment in its first calls; `own` are the attributes of the object."""
+
+    def __init__(self, env: Any, own: dict[str, Any], warn: Warn) -> None:
+        self.env, self.own, self.warn, self.remaining = env, own, warn, CHECKED_STEPS
+        self._reset, self._step = env.reset, env.step
+
+    def reset(self, *arguments: Any, **options: Any) -> Any:
+        self.own.pop("reset", None)
+        self.report("reset", [fault for fault in signature_faults(self._reset) if fault.fatal])
+        result = self._reset(*arguments, **options)
+        obs, faults = split_reset(result, self.env.observation_space)
+        faults += training_faults(obs_faults(obs, self.env.observation_space, "reset"))
+        self.report("reset", faults)
+        return result
+
+    def step(self, action: Any) -> Any:
+        self.remaining -= 1
+        if not self.remaining:
+            self.own.pop("step", None)
+        result = self._step(action)
+        values, faults = split_step(result)
+        if values is not None:
+            faults += training_faults(step_faults(values, self.env.observation_space))
+        self.report("step", faults)
+        return result
+
+    def report(self, method: str, faults: Iterable[Fault]) -> None:
+        for fault in faults:
+            place = place_of_method(self.env, method)
+            sentence = fault.sentence if place is None else f"{fault.sentence} ({place})"
+            if fault.fatal:
+                raise EnvFault(sentence)
+            kind = (fault.code, place or type(self.env))
+            if kind not in WARNED:
+                WARNED.add(kind)
+                self.warn(sentence)
+
+
+def training_faults(faults: Iterable[Fault]) -> list[Fault]:
+    """Leaves out what training converts by itself, and what the pool reports."""
+    return [fault for fault in faults if fault.code not in LATER and (fault.fatal or fault.code == "obs_bounds")]
+
+
+def describe_failure(error: BaseException) -> str:
+    """Returns the class and message of an error, and the line of the user's code that raised it."""
+    place = place_of_error(error)
+    return describe_error(error) if place is None else f"{describe_error(error)} ({place})"

@@ -1,0 +1,277 @@
+"""Environments with one mistake each; a comment marks the line that the report must name."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from gymnasium.wrappers import TimeLimit
+
+
+class Good(gym.Env[Any, Any]):
+    """A correct environment; the others change one thing."""
+
+    def __init__(self) -> None:
+        self.observation_space = spaces.Box(-1, 1, (2,), np.float32)
+        self.action_space = spaces.Discrete(2)
+        self.steps = 0
+
+    def observe(self) -> Any:
+        return self.np_random.uniform(-1, 1, 2).astype(np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.steps = 0
+        return self.observe(), {}
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        return self.observe(), 1.0, self.steps >= 20, False, {}
+
+
+class OldReset(Good):
+    def reset(self) -> Any:  # type: ignore[override]  # <- OldReset: `reset` does not take seed and options
+        return super().reset()[0]
+
+
+class ResetObsOnly(Good):
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:  # <- ResetObsOnly: only the observation
+        return super().reset(seed=seed)[0]
+
+
+class OldStep(Good):
+    def step(self, action: Any) -> Any:  # <- OldStep: `step` returned 4 values; Gymnasium wants 5: obs, reward, ter
+        obs, reward, terminated, _, info = super().step(action)
+        return obs, reward, terminated, info
+
+
+class StepNone(Good):
+    def step(self, action: Any) -> Any:  # <- StepNone: `step` returned nothing; Gymnasium wants 5 values
+        super().step(action)
+
+
+class Outside(Good):
+    def step(self, action: Any) -> Any:  # <- Outside: observation 3 at index [0], outside its space (-1 to 1)
+        return np.full(2, 3, np.float32), *super().step(action)[1:]
+
+
+class OtherDtype(Good):
+    def step(self, action: Any) -> Any:  # <- OtherDtype: float64 observations, but their space is float32
+        return np.zeros(2), *super().step(action)[1:]
+
+
+class OtherShape(Good):
+    def step(self, action: Any) -> Any:  # <- OtherShape: an observation of shape (3,), but its space has (2,)
+        return np.zeros(3, np.float32), *super().step(action)[1:]
+
+
+class ListObs(Good):
+    def step(self, action: Any) -> Any:  # <- ListObs: returned a list; return a NumPy array
+        return [0.0, 0.0], *super().step(action)[1:]
+
+
+class MissingKey(Good):
+    def __init__(self) -> None:
+        super().__init__()
+        box = spaces.Box(-1, 1, (2,), np.float32)
+        self.observation_space = spaces.Dict({"eye": box, "arm": box})
+
+    def observe(self) -> Any:
+        return {"eye": super().observe(), "arm": super().observe()}
+
+    def step(self, action: Any) -> Any:  # <- MissingKey: without the key 'arm', which is in observation_space
+        obs, *rest = super().step(action)
+        return {"eye": obs["eye"]}, *rest
+
+
+class NanObs(Good):
+    def step(self, action: Any) -> Any:  # <- NanObs: NaN or infinite observation: nan at index [1]
+        return np.array([0, np.nan], np.float32), *super().step(action)[1:]
+
+
+class NoneReward(Good):
+    def step(self, action: Any) -> Any:  # <- NoneReward: None as reward, not a number: return a float
+        obs, _, *rest = super().step(action)
+        return obs, None, *rest
+
+
+class ArrayReward(Good):
+    def step(self, action: Any) -> Any:  # <- ArrayReward: an array of shape (1,) as reward, not a number
+        obs, _, *rest = super().step(action)
+        return obs, np.ones(1), *rest
+
+
+class TextReward(Good):
+    def step(self, action: Any) -> Any:  # <- TextReward: a str as reward, not a number
+        obs, _, *rest = super().step(action)
+        return obs, "1", *rest
+
+
+class NanReward(Good):
+    def step(self, action: Any) -> Any:  # <- NanReward: a NaN or infinite reward: nan
+        obs, _, *rest = super().step(action)
+        return obs, float("nan"), *rest
+
+
+class IntFlag(Good):
+    def step(self, action: Any) -> Any:  # <- IntFlag: an int as terminated; Gymnasium wants True or False
+        obs, reward, terminated, *rest = super().step(action)
+        return obs, reward, int(terminated), *rest
+
+
+class NoneFlag(Good):
+    def step(self, action: Any) -> Any:  # <- NoneFlag: None as truncated; Gymnasium wants True or False
+        obs, reward, terminated, _, info = super().step(action)
+        return obs, reward, terminated, None, info
+
+
+class NeverEnds(Good):
+    def step(self, action: Any) -> Any:  # <- NeverEnds: no episode ended in 1,000 steps
+        return self.observe(), 0.0, False, False, {}
+
+
+class UnseededReset(Good):
+    def observe(self) -> Any:
+        return np.random.uniform(-1, 1, 2).astype(np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:  # <- UnseededReset: np.random); take all
+        return super().reset(seed=seed)
+
+
+class UnseededStep(Good):
+    def step(self, action: Any) -> Any:  # <- UnseededStep: Python's module random; take all random numbers
+        obs, _, *rest = super().step(action)
+        return obs, random.random(), *rest
+
+
+class RandomConstructor(Good):
+    def __init__(self) -> None:  # <- RandomConstructor: a new instance gives other values
+        super().__init__()
+        self.goal = random.random()
+
+    def step(self, action: Any) -> Any:
+        obs, _, *rest = super().step(action)
+        return obs, self.goal, *rest
+
+
+class Aliased(Good):
+    def __init__(self) -> None:
+        super().__init__()
+        self.state = np.zeros(2, np.float32)
+
+    def observe(self) -> Any:
+        self.state[:] = super().observe()
+        return self.state
+
+    def step(self, action: Any) -> Any:  # <- Aliased: changes the observation that was returned before
+        return super().step(action)
+
+
+class NoActionSpace(Good):
+    def __init__(self) -> None:  # <- NoActionSpace: has no action_space: set self.action_space in __init__
+        super().__init__()
+        del self.action_space
+
+
+class WrongSpace(Good):
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = (2,)  # type: ignore[assignment]  # <- WrongSpace: is a tuple, not a space
+
+
+class UnsupportedSpace(Good):
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = spaces.Graph(spaces.Box(-1, 1, (2,)), None)  # <- UnsupportedSpace: Graph
+
+    def observe(self) -> Any:
+        return spaces.GraphInstance(np.zeros((1, 2), np.float32), None, None)
+
+
+class RaisingConstructor(Good):
+    def __init__(self) -> None:
+        super().__init__()
+        self.level: Any = dict[str, Any]()["level"]  # <- RaisingConstructor: `__init__` raised KeyError: 'level'
+
+
+class NeedsArguments(Good):
+    def __init__(self, size: int) -> None:  # <- NeedsArguments: needs size: give it a default, or pass --set env_
+        super().__init__()
+
+
+class RaisingReset(Good):
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        raise OSError("no map")  # <- RaisingReset: `reset` raised OSError: no map
+
+
+class RaisingStep(Good):
+    def step(self, action: Any) -> Any:
+        return self.lookup(action)
+
+    def lookup(self, action: Any) -> Any:
+        return [1][action + 5]  # <- RaisingStep: `step` raised IndexError: list index out of range
+
+
+class ExitingStep(Good):
+    def step(self, action: Any) -> Any:
+        raise SystemExit(3)  # <- ExitingStep: `step` raised SystemExit: 3
+
+
+class RaisingClose(Good):
+    def close(self) -> None:
+        raise OSError("gone")  # <- RaisingClose: `close` raised OSError: gone
+
+
+class NoSuperReset(Good):
+    def observe(self) -> Any:
+        return np.zeros(2, np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:  # <- NoSuperReset: super().reset(seed=
+        self.steps = 0
+        return self.observe(), {}
+
+
+class InfoNone(Good):
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:  # <- InfoNone: None as info
+        return super().reset(seed=seed)[0], None
+
+
+class InfoList(Good):
+    def step(self, action: Any) -> Any:  # <- InfoList: a list as info; Gymnasium wants a dict
+        return *super().step(action)[:4], []
+
+
+class HangingStep(Good):
+    def step(self, action: Any) -> Any:
+        while True:
+            time.sleep(0.01)  # <- HangingStep: `step` did not return within 0.3 seconds
+
+
+class NoEnv:  # <- NoEnv: NoEnv is not a gymnasium.Env: inherit from gymnasium.Env
+    pass
+
+
+class Doubling(gym.ObservationWrapper[Any, Any, Any]):
+    def __init__(self) -> None:
+        super().__init__(TimeLimit(Good(), 15))
+
+    def observation(self, observation: Any) -> Any:  # <- Doubling: outside its space (-1 to 1)
+        return observation * 2
+
+
+class WrappedOldStep(gym.Wrapper[Any, Any, Any, Any]):
+    """Passes on the mistake of the environment that it wraps, which is the place to name."""
+
+    def __init__(self) -> None:
+        super().__init__(InfoList())
+
+    def step(self, action: Any) -> Any:
+        return self.env.step(action)
+
+
+for _name in ("Good", "OldStep", "NeedsArguments", "RaisingConstructor", "RaisingStep"):
+    gym.register(f"Broken{_name}-v0", entry_point=f"{__name__}:{_name}", max_episode_steps=50)

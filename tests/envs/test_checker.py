@@ -1,0 +1,129 @@
+"""`check_env`: each mistake in one sentence, with the file and line of the user's code."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import pytest
+from gymnasium.wrappers import TimeLimit
+
+import rl_training
+from rl_training.envs.checker import EnvReport
+
+FILE = Path(__file__).with_name("broken_envs.py")
+EXPECTED = {  # name: line and a part of the sentence
+    match[1]: (number, match[2].strip())
+    for number, line in enumerate(FILE.read_text().splitlines(), 1)
+    if (match := re.search(r"# <- (\w+): (.*)$", line))
+}
+
+
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(FILE.parent))
+    return import_module("broken_envs")
+
+
+def check(env: Any, **options: Any) -> EnvReport:
+    return rl_training.check_env(env, **{"steps": 100, "timeout": 0.3, **options})
+
+
+def test_there_are_enough_broken_environments():
+    assert len(EXPECTED) >= 30
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_mistake_is_named_with_its_file_and_line(broken: Any, name: str, capfd: pytest.CaptureFixture[str]):
+    report = check(getattr(broken, name))
+    line, part = EXPECTED[name]
+    named = [each for each in report.mistakes if each.place == (str(FILE), line) and part in each.sentence]
+    assert len(named) == 1, [str(each) for each in report.mistakes]
+    assert not report.ok
+    assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "name", sorted(EXPECTED.keys() - {"OldReset", "UnseededReset", "UnsupportedSpace", "MissingKey"})
+)
+def test_one_mistake_is_one_sentence(broken: Any, name: str):
+    assert [str(each) for each in check(getattr(broken, name)).mistakes[1:]] == []
+
+
+def test_every_mistake_is_reported_not_only_the_first(broken: Any):
+    codes = [each.code for each in check(broken.OldReset).mistakes]
+    assert codes == ["reset_signature", "reset_values:reset"]
+
+
+def test_a_mistake_of_a_wrapped_environment_names_that_environment(broken: Any):
+    (mistake,) = check(lambda: TimeLimit(broken.WrappedOldStep(), 20)).mistakes
+    assert mistake.place == (str(FILE), EXPECTED["InfoList"][0])
+
+
+@pytest.mark.parametrize("kind", ["CartPole-v1", "Pendulum-v1", "class", "object", "function"])
+def test_a_good_environment_has_no_mistakes(broken: Any, kind: str):
+    report = check({"class": broken.Good, "object": broken.Good(), "function": lambda: broken.Good()}.get(kind, kind))
+    assert report.mistakes == []
+    assert report.pace is not None
+    assert report.pace.steps_per_second > 0
+
+
+def test_a_good_environment_that_is_registered_has_no_mistakes(broken: Any):
+    report = check("broken_envs:BrokenGood-v0")
+    assert (report.mistakes, report.notes, report.ok) == ([], [], True)
+    assert report.resume == "exact: an episode is replayed from its seed and actions"
+    assert report.workers == "yes: other processes can create it"
+
+
+@pytest.mark.parametrize("name", ["OldStep", "NeedsArguments", "RaisingConstructor", "RaisingStep"])
+def test_an_id_names_the_same_places_as_its_class(broken: Any, name: str):
+    (mistake,) = check(f"broken_envs:Broken{name}-v0").mistakes
+    assert mistake.place == (str(FILE), EXPECTED[name][0])
+    assert EXPECTED[name][1] in mistake.sentence
+
+
+def test_constructor_arguments_are_passed(broken: Any):
+    assert check(broken.NeedsArguments, env_kwargs={"size": 3}).ok
+
+
+def test_the_report_has_how_a_run_resumes(broken: Any):
+    assert check("CartPole-v1").resume == "exact: the state of the environment is saved"
+    assert str(check(broken.UnseededStep).resume).startswith("not exact: a replayed episode would differ")
+
+
+def test_the_report_has_whether_worker_processes_can_create_it(broken: Any):
+    assert check(broken.Good).workers.startswith("yes")
+    assert check(broken.Good()).workers.startswith("no: an object")
+    assert check(lambda: broken.Good()).workers.startswith("no: other processes")
+
+
+def test_infinite_bounds_are_a_note():
+    assert [each.code for each in check("CartPole-v1").notes] == ["infinite_bounds"]
+
+
+@pytest.mark.parametrize(
+    ("env", "options", "error", "message"),
+    [
+        ("CartPol-v1", {}, ValueError, "Did you mean 'CartPole-v1'"),
+        (3, {}, TypeError, "env must be an id, a gymnasium.Env, a class or a function, got int"),
+        ("CartPole-v1", {"steps": 0}, ValueError, "steps must be at least 1, got 0"),
+        ("CartPole-v1", {"timeout": 0}, ValueError, "timeout must be greater than 0 seconds, got 0"),
+    ],
+)
+def test_a_wrong_call_is_refused(env: Any, options: dict[str, Any], error: type[Exception], message: str):
+    with pytest.raises(error, match=re.escape(message)):
+        check(env, **options)
+
+
+def test_an_object_takes_no_arguments(broken: Any):
+    with pytest.raises(ValueError, match="env_kwargs need an id, a class or a function; this is an environment object"):
+        check(broken.Good(), env_kwargs={"size": 3})
+
+
+def test_the_checked_object_stays_open_and_usable():
+    env = gym.make("CartPole-v1")
+    assert check(env).ok
+    env.reset(seed=0)
