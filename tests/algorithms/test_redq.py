@@ -9,7 +9,7 @@ import torch
 
 from rl_training.algorithms import REDQAlgorithm, REDQConfig, Updater, redq
 from rl_training.algorithms.sac import sac_policy_loss
-from rl_training.models.mlp import Critic
+from rl_training.models.values import Critic
 
 
 def test_subsets_are_of_different_critics_and_all_of_them_come_up():

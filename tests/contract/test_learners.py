@@ -8,59 +8,28 @@ import pytest
 import torch
 
 from rl_training.algorithms import Learner
+from rl_training.testing import checks
 from rl_training.types import EnvSpec
 
 
 def test_updates_move_every_trained_tensor_and_keep_metrics_finite(case):
-    learner = case.build()
-    before = {name: value.detach().clone() for name, value in learner.named_parameters()}
-    batch = case.batch(learner)
-    results = [learner.update(batch, global_step=step) for step in range(3)]
-    unmoved = [name for name, value in learner.named_parameters() if value.requires_grad and value.equal(before[name])]
-    assert unmoved == []
-    assert all(value.isfinite().all() for result in results for value in result.metrics.values())
-    assert results[-1].num_gradient_steps == 1
+    checks.check_updates(case)
 
 
-def test_state_round_trips_into_another_learner(case, goes_on_alike):
-    learner, other = case.build(), case.build(seed=7)
-    goes_on_alike(learner, other, case.batch(learner))
+def test_state_round_trips_into_another_learner(case):
+    checks.check_state(case)
 
 
 def test_actions_stay_in_bounds(case):
-    learner = case.build()
-    actions = learner.act(100 * torch.randn(64, *case.spec.obs_shape)).actions
-    if case.kind == "box":
-        assert actions.shape == (64, case.spec.action_dim)
-        assert actions.abs().max() <= 1
-        return
-    assert actions.shape == ((64,) if case.kind == "discrete" else (64, case.spec.action_dim))
-    sizes = case.spec.action_sizes or (case.spec.action_dim,)
-    for choices, size in zip(actions.view(64, -1).unbind(1), sizes, strict=True):
-        assert set(choices.tolist()) <= set(range(size))
+    checks.check_actions(case)
 
 
-def test_deterministic_actions_repeat_and_draw_nothing(case):
-    learner, obs = case.build(), torch.randn(8, *case.spec.obs_shape)
-    noise = torch.get_rng_state()
-    assert learner.act(obs, deterministic=True).actions.equal(learner.act(obs, deterministic=True).actions)
-    assert torch.get_rng_state().equal(noise)
-
-
-def test_exploration_draws_from_its_own_generator_alone(case):
-    learner, obs = case.build(), torch.randn(8, *case.spec.obs_shape)
-    noise = torch.get_rng_state()
-    draws = [learner.act(obs, generator=torch.Generator().manual_seed(3)).actions for _ in range(2)]
-    assert draws[0].equal(draws[1])
-    assert torch.get_rng_state().equal(noise)
+def test_actions_draw_from_their_own_generator_alone_and_deterministic_ones_draw_nothing(case):
+    checks.check_random_streams(case)
 
 
 def test_targets_start_as_copies_and_are_not_trained(case):
-    learner = case.build()
-    for part in learner.targets:
-        copied = dict(learner.target[part].named_parameters())
-        assert all(value.equal(copied[name]) for name, value in getattr(learner.model, part).named_parameters())
-        assert not any(value.requires_grad for value in copied.values())
+    checks.check_targets(case)
 
 
 def test_pixels_are_accepted_where_declared(row):

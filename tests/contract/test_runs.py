@@ -11,33 +11,21 @@ from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.run import resume_run, run_training
 from rl_training.experiment.verify import compare_runs
 from rl_training.runtime.callbacks.training import StopAtStep
+from rl_training.testing import checks
 
 
 @pytest.fixture(scope="module")
 def finished(case, tmp_path_factory) -> Path:
     """A run that was never stopped, to compare with."""
-    return run_training(parse_config(case.config(output_dir=str(tmp_path_factory.mktemp("whole"))))).run_dir
+    return checks.train(case, tmp_path_factory.mktemp("whole"))
 
 
-def test_the_same_seed_twice_is_byte_identical(case, finished, tmp_path):
-    again = run_training(parse_config(case.config(output_dir=str(tmp_path / "again")))).run_dir
-    assert compare_runs(finished, again) == []
-
-
-def test_another_seed_is_another_run(case, finished, tmp_path):
-    other = run_training(parse_config(case.config(output_dir=str(tmp_path / "other"), seed=1))).run_dir
-    assert compare_runs(finished, other)
+def test_the_same_seed_twice_is_byte_identical_and_another_seed_is_another_run(case, finished, tmp_path):
+    checks.check_seeds(case, tmp_path, finished)
 
 
 def test_resume_equals_never_having_stopped(case, finished, tmp_path):
-    early, late = case.stops
-    warnings: list[str] = []
-    halved = run_training(parse_config(case.config(output_dir=str(tmp_path / "halved"))), callbacks=[StopAtStep(early)])
-    again = resume_run(halved.run_dir, callbacks=[StopAtStep(late)], warn=warnings.append)
-    assert [(each.status, each.steps) for each in (halved, again)] == [("stopped", early), ("stopped", late)]
-    assert resume_run(halved.run_dir, warn=warnings.append).status == "finished"
-    assert warnings == []
-    assert compare_runs(finished, halved.run_dir) == []
+    checks.check_resume(case, tmp_path, finished)
 
 
 def test_an_offline_algorithm_continues_online_and_resumes_there(offline_case, tmp_path):

@@ -23,6 +23,7 @@ LAYERS = [
     {"experiment"},
     {"reporting"},
     {"api"},
+    {"testing"},
     {"cli"},
 ]
 ALLOWED_UPWARD = {

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from rl_training.models.mlp import Critic, EnsembleLinear, StateValue, mlp, orthogonal
+from rl_training.models.mlp import EnsembleLinear, mlp, orthogonal
+from rl_training.models.values import Critic, StateValue
 
 
 @pytest.fixture(autouse=True)

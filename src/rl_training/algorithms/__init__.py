@@ -17,7 +17,8 @@ ROWS = {
     "rainbow": "Rainbow", "redq": "REDQ", "sac": "SAC", "td3": "TD3", "td3_bc": "TD3BC", "xql": "XQL",
 }  # fmt: skip
 
-SHARED = ("core.config", "core.learner", "core.updater", "dynamics", "fqe")  # files that are no algorithm of their own
+# Files that are no algorithm of their own.
+SHARED = ("core.config", "core.network", "core.learner", "core.updater", "dynamics", "fqe")
 
 
 def __getattr__(name: str) -> Any:

@@ -5,6 +5,7 @@ from rl_training.algorithms.c51 import *
 from rl_training.algorithms.cal_ql import *
 from rl_training.algorithms.core.config import *
 from rl_training.algorithms.core.learner import *
+from rl_training.algorithms.core.network import *
 from rl_training.algorithms.core.updater import *
 from rl_training.algorithms.cql import *
 from rl_training.algorithms.dqn import *

@@ -14,7 +14,7 @@ from rl_training.algorithms.core.config import AlgorithmConfig, OfflineConfig, R
 from rl_training.algorithms.core.learner import Learner, actor_critic_groups
 from rl_training.algorithms.core.ops import ensemble_squared_error, select_action, td_target
 from rl_training.algorithms.sac import TemperatureConfig, add_temperature, frozen_min_q, sac_policy_loss
-from rl_training.models import DQNModel, MLPSACModel
+from rl_training.models import DiscreteCQLModel, MLPSACModel
 from rl_training.types import Action, Batch, EnvSpec, Loss, Metrics, ParameterGroup
 
 
@@ -176,6 +176,7 @@ class DiscreteCQL(Learner):
     name = "cql"
     lane = "offline"
     config_type = CQLConfig
+    model_type = DiscreteCQLModel
     action_kinds = ("discrete",)
     targets = ("q",)
 
@@ -185,11 +186,6 @@ class DiscreteCQL(Learner):
             if value != default:
                 raise ValueError(f"{option} is for Box actions only, got {value}. Leave it at {default} for Discrete")
         self.log_multiplier = new_log_multiplier(self.config)
-
-    @classmethod
-    def build(cls, spec: EnvSpec, config: AlgorithmConfig | None = None, **options: Any) -> DiscreteCQL:
-        config = cls.configured(config, options)
-        return cls(DQNModel(spec, config.hidden_sizes), config)
 
     def loss(self, batch: Batch) -> Loss:
         """Huber loss of Q(s, a) - target, plus the penalty of logsumexp Q(s, .) - Q(s, a)."""

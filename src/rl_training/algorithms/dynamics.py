@@ -110,6 +110,10 @@ class Dynamics(Learner):
     rule: Callable[[Tensor], Tensor] | None = None  # maps next_obs to terminations; None: the model learns them
     rarity: Tensor  # weight of a termination in its loss
 
+    @classmethod
+    def build_model(cls, spec: EnvSpec, config: Any) -> MLPMOPOEnsembleModel:
+        return cls.model_type.build(spec, config)  # the option `network` is for policy and critics
+
     def setup(self) -> None:
         self.decays = layer_decays(len(self.model.layers()), self.config.model_weight_decay)
         self.register_buffer("rarity", torch.ones(()))

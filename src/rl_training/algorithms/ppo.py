@@ -10,7 +10,7 @@ from rl_training.algorithms.core.config import RolloutConfig
 from rl_training.algorithms.core.learner import Learner
 from rl_training.data import generalized_advantages
 from rl_training.models import Normalizer, PPOModel
-from rl_training.models.actor_critic import Activation
+from rl_training.models.layers import Activation
 from rl_training.types import SKIP_UPDATES, Action, Batch, Loss, Metrics, ParameterGroup
 
 

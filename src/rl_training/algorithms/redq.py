@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from pydantic import Field, PositiveInt, model_validator
-from torch import Tensor, nn
+from torch import Tensor
 from torch.func import functional_call
 
 from rl_training.algorithms.core.learner import frozen
@@ -32,9 +34,10 @@ def random_subset(size: int, count: int, device: torch.device) -> Tensor:
     return torch.rand(count, device=device).topk(size).indices
 
 
-def subset_values(critic: nn.Module, subset: Tensor, obs: Tensor, actions: Tensor) -> Tensor:
+def subset_values(critic: Any, subset: Tensor, obs: Tensor, actions: Tensor) -> Tensor:
     """Q-values of these critics only, [subset, rows]."""
-    parameters = {name: parameter[subset] for name, parameter in critic.named_parameters()}
+    # Features of the user's own are shared by all critics and have no leading axis.
+    parameters = {f"net.{name}": parameter[subset] for name, parameter in critic.net.named_parameters()}
     return functional_call(critic, parameters, (obs, actions))
 
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, JsonValue
 from pydantic.fields import FieldInfo
 
 import rl_training
-from rl_training.algorithms import CATALOGUE, ROWS, SHARED
+from rl_training.algorithms import CATALOGUE, ROWS, SHARED, NetworkConfig
 from rl_training.api.managed import ManagedAlgorithm, train_as
 from rl_training.experiment.config.dataset_config import Dataset
 from rl_training.experiment.config.fields import Location
@@ -29,7 +29,10 @@ ROWS: dict[str, str]
 SHARED: tuple[str, ...]
 """
 LONGEST = 90  # characters of an annotation on one line
-SPELLED = {Dataset: "_Dataset", Location: "str | Path", JsonValue: "Any", Any: "Any", NoneType: "None"}
+SPELLED = {
+    Dataset: "_Dataset", Location: "str | Path", JsonValue: "Any", Any: "Any", NoneType: "None",
+    NetworkConfig: "str | type[Any] | Mapping[str, Any]",
+}  # fmt: skip
 
 
 def stubs() -> dict[Path, str]:

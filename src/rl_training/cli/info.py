@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic import BaseModel
 
 from rl_training.cli.options import Json
 from rl_training.cli.output import print_facts, print_json, print_table, print_wrapped
@@ -41,17 +42,20 @@ def algos(as_json: Json = False) -> None:
 
 
 def explain(
-    algo: Annotated[str, typer.Argument(metavar="ALGO", help="A name that `rl-training algos` lists.")],
+    algo: Annotated[
+        str, typer.Argument(metavar="ALGO", help="A name that `rl-training algos` lists, or module:Class of your own.")
+    ],
 ) -> None:
     """List every option of an algorithm. Also lists its packaged configs and an example command."""
     from rl_training.experiment.config.registry import get_algorithm_spec
     from rl_training.experiment.config.train_config import load_config, packaged_configs
+    from rl_training.modules import approve, module_in
 
+    approve(filter(None, [module_in(algo)]))
     spec = get_algorithm_spec(algo)
     print_wrapped(f"{spec.name}: ", spec.summary)
-    schema = spec.config_type.model_json_schema()["properties"]
     rows = [(name, _value(option.get("default")), allowed(option), option["description"])
-            for name, option in schema.items()]  # fmt: skip
+            for name, option in options_of(spec.config_type)]  # fmt: skip
     print_table(("option", "default", "allowed", "description"), rows)
     typer.echo()
     print_table(("option of any run", "default", "description"), run_options())
@@ -66,17 +70,22 @@ def run_options() -> list[tuple[str, str, str]]:
     """Options of every run; keys of a section are written as paths."""
     from rl_training.experiment.config.train_config import TrainConfig
 
-    schema = TrainConfig.model_json_schema()
-    options = {name: option for name, option in schema["properties"].items() if name not in ("algo", "algo_kwargs")}
     rows = []
-    for name, option in options.items():
+    for name, option in options_of(TrainConfig):
+        default = option.get("default", "required")
+        default = {} if isinstance(default, dict) else default  # its keys have their own rows
+        rows.append((name, _value(default), option["description"]))
+    return [row for row in rows if row[0] not in ("algo", "algo_kwargs")]
+
+
+def options_of(config: type[BaseModel]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The JSON schema of each option, followed by those of the keys of a section, whose names are paths."""
+    schema = config.model_json_schema()
+    for name, option in schema["properties"].items():
+        yield name, option
         section = f"{name}.NAME" if "additionalProperties" in option else name
         sections = [schema["$defs"][kind].get("properties", {}) for kind in _kinds(option)]
-        keys = {f"{section}.{key}": each for keys in sections for key, each in keys.items()}
-        default = {} if isinstance(option["default"], dict) else option["default"]  # its keys have their own rows
-        rows.append((name, _value(default), option["description"]))
-        rows += [(key, _value(each.get("default", "required")), each["description"]) for key, each in keys.items()]
-    return rows
+        yield from {f"{section}.{key}": each for keys in sections for key, each in keys.items()}.items()
 
 
 def _kinds(option: Any) -> Iterator[str]:
@@ -104,6 +113,8 @@ def allowed(option: Mapping[str, Any]) -> str:
         return ", ".join(map(str, option["enum"]))
     if "const" in option:
         return str(option["const"])
+    if "$ref" in option:
+        return "mapping"
     if "prefixItems" in option:
         return f"list of {len(option['prefixItems'])}"
     if option.get("type") == "array":

@@ -13,7 +13,8 @@ from rl_training.models.actor_critic import (
 from rl_training.models.dreamer import DreamerModel
 from rl_training.models.encoders import Normalizer
 from rl_training.models.ensemble import MLPMOPOEnsembleModel, Prediction
-from rl_training.models.q_networks import DQNModel, FQEModel, QNetwork
+from rl_training.models.layers import Layers
+from rl_training.models.q_networks import DiscreteCQLModel, DQNModel, FQEModel, QNetwork
 from rl_training.models.return_distributions import (
     Atoms,
     C51Model,
@@ -27,8 +28,8 @@ from rl_training.models.return_distributions import (
 )
 
 __all__ = [
-    "Atoms", "C51Model", "DQNModel", "DreamerModel", "FQEModel", "FQFModel", "IQNModel", "MLPBCModel", "MLPFQFNetwork",
-    "MLPGAILDiscriminator", "MLPIQLModel", "MLPMOPOEnsembleModel", "MLPREDQModel", "MLPSACModel", "MLPTD3Model",
-    "MLPXQLModel", "Normalizer", "PPOModel", "Prediction", "ProposedQuantiles", "QNetwork", "QRDQNModel", "Quantiles",
-    "midpoints",
+    "Atoms", "C51Model", "DQNModel", "DiscreteCQLModel", "DreamerModel", "FQEModel", "FQFModel", "IQNModel",
+    "Layers", "MLPBCModel", "MLPFQFNetwork", "MLPGAILDiscriminator", "MLPIQLModel", "MLPMOPOEnsembleModel",
+    "MLPREDQModel", "MLPSACModel", "MLPTD3Model", "MLPXQLModel", "Normalizer", "PPOModel", "Prediction",
+    "ProposedQuantiles", "QNetwork", "QRDQNModel", "Quantiles", "midpoints",
 ]  # fmt: skip

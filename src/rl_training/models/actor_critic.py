@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -12,27 +13,26 @@ from torch.nn.functional import one_hot
 from torch.nn.utils.parametrize import register_parametrization
 
 from rl_training.models import heads
-from rl_training.models.encoders import encoder_for
-from rl_training.models.mlp import Critic, StateValue, mlp, orthogonal, xavier
+from rl_training.models.layers import ACTIVATIONS, Activation, HiddenSizes, Layers
+from rl_training.models.mlp import mlp, orthogonal, xavier
+from rl_training.models.values import Critic, StateValue
 from rl_training.types import EnvSpec
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-Activation = Literal["tanh", "relu"]
-ACTIVATIONS: dict[Activation, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU}
 
 
 class MLPBCModel(nn.Module):
     """Gaussian policy for Box actions, categorical policy for Discrete actions."""
 
     def __init__(
-        self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int] = (256, 256), *, discrete: bool = False
-    ) -> None:
+        self, obs_dim: int, action_dim: int, hidden_sizes: HiddenSizes = (256, 256), *,
+        discrete: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.obs_shape = (obs_dim,)
         self.actor: nn.Module = (
-            heads.CategoricalPolicy(mlp((obs_dim, *hidden_sizes, action_dim)))
+            heads.CategoricalPolicy(Layers.of(hidden_sizes).from_obs(obs_dim, action_dim))
             if discrete
             else heads.BoundedMeanPolicy(obs_dim, action_dim, hidden_sizes)
         )
@@ -40,7 +40,8 @@ class MLPBCModel(nn.Module):
     @classmethod
     def build(cls, spec: EnvSpec, config: Any) -> MLPBCModel:
         discrete = spec.action_kind == "discrete"
-        return cls(math.prod(spec.obs_shape), spec.action_dim, config.hidden_sizes, discrete=discrete)
+        layers = Layers.from_config(spec, config)
+        return cls(math.prod(spec.obs_shape), spec.action_dim, layers, discrete=discrete)
 
 
 class ActorCritic(nn.Module):
@@ -49,7 +50,7 @@ class ActorCritic(nn.Module):
     policy: ClassVar[type[nn.Module]]
 
     def __init__(
-        self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int] = (256, 256), *, num_critics: int = 2
+        self, obs_dim: int, action_dim: int, hidden_sizes: HiddenSizes = (256, 256), *, num_critics: int = 2
     ) -> None:
         super().__init__()
         self.obs_shape, self.action_dim = (obs_dim,), action_dim
@@ -58,7 +59,7 @@ class ActorCritic(nn.Module):
 
     @classmethod
     def build(cls, spec: EnvSpec, config: Any) -> Self:
-        return cls(math.prod(spec.obs_shape), spec.action_dim, config.hidden_sizes)
+        return cls(math.prod(spec.obs_shape), spec.action_dim, Layers.from_config(spec, config))
 
 
 class MLPSACModel(ActorCritic):
@@ -74,7 +75,8 @@ class MLPREDQModel(MLPSACModel):
 
     @classmethod
     def build(cls, spec: EnvSpec, config: Any) -> Self:
-        model = cls(math.prod(spec.obs_shape), spec.action_dim, config.hidden_sizes, num_critics=config.num_critics)
+        layers = Layers.from_config(spec, config)
+        model = cls(math.prod(spec.obs_shape), spec.action_dim, layers, num_critics=config.num_critics)
         xavier(model)
         return model
 
@@ -85,7 +87,7 @@ class MLPIQLModel(ActorCritic):
     policy = heads.BoundedMeanPolicy
     value_norm = False  # layer norm in the state value network
 
-    def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int] = (256, 256)) -> None:
+    def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: HiddenSizes = (256, 256)) -> None:
         super().__init__(obs_dim, action_dim, hidden_sizes)
         self.value = StateValue(obs_dim, hidden_sizes, layer_norm=self.value_norm)
         for part in (self.actor, self.critic, self.value):
@@ -106,16 +108,17 @@ class PPOModel(nn.Module):
     """Policy and state value: separate networks for vectors, one shared encoder for images."""
 
     def __init__(
-        self, spec: EnvSpec, hidden_sizes: Sequence[int] = (64, 64), *, activation: Activation = "tanh",
+        self, spec: EnvSpec, hidden_sizes: HiddenSizes = (64, 64), *, activation: Activation = "tanh",
         orthogonal_init: bool = True, log_std_init: float = 0.0,
     ) -> None:  # fmt: skip
         super().__init__()
         self.obs_shape = spec.obs_shape
-        self.encoder, features = encoder_for(spec)
+        layers = replace(Layers.of(hidden_sizes), activation=ACTIVATIONS[activation])
+        self.encoder, features = layers.encoder(spec)
         outputs = sum(spec.action_sizes) if spec.action_kind == "multi_discrete" else spec.action_dim
 
         def network(width: int, last_gain: float) -> nn.Sequential:
-            plain = mlp((features, *hidden_sizes, width), activation=ACTIVATIONS[activation])
+            plain = layers.network(features, width)
             return orthogonal(plain, last_gain=last_gain) if orthogonal_init else plain
 
         if orthogonal_init:
@@ -126,8 +129,8 @@ class PPOModel(nn.Module):
     @classmethod
     def build(cls, spec: EnvSpec, config: Any) -> PPOModel:
         return cls(
-            spec, config.hidden_sizes, activation=config.activation, orthogonal_init=config.orthogonal_init,
-            log_std_init=config.log_std_init,
+            spec, Layers.from_config(spec, config), activation=config.activation,
+            orthogonal_init=config.orthogonal_init, log_std_init=config.log_std_init,
         )  # fmt: skip
 
     def forward(self, obs: Tensor) -> tuple[heads.Categorical | heads.Gaussian | heads.MultiCategorical, Tensor]:

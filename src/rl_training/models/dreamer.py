@@ -13,6 +13,7 @@ from torch.nn.functional import one_hot
 from rl_training.models import autoencoders as ae
 from rl_training.models.encoders import check_image, floats_in
 from rl_training.models.heads import Categorical, Gaussian
+from rl_training.models.layers import ACTIVATIONS
 from rl_training.models.normed import normed_mlp
 from rl_training.models.rssm import RSSM, Latent, LatentSequence, PosteriorStep, unimix_log_probs
 from rl_training.models.two_hot import TwoHotHead, symlog
@@ -78,7 +79,7 @@ class BoundedNormalPolicy(nn.Module):
 class DreamerModel(nn.Module):
     def __init__(
         self, spec: EnvSpec, size: Size, hidden_sizes: Sequence[int] = (), *, unimix: float = 0.01,
-        actor_scale: float = 0.01, symlog_bins: bool = False,
+        actor_scale: float = 0.01, symlog_bins: bool = False, activation: type[nn.Module] = nn.SiLU,
     ) -> None:  # fmt: skip
         super().__init__()
         self.obs_shape, self.action_dim, self.size = spec.obs_shape, spec.action_dim, size
@@ -96,16 +97,16 @@ class DreamerModel(nn.Module):
         self.reward = TwoHotHead(features, head_sizes, squashed=symlog_bins)
         self.continuation = normed_mlp((features, *head_sizes, 1))
         actor_sizes = tuple(hidden_sizes) or actor_sizes
-        self.critic = TwoHotHead(features, actor_sizes, squashed=symlog_bins)
+        self.critic = TwoHotHead(features, actor_sizes, squashed=symlog_bins, activation=activation)
         outputs = spec.action_dim if self.discrete else 2 * spec.action_dim
-        net = normed_mlp((features, *actor_sizes, outputs), scale=actor_scale)
+        net = normed_mlp((features, *actor_sizes, outputs), scale=actor_scale, activation=activation)
         self.actor: nn.Module = UnimixPolicy(net, unimix) if self.discrete else BoundedNormalPolicy(net)
 
     @classmethod
     def build(cls, spec: EnvSpec, config: Any) -> DreamerModel:
         return cls(
             spec, SIZES[config.size], config.hidden_sizes, unimix=config.actor_unimix, actor_scale=config.actor_scale,
-            symlog_bins=config.bins == "symlog",
+            symlog_bins=config.bins == "symlog", activation=_activation(config.network),
         )  # fmt: skip
 
     def scaled(self, obs: Tensor) -> Tensor:
@@ -162,6 +163,20 @@ class DreamerModel(nn.Module):
         """Samples an action from the actor and the next state from the prior."""
         action = self.actor(latent.features).sample()
         return self.rssm.predict(latent, self.encoded(action), noise), action
+
+
+def _activation(network: Any) -> type[nn.Module]:
+    """Activation of actor and critic; raises an error for options of `network` that the world model does not have."""
+    if network is None:
+        return nn.SiLU
+    if network.kind != "mlp":
+        raise ValueError(
+            f"dreamer's encoder and hidden layers belong to its world model and cannot be replaced by network "
+            f"{network.kind}; use kind mlp, or a class with the role model"
+        )
+    if network.layer_norm is not None:
+        raise ValueError("dreamer has RMS norm in every layer; leave out network.layer_norm")
+    return nn.SiLU if network.activation is None else ACTIVATIONS[network.activation]
 
 
 def split_observation(spec: EnvSpec) -> tuple[tuple[int, ...], int]:

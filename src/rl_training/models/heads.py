@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from rl_training.models.mlp import mlp
+from rl_training.models.layers import HiddenSizes, Layers
 
 LOG_SQRT_TWO_PI = 0.5 * math.log(2 * math.pi)
 
@@ -149,9 +149,9 @@ class Deterministic(NamedTuple):
 class BoundedMeanPolicy(nn.Module):
     """Gaussian with a tanh-bounded mean and a state-independent log std (IQL, BC)."""
 
-    def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int]) -> None:
+    def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: HiddenSizes) -> None:
         super().__init__()
-        self.net = mlp((obs_dim, *hidden_sizes, action_dim))
+        self.net = Layers.of(hidden_sizes).from_obs(obs_dim, action_dim)
         self.log_std = nn.Parameter(torch.zeros(action_dim))
 
     def forward(self, obs: Tensor) -> Gaussian:
@@ -175,9 +175,9 @@ class FreeMeanPolicy(nn.Module):
 class SquashedPolicy(nn.Module):
     """Tanh-squashed Gaussian with a state-dependent mean and log std (SAC)."""
 
-    def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int]) -> None:
+    def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: HiddenSizes) -> None:
         super().__init__()
-        self.net = mlp((obs_dim, *hidden_sizes, 2 * action_dim))
+        self.net = Layers.of(hidden_sizes).from_obs(obs_dim, 2 * action_dim)
 
     def forward(self, obs: Tensor) -> SquashedGaussian:
         mean, log_std = self.net(obs).chunk(2, -1)
@@ -187,9 +187,9 @@ class SquashedPolicy(nn.Module):
 class DeterministicPolicy(nn.Module):
     """Deterministic policy bounded by tanh (TD3)."""
 
-    def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int]) -> None:
+    def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: HiddenSizes) -> None:
         super().__init__()
-        self.net = mlp((obs_dim, *hidden_sizes, action_dim))
+        self.net = Layers.of(hidden_sizes).from_obs(obs_dim, action_dim)
 
     def forward(self, obs: Tensor) -> Deterministic:
         return Deterministic(self.net(obs).tanh())

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import layer_norm as normalized
 
 
 class EnsembleLinear(nn.Module):
@@ -23,6 +24,21 @@ class EnsembleLinear(nn.Module):
         return torch.baddbmm(self.bias, x, self.weight)
 
 
+class EnsembleLayerNorm(nn.Module):
+    """Layer norm of [copies, rows, width] with a scale and a shift for each copy."""
+
+    def __init__(self, copies: int, width: int) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.ones(copies, 1, width)), nn.Parameter(torch.zeros(copies, 1, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return normalized(x, x.shape[-1:]) * self.weight + self.bias
+
+
+def new_layer_norm(width: int, copies: int | None = None) -> nn.Module:
+    return nn.LayerNorm(width) if copies is None else EnsembleLayerNorm(copies, width)
+
+
 def mlp(
     sizes: Sequence[int], *, activation: type[nn.Module] = nn.ReLU, copies: int | None = None, layer_norm: bool = False
 ) -> nn.Sequential:
@@ -30,7 +46,7 @@ def mlp(
     layers: list[nn.Module] = []
     for fan_in, fan_out in pairwise(sizes):
         linear = nn.Linear(fan_in, fan_out) if copies is None else EnsembleLinear(copies, fan_in, fan_out)
-        layers += [linear, nn.LayerNorm(fan_out), activation()] if layer_norm else [linear, activation()]
+        layers += [linear, *([new_layer_norm(fan_out, copies)] if layer_norm else []), activation()]
     return nn.Sequential(*layers[: -2 if layer_norm else -1])
 
 
@@ -52,7 +68,12 @@ def xavier(network: nn.Module) -> None:
 
 
 def _layers(network: nn.Module) -> list[Any]:
-    return [layer for layer in network.modules() if isinstance(layer, nn.Linear | EnsembleLinear | nn.Conv2d)]
+    """Layers in the order of `modules()`; modules of the user keep their own initialisation."""
+    if isinstance(network, nn.Linear | EnsembleLinear | nn.Conv2d):
+        return [network]
+    if getattr(network, "keeps_initialization", False):
+        return []
+    return [layer for child in network.children() for layer in _layers(child)]
 
 
 def _initialize(layer: Any, initialize: Callable[[Tensor], Any]) -> None:
@@ -60,27 +81,3 @@ def _initialize(layer: Any, initialize: Callable[[Tensor], Any]) -> None:
         initialize(weight)
     if layer.bias is not None:
         nn.init.zeros_(layer.bias)
-
-
-class StateValue(nn.Module):
-    """V(s), [rows]."""
-
-    def __init__(self, obs_dim: int, hidden_sizes: Sequence[int], *, layer_norm: bool = False) -> None:
-        super().__init__()
-        self.net = mlp((obs_dim, *hidden_sizes, 1), layer_norm=layer_norm)
-
-    def forward(self, obs: Tensor) -> Tensor:
-        return self.net(obs).squeeze(-1)
-
-
-class Critic(nn.Module):
-    """Q(s, a) of `copies` independent networks, [copies, rows]."""
-
-    def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int], *, copies: int = 2) -> None:
-        super().__init__()
-        self.net = mlp((obs_dim + action_dim, *hidden_sizes, 1), copies=copies)
-
-    def forward(self, obs: Tensor, actions: Tensor) -> Tensor:
-        x = torch.cat([obs, actions], -1)
-        rows, copies = x.flatten(0, -2), len(next(self.parameters()))  # REDQ passes parameters of fewer copies
-        return self.net(rows.expand(copies, *rows.shape)).view(copies, *x.shape[:-1])

@@ -67,11 +67,11 @@ def doubling_conv(channels_in: int, channels_out: int) -> nn.ConvTranspose2d:
     return initialized(layer, channels_in * 2 * 2)  # each output pixel has 2x2 inputs
 
 
-def dense(fan_in: int, fan_out: int) -> nn.Sequential:
-    return nn.Sequential(linear(fan_in, fan_out), RMSNorm(fan_out), nn.SiLU())
+def dense(fan_in: int, fan_out: int, activation: type[nn.Module] = nn.SiLU) -> nn.Sequential:
+    return nn.Sequential(linear(fan_in, fan_out), RMSNorm(fan_out), activation())
 
 
-def normed_mlp(sizes: Sequence[int], *, scale: float = 1.0) -> nn.Sequential:
+def normed_mlp(sizes: Sequence[int], *, scale: float = 1.0, activation: type[nn.Module] = nn.SiLU) -> nn.Sequential:
     """Dense layers of these sizes, then a linear layer with this initial scale."""
-    hidden = [dense(*pair) for pair in pairwise(sizes[:-1])]
+    hidden = [dense(*pair, activation) for pair in pairwise(sizes[:-1])]
     return nn.Sequential(*hidden, linear(*sizes[-2:], scale=scale))

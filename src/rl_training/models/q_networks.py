@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from rl_training.models.encoders import encoder_for
-from rl_training.models.mlp import mlp
+from rl_training.models.layers import HiddenSizes, Layers
 from rl_training.types import EnvSpec
 
 SIGMA_INIT = 0.5  # initial noise scale of noisy layers times sqrt(fan_in)
@@ -42,17 +41,19 @@ class NoisyLinear(nn.Module):
 
 
 class Stack(nn.Module):
-    """Linear or noisy layers of these sizes with ReLU between them."""
+    """Linear or noisy layers of these sizes with activations, and optionally layer norm, between them."""
 
-    def __init__(self, sizes: Sequence[int], *, noisy: bool) -> None:
+    def __init__(self, sizes: Sequence[int], hidden_sizes: HiddenSizes = (), *, noisy: bool) -> None:
         super().__init__()
         self.layers = nn.ModuleList((NoisyLinear if noisy else nn.Linear)(*pair) for pair in pairwise(sizes))
+        layers = Layers.of(hidden_sizes)
+        self.between = nn.ModuleList(nn.Sequential(*layers.between(width)) for width in sizes[1:-1])
         self.noise_sizes = [sum(pair) for pair in pairwise(sizes)] if noisy else []
 
     def forward(self, x: Tensor, noise: Tensor | None = None) -> Tensor:
         parts = () if noise is None else noise.split(self.noise_sizes, -1)
         for index, layer in enumerate(self.layers):
-            x = x.relu() if index else x
+            x = self.between[index - 1](x) if index else x
             x = layer(x, parts[index]) if parts else layer(x)
         return x
 
@@ -60,11 +61,13 @@ class Stack(nn.Module):
 class QHead(nn.Module):
     """Last layers of a Q-network: features [..., width] -> [..., actions, outputs]."""
 
-    def __init__(self, sizes: Sequence[int], actions: int, *, outputs: int, dueling: bool, noisy: bool) -> None:
+    def __init__(
+        self, sizes: Sequence[int], actions: int, layers: Layers, *, outputs: int, dueling: bool, noisy: bool
+    ) -> None:
         super().__init__()
         self.shape = (actions, outputs)
-        self.advantage = Stack((*sizes, actions * outputs), noisy=noisy)
-        self.value = Stack((*sizes, outputs), noisy=noisy) if dueling else None
+        self.advantage = Stack((*sizes, actions * outputs), layers, noisy=noisy)
+        self.value = Stack((*sizes, outputs), layers, noisy=noisy) if dueling else None
         streams = [self.advantage] if self.value is None else [self.advantage, self.value]
         self.noise_sizes = [sum(stream.noise_sizes) for stream in streams]
 
@@ -85,16 +88,15 @@ class TrunkAndHead(nn.Module):
     """
 
     def __init__(
-        self, spec: EnvSpec, hidden_sizes: Sequence[int] = (256, 256), *, outputs: int = 1, dueling: bool = False,
-        noisy: bool = False,
+        self, spec: EnvSpec, hidden_sizes: HiddenSizes = (256, 256), *, outputs: int = 1,
+        dueling: bool = False, noisy: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
-        encoder, width = encoder_for(spec, dense=False)
-        widths = (width, *hidden_sizes[:-1])
-        hidden = [mlp(widths), nn.ReLU()] if hidden_sizes[:-1] else []
-        self.trunk, self.features = nn.Sequential(encoder, *hidden), widths[-1]
-        sizes = (self.features, *hidden_sizes[-1:])
-        self.head = QHead(sizes, spec.action_dim, outputs=outputs, dueling=dueling, noisy=noisy)
+        layers = Layers.of(hidden_sizes)
+        encoder, width = layers.encoder(spec, dense=False)
+        hidden, self.features, last = layers.trunk(width)
+        self.trunk, sizes = nn.Sequential(encoder, *hidden), (self.features, *last)
+        self.head = QHead(sizes, spec.action_dim, layers, outputs=outputs, dueling=dueling, noisy=noisy)
         self.noise_size = sum(self.head.noise_sizes)
 
 
@@ -111,25 +113,31 @@ class DQNModel(nn.Module):
     network: ClassVar[type[TrunkAndHead]] = QNetwork
     options: ClassVar[tuple[str, ...]] = ("dueling", "noisy")  # config options passed to the network
 
-    def __init__(self, spec: EnvSpec, hidden_sizes: Sequence[int] = (256, 256), **options: Any) -> None:
+    def __init__(self, spec: EnvSpec, hidden_sizes: HiddenSizes = (256, 256), **options: Any) -> None:
         super().__init__()
         self.obs_shape = spec.obs_shape
         self.q = self.network(spec, hidden_sizes, **options)
 
     @classmethod
     def build(cls, spec: EnvSpec, config: Any) -> DQNModel:
-        return cls(spec, config.hidden_sizes, **{name: getattr(config, name) for name in cls.options})
+        layers = Layers.from_config(spec, config)
+        return cls(spec, layers, **{name: getattr(config, name) for name in cls.options})
+
+
+class DiscreteCQLModel(DQNModel):
+    options = ()
 
 
 class ActionValues(nn.Module):
     """Q-values [rows, choices] of Discrete actions [rows, choices] or Box actions [rows, choices, action_dim]."""
 
-    def __init__(self, spec: EnvSpec, hidden_sizes: Sequence[int] = (256, 256)) -> None:
+    def __init__(self, spec: EnvSpec, hidden_sizes: HiddenSizes = (256, 256)) -> None:
         super().__init__()
-        self.encoder, features = encoder_for(spec)
+        layers = Layers.of(hidden_sizes)
+        self.encoder, features = layers.encoder(spec)
         self.discrete = spec.action_kind == "discrete"
         inputs, outputs = (features, spec.action_dim) if self.discrete else (features + spec.action_dim, 1)
-        self.net = mlp((inputs, *hidden_sizes, outputs), layer_norm=True)  # layer norm limits extrapolation errors
+        self.net = layers.network(inputs, outputs, layer_norm=True)  # layer norm limits extrapolation errors
 
     def forward(self, obs: Tensor, actions: Tensor) -> Tensor:
         features = self.encoder(obs)
@@ -140,11 +148,11 @@ class ActionValues(nn.Module):
 
 
 class FQEModel(nn.Module):
-    def __init__(self, spec: EnvSpec, hidden_sizes: Sequence[int] = (256, 256)) -> None:
+    def __init__(self, spec: EnvSpec, hidden_sizes: HiddenSizes = (256, 256)) -> None:
         super().__init__()
         self.obs_shape, self.obs_dtype = spec.obs_shape, spec.obs_dtype
         self.q = ActionValues(spec, hidden_sizes)
 
     @classmethod
     def build(cls, spec: EnvSpec, config: Any) -> FQEModel:
-        return cls(spec, config.hidden_sizes)
+        return cls(spec, Layers.from_config(spec, config))

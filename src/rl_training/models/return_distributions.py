@@ -1,12 +1,12 @@
 """Networks of distributional DQN: a return distribution per action, as atoms (C51) or quantiles (QR-DQN, IQN, FQF)."""
 
 import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from rl_training.models.layers import HiddenSizes
 from rl_training.models.q_networks import DQNModel, TrunkAndHead
 from rl_training.types import EnvSpec
 
@@ -51,7 +51,7 @@ class ProposedQuantiles(NamedTuple):
 
 class AtomsNetwork(TrunkAndHead):
     def __init__(
-        self, spec: EnvSpec, hidden_sizes: Sequence[int] = (256, 256), *, num_atoms: int = 51, v_min: float = -10.0,
+        self, spec: EnvSpec, hidden_sizes: HiddenSizes = (256, 256), *, num_atoms: int = 51, v_min: float = -10.0,
         v_max: float = 10.0, **options: Any,
     ) -> None:  # fmt: skip
         super().__init__(spec, hidden_sizes, outputs=num_atoms, **options)
@@ -65,7 +65,12 @@ class QuantilesNetwork(TrunkAndHead):
     """Quantiles at the midpoints of equal intervals (QR-DQN)."""
 
     def __init__(
-        self, spec: EnvSpec, hidden_sizes: Sequence[int] = (256, 256), *, num_quantiles: int = 200, **options: Any
+        self,
+        spec: EnvSpec,
+        hidden_sizes: HiddenSizes = (256, 256),
+        *,
+        num_quantiles: int = 200,
+        **options: Any,
     ) -> None:
         super().__init__(spec, hidden_sizes, outputs=num_quantiles, **options)
         self.num_quantiles = num_quantiles
@@ -78,7 +83,7 @@ class QuantileFunction(TrunkAndHead):
     """Quantiles at any fractions; cosine features of the fraction multiply the observation's features."""
 
     def __init__(
-        self, spec: EnvSpec, hidden_sizes: Sequence[int] = (256, 256), *, num_cosines: int = 64, **options: Any
+        self, spec: EnvSpec, hidden_sizes: HiddenSizes = (256, 256), *, num_cosines: int = 64, **options: Any
     ) -> None:
         super().__init__(spec, hidden_sizes, **options)
         self.num_cosines = num_cosines
@@ -102,7 +107,12 @@ class ProposedQuantilesNetwork(QuantileFunction):
     """Quantiles at fractions that a layer proposes for each observation (FQF)."""
 
     def __init__(
-        self, spec: EnvSpec, hidden_sizes: Sequence[int] = (256, 256), *, num_quantiles: int = 32, **options: Any
+        self,
+        spec: EnvSpec,
+        hidden_sizes: HiddenSizes = (256, 256),
+        *,
+        num_quantiles: int = 32,
+        **options: Any,
     ) -> None:
         super().__init__(spec, hidden_sizes, **options)
         self.proposal = nn.Linear(self.features, num_quantiles)
@@ -163,5 +173,5 @@ class FQFModel(DQNModel):
 class MLPFQFNetwork(FQFModel):
     """FQF's networks for vector observations."""
 
-    def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int] = (256, 256), **options: Any) -> None:
+    def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: HiddenSizes = (256, 256), **options: Any) -> None:
         super().__init__(EnvSpec((obs_dim,), "discrete", action_dim), hidden_sizes, **options)

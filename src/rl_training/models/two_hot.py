@@ -64,10 +64,12 @@ class TwoHotHead(nn.Module):
 
     bins: Tensor
 
-    def __init__(self, features: int, hidden_sizes: Sequence[int], *, squashed: bool) -> None:
+    def __init__(
+        self, features: int, hidden_sizes: Sequence[int], *, squashed: bool, activation: type[nn.Module] = nn.SiLU
+    ) -> None:
         super().__init__()
         self.squashed = squashed
-        self.net = normed_mlp((features, *hidden_sizes, BINS), scale=0.0)
+        self.net = normed_mlp((features, *hidden_sizes, BINS), scale=0.0, activation=activation)
         self.register_buffer("bins", mirrored_bins(symlog_spaced=squashed))
 
     def forward(self, features: Tensor) -> TwoHot:

@@ -1,8 +1,20 @@
 """Options shared by families of algorithms. `rl-training explain ALGO` prints the field descriptions."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from rl_training.algorithms.core.network import Network, merge_network
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Rate = Annotated[float, Field(gt=0, le=1)]
@@ -17,6 +29,14 @@ class AlgorithmConfig(BaseModel):
     gamma: Fraction = Field(0.99, description="discount factor")
     hidden_sizes: tuple[PositiveInt, ...] = Field((256, 256), description="widths of the hidden layers")
     max_grad_norm: PositiveFloat | None = Field(None, description="maximum norm of the gradient; none: no clipping")
+    network: Network = Field(
+        None, description="networks of policy and value functions: a kind, or its options; none: the algorithm's own"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _merge_network(cls, values: Any) -> Any:
+        return merge_network(values, cls.model_fields) if isinstance(values, Mapping) else values
 
     @field_validator("*", mode="before")
     @classmethod

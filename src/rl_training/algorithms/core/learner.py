@@ -14,6 +14,8 @@ from torch.func import functional_call
 from rl_training.algorithms.core.config import AlgorithmConfig
 from rl_training.algorithms.core.updater import Updater
 from rl_training.models import Normalizer
+from rl_training.models.custom import CustomNetwork, check_policy
+from rl_training.models.layers import KINDS
 from rl_training.schedules import Schedule
 from rl_training.types import ACTION_SPACES, Action, Batch, EnvSpec, Loss, ParameterGroup, UpdateResult
 
@@ -73,7 +75,19 @@ class Learner(nn.Module):
         config = cls.configured(config, options)
         if spec.obs_parts and getattr(config, "normalize_obs", False):
             raise ValueError("normalize_obs is for vectors only. Turn it off for images, which the encoder scales")
-        return cls(cls.model_type.build(spec, config), config)
+        learner = cls(cls.build_model(spec, config), config)
+        if config.network is not None and config.network.kind not in KINDS:
+            check_policy(learner, spec, config.network.kind)
+        return learner
+
+    @classmethod
+    def build_model(cls, spec: EnvSpec, config: Any) -> nn.Module:
+        """Builds `model_type`, or the whole model that the option `network` names."""
+        if config.network is not None and config.network.kind not in KINDS:
+            custom = CustomNetwork.load(config.network.kind, config.network.given(), spec)
+            if custom.role == "model":
+                return custom.model(cls.model_type, config)
+        return cls.model_type.build(spec, config)
 
     @classmethod
     def configured(cls, config: AlgorithmConfig | None, options: dict[str, Any]) -> AlgorithmConfig:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping
 from itertools import product
@@ -62,7 +63,7 @@ class Cell(NamedTuple):
     @property
     def name(self) -> str:
         parts = [_short(self.learner), self.env, None if self.dataset is None else _short(self.dataset)]
-        return "-".join(part.replace("/", "-") for part in parts if part is not None)
+        return "-".join(re.sub("[/:]", "-", part) for part in parts if part is not None)
 
     def config(self, plan: BenchPlan) -> TrainConfig:
         """The config that `train` will use; checked here, before any run starts."""

@@ -1,11 +1,17 @@
-"""Specifications of the algorithms, by name: lane, spaces, summary and options."""
+"""Specifications of the algorithms, by name: lane, spaces, summary and options.
+
+A name is one of the catalogue or of an installed package (see `plugins`), or `module:Class` of the user's own.
+"""
 
 import difflib
 import sys
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rl_training.algorithms import CATALOGUE, AlgorithmConfig, Learner
-from rl_training.types import EnvSpec
+from rl_training.experiment.config.plugins import load_plugin, plugins
+from rl_training.messages import print_warning
+from rl_training.modules import load_object
+from rl_training.types import ACTION_SPACES, EnvSpec
 
 
 class AlgorithmSpec(NamedTuple):
@@ -24,23 +30,64 @@ class AlgorithmSpec(NamedTuple):
 
 
 def algorithm_names() -> list[str]:
-    return sorted(CATALOGUE)
+    """Names of the catalogue and of installed packages, which are not imported."""
+    return sorted({*CATALOGUE, *plugins()})
 
 
 def list_algorithm_specs() -> list[AlgorithmSpec]:
-    return [get_algorithm_spec(name) for name in algorithm_names()]
+    """All algorithms. One of an installed package that cannot be imported is left out with a warning."""
+    found = []
+    for name in algorithm_names():
+        try:
+            found.append(get_algorithm_spec(name))
+        except (ImportError, TypeError) as error:
+            print_warning(f"{error}; it is left out")
+    return found
 
 
 def get_algorithm_spec(name: str) -> AlgorithmSpec:
-    if name not in CATALOGUE:
-        near = difflib.get_close_matches(name, CATALOGUE, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(algorithm_names())}"
-        raise ValueError(f"no algorithm {name!r}; {hint}")
-    learner = CATALOGUE[name]
-    summary = (sys.modules[learner.__module__].__doc__ or "").strip().partition("\n")[0]
+    learner = CATALOGUE[name] if name in CATALOGUE else check_learner(_outside(name), name)
+    documented = learner.__doc__ if name not in CATALOGUE and "__doc__" in vars(learner) else None
+    summary = (documented or sys.modules[learner.__module__].__doc__ or "").strip().partition("\n")[0]
     return AlgorithmSpec(
         name, learner.lane, learner.action_kinds, learner.takes_pixels, summary, learner, learner.config_type
     )
+
+
+def _outside(name: str) -> Any:
+    """Imports an algorithm that is not in the catalogue."""
+    if ":" in name:
+        return load_object(name, "algo")
+    if name in plugins():
+        return load_plugin(name)
+    near = difflib.get_close_matches(name, algorithm_names(), n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(algorithm_names())}"
+    raise ValueError(f"no algorithm {name!r}; {hint}")
+
+
+def check_learner(learner: Any, name: str = "") -> type[Learner]:
+    """Returns the class if it is a complete algorithm; otherwise raises a TypeError that names what is missing."""
+    from rl_training.runtime.lanes import LANES  # which imports environments
+
+    name = name or getattr(learner, "__name__", repr(learner))
+    if not (isinstance(learner, type) and issubclass(learner, Learner)):
+        raise TypeError(f"algo {name} must be a subclass of rl_training.algorithms.Learner, got {learner!r}")
+    needed = ("name", "lane", "config_type", "model_type", "action_kinds")
+    missing = [member for member in needed if not hasattr(learner, member)]
+    if missing:
+        raise TypeError(f"algo {name} needs the class attribute {missing[0]}; docs/extend.md lists all")
+    if not (isinstance(learner.config_type, type) and issubclass(learner.config_type, AlgorithmConfig)):
+        raise TypeError(f"algo {name}: config_type must be a subclass of AlgorithmConfig, got {learner.config_type!r}")
+    if not hasattr(learner.model_type, "build"):
+        raise TypeError(f"algo {name}: model_type needs a class method build(spec, config)")
+    if (learner.lane_class or learner.lane) not in LANES:
+        raise TypeError(f"algo {name}: lane must be one of {', '.join(LANES)}, got {learner.lane!r}")
+    unknown = [kind for kind in learner.action_kinds if kind not in ACTION_SPACES]
+    if unknown or isinstance(learner.action_kinds, str):
+        raise TypeError(
+            f"algo {name}: action_kinds must be a tuple of {', '.join(ACTION_SPACES)}, got {learner.action_kinds!r}"
+        )
+    return learner
 
 
 def config_type(name: str) -> type[AlgorithmConfig]:
@@ -51,9 +98,10 @@ def build_learner(name: str, spec: EnvSpec, config: AlgorithmConfig) -> Learner:
     """Builds a learner for these spaces. The error for unsuitable spaces lists algorithms that accept them."""
     algorithm = get_algorithm_spec(name)
     try:
-        return algorithm.learner.build(spec, config)
+        algorithm.learner.check_spec(spec)
     except TypeError as error:
         raise TypeError(f"{error}; {_alternatives(spec, algorithm.lane)}") from error
+    return algorithm.learner.build(spec, config)
 
 
 def _alternatives(spec: EnvSpec, lane: str) -> str:

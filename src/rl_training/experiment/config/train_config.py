@@ -25,6 +25,7 @@ from rl_training.experiment.config.fields import (
 from rl_training.experiment.config.messages import ConfigError, KeyPath, KnownKeys, shown
 from rl_training.experiment.config.packaged import copy_config, load_config, packaged_config_text, packaged_configs
 from rl_training.experiment.config.yaml_text import read_yaml, write_yaml
+from rl_training.modules import module_in
 from rl_training.schedules import Schedule
 
 __all__ = [
@@ -146,7 +147,7 @@ def parse_config(values: object) -> TrainConfig:
         values = values.model_dump()
     if not isinstance(values, Mapping):
         raise ConfigError(f"a config must be a mapping, got {shown(values)}")
-    values = dataset_config.lift_dataset(values)
+    values = lift_network(dataset_config.lift_dataset(values))
     options_type, errors = _options_type(values.get("algo"))
     known = partial(_known_keys, [] if options_type is None else list(options_type.model_fields))
 
@@ -165,12 +166,12 @@ def _options_type(algo: object) -> tuple[type[BaseModel] | None, list[str]]:
     from rl_training.experiment.config import registry  # imports torch
 
     names = registry.algorithm_names()
-    if algo in names:
-        return registry.config_type(str(algo)), []
     if not isinstance(algo, str) or not algo:
         return None, []  # TrainConfig reports it
+    if algo in names or module_in(algo) is not None:
+        return registry.config_type(algo), []
     hint = messages.did_you_mean(algo, {name: name for name in names})
-    return None, [f"algo: must be one of {', '.join(names)}, got {shown(algo)}{hint}"]
+    return None, [f"algo: must be one of {', '.join(names)} or module:Class, got {shown(algo)}{hint}"]
 
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -203,7 +204,7 @@ def _known_keys(options: list[str], section: KeyPath) -> dict[str, str]:
 
 def apply_overrides(values: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
     """Applies KEY=VALUE in order; a KEY that TrainConfig does not have is an option of the algorithm."""
-    changed: dict[str, Any] = dataset_config.lift_dataset(copy.deepcopy(dict(values)))
+    changed: dict[str, Any] = lift_network(dataset_config.lift_dataset(copy.deepcopy(dict(values))))
     for assignment in assignments:
         key, text = messages.key_and_value(assignment, what="an override")
         path = key.split(".")
@@ -215,11 +216,24 @@ def apply_overrides(values: Mapping[str, Any], assignments: Iterable[str]) -> di
     return dataset_config.lift_dataset(changed)
 
 
+def lift_network(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Moves `network` from the top level to the options of the algorithm."""
+    options = values.get("algo_kwargs")
+    if "network" not in values or not isinstance(options or {}, Mapping):
+        return dict(values)
+    rest = {key: value for key, value in values.items() if key != "network"}
+    if (options or {}).get("network") is not None:
+        raise ConfigError("network is given twice, at the top level and in algo_kwargs; remove one")
+    return {**rest, "algo_kwargs": {**(options or {}), "network": values["network"]}}
+
+
 def _set(values: dict[str, Any], path: list[str], value: Any) -> None:
     *sections, last = path
     for depth, section in enumerate(sections, 1):
         if values.get(section) is None:
             values[section] = {}
+        elif section == "network" and isinstance(values[section], str):
+            values[section] = {"kind": values[section]}  # a word is short for its kind
         values = values[section]
         if not isinstance(values, dict):
             whole = ".".join(path[:depth])

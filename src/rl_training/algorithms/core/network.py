@@ -1,0 +1,79 @@
+"""The option `network` of every algorithm."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, PositiveInt, model_validator
+
+from rl_training.models.custom import LAYER_OPTIONS, name_of
+from rl_training.models.layers import KINDS, Activation
+
+
+class NetworkConfig(BaseModel):
+    """Networks of the policy and of the value functions. Options of a class of your own may have any other name."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
+    __pydantic_extra__: dict[str, JsonValue] = Field(init=False)
+
+    kind: str = Field("mlp", description=f"{', '.join(KINDS)}, or module:Class of your own")
+    hidden_sizes: tuple[PositiveInt, ...] | None = Field(
+        None, description="widths of the hidden layers; none: the algorithm's hidden_sizes"
+    )
+    activation: Activation | None = Field(
+        None, description="activation of the hidden layers; none: the algorithm's own"
+    )
+    layer_norm: bool | None = Field(
+        None, description="layer norm before each activation of the hidden layers; none: the algorithm's own"
+    )
+
+    @model_validator(mode="after")
+    def _check_kind_and_keys(self) -> NetworkConfig:
+        if self.kind not in KINDS:
+            if not re.fullmatch(r"[\w.<>]+:[\w.<>]+", self.kind):
+                raise ValueError(f"kind must be {', '.join(KINDS)} or module:Class of your own, got {self.kind!r}")
+            return self
+        for name in self.__pydantic_extra__:
+            near = difflib.get_close_matches(name, ("kind", *LAYER_OPTIONS), n=1)
+            hint = f"did you mean {near[0]}?" if near else f"{self.kind} has {', '.join(LAYER_OPTIONS)}"
+            raise ValueError(f"unknown key {name!r}; {hint}")
+        return self
+
+    def given(self) -> dict[str, Any]:
+        """All options but `kind` that have a value; those of a class of your own."""
+        named = {name: value for name in LAYER_OPTIONS if (value := getattr(self, name)) is not None}
+        return {**named, **self.__pydantic_extra__}
+
+
+def _read(value: Any) -> Any:
+    """Reads the short forms: a word or a class stands for `kind`."""
+    kind = value.get("kind") if isinstance(value, Mapping) else value
+    if isinstance(kind, type):
+        kind = name_of(kind)
+    if isinstance(kind, str):
+        return {**(value if isinstance(value, Mapping) else {}), "kind": kind}
+    return value
+
+
+Network = Annotated[NetworkConfig | None, BeforeValidator(_read)]
+
+
+def merge_network(values: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Sets the options that `network` also has to its values; raises an error if both are given and differ."""
+    merged, network = dict(values), values.get("network")
+    inner = network.model_dump() if isinstance(network, NetworkConfig) else network
+    for name in LAYER_OPTIONS:
+        value = inner.get(name) if isinstance(inner, Mapping) else None
+        if name not in options or value is None:
+            continue
+        if name in values and _listed(values[name]) != _listed(value):
+            raise ValueError(f"{name} is {_listed(values[name])}, but network.{name} is {_listed(value)}; set one")
+        merged[name] = value
+    return merged
+
+
+def _listed(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value

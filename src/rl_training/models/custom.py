@@ -1,0 +1,219 @@
+"""Networks of your own: a class named `module:Class` in the option `network`, with the class attribute `role`.
+
+| role | made by | forward | used as |
+|---|---|---|---|
+| features | `Class(spec, **options)` | observations [rows, *spec.obs_shape] -> [rows, n] | encoder of observations |
+| trunk | `Class(inputs, **options)` | [rows, inputs] -> [rows, n] | hidden layers |
+| model | `Class.build(spec, config)` | has the parts of the algorithm's `model_type` | whole model |
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.lazy import LazyModuleMixin
+
+from rl_training.modules import load_object
+from rl_training.types import EnvSpec
+
+ROLES = ("features", "trunk", "model")
+FROM_SPEC = ("obs_shape", "obs_dtype", "action_dim")  # attributes of a whole model that are set if it has none
+SCRIPT = "<script>"  # stands for the module of a class that was defined in a script or a notebook
+_given: dict[str, type[nn.Module]] = {}  # classes passed as objects in this process, by name
+
+
+def name_of(kind: type[Any]) -> str:
+    """Returns `module:Class` for a class passed in Python, and keeps the class for this process."""
+    if not issubclass(kind, nn.Module):
+        raise ValueError(f"must be a subclass of torch.nn.Module, got the class {kind.__name__}")
+    module = SCRIPT if kind.__module__ == "__main__" else kind.__module__
+    name = f"{module}:{kind.__qualname__}"
+    _given[name] = kind
+    return name
+
+
+class CustomNetwork(NamedTuple):
+    """A class of the user's own with the options that the config gives it."""
+
+    name: str
+    kind: type[nn.Module]
+    role: str
+    options: dict[str, Any]
+    spec: EnvSpec
+
+    @classmethod
+    def load(cls, name: str, options: dict[str, Any], spec: EnvSpec) -> CustomNetwork:
+        kind = _given.get(name) or _imported(name)
+        if not (isinstance(kind, type) and issubclass(kind, nn.Module)):
+            raise ValueError(f"network {name} must be a subclass of torch.nn.Module, got a {type(kind).__name__}")
+        role = getattr(kind, "role", None)
+        if role not in ROLES:
+            raise ValueError(f"network {name} needs a class attribute role: one of {', '.join(ROLES)}, got {role!r}")
+        return cls(name, kind, role, options, spec)
+
+    def features(self) -> tuple[nn.Module, int] | None:
+        """A new encoder and its number of features; None if the class is no encoder."""
+        if self.role != "features":
+            return None
+        # The widths and activation of the config are those of the hidden layers behind the encoder.
+        own = {name: value for name, value in self.options.items() if name not in LAYER_OPTIONS}
+        module = Features(self._made(lambda: self.kind(self.spec, **own)), self.spec.obs_shape)
+        return module, self._width(module, _zeros(self.spec))
+
+    def trunk(self, inputs: int, copies: int | None) -> tuple[nn.Module, int] | None:
+        """New hidden layers and their width; None if the class is not for hidden layers."""
+        if self.role != "trunk":
+            return None
+        modules = [self._made(lambda: self.kind(inputs, **self.options)) for _ in range(copies or 1)]
+        widths = [self._width(module, torch.zeros(2, inputs)) for module in modules]
+        return (OwnModule(modules[0]) if copies is None else Copies(modules)), widths[0]
+
+    def model(self, model_type: Any, config: Any) -> nn.Module:
+        """A new whole model, with every part that `model_type` has."""
+        build = getattr(self.kind, "build", None)
+        if build is None:
+            raise ValueError(f"network {self.name} has the role model and needs a class method build(spec, config)")
+        model = self._made(lambda: build(self.spec, config))
+        for name in FROM_SPEC:
+            if not hasattr(model, name):
+                setattr(model, name, getattr(self.spec, name))
+        with torch.device("meta"), torch.random.fork_rng(devices=()):
+            wanted = model_type.build(self.spec, config.model_copy(update={"network": None}))
+        names = [name for name in (*wanted._modules, *vars(wanted)) if not name.startswith("_") and name != "training"]
+        missing = [name for name in names if not hasattr(model, name)]
+        if missing:
+            parts = ", ".join(wanted._modules)
+            raise ValueError(
+                f"network {self.name} has no {' and no '.join(missing)}; a model for this algorithm has the parts "
+                f"{parts}, as {model_type.__name__} in rl_training.models has"
+            )
+        return model
+
+    def _made(self, make: Callable[[], Any]) -> nn.Module:
+        try:
+            module = make()
+        except Exception as error:
+            raise ValueError(f"network {self.name} cannot be made: {type(error).__name__}: {error}") from error
+        if not isinstance(module, nn.Module):
+            raise ValueError(f"network {self.name} must be a torch.nn.Module, got {type(module).__name__}")
+        if any(isinstance(part, _BatchNorm) for part in module.modules()):
+            raise ValueError(
+                f"network {self.name} has batch norm, whose statistics change outside the gradient updates; "
+                "use layer norm"
+            )
+        if len([*module.named_parameters(remove_duplicate=False)]) > len([*module.parameters()]):
+            raise ValueError(f"network {self.name} uses one parameter under two names; give each part its own")
+        return module
+
+    def _width(self, module: nn.Module, inputs: Tensor) -> int:
+        """Checks the output for two rows of zeros and returns its width; random streams stay as they are."""
+        lazy = any(isinstance(part, LazyModuleMixin) for part in module.modules())  # gets its first weights here
+        try:
+            with torch.no_grad(), nullcontext() if lazy else torch.random.fork_rng(devices=()):
+                outputs = module(inputs)
+        except Exception as error:
+            raise ValueError(
+                f"network {self.name} fails on inputs of shape {_shape(inputs)}: {type(error).__name__}: {error}"
+            ) from error
+        if isinstance(outputs, Tensor) and outputs.dim() == 2 and len(outputs) == 2 and outputs.is_floating_point():
+            return outputs.shape[1]
+        got = f"{outputs.dtype} {_shape(outputs)}" if isinstance(outputs, Tensor) else type(outputs).__name__
+        raise ValueError(
+            f"network {self.name} must return a float tensor [rows, n], here [2, n] for inputs {_shape(inputs)}, "
+            f"got {got}"
+        )
+
+
+LAYER_OPTIONS = ("hidden_sizes", "activation", "layer_norm")
+
+
+class OwnModule(nn.Module):
+    """A module of the user, whose initial weights are not changed."""
+
+    keeps_initialization = True
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.net(x)
+
+
+class Features(OwnModule):
+    """Encoder of the user for observations with any leading axes."""
+
+    def __init__(self, net: nn.Module, obs_shape: tuple[int, ...]) -> None:
+        super().__init__(net)
+        self.obs_dims = len(obs_shape)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        lead = obs.shape[: obs.dim() - self.obs_dims]
+        if len(lead) == 1:
+            return self.net(obs)
+        return self.net(obs.flatten(0, len(lead) - 1)).unflatten(0, lead)
+
+
+class Copies(nn.Module):
+    """Independent copies of a module as one batched call: [copies, rows, inputs] -> [copies, rows, n].
+
+    Every parameter has a leading axis of copies, as in `EnsembleLinear`.
+    """
+
+    keeps_initialization = True
+
+    def __init__(self, modules: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.net = modules[0]
+        weights = [dict(module.named_parameters()) for module in modules]
+        for name, parameter in self.net.named_parameters():
+            parameter.data = torch.stack([each[name].detach() for each in weights])
+
+    def forward(self, x: Tensor) -> Tensor:
+        def one(parameters: dict[str, Tensor], rows: Tensor) -> Tensor:
+            return functional_call(self.net, parameters, (rows,))
+
+        return torch.vmap(one, randomness="different")(dict(self.net.named_parameters()), x)
+
+
+def check_policy(learner: Any, spec: EnvSpec, name: str) -> None:
+    """Acts on two rows of zeros; random streams stay as they are."""
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=()):
+            actions = learner.act(_zeros(spec), deterministic=True).actions
+    except Exception as error:
+        raise ValueError(
+            f"network {name} fails when {learner.name} acts on observations {_shape(_zeros(spec))}: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    expected = (2,) if spec.action_kind == "discrete" else (2, spec.action_dim)
+    if tuple(actions.shape) != expected:
+        raise ValueError(f"network {name} leads to actions {_shape(actions)}, expected {list(expected)} for 2 rows")
+
+
+def _imported(name: str) -> Any:
+    module, _, attribute = name.partition(":")
+    if "<" not in name:
+        return load_object(name, "network")
+    found = getattr(sys.modules["__main__"], attribute, None) if module == SCRIPT else None
+    if found is None:
+        raise ValueError(
+            f"network {name} was defined in a script or a function, and this process has no such class; "
+            "define it in a module that can be imported, and train with network: module:Class"
+        )
+    return found
+
+
+def _zeros(spec: EnvSpec) -> Tensor:
+    return torch.zeros(2, *spec.obs_shape, dtype=torch.uint8 if spec.obs_dtype == "uint8" else torch.float32)
+
+
+def _shape(tensor: Tensor) -> list[int]:
+    return list(tensor.shape)

@@ -1,0 +1,101 @@
+"""Hidden layers as the option `network` describes them: widths, activation and layer norm, or a class of your own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from torch import nn
+
+from rl_training.models.custom import CustomNetwork
+from rl_training.models.encoders import encoder_for
+from rl_training.models.mlp import EnsembleLinear, mlp, new_layer_norm
+from rl_training.types import EnvSpec
+
+Activation = Literal["relu", "tanh", "elu", "gelu", "silu", "leaky_relu", "selu", "mish"]
+ACTIVATIONS: dict[Activation, type[nn.Module]] = {
+    "relu": nn.ReLU, "tanh": nn.Tanh, "elu": nn.ELU, "gelu": nn.GELU, "silu": nn.SiLU, "leaky_relu": nn.LeakyReLU,
+    "selu": nn.SELU, "mish": nn.Mish,
+}  # fmt: skip
+
+HiddenSizes: TypeAlias = "Sequence[int] | Layers"  # widths alone, or all that describes the hidden layers
+# Hidden layers of each kind but mlp: (layers, inputs, copies) -> (module, width of the hidden vector).
+HiddenLayers: TypeAlias = "Callable[[Layers, int, int | None], tuple[nn.Module, int]]"
+KINDS: dict[str, HiddenLayers | None] = {"mlp": None}
+
+
+@dataclass(frozen=True)
+class Layers:
+    """Hidden layers between the inputs and the output layer of a network."""
+
+    hidden_sizes: tuple[int, ...] = (256, 256)
+    kind: str = "mlp"
+    activation: type[nn.Module] = nn.ReLU
+    layer_norm: bool | None = None  # None: the network's own default
+    custom: CustomNetwork | None = None  # replaces the encoder or the hidden layers
+
+    @classmethod
+    def of(cls, hidden_sizes: HiddenSizes) -> Layers:
+        return hidden_sizes if isinstance(hidden_sizes, Layers) else cls(tuple(hidden_sizes))
+
+    @classmethod
+    def from_config(cls, spec: EnvSpec, config: Any) -> Layers:
+        """Reads `hidden_sizes`, `network` and, where there is one, `activation` of an algorithm's options."""
+        network = config.network
+        activation = ACTIVATIONS[getattr(config, "activation", "relu")]
+        if network is None:
+            return cls(config.hidden_sizes, activation=activation)
+        if network.activation is not None:
+            activation = ACTIVATIONS[network.activation]
+        custom = None if network.kind in KINDS else CustomNetwork.load(network.kind, network.given(), spec)
+        return cls(config.hidden_sizes, network.kind, activation, network.layer_norm, custom)
+
+    def features(self, obs_dim: int) -> tuple[nn.Module, int]:
+        """A module of your own that maps observations to features, or the identity; and the number of features."""
+        found = None if self.custom is None else self.custom.features()
+        return (nn.Identity(), obs_dim) if found is None else found
+
+    def encoder(self, spec: EnvSpec, *, dense: bool = True) -> tuple[nn.Module, int]:
+        """Encoder of observations and its number of features; see `encoder_for`."""
+        found = None if self.custom is None else self.custom.features()
+        return encoder_for(spec, dense=dense) if found is None else found
+
+    def network(self, inputs: int, outputs: int, *, copies: int | None = None, layer_norm: bool = False) -> Any:
+        """Hidden layers and an output layer; `layer_norm` is the default of this network."""
+        norm = layer_norm if self.layer_norm is None else self.layer_norm
+        found = self._other_hidden_layers(inputs, copies)
+        if found is None:
+            sizes = (inputs, *self.hidden_sizes, outputs)
+            return mlp(sizes, activation=self.activation, copies=copies, layer_norm=norm)
+        hidden, width = found
+        last = nn.Linear(width, outputs) if copies is None else EnsembleLinear(copies, width, outputs)
+        return nn.Sequential(hidden, last)
+
+    def from_obs(self, obs_dim: int, outputs: int, *, layer_norm: bool = False) -> Any:
+        """`network` behind `features`."""
+        features, width = self.features(obs_dim)
+        net = self.network(width, outputs, layer_norm=layer_norm)
+        return net if isinstance(features, nn.Identity) else nn.Sequential(features, net)
+
+    def trunk(self, inputs: int) -> tuple[list[nn.Module], int, tuple[int, ...]]:
+        """Hidden layers but the last, their output width, and the width of the last one, which a head may split."""
+        found = self._other_hidden_layers(inputs, None)
+        if found is not None:
+            return [found[0]], found[1], ()
+        widths = (inputs, *self.hidden_sizes[:-1])
+        if len(widths) == 1:
+            return [], inputs, self.hidden_sizes
+        plain = mlp(widths, activation=self.activation, layer_norm=bool(self.layer_norm))
+        return [plain, *self.between(widths[-1])], widths[-1], self.hidden_sizes[-1:]
+
+    def between(self, width: int) -> list[nn.Module]:
+        """Layer norm, if there is any, and the activation that follow a hidden layer."""
+        return [*([new_layer_norm(width)] if self.layer_norm else []), self.activation()]
+
+    def _other_hidden_layers(self, inputs: int, copies: int | None) -> tuple[nn.Module, int] | None:
+        """Hidden layers of a kind other than mlp."""
+        if self.custom is not None:
+            return self.custom.trunk(inputs, copies)
+        build = KINDS[self.kind]
+        return None if build is None else build(self, inputs, copies)

@@ -1,0 +1,58 @@
+"""`check_algorithm` runs every check on an algorithm of the user's own."""
+
+import tempfile
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rl_training.algorithms import Learner
+from rl_training.envs.pool import EnvPool
+from rl_training.experiment.config.registry import check_learner
+from rl_training.runtime.lanes import lane_class
+from rl_training.testing import checks
+from rl_training.testing.cases import AlgorithmCase
+
+Check = Callable[[AlgorithmCase, Path], None]
+
+
+def _without_folder(check: Callable[[AlgorithmCase], None], case: AlgorithmCase, folder: Path) -> None:
+    check(case)
+
+
+CHECKS: dict[str, Check] = {
+    "updates": partial(_without_folder, checks.check_updates),
+    "update_equals_updater": partial(_without_folder, checks.check_update_equals_updater),
+    "state": partial(_without_folder, checks.check_state),
+    "actions": partial(_without_folder, checks.check_actions),
+    "random_streams": partial(_without_folder, checks.check_random_streams),
+    "targets": partial(_without_folder, checks.check_targets),
+    "population": partial(_without_folder, checks.check_population),
+    "seeds": checks.check_seeds,
+    "resume": checks.check_resume,
+    "population_resume": checks.check_population_resume,
+    "saved_agent": checks.check_saved_agent,
+}
+
+
+def check_algorithm(
+    learner: type[Learner], env_id: str, *, skip: Iterable[str] = (), options: dict[str, Any] | None = None
+) -> None:
+    """Raises an AssertionError that names the check, if the algorithm fails one.
+
+    The checks train tiny networks in `env_id` for a few seconds. `options` are options of the algorithm; `skip` leaves
+    out checks by their names in `CHECKS`. The check of populations is left out where seeds train as processes.
+    """
+    check_learner(learner)
+    unknown = sorted({*skip} - CHECKS.keys())
+    if unknown:
+        raise ValueError(f"no check {unknown[0]!r}; there are {', '.join(CHECKS)}")
+    with EnvPool(env_id) as pool:
+        case = AlgorithmCase(learner, pool.spec, env_id, options or {})
+    left_out = {*skip, *(() if lane_class(learner).takes_population else ("population", "population_resume"))}
+    for name in (name for name in CHECKS if name not in left_out):
+        with tempfile.TemporaryDirectory(prefix="rl_training-") as folder, case.in_catalogue():
+            try:
+                CHECKS[name](case, Path(folder))
+            except Exception as error:
+                raise AssertionError(f"{learner.__name__} fails the check {name!r}: {error}") from error
