@@ -37,8 +37,7 @@ def seed_configs(config: TrainConfig, seeds: Sequence[int]) -> list[TrainConfig]
     from rl_training.experiment.run import default_directory
 
     if config.output_dir is None:
-        single = default_directory(config)
-        parent = single.with_name(f"{single.name.removesuffix(str(config.seed))}{seeds_name(seeds)}")
+        parent = default_directory(config, seeds_name(seeds))
         config = config.model_copy(update={"output_dir": str(parent)})
     return ExperimentManager(config).seed_configs(seeds)
 

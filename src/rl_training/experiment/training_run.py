@@ -1,6 +1,7 @@
 """One training run in its directory: log, callbacks, checkpoints and result."""
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,21 @@ def run_record(config: TrainConfig, parts: Assembly, choices: Choices) -> dict[s
     return {**facts(), **named, "env_source": source}
 
 
-def default_directory(config: TrainConfig) -> Path:
+def default_directory(config: TrainConfig, seeds: str = "") -> Path:
+    """Returns `runs/<algo>-<env>-s<seed>`; characters that file systems or shells treat specially become `-`.
+
+    A run that an earlier version has started keeps its name: there, only `/` was replaced.
+    """
     subject = config.env_id or (Path(config.dataset).stem if isinstance(config.dataset, str) else "data")
-    return Path("runs") / f"{config.algo}-{subject.replace('/', '-')}-s{config.seed}"
+    ending = f"s{seeds or config.seed}"
+    earlier = Path("runs") / f"{config.algo}-{subject.replace('/', '-')}-{ending}"
+    words = (re.sub(r"[^\w.+-]+", "-", word).strip("-") for word in (config.algo, subject))
+    path = Path("runs") / "-".join([*words, ending])
+    return earlier if not path.exists() and _exists(earlier) else path
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # not a file name on this system
+        return False
