@@ -7,6 +7,8 @@ from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 
+from rl_training.experiment.config.other_libraries import name_here
+
 KeyPath: TypeAlias = "tuple[str | int, ...]"
 KnownKeys: TypeAlias = "Callable[[KeyPath], Mapping[str, str]]"  # section -> its keys, and how to write each
 
@@ -88,7 +90,8 @@ def _sentence(path: KeyPath, errors: list[Any], known: KnownKeys) -> str:
     if first["type"] == "value_error":
         return str(first["msg"]).removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
-        return "unknown key" + did_you_mean(str(path[-1]), known(path[:-1]))
+        word, names = str(path[-1]), known(path[:-1])
+        return "unknown key" + (name_here(word, names) or did_you_mean(word, names))
     if first["type"] == "missing":
         return "is required"
     allowed = list(dict.fromkeys(_allowed(item) for item in errors))

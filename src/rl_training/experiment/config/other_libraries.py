@@ -1,0 +1,121 @@
+"""Option names of other libraries, and the names here: for the hints in error messages."""
+
+from collections.abc import Mapping
+
+SB3, D3RLPY, CLEANRL = "Stable-Baselines3", "d3rlpy", "CleanRL"
+
+# library -> its name -> names here, of which the first that the algorithm has is suggested
+RENAMED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    SB3: {
+        "n_steps": ("num_steps", "n_step"),
+        "n_epochs": ("epochs",),
+        "ent_coef": ("entropy_weight", "temperature"),
+        "vf_coef": ("value_weight",),
+        "train_freq": ("collect_steps",),
+        "gradient_steps": ("updates_per_collect",),
+        "target_update_interval": ("target_interval",),
+        "exploration_initial_eps": ("epsilon_start",),
+        "exploration_final_eps": ("epsilon_end",),
+        "target_policy_noise": ("target_noise",),
+        "n_quantiles": ("num_quantiles",),
+        "n_critics": ("num_critics",),
+        "n_envs": ("num_envs",),
+        "n_timesteps": ("total_timesteps",),
+        "num_timesteps": ("total_timesteps",),
+        "eval_freq": ("eval_interval",),
+        "n_eval_episodes": ("eval_episodes",),
+        "save_freq": ("checkpoint_interval",),
+        "ortho_init": ("orthogonal_init",),
+        "net_arch": ("hidden_sizes",),
+        "activation_fn": ("activation",),
+        "env": ("env_id",),
+        "env_wrapper": ("env_wrappers",),
+    },
+    D3RLPY: {
+        "critic_learning_rate": ("learning_rate",),
+        "temp_learning_rate": ("learning_rate",),
+        "conservative_weight": ("cql_alpha",),
+        "n_action_samples": ("num_cql_samples",),
+        "alpha_threshold": ("lagrange_threshold",),
+        "soft_q_backup": ("backup_entropy",),
+        "initial_temperature": ("temperature",),
+        "weight_temp": ("beta",),
+        "max_weight": ("max_advantage_weight",),
+        "observation_scaler": ("normalize_obs",),
+        "reward_scaler": ("rewards",),
+        "target_smoothing_sigma": ("target_noise",),
+        "target_smoothing_clip": ("target_noise_clip",),
+        "update_actor_interval": ("policy_delay",),
+        "n_greedy_quantiles": ("num_acting_quantiles",),
+        "experiment_name": ("output_dir",),
+        "use_gpu": ("device",),
+    },
+    CLEANRL: {
+        "update_epochs": ("epochs",),
+        "clip_coef": ("clip_range",),
+        "target_network_frequency": ("target_interval",),
+        "train_frequency": ("collect_steps",),
+        "start_e": ("epsilon_start",),
+        "end_e": ("epsilon_end",),
+        "policy_frequency": ("policy_delay",),
+        "policy_noise": ("target_noise",),
+        "noise_clip": ("target_noise_clip",),
+        "exploration_noise": ("action_noise_scale",),
+        "autotune": ("tune_temperature",),
+        "alpha": ("temperature",),
+        "policy_lr": ("actor_learning_rate", "learning_rate"),
+        "q_lr": ("learning_rate",),
+        "n_atoms": ("num_atoms",),
+        "exp_name": ("output_dir",),
+        "cuda": ("device",),
+        "capture_video": ("record_video_interval",),
+        "track": ("log",),
+    },
+    "": {  # used by several
+        "lr": ("learning_rate",),
+        "discount": ("gamma",),
+        "discount_factor": ("gamma",),
+        "polyak": ("tau",),
+        "hidden_dims": ("hidden_sizes",),
+        "hidden_layers": ("hidden_sizes",),
+        "hidden_units": ("hidden_sizes",),
+        "replay_size": ("buffer_size",),
+        "memory_size": ("buffer_size",),
+        "entropy_coef": ("entropy_weight", "temperature"),
+        "value_coef": ("value_weight",),
+        "env_name": ("env_id",),
+        "max_steps": ("total_timesteps",),
+        "total_steps": ("total_timesteps",),
+        "timesteps": ("total_timesteps",),
+    },
+}
+# The same for names with a form of their own: what to do instead, if the algorithm has the option that is named.
+EXPLAINED: Mapping[str, tuple[str, str]] = {
+    "policy": ("", f"{SB3}'s policy name is not needed: the network is chosen from the spaces; hidden_sizes sets it"),
+    "policy_kwargs": ("hidden_sizes", f"{SB3}'s policy_kwargs=dict(net_arch=[64, 64]) is hidden_sizes=[64, 64] here"),
+    "verbose": ("", f"{SB3}'s verbose=1 is learn(quiet=False) here; the command line shows progress without --quiet"),
+    "tensorboard_log": ("", "TensorBoard files are written into the run directory if tensorboard is installed"),
+    "clip_range_vf": ("clip_range", "the value loss is not clipped here; leave it out"),
+    "clip_vloss": ("clip_range", "the value loss is not clipped here; leave it out"),
+    "normalize_advantage": ("clip_range", "advantages are always normalised here; leave it out"),
+    "norm_adv": ("clip_range", "advantages are always normalised here; leave it out"),
+    "num_minibatches": ("epochs", f"{CLEANRL}'s num_minibatches is num_steps * num_envs / batch_size here"),
+    "anneal_lr": ("learning_rate", "CleanRL's anneal_lr is schedules: {learning_rate: {kind: linear, end: 0}} here"),
+    "optimize_memory_usage": ("buffer_size", "the replay buffer is compact already; leave it out"),
+    "replay_buffer_class": ("buffer_size", "the algorithm chooses its replay buffer; leave it out"),
+    "replay_buffer_kwargs": ("buffer_size", "options of the replay buffer are options of the algorithm here"),
+    "use_sde": ("", "state-dependent exploration is not available here; leave it out"),
+    "sde_sample_freq": ("", "state-dependent exploration is not available here; leave it out"),
+    "stats_window_size": ("", "logged returns are those since the last log entry, of log_interval steps; leave it out"),
+}
+
+
+def name_here(word: str, known: Mapping[str, str]) -> str:
+    """A hint to append to an error message if another library calls a known option `word`; otherwise empty."""
+    for library, names in RENAMED.items():
+        for own in names.get(word, ()):
+            if own in known:
+                name, comma, where = known[own].partition(",")
+                return f"; {library}'s {word} is {name} here{comma}{where}" if library else f"; use {known[own]}"
+    needed, sentence = EXPLAINED.get(word, ("", ""))
+    return f"; {sentence}" if sentence and (not needed or needed in known) else ""

@@ -1,0 +1,62 @@
+"""Option names of Stable-Baselines3, d3rlpy and CleanRL are answered with the name here."""
+
+import pytest
+
+from rl_training.experiment.config.other_libraries import EXPLAINED, RENAMED
+from rl_training.experiment.config.registry import list_algorithm_specs
+from rl_training.experiment.config.train_config import ConfigError, TrainConfig, apply_overrides, parse_config
+
+OPTIONS = {spec.name: set(spec.config_type.model_fields) for spec in list_algorithm_specs()}
+
+
+def message(values: object) -> str:
+    with pytest.raises(ConfigError) as caught:
+        parse_config(values)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("algo", "name", "hint"),
+    [
+        ("ppo", "ent_coef", "Stable-Baselines3's ent_coef is entropy_weight here"),
+        ("sac", "ent_coef", "Stable-Baselines3's ent_coef is temperature here"),
+        ("ppo", "n_steps", "Stable-Baselines3's n_steps is num_steps here"),
+        ("dqn", "n_steps", "Stable-Baselines3's n_steps is n_step here"),
+        ("ppo", "vf_coef", "Stable-Baselines3's vf_coef is value_weight here"),
+        ("ppo", "n_envs", "Stable-Baselines3's n_envs is num_envs here, at the top level"),
+        ("dqn", "train_freq", "Stable-Baselines3's train_freq is collect_steps here"),
+        ("cql", "conservative_weight", "d3rlpy's conservative_weight is cql_alpha here"),
+        ("iql", "weight_temp", "d3rlpy's weight_temp is beta here"),
+        ("ppo", "clip_coef", "CleanRL's clip_coef is clip_range here"),
+        ("ppo", "lr", "use learning_rate"),
+        ("ppo", "policy_kwargs", "Stable-Baselines3's policy_kwargs=dict(net_arch=[64, 64]) is hidden_sizes=[64, 64]"),
+        ("ppo", "verbose", "Stable-Baselines3's verbose=1 is learn(quiet=False) here"),
+    ],
+)
+def test_a_name_of_another_library_is_answered_with_the_name_here(algo, name, hint):
+    assert f"algo_kwargs.{name}: unknown key; {hint}" in message({"algo": algo, "algo_kwargs": {name: 1}})
+
+
+def test_the_hint_says_where_a_config_holds_the_key():
+    assert message({"algo": "ppo", "ent_coef": 0.1}).endswith("ent_coef is algo_kwargs.entropy_weight here")
+    typed = apply_overrides({"algo": "ppo"}, ["n_envs=4"])
+    assert "n_envs is num_envs here" in message(typed)
+
+
+@pytest.mark.parametrize("algo", OPTIONS)
+def test_no_hint_names_an_option_that_the_algorithm_lacks(algo):
+    own = {*OPTIONS[algo], *TrainConfig.model_fields}
+    for library, names in RENAMED.items():
+        for name in names.keys() - own:
+            sentence = message({"algo": algo, "algo_kwargs": {name: 1}})
+            suggested = [each for each in names[name] if each in own]
+            named = f"{library}'s {name} is " if library else "; use "
+            assert (named in sentence) == bool(suggested), sentence
+            assert not suggested or suggested[0] in sentence
+
+
+def test_every_suggested_name_exists_somewhere_and_every_explained_name_is_unknown():
+    everywhere = set.union(*OPTIONS.values(), set(TrainConfig.model_fields))
+    suggested = {own for names in RENAMED.values() for candidates in names.values() for own in candidates}
+    assert suggested - everywhere <= {"env_wrappers", "log", "record_video_interval"}
+    assert not EXPLAINED.keys() & everywhere
