@@ -16,6 +16,8 @@ from rl_training.data import mix_transition_datasets as mix_transition_datasets
 from rl_training.data import save_transition_dataset as save_transition_dataset
 from rl_training.envs.checker import EnvReport as EnvReport
 from rl_training.envs.checker import check_env as check_env
+from rl_training.envs.given import Environment
+from rl_training.envs.wrapping import Wrapper
 from rl_training.experiment.config.dataset_config import DatasetRecipe, FilePart, RecipePart, RewardTransform
 from rl_training.experiment.config.registry import get_algorithm_spec as get_algorithm_spec
 from rl_training.experiment.config.registry import list_algorithm_specs as list_algorithm_specs
@@ -29,6 +31,7 @@ from rl_training.experiment.run import TrainResult as TrainResult
 from rl_training.runtime.checkpoints.reading import Checkpoint
 from rl_training.runtime.engine import Callback as Callback
 from rl_training.runtime.memory import Memory as Memory
+from rl_training.runtime.metrics_table import read_metrics as read_metrics
 from rl_training.schedules import Schedule
 
 _Dataset: TypeAlias = (
@@ -41,8 +44,10 @@ __version__: str
 class BC(ManagedAlgorithm):
     def __init__(
         self,
-        config: TrainConfig | Mapping[str, Any] | str | None = None,
+        config: TrainConfig | Mapping[str, Any] | Environment | None = None,
         *,
+        env: Environment | None = None,
+        wrappers: Sequence[Wrapper] = (),
         learning_rate: float = 0.0003,
         batch_size: int = 256,
         gamma: float = 0.99,
@@ -93,8 +98,10 @@ class BC(ManagedAlgorithm):
 class C51(ManagedAlgorithm):
     def __init__(
         self,
-        config: TrainConfig | Mapping[str, Any] | str | None = None,
+        config: TrainConfig | Mapping[str, Any] | Environment | None = None,
         *,
+        env: Environment | None = None,
+        wrappers: Sequence[Wrapper] = (),
         learning_rate: float = 0.0003,
         batch_size: int = 256,
         gamma: float = 0.99,
@@ -164,8 +171,10 @@ class C51(ManagedAlgorithm):
 class CalQL(ManagedAlgorithm):
     def __init__(
         self,
-        config: TrainConfig | Mapping[str, Any] | str | None = None,
+        config: TrainConfig | Mapping[str, Any] | Environment | None = None,
         *,
+        env: Environment | None = None,
+        wrappers: Sequence[Wrapper] = (),
         learning_rate: float = 0.0003,
         batch_size: int = 256,
         gamma: float = 0.99,
@@ -226,8 +235,10 @@ class CalQL(ManagedAlgorithm):
 class CQL(ManagedAlgorithm):
     def __init__(
         self,
-        config: TrainConfig | Mapping[str, Any] | str | None = None,
+        config: TrainConfig | Mapping[str, Any] | Environment | None = None,
         *,
+        env: Environment | None = None,
+        wrappers: Sequence[Wrapper] = (),
         learning_rate: float = 0.0003,
         batch_size: int = 256,
         gamma: float = 0.99,
@@ -288,8 +299,10 @@ class CQL(ManagedAlgorithm):
 class DQN(ManagedAlgorithm):
     def __init__(
         self,
-        config: TrainConfig | Mapping[str, Any] | str | None = None,
+        config: TrainConfig | Mapping[str, Any] | Environment | None = None,
         *,
+        env: Environment | None = None,
+        wrappers: Sequence[Wrapper] = (),
         learning_rate: float = 0.0003,
         batch_size: int = 256,
         gamma: float = 0.99,
@@ -356,8 +369,10 @@ class DQN(ManagedAlgorithm):
 class Dreamer(ManagedAlgorithm):
     def __init__(
         self,
-        config: TrainConfig | Mapping[str, Any] | str | None = None,
+        config: TrainConfig | Mapping[str, Any] | Environment | None = None,
         *,
+        env: Environment | None = None,
+        wrappers: Sequence[Wrapper] = (),
         learning_rate: float = 4e-05,
         batch_size: int = 16,
         gamma: float = 0.997,
@@ -444,8 +459,10 @@ class Dreamer(ManagedAlgorithm):
 class FQF(ManagedAlgorithm):
     def __init__(
         self,
-        config: TrainConfig | Mapping[str, Any] | str | None = None,
+        config: TrainConfig | Mapping[str, Any] | Environment | None = None,
         *,
+        env: Environment | None = None,
+        wrappers: Sequence[Wrapper] = (),
         learning_rate: float = 0.0003,
         batch_size: int = 256,
         gamma: float = 0.99,
@@ -517,8 +534,10 @@ class FQF(ManagedAlgorithm):
 class GAIL(ManagedAlgorithm):
     def __init__(
         self,
-        config: TrainConfig | Mapping[str, Any] | str | None = None,
+        config: TrainConfig | Mapping[str, Any] | Environment | None = None,
         *,
+        env: Environment | None = None,
+        wrappers: Sequence[Wrapper] = (),
         learning_rate: float = 0.0003,
         batch_size: int = 64,
         gamma: float = 0.99,
@@ -587,8 +606,10 @@ class GAIL(ManagedAlgorithm):
 class IQL(ManagedAlgorithm):
     def __init__(
         self,
-        config: TrainConfig | Mapping[str, Any] | str | None = None,
+        config: TrainConfig | Mapping[str, Any] | Environment | None = None,
         *,
+        env: Environment | None = None,
+        wrappers: Sequence[Wrapper] = (),
         learning_rate: float = 0.0003,
         batch_size: int = 256,
         gamma: float = 0.99,
@@ -643,8 +664,10 @@ class IQL(ManagedAlgorithm):
 class IQN(ManagedAlgorithm):
     def __init__(
         self,
-        config: TrainConfig | Mapping[str, Any] | str | None = None,
+        config: TrainConfig | Mapping[str, Any] | Environment | None = None,
         *,
+        env: Environment | None = None,
+        wrappers: Sequence[Wrapper] = (),
         learning_rate: float = 0.0003,
         batch_size: int = 256,
         gamma: float = 0.99,
@@ -715,8 +738,10 @@ class IQN(ManagedAlgorithm):
 class MBPO(ManagedAlgorithm):
     def __init__(
         self,
-        config: TrainConfig | Mapping[str, Any] | str | None = None,
+        config: TrainConfig | Mapping[str, Any] | Environment | None = None,
         *,
+        env: Environment | None = None,
+        wrappers: Sequence[Wrapper] = (),
         learning_rate: float = 0.0003,
         batch_size: int = 256,
         gamma: float = 0.99,
@@ -794,8 +819,10 @@ class MBPO(ManagedAlgorithm):
 class MOPO(ManagedAlgorithm):
     def __init__(
         self,
-        config: TrainConfig | Mapping[str, Any] | str | None = None,
+        config: TrainConfig | Mapping[str, Any] | Environment | None = None,
         *,
+        env: Environment | None = None,
+        wrappers: Sequence[Wrapper] = (),
         learning_rate: float = 0.0003,
         batch_size: int = 256,
         gamma: float = 0.99,
@@ -866,8 +893,10 @@ class MOPO(ManagedAlgorithm):
 class PPO(ManagedAlgorithm):
     def __init__(
         self,
-        config: TrainConfig | Mapping[str, Any] | str | None = None,
+        config: TrainConfig | Mapping[str, Any] | Environment | None = None,
         *,
+        env: Environment | None = None,
+        wrappers: Sequence[Wrapper] = (),
         learning_rate: float = 0.0003,
         batch_size: int = 64,
         gamma: float = 0.99,
@@ -928,8 +957,10 @@ class PPO(ManagedAlgorithm):
 class QRDQN(ManagedAlgorithm):
     def __init__(
         self,
-        config: TrainConfig | Mapping[str, Any] | str | None = None,
+        config: TrainConfig | Mapping[str, Any] | Environment | None = None,
         *,
+        env: Environment | None = None,
+        wrappers: Sequence[Wrapper] = (),
         learning_rate: float = 0.0003,
         batch_size: int = 256,
         gamma: float = 0.99,
@@ -998,8 +1029,10 @@ class QRDQN(ManagedAlgorithm):
 class Rainbow(ManagedAlgorithm):
     def __init__(
         self,
-        config: TrainConfig | Mapping[str, Any] | str | None = None,
+        config: TrainConfig | Mapping[str, Any] | Environment | None = None,
         *,
+        env: Environment | None = None,
+        wrappers: Sequence[Wrapper] = (),
         learning_rate: float = 0.0003,
         batch_size: int = 256,
         gamma: float = 0.99,
@@ -1069,8 +1102,10 @@ class Rainbow(ManagedAlgorithm):
 class REDQ(ManagedAlgorithm):
     def __init__(
         self,
-        config: TrainConfig | Mapping[str, Any] | str | None = None,
+        config: TrainConfig | Mapping[str, Any] | Environment | None = None,
         *,
+        env: Environment | None = None,
+        wrappers: Sequence[Wrapper] = (),
         learning_rate: float = 0.0003,
         batch_size: int = 256,
         gamma: float = 0.99,
@@ -1134,8 +1169,10 @@ class REDQ(ManagedAlgorithm):
 class SAC(ManagedAlgorithm):
     def __init__(
         self,
-        config: TrainConfig | Mapping[str, Any] | str | None = None,
+        config: TrainConfig | Mapping[str, Any] | Environment | None = None,
         *,
+        env: Environment | None = None,
+        wrappers: Sequence[Wrapper] = (),
         learning_rate: float = 0.0003,
         batch_size: int = 256,
         gamma: float = 0.99,
@@ -1196,8 +1233,10 @@ class SAC(ManagedAlgorithm):
 class TD3(ManagedAlgorithm):
     def __init__(
         self,
-        config: TrainConfig | Mapping[str, Any] | str | None = None,
+        config: TrainConfig | Mapping[str, Any] | Environment | None = None,
         *,
+        env: Environment | None = None,
+        wrappers: Sequence[Wrapper] = (),
         learning_rate: float = 0.0003,
         batch_size: int = 256,
         gamma: float = 0.99,
@@ -1258,8 +1297,10 @@ class TD3(ManagedAlgorithm):
 class TD3BC(ManagedAlgorithm):
     def __init__(
         self,
-        config: TrainConfig | Mapping[str, Any] | str | None = None,
+        config: TrainConfig | Mapping[str, Any] | Environment | None = None,
         *,
+        env: Environment | None = None,
+        wrappers: Sequence[Wrapper] = (),
         learning_rate: float = 0.0003,
         batch_size: int = 256,
         gamma: float = 0.99,
@@ -1314,8 +1355,10 @@ class TD3BC(ManagedAlgorithm):
 class XQL(ManagedAlgorithm):
     def __init__(
         self,
-        config: TrainConfig | Mapping[str, Any] | str | None = None,
+        config: TrainConfig | Mapping[str, Any] | Environment | None = None,
         *,
+        env: Environment | None = None,
+        wrappers: Sequence[Wrapper] = (),
         learning_rate: float = 0.0003,
         batch_size: int = 256,
         gamma: float = 0.99,

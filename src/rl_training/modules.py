@@ -18,6 +18,7 @@ from typing import Any
 from rl_training.messages import describe_error
 
 NAME = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*(?:\.[^\W\d]\w*)*)")  # module:Name
+LOCAL = "<local> "  # begins the name of an object that only its own script, notebook or function can create
 _approved: set[str] = set()
 
 
@@ -29,6 +30,20 @@ def module_in(name: object) -> str | None:
     """Returns the module of `module:Name`, or None for anything else."""
     match = NAME.fullmatch(name) if isinstance(name, str) else None
     return None if match is None else match[1]
+
+
+def is_local(name: object) -> bool:
+    """Whether this is the recorded name of an object that cannot be imported; see `name_of`."""
+    return isinstance(name, str) and name.startswith(LOCAL)
+
+
+def name_of(thing: Any) -> str:
+    """Returns `module:Name` of a class or function that every process can import, else `<local> Name in module`."""
+    module, name = str(getattr(thing, "__module__", "")), str(getattr(thing, "__qualname__", type(thing).__name__))
+    found = getattr(sys.modules.get(module), name, None)
+    if module != "__main__" and module_in(f"{module}:{name}") and found is thing and module_files(module) is not None:
+        return f"{module}:{name}"
+    return f"{LOCAL}{name.rpartition('.')[2].strip('<>')} in {module or 'this process'}"
 
 
 def approve(modules: Iterable[str]) -> None:
@@ -47,8 +62,7 @@ def load_object(name: str, what: str) -> Any:
             f"{what} names the module {module!r}, which was not approved for import; if you trust its code, "
             f"add --trust {module} (trust={module!r} in Python)"
         )
-    add_current_folder()
-    found: Any = _import(module, name, what)
+    found: Any = import_named(module, name, what)
     for part in attribute.split("."):
         if not hasattr(found, part):
             raise ValueError(f"{what} {name!r} not found: {module} has no {attribute}")
@@ -56,7 +70,9 @@ def load_object(name: str, what: str) -> Any:
     return found
 
 
-def _import(module: str, name: str, what: str) -> Any:
+def import_named(module: str, name: str, what: str) -> Any:
+    """Imports a module that the user has named or trusted, from the current folder too; `name` is for errors."""
+    add_current_folder()
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:

@@ -272,5 +272,5 @@ def test_stepping_before_a_reset_is_refused():
     "env_id", ["", "two words", "a:b:c", ":X-v0", "..a:X-v0", "a.:X-v0", "ale_py:a:PongNoFrameskip-v4"]
 )
 def test_a_malformed_id_is_refused_with_the_forms_that_are_allowed(env_id):
-    with pytest.raises(ValueError, match="env_id must be a Gymnasium id such as CartPole-v1, or my_module:MyEnv"):
+    with pytest.raises(ValueError, match="env_id must be a Gymnasium id such as CartPole-v1, my_module:MyEnv"):
         EnvPool(env_id)

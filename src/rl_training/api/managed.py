@@ -2,14 +2,19 @@
 
 from __future__ import annotations  # the stub prints the annotations as they are written
 
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 import numpy as np
 
-from rl_training.experiment.agent import Agent, load_agent, run_of
+from rl_training.api.continuing import is_newest_of_a_run, new_run_from
+from rl_training.envs.given import Environment, Given, given_env
+from rl_training.envs.wrapping import Wrapper
+from rl_training.experiment.agent import Agent, load_agent, run_of, with_environment
+from rl_training.experiment.config.other_libraries import argument_here
 from rl_training.experiment.config.train_config import ConfigError, TrainConfig, parse_config
 from rl_training.experiment.run import TrainResult, default_directory, resume_run, run_training
 from rl_training.experiment.trust import Trust, learner_modules, modules_of, require_trusted
@@ -17,67 +22,140 @@ from rl_training.modules import approve
 from rl_training.runtime.checkpoints.reading import Checkpoint
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.memory import Memory
+from rl_training.runtime.metrics_table import read_metrics
 
 Managed = TypeVar("Managed", bound="ManagedAlgorithm")
 
 
 class ManagedAlgorithm:
-    """Create with `X(config)` or `X("Env-v0", **options)`. Options are those of the run and of the algorithm."""
+    """Create with `X(env, **options)` or `X(config)`. Options are those of the run and of the algorithm.
+
+    `env` is an environment id, a `gymnasium.Env`, or a class or function that creates one. `wrappers` are classes,
+    functions or names such as `module:Wrapper`; each is called with the environment, in this order.
+    """
 
     algorithm: ClassVar[str] = ""
 
-    def __init__(self, config: TrainConfig | Mapping[str, Any] | str | None = None, **options: Any) -> None:
-        self.config = self._configured(config, options)
+    def __init__(
+        self, config: TrainConfig | Mapping[str, Any] | Environment | None = None, *others: Any,
+        env: Environment | None = None, wrappers: Sequence[Wrapper] = (), **options: Any,
+    ) -> None:  # fmt: skip
+        self._refuse_other_arguments(config, others)
+        self.config = self._configured(config, env, wrappers, options)
         self.result: TrainResult | None = None
         self._agent: Agent | None = None
         self._trust: tuple[str, ...] | None = None  # of a config that was loaded from a file
+        self._output: str | None = None  # for training after `load`
+        self._asked = 0  # steps that the calls of `learn` have asked for, all together
 
     @classmethod
-    def _configured(cls, config: TrainConfig | Mapping[str, Any] | str | None, options: dict[str, Any]) -> TrainConfig:
-        given: dict[str, Any]
+    def _refuse_other_arguments(cls, config: Any, others: Sequence[Any]) -> None:
+        if isinstance(config, str) and re.fullmatch(r"\w*Policy", config):
+            raise TypeError(
+                f"Stable-Baselines3's {config!r} is not needed here: the network is chosen from the spaces, and "
+                f"hidden_sizes sets its widths; write {cls.__name__}(env, …)"
+            )
+        if others:
+            raise TypeError(f"{cls.__name__} takes one environment or config, then options by name, such as seed=1")
+
+    @classmethod
+    def _configured(
+        cls, config: Any, env: Environment | None, wrappers: Sequence[Wrapper], options: dict[str, Any]
+    ) -> TrainConfig:
+        given: dict[str, Any] = {}
         if isinstance(config, TrainConfig):
             given = config.model_dump(exclude_unset=True)
-        else:
-            given = dict(config) if isinstance(config, Mapping) else ({} if config is None else {"env_id": config})
+        elif isinstance(config, Mapping):
+            given = dict(config)
+        elif config is not None:
+            env = _only(env, config)
         run = {name: value for name, value in options.items() if name in TrainConfig.model_fields}
         algorithm = {name: value for name, value in options.items() if name not in run}
         merged = {"algo": cls.algorithm, **given, **run} if cls.algorithm else {**given, **run}
         merged["algo_kwargs"] = {**merged.get("algo_kwargs", {}), **algorithm}
+        described = config.given if isinstance(config, TrainConfig) else None
+        if env is not None or wrappers or not isinstance(merged.get("env_id"), str | None):
+            described = _described(env, wrappers, merged)
+            merged |= described.values
         approve(learner_modules(merged))
         parsed = parse_config(merged)
         if cls.algorithm and parsed.algo != cls.algorithm:
             raise ConfigError(f"{cls.__name__} trains {cls.algorithm!r}, but the config has algo: {parsed.algo!r}")
-        return parsed
+        return parsed if described is None or described.is_recorded else parsed.with_given(described)
 
     def learn(
-        self: Managed, *, callbacks: Sequence[Callback] | None = None, fresh: bool = False, quiet: bool = True
-    ) -> Managed:
-        """Trains to the end of the config, and resumes a run that was stopped.
+        self: Managed, total_timesteps: int | None = None, *, callbacks: Sequence[Callback] | None = None,
+        fresh: bool = False, quiet: bool = True, **others: NoReturn,
+    ) -> Managed:  # fmt: skip
+        """Trains, or continues training exactly where it stopped.
+
+        | agent | `learn()` | `learn(total_timesteps=N)` |
+        |---|---|---|
+        | new | trains for the config's `total_timesteps` | trains for N steps |
+        | new, with a run in its directory | continues that run to its end | the same, if that run has N steps |
+        | trained here, or loaded from a run | continues a run that was stopped | trains N more steps |
+        | loaded from a saved agent | trains in a new run, up to `total_timesteps` | trains N more steps in a new run |
 
         `fresh` deletes the run in the output directory and starts from the beginning.
         """
-        modules, own = modules_of(self.config), self._trust is None
-        if self._trust is not None and self._agent is not None:
-            require_trusted(modules, self._trust, self._agent.path)
-        start = None if fresh or self._agent is None else self._agent.path
-        self.result = run_training(
-            self.config, callbacks=callbacks or (), fresh=fresh, quiet=quiet, start_from=start, own=own
-        )
+        for name in others:
+            raise TypeError(f"learn() has no argument {name!r}{argument_here(name)}")
+        more: dict[str, Any] = {"callbacks": callbacks or (), "quiet": quiet}
+        if self._agent is None or fresh:
+            if total_timesteps is not None:
+                self.config = parse_config(self.config.model_copy(update={"total_timesteps": total_timesteps}))
+            self.result, self._asked = self._run(fresh=fresh, **more), self.config.duration
+        else:
+            self.result = self._continue(self._agent, total_timesteps, more)
         if self.result.checkpoint_path is None:
             raise RuntimeError("Training wrote no checkpoint.")
-        self._agent = load_agent(self.result.checkpoint_path, trust=modules)
+        trained = load_agent(self.result.checkpoint_path, trust=modules_of(self.config))
+        self._agent = trained if self.config.given is None else with_environment(trained, self.config.given)
         return self
 
-    def evaluate(self, *, num_episodes: int = 10, seed: int = 0, deterministic: bool | None = None) -> dict[str, Any]:
+    def _run(self, *, start: Path | None = None, **more: Any) -> TrainResult:
+        modules = modules_of(self.config)
+        if self._trust is not None and self._agent is not None:
+            require_trusted(modules, self._trust, self._agent.path)
+        return run_training(self.config, start_from=start, own=self._trust is None, **more)
+
+    def _continue(self, agent: Agent, steps: int | None, more: dict[str, Any]) -> TrainResult:
+        """Continues the run of the agent, or starts a new run from a saved agent."""
+        if self.result is None and (self._output is not None or not is_newest_of_a_run(agent.path)):
+            self.config = new_run_from(agent.path, self.config, steps, self._output)
+            self._asked = self.config.duration
+            return self._run(start=agent.path, **more)
+        run = agent.path.parent.parent if self.result is None else self.result.run_dir
+        if self.result is None:
+            self._asked = agent.step
+        self._asked += steps or 0
+        return resume_run(
+            run, steps=None if steps is None else self._asked, trust=self._trust or modules_of(self.config),
+            given=self.config.given, **more,
+        )  # fmt: skip
+
+    def evaluate(
+        self, *, num_episodes: int = 10, seed: int = 0, deterministic: bool | None = None,
+        env: Environment | None = None, wrappers: Sequence[Wrapper] | None = None,
+    ) -> dict[str, Any]:  # fmt: skip
         """Plays whole episodes from fixed seeds and returns their statistics.
 
-        `deterministic` selects the most likely or sampled actions. None: as the config has it.
+        `deterministic` selects the most likely or sampled actions. None: as the config has it. `env` replaces the
+        environment of the run, as in `load`.
         """
-        return self.agent.evaluate(num_episodes, seed=seed, deterministic=deterministic)
+        agent = in_environment(self.agent, env, wrappers)
+        return agent.evaluate(num_episodes, seed=seed, deterministic=deterministic)
 
     def predict(self, obs: Any, deterministic: bool = True, memory: Memory | None = None) -> np.ndarray[Any, Any]:
-        """Returns actions in the environment's units. Recurrent policies need a `memory`; see `Agent.predict`."""
+        """Returns actions in the environment's units, for one observation or for a batch of them.
+
+        Recurrent policies need a `memory`; see `Agent.predict`.
+        """
         return self.agent.predict(obs, deterministic=deterministic, memory=memory)
+
+    def metrics(self) -> Any:
+        """Returns the logged metrics as a data frame; see `read_metrics`."""
+        return read_metrics(self.agent.path.parent.parent)
 
     def save(self, path: Path | str) -> Path:
         """Copies the agent's checkpoint to `path`, a new directory."""
@@ -89,16 +167,23 @@ class ManagedAlgorithm:
 
     @classmethod
     def load(
-        cls: type[Managed], path: Path | str, *, best: bool = False, device: str = "cpu", trust: Trust = ()
-    ) -> Managed:
+        cls: type[Managed], path: Path | str, *, env: Environment | None = None,
+        wrappers: Sequence[Wrapper] | None = None, output_dir: Path | str | None = None, best: bool = False,
+        device: str = "cpu", trust: Trust = (),
+    ) -> Managed:  # fmt: skip
         """Loads an agent from a run or a checkpoint. Every file is verified first, and no environment is imported.
 
-        `evaluate` and `learn` import the module of an `env_id` such as `module:Id` only if you have trained with it
-        on this machine, or `trust` names it.
+        - `env` replaces the recorded environment, which only Python can create if it was given as an object. It is
+          created as given, without the run's `env_kwargs`. The run's `env_wrappers` are applied, unless `env` is an
+          object or `wrappers` are given.
+        - `learn` continues the run. From a saved agent, or with `output_dir`, it starts a new run.
+        - `evaluate` and `learn` import modules that the config names only if you have trained with them on this
+          machine, or `trust` names them.
         """
-        agent = load_agent(path, best=best, device=device, trust=trust)
+        agent = in_environment(load_agent(path, best=best, device=device, trust=trust), env, wrappers)
         managed = cls(agent.config)
         managed._agent, managed._trust = agent, agent.trust
+        managed._output = None if output_dir is None else str(output_dir)
         return managed
 
     @property
@@ -108,12 +193,42 @@ class ManagedAlgorithm:
         return self._agent
 
 
+def _only(env: Environment | None, first: Environment) -> Environment:
+    if env is not None:
+        raise TypeError("the environment is given twice: as the first argument and as env=")
+    return first
+
+
+def _described(env: Any, wrappers: Sequence[Wrapper], values: dict[str, Any]) -> Given:
+    """Describes what was given: an environment, or wrappers of the environment that the config names."""
+    named = values.get("env_wrappers", ())
+    named = [named] if isinstance(named, str | Mapping) else named
+    found = values.get("env_id") if env is None else env
+    if found is None:
+        raise ConfigError("wrappers need an environment; set env_id")
+    return given_env(found, [*named, *wrappers], values.get("env_kwargs"))
+
+
+def in_environment(agent: Agent, env: Environment | None, wrappers: Sequence[Wrapper] | None) -> Agent:
+    """Returns the agent with another environment, whose spaces must be those that it was trained for."""
+    if env is None and wrappers is None:
+        return agent
+    config = agent.config
+    found, kwargs = (config.env_id, config.env_kwargs) if env is None else (env, {})
+    if found is None:
+        raise ConfigError("wrappers need an environment; give env=")
+    is_function = isinstance(found, str) or callable(found)
+    applied = (config.env_wrappers if is_function else ()) if wrappers is None else wrappers
+    return with_environment(agent, given_env(found, applied, kwargs), own=wrappers is not None)
+
+
 def evaluate_checkpoint(
     path: Path | str, *, num_episodes: int = 10, seed: int = 0, deterministic: bool | None = None, best: bool = False,
-    trust: Trust = (),
+    env: Environment | None = None, wrappers: Sequence[Wrapper] | None = None, trust: Trust = (),
 ) -> dict[str, Any]:  # fmt: skip
-    """Evaluates an agent from its run directory or checkpoint. `trust`: see `ManagedAlgorithm.load`."""
-    return load_agent(path, best=best, trust=trust).evaluate(num_episodes, seed=seed, deterministic=deterministic)
+    """Evaluates an agent from its run directory or checkpoint. `env`, `wrappers` and `trust` are those of `load`."""
+    agent = in_environment(load_agent(path, best=best, trust=trust), env, wrappers)
+    return agent.evaluate(num_episodes, seed=seed, deterministic=deterministic)
 
 
 def predict_checkpoint(
@@ -125,13 +240,16 @@ def predict_checkpoint(
 
 def resume_training(
     path: Path | str, *, total_timesteps: int | None = None, callbacks: Sequence[Callback] | None = None,
-    trust: Trust = (),
+    env: Environment | None = None, wrappers: Sequence[Wrapper] | None = None, trust: Trust = (),
 ) -> TrainResult:  # fmt: skip
     """Resumes a run as if it had not stopped. `path` is the run or its newest checkpoint.
 
-    `trust`: see `ManagedAlgorithm.load`.
+    `total_timesteps` counts from the start of the run. `env`, `wrappers` and `trust` are those of `load`.
     """
-    return resume_run(run_of(Path(path)), steps=total_timesteps, callbacks=callbacks or (), trust=trust)
+    run, given = run_of(Path(path)), None
+    if env is not None or wrappers is not None:
+        given = in_environment(load_agent(run, trust=trust), env, wrappers).config.given
+    return resume_run(run, steps=total_timesteps, callbacks=callbacks or (), trust=trust, given=given)
 
 
 def train_as(

@@ -46,11 +46,12 @@ def stubs() -> dict[Path, str]:
 
 
 def _classes() -> Iterator[str]:
-    config = _parameter(inspect.signature(ManagedAlgorithm).parameters["config"])
+    parameters = inspect.signature(ManagedAlgorithm).parameters
+    config, *named = (_parameter(parameters[name]) for name in ("config", "env", "wrappers"))
     run = {name: field for name, field in TrainConfig.model_fields.items() if name != "algo"}
     for row, name in ROWS.items():
         options = {**CATALOGUE[row].config_type.model_fields, **run}
-        lines = ["self", config, "*", *(_option(key, field) for key, field in options.items())]
+        lines = ["self", config, "*", *named, *(_option(key, field) for key, field in options.items())]
         yield _definition(f"class {name}(ManagedAlgorithm):\n    def __init__", lines, "None", indent="    ")
 
 

@@ -49,7 +49,10 @@ def length(config: TrainConfig, total: int) -> str:
 
 def spaces(config: TrainConfig) -> str:
     """Inputs and outputs of the policy: `4 numbers in, one of 2 actions out`."""
-    spec = spec_of(str(config.env_id), config.env_kwargs)
+    source = config.environment()
+    if source is None:
+        return ""
+    spec = spec_of(source)
     parts = [(part.shape, part.dtype) for part in spec.obs_parts] or [(spec.obs_shape, spec.obs_dtype)]
     obs = " and ".join(
         f"{'x'.join(map(str, shape))} {'pixels' if dtype == 'uint8' else 'numbers'}"

@@ -1,33 +1,105 @@
-"""Creates environments."""
+"""Creates environments from ids, classes, functions and objects, with their wrappers."""
+
+from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any
+from multiprocessing.reduction import ForkingPickler
+from typing import Any, TypeAlias
 
 import gymnasium as gym
 from gymnasium.envs.registration import parse_env_id
 
 from rl_training.envs.atari import is_atari, make_atari
 from rl_training.envs.group import EnvError
+from rl_training.envs.lending import LentEnv
+from rl_training.envs.modules import module_of
 from rl_training.envs.spaces import with_library_spaces
 from rl_training.envs.spec import env_spec_of
+from rl_training.envs.wrapping import wrap, wrapper_name
 from rl_training.messages import describe_error
+from rl_training.modules import (
+    LOCAL,
+    UntrustedModuleError,
+    approve,
+    import_named,
+    is_local,
+    load_object,
+    module_in,
+    name_of,
+)
 from rl_training.types import EnvSpec
 
 EXTRAS = {"gymnasium.envs.mujoco": "rl-training[mujoco]", "gymnasium.envs.box2d": "rl-training[box2d]"}  # by module
 
+MakeEnv: TypeAlias = Callable[..., gym.Env[Any, Any]]
 
-def spec_of(env_id: str, env_kwargs: Mapping[str, Any]) -> EnvSpec:
-    env = make_env(env_id, env_kwargs)
+
+@dataclass(frozen=True)
+class EnvSource:
+    """How the environments of a run are created: by an id, `module:Name`, a function or a lent object, and wrapped."""
+
+    env: str | MakeEnv | LentEnv
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    wrappers: tuple[Any, ...] = ()  # `module:Wrapper`, {wrapper: module:Wrapper, option: value}, or functions
+    name: str = ""  # recorded in the config
+
+    @classmethod
+    def of(cls, env: str | MakeEnv | EnvSource, kwargs: Mapping[str, Any] | None = None) -> EnvSource:
+        return env if isinstance(env, EnvSource) else cls(env, dict(kwargs or {}))
+
+    @property
+    def is_single(self) -> bool:
+        """Whether there can be only one such environment: an object that cannot be copied."""
+        return isinstance(self.env, LentEnv) and self.env.cannot_copy is not None
+
+    def __str__(self) -> str:
+        return self.name or str(self.env)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Unpickles it in a worker process, where everything is approved that the parent process has approved."""
+        self.__dict__.update(state)
+        named = [self.env, *map(wrapper_name, self.wrappers)]
+        approve(module for name in named if (module := module_in(name)) is not None)
+
+    def require_importable(self, where: str) -> None:
+        """Raises TypeError if other processes cannot create it; `where` names them."""
+        try:
+            ForkingPickler.dumps(self)
+            script = hasattr(sys.modules["__main__"], "__file__")
+            lost = getattr(self.env, "__module__", "") == "__main__" and not script
+        except Exception:  # whatever pickling raises for objects of the user
+            lost = True
+        if lost:
+            name = (self.name or name_of(self.env)).removeprefix(LOCAL)
+            raise TypeError(
+                f"{where} cannot create {name}; move it to a module, import it from there and pass a class or function"
+            )
+
+    def make(self, *, training: bool) -> gym.Env[Any, Any]:
+        """Creates an environment. With `training`, Atari games have their training settings, and an object is lent."""
+        if not isinstance(self.env, LentEnv):
+            env, applied = _make(self.env, self.kwargs, training=training), 0
+        else:
+            env, applied = self.env.take(training=training), self.env.wrappers
+        for wrapper in self.wrappers[applied:]:
+            env = wrap(env, wrapper)
+        return env
+
+
+def spec_of(env: str | EnvSource, env_kwargs: Mapping[str, Any] | None = None) -> EnvSpec:
+    made = make_env(env, env_kwargs)
     try:
-        return env_spec_of(env)
+        return env_spec_of(made)
     finally:
-        env.close()
+        made.close()
 
 
 def make_env(
-    env_id: str | Callable[..., gym.Env[Any, Any]], env_kwargs: Mapping[str, Any], *, training: bool = False,
+    env_id: str | MakeEnv | EnvSource, env_kwargs: Mapping[str, Any] | None = None, *, training: bool = False,
     like: EnvSpec | None = None,
 ) -> gym.Env[Any, Any]:  # fmt: skip
     """Creates an environment from an id or a function.
@@ -36,32 +108,28 @@ def make_env(
     this off. Spaces that differ from the library's are converted (see `spaces.py`); `like` is the spec
     of the run that the environment is for.
     """
+    source = EnvSource.of(env_id, env_kwargs)
     try:
-        env = _make(env_id, env_kwargs, training=training)
+        env = source.make(training=training)
     except (Exception, KeyboardInterrupt):
         raise
     except BaseException as error:  # SystemExit, which would end the run without a message
-        raise EnvError(f"environment {env_id} could not be created: {describe_error(error)}") from error
+        raise EnvError(f"environment {source} could not be created: {describe_error(error)}") from error
     return with_library_spaces(env, like)
 
 
-def _make(
-    env_id: str | Callable[..., gym.Env[Any, Any]], env_kwargs: Mapping[str, Any], *, training: bool
-) -> gym.Env[Any, Any]:
+def _make(env_id: str | MakeEnv, env_kwargs: Mapping[str, Any], *, training: bool) -> gym.Env[Any, Any]:
     if callable(env_id):
-        env = env_id(**env_kwargs)
-        if not isinstance(env, gym.Env):
-            raise TypeError(f"env_id must be an id or a function returning a gymnasium.Env, got {type(env).__name__}")
-        return env
-    _require_id(env_id)
+        return _call(env_id, env_kwargs)
+    creator = _resolved(env_id)
+    if creator is not None:
+        return _call(creator, env_kwargs)
     try:
         if is_atari(env_id):
             return make_atari(env_id, training=training, **env_kwargs)
         return gym.make(env_id, **{"disable_env_checker": True, **env_kwargs})
     except (gym.error.UnregisteredEnv, gym.error.DeprecatedEnv) as error:
-        matches = ", ".join(map(repr, get_close_matches(env_id, list(gym.registry))))
-        hint = f"Did you mean {matches}?" if matches else str(error)
-        raise ValueError(f"env_id {env_id!r} not found. {hint}") from error
+        raise ValueError(f"env_id {env_id!r} not found. {_similar(env_id, error)}") from error
     except (gym.error.DependencyNotInstalled, ImportError) as error:
         module = str(getattr(gym.registry.get(env_id), "entry_point", ""))
         atari = "rl-training[atari]" if is_atari(env_id) else None
@@ -75,6 +143,48 @@ def _make(
         raise TypeError(f"env_kwargs: {env_id} has no option {unknown[1]!r}; remove or correct it") from error
 
 
+def _call(creator: MakeEnv, env_kwargs: Mapping[str, Any]) -> gym.Env[Any, Any]:
+    env = creator(**env_kwargs)
+    if not isinstance(env, gym.Env):
+        raise TypeError(f"env_id must be an id or a function returning a gymnasium.Env, got {type(env).__name__}")
+    return env
+
+
+def _similar(env_id: str, error: Exception) -> str:
+    module, colon, name = env_id.rpartition(":")
+    matches = ", ".join(repr(f"{module}{colon}{each}") for each in get_close_matches(name, list(gym.registry)))
+    return f"Did you mean {matches}?" if matches else str(error)
+
+
+def _resolved(env_id: str) -> MakeEnv | None:
+    """Imports the module of an id; returns the class or function of `module:Name`, or None for a registered id."""
+    if is_local(env_id):
+        raise ValueError(
+            f"the environment was given in Python as {env_id.removeprefix(LOCAL)} and cannot be created from its name; "
+            "pass it again in Python: load(RUN, env=…), resume_training(RUN, env=…) or evaluate_checkpoint(RUN, env=…)"
+        )
+    _require_id(env_id)
+    module, name = module_of(env_id), env_id.rpartition(":")[2]
+    if module is None:
+        return None
+    if module_in(env_id) is None:
+        import_named(module, env_id, "env_id")
+        return None
+    try:
+        creator = load_object(env_id, "env_id")
+    except UntrustedModuleError:
+        raise
+    except ValueError:
+        if module not in sys.modules:
+            raise
+        return None  # an id without its version
+    if name in gym.registry:
+        return None
+    if not callable(creator):
+        raise TypeError(f"env_id {env_id!r} must be a class or function that creates an environment, got {creator!r}")
+    return creator
+
+
 def _require_id(env_id: str) -> None:
     module, colon, name = env_id.rpartition(":")
     try:
@@ -83,4 +193,5 @@ def _require_id(env_id: str) -> None:
     except gym.error.Error:
         is_id = False
     if not is_id:
-        raise ValueError(f"env_id must be a Gymnasium id such as CartPole-v1, or my_module:MyEnv-v0, got {env_id!r}")
+        forms = "CartPole-v1, my_module:MyEnv-v0 or my_module:MyEnv"
+        raise ValueError(f"env_id must be a Gymnasium id such as {forms}, got {env_id!r}")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-import gymnasium as gym
 import numpy as np
 from gymnasium.wrappers import TimeLimit
 
@@ -16,7 +15,7 @@ from rl_training.envs.actions import ActionConverter, first_non_finite
 from rl_training.envs.atari import AtariGame
 from rl_training.envs.group import EnvError, EnvGroup, Episode, close_env
 from rl_training.envs.interrupts import environment_calls
-from rl_training.envs.making import make_env
+from rl_training.envs.making import EnvSource, MakeEnv, make_env
 from rl_training.envs.spaces import LibrarySpaces
 from rl_training.envs.spec import env_spec_of
 from rl_training.envs.workers import MAX_RESTARTS, Workers
@@ -51,7 +50,7 @@ class EnvPool:
     """
 
     def __init__(
-        self, env_id: str | Callable[..., gym.Env[Any, Any]], num_envs: int = 1, *, seed: int = 0,
+        self, env_id: str | MakeEnv | EnvSource, num_envs: int = 1, *, seed: int = 0,
         env_kwargs: Mapping[str, Any] | None = None, workers: int = 0, training: bool = False,
         max_restarts: int = MAX_RESTARTS, warn: Warn = print_warning, max_steps: int | None = None,
         like: EnvSpec | None = None,
@@ -60,9 +59,10 @@ class EnvPool:
             raise ValueError(f"num_envs must be at least 1, got {num_envs}")
         if not 0 <= workers <= num_envs:
             raise ValueError(f"workers must be between 0 and num_envs = {num_envs}, got {workers}")
-        make = partial(make_env, env_id, dict(env_kwargs or {}), training=training, like=like)
+        source = EnvSource.of(env_id, env_kwargs)
+        make = partial(make_env, source, training=training, like=like)
         env = make()
-        exact = not callable(env_id) and snapshots.is_exact_for(env)
+        exact = not callable(source.env) and snapshots.is_exact_for(env)
         self.num_envs, self.seed, self.spec = num_envs, int(seed), env_spec_of(env)
         self.notes = env.notes if isinstance(env, LibrarySpaces) else []  # about converted spaces, for the user
         self.resume_kind = "snapshot" if exact else "replay"
@@ -74,6 +74,7 @@ class EnvPool:
         self._group: EnvGroup | Workers
         if workers:
             close_env(env, 0, warn)
+            source.require_importable("worker processes")
             self._group = Workers(
                 make, num_envs, workers, seed=self.seed, kind=self.resume_kind, max_restarts=max_restarts, warn=warn
             )

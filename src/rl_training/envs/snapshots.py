@@ -7,15 +7,17 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.wrappers import FrameStackObservation, OrderEnforcing, TimeLimit
+from gymnasium.wrappers import FrameStackObservation, OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from rl_training.envs.atari import AtariGame
 from rl_training.envs.fixed_horizon import FixedHorizonCartPole
+from rl_training.envs.lending import KeptOpen
 from rl_training.envs.pixels import Catch, CueMemory
 from rl_training.envs.spaces import LibrarySpaces
 
 ATTRIBUTE_ENVS = (FixedHorizonCartPole, Catch, CueMemory)  # their state is their plain attributes
 SUPPORTED_WRAPPERS = (TimeLimit, OrderEnforcing, FrameStackObservation, LibrarySpaces)
+WITHOUT_EFFECT = (KeptOpen, PassiveEnvChecker)
 SEQUENCES = {"tuple": tuple, "list": list, "deque": deque}
 
 # mj_step leaves the body poses from the start of its last substep; Ant and Humanoid compute velocities from them.
@@ -71,9 +73,13 @@ def to_numpy(state: Any) -> Any:
 
 
 def layers(env: gym.Env[Any, Any]) -> Iterator[gym.Env[Any, Any]]:
-    """Yields the wrappers from the outermost inwards, then the environment; AtariGame saves the game it wraps."""
+    """Yields the wrappers from the outermost inwards, then the environment; AtariGame saves the game it wraps.
+
+    Wrappers that change nothing are left out, so that an object and an id of the same environment have equal states.
+    """
     while isinstance(env, gym.Wrapper) and not isinstance(env, AtariGame):
-        yield env
+        if type(env) not in WITHOUT_EFFECT:
+            yield env
         env = env.env
     yield env
 

@@ -13,6 +13,8 @@ from rl_training.algorithms import Learner
 from rl_training.algorithms.core.updater import load_tensors
 from rl_training.data.datasets.actions import unscale_actions
 from rl_training.data.spaces import actions_of, batched, observations_of
+from rl_training.envs.given import Given
+from rl_training.envs.making import EnvSource, spec_of
 from rl_training.experiment.config.registry import build_learner, config_type
 from rl_training.experiment.config.train_config import TrainConfig, parse_config
 from rl_training.experiment.trust import (
@@ -39,6 +41,7 @@ class Agent(NamedTuple):
     config: TrainConfig
     path: Path
     trust: tuple[str, ...] = ()  # modules that its environment may import, besides those remembered
+    step: int = 0
 
     @torch.no_grad()
     def predict(
@@ -94,25 +97,52 @@ class Agent(NamedTuple):
 
         `deterministic` defaults to the opposite of the config's `eval_stochastic`.
         """
-        env_id = self.trusted_env()
-        if env_id is None:
+        source = self.trusted_env()
+        if source is None:
             raise ValueError(
                 "this agent was trained from data and has no environment to evaluate it in; "
                 "use --ope DATASET to estimate its return from data"
             )
         return evaluate(
-            self.learner, env_id, episodes=episodes, seed=seed, env_kwargs=self.config.env_kwargs,
+            self.learner, source, episodes=episodes, seed=seed,
             deterministic=not self.config.eval_stochastic if deterministic is None else deterministic,
             device=next(self.learner.parameters()).device, max_steps=self.config.eval_max_steps,
             like=self.spec,
-        ).summary(env_id)  # fmt: skip
+        ).summary(self.config.env_id)  # fmt: skip
 
-    def trusted_env(self) -> str | None:
-        """Returns the id of the training environment, after checking that its module may be imported."""
-        modules = env_modules([self.config.env_id], self.config.env_kwargs, self.config.env_wrappers)
+    def trusted_env(self) -> EnvSource | None:
+        """Returns how to create the training environment, after checking that its modules may be imported."""
+        given = None if self.config.given is None else self.config.given.values
+        if given is None:
+            modules = env_modules([self.config.env_id], self.config.env_kwargs, self.config.env_wrappers)
+        else:  # the user has given the environment, but maybe not the wrappers
+            modules = env_modules([], given.get("env_kwargs"), given.get("env_wrappers"))
         require_trusted(modules, self.trust, self.path)
         warn_of_changed_source(read_record(self.path.parent.parent), print_warning)
-        return self.config.env_id
+        return self.config.environment()
+
+
+def with_environment(agent: Agent, given: Given, *, own: bool = False) -> Agent:
+    """Returns the agent with an environment given in Python; `own`: the user has given the wrappers as well."""
+    wrappers = env_modules([], {}, given.values.get("env_wrappers")) if own else []
+    changed = agent._replace(config=agent.config.with_given(given), trust=(*agent.trust, *wrappers))
+    source = changed.trusted_env()
+    if source is not None:
+        require_same_spaces(agent.spec, source)
+    return changed
+
+
+def require_same_spaces(spec: EnvSpec, source: EnvSource) -> None:
+    """Raises ValueError if an environment given now has other spaces than the one that the agent was trained in."""
+    found = spec_of(source)
+    if _spaces(found) != _spaces(spec):
+        raise ValueError(f"{source} has {_spaces(found)}, but the agent was trained for {_spaces(spec)}")
+
+
+def _spaces(spec: EnvSpec) -> str:
+    actions = f"{spec.action_dim} actions" if spec.action_kind == "discrete" else f"{spec.action_dim} action dimensions"
+    parts = f" ({', '.join(part.name for part in spec.obs_parts)})" if spec.obs_parts else ""
+    return f"observations of shape {spec.obs_shape}{parts} and {actions}"
 
 
 def read_record(run: Path) -> dict[str, Any]:
@@ -184,4 +214,4 @@ def agent_from(checkpoint: Checkpoint, *, device: str = "cpu", trust: Trust = ()
     saved = checkpoint.group("learner")
     load_tensors(dict(learner.named_parameters()), saved["parameters"])
     load_tensors(dict(learner.named_buffers()), saved.get("buffers", {}))
-    return Agent(learner.eval(), spec, config, checkpoint.path, trusted_names(trust))
+    return Agent(learner.eval(), spec, config, checkpoint.path, trusted_names(trust), checkpoint.step)

@@ -12,6 +12,7 @@ import torch
 from rl_training import streams
 from rl_training.algorithms import Learner, Updater
 from rl_training.data import TransitionDataset
+from rl_training.envs.lending import LentEnv
 from rl_training.envs.pool import EnvPool
 from rl_training.experiment.config.registry import build_learner, get_algorithm_spec
 from rl_training.experiment.config.train_config import ConfigError, RewardTransform, TrainConfig
@@ -73,7 +74,8 @@ def assemble(
         context = LaneContext(
             learners, updater.population or learners[0], spec, options, config.seed, torch.device(choices.device),
             compile=choices.compile, pool=PoolGroup(pools) if len(pools) > 1 else next(iter(pools), None),
-            dataset=dataset, dataset_stride=config.dataset_stride, env_id=config.env_id, env_kwargs=config.env_kwargs,
+            dataset=dataset, dataset_stride=config.dataset_stride, env_kwargs=config.env_kwargs,
+            env_id=None if config.env_wrappers else config.env_id,
             fine_tuning=_fine_tuning(config, change, total), total_timesteps=total,
         )  # fmt: skip
         state = TrainerState(updater, _build(lane, context), total)
@@ -137,11 +139,12 @@ def new_learner(config: TrainConfig, spec: EnvSpec, options: Any, choices: Choic
 
 
 def new_pool(config: TrainConfig, warn: Warn, start: Checkpoint | None = None) -> EnvPool:
-    if config.env_id is None:
+    source = config.environment()
+    if source is None:
         raise ConfigError(f"{config.algo} trains online and needs an environment; set env_id, for example CartPole-v1")
     return EnvPool(
-        config.env_id, config.num_envs, seed=streams.derive(config.seed, "training"), env_kwargs=config.env_kwargs,
-        workers=config.env_workers, training=True, max_restarts=config.max_env_restarts, warn=warn,
+        source, config.num_envs, seed=streams.derive(config.seed, "training"), workers=config.env_workers,
+        training=True, max_restarts=config.max_env_restarts, warn=warn,
         like=None if start is None else EnvSpec.from_json(start.info["spec"]),
     )  # fmt: skip
 
@@ -176,14 +179,16 @@ def new_callbacks(
 def _evaluation(
     config: TrainConfig, parts: Assembly, choices: Choices, writers: Sequence[Callable[[Row], None]], warn: Warn
 ) -> Evaluate | None:
-    every = interval(config.eval_interval, config.duration, 10)
-    if config.env_id is None or not every:
+    every, source = interval(config.eval_interval, config.duration, 10), config.environment()
+    if source is None or not every:
         return None
+    if parts.pool is not None and isinstance(source.env, LentEnv) and source.is_single:
+        raise ConfigError(source.env.refusal("is in training when it is evaluated") + ", or set eval_interval to 0")
 
     def score(watch: Callable[[], None]) -> dict[str, Any]:
         return evaluate(
-            parts.learner, config.env_id, episodes=config.eval_episodes, seed=streams.derive(config.seed, "selection"),
-            env_kwargs=config.env_kwargs, deterministic=not config.eval_stochastic, device=choices.device,
+            parts.learner, source, episodes=config.eval_episodes, seed=streams.derive(config.seed, "selection"),
+            deterministic=not config.eval_stochastic, device=choices.device,
             max_steps=config.eval_max_steps, watch=watch, warn=warn, like=parts.spec,
         ).summary(config.env_id)  # fmt: skip
 

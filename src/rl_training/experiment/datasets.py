@@ -7,7 +7,7 @@ from torch import Tensor
 
 from rl_training.data import TransitionDataset, load_transition_dataset, mix_transition_datasets
 from rl_training.data.datasets.transition_dataset import transform_rewards
-from rl_training.envs.making import spec_of
+from rl_training.envs.making import EnvSource, spec_of
 from rl_training.experiment.agent import load_agent
 from rl_training.experiment.config.dataset_config import FilePart
 from rl_training.experiment.config.registry import get_algorithm_spec
@@ -67,17 +67,17 @@ def _one_source(config: TrainConfig, source: str | DatasetRecipe | FilePart) -> 
 def _from_file(config: TrainConfig, source: str | FilePart) -> TransitionDataset:
     return load_transition_dataset(
         source if isinstance(source, str) else source.source,
-        spec=None if config.env_id is None else spec_of(config.env_id, config.env_kwargs),
+        spec=None if (env := config.environment()) is None else spec_of(env),
         columns=config.dataset_columns, action_range=config.action_range, allow=config.allow,
     )  # fmt: skip
 
 
 def roll_recipe(config: TrainConfig, recipe: DatasetRecipe) -> TransitionDataset:
-    env_id = recipe.env_id or config.env_id
-    if env_id is None:
+    source = config.environment() if recipe.env_id is None else EnvSource(recipe.env_id, config.env_kwargs)
+    if source is None:
         raise ConfigError("a dataset recipe needs an environment; set env_id")
     policy = None
     if recipe.kind == "policy":
         agent = load_agent(Path(str(recipe.policy)))
         policy = SometimesRandom(agent.learner, agent.spec, recipe.epsilon)
-    return roll_dataset(env_id, rows=recipe.rows, seed=recipe.seed, policy=policy, env_kwargs=config.env_kwargs)
+    return roll_dataset(source, rows=recipe.rows, seed=recipe.seed, policy=policy)

@@ -86,9 +86,11 @@ def _world_model(agent: Agent) -> DreamerAlgorithm:
 def _play(agent: Agent, frames: int, episodes: int, seed: int) -> Rollouts:
     device = next(agent.learner.parameters()).device
     generator, memory = streams.generator(seed, "dream", device=device), Memory()
-    seed, kwargs = streams.derive(seed, "dream"), agent.config.env_kwargs
+    source = agent.trusted_env()
+    if source is None:
+        raise ValueError("this agent was trained from data and has no environment to dream in")
     rows: list[tuple[Tensor, Tensor, Tensor]] = []
-    with EnvPool(str(agent.trusted_env()), episodes, seed=seed, env_kwargs=kwargs) as pool:
+    with EnvPool(source, episodes, seed=streams.derive(seed, "dream")) as pool:
         obs, alive, ended = pool.reset(), np.ones(episodes, bool), np.zeros(episodes, bool)
         while len(rows) < frames and alive.any():
             action = agent.learner.act(torch.as_tensor(pool.obs).to(device), memory.rows, generator=generator)

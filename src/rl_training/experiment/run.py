@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from rl_training.data import TransitionDataset, check_dataset
+from rl_training.envs.given import Given
 from rl_training.envs.interrupts import environment_calls
 from rl_training.envs.workers import TooManyRestarts
 from rl_training.experiment.agent import find_checkpoint, read_record
@@ -72,13 +73,14 @@ def run_population(
 
 def resume_run(
     path: Path | str, *, steps: int | None = None, callbacks: Sequence[Callback] = (), quiet: bool = True,
-    warn: Warn = print_warning, trust: Trust = (),
+    warn: Warn = print_warning, trust: Trust = (), given: Given | None = None,
 ) -> TrainResult:  # fmt: skip
     """Resumes a run up to its last step or to `steps`; `trust` names modules that its environment may import."""
     config = RunDirectory(path).config(trust)
     if config is None:
         raise ConfigError(f"{path} is not a run directory: it has no config.yaml")
     config = config.model_copy(update={"output_dir": str(path)})
+    config = config if given is None else config.with_given(given)
     return _run([config], steps, callbacks, fresh=False, quiet=quiet, start_from=None, warn=warn)[0]
 
 
@@ -114,7 +116,7 @@ def _run(
         for run, config in zip(runs, configs, strict=True):
             run.directory.begin(config, fresh=fresh)  # not earlier: a wrong config must not delete a run
             run.begin()
-        if steps is not None and steps > state.global_step:
+        if runs[0].starts_elsewhere or (steps or 0) > state.global_step:
             state.forget_end()
         results = _train(state, runs, callbacks, num_envs=configs[0].num_envs, quiet=quiet)
     if results[0].status not in UNFINISHED and not results[0].trained:

@@ -70,6 +70,11 @@ class TrainingRun:
         self.callbacks = [*callbacks, self.saving]
         self.record = {**run_record(config, parts, choices), "total_timesteps": self.state.total_timesteps}
 
+    @property
+    def starts_elsewhere(self) -> bool:
+        """Whether it starts from a checkpoint of another run."""
+        return self.start is not None and self.own_start is None
+
     def begin(self) -> None:
         """Writes run.json and opens the log, without the rows after the step that the run resumes from."""
         kept = self.directory.read("run.json") or {}
@@ -163,7 +168,15 @@ def run_record(config: TrainConfig, parts: Assembly, choices: Choices) -> dict[s
     resume = "exact" if parts.pool is None else parts.pool.resume_kind
     named = {"seed": config.seed, "choices": choices._asdict(), "dataset": parts.fingerprint, "resume": resume}
     source = None if config.env_id is None else env_source(config.env_id)
-    return {**facts(), **named, "env_source": source}
+    return {**facts(), **named, "env_source": source, "environment": environment_record(config)}
+
+
+def environment_record(config: TrainConfig) -> dict[str, Any] | None:
+    """Returns how the environment was created, and whether the config alone can create it again."""
+    if config.env_id is None:
+        return None
+    made = {"kind": "id", "can_be_repeated": True} if config.given is None else config.given.record()
+    return {"name": config.env_id, **made}
 
 
 def default_directory(config: TrainConfig, seeds: str = "") -> Path:

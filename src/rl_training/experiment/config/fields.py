@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 
-from rl_training.modules import module_in
+from rl_training.modules import is_local, module_in
 
 
 def _not_bool(value: Any) -> Any:
@@ -34,7 +34,8 @@ def _imports(key: str) -> BeforeValidator:
 
     def validated(value: Any) -> Any:
         for each in _listed(value) if isinstance(_listed(value), list | tuple) else ():
-            if module_in(each.get(key) if isinstance(each, dict) else each) is None:
+            name = each.get(key) if isinstance(each, dict) else each
+            if module_in(name) is None and not is_local(name):
                 raise ValueError(f"must be module:Name or {{{key}: module:Name, option: value}}, got {each!r}")
         return _listed(value)
 

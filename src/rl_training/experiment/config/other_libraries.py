@@ -110,6 +110,24 @@ EXPLAINED: Mapping[str, tuple[str, str]] = {
 }
 
 
+# Arguments of `learn` in other libraries, and what to write here.
+ARGUMENTS: Mapping[str, str] = {
+    "callback": "callbacks=[…]",
+    "progress_bar": "quiet=False",
+    "verbose": "quiet=False",
+    "reset_num_timesteps": "fresh=True to start over; learn() continues",
+    "tb_log_name": "output_dir=… in the constructor",
+    "log_interval": "log_interval=… in the constructor",
+    "n_steps": "total_timesteps=…",
+    "eval_env": "env= of evaluate(), or eval_interval=… in the constructor",
+}
+
+
+def argument_here(name: str) -> str:
+    """A hint to append to an error message about an argument of `learn`; empty for unknown ones."""
+    return f"; use {ARGUMENTS[name]}" if name in ARGUMENTS else ""
+
+
 def name_here(word: str, known: Mapping[str, str]) -> str:
     """A hint to append to an error message if another library calls a known option `word`; otherwise empty."""
     for library, names in RENAMED.items():

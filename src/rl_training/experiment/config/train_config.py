@@ -6,9 +6,9 @@ import copy
 import re
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, Field, JsonValue, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, JsonValue, PrivateAttr, ValidationError, model_validator
 
 from rl_training.experiment.config import dataset_config, messages
 from rl_training.experiment.config.dataset_config import ActionRange, Dataset, DatasetRecipe, Faults, RewardTransform
@@ -27,6 +27,10 @@ from rl_training.experiment.config.packaged import copy_config, load_config, pac
 from rl_training.experiment.config.yaml_text import read_yaml, write_yaml
 from rl_training.modules import module_in
 from rl_training.schedules import Schedule
+
+if TYPE_CHECKING:
+    from rl_training.envs.given import Given
+    from rl_training.envs.making import EnvSource
 
 __all__ = [
     "ConfigError", "DatasetRecipe", "EarlyStopping", "RewardTransform", "Schedule", "TrainConfig", "apply_overrides",
@@ -114,6 +118,26 @@ class TrainConfig(Section):
         "auto", description="torch.compile: auto, on or off"
     )
 
+    _given: Given | None = PrivateAttr(None)  # an environment given in Python, which no file can hold
+
+    def with_given(self, given: Given) -> TrainConfig:
+        """Returns a copy that creates its environments from `given`; files and comparisons ignore it."""
+        copied = self.model_copy()
+        copied._given = given
+        return copied
+
+    @property
+    def given(self) -> Given | None:
+        return self._given
+
+    def environment(self) -> EnvSource | None:
+        """Returns how to create the environments of the run, or None without any."""
+        from rl_training.envs.making import EnvSource  # imports gymnasium
+
+        if self._given is not None:
+            return self._given.source()
+        return None if self.env_id is None else EnvSource(self.env_id, self.env_kwargs, self.env_wrappers, self.env_id)
+
     @property
     def duration(self) -> int:
         """Offline and online steps of the run together."""
@@ -143,6 +167,7 @@ class TrainConfig(Section):
 
 def parse_config(values: object) -> TrainConfig:
     """Validates a config and fills in every option of its algorithm; ConfigError has a line for each error."""
+    given = values.given if isinstance(values, TrainConfig) else None
     if isinstance(values, TrainConfig):
         values = values.model_dump()
     if not isinstance(values, Mapping):
@@ -159,7 +184,8 @@ def parse_config(values: object) -> TrainConfig:
         errors += found
     if config is None or options is None:
         raise ConfigError("\n".join(errors))
-    return config.model_copy(update={"algo_kwargs": options.model_dump(mode="json")})
+    parsed = config.model_copy(update={"algo_kwargs": options.model_dump(mode="json")})
+    return parsed if given is None else parsed.with_given(given)
 
 
 def _options_type(algo: object) -> tuple[type[BaseModel] | None, list[str]]:

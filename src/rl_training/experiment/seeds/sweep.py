@@ -84,6 +84,8 @@ def train_in_processes(
     earlier = {} if fresh else {config.seed: result for config in configs if (result := _stored_result(config))}
     for config in [] if fresh else configs:
         _check_checkpoints(config)
+    if (source := configs[0].environment()) is not None:
+        source.require_importable("seeds that train in processes of their own")
     seeds = [SeedJob(config, callbacks if config is configs[0] else (), fresh=fresh) for config in configs]
     steps, taken = sum(config.duration for config in configs), {seed: result.steps for seed, result in earlier.items()}
     group = SeedGroup(seeds, steps, taken, quiet=quiet)

@@ -1,0 +1,35 @@
+"""Training that goes on after `load`: in the run of the agent, or in a new run."""
+
+from pathlib import Path
+
+from rl_training.experiment.agent import CHECKPOINTS, find_checkpoint
+from rl_training.experiment.config.train_config import ConfigError, TrainConfig, parse_config
+from rl_training.experiment.run import default_directory
+from rl_training.experiment.run_directory import CONFIG, new_name
+from rl_training.runtime.checkpoints.reading import list_checkpoints
+
+
+def is_newest_of_a_run(checkpoint: Path) -> bool:
+    """Whether training from this checkpoint continues its run; False outside a run, and an error for an older one."""
+    run = checkpoint.parent.parent
+    if checkpoint.parent.name != CHECKPOINTS or not (run / CONFIG).exists():
+        return False
+    newest = list_checkpoints(checkpoint.parent)[-1].name
+    if newest != checkpoint.name:
+        raise ValueError(
+            f"{checkpoint.name} is not the newest checkpoint of {run}, which is {newest}; "
+            "to train from it in a new run, pass output_dir to load()"
+        )
+    return True
+
+
+def new_run_from(checkpoint: Path, config: TrainConfig, steps: int | None, output: str | None) -> TrainConfig:
+    """Returns the config of a new run from a checkpoint, `steps` longer if given, in a directory without a run."""
+    done = find_checkpoint(checkpoint).step
+    if steps is None and done >= config.duration:
+        raise ConfigError(f"the agent has all its {done:,} steps; learn(total_timesteps=N) trains N more")
+    total = config.duration if steps is None else done + steps
+    longer = {"online_steps": total - config.total_timesteps} if config.online_steps else {"total_timesteps": total}
+    default = default_directory(config)
+    target = new_name(default) if output is None else Path(output)
+    return parse_config(config.model_copy(update={**longer, "output_dir": str(target)}))

@@ -1,0 +1,38 @@
+"""Wrappers that a config or a Python call names, applied in their order."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import gymnasium as gym
+
+from rl_training.messages import describe_error
+from rl_training.modules import LOCAL, UntrustedModuleError, is_local, load_object, name_of
+
+Wrapper: TypeAlias = str | Mapping[str, Any] | Callable[[gym.Env[Any, Any]], gym.Env[Any, Any]]
+
+
+def wrap(env: gym.Env[Any, Any], wrapper: Wrapper) -> gym.Env[Any, Any]:
+    """Applies one wrapper; every error names it."""
+    name = wrapper_name(wrapper)
+    if is_local(name) and not callable(wrapper):
+        raise ValueError(
+            f"env_wrappers: a wrapper was given in Python as {name.removeprefix(LOCAL)} and cannot be created from its "
+            "name; pass the wrapped environment in Python: load(RUN, env=…) or resume_training(RUN, env=…)"
+        )
+    options = {key: value for key, value in wrapper.items() if key != "wrapper"} if isinstance(wrapper, Mapping) else {}
+    create = wrapper if callable(wrapper) else load_object(name, "env_wrappers")
+    try:
+        wrapped = create(env, **options)
+    except UntrustedModuleError:
+        raise
+    except Exception as error:
+        raise ValueError(f"env_wrappers: {name} could not wrap the environment: {describe_error(error)}") from error
+    if not isinstance(wrapped, gym.Env):
+        raise TypeError(f"env_wrappers: {name} must return an environment, got {type(wrapped).__name__}")
+    return wrapped
+
+
+def wrapper_name(wrapper: Wrapper) -> str:
+    if isinstance(wrapper, Mapping):
+        return str(wrapper.get("wrapper"))
+    return wrapper if isinstance(wrapper, str) else name_of(getattr(wrapper, "func", wrapper))
