@@ -129,10 +129,9 @@ class ManagedAlgorithm:
         if self.result is None:
             self._asked = agent.step
         self._asked += steps or 0
-        return resume_run(
-            run, steps=None if steps is None else self._asked, trust=self._trust or modules_of(self.config),
-            given=self.config.given, **more,
-        )  # fmt: skip
+        total, trust = None if steps is None else self._asked, self._trust
+        trust = modules_of(self.config) if trust is None else trust  # none of a file: the user's own config
+        return resume_run(run, steps=total, trust=trust, given=self.config.given, **more)
 
     def evaluate(
         self, *, num_episodes: int = 10, seed: int = 0, deterministic: bool | None = None,

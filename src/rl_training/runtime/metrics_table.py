@@ -25,7 +25,7 @@ def read_metrics(path: Path | str, *, table: Table | None = None) -> Any:
         import polars
 
         return polars.DataFrame(rows, infer_schema_length=None)
-    import pandas  # type: ignore[import-untyped]
+    import pandas
 
     return pandas.DataFrame(rows)
 
