@@ -129,8 +129,8 @@ class ManagedAlgorithm:
         if self.result is None:
             self._asked = agent.step
         self._asked += steps or 0
-        total, trust = None if steps is None else self._asked, self._trust
-        trust = modules_of(self.config) if trust is None else trust  # none of a file: the user's own config
+        total = None if steps is None else self._asked
+        trust: Trust = modules_of(self.config) if self._trust is None else self._trust  # None: the user's own config
         return resume_run(run, steps=total, trust=trust, given=self.config.given, **more)
 
     def evaluate(

@@ -13,7 +13,7 @@ from gymnasium.envs.registration import EnvSpec as Registered
 
 from rl_training.envs.atari import is_atari
 from rl_training.envs.lending import LentEnv
-from rl_training.envs.making import EnvSource, MakeEnv
+from rl_training.envs.making import EnvFactory, MakeEnv
 from rl_training.envs.modules import env_source, module_of
 from rl_training.envs.wrapping import Wrapper
 from rl_training.modules import LOCAL, approve, is_local, module_in, name_of
@@ -43,12 +43,12 @@ class Given:
         local = [name for name in (self.values["env_id"], *names) if is_local(name)]
         return {"kind": self.kind, "can_be_repeated": not local}
 
-    def source(self) -> EnvSource:
+    def source(self) -> EnvFactory:
         """Returns how to create the environment."""
         name = str(self.values["env_id"])
         wrappers = self.values.get("env_wrappers", ()) if self.wrappers is None else self.wrappers
         kwargs = {} if isinstance(self.env, LentEnv) else self.values.get("env_kwargs", {})
-        return EnvSource(name if self.env is None else self.env, kwargs, tuple(wrappers), name)
+        return EnvFactory(name if self.env is None else self.env, kwargs, tuple(wrappers), name)
 
 
 def given_env(env: Any, wrappers: Iterable[Wrapper] = (), env_kwargs: Mapping[str, Any] | None = None) -> Given:

@@ -39,7 +39,7 @@ MakeEnv: TypeAlias = Callable[..., gym.Env[Any, Any]]
 
 
 @dataclass(frozen=True)
-class EnvSource:
+class EnvFactory:
     """How the environments of a run are created: by an id, `module:Name`, a function or a lent object, and wrapped."""
 
     env: str | MakeEnv | LentEnv
@@ -48,8 +48,8 @@ class EnvSource:
     name: str = ""  # recorded in the config
 
     @classmethod
-    def of(cls, env: str | MakeEnv | EnvSource, kwargs: Mapping[str, Any] | None = None) -> EnvSource:
-        return env if isinstance(env, EnvSource) else cls(env, dict(kwargs or {}))
+    def of(cls, env: str | MakeEnv | EnvFactory, kwargs: Mapping[str, Any] | None = None) -> EnvFactory:
+        return env if isinstance(env, EnvFactory) else cls(env, dict(kwargs or {}))
 
     @property
     def is_single(self) -> bool:
@@ -90,7 +90,7 @@ class EnvSource:
         return env
 
 
-def spec_of(env: str | EnvSource, env_kwargs: Mapping[str, Any] | None = None) -> EnvSpec:
+def spec_of(env: str | EnvFactory, env_kwargs: Mapping[str, Any] | None = None) -> EnvSpec:
     made = make_env(env, env_kwargs)
     try:
         return env_spec_of(made)
@@ -99,7 +99,7 @@ def spec_of(env: str | EnvSource, env_kwargs: Mapping[str, Any] | None = None) -
 
 
 def make_env(
-    env_id: str | MakeEnv | EnvSource, env_kwargs: Mapping[str, Any] | None = None, *, training: bool = False,
+    env_id: str | MakeEnv | EnvFactory, env_kwargs: Mapping[str, Any] | None = None, *, training: bool = False,
     like: EnvSpec | None = None,
 ) -> gym.Env[Any, Any]:  # fmt: skip
     """Creates an environment from an id or a function.
@@ -108,7 +108,7 @@ def make_env(
     this off. Spaces that differ from the library's are converted (see `spaces.py`); `like` is the spec
     of the run that the environment is for.
     """
-    source = EnvSource.of(env_id, env_kwargs)
+    source = EnvFactory.of(env_id, env_kwargs)
     try:
         env = source.make(training=training)
     except (Exception, KeyboardInterrupt):

@@ -15,7 +15,7 @@ from rl_training.envs.actions import ActionConverter, first_non_finite
 from rl_training.envs.atari import AtariGame
 from rl_training.envs.group import EnvError, EnvGroup, Episode, close_env
 from rl_training.envs.interrupts import environment_calls
-from rl_training.envs.making import EnvSource, MakeEnv, make_env
+from rl_training.envs.making import EnvFactory, MakeEnv, make_env
 from rl_training.envs.spaces import LibrarySpaces
 from rl_training.envs.spec import env_spec_of
 from rl_training.envs.workers import MAX_RESTARTS, Workers
@@ -50,7 +50,7 @@ class EnvPool:
     """
 
     def __init__(
-        self, env_id: str | MakeEnv | EnvSource, num_envs: int = 1, *, seed: int = 0,
+        self, env_id: str | MakeEnv | EnvFactory, num_envs: int = 1, *, seed: int = 0,
         env_kwargs: Mapping[str, Any] | None = None, workers: int = 0, training: bool = False,
         max_restarts: int = MAX_RESTARTS, warn: Warn = print_warning, max_steps: int | None = None,
         like: EnvSpec | None = None,
@@ -59,7 +59,7 @@ class EnvPool:
             raise ValueError(f"num_envs must be at least 1, got {num_envs}")
         if not 0 <= workers <= num_envs:
             raise ValueError(f"workers must be between 0 and num_envs = {num_envs}, got {workers}")
-        source = EnvSource.of(env_id, env_kwargs)
+        source = EnvFactory.of(env_id, env_kwargs)
         make = partial(make_env, source, training=training, like=like)
         env = make()
         exact = not callable(source.env) and snapshots.is_exact_for(env)

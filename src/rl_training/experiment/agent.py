@@ -14,7 +14,7 @@ from rl_training.algorithms.core.updater import load_tensors
 from rl_training.data.datasets.actions import unscale_actions
 from rl_training.data.spaces import actions_of, batched, observations_of
 from rl_training.envs.given import Given
-from rl_training.envs.making import EnvSource, spec_of
+from rl_training.envs.making import EnvFactory, spec_of
 from rl_training.experiment.config.registry import build_learner, config_type
 from rl_training.experiment.config.train_config import TrainConfig, parse_config
 from rl_training.experiment.trust import (
@@ -110,7 +110,7 @@ class Agent(NamedTuple):
             like=self.spec,
         ).summary(self.config.env_id)  # fmt: skip
 
-    def trusted_env(self) -> EnvSource | None:
+    def trusted_env(self) -> EnvFactory | None:
         """Returns how to create the training environment, after checking that its modules may be imported."""
         given = None if self.config.given is None else self.config.given.values
         if given is None:
@@ -132,7 +132,7 @@ def with_environment(agent: Agent, given: Given, *, own: bool = False) -> Agent:
     return changed
 
 
-def require_same_spaces(spec: EnvSpec, source: EnvSource) -> None:
+def require_same_spaces(spec: EnvSpec, source: EnvFactory) -> None:
     """Raises ValueError if an environment given now has other spaces than the one that the agent was trained in."""
     found = spec_of(source)
     if _spaces(found) != _spaces(spec):

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from rl_training.envs.making import EnvSource
+from rl_training.envs.making import EnvFactory
 from rl_training.experiment.agent import load_agent, require_same_spaces
 from rl_training.experiment.trust import Trust, env_modules, require_trusted
 from rl_training.modules import approve
@@ -19,7 +19,7 @@ def collect_dataset(
 ) -> Rolled:  # fmt: skip
     """Collects transitions with `random` actions or with the agent of a run, by default in its training environment."""
     policy: Policy | None = None
-    source = None if env_id is None else EnvSource(env_id)
+    source = None if env_id is None else EnvFactory(env_id)
     approve(env_modules([env_id], {}))  # typed by the user
     if who != "random":
         agent = load_agent(Path(who), trust=trust)

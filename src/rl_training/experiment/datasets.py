@@ -7,7 +7,7 @@ from torch import Tensor
 
 from rl_training.data import TransitionDataset, load_transition_dataset, mix_transition_datasets
 from rl_training.data.datasets.transition_dataset import transform_rewards
-from rl_training.envs.making import EnvSource, spec_of
+from rl_training.envs.making import EnvFactory, spec_of
 from rl_training.experiment.agent import load_agent
 from rl_training.experiment.config.dataset_config import FilePart
 from rl_training.experiment.config.registry import get_algorithm_spec
@@ -73,7 +73,7 @@ def _from_file(config: TrainConfig, source: str | FilePart) -> TransitionDataset
 
 
 def roll_recipe(config: TrainConfig, recipe: DatasetRecipe) -> TransitionDataset:
-    source = config.environment() if recipe.env_id is None else EnvSource(recipe.env_id, config.env_kwargs)
+    source = config.environment() if recipe.env_id is None else EnvFactory(recipe.env_id, config.env_kwargs)
     if source is None:
         raise ConfigError("a dataset recipe needs an environment; set env_id")
     policy = None

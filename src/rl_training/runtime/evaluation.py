@@ -9,7 +9,7 @@ import torch
 from rl_training import streams
 from rl_training.data import normalized_score
 from rl_training.envs.group import Episode
-from rl_training.envs.making import EnvSource
+from rl_training.envs.making import EnvFactory
 from rl_training.envs.pool import EnvPool
 from rl_training.messages import Warn, print_warning
 from rl_training.runtime.memory import Memory
@@ -47,7 +47,7 @@ def evaluate(
     """
     if episodes < 1:
         raise ValueError(f"episodes must be at least 1, got {episodes}")
-    source = EnvSource.of(env_id, env_kwargs)
+    source = EnvFactory.of(env_id, env_kwargs)
     width = 1 if source.is_single else min(episodes, PARALLEL_EPISODES)
     finished: list[list[Episode]] = [[] for _ in range(width)]
     generator, remaining = streams.generator(seed, "evaluation", device=str(device)), episodes

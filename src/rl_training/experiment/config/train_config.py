@@ -30,7 +30,7 @@ from rl_training.schedules import Schedule
 
 if TYPE_CHECKING:
     from rl_training.envs.given import Given
-    from rl_training.envs.making import EnvSource
+    from rl_training.envs.making import EnvFactory
 
 __all__ = [
     "ConfigError", "DatasetRecipe", "EarlyStopping", "RewardTransform", "Schedule", "TrainConfig", "apply_overrides",
@@ -130,13 +130,13 @@ class TrainConfig(Section):
     def given(self) -> Given | None:
         return self._given
 
-    def environment(self) -> EnvSource | None:
+    def environment(self) -> EnvFactory | None:
         """Returns how to create the environments of the run, or None without any."""
-        from rl_training.envs.making import EnvSource  # imports gymnasium
+        from rl_training.envs.making import EnvFactory  # imports gymnasium
 
         if self._given is not None:
             return self._given.source()
-        return None if self.env_id is None else EnvSource(self.env_id, self.env_kwargs, self.env_wrappers, self.env_id)
+        return None if self.env_id is None else EnvFactory(self.env_id, self.env_kwargs, self.env_wrappers, self.env_id)
 
     @property
     def duration(self) -> int:
