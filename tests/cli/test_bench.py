@@ -152,13 +152,3 @@ def test_a_user_error_is_one_sentence(cli, tmp_path, arguments, message):
     assert result.exit_code == 2
     assert result.stderr.startswith(f"error: {message}")
     assert not (tmp_path / "bench").exists()
-
-
-def test_only_a_bench_directory_can_be_compared(cli, tmp_path):
-    result = cli("compare", tmp_path)
-    sentence = f"{tmp_path} is not a bench directory: it has no bench.yaml; run rl-training bench first"
-    assert (result.exit_code, result.stderr) == (2, f"error: {sentence}\n")
-    assert (
-        cli("compare", tmp_path / "absent").stderr
-        == f"error: no bench at {tmp_path}/absent: the directory does not exist\n"
-    )

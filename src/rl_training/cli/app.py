@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from rl_training import __version__
-from rl_training.cli import bench, configs, data, dreams, env, evaluate, info, predict, train, verify
+from rl_training.cli import bench, compare, configs, data, dreams, env, evaluate, info, predict, train, verify
 from rl_training.experiment.user_errors import USER_ERRORS, message_of
 
 
@@ -40,15 +40,14 @@ class Commands(TyperGroup):
             raise typer.Exit(2 if isinstance(error, USER_ERRORS) else 1) from error
 
 
+GROUPS = ("configs", "data", "env", "runs")  # commands with commands of their own
 app = typer.Typer(
     cls=Commands,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # importing rich would take most of the time of --help
     # Without a default for --help, typer imports pydantic, which doubles the time.
-    context_settings={
-        "default_map": {"help": False, "configs": {"help": False}, "data": {"help": False}, "env": {"help": False}}
-    },
+    context_settings={"default_map": {"help": False} | {group: {"help": False} for group in GROUPS}},
 )
 
 
@@ -64,7 +63,7 @@ def rl_training(
 
 
 COMMANDS: tuple[Callable[..., None], ...] = (
-    train.train, train.resume, evaluate.evaluate, predict.predict, dreams.dream, bench.bench, bench.compare,
+    train.train, train.resume, evaluate.evaluate, predict.predict, dreams.dream, bench.bench, compare.compare,
     info.algos, info.explain, info.doctor, verify.verify,
 )  # fmt: skip
 for command in COMMANDS:
@@ -72,3 +71,4 @@ for command in COMMANDS:
 app.add_typer(data.app, name="data")
 app.add_typer(env.app, name="env")
 app.add_typer(configs.app, name="configs")
+app.add_typer(compare.app, name="runs")

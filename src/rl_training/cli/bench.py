@@ -1,4 +1,4 @@
-"""`bench` trains many algorithms and environments; `compare` summarises the results."""
+"""`bench` trains many algorithms and environments."""
 
 from __future__ import annotations
 
@@ -11,17 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rl_training.cli.data import require_directory, require_plot_path
 from rl_training.cli.options import Json
-from rl_training.cli.output import duration, print_facts, print_json, print_table, print_wrapped
+from rl_training.cli.output import duration, print_facts, print_json, print_table
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from rl_training.experiment.bench.cell import CellRun
     from rl_training.experiment.bench.runner import Bench, Watch
-    from rl_training.reporting.comparison import Comparison
-
 
 Plan = Annotated[
     Path | None, typer.Argument(metavar="PLAN.yaml", help="The options below as YAML keys; options override it.")
@@ -66,39 +63,6 @@ def bench(
     print_result(work, as_json=as_json)
     if work.signal is not None or work.status == "failed":
         raise typer.Exit(1 if work.signal is None else 128 + work.signal)
-
-
-def compare(
-    directory: Annotated[Path, typer.Argument(metavar="BENCH", help="Output directory of `bench`.")],
-    as_json: Json = False,
-    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write one row per run to a CSV file.")] = None,
-    markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the tables to a Markdown file.")] = None,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Plot learning curves (.png, .pdf or .svg).")
-    ] = None,
-) -> None:
-    """Summarise a benchmark: scores with intervals, probabilities of improvement, and the seeds needed."""
-    from rl_training.reporting import comparison
-
-    for path in filter(None, (csv, markdown)):
-        require_directory(path)
-    if plot is not None:
-        require_plot_path(plot, "--plot")
-    found = comparison.compare(directory)
-    if found.missing:
-        typer.echo(f"left out because they are not done: {', '.join(found.missing)}", err=True)
-    if csv is not None:
-        comparison.save_csv(found, csv)
-    if markdown is not None:
-        markdown.write_text(comparison.markdown(found), encoding="utf-8")
-    if plot is not None:
-        from rl_training.reporting.plots import save_comparison
-
-        save_comparison(comparison.learning_curves(found), plot)
-    if as_json:
-        print_json({"bench": str(directory), **found.to_json()})
-    else:
-        print_comparison(found)
 
 
 def read_plan_file(path: Path | None) -> dict[str, Any]:
@@ -204,16 +168,3 @@ def _cell_json(cell: CellRun) -> dict[str, Any]:
         "state": cell.state, "error": cell.error, "seeds": cell.plan.seeds, "directory": str(cell.folder),
         "scores": [run["score"]["return_mean"] for run in runs],
     }  # fmt: skip
-
-
-def print_comparison(found: Comparison) -> None:
-    from rl_training.reporting import comparison
-
-    print_table(*comparison.score_table(found))
-    pairs = comparison.pair_table(found)
-    if pairs.rows:
-        typer.echo()
-        print_table(*pairs)
-    if comparison.SEEDS_NEEDED in pairs.columns:
-        method = "normal approximation from these runs; 5% significance, 80% power, two-sided"
-        print_wrapped(f"{comparison.SEEDS_NEEDED}: ", method)

@@ -1,7 +1,6 @@
-"""Benchmark results: scores with intervals for each algorithm and task, and pairwise comparisons."""
+"""Scores with intervals for each algorithm and task, and pairwise comparisons, of benchmarks and of single runs."""
 
 import csv
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any, NamedTuple
 
 from rl_training import statistics
 from rl_training.data import normalized_score
-from rl_training.experiment.bench.plan import read_plan
+from rl_training.reporting.grouping import Group, group_runs
 from rl_training.statistics import Interval
 
 SEEDS_NEEDED = "seeds to show it"
@@ -52,23 +51,34 @@ class Curve(NamedTuple):
 class Comparison(NamedTuple):
     tasks: list[Task]
     missing: list[str]  # cells that are not done
-    results: list[dict[str, Any]]  # `result.json` of the finished cells
+    results: list[dict[str, Any]]  # `result.json` of the finished cells, and the same for groups of runs
+    groups: list[Group]
+    left_out: list[str]  # runs without a score, with the reason
+    notes: list[str]  # warnings about the comparison
 
     def to_json(self) -> dict[str, Any]:
-        return {"tasks": [_task_json(task) for task in self.tasks], "missing": self.missing}
+        return {
+            "tasks": [_task_json(task) for task in self.tasks], "missing": self.missing,
+            "groups": [group.to_json() for group in self.groups], "left_out": self.left_out, "notes": self.notes,
+        }  # fmt: skip
 
 
-def compare(directory: Path) -> Comparison:
-    """Reads `bench.yaml` and each cell's `result.json`. The runs themselves are not needed."""
-    plan = read_plan(directory)
-    files = {cell.name: directory / cell.name / "result.json" for cell in plan.cells()}
-    results = [json.loads(file.read_text(encoding="utf-8")) for file in files.values() if file.is_file()]
-    if not results:
-        raise ValueError(f"no cell of {directory} is done yet. Run them with rl-training bench")
-    missing = [name for name, file in files.items() if not file.is_file()]
+def compare(*paths: Path | str, by: Sequence[str] = ()) -> Comparison:
+    """Compares benches, runs, folders of runs, and patterns of those.
+
+    The score of a run outside a bench is its last evaluation in training. Runs are grouped by algorithm, environment,
+    dataset and the options in which they differ, or only by the options in `by`.
+    """
+    found = group_runs([str(path) for path in paths], by)
+    if not found.groups:
+        names = ", ".join(map(str, paths))
+        if found.left_out:
+            raise ValueError(f"no run of {names} has a score: {', '.join(found.left_out[:3])}")
+        raise ValueError(f"no cell of {names} is done yet. Run them with rl-training bench")
+    results = [group.cell for group in found.groups]
     entries = {name: [_entry(cell) for cell in cells] for name, cells in by_task(results).items()}
     tasks = [Task(name, each, [_pair(a, b) for a, b in combinations(each, 2)]) for name, each in entries.items()]
-    return Comparison(tasks, missing, results)
+    return Comparison(tasks, found.missing, results, found.groups, found.left_out, found.notes)
 
 
 def by_task(results: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:

@@ -1,0 +1,83 @@
+"""Performance profiles and probabilities of improvement of a comparison (Agarwal et al., 2021)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rl_training.reporting.comparison import Comparison, Entry, Task
+from rl_training.reporting.plots import INK, PALETTE, new_figure, plain
+
+LEVELS, RESAMPLES = 101, 1000
+
+
+def profile(scores: Sequence[float], levels: Sequence[float]) -> list[float]:
+    """Fraction of runs with a score above each level."""
+    return [float(np.mean(np.asarray(scores) > level)) for level in levels]
+
+
+def save_profiles(found: Comparison, target: Path) -> Path:
+    """Draws, for each task, the fraction of runs that score above each level, with 95% bootstrap intervals."""
+    figure = new_figure(7, 3.4 * len(found.tasks) + 0.4)
+    for number, task in enumerate(found.tasks):
+        axes = figure.add_subplot(len(found.tasks), 1, number + 1)
+        levels = _levels(task)
+        for place, entry in enumerate(task.entries):
+            _draw_profile(axes, entry, levels, PALETTE[place % len(PALETTE)], ("-", "--", ":")[place // 6 % 3])
+        axes.set_title(task.name, loc="left", fontsize=11, fontweight="bold", color=INK)
+        axes.set_xlabel("score", fontsize=9, color=INK)
+        axes.set_ylabel("fraction of runs above it", fontsize=9, color=INK)
+        axes.set_ylim(-0.02, 1.02)
+        axes.legend(frameon=False, fontsize=9, labelcolor=INK)
+        plain(axes)
+    figure.savefig(target)
+    return target
+
+
+def _levels(task: Task) -> list[float]:
+    scores = [score for entry in task.entries for score in entry.scores]
+    low, high = min(scores), max(scores)
+    room = 0.05 * (high - low) or 1.0
+    levels: list[float] = np.linspace(low - room, high + room, LEVELS).tolist()
+    return levels
+
+
+def _draw_profile(axes: Any, entry: Entry, levels: Sequence[float], color: str, line: str) -> None:
+    if len(entry.scores) > 1:
+        scores = np.asarray(entry.scores)
+        resampled = np.random.default_rng(0).choice(scores, (RESAMPLES, len(scores)))
+        low, high = np.quantile([profile(each, levels) for each in resampled], [0.025, 0.975], axis=0)
+        axes.fill_between(levels, low, high, color=color, alpha=0.2, linewidth=0, step="post")
+    seeds = "1 seed" if len(entry.scores) == 1 else f"{len(entry.scores)} seeds"
+    axes.step(
+        levels, profile(entry.scores, levels), where="post", color=color, linestyle=line, linewidth=2,
+        label=f"{entry.algo} ({seeds})",
+    )  # fmt: skip
+
+
+def save_improvements(found: Comparison, target: Path) -> Path:
+    """Draws the probability that a run of one algorithm beats a run of another, with 95% bootstrap intervals."""
+    pairs = [(task.name, pair) for task in found.tasks for pair in task.pairs]
+    if not pairs:
+        raise ValueError("there is nothing to compare: every task has a single algorithm or setting")
+    figure = new_figure(7, 0.42 * len(pairs) + 1.3)
+    axes = figure.add_subplot()
+    several = len(found.tasks) > 1
+    for place, (task, pair) in enumerate(pairs):
+        color = PALETTE[[each.name for each in found.tasks].index(task) % len(PALETTE)]
+        if pair.interval is not None:
+            axes.plot(pair.interval, (place, place), color=color, linewidth=6, alpha=0.3, solid_capstyle="butt")
+        axes.plot(pair.probability, place, color=color, marker="o", markersize=7)
+    names = [f"{pair.a} over {pair.b}" + (f", {task}" if several else "") for task, pair in pairs]
+    axes.set_yticks(range(len(pairs)), names)
+    axes.invert_yaxis()
+    axes.axvline(0.5, color=INK, linewidth=0.8, linestyle=":")
+    plain(axes)
+    axes.yaxis.set_major_formatter(lambda value, _: names[round(value)])
+    axes.set_xlim(-0.02, 1.02)
+    axes.set_xlabel("probability of improvement (0.5: no difference)", fontsize=9, color=INK)
+    figure.savefig(target)
+    return target

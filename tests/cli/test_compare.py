@@ -1,0 +1,183 @@
+"""`compare` and `runs ls`: runs are found below any folder and grouped by the options in which they differ."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rl_training.reporting.comparison import compare, learning_curves
+from rl_training.reporting.comparison_plots import profile, save_improvements, save_profiles
+from rl_training.reporting.stored_runs import read_run, run_directories, seed_ranges
+
+
+def write_run(path: Path, *returns: float, algo: str = "sac", env: str | None = "X-v1", seed: int = 0,
+              status: str | None = "finished", top: dict[str, Any] | None = None, **options: Any) -> Path:  # fmt: skip
+    path.mkdir(parents=True)
+    config = {"algo": algo, "env_id": env, "seed": seed, "total_timesteps": 100, "device": "auto", **(top or {}),
+              "output_dir": str(path), "algo_kwargs": {"learning_rate": 1e-3, "batch_size": 64, **options}}  # fmt: skip
+    (path / "config.yaml").write_text(json.dumps(config))
+    (path / "run.json").write_text(json.dumps({"git": "abc"}))
+    steps = [100 * (number + 1) // max(1, len(returns)) for number in range(len(returns))]
+    rows: list[dict[str, Any]] = [{"step": 1, "episode_return": 1.5}]
+    rows += [{"step": step, "evaluation": {"step": step, "return_mean": value}}
+             for step, value in zip(steps, returns, strict=True)]  # fmt: skip
+    (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"step": 9')  # cut short
+    if status is not None:
+        (path / "result.json").write_text(json.dumps({"status": status, "steps": 100, "updates": 9, "seconds": 2.0}))
+    return path
+
+
+@pytest.fixture
+def runs(tmp_path):
+    for seed in range(3):
+        write_run(tmp_path / "runs" / "fast" / f"seed_{seed}", 5, 10 + seed, seed=seed, learning_rate=0.01)
+        write_run(tmp_path / "runs" / "slow" / f"seed_{seed}", 5, 1 + seed, seed=seed)
+        write_run(tmp_path / "runs" / "td3" / f"seed_{seed}", 5, 7, seed=seed, algo="td3", policy_delay=2)
+    return tmp_path / "runs"
+
+
+def test_the_score_of_a_run_is_its_last_evaluation_not_its_best(tmp_path):
+    write_run(tmp_path / "run", 50, 3)
+    (task,) = compare(tmp_path / "run").tasks
+    assert task.entries[0].scores == [3]
+
+
+def test_runs_are_grouped_by_the_options_in_which_they_differ(runs):
+    found = compare(runs)
+    assert [(group.label, group.seeds) for group in found.groups] == [
+        ("sac learning_rate=0.01", [0, 1, 2]), ("sac learning_rate=0.001", [0, 1, 2]), ("td3", [0, 1, 2]),
+    ]  # fmt: skip
+    (task,) = found.tasks
+    assert [entry.scores for entry in task.entries] == [[10, 11, 12], [1, 2, 3], [7, 7, 7]]
+    assert task.pairs[0].probability == 1.0
+    assert learning_curves(found)["X-v1"]["td3"].steps == [50, 100]
+    assert found.to_json()["groups"][0]["options"] == {"learning_rate": 0.01}
+
+
+def test_a_key_that_does_not_change_what_is_learned_separates_nothing(tmp_path):
+    write_run(tmp_path / "a", 1, seed=0, top={"device": "cuda", "log_interval": 5})
+    write_run(tmp_path / "b", 2, seed=1)
+    assert [group.label for group in compare(tmp_path).groups] == ["sac"]
+
+
+def test_by_separates_runs_by_the_named_keys_alone_and_names_the_others(tmp_path):
+    for seed, (rate, size) in enumerate([(0.01, 64), (0.01, 128), (0.1, 64), (0.1, 128)]):
+        write_run(tmp_path / str(seed), seed, seed=seed, learning_rate=rate, batch_size=size)
+    for key in ("batch_size", "algo_kwargs.batch_size"):
+        found = compare(tmp_path, by=[key])
+        assert [(group.label, group.seeds) for group in found.groups] == [
+            ("sac batch_size=64", [0, 2]), ("sac batch_size=128", [1, 3]),
+        ]  # fmt: skip
+        assert found.notes == ["sac on X-v1 pools runs that differ in learning_rate"]
+    with pytest.raises(ValueError, match=r"--by batchsize: no run has this key; did you mean batch_size\?"):
+        compare(tmp_path, by=["batchsize"])
+
+
+def test_config_keys_of_the_run_separate_too(tmp_path):
+    write_run(tmp_path / "a", 1, top={"env_kwargs": {"gravity": 9.8}})
+    write_run(tmp_path / "b", 2, top={"env_kwargs": {"gravity": 1.6}})
+    assert [group.label for group in compare(tmp_path).groups] == ["sac env_kwargs.gravity=9.8",
+                                                                  "sac env_kwargs.gravity=1.6"]  # fmt: skip
+
+
+def test_the_same_seed_twice_is_refused(tmp_path):
+    write_run(tmp_path / "a", 1)
+    write_run(tmp_path / "b", 2)
+    with pytest.raises(ValueError, match=r"seed 0 of sac on X-v1 occurs twice, in .*a and .*b; leave one out"):
+        compare(tmp_path)
+
+
+def test_a_run_named_twice_counts_once(runs):
+    assert len(compare(runs, runs / "td3").groups[-1].seeds) == 3
+
+
+def test_runs_without_a_score_are_named_with_the_reason(tmp_path):
+    write_run(tmp_path / "a", 1)
+    write_run(tmp_path / "b", 2, seed=1, status="stopped")
+    write_run(tmp_path / "c", 2, seed=2, status=None)
+    write_run(tmp_path / "d", seed=3)
+    found = compare(tmp_path)
+    assert found.left_out == [
+        f"{tmp_path}/b (stopped at step 100 of 100)", f"{tmp_path}/c (incomplete at step 100 of 100)",
+        f"{tmp_path}/d (it has no evaluations)",
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match=r"no run of .*d has a score: .*d \(it has no evaluations\)"):
+        compare(tmp_path / "d")
+
+
+def test_a_bench_and_runs_stand_side_by_side_with_a_warning(tmp_path):
+    cell = tmp_path / "bench" / "sac-X-v1"
+    cell.mkdir(parents=True)
+    (tmp_path / "bench" / "bench.yaml").write_text("algos: [sac]\nenvs: [X-v1]\n")
+    run = {"seed": 0, "score": {"return_mean": 4.0}, "curve": []}
+    (cell / "result.json").write_text(json.dumps({"algo": "sac", "env": "X-v1", "dataset": None, "runs": [run]}))
+    write_run(tmp_path / "mine" / "run", 2)
+    found = compare(tmp_path / "bench", tmp_path / "mine")
+    assert [group.label for group in found.groups] == [f"sac in {cell}", f"sac in {tmp_path}/mine"]
+    assert found.notes == ["scores are not measured alike: evaluation of the last checkpoint by `bench` and last "
+                           "evaluation in training"]  # fmt: skip
+
+
+def test_patterns_are_expanded_and_paths_without_runs_refused(runs, tmp_path):
+    assert [group.seeds for group in compare(str(runs / "*" / "seed_[01]")).groups] == [[0, 1]] * 3
+    with pytest.raises(FileNotFoundError, match="nothing matches"):
+        compare(str(tmp_path / "absent*"))
+    with pytest.raises(FileNotFoundError, match="absent does not exist"):
+        compare(tmp_path / "absent")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="has no runs: it is neither a bench, a run directory nor a folder of runs"):
+        compare(tmp_path / "empty")
+
+
+def test_seeds_are_found_in_the_order_of_their_numbers(tmp_path):
+    for seed in (10, 2, 0):
+        write_run(tmp_path / f"seed_{seed}", 1, seed=seed)
+    write_run(tmp_path / "seed_0" / "checkpoints" / "copy", 1, seed=7)
+    assert [read_run(path).seed for path in run_directories(tmp_path)] == [0, 2, 10]
+    assert seed_ranges([5, 0, 1, 2, 9, 10]) == "0-2, 5, 9, 10"
+
+
+def test_a_performance_profile_is_the_fraction_of_runs_above_each_level():
+    assert profile([1, 2, 3, 4], [0, 1, 2.5, 4]) == [1.0, 0.75, 0.5, 0.0]
+
+
+def test_profiles_and_improvements_are_drawn(runs, tmp_path):
+    pytest.importorskip("matplotlib")
+    found = compare(runs)
+    for save in (save_profiles, save_improvements):
+        assert save(found, tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(ValueError, match="every task has a single algorithm"):
+        save_improvements(compare(runs / "td3"), tmp_path / "none.png")
+
+
+def test_the_command_prints_what_it_grouped(cli, runs, tmp_path):
+    result = cli("compare", runs / "fast", runs / "slow", "--csv", tmp_path / "runs.csv")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.splitlines()[:2] == ["X-v1  sac learning_rate=0.01: seeds 0-2",
+                                              "X-v1  sac learning_rate=0.001: seeds 0-2"]  # fmt: skip
+    rows = list(csv.DictReader((tmp_path / "runs.csv").open()))
+    assert [(row["seed"], float(row["score"])) for row in rows][:2] == [("0", 10.0), ("1", 11.0)]
+    assert len({row["config_hash"] for row in rows}) == 2
+    assert [task["env"] for task in json.loads(cli("compare", runs, "--json").stdout)["tasks"]] == ["X-v1"]
+
+
+def test_runs_are_listed_with_status_step_and_returns(cli, runs, tmp_path):
+    write_run(tmp_path / "runs" / "new", seed=4, status=None, env=None, top={"dataset": "logs.parquet"})
+    (tmp_path / "runs" / "broken").mkdir()
+    (tmp_path / "runs" / "broken" / "config.yaml").write_text("[")
+    (tmp_path / "runs" / "broken" / "run.json").write_text("{}")
+    result = cli("runs", "ls", tmp_path / "runs", "--json")
+    listed = {Path(run["run_dir"]).name + run["algo"]: run for run in json.loads(result.stdout)["runs"]}
+    assert "left out: " in result.stderr
+    assert len(listed) == 7  # three seeds of sac have the same names
+    assert (listed["seed_1td3"]["last_return"], listed["seed_1td3"]["best_return"]) == (7, 7)
+    assert {key: listed["newsac"][key] for key in ("status", "step", "last_return", "best_return", "dataset")} == {
+        "status": "incomplete", "step": 1, "last_return": 1.5, "best_return": None, "dataset": "logs.parquet",
+    }  # fmt: skip
+    table = cli("runs", "ls", tmp_path / "runs").stdout
+    assert "1.5 (training)" in table
+    assert cli("runs", "ls", tmp_path / "none").exit_code == 2
