@@ -16,12 +16,15 @@ def batched(values: Any, space: Description) -> Any:
     if space["type"] not in ("Dict", "Tuple") or not isinstance(values, (list, tuple, Mapping)):
         return values
     if _is_list_of(values, space):
-        return _transposed([batched(each, space) for each in values])
+        try:
+            return _transposed([batched(each, space) for each in values])
+        except ValueError as error:
+            raise ValueError("all observations of a batch must have the same parts and shapes") from error
     subspaces = space["subspaces"]
-    if isinstance(values, Mapping):
+    if isinstance(values, Mapping) and space["type"] == "Dict":
         return {name: batched(each, subspaces[name]) if name in subspaces else each for name, each in values.items()}
-    if len(values) != len(subspaces):
-        return values
+    if isinstance(values, Mapping) or space["type"] == "Dict" or len(values) != len(subspaces):
+        return values  # the converter refuses it
     return tuple(batched(each, subspaces[index]) for index, each in enumerate(values))
 
 
@@ -61,8 +64,9 @@ def _fits(value: Any, space: Description) -> bool:
 def _transposed(values: list[Any]) -> Any:
     first = values[0]
     if isinstance(first, Mapping):
-        names = [*dict.fromkeys(name for each in values for name in each)]
-        return {name: _transposed([each.get(name) for each in values]) for name in names}
+        if any(each.keys() != first.keys() for each in values):
+            raise ValueError("different parts")
+        return {name: _transposed([each[name] for each in values]) for name in first}
     if isinstance(first, tuple):
         return tuple(_transposed(list(each)) for each in zip(*values, strict=True))
     return np.asarray(values)

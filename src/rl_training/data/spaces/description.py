@@ -27,6 +27,11 @@ class Leaf(NamedTuple):
         return "/".join(map(str, self.path)) or "obs"
 
     @property
+    def label(self) -> str:
+        """Name in messages."""
+        return f"part {self.name}" if self.path and isinstance(self.path[0], int) else self.name
+
+    @property
     def kind(self) -> str:
         return str(self.space["type"])
 

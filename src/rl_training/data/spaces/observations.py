@@ -27,7 +27,7 @@ class Image:
 
     def encode(self, values: Array, lead: tuple[int, ...]) -> Array:
         if values.dtype != np.uint8 and not ((values >= 0) & (values <= 255) & (values % 1 == 0)).all():
-            raise ValueError(f"{self.leaf.name} is an image: its pixels must be integers in 0..255")
+            raise ValueError(f"{self.leaf.label} is an image: its pixels must be integers in 0..255")
         return self._transposed(values, self._order, len(lead)).astype(np.uint8).reshape((*lead, *self.part.shape))
 
     def decode(self, images: Array) -> Array:
@@ -58,10 +58,10 @@ class Vector:
             return self._one_hot(values, lead)
         rows = values.reshape((*lead, self.part.size)).astype(np.float32)
         if not math.isfinite(rows.sum()) and not np.isfinite(rows).all():  # the sum of large values may be infinite
-            raise ValueError(f"{self.leaf.name} holds NaN or infinite values")
+            raise ValueError(f"{self.leaf.label} holds NaN or infinite values")
         if self._is_wide and max(values.max(initial=0), -int(values.min(initial=0))) > MAX_EXACT:
             raise ValueError(
-                f"{self.leaf.name} holds {reprlib.repr(values.tolist())}, but float32 holds integers exactly only to "
+                f"{self.leaf.label} holds {reprlib.repr(values.tolist())}, but float32 holds integers exactly only to "
                 f"{MAX_EXACT}; scale it with gymnasium.wrappers.TransformObservation"
             )
         return rows
@@ -95,7 +95,7 @@ class Vector:
     def _not_a_choice(self, values: Array) -> ValueError:
         _, starts, sizes = self._choices
         ranges = ", ".join(f"{start} to {start + size - 1}" for start, size in zip(starts, sizes, strict=True))
-        return ValueError(f"{self.leaf.name} must hold integers from {ranges}, got {reprlib.repr(values.tolist())}")
+        return ValueError(f"{self.leaf.label} must hold integers from {ranges}, got {reprlib.repr(values.tolist())}")
 
 
 class Observations:
@@ -124,7 +124,7 @@ class Observations:
         given = [(each, _array(self._value(obs, each.leaf), each.leaf)) for each in self._all]
         leads = [_lead(values, each) for each, values in given]
         if any(lead != leads[0] for lead in leads):
-            shapes = ", ".join(f"{each.leaf.name} of {values.shape}" for each, values in given)
+            shapes = ", ".join(f"{each.leaf.label} of {values.shape}" for each, values in given)
             raise ValueError(f"all parts of obs must have the same leading shape, got {shapes}")
         lead = leads[0]
         rows = [each.encode(values, lead) for each, values in given]
@@ -155,25 +155,25 @@ class Observations:
     def _require_fit(self, obs: Any, space: Description, path: Path) -> None:
         if space["type"] == "Tuple":
             if not isinstance(obs, (tuple, list)) or len(obs) != len(space["subspaces"]):
-                raise ValueError(f"{Leaf(path, space).name} must be a tuple of {len(space['subspaces'])} parts")
+                raise ValueError(f"{Leaf(path, space).label} must be a tuple of {len(space['subspaces'])} parts")
             return
         needed = {name for name, each in space["subspaces"].items() if each["type"] != "Text"}
         if not isinstance(obs, Mapping) or not needed <= obs.keys() <= space["subspaces"].keys():
             received = sorted(map(str, obs)) if isinstance(obs, Mapping) else type(obs).__name__
-            raise ValueError(f"{Leaf(path, space).name} must be a dict of {', '.join(sorted(needed))}, got {received}")
+            raise ValueError(f"{Leaf(path, space).label} must be a dict of {', '.join(sorted(needed))}, got {received}")
 
 
 def _array(values: Any, leaf: Leaf) -> Array:
     try:
         return np.asarray(values)
     except ValueError as error:  # lists of different lengths
-        raise ValueError(f"{leaf.name} must hold observations of one shape, {leaf.shape}") from error
+        raise ValueError(f"{leaf.label} must hold observations of one shape, {leaf.shape}") from error
 
 
 def _lead(values: Array, part: Image | Vector) -> tuple[int, ...]:
     lead = values.shape[: values.ndim - len(part.shape)] if values.ndim >= len(part.shape) else values.shape
     if values.shape != (*lead, *part.shape):
-        raise ValueError(f"{part.leaf.name} must end in shape {part.shape}, got {values.shape}")
+        raise ValueError(f"{part.leaf.label} must end in shape {part.shape}, got {values.shape}")
     if values.dtype.kind not in "biuf":
-        raise ValueError(f"{part.leaf.name} must hold numbers, got {values.dtype}")
+        raise ValueError(f"{part.leaf.label} must hold numbers, got {values.dtype}")
     return lead
