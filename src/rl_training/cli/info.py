@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pydantic import BaseModel
 
 from rl_training.cli.options import Json
 from rl_training.cli.output import print_facts, print_json, print_table, print_wrapped
@@ -78,7 +77,7 @@ def run_options() -> list[tuple[str, str, str]]:
     return [row for row in rows if row[0] not in ("algo", "algo_kwargs")]
 
 
-def options_of(config: type[BaseModel]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def options_of(config: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The JSON schema of each option, followed by those of the keys of a section, whose names are paths."""
     schema = config.model_json_schema()
     for name, option in schema["properties"].items():
