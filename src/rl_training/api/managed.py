@@ -164,6 +164,18 @@ class ManagedAlgorithm:
         shutil.copytree(self.agent.path, target)
         return target
 
+    def export(
+        self, path: Path | str, *, tolerance: float = 1e-5, observations: int = 4_096, data: Path | str | None = None
+    ) -> dict[str, Any]:
+        """Writes the deterministic policy to a new file (.onnx or .pt2), and a description beside it (.json).
+
+        Raises ParityError, and leaves no file, if its relative error is above `tolerance` on this number of
+        observations from the environment, or from `data`. Returns the description.
+        """
+        from rl_training.experiment.export.exporting import export_agent
+
+        return export_agent(self.agent, path, tolerance=tolerance, observations=observations, data=data).description
+
     @classmethod
     def load(
         cls: type[Managed], path: Path | str, *, env: Environment | None = None,

@@ -1,0 +1,67 @@
+"""`export`: write a trained policy for use without this package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rl_training.cli.options import Best, Json, Run, Trust
+from rl_training.cli.output import print_facts, print_json, stdout_for_results
+
+if TYPE_CHECKING:
+    from rl_training.experiment.export.exporting import Exported
+
+Out = Annotated[Path, typer.Option(metavar="FILE", help="A new file: .onnx, or .pt2 for torch.export.")]
+Tolerance = Annotated[float, typer.Option(metavar="E", help="Largest relative error of the file.")]
+Observations = Annotated[int, typer.Option(metavar="N", min=1, help="Observations to measure the error on.")]
+Data = Annotated[
+    Path | None, typer.Option(metavar="DATASET", help="Take the observations from data, not from the environment.")
+]
+
+
+def export(
+    run: Run,
+    out: Out,
+    best: Best = False,
+    tolerance: Tolerance = 1e-5,
+    observations: Observations = 4096,
+    data: Data = None,
+    trust: Trust = None,
+    as_json: Json = False,
+) -> None:
+    """Export a trained policy as ONNX or torch.export. Observations and actions of the file are in the environment's
+    units, and a JSON file beside it describes them. The file is compared with the agent on real observations; if it
+    differs by more than the tolerance, no file is left and the exit code is 1."""
+    with stdout_for_results():
+        from rl_training.experiment.agent import load_agent
+        from rl_training.experiment.export.exporting import export_agent
+
+        agent = load_agent(run, best=best, trust=trust or ())
+        found = export_agent(agent, out, tolerance=tolerance, observations=observations, data=data)
+    if as_json:
+        print_json({"file": str(found.path), "description_file": str(found.description_path), **found.description})
+        return
+    print_facts(summary(found, str(agent.path)))
+
+
+def summary(found: Exported, checkpoint: str) -> dict[str, str | None]:
+    parity, described = found.parity, found.description
+    errors = ", ".join(f"{name} {error:.1e}" for name, error in parity.errors.items() if not name.startswith("next_"))
+    state = [error for name, error in parity.errors.items() if name.startswith("next_")]
+    ties = f", {parity.ties:,} ties" if parity.ties else ""
+    actions = f"{parity.equal_actions:,} of {parity.observations:,}{ties}"
+    return {
+        "policy": f"{found.path} ({found.path.stat().st_size / 1e6:.2f} MB)",
+        "description": str(found.description_path),
+        "inputs": ", ".join(f"{each['name']} {shape(each)}" for each in described["inputs"]),
+        "outputs": ", ".join(f"{each['name']} {shape(each)}" for each in described["outputs"]),
+        "errors": f"{errors}{f', memory {max(state):.1e}' if state else ''} (relative; allowed {parity.tolerance:g})",
+        "actions": f"{actions} equal, on observations from {parity.source}",
+        "checkpoint": checkpoint,
+    }
+
+
+def shape(tensor: dict[str, list[object]]) -> str:
+    return f"{tensor['dtype']} [{', '.join(map(str, tensor['shape']))}]"

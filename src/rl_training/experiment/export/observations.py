@@ -1,0 +1,57 @@
+"""Observations to compare an exported policy on: from its environment, or from data."""
+
+from pathlib import Path
+
+import torch
+
+from rl_training import streams
+from rl_training.envs.pool import EnvPool
+from rl_training.experiment.agent import Agent
+from rl_training.experiment.datasets import load_dataset
+from rl_training.experiment.export.parity import Comparison
+from rl_training.experiment.ope import load_dataset_for
+from rl_training.runtime.policies import RandomPolicy
+from rl_training.runtime.state import finite_actions
+
+OBSERVATIONS = 4_096
+ENVS, CHUNK = 16, 256  # rows of one forward pass, from environments and from data
+RANDOM = 0.1  # share of random actions, which lead to more states than the policy's own
+
+
+def observe(agent: Agent, comparison: Comparison, count: int, data: Path | None) -> str:
+    """Passes at least `count` observations to the comparison and returns their source."""
+    if data is not None or agent.config.env_id is None:
+        return _read(agent, comparison, count, data)
+    return _play(agent, comparison, count)
+
+
+@torch.no_grad()
+def _play(agent: Agent, comparison: Comparison, count: int) -> str:
+    env_id = agent.trusted_env()
+    seed, generator = streams.derive(0, "export"), streams.generator(0, "export")
+    width = min(ENVS, count)
+    random = RandomPolicy(agent.spec)
+    with EnvPool(
+        env_id or "", width, seed=seed, env_kwargs=agent.config.env_kwargs, max_steps=agent.config.eval_max_steps
+    ) as pool:
+        obs = torch.as_tensor(pool.reset())
+        for _ in range(0, count, width):
+            action = comparison.act(obs)
+            finite_actions(action)
+            explores = torch.rand(width, generator=generator) < RANDOM
+            explores = explores.view(-1, *[1] * (action.actions.dim() - 1))
+            uniform = random.act(obs, generator=generator).actions
+            action = action.with_actions(torch.where(explores, uniform, action.actions))
+            step = pool.step(action.actions.numpy())
+            comparison.memory.keep(action, step.terminated | step.truncated)
+            obs = torch.as_tensor(step.obs)
+    return str(env_id)
+
+
+def _read(agent: Agent, comparison: Comparison, count: int, data: Path | None) -> str:
+    """Reads rows at equal distances. A recurrent policy treats each as the first of an episode."""
+    dataset = load_dataset(agent.config)[0] if data is None else load_dataset_for(agent, data)
+    places = torch.linspace(0, len(dataset) - 1, min(count, len(dataset))).long()
+    for chunk in dataset.columns["obs"][places].split(CHUNK):
+        comparison.act(chunk)
+    return "the dataset of the run" if data is None else str(data)

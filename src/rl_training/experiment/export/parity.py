@@ -1,0 +1,142 @@
+"""Compares an exported policy with its agent on the same observations."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rl_training.experiment.agent import Agent
+from rl_training.experiment.export.files import Runnable
+from rl_training.experiment.export.policy import (
+    ACTIONS,
+    LATENT_LOGITS,
+    NEXT_MEMORY,
+    ExportedPolicy,
+    decide,
+    env_actions,
+)
+from rl_training.runtime.memory import Memory
+from rl_training.types import Action, Array, Arrays
+
+TOLERANCE = 1e-5
+
+
+class ParityError(RuntimeError):
+    """The exported policy differs from its agent by more than the tolerance."""
+
+
+class Parity(NamedTuple):
+    """Largest differences between an exported policy and its agent.
+
+    The relative error of a value b that the file computes as a is |a - b| / max(|b|, scale), where the scale is the
+    root mean square of that quantity over all observations; of Box actions it is half their range.
+    """
+
+    observations: int
+    source: str  # an environment or a dataset
+    errors: dict[str, float]  # largest relative error of each quantity, by name
+    scales: dict[str, float]
+    equal_actions: int  # observations with the same action; Box actions: within the tolerance
+    ties: int  # observations whose two best actions or latents are closer than the tolerance and are chosen otherwise
+    tolerance: float
+
+    @property
+    def worst(self) -> float:
+        return max(self.errors.values(), default=0.0)
+
+    @property
+    def holds(self) -> bool:
+        return self.worst <= self.tolerance and self.equal_actions + self.ties >= self.observations
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self._asdict(), "holds": self.holds, "measure": "|a - b| / max(|b|, scale)"}
+
+
+class Comparison:
+    """Collects the outputs of an agent and of its exported policy. A recurrent policy is given the agent's memory."""
+
+    def __init__(self, agent: Agent, run: Runnable) -> None:
+        self.agent, self.run = agent, run
+        self.policy, self.memory = ExportedPolicy(agent.learner, agent.spec), Memory()
+        self.expected: list[Arrays] = []
+        self.exported: list[Arrays] = []
+
+    @torch.no_grad()
+    def act(self, obs: Tensor) -> Action:
+        """Returns the agent's action. The caller passes it to `memory.keep`."""
+        inputs = self.policy.inputs(obs, self.memory.rows)
+        action, quantities = decide(self.agent.learner, obs, self.memory.of(len(obs)))
+        state = {NEXT_MEMORY + name: each for name, each in (action.memory or {}).items()}
+        expected = {ACTIONS: env_actions(action.actions, self.agent.spec), **quantities, **state}
+        self.expected.append({name: each.numpy() for name, each in expected.items()})
+        self.exported.append(self.run({name: each.numpy() for name, each in inputs.items()}))
+        return action
+
+    def result(self, source: str, tolerance: float) -> Parity:
+        expected, exported = _joined(self.expected), _joined(self.exported)
+        count, spec = len(expected[ACTIONS]), self.agent.spec
+        scales: dict[str, Any] = {name: _scale(each) for name, each in expected.items() if each.dtype.kind == "f"}
+        if spec.action_kind == "box":
+            scales[ACTIONS] = (np.subtract(spec.action_high, spec.action_low) / 2).reshape(spec.action_shape)
+        other_latents, tied_latents = self._latents(expected, exported, tolerance)
+        judged = ~tied_latents  # another latent changes every output
+        errors = {name: _error(exported[name][judged], expected[name][judged], scale) for name, scale in scales.items()}
+        if spec.action_kind == "box":
+            other, tied = other_latents, tied_latents
+        else:
+            other, tied = self._choices(expected, exported, tolerance)
+            other, tied = other | other_latents, np.where(other_latents, tied_latents, tied)
+        return Parity(
+            count, source, errors, {name: float(np.min(scale)) for name, scale in scales.items()},
+            int((~other).sum()), int(tied.sum()), tolerance,
+        )  # fmt: skip
+
+    def _choices(self, expected: Arrays, exported: Arrays, tolerance: float) -> tuple[Array, Array]:
+        """Rows whose actions differ, and those of them where the scores of both are closer than the tolerance."""
+        spec = self.agent.spec
+        sizes, starts = spec.action_sizes or (spec.action_dim,), spec.action_starts or (spec.action_start,)
+        chosen = [each[ACTIONS].reshape(-1, len(sizes)) - np.array(starts) for each in (expected, exported)]
+        scores = expected.get("logits", expected.get("q_values"))
+        if scores is None:
+            other: Array = (chosen[0] != chosen[1]).any(1)
+            return other, np.zeros_like(other)  # without scores there are no ties
+        edges = np.cumsum(sizes)[:-1]
+        return _compare_choices(np.split(scores, edges, 1), chosen, tolerance * _scale(scores))
+
+    def _latents(self, expected: Arrays, exported: Arrays, tolerance: float) -> tuple[Array, Array]:
+        """As `_choices`, for the latents of a world model."""
+        count = len(expected[ACTIONS])
+        if LATENT_LOGITS not in expected:
+            return np.zeros(count, bool), np.zeros(count, bool)
+        logits = expected[LATENT_LOGITS].reshape(count, *self.agent.learner.model.rssm.shape)
+        chosen = [each[NEXT_MEMORY + "stoch"].astype(np.int64) for each in (expected, exported)]
+        return _compare_choices([*logits.swapaxes(0, 1)], chosen, tolerance * _scale(logits))
+
+
+def _compare_choices(scores: list[Array], chosen: list[Array], margin: float) -> tuple[Array, Array]:
+    other: Array = chosen[0] != chosen[1]
+    gaps = [
+        np.abs(np.subtract(*(np.take_along_axis(each, choice[:, [index]], 1)[:, 0] for choice in chosen)))
+        for index, each in enumerate(scores)
+    ]
+    differs, close = np.any(other, 1), np.all(np.stack(gaps, 1) <= margin, 1)
+    return differs, differs & close
+
+
+def _joined(parts: list[Arrays]) -> Arrays:
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _scale(values: Array) -> float:
+    """Root mean square, or the smallest float32 if all values are 0."""
+    return max(float(np.sqrt(np.square(values, dtype=np.float64).mean())), float(np.finfo(np.float32).tiny))
+
+
+def _error(values: Array, expected: Array, scale: Any) -> float:
+    """Largest relative error; infinite if a value is NaN."""
+    difference = np.abs(values.astype(np.float64) - expected)
+    errors = difference / np.maximum(np.abs(expected), scale)
+    return float(np.where(np.isnan(errors), np.inf, errors).max(initial=0.0))

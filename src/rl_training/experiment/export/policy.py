@@ -1,0 +1,108 @@
+"""A trained policy as one traceable module: from observations to actions, both in the environment's units."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rl_training.algorithms import Learner
+from rl_training.data.datasets.actions import unscale_actions
+from rl_training.models import heads
+from rl_training.types import Action, Batch, EnvSpec, Metrics
+
+OBS, ACTIONS = "obs", "actions"
+MEMORY, NEXT_MEMORY = "memory_", "next_memory_"  # prefixes of the recurrent state's inputs and outputs
+LATENT_LOGITS = "latent_logits"
+MEANINGS = {
+    "q_values": "expected return of each action",
+    "logits": "unnormalised log-probability of each action; the choices of a MultiDiscrete space follow one another",
+    "mean": "mean of the Gaussian policy, for bounds of -1 and 1, before clipping",
+    "squashed_mean": "mean of the Gaussian policy before tanh",
+    "policy_actions": "actions for bounds of -1 and 1",
+    LATENT_LOGITS: "logits of the latents' classes after this observation",
+}
+
+
+class ExportedPolicy(nn.Module):
+    """The deterministic policy of a learner. Takes and returns dicts of tensors with a leading batch axis.
+
+    Inputs are the observations and the recurrent state, if there is one. Outputs are the actions, the quantities that
+    they were chosen by (see `MEANINGS`) and the next recurrent state.
+    """
+
+    def __init__(self, learner: Learner, spec: EnvSpec) -> None:
+        super().__init__()
+        self.learner, self.spec = learner, spec
+
+    def forward(self, inputs: Batch) -> Batch:
+        memory = {name.removeprefix(MEMORY): each for name, each in inputs.items() if name.startswith(MEMORY)}
+        action, quantities = decide(self.learner, inputs[OBS], memory or None)
+        state = {NEXT_MEMORY + name: each for name, each in (action.memory or {}).items()}
+        return {ACTIONS: env_actions(action.actions, self.spec), **quantities, **state}
+
+    def inputs(self, rows: Tensor, memory: Batch | None) -> Batch:
+        """Returns the inputs for these observations; without `memory`, they are the first of an episode."""
+        state = self.learner.initial_memory(len(rows)) if memory is None else memory
+        return {OBS: rows, **{MEMORY + name: each for name, each in state.items()}}
+
+    def example(self, rows: int = 2) -> Batch:
+        """Returns inputs of zeros. One row would fix the batch axis in a trace."""
+        zeros = torch.zeros(rows, *self.spec.obs_shape, dtype=getattr(torch, self.spec.obs_dtype))
+        return self.inputs(zeros, None)
+
+
+def env_actions(actions: Tensor, spec: EnvSpec) -> Tensor:
+    """Converts policy actions to the environment's units and shape; Box actions are clipped to the bounds."""
+    units = unscale_actions(actions, spec)
+    if spec.action_kind == "box":
+        units = units.clamp(units.new_tensor(spec.action_low), units.new_tensor(spec.action_high))
+    return units.reshape(units.shape[0], *spec.action_shape)
+
+
+def decide(learner: Learner, rows: Tensor, memory: Batch | None) -> tuple[Action, Metrics]:
+    """Returns the deterministic action and the quantities that it was chosen by."""
+    with _recorded(learner) as quantities, torch.no_grad():
+        action = learner.act(rows, memory, deterministic=True)
+    if not quantities and action.actions.is_floating_point():  # an algorithm with a policy head of its own
+        quantities["policy_actions"] = action.actions
+    return action, quantities
+
+
+@contextmanager
+def _recorded(learner: Learner) -> Iterator[Metrics]:
+    """Records the outputs of the policy head, or else of the Q-network, and of a world model's posterior."""
+    quantities: Metrics = {}
+    head = getattr(learner.model, "actor", None) or getattr(learner.model, "q", None)
+    posterior = getattr(getattr(learner.model, "rssm", None), "posterior", None)
+    handles = []
+    if head is not None:
+        handles.append(head.register_forward_hook(lambda _, __, output: quantities.update(_quantities(output))))
+    if posterior is not None:
+        handles.append(
+            posterior.register_forward_hook(lambda _, __, logits: quantities.update({LATENT_LOGITS: logits}))
+        )
+    try:
+        yield quantities
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _quantities(output: Any) -> Metrics:
+    if isinstance(output, heads.MultiCategorical):
+        return {"logits": torch.cat([choice.logits for choice in output.choices], -1)}
+    if isinstance(output, heads.Categorical):
+        return {"logits": output.logits}
+    if isinstance(output, heads.SquashedGaussian):
+        return {"squashed_mean": output.mean}
+    if isinstance(output, heads.Gaussian):
+        return {"mean": output.mean}
+    if isinstance(output, heads.Deterministic):
+        return {"policy_actions": output.actions}
+    if hasattr(output, "expected"):  # a return distribution
+        return {"q_values": output.expected()}
+    return {"q_values": output} if isinstance(output, Tensor) else {}

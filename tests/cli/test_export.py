@@ -1,0 +1,56 @@
+"""The `export` command."""
+
+import json
+
+import numpy as np
+import pytest
+
+from rl_training.experiment.export import exporting
+
+
+def test_export_prints_what_it_measured(cli, finished, tmp_path):
+    result = cli("export", finished["run_dir"], "--out", tmp_path / "policy.pt2", "--observations", "64")
+    assert result.exit_code == 0, result.stderr
+    assert "64 of 64 equal, on observations from CartPole-v1" in result.stdout
+    assert "logits" in result.stdout
+    assert (tmp_path / "policy.json").exists()
+
+
+def test_export_writes_onnx_and_prints_json(cli, finished, tmp_path):
+    pytest.importorskip("onnx")
+    out = tmp_path / "policy.onnx"
+    result = cli("export", finished["run_dir"], "--best", "--out", out, "--observations", "64", "--json")
+    assert result.exit_code == 0, result.stderr
+    printed = json.loads(result.stdout)
+    assert (printed["file"], printed["algorithm"]) == (str(out), "ppo")
+    assert printed["files"]["policy.onnx"]["parity"]["observations"] == 64
+
+
+def test_export_exits_with_1_if_the_file_differs(cli, finished, tmp_path, monkeypatch):
+    def wrong(inputs):
+        rows = len(inputs["obs"])
+        return {"actions": np.zeros(rows, np.int64), "logits": np.ones((rows, 2), np.float32)}
+
+    monkeypatch.setattr(exporting, "open_policy", lambda path: wrong)
+    result = cli("export", finished["run_dir"], "--out", tmp_path / "policy.pt2", "--observations", "64")
+    assert (result.exit_code, [*tmp_path.iterdir()]) == (1, [])
+    assert "the exported policy differs from the agent" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--out", "policy.h5"), "--out must end in .onnx or .pt2, got policy.h5"),
+        (("--out", "policy.pt2", "--tolerance", "0"), "tolerance must be positive"),
+    ],
+)
+def test_export_refuses_wrong_options(cli, finished, options, message):
+    result = cli("export", finished["run_dir"], *options)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_an_offline_run_is_exported_with_its_own_data(cli, pendulum, tmp_path):
+    result = cli("export", pendulum, "--out", tmp_path / "policy.pt2", "--observations", "50")
+    assert result.exit_code == 0, result.stderr
+    assert "observations from Pendulum-v1" in result.stdout

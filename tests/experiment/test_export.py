@@ -1,0 +1,224 @@
+"""Exported policies: their files, their description and the comparison with the agent."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from rl_training.algorithms import CATALOGUE
+from rl_training.data import save_transition_dataset
+from rl_training.experiment.agent import Agent, load_agent
+from rl_training.experiment.config.train_config import parse_config
+from rl_training.experiment.export import exporting, files
+from rl_training.experiment.export.description import describe_policy, rules
+from rl_training.experiment.export.exporting import export_agent
+from rl_training.experiment.export.parity import Comparison, ParityError
+from rl_training.experiment.export.policy import ExportedPolicy
+from rl_training.runtime.recipes import roll_dataset
+from rl_training.types import EnvSpec
+
+OLD_RUN = Path(__file__).resolve().parents[1] / "fixtures" / "dqn_run"
+SHIFTED = EnvSpec((3,), "box", 2, action_shape=(2, 1), action_low=(-1.0, 2.0), action_high=(3.0, 2.5))
+
+
+def new_agent(algo, spec, env_id=None, **options):
+    torch.manual_seed(0)
+    learner = CATALOGUE[algo].build(spec, **options).eval()
+    config = parse_config({"algo": algo, "env_id": env_id, "algo_kwargs": options})
+    return Agent(learner, spec, config, Path("run/checkpoints/step_0"))
+
+
+@pytest.fixture
+def old_agent():
+    return load_agent(OLD_RUN)
+
+
+@pytest.fixture
+def perturbed(monkeypatch):
+    """Adds this factor to an output of every file that is opened."""
+
+    def change(name, factor):
+        def opened(path):
+            run = files.open_policy(path)
+            return lambda inputs: {key: each * factor if key == name else each for key, each in run(inputs).items()}
+
+        monkeypatch.setattr(exporting, "open_policy", opened)
+
+    return change
+
+
+def test_an_onnx_file_runs_without_this_package_and_acts_as_the_agent(old_agent, tmp_path):
+    ort = pytest.importorskip("onnxruntime")
+    found = export_agent(old_agent, tmp_path / "policy.onnx", observations=64)
+    session = ort.InferenceSession(str(found.path))
+    assert [(each.name, each.shape, each.type) for each in session.get_inputs()] == [
+        ("obs", ["batch", 4], "tensor(float)")
+    ]
+    obs = np.random.default_rng(0).normal(size=(7, 4)).astype(np.float32)
+    actions, q_values = session.run(["actions", "q_values"], {"obs": obs})
+    np.testing.assert_array_equal(actions, old_agent.predict(obs))
+    np.testing.assert_array_equal(actions, q_values.argmax(1))
+    assert b"/src/rl_training/" not in found.path.read_bytes()  # no paths or source of this machine
+
+
+def test_the_description_names_inputs_outputs_and_the_measured_parity(old_agent, tmp_path):
+    found = export_agent(old_agent, tmp_path / "policy.pt2", observations=64)
+    described = json.loads((tmp_path / "policy.json").read_text())
+    assert described == json.loads(json.dumps(found.description))
+    assert (described["algorithm"], described["environment"]) == ("dqn", "CartPole-v1")
+    (obs,) = described["inputs"]
+    assert (obs["name"], obs["shape"], obs["dtype"]) == ("obs", ["batch", 4], "float32")
+    assert obs["high"][1] is None  # the cart's speed is unbounded
+    actions, q_values = described["outputs"]
+    assert (actions["name"], actions["low"], actions["high"], actions["dtype"]) == ("actions", 0, 1, "int64")
+    assert q_values["meaning"] == "expected return of each action"
+    parity = described["files"]["policy.pt2"]["parity"]
+    assert (parity["observations"], parity["source"], parity["holds"]) == (64, "CartPole-v1", True)
+    assert described["memory"] == []
+
+
+def test_both_formats_share_one_description(old_agent, tmp_path):
+    pytest.importorskip("onnx")
+    for name in ("policy.pt2", "policy.onnx"):
+        export_agent(old_agent, tmp_path / name, observations=16)
+    assert [*json.loads((tmp_path / "policy.json").read_text())["files"]] == ["policy.pt2", "policy.onnx"]
+
+
+def test_a_description_of_another_policy_is_not_replaced(old_agent, tmp_path):
+    (tmp_path / "policy.json").write_text("{}")
+    with pytest.raises(FileExistsError, match="does not describe this policy"):
+        export_agent(old_agent, tmp_path / "policy.pt2", observations=16)
+    assert not (tmp_path / "policy.pt2").exists()
+
+
+@pytest.mark.parametrize(("name", "factor"), [("q_values", 1 + 1e-4), ("q_values", np.nan), ("actions", 0)])
+def test_a_file_that_differs_is_not_left_behind(old_agent, tmp_path, perturbed, name, factor):
+    perturbed(name, factor)
+    with pytest.raises(ParityError, match="differs from the agent"):
+        export_agent(old_agent, tmp_path / "policy.pt2", observations=64)
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_tolerance_is_as_large_as_asked(old_agent, tmp_path, perturbed):
+    perturbed("q_values", 1 + 1e-4)
+    parity = export_agent(old_agent, tmp_path / "policy.pt2", observations=64, tolerance=1e-3).parity
+    assert parity.errors["q_values"] == pytest.approx(1e-4, rel=0.1)
+
+
+def test_an_existing_file_a_wrong_ending_and_a_missing_folder_are_refused(old_agent, tmp_path):
+    (tmp_path / "policy.pt2").write_text("")
+    for path, error, message in [
+        (tmp_path / "policy.pt2", FileExistsError, "exists; name another file"),
+        (tmp_path / "policy.tflite", ValueError, r"must end in \.onnx or \.pt2"),
+        (tmp_path / "no" / "policy.pt2", FileNotFoundError, "does not exist"),
+    ]:
+        with pytest.raises(error, match=message):
+            export_agent(old_agent, path)
+
+
+def test_a_missing_package_names_the_extra(old_agent, tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "find_spec", lambda package: None)
+    with pytest.raises(ImportError, match=r'pip install "rl-training\[export\]"'):
+        export_agent(old_agent, tmp_path / "policy.onnx")
+
+
+def test_an_agent_without_an_environment_is_compared_on_data(tmp_path):
+    save_transition_dataset(roll_dataset("Pendulum-v1", rows=100), tmp_path / "data.npz")
+    spec = EnvSpec((3,), "box", 1, action_shape=(1,), action_low=(-2.0,), action_high=(2.0,))
+    agent = new_agent("bc", spec, hidden_sizes=[8])
+    found = export_agent(agent, tmp_path / "policy.pt2", observations=50, data=tmp_path / "data.npz")
+    assert (found.parity.observations, found.parity.source) == (50, str(tmp_path / "data.npz"))
+    assert found.description["inputs"][0]["low"] is None
+
+
+def outputs(agent, tmp_path, obs):
+    """The outputs of the agent's file for these observations."""
+    policy = ExportedPolicy(agent.learner, agent.spec)
+    files.write_policy(policy, tmp_path / "policy.pt2")
+    inputs = policy.inputs(torch.as_tensor(obs), None)
+    return files.open_policy(tmp_path / "policy.pt2")({name: each.numpy() for name, each in inputs.items()})
+
+
+def test_box_actions_are_scaled_shaped_and_clipped_to_the_bounds(tmp_path):
+    agent = new_agent("ppo", SHIFTED, hidden_sizes=[8])
+    with torch.no_grad():
+        agent.learner.model.actor.net[-1].weight.mul_(1e6)  # means far outside the bounds
+    obs = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+    actions = outputs(agent, tmp_path, obs)["actions"]
+    assert actions.shape == (40, 2, 1)
+    np.testing.assert_allclose(actions, agent.predict(obs), rtol=1e-6)
+    assert set(actions[:, 0, 0]) == {-1, 3}
+    assert actions[:, 1].min() == 2
+    assert actions[:, 1].max() == 2.5
+
+
+def test_discrete_actions_begin_where_the_environment_begins(tmp_path):
+    spec = EnvSpec((3,), "discrete", 4, action_start=-2)
+    agent = new_agent("dqn", spec, hidden_sizes=[8])
+    obs = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+    np.testing.assert_array_equal(outputs(agent, tmp_path, obs)["actions"], agent.predict(obs))
+    assert agent.predict(obs).min() == -2
+
+
+def test_images_are_taken_as_bytes(tmp_path):
+    agent = new_agent("dqn", EnvSpec((1, 10, 10), "discrete", 3, obs_dtype="uint8"), hidden_sizes=[8])
+    obs = np.random.default_rng(0).integers(0, 256, size=(6, 1, 10, 10), dtype=np.uint8)
+    np.testing.assert_array_equal(outputs(agent, tmp_path, obs)["actions"], agent.predict(obs))
+
+
+def fixed(outputs):
+    return lambda inputs: outputs
+
+
+def test_equal_scores_count_as_ties_and_others_do_not():
+    agent = new_agent("dqn", EnvSpec((3,), "discrete", 3), hidden_sizes=[8])
+    with torch.no_grad():
+        agent.learner.model.q.head.advantage.layers[-1].weight.zero_()
+        agent.learner.model.q.head.advantage.layers[-1].bias.copy_(torch.tensor([1.0, 1.0 - 1e-7, 0.5]))
+    q_values = np.array([[1, 1, 0.5]], np.float32)
+    for chosen, tied in ((0, 0), (1, 1), (2, 0)):
+        exported = {"actions": np.array([chosen]), "q_values": q_values}
+        comparison = Comparison(agent, fixed(exported))
+        comparison.act(torch.zeros(1, 3))
+        parity = comparison.result("a test", 1e-5)
+        assert (parity.equal_actions, parity.ties, parity.holds) == (int(chosen == 0), tied, chosen < 2)
+
+
+@pytest.mark.parametrize(
+    ("algo", "rule"),
+    [("iqn", "midpoints of 32 equal intervals of [0, 1]"), ("fqf", "those that the network proposes")],
+)
+def test_the_rule_of_the_fractions_is_stated(algo, rule):
+    agent = new_agent(algo, EnvSpec((3,), "discrete", 3), hidden_sizes=[8])
+    assert rules(agent)["fractions"].startswith(rule)
+
+
+def test_a_recurrent_policy_has_its_memory_as_inputs_and_outputs(tmp_path):
+    agent = new_agent("dreamer", EnvSpec((3,), "discrete", 3), "CartPole-v1", size="tiny")
+    described = describe_policy(agent, ExportedPolicy(agent.learner, agent.spec), with_env=False)
+    names = {each["name"] for each in described["inputs"]}, {each["name"] for each in described["outputs"]}
+    assert {each["initial"] for each in described["memory"]} == {0, 1}
+    for part in described["memory"]:
+        assert part["input"] in names[0]
+        assert part["output"] in names[1]
+    assert "most likely class" in described["rules"]["latents"]
+
+
+def test_the_outputs_of_a_recurrent_policy_are_judged_unless_a_latent_is_tied():
+    agent = new_agent("dreamer", EnvSpec((3,), "discrete", 3), "CartPole-v1", size="tiny")
+    policy = ExportedPolicy(agent.learner, agent.spec)
+
+    def changed(inputs, shift, latent):
+        with torch.no_grad():
+            made = policy({name: torch.as_tensor(each) for name, each in inputs.items()})
+        found = {name: each.numpy().copy() for name, each in made.items()}
+        found["logits"] += shift
+        found["next_memory_stoch"][0, 0] = (found["next_memory_stoch"][0, 0] + latent) % 8
+        return found
+
+    for shift, latent, holds in ((0, 0, True), (0.1, 0, False), (0, 1, False)):
+        comparison = Comparison(agent, lambda inputs, shift=shift, latent=latent: changed(inputs, shift, latent))
+        comparison.act(torch.ones(2, 3))
+        assert comparison.result("a test", 1e-5).holds == holds
