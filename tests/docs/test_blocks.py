@@ -39,6 +39,7 @@ SHORT_COMMANDS = {  # added to a command; the last value of a repeated option co
     "evaluate": "--episodes 1",
     "evaluate --ope": "--updates 20",
     "resume": "--steps 300",
+    "export": "--observations 64",
     "dream": "--steps 2 --rows 1",
 }
 SHORT_OPTIONS = {"--online-steps": "16", "--seeds": "0-1"}  # replace the value of an option that is given

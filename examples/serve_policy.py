@@ -1,0 +1,237 @@
+"""Answers HTTP requests with the actions of an exported policy. Needs onnxruntime and numpy, nothing else.
+
+    rl-training export RUN --out policy.onnx
+    python serve_policy.py policy.onnx --port 8000
+    curl -d '{"obs": [0.1, 0, 0.2, 0]}' http://127.0.0.1:8000/act
+
+A policy with memory needs a session: the first request of an episode sets `first`.
+
+    curl -d '{"obs": [0.1, 0, 0.2, 0], "session": "cart-1", "first": true}' http://127.0.0.1:8000/act
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import threading
+import time
+from collections import OrderedDict
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import parse_qs, urlsplit
+
+import numpy as np
+import onnxruntime
+
+MAX_BYTES = 64 * 2**20  # of a request
+MAX_SESSIONS = 10_000  # the one that was idle for longest is forgotten
+Arrays = dict[str, np.ndarray]
+
+
+class Policy:
+    """An ONNX file and the description beside it."""
+
+    def __init__(self, path: Path) -> None:
+        self.description: dict[str, Any] = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        self.model = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        self.memory: list[dict[str, Any]] = self.description["memory"]
+        inputs = {each["name"]: each for each in self.description["inputs"]}
+        self.state = {part["input"]: inputs.pop(part["input"]) for part in self.memory}
+        self.inputs = inputs
+        self.outputs = ["actions", *(part["output"] for part in self.memory)]
+
+    def act(self, obs: Arrays, state: Arrays) -> tuple[np.ndarray, Arrays]:
+        """Returns the actions and the next recurrent state."""
+        actions, *new = self.model.run(self.outputs, {**obs, **state})
+        return actions, {part["input"]: each for part, each in zip(self.memory, new, strict=True)}
+
+    def initial_state(self, rows: int) -> Arrays:
+        state = {}
+        for part in self.memory:
+            tensor = self.state[part["input"]]
+            state[part["input"]] = np.full((rows, *tensor["shape"][1:]), part["initial"], tensor["dtype"])
+        return state
+
+    def read(self, given: Any) -> tuple[Arrays, bool]:
+        """Checks observations; returns one array for each input, and whether they are a single observation."""
+        if len(self.inputs) > 1 and (not isinstance(given, dict) or {*given} != {*self.inputs}):
+            raise ValueError(f"obs must be an object with the keys {', '.join(self.inputs)}")
+        parts = given if len(self.inputs) > 1 else dict.fromkeys(self.inputs, given)
+        arrays = {name: self._array(name, parts[name]) for name in self.inputs}
+        single = [len(each.shape) < len(self.inputs[name]["shape"]) for name, each in arrays.items()]
+        arrays = {
+            name: each[None] if alone else each for (name, each), alone in zip(arrays.items(), single, strict=True)
+        }
+        if len({len(each) for each in arrays.values()}) > 1 or any(single) != all(single):
+            raise ValueError("all parts of obs must have the same number of rows")
+        return arrays, all(single)
+
+    def _array(self, name: str, given: Any) -> np.ndarray:
+        shape, dtype = self.inputs[name]["shape"][1:], np.dtype(self.inputs[name]["dtype"])
+        try:
+            values = np.asarray(given)
+        except ValueError:
+            raise ValueError(f"{name} must be lists of numbers of one length") from None
+        if values.dtype.kind not in "iuf":
+            raise ValueError(f"{name} must be lists of numbers")
+        if [*values.shape] != shape and [*values.shape[1:]] != shape:
+            raise ValueError(f"{name} must have shape {shape}, or [rows, ...] of it, got {[*values.shape]}")
+        if not len(values.reshape(-1)):
+            raise ValueError(f"{name} holds no observation")
+        low, high = (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.kind in "iu" else (-np.inf, np.inf)
+        if not (np.isfinite(values) & (values >= low) & (values <= high)).all():
+            raise ValueError(f"{name} must hold finite numbers{f' in {low}..{high}' if dtype.kind in 'iu' else ''}")
+        return values.astype(dtype, copy=False)
+
+
+class Sessions:
+    """The recurrent states of episodes that are under way, by the name of their session."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy, self.states, self.lock = policy, OrderedDict[str, Arrays](), threading.Lock()
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        unknown = {*request} - {"obs", "session", "first"}
+        if unknown or "obs" not in request:
+            raise ValueError(f"a request has the keys obs, session and first, got {sorted(request)}")
+        obs, single = self.policy.read(request["obs"])
+        rows, name = len(next(iter(obs.values()))), request.get("session")
+        if not (name is None or isinstance(name, str)) or not isinstance(request.get("first", False), bool):
+            raise ValueError("session must be a string, and first must be true or false")
+        with self.lock:
+            state = None if name is None or request.get("first") else self.states.get(name)
+        if state and len(next(iter(state.values()))) != rows:
+            raise ValueError(f"session {name!r} has another number of rows; set first to begin new episodes")
+        actions, state = self.policy.act(obs, state or self.policy.initial_state(rows))
+        if name is not None and state:
+            with self.lock:
+                self.states[name] = state
+                self.states.move_to_end(name)
+                while len(self.states) > MAX_SESSIONS:
+                    self.states.popitem(last=False)
+        return {"actions": (actions[0] if single else actions).tolist()}
+
+
+class Handler(BaseHTTPRequestHandler):
+    """`GET /` returns the description, `POST /act` returns actions."""
+
+    sessions: ClassVar[Sessions]
+    protocol_version = "HTTP/1.1"  # keeps connections open
+    disable_nagle_algorithm, wbufsize = True, 65_536  # one packet for head and body, sent at once
+    timeout = 60
+
+    def do_GET(self) -> None:
+        if self.path == "/":
+            self.reply(200, self.sessions.policy.description)
+        else:
+            self.reply(404, {"error": "use GET / for the description and POST /act for actions"})
+
+    def do_POST(self) -> None:
+        place = urlsplit(self.path)
+        length = self.headers.get("Content-Length", "")
+        if not length.isdigit() or int(length) > MAX_BYTES:
+            self.close_connection = True
+            return self.reply(411, {"error": f"Content-Length must be given, and at most {MAX_BYTES}"})
+        body = self.rfile.read(int(length))
+        if place.path != "/act":
+            return self.reply(404, {"error": "use POST /act"})
+        try:
+            raw = self.headers.get_content_type() == "application/octet-stream"
+            request = self.raw(body, parse_qs(place.query)) if raw else json.loads(body)
+            if not isinstance(request, dict):
+                raise ValueError('a request must be an object, such as {"obs": [0.1, 0.2]}')
+            self.reply(200, self.sessions.answer(request))
+        except (ValueError, RecursionError) as error:
+            self.reply(400, {"error": str(error)})
+
+    def raw(self, body: bytes, query: dict[str, list[str]]) -> dict[str, Any]:
+        """Reads rows of numbers in the input's dtype, little-endian; `session` and `first` are in the query."""
+        inputs = self.sessions.policy.inputs
+        if len(inputs) > 1:
+            raise ValueError("application/octet-stream needs a policy with one input; send JSON")
+        (tensor,) = inputs.values()
+        dtype, shape = np.dtype(tensor["dtype"]).newbyteorder("<"), tensor["shape"][1:]
+        size = dtype.itemsize * int(np.prod(shape))
+        if not body or len(body) % size:
+            raise ValueError(f"{tensor['name']} needs {size} bytes a row, got {len(body)}")
+        obs = np.frombuffer(body, dtype).reshape(-1, *shape)
+        named = {"session": query["session"][0]} if "session" in query else {}
+        return {"obs": obs, "first": query.get("first", ["false"])[0] == "true", **named}
+
+    def reply(self, status: int, answer: dict[str, Any]) -> None:
+        body = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+        self.wfile.flush()
+
+    def log_message(self, format: str, *values: Any) -> None:
+        """Logs no line for each request."""
+
+
+def new_server(path: Path, host: str, port: int) -> ThreadingHTTPServer:
+    handler = type("PolicyHandler", (Handler,), {"sessions": Sessions(Policy(path))})
+    server = ThreadingHTTPServer((host, port), handler)
+    server.daemon_threads = True
+    return server
+
+
+def measure(server: ThreadingHTTPServer, requests: int) -> dict[str, float]:
+    """Median and 99th percentile of one observation in milliseconds: the model alone, and over HTTP."""
+    policy: Policy = server.RequestHandlerClass.sessions.policy  # type: ignore[attr-defined]
+    obs = {name: np.zeros((1, *each["shape"][1:]), each["dtype"]) for name, each in policy.inputs.items()}
+    state = policy.initial_state(1)
+    rows = {name: each[0].tolist() for name, each in obs.items()}
+    body = json.dumps({"obs": rows if len(rows) > 1 else next(iter(rows.values())), "session": "a"})
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    connection = HTTPConnection("127.0.0.1", server.server_address[1])
+
+    def request() -> None:
+        connection.request("POST", "/act", body)
+        connection.getresponse().read()
+
+    found: dict[str, float] = {}
+    for name, call in (("model", lambda: policy.act(obs, state)), ("http", request)):
+        seconds = []
+        for _ in range(requests + 50):
+            began = time.perf_counter()
+            call()
+            seconds.append(time.perf_counter() - began)
+        times = np.array(seconds[50:]) * 1e3  # the first requests fill caches
+        found |= {f"{name}_ms_median": float(np.median(times)), f"{name}_ms_p99": float(np.percentile(times, 99))}
+    connection.close()
+    server.shutdown()
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Serve an exported policy over HTTP.")
+    parser.add_argument("policy", type=Path, help="an .onnx file with its .json beside it")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
+    parser.add_argument("--port", type=int, default=8000, help="0: any free port")
+    parser.add_argument("--time", type=int, default=0, metavar="N", help="time N requests, print the result and exit")
+    options = parser.parse_args()
+    for path in (options.policy, options.policy.with_suffix(".json")):
+        if not path.is_file():
+            parser.error(f"{path} not found; write it with: rl-training export RUN --out policy.onnx")
+    if options.policy.suffix != ".onnx":
+        parser.error(f"{options.policy} is no ONNX file")
+    with new_server(options.policy, options.host, options.port) as server:
+        if options.time:
+            print(json.dumps(measure(server, options.time)))
+            return
+        print(f"serving {options.policy} at http://{options.host}:{server.server_address[1]}", flush=True)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            print("stopped")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""The example server answers with onnxruntime and numpy alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rl_training.experiment.agent import load_agent
+from rl_training.experiment.export.exporting import export_agent
+from rl_training.runtime.memory import Memory
+
+pytest.importorskip("onnxruntime")
+ROOT = Path(__file__).resolve().parents[1]
+# An entry of None makes an import fail, so the server cannot use the packages that it must not need.
+START = (
+    "import runpy, sys; sys.modules |= {'torch': None, 'rl_training': None, 'gymnasium': None}; sys.argv = sys.argv[1:]"
+)
+START += "; runpy.run_path(sys.argv[0], run_name='__main__')"
+
+
+@pytest.fixture(scope="module")
+def agent() -> Any:
+    return load_agent(ROOT / "tests" / "fixtures" / "dqn_run")
+
+
+@pytest.fixture(scope="module")
+def server(agent, tmp_path_factory) -> Iterator[HTTPConnection]:
+    path = export_agent(agent, tmp_path_factory.mktemp("served") / "policy.onnx", observations=16).path
+    yield from served(path)
+
+
+def served(path: Path) -> Iterator[HTTPConnection]:
+    command = [sys.executable, "-c", START, str(ROOT / "examples" / "serve_policy.py"), str(path), "--port", "0"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        line = process.stdout.readline() if process.stdout else ""
+        assert "http://127.0.0.1:" in line, process.stderr.read() if process.stderr else ""
+        connection = HTTPConnection("127.0.0.1", int(line.rsplit(":", 1)[1]), timeout=20)
+        yield connection
+        connection.close()
+    finally:
+        process.kill()
+        process.communicate(timeout=20)
+
+
+def ask(server: HTTPConnection, request: Any, *, path: str = "/act", **headers: str) -> tuple[int, Any]:
+    body = request if isinstance(request, bytes | str) else json.dumps(request)
+    server.request("POST", path, body, headers)
+    response = server.getresponse()
+    return response.status, json.loads(response.read())
+
+
+def test_one_observation_and_several_are_answered_as_the_agent_would(server, agent):
+    obs = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
+    assert ask(server, {"obs": obs[0].tolist()}) == (200, {"actions": int(agent.predict(obs[0]))})
+    assert ask(server, {"obs": obs.tolist(), "session": "a"}) == (200, {"actions": agent.predict(obs).tolist()})
+    raw = {"Content-Type": "application/octet-stream"}
+    assert ask(server, obs.tobytes(), **raw) == (200, {"actions": agent.predict(obs).tolist()})
+
+
+def test_the_description_is_served(server):
+    server.request("GET", "/")
+    response = server.getresponse()
+    assert (response.status, json.loads(response.read())["algorithm"]) == (200, "dqn")
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        ({"obs": [1, 2, 3]}, "obs must have shape [4], or [rows, ...] of it, got [3]"),
+        ({"obs": [[1, 2, 3, 4], [1, 2]]}, "obs must be lists of numbers of one length"),
+        ({"obs": ["a", "b", "c", "d"]}, "obs must be lists of numbers"),
+        ({"obs": []}, "obs must have shape [4], or [rows, ...] of it, got [0]"),
+        ('{"obs": [1, 2, 3, NaN]}', "obs must hold finite numbers"),
+        ({"observation": [1, 2, 3, 4]}, "a request has the keys obs, session and first, got ['observation']"),
+        ([1, 2, 3, 4], 'a request must be an object, such as {"obs": [0.1, 0.2]}'),
+        ({"obs": [1, 2, 3, 4], "session": 3}, "session must be a string, and first must be true or false"),
+    ],
+)
+def test_a_wrong_request_is_answered_with_what_was_expected(server, request_, message):
+    assert ask(server, request_) == (400, {"error": message})
+
+
+def test_text_and_unknown_paths_are_refused_and_the_connection_stays_open(server):
+    assert ask(server, "not json")[0] == 400
+    assert ask(server, b"123", **{"Content-Type": "application/octet-stream"}) == (
+        400, {"error": "obs needs 16 bytes a row, got 3"},
+    )  # fmt: skip
+    assert ask(server, {}, path="/elsewhere")[0] == 404
+    assert ask(server, {"obs": [0, 0, 0, 0]})[0] == 200
+
+
+@pytest.mark.slow
+def test_a_session_keeps_the_memory_of_its_episode(tmp_path):
+    from rl_training import Dreamer
+
+    options: dict[str, Any] = {"size": "tiny", "learning_starts": 64, "batch_size": 2, "horizon": 2, "eval_interval": 0}
+    agent = Dreamer("CartPole-v1", total_timesteps=100, output_dir=str(tmp_path / "run"), **options).learn().agent
+    path = export_agent(agent, tmp_path / "policy.onnx", observations=256).path
+    obs = np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32)
+    for server in served(path):
+        for _ in range(2):
+            memory = Memory()
+            expected = [int(agent.predict(each[None], memory=memory)[0]) for each in obs]
+            answers = [
+                ask(server, {"obs": each.tolist(), "session": "a", "first": step == 0})[1]["actions"]
+                for step, each in enumerate(obs)
+            ]
+            assert answers == expected
+        assert "another number of rows" in ask(server, {"obs": obs.tolist(), "session": "a"})[1]["error"]
