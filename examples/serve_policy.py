@@ -42,11 +42,13 @@ class Policy:
         inputs = {each["name"]: each for each in self.description["inputs"]}
         self.state = {part["input"]: inputs.pop(part["input"]) for part in self.memory}
         self.inputs = inputs
-        self.outputs = ["actions", *(part["output"] for part in self.memory)]
+        self.actions = [each for each in self.description["outputs"] if each["name"].split("/")[0] == "actions"]
+        self.outputs = [*(each["name"] for each in self.actions), *(part["output"] for part in self.memory)]
 
-    def act(self, obs: Arrays, state: Arrays) -> tuple[np.ndarray, Arrays]:
-        """Returns the actions and the next recurrent state."""
-        actions, *new = self.model.run(self.outputs, {**obs, **state})
+    def act(self, obs: Arrays, state: Arrays) -> tuple[list[np.ndarray], Arrays]:
+        """Returns the actions, one array for each part of the action space, and the next recurrent state."""
+        found = self.model.run(self.outputs, {**obs, **state})
+        actions, new = found[: len(self.actions)], found[len(self.actions) :]
         return actions, {part["input"]: each for part, each in zip(self.memory, new, strict=True)}
 
     def initial_state(self, rows: int) -> Arrays:
@@ -58,10 +60,9 @@ class Policy:
 
     def read(self, given: Any) -> tuple[Arrays, bool]:
         """Checks observations; returns one array for each input, and whether they are a single observation."""
-        if len(self.inputs) > 1 and (not isinstance(given, dict) or {*given} != {*self.inputs}):
-            raise ValueError(f"obs must be an object with the keys {', '.join(self.inputs)}")
-        parts = given if len(self.inputs) > 1 else dict.fromkeys(self.inputs, given)
-        arrays = {name: self._array(name, parts[name]) for name in self.inputs}
+        arrays = {
+            name: self._array(name, self._part(given, each.get("path", []))) for name, each in self.inputs.items()
+        }
         single = [len(each.shape) < len(self.inputs[name]["shape"]) for name, each in arrays.items()]
         arrays = {
             name: each[None] if alone else each for (name, each), alone in zip(arrays.items(), single, strict=True)
@@ -69,6 +70,20 @@ class Policy:
         if len({len(each) for each in arrays.values()}) > 1 or any(single) != all(single):
             raise ValueError("all parts of obs must have the same number of rows")
         return arrays, all(single)
+
+    def _part(self, obs: Any, path: list[Any]) -> Any:
+        """Returns one part of an observation of a Dict or Tuple space."""
+        for key in path:
+            fits = (
+                isinstance(obs, list) and key < len(obs)
+                if isinstance(key, int)
+                else isinstance(obs, dict) and key in obs
+            )
+            if not fits:
+                wanted = ", ".join("/".join(map(str, each["path"])) for each in self.inputs.values())
+                raise ValueError(f"obs must have the parts {wanted}; {key!r} is missing")
+            obs = obs[key]
+        return obs
 
     def _array(self, name: str, given: Any) -> np.ndarray:
         shape, dtype = self.inputs[name]["shape"][1:], np.dtype(self.inputs[name]["dtype"])
@@ -113,7 +128,20 @@ class Sessions:
                 self.states.move_to_end(name)
                 while len(self.states) > MAX_SESSIONS:
                     self.states.popitem(last=False)
-        return {"actions": (actions[0] if single else actions).tolist()}
+        parts = [(each[0] if single else each).tolist() for each in actions]
+        paths = [each.get("path", []) for each in self.policy.actions]
+        return {"actions": nested([*zip(paths, parts, strict=True)])}
+
+
+def nested(parts: list[tuple[list[Any], Any]]) -> Any:
+    """Puts the values at their paths: objects for a Dict space, lists for a Tuple space."""
+    if parts[0][0] == []:
+        return parts[0][1]
+    groups: dict[Any, list[tuple[list[Any], Any]]] = {}
+    for (key, *path), value in parts:
+        groups.setdefault(key, []).append((path, value))
+    found = {key: nested(group) for key, group in groups.items()}
+    return list(found.values()) if isinstance(parts[0][0][0], int) else found
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -187,8 +215,8 @@ def measure(server: ThreadingHTTPServer, requests: int) -> dict[str, float]:
     policy: Policy = server.RequestHandlerClass.sessions.policy  # type: ignore[attr-defined]
     obs = {name: np.zeros((1, *each["shape"][1:]), each["dtype"]) for name, each in policy.inputs.items()}
     state = policy.initial_state(1)
-    rows = {name: each[0].tolist() for name, each in obs.items()}
-    body = json.dumps({"obs": rows if len(rows) > 1 else next(iter(rows.values())), "session": "a"})
+    rows = [(policy.inputs[name].get("path", []), each[0].tolist()) for name, each in obs.items()]
+    body = json.dumps({"obs": nested(rows), "session": "a"})
     threading.Thread(target=server.serve_forever, daemon=True).start()
     connection = HTTPConnection("127.0.0.1", server.server_address[1])
 

@@ -13,9 +13,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rl_training.experiment.agent import load_agent
+from rl_training.algorithms import PPOAlgorithm
+from rl_training.experiment.agent import Agent, load_agent
+from rl_training.experiment.config.train_config import parse_config
+from rl_training.experiment.export.description import describe_policy
 from rl_training.experiment.export.exporting import export_agent
+from rl_training.experiment.export.files import write_policy
+from rl_training.experiment.export.policy import ExportedPolicy
 from rl_training.runtime.memory import Memory
+from rl_training.types import EnvSpec
 
 pytest.importorskip("onnxruntime")
 ROOT = Path(__file__).resolve().parents[1]
@@ -96,6 +102,31 @@ def test_text_and_unknown_paths_are_refused_and_the_connection_stays_open(server
     )  # fmt: skip
     assert ask(server, {}, path="/elsewhere")[0] == 404
     assert ask(server, {"obs": [0, 0, 0, 0]})[0] == 200
+
+
+def test_dict_observations_and_actions_are_objects(tmp_path):
+    observed = {"type": "Dict", "subspaces": {
+        "goal": {"type": "Discrete", "n": 3, "start": 0, "dtype": "int64"},
+        "speed": {"type": "Box", "dtype": "float32", "shape": [2]},
+    }}  # fmt: skip
+    part = {"type": "Discrete", "n": 2, "start": 0, "dtype": "int64"}
+    acted = {"type": "Tuple", "subspaces": [part, {"type": "Dict", "subspaces": {"left": part}}]}
+    spec = EnvSpec(
+        (5,), "multi_discrete", 2, action_shape=(2,), action_sizes=(2, 2), action_starts=(0, 0), obs_space=observed,
+        action_space=acted,
+    )  # fmt: skip
+    learner = PPOAlgorithm.build(spec, hidden_sizes=[4]).eval()
+    agent = Agent(learner, spec, parse_config({"algo": "ppo"}), tmp_path)
+    policy = ExportedPolicy(learner, spec)
+    write_policy(policy, tmp_path / "policy.onnx")
+    (tmp_path / "policy.json").write_text(json.dumps(describe_policy(agent, policy, with_env=False)))
+    obs = {"goal": 2, "speed": [0.5, -3.0]}
+    first, second = agent.predict(obs)
+    for server in served(tmp_path / "policy.onnx"):
+        assert ask(server, {"obs": obs}) == (200, {"actions": [int(first), {"left": int(second["left"])}]})
+        status, answer = ask(server, {"obs": {"goal": 2}})
+        assert (status, answer) == (400, {"error": "obs must have the parts goal, speed; 'speed' is missing"})
+        assert ask(server, {"obs": {"goal": [2, 1], "speed": [[0, 0]]}})[0] == 400
 
 
 @pytest.mark.slow

@@ -1,14 +1,19 @@
 """Exported policies: their files, their description and the comparison with the agent."""
 
 import json
+from functools import partial
 from pathlib import Path
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 
 from rl_training.algorithms import CATALOGUE
 from rl_training.data import save_transition_dataset
+from rl_training.envs.spaces import with_library_spaces
+from rl_training.envs.spec import env_spec_of
 from rl_training.experiment.agent import Agent, load_agent
 from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.export import exporting, files
@@ -137,7 +142,7 @@ def outputs(agent, tmp_path, obs):
     """The outputs of the agent's file for these observations."""
     policy = ExportedPolicy(agent.learner, agent.spec)
     files.write_policy(policy, tmp_path / "policy.pt2")
-    inputs = policy.inputs(torch.as_tensor(obs), None)
+    inputs = policy.with_memory(policy.observations.inputs(torch.as_tensor(obs)), None)
     return files.open_policy(tmp_path / "policy.pt2")({name: each.numpy() for name, each in inputs.items()})
 
 
@@ -170,6 +175,63 @@ def test_images_are_taken_as_bytes(tmp_path):
 
 def fixed(outputs):
     return lambda inputs: outputs
+
+
+class SampledSpaces(gym.Env):
+    """Returns samples of its observation space."""
+
+    def __init__(self, observation_space, action_space):
+        self.observation_space, self.action_space = observation_space, action_space
+
+
+OBSERVATIONS = {
+    "dict": spaces.Dict({
+        "camera": spaces.Box(0, 255, (12, 10, 3), np.uint8), "map": spaces.Box(0, 255, (1, 8, 8), np.uint8),
+        "goal": spaces.Discrete(4, start=-1), "speed": spaces.Box(-1, 1, (2, 2), np.float64),
+    }),
+    "tuple": spaces.Tuple((spaces.Discrete(3), spaces.MultiDiscrete([2, 4]), spaces.MultiBinary(3))),
+    "channels last": spaces.Box(0, 255, (8, 8, 2), np.uint8),
+    "integers": spaces.Box(-5, 5, (3,), np.int32),
+}  # fmt: skip
+ACTION_SPACES = {
+    "dict": spaces.Dict({"left": spaces.Discrete(3, start=1), "right": spaces.MultiDiscrete([2, 3])}),
+    "tuple": spaces.Tuple((spaces.Box(-2, 1, (2,)), spaces.Box(0, 1, (1, 2)))),
+    "bits": spaces.MultiBinary(4),
+    "half-bounded": spaces.Box(0, np.inf, (2,)),
+}
+
+
+@pytest.mark.parametrize(("observed", "acted"), [*zip(OBSERVATIONS, ACTION_SPACES, strict=True)])
+def test_observations_and_actions_have_the_environments_own_form(observed, acted, tmp_path):
+    env = with_library_spaces(SampledSpaces(OBSERVATIONS[observed], ACTION_SPACES[acted]))
+    agent = new_agent("ppo", env_spec_of(env), hidden_sizes=[8])
+    space = OBSERVATIONS[observed]
+    space.seed(0)
+    samples = [space.sample() for _ in range(20)]
+    rows = torch.as_tensor(np.stack([agent.rows(each) for each in samples]))
+    policy = ExportedPolicy(agent.learner, agent.spec)
+    inputs = {name: each.numpy() for name, each in policy.observations.inputs(rows).items()}
+    path = tmp_path / ("policy.onnx" if observed == "dict" else "policy.pt2")
+    files.write_policy(policy, path)
+    found = files.open_policy(path)(inputs)
+    described = describe_policy(agent, policy, with_env=False)
+    for port in described["inputs"]:
+        for own, sample in zip(inputs[port["name"]], samples, strict=True):
+            np.testing.assert_array_equal(own, np.asarray(at(sample, port), own.dtype))
+    predicted = [agent.predict(each) for each in samples]
+    for port in described["outputs"][: len(policy.actions.ports)]:
+        expected = np.stack([at(each, port) for each in predicted])
+        np.testing.assert_allclose(found[port["name"]], expected, rtol=1e-5, atol=1e-6)
+        assert found[port["name"]].min() >= np.min(port["low"])
+    comparison = Comparison(agent, files.open_policy(path))
+    comparison.act(rows)
+    assert comparison.result("samples", 1e-5).holds
+
+
+def at(value, port):
+    for key in port.get("path", ()):
+        value = value[key]
+    return value
 
 
 def test_equal_scores_count_as_ties_and_others_do_not():
@@ -219,6 +281,6 @@ def test_the_outputs_of_a_recurrent_policy_are_judged_unless_a_latent_is_tied():
         return found
 
     for shift, latent, holds in ((0, 0, True), (0.1, 0, False), (0, 1, False)):
-        comparison = Comparison(agent, lambda inputs, shift=shift, latent=latent: changed(inputs, shift, latent))
+        comparison = Comparison(agent, partial(changed, shift=shift, latent=latent))
         comparison.act(torch.ones(2, 3))
         assert comparison.result("a test", 1e-5).holds == holds

@@ -87,7 +87,12 @@ class PartsEncoder(nn.Module):
 
 
 def floats_in(packed: Tensor) -> Tensor:
-    """Returns the float32 numbers in the last axis of packed bytes."""
+    """Returns the float32 numbers in the last axis of packed bytes.
+
+    An exported policy has floats instead of bytes: each number and three zeros, since ONNX cannot read bytes as floats.
+    """
+    if packed.is_floating_point():
+        return packed[..., ::4]
     aligned = packed.clone(memory_format=torch.contiguous_format)  # a float32 view needs 4-byte alignment
     return aligned.view(torch.float32)
 

@@ -5,30 +5,38 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
+import torch
 from torch import Tensor
 
 from rl_training import __version__
 from rl_training.algorithms import Learner
 from rl_training.envs.making import make_env
+from rl_training.envs.spaces import LibrarySpaces
 from rl_training.experiment.agent import Agent
-from rl_training.experiment.export.policy import ACTIONS, MEANINGS, MEMORY, NEXT_MEMORY, OBS, ExportedPolicy
+from rl_training.experiment.export.policy import MEANINGS, MEMORY, NEXT_MEMORY, ExportedPolicy
+from rl_training.experiment.export.spaces import Port
 from rl_training.types import Batch
+
+STATE = {"units": "recurrent state"}
 
 
 def describe_policy(agent: Agent, policy: ExportedPolicy, *, with_env: bool) -> dict[str, Any]:
     """Returns the description without its files. `with_env` adds the bounds of observations, which checkpoints lack."""
     inputs = policy.example()
     outputs = policy(inputs)
-    config = agent.config
+    config, space = agent.config, _own_space(agent) if with_env else None
+    ports = {port.name: _observation(port, space) for port in policy.observations.ports}
+    actions = {port.name: each for port, each in zip(policy.actions.ports, _actions(policy), strict=True)}
     return {
         "algorithm": config.algo, "environment": config.env_id, "environment_kwargs": config.env_kwargs,
         "checkpoint": str(agent.path), "rl_training": __version__,
-        "inputs": [
-            {**_tensor(name, each), **(_observation(agent, with_env=with_env) if name == OBS else {"units": "memory"})}
-            for name, each in inputs.items()
+        "inputs": [{**_tensor(name, each), **ports.get(name, STATE)} for name, each in inputs.items()],
+        "outputs": [
+            {**_tensor(name, each), **actions.get(name, {"meaning": MEANINGS[name]} if name in MEANINGS else STATE)}
+            for name, each in outputs.items()
         ],
-        "outputs": [{**_tensor(name, each), **_output(agent, name)} for name, each in outputs.items()],
         "memory": _memory(policy.learner.initial_memory(1)),
         "rules": rules(agent),
     }  # fmt: skip
@@ -59,31 +67,48 @@ def _tensor(name: str, value: Tensor) -> dict[str, Any]:
     return {"name": name, "shape": ["batch", *value.shape[1:]], "dtype": str(value.dtype).removeprefix("torch.")}
 
 
-def _observation(agent: Agent, *, with_env: bool) -> dict[str, Any]:
-    bounds: dict[str, Any] = {"low": None, "high": None}
-    if agent.spec.obs_dtype == "uint8":
-        bounds = {"low": 0, "high": 255}
-    elif with_env:
-        env = make_env(agent.trusted_env() or "", agent.config.env_kwargs)
-        space: Any = env.observation_space
+def _own_space(agent: Agent) -> Any:
+    """Returns the environment's own observation space."""
+    env = make_env(agent.trusted_env() or "", agent.config.env_kwargs, like=agent.spec)
+    own: gym.Env[Any, Any] = env.env if isinstance(env, LibrarySpaces) else env
+    try:
+        return own.observation_space
+    finally:
         env.close()
-        bounds = {"low": _bound(space.low), "high": _bound(space.high)}
-    return {"units": "as the environment returns them; normalised and scaled inside", **bounds}
 
 
-def _output(agent: Agent, name: str) -> dict[str, Any]:
-    if name.startswith(NEXT_MEMORY):
-        return {"units": "memory"}
-    if name != ACTIONS:
-        return {"meaning": MEANINGS[name]}
-    spec = agent.spec
-    if spec.action_kind == "box":
-        low, high = (np.reshape(each, spec.action_shape) for each in (spec.action_low, spec.action_high))
-    else:
-        starts = spec.action_starts or (spec.action_start,)
-        ends = np.add(starts, spec.action_sizes or (spec.action_dim,)) - 1
-        low, high = (np.reshape(each, spec.action_shape) for each in (starts, ends))
-    return {"units": "as the environment takes them", "low": _bound(low), "high": _bound(high)}
+def _observation(port: Port, space: Any) -> dict[str, Any]:
+    for key in port.path:
+        space = None if space is None else space[key]
+    bounds = {"low": getattr(space, "low", None), "high": getattr(space, "high", None)}
+    if port.leaf is not None and port.leaf.kind in ("Discrete", "MultiDiscrete"):
+        low = port.leaf.starts.reshape(port.shape)
+        bounds = {"low": low, "high": low + port.leaf.sizes.reshape(port.shape) - 1}
+    elif port.leaf is not None and port.leaf.kind == "MultiBinary":
+        bounds = {"low": 0, "high": 1}
+    elif port.dtype == torch.uint8:
+        bounds = {"low": 0, "high": 255}
+    found = {name: None if each is None else _bound(each) for name, each in bounds.items()}
+    return {"units": "as the environment returns them; normalised and scaled inside", **found, **_path(port)}
+
+
+def _path(port: Port) -> dict[str, Any]:
+    return {"path": list(port.path)} if port.path else {}
+
+
+def _actions(policy: ExportedPolicy) -> list[dict[str, Any]]:
+    spec = policy.actions.spec
+    low, high = np.array(spec.action_low), np.array(spec.action_high)
+    if spec.action_kind != "box":
+        low = np.array(spec.action_starts or (spec.action_start,))
+        high = low + np.array(spec.action_sizes or (spec.action_dim,)) - 1
+    ends = np.cumsum(policy.actions.sizes)[:-1]
+    parts = zip(policy.actions.ports, np.split(low, ends), np.split(high, ends), strict=True)
+    return [
+        {"units": "as the environment takes them", "low": _bound(lowest.reshape(port.shape)),
+         "high": _bound(highest.reshape(port.shape)), **_path(port)}
+        for port, lowest, highest in parts
+    ]  # fmt: skip
 
 
 def _bound(values: Any) -> Any:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from rl_training.experiment.export.policy import ExportedPolicy
 from rl_training.types import Arrays
@@ -62,8 +62,15 @@ def _trim(program: torch.export.ExportedProgram) -> None:
             program.state_dict[name] = nn.Parameter(empty, requires_grad=False) if is_parameter else empty
 
 
+def _log1p(x: Tensor) -> Tensor:
+    """log(1 + x) exact to rounding, also near 0; the operator of ONNX is log."""
+    shifted = 1 + x
+    moved = shifted - 1
+    return torch.where(moved == 0, x, shifted.log() * (x / moved))
+
+
 def _write_onnx(policy: ExportedPolicy, path: Path) -> dict[str, Any]:
-    program = _traced(policy)
+    program = _traced(policy).run_decompositions({torch.ops.aten.log1p.default: _log1p})
     inputs = policy.example()
     written: Any = torch.onnx.export(
         program, dynamo=True, verbose=False, external_data=False, input_names=[*inputs], output_names=[*policy(inputs)]

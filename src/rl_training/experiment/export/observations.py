@@ -32,8 +32,9 @@ def _play(agent: Agent, comparison: Comparison, count: int) -> str:
     width = min(ENVS, count)
     random = RandomPolicy(agent.spec)
     with EnvPool(
-        env_id or "", width, seed=seed, env_kwargs=agent.config.env_kwargs, max_steps=agent.config.eval_max_steps
-    ) as pool:
+        env_id or "", width, seed=seed, env_kwargs=agent.config.env_kwargs, max_steps=agent.config.eval_max_steps,
+        like=agent.spec,
+    ) as pool:  # fmt: skip
         obs = torch.as_tensor(pool.reset())
         for _ in range(0, count, width):
             action = comparison.act(obs)

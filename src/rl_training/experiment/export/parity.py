@@ -10,14 +10,8 @@ from torch import Tensor
 
 from rl_training.experiment.agent import Agent
 from rl_training.experiment.export.files import Runnable
-from rl_training.experiment.export.policy import (
-    ACTIONS,
-    LATENT_LOGITS,
-    NEXT_MEMORY,
-    ExportedPolicy,
-    decide,
-    env_actions,
-)
+from rl_training.experiment.export.policy import LATENT_LOGITS, NEXT_MEMORY, ExportedPolicy, decide
+from rl_training.experiment.export.spaces import ACTIONS
 from rl_training.runtime.memory import Memory
 from rl_training.types import Action, Array, Arrays
 
@@ -67,20 +61,19 @@ class Comparison:
     @torch.no_grad()
     def act(self, obs: Tensor) -> Action:
         """Returns the agent's action. The caller passes it to `memory.keep`."""
-        inputs = self.policy.inputs(obs, self.memory.rows)
+        inputs = self.policy.with_memory(self.policy.observations.inputs(obs), self.memory.rows)
         action, quantities = decide(self.agent.learner, obs, self.memory.of(len(obs)))
-        state = {NEXT_MEMORY + name: each for name, each in (action.memory or {}).items()}
-        expected = {ACTIONS: env_actions(action.actions, self.agent.spec), **quantities, **state}
+        expected = self.policy.outputs(action, quantities)
         self.expected.append({name: each.numpy() for name, each in expected.items()})
         self.exported.append(self.run({name: each.numpy() for name, each in inputs.items()}))
         return action
 
     def result(self, source: str, tolerance: float) -> Parity:
-        expected, exported = _joined(self.expected), _joined(self.exported)
+        expected, exported = (self._joined(each) for each in (self.expected, self.exported))
         count, spec = len(expected[ACTIONS]), self.agent.spec
         scales: dict[str, Any] = {name: _scale(each) for name, each in expected.items() if each.dtype.kind == "f"}
         if spec.action_kind == "box":
-            scales[ACTIONS] = (np.subtract(spec.action_high, spec.action_low) / 2).reshape(spec.action_shape)
+            scales[ACTIONS] = np.subtract(spec.action_high, spec.action_low) / 2
         other_latents, tied_latents = self._latents(expected, exported, tolerance)
         judged = ~tied_latents  # another latent changes every output
         errors = {name: _error(exported[name][judged], expected[name][judged], scale) for name, scale in scales.items()}
@@ -94,11 +87,18 @@ class Comparison:
             int((~other).sum()), int(tied.sum()), tolerance,
         )  # fmt: skip
 
+    def _joined(self, parts: list[Arrays]) -> Arrays:
+        """Joins the batches, and actions of several parts to one array [rows, entries]."""
+        outputs = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        ports = {port.name for port in self.policy.actions.ports}
+        others = {name: each for name, each in outputs.items() if name not in ports}
+        return {ACTIONS: self.policy.actions.flat(outputs), **others}
+
     def _choices(self, expected: Arrays, exported: Arrays, tolerance: float) -> tuple[Array, Array]:
         """Rows whose actions differ, and those of them where the scores of both are closer than the tolerance."""
         spec = self.agent.spec
         sizes, starts = spec.action_sizes or (spec.action_dim,), spec.action_starts or (spec.action_start,)
-        chosen = [each[ACTIONS].reshape(-1, len(sizes)) - np.array(starts) for each in (expected, exported)]
+        chosen = [each[ACTIONS] - np.array(starts) for each in (expected, exported)]
         scores = expected.get("logits", expected.get("q_values"))
         if scores is None:
             other: Array = (chosen[0] != chosen[1]).any(1)
@@ -124,10 +124,6 @@ def _compare_choices(scores: list[Array], chosen: list[Array], margin: float) ->
     ]
     differs, close = np.any(other, 1), np.all(np.stack(gaps, 1) <= margin, 1)
     return differs, differs & close
-
-
-def _joined(parts: list[Arrays]) -> Arrays:
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def _scale(values: Array) -> float:

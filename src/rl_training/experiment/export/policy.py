@@ -10,11 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from rl_training.algorithms import Learner
-from rl_training.data.datasets.actions import unscale_actions
+from rl_training.experiment.export.spaces import Actions, Observations
 from rl_training.models import heads
 from rl_training.types import Action, Batch, EnvSpec, Metrics
 
-OBS, ACTIONS = "obs", "actions"
 MEMORY, NEXT_MEMORY = "memory_", "next_memory_"  # prefixes of the recurrent state's inputs and outputs
 LATENT_LOGITS = "latent_logits"
 MEANINGS = {
@@ -36,31 +35,26 @@ class ExportedPolicy(nn.Module):
 
     def __init__(self, learner: Learner, spec: EnvSpec) -> None:
         super().__init__()
-        self.learner, self.spec = learner, spec
+        self.learner = learner
+        self.observations, self.actions = Observations(spec), Actions(spec)
 
     def forward(self, inputs: Batch) -> Batch:
         memory = {name.removeprefix(MEMORY): each for name, each in inputs.items() if name.startswith(MEMORY)}
-        action, quantities = decide(self.learner, inputs[OBS], memory or None)
-        state = {NEXT_MEMORY + name: each for name, each in (action.memory or {}).items()}
-        return {ACTIONS: env_actions(action.actions, self.spec), **quantities, **state}
+        return self.outputs(*decide(self.learner, self.observations.rows(inputs), memory or None))
 
-    def inputs(self, rows: Tensor, memory: Batch | None) -> Batch:
-        """Returns the inputs for these observations; without `memory`, they are the first of an episode."""
-        state = self.learner.initial_memory(len(rows)) if memory is None else memory
-        return {OBS: rows, **{MEMORY + name: each for name, each in state.items()}}
+    def outputs(self, action: Action, quantities: Metrics) -> Batch:
+        state = {NEXT_MEMORY + name: each for name, each in (action.memory or {}).items()}
+        return {**self.actions.outputs(action.actions), **quantities, **state}
+
+    def with_memory(self, obs: Batch, memory: Batch | None) -> Batch:
+        """Returns all inputs for these observations; without `memory`, they are the first of an episode."""
+        rows = len(next(iter(obs.values())))
+        state = self.learner.initial_memory(rows) if memory is None else memory
+        return {**obs, **{MEMORY + name: each for name, each in state.items()}}
 
     def example(self, rows: int = 2) -> Batch:
-        """Returns inputs of zeros. One row would fix the batch axis in a trace."""
-        zeros = torch.zeros(rows, *self.spec.obs_shape, dtype=getattr(torch, self.spec.obs_dtype))
-        return self.inputs(zeros, None)
-
-
-def env_actions(actions: Tensor, spec: EnvSpec) -> Tensor:
-    """Converts policy actions to the environment's units and shape; Box actions are clipped to the bounds."""
-    units = unscale_actions(actions, spec)
-    if spec.action_kind == "box":
-        units = units.clamp(units.new_tensor(spec.action_low), units.new_tensor(spec.action_high))
-    return units.reshape(units.shape[0], *spec.action_shape)
+        """Returns inputs to trace with. One row would fix the batch axis."""
+        return self.with_memory(self.observations.zeros(rows), None)
 
 
 def decide(learner: Learner, rows: Tensor, memory: Batch | None) -> tuple[Action, Metrics]:
