@@ -12,6 +12,7 @@ from torch import Tensor
 
 from rl_training import __version__
 from rl_training.algorithms import Learner
+from rl_training.envs.lending import LentEnv
 from rl_training.envs.making import make_env
 from rl_training.envs.spaces import LibrarySpaces
 from rl_training.experiment.agent import Agent
@@ -68,8 +69,11 @@ def _tensor(name: str, value: Tensor) -> dict[str, Any]:
 
 
 def _own_space(agent: Agent) -> Any:
-    """Returns the environment's own observation space."""
-    env = make_env(agent.trusted_env() or "", agent.config.env_kwargs, like=agent.spec)
+    """Returns the environment's own observation space; None for an object of the user's, which is not made again."""
+    source = agent.trusted_env()
+    if source is None or isinstance(source.env, LentEnv):
+        return None
+    env = make_env(source, like=agent.spec)
     own: gym.Env[Any, Any] = env.env if isinstance(env, LibrarySpaces) else env
     try:
         return own.observation_space

@@ -27,14 +27,13 @@ def observe(agent: Agent, comparison: Comparison, count: int, data: Path | None)
 
 @torch.no_grad()
 def _play(agent: Agent, comparison: Comparison, count: int) -> str:
-    env_id = agent.trusted_env()
+    source = agent.trusted_env()
+    if source is None:
+        raise ValueError("this agent has no environment; give --data DATASET to compare the exported policy on")
     seed, generator = streams.derive(0, "export"), streams.generator(0, "export")
-    width = min(ENVS, count)
+    width = 1 if source.is_single else min(ENVS, count)
     random = RandomPolicy(agent.spec)
-    with EnvPool(
-        env_id or "", width, seed=seed, env_kwargs=agent.config.env_kwargs, max_steps=agent.config.eval_max_steps,
-        like=agent.spec,
-    ) as pool:  # fmt: skip
+    with EnvPool(source, width, seed=seed, max_steps=agent.config.eval_max_steps, like=agent.spec) as pool:
         obs = torch.as_tensor(pool.reset())
         for _ in range(0, count, width):
             action = comparison.act(obs)
@@ -46,7 +45,7 @@ def _play(agent: Agent, comparison: Comparison, count: int) -> str:
             step = pool.step(action.actions.numpy())
             comparison.memory.keep(action, step.terminated | step.truncated)
             obs = torch.as_tensor(step.obs)
-    return str(env_id)
+    return str(source)
 
 
 def _read(agent: Agent, comparison: Comparison, count: int, data: Path | None) -> str:
