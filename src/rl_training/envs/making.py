@@ -123,7 +123,10 @@ def _make(env_id: str | MakeEnv, env_kwargs: Mapping[str, Any], *, training: boo
         return _call(env_id, env_kwargs)
     creator = _resolved(env_id)
     if creator is not None:
-        return _call(creator, env_kwargs)
+        try:
+            return _call(creator, env_kwargs)
+        except TypeError as error:
+            raise TypeError(f"env_id {env_id!r} could not be created: {error}") from error
     try:
         if is_atari(env_id):
             return make_atari(env_id, training=training, **env_kwargs)

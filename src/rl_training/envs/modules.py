@@ -10,7 +10,7 @@ import gymnasium as gym
 from gymnasium.envs.registration import find_highest_version, get_env_id, parse_env_id
 
 from rl_training.envs.atari import is_atari
-from rl_training.modules import module_files
+from rl_training.modules import module_files, module_in
 
 
 def module_of(env_id: str) -> str | None:
@@ -26,7 +26,7 @@ def env_source(env_id: str) -> dict[str, str] | None:
     None for Python's own and installed packages, which change by a new version and not by an edit.
     """
     try:
-        creator = _creator(env_id.rpartition(":")[2])
+        creator = _creator(env_id)
         module = str(creator.__module__)
         file = Path(str(sys.modules[module].__file__)).resolve()
         if any(file.is_relative_to(folder) for folder in _installed()):
@@ -36,7 +36,10 @@ def env_source(env_id: str) -> dict[str, str] | None:
         return None
 
 
-def _creator(env_id: str) -> Any:
+def _creator(name: str) -> Any:
+    module, _, env_id = name.rpartition(":")
+    if module_in(name) and env_id not in gym.registry and hasattr(sys.modules[module], env_id):
+        return getattr(sys.modules[module], env_id)  # a class or function
     namespace, name, version = parse_env_id(env_id)
     if version is None:
         env_id = get_env_id(namespace, name, find_highest_version(namespace, name))

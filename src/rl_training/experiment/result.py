@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rl_training.runtime.metrics_table import Table, read_metrics
+
 SAME_IN_JSON = ("steps", "updates", "updates_per_second", "seconds", "metrics", "evaluation", "stop_reason")
 UNFINISHED = ("stopped", "failed")  # the status of runs that the same command continues
 
@@ -26,6 +28,10 @@ class TrainResult:
     env_restarts: int = 0  # workers of environments that died and were replaced, since the start of the run
     signal: int | None = field(default=None, compare=False)  # that stopped the run
     trained: bool = field(default=True, compare=False)  # False if the run had finished earlier
+
+    def read_metrics(self, *, table: Table | None = None) -> Any:
+        """Returns every logged row as a data frame; see `rl_training.read_metrics`. `metrics` holds the last values."""
+        return read_metrics(self.run_dir, table=table)
 
     def report(self) -> dict[str, Any]:
         """Returns the contents of result.json and `trained`, which is not stored."""
