@@ -102,7 +102,7 @@ def test_a_saved_agent_with_a_replay_buffer_goes_on_exactly(tmp_path):
     options: dict[str, Any] = {"learning_starts": 8, "batch_size": 8, "hidden_sizes": [8], "eval_interval": 0}
     whole = DQN("CartPole-v1", output_dir=str(tmp_path / "run"), **options).learn(total_timesteps=40)
     saved = whole.save(tmp_path / "saved")
-    branched = DQN.load(saved, output_dir=tmp_path / "new").learn(total_timesteps=20)
+    DQN.load(saved, output_dir=tmp_path / "new").learn(total_timesteps=20)
     whole.learn(total_timesteps=20)
     end = "checkpoints/step_000000060/learner.safetensors"
     assert (tmp_path / "new" / end).read_bytes() == (tmp_path / "run" / end).read_bytes()
@@ -122,7 +122,7 @@ def test_an_agent_that_stopped_early_trains_on(tmp_path):
 )
 def test_arguments_of_other_libraries_are_answered(tmp_path, name, hint):
     with pytest.raises(TypeError, match=hint):
-        agent(tmp_path / "run").learn(**{name: 1})
+        agent(tmp_path / "run").learn(**{name: 1})  # type: ignore[arg-type]
 
 
 def test_metrics_are_a_table(tmp_path):

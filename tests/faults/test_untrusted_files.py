@@ -9,11 +9,8 @@ import io
 import json
 import os
 import pickle
-import shutil
-import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,12 +18,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import yaml
-from typer.main import get_command
-from typer.testing import CliRunner
 
 import rl_training
-from rl_training.cli import app
 from rl_training.experiment.agent import load_agent
 from rl_training.experiment.collection import collect_dataset
 from rl_training.experiment.config.train_config import parse_config
@@ -34,22 +27,12 @@ from rl_training.experiment.datasets import roll_recipe
 from rl_training.experiment.dreams import _play
 from rl_training.experiment.manager import ExperimentManager
 from rl_training.experiment.trust import remember
-from rl_training.experiment.user_errors import USER_ERRORS
-from rl_training.runtime.checkpoints.format import CheckpointError, StoredFile, parse_manifest, write_file
 
-FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "dqn_run"
-STEP = "checkpoints/step_000000300"
-MODULE = """
-import gymnasium
-from gymnasium.envs.classic_control import CartPoleEnv
-gymnasium.register("Evil-v0", CartPoleEnv, max_episode_steps=20)
-"""
-FILES = ("evil.py", "pkg/__init__.py", "pkg/sub.py", "spread/inner.py", "this.py", "json.py", "my-evil.py", "moved.py",
-         "linked.py", "first/moved.py")  # fmt: skip
-PROCESSES = ("os.system", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec", "os.spawn", "subprocess.Popen")
-OWN_PROCESSES = ("git", "uname")  # record the version and the machine when a run starts
-NETWORK = ("socket.connect", "socket.bind", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto",
-           "urllib.Request", "webbrowser.open")  # fmt: skip
+sys.path.insert(0, str(Path(__file__).parent))  # also in the process that opens the files
+from strangers import Case, Found, command_cases, evil, forge, invoke, main, opened  # type: ignore[import-not-found]
+
+sys.path.pop(0)
+
 ODD_IDS = (
     ":Evil-v0", "evil:", "evil::Evil-v0", "evil:evil:Evil-v0", " evil:Evil-v0", "evil :Evil-v0", "evil\n:Evil-v0",
     ".evil:Evil-v0", "..evil:Evil-v0", "pkg.:Evil-v0", "pkg..sub:Evil-v0", "./evil:Evil-v0", "pkg/sub:Evil-v0",
@@ -63,50 +46,6 @@ class Bomb:
 
     def __reduce__(self) -> Any:
         return os.system, ("touch unpickled",)
-
-
-def forge(folder: Path, name: str, contents: dict[str, bytes] | None = None, **changes: Any) -> Path:
-    """A copy of a run with another config and other files in its checkpoint, all with correct checksums."""
-    run = Path(shutil.copytree(FIXTURE, folder / name))
-    (run / "result.json").unlink()
-    values = {**yaml.safe_load((run / "config.yaml").read_text()), **changes}
-    (run / "config.yaml").write_text(yaml.safe_dump(values))
-    manifest = parse_manifest(run, (run / STEP / "manifest.json").read_bytes())
-    files: dict[str, StoredFile] = dict(manifest.files)
-    for file, data in (contents or {}).items():
-        (run / STEP / file).unlink(missing_ok=True)
-        files[file] = write_file(run / STEP / file, data)
-    info = {**manifest.info, "config": {**manifest.info["config"], **changes}}
-    forged = manifest.model_copy(update={"info": info, "files": files})
-    (run / STEP / "manifest.json").write_bytes(forged.to_bytes())
-    return run
-
-
-def evil(folder: Path, env_id: str = "evil:Evil-v0", **changes: Any) -> Path:
-    return forge(folder, f"run_{len(list(folder.iterdir()))}", env_id=env_id, **changes)
-
-
-def invoke(*arguments: object) -> None:
-    """Calls a command; raises its exit code and message if it fails."""
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    if result.exit_code:
-        raise ValueError(f"with exit code {result.exit_code}: {result.stderr}")
-
-
-def command_cases() -> Iterator[tuple[str, Callable[[Path], Any]]]:
-    """Every command that takes a run, so that a new one is tried too."""
-    more: dict[str, list[str]] = {"predict": ["--obs", "[0, 0, 0, 0]"], "collect": ["--steps", "8", "--out", "x.npz"]}
-    root: Any = get_command(app)
-    groups = [((), root.commands), *(((name,), group.commands) for name, group in root.commands.items()
-                                     if hasattr(group, "commands"))]  # fmt: skip
-    for prefix, commands in groups:
-        for name, command in commands.items():
-            if any("RUN" in str(each.metavar) for each in getattr(command, "params", ()) if each.required):
-                yield " ".join([*prefix, name]), partial(try_command, [*prefix, name], more.get(name, []))
-
-
-def try_command(words: list[str], more: list[str], folder: Path) -> None:
-    invoke(*words, evil(folder), *more)
 
 
 def try_id(env_id: str, folder: Path) -> None:
@@ -211,11 +150,15 @@ def source_record(folder: Path) -> None:
     rl_training.evaluate_checkpoint(run)
 
 
+def trusted_now(folder: Path) -> Any:
+    return rl_training.evaluate_checkpoint(evil(folder), num_episodes=1, trust="evil")
+
+
 def loaded(folder: Path, **changes: Any) -> rl_training.ManagedAlgorithm:
     return rl_training.ManagedAlgorithm.load(evil(folder, **changes))
 
 
-REFUSED: dict[str, Callable[[Path], Any]] = {
+REFUSED: dict[str, Case] = {
     "evaluate_checkpoint": lambda folder: rl_training.evaluate_checkpoint(evil(folder)),
     "resume_training": lambda folder: rl_training.resume_training(evil(folder)),
     "load, evaluate": lambda folder: loaded(folder).evaluate(),
@@ -244,7 +187,7 @@ REFUSED: dict[str, Callable[[Path], Any]] = {
     "dreams of a world model": dreamed,
     **{f"env_id {env_id[:40]!r}": partial(try_id, env_id) for env_id in ODD_IDS},
 }
-DAMAGED: dict[str, Callable[[Path], Any]] = {
+DAMAGED: dict[str, Case] = {
     "pickled dataset, checked": lambda folder: invoke("data", "check", pickled_npz(folder)),
     "pickled dataset, loaded": lambda folder: rl_training.load_transition_dataset(pickled_npz(folder)),
     "pickled observations": pickled_obs,
@@ -255,10 +198,10 @@ DAMAGED: dict[str, Callable[[Path], Any]] = {
     ),
     "YAML with Python tags": tagged_yaml,
 }
-HARMLESS: dict[str, Callable[[Path], Any]] = {
+HARMLESS: dict[str, Case] = {
     "dataset of 8 TB": lambda folder: rl_training.load_transition_dataset(huge_npz(folder)),
 }
-ALLOWED: dict[str, Callable[[Path], Any]] = {
+ALLOWED: dict[str, Case] = {
     "predict_checkpoint": lambda folder: rl_training.predict_checkpoint(evil(folder), [0.0] * 4),
     "load, predict": lambda folder: loaded(folder).predict([0.0] * 4),
     "policy in another environment": policy_of,
@@ -268,53 +211,9 @@ CONTROL = "trusted now"
 CASES = {**REFUSED, **DAMAGED, **HARMLESS, **ALLOWED, **COMMANDS}
 
 
-def main(folder: Path) -> None:
-    """Runs every case and prints what each ended with, and what it did that a stranger's file must not do."""
-    events: list[str] = []
-    strangers = {Path(file).with_suffix("").as_posix().replace("/", ".") for file in FILES} | {"pkg", "spread"}
-
-    def watch(event: str, args: tuple[Any, ...]) -> None:
-        if event == "import" and args[0] in {*strangers, "zipped", "antigravity"} - {"json"}:
-            events.append(f"import {args[0]}")
-        elif event == "exec" and str(getattr(args[0], "co_filename", "")).startswith(str(folder)):
-            events.append(f"exec {args[0].co_filename}")
-        elif event == "subprocess.Popen" and args[0] in OWN_PROCESSES:
-            return
-        elif event == "pickle.find_class" or event in PROCESSES or event in NETWORK:
-            events.append(f"{event} {args}")
-
-    sys.path[:0] = ["", str(folder / "archive.zip")]  # not earlier: json.py would break the interpreter itself
-    sys.addaudithook(watch)
-    control = {CONTROL: lambda folder: rl_training.evaluate_checkpoint(evil(folder), num_episodes=1, trust="evil")}
-    found = {}
-    for name, case in {**CASES, **control}.items():
-        events.clear()
-        try:
-            outcome = f"returned {case(folder)!r:.60}"
-        except (*USER_ERRORS, CheckpointError) as error:
-            outcome = f"refused {error}"
-        except Exception as error:
-            outcome = f"failed {type(error).__name__}: {error}"
-        found[name] = outcome, list(events)
-    print(json.dumps(found))
-
-
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, list[str]]]:
-    folder = tmp_path_factory.mktemp("stranger").resolve()
-    for name in FILES:
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(MODULE)
-    with zipfile.ZipFile(folder / "archive.zip", "w") as archive:
-        archive.writestr("zipped.py", MODULE)
-    config = {**os.environ, "XDG_CONFIG_HOME": str(folder.parent / "config")}
-    done = subprocess.run(
-        [sys.executable, __file__, str(folder)], cwd=folder, env=config, capture_output=True, text=True, timeout=100,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert not {"unpickled", "executed"} & {path.name for path in folder.iterdir()}
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
+    return opened(__file__, tmp_path_factory.mktemp("stranger"))
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -366,4 +265,4 @@ def test_pickles_of_this_file_would_run_their_command(tmp_path, monkeypatch):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main({**CASES, CONTROL: trusted_now})
