@@ -110,6 +110,13 @@ def test_a_cut_row_that_leads_to_the_next_episodes_start_is_refused_or_left_out(
     assert rows["truncated"].tolist() == [0, 1, 0, 1]
 
 
+def test_a_state_that_recurs_within_episodes_may_also_be_the_next_start(load):
+    states = np.array([0, 1, 0, 1, 0, 1], np.float32)[:, None]
+    rows = {"obs": states, "next_obs": 1 - states, "actions": np.arange(6) % 2, "rewards": np.ones(6),
+            "dones": np.array([0, 0, 0, 0, 0, 1]), "truncated": np.array([0, 1, 0, 0, 0, 0])}  # fmt: skip
+    assert load(rows).columns["truncated"].tolist() == [0, 1, 0, 0, 0, 0]
+
+
 def test_successors_taken_from_the_rows_cannot_lead_astray(load, counted):
     columns = counted([1, 2, 3, 4], truncated=(1, 3))
     columns["obs"][1] = columns["obs"][2]  # the first episode ends where the second starts

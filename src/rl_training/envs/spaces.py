@@ -143,7 +143,9 @@ def describe(space: spaces.Space[Any], *, choices: bool = False) -> dict[str, An
         return box if layout is None else {**box, "layout": layout}
     if space.dtype is not None and np.dtype(space.dtype).kind == "U":  # Text, MiniGrid's missions
         return {"type": "Text"}
-    raise TypeError(f"the space {space} is not supported; {_advice('TransformObservation')}")
+    raise TypeError(
+        f"the space {space} is not supported; {_advice('TransformAction' if choices else 'TransformObservation')}"
+    )
 
 
 def _advice(wrapper: str) -> str:

@@ -11,6 +11,7 @@ REPAIRABLE = ("nan", "out_of_range", "no_episode_end", "crossing")  # problems t
 
 _BLOCK = 2**18  # numbers processed at once, to keep temporary arrays small
 _ROWS_TOGETHER = 64
+_CANDIDATES = 16  # more different observations at the ends of episodes are no coincidence
 
 
 class DatasetError(ValueError):
@@ -116,8 +117,21 @@ def find_crossings(obs: Array, next_obs: Array, dones: Array, truncated: Array) 
     jumps[:-1] = breaks & ~(dones | truncated)[:-1]
     # Bridge: the row is truncated, but its next_obs is the first observation of the next episode.
     rows = np.flatnonzero((truncated & ~dones)[:-1] & ~breaks)
-    bridges[rows] = ~same_rows(next_obs[rows], obs[rows])  # no evidence if obs does not change
+    rows = rows[~same_rows(next_obs[rows], obs[rows])]  # no evidence if obs does not change
+    bridges[rows] = ~_recurring(next_obs[rows], next_obs[~(dones | truncated)])
     return jumps, bridges
+
+
+def _recurring(candidates: Array, inner: Array) -> Array:
+    """Flags of candidates that also occur inside episodes, as states of small discrete environments do."""
+    flat = candidates.reshape(len(candidates), math.prod(candidates.shape[1:]))
+    unique, number = np.unique(flat, axis=0, return_inverse=True)
+    recurs = np.zeros(len(unique), bool)
+    for index, candidate in enumerate(unique[:_CANDIDATES]):
+        recurs[index] = any(
+            (inner[rows].reshape(-1, flat.shape[1]) == candidate).all(1).any() for rows in blocks(inner)
+        )
+    return recurs[number.reshape(-1)]
 
 
 def drop_nan_rows(columns: Arrays, allow: Collection[str]) -> Arrays:
