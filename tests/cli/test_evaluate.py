@@ -48,6 +48,49 @@ def test_evaluate_for_people(cli, finished):
     assert [line.split()[0] for line in lines] == ["return", "lengths", "checkpoint"]
 
 
+def test_the_environment_is_changed_for_one_evaluation(cli, finished):
+    asked = ("evaluate", finished["run_dir"], "--json")
+    before = json.loads(cli(*asked, "--episodes", 2).stdout)
+    changed = json.loads(
+        cli(*asked, "--set", "env_kwargs.max_episode_steps=5", "--set", "eval_episodes=3").stdout,
+    )
+    assert changed["lengths"] == [5, 5, 5]
+    wrapper = "env_wrappers=[{wrapper: gymnasium.wrappers:TimeLimit, max_episode_steps: 4}]"
+    assert json.loads(cli(*asked, "--set", wrapper, "--episodes", 1).stdout)["lengths"] == [4]
+    assert json.loads(cli(*asked, "--episodes", 2).stdout) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--set", "gamma=0.9"], "--set gamma: this command sets only env_kwargs, env_wrappers, eval_"),
+        (["--set", "env_id=Acrobot-v1"], "--set env_id: this command sets only env_kwargs"),
+        (["--set", "env_kwargs.nope=1"], "env_kwargs: CartPole-v1 has no option 'nope'; remove or correct it"),
+        (["--set", "env_wrappers=nope"], "env_wrappers"),
+        (["--video", "a.avi"], "a video must end in .mp4 or .gif, got a.avi"),
+        (["--video-episodes", "2"], "--video-episodes needs --video FILE"),
+        (["--ope", "x.npz", "--video", "a.mp4"], "--ope runs no episodes: remove --video"),
+        (["--ope", "x.npz", "--set", "env_kwargs.a=1"], "--ope runs no episodes: remove --set"),
+    ],
+)
+def test_a_wrong_option_of_an_evaluation_is_one_sentence(cli, finished, arguments, message):
+    result = cli("evaluate", finished["run_dir"], *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_video_is_written_and_the_figures_stay(cli, finished, tmp_path):
+    pytest.importorskip("PIL")
+    pytest.importorskip("pygame")
+    asked = ("evaluate", finished["run_dir"], "--episodes", 2, "--json")
+    file = tmp_path / "cartpole.gif"
+    filmed = json.loads(cli(*asked, "--video", file, "--video-episodes", 1).stdout)
+    assert filmed.pop("video") == str(file)
+    assert filmed == json.loads(cli(*asked).stdout)
+    assert file.read_bytes().startswith(b"GIF89a")
+
+
 @pytest.mark.parametrize("command", [["evaluate"], ["predict", "--obs", "[0, 0, 0, 0]"]])
 def test_a_run_that_is_not_there(cli, tmp_path, command):
     result = cli(*command, tmp_path / "absent")

@@ -23,6 +23,7 @@ from rl_training.runtime.checkpoints.reading import Checkpoint
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.memory import Memory
 from rl_training.runtime.metrics_table import read_metrics
+from rl_training.runtime.video import Video
 
 Managed = TypeVar("Managed", bound="ManagedAlgorithm")
 
@@ -135,15 +136,15 @@ class ManagedAlgorithm:
 
     def evaluate(
         self, *, num_episodes: int = 10, seed: int = 0, deterministic: bool | None = None,
-        env: Environment | None = None, wrappers: Sequence[Wrapper] | None = None,
+        env: Environment | None = None, wrappers: Sequence[Wrapper] | None = None, video: Path | str | None = None,
     ) -> dict[str, Any]:  # fmt: skip
         """Plays whole episodes from fixed seeds and returns their statistics.
 
         `deterministic` selects the most likely or sampled actions. None: as the config has it. `env` replaces the
-        environment of the run, as in `load`.
+        environment of the run, as in `load`. `video` is an .mp4 or .gif file to write, with the first three episodes.
         """
-        agent = in_environment(self.agent, env, wrappers)
-        return agent.evaluate(num_episodes, seed=seed, deterministic=deterministic)
+        agent, recorded = in_environment(self.agent, env, wrappers), None if video is None else Video(video)
+        return agent.evaluate(num_episodes, seed=seed, deterministic=deterministic, video=recorded)
 
     def predict(self, obs: Any, deterministic: bool = True, memory: Memory | None = None) -> np.ndarray[Any, Any]:
         """Returns actions in the environment's units, for one observation or for a batch of them.

@@ -23,11 +23,12 @@ def env() -> None:
 @app.command()
 def check(
     env_id: Annotated[
-        str, typer.Argument(metavar="ID", help="A Gymnasium id, or module:Id for a module of the current folder.")
+        str,
+        typer.Argument(metavar="ID", help="A Gymnasium id, or module:Id or module:Class, also of the current folder."),
     ],
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="env_kwargs.KEY=VALUE", help="Argument of the environment; repeatable."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Set env_kwargs.NAME or env_wrappers; repeatable."),
     ] = None,
     steps: Annotated[int, typer.Option(metavar="N", min=1, help="Steps with random actions.")] = 500,
     timeout: Annotated[float, typer.Option(metavar="S", help="Seconds after which a call is interrupted.")] = 30.0,
@@ -40,14 +41,16 @@ def check(
     """
     with stdout_for_results():
         from rl_training.envs.checker import check_env
-        from rl_training.experiment.config.overrides import environment_overrides
+        from rl_training.experiment.config.overrides import environment_config
         from rl_training.experiment.trust import modules_of
         from rl_training.modules import add_current_folder, approve
 
-        given = {"env_id": env_id, **environment_overrides(settings or [])}
-        approve(modules_of(given))
+        config = environment_config(env_id, settings or [])
+        approve(modules_of(config))
         add_current_folder()
-        report = check_env(env_id, env_kwargs=given.get("env_kwargs"), steps=steps, timeout=timeout)
+        report = check_env(
+            env_id, env_kwargs=config.env_kwargs, wrappers=config.env_wrappers, steps=steps, timeout=timeout
+        )
     if as_json:
         print_json(report.to_json())
     else:

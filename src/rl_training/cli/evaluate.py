@@ -1,7 +1,7 @@
 """`evaluate`: run a trained agent in its environment, or estimate its return from data."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -9,30 +9,65 @@ from rl_training.cli.data import ActionRange, Allow, Columns, read_options
 from rl_training.cli.options import Best, Json, Run, Trust
 from rl_training.cli.output import print_facts, print_json, score, stdout_for_results
 
+Episodes = Annotated[int | None, typer.Option(metavar="N", min=1, help="Episodes to run (default 10).")]
+Seed = Annotated[int, typer.Option(metavar="S", min=0, help="Random seed for the episodes or the estimate.")]
+Stochastic = Annotated[
+    bool | None,
+    typer.Option(
+        "--stochastic/--deterministic", help="Sample actions or not (default: eval_stochastic of the run's config)."
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Set env_kwargs.NAME, env_wrappers or eval_… for this evaluation only."
+    ),
+]
+VideoFile = Annotated[
+    Path | None, typer.Option("--video", metavar="FILE", help="Record a video of the first episodes (.mp4 or .gif).")
+]
+VideoEpisodes = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help="Episodes in the video (default 3, two minutes at most).")
+]
+Ope = Annotated[
+    str | None, typer.Option(metavar="DATASET", help="Estimate the return from data, without an environment.")
+]
+Updates = Annotated[int | None, typer.Option(metavar="N", min=1, help="Updates of the estimate (default 10,000).")]
+Gamma = Annotated[float | None, typer.Option(metavar="G", help="Discount of the estimate (default 0.99).")]
 CAUTION = (
     "the estimate does not cover states that are missing in the data, and the interval does not show this. "
     "Use it to compare policies, not as an absolute value"
 )
 
 
+class Playing(NamedTuple):
+    """Options of an evaluation in the environment."""
+
+    episodes: int | None
+    stochastic: bool | None
+    settings: list[str] | None
+    video: Path | None
+    video_episodes: int | None
+
+    def first_option(self) -> str | None:
+        """Returns the first option that was given."""
+        stochastic = "--stochastic" if self.stochastic else "--deterministic"
+        names = ("--episodes", stochastic, "--set", "--video", "--video-episodes")
+        return next((name for name, value in zip(names, self, strict=True) if value is not None), None)
+
+
 def evaluate(
     run: Run,
     best: Best = False,
-    episodes: Annotated[int | None, typer.Option(metavar="N", min=1, help="Episodes to run (default 10).")] = None,
-    seed: Annotated[int, typer.Option(metavar="S", min=0, help="Random seed for the episodes or the estimate.")] = 0,
-    stochastic: Annotated[
-        bool | None,
-        typer.Option(
-            "--stochastic/--deterministic", help="Sample actions or not (default: eval_stochastic of the run's config)."
-        ),
-    ] = None,
-    ope: Annotated[
-        str | None, typer.Option(metavar="DATASET", help="Estimate the return from data, without an environment.")
-    ] = None,
-    updates: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Updates of the estimate (default 10,000).")
-    ] = None,
-    gamma: Annotated[float | None, typer.Option(metavar="G", help="Discount of the estimate (default 0.99).")] = None,
+    episodes: Episodes = None,
+    seed: Seed = 0,
+    stochastic: Stochastic = None,
+    settings: Settings = None,
+    video: VideoFile = None,
+    video_episodes: VideoEpisodes = None,
+    ope: Ope = None,
+    updates: Updates = None,
+    gamma: Gamma = None,
     columns: Columns = None,
     action_range: ActionRange = None,
     allow: Allow = None,
@@ -44,32 +79,43 @@ def evaluate(
     --stochastic or the config's eval_stochastic is set."""
     given = {name: value for name, value in (("updates", updates), ("gamma", gamma)) if value is not None}
     reading = read_options(columns, action_range, allow)
+    playing = Playing(episodes, stochastic, settings or None, video, video_episodes)
     if ope is None:
         unused = [*given, *(name for name, value in reading.items() if value)]
         if unused:
             option = unused[0].removeprefix("dataset_").replace("_", "-")
             raise ValueError(f"--{option} needs --ope DATASET, the estimate from data")
-        play(run, best, 10 if episodes is None else episodes, seed, stochastic, trust or [], as_json)
-    elif episodes is not None or stochastic is not None:
-        option = "--episodes" if stochastic is None else "--stochastic" if stochastic else "--deterministic"
-        raise ValueError(f"--ope runs no episodes: remove {option}")
+        play(run, best, seed, playing, trust or [], as_json)
+    elif (useless := playing.first_option()) is not None:
+        raise ValueError(f"--ope runs no episodes: remove {useless}")
     else:
         estimate(run, ope, best, seed, given, reading, as_json)
 
 
-def play(
-    run: Path, best: bool, episodes: int, seed: int, stochastic: bool | None, trust: list[str], as_json: bool
-) -> None:
+def play(run: Path, best: bool, seed: int, playing: Playing, trust: list[str], as_json: bool) -> None:
+    if playing.video is None and playing.video_episodes is not None:
+        raise ValueError("--video-episodes needs --video FILE")
     with stdout_for_results():
         from rl_training.experiment.agent import load_agent
+        from rl_training.experiment.config.overrides import evaluation_config
+        from rl_training.experiment.trust import modules_of
+        from rl_training.runtime.video import EPISODES, Video
 
+        video = None
+        if playing.video is not None:
+            video = Video(playing.video, episodes=playing.video_episodes or EPISODES)
         agent = load_agent(run, best=best, trust=trust)
-        played = agent.evaluate(episodes, seed=seed, deterministic=None if stochastic is None else not stochastic)
+        config, typed = evaluation_config(agent.config, playing.settings or [])
+        agent = agent._replace(config=config, trust=(*agent.trust, *modules_of(typed)))
+        deterministic = None if playing.stochastic is None else not playing.stochastic
+        episodes = playing.episodes or typed.get("eval_episodes", 10)
+        played = agent.evaluate(episodes, seed=seed, deterministic=deterministic, video=video)
+    facts = {"checkpoint": str(agent.path)} | ({} if video is None else {"video": str(video.path)})
     if as_json:
-        print_json({"checkpoint": str(agent.path), **played})
+        print_json({**facts, **played})
         return
     lengths = f"{min(played['lengths'])} to {max(played['lengths'])} steps"
-    print_facts({"return": score(played), "lengths": lengths, "checkpoint": str(agent.path)})
+    print_facts({"return": score(played), "lengths": lengths, **facts})
 
 
 def estimate(

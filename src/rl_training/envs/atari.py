@@ -11,6 +11,7 @@ OPTIONS = (  # of AtariGame that env_kwargs may set
     "terminal_on_life_loss",
 )  # fmt: skip
 NOOP = 0
+SCREENS_PER_SECOND = 60  # of the console
 
 
 def is_atari(env_id: str) -> bool:
@@ -77,6 +78,7 @@ class AtariGame(gym.Wrapper[np.ndarray, Any, Any, Any]):
         self._stack, self._planes = stack, 1 if grayscale else 3
         shape = (stack * self._planes, screen_size, screen_size)
         self.observation_space = gym.spaces.Box(0, 255, shape, np.uint8)
+        self.metadata = {**env.metadata, "render_fps": SCREENS_PER_SECOND / frameskip}
         self._ale, self._actions = game.ale, [getattr(ale_py.Action, meaning) for meaning in meanings]
         self._opening = meanings.index("FIRE") if fire_at_start and "FIRE" in meanings else NOOP
         self._shrink = AreaAverage(game.ale.getScreenDims(), (screen_size, screen_size))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -32,6 +32,7 @@ from rl_training.envs.probing import (
 from rl_training.envs.returned import signature_faults
 from rl_training.envs.spec import env_spec_of
 from rl_training.envs.user_code import has_user_code, place_of_attribute, place_of_method, user_env
+from rl_training.envs.wrapping import Wrapper
 
 STEPS, SECONDS = 500, 30.0
 COMPARED_STEPS = 100
@@ -69,9 +70,10 @@ def _finding_json(finding: Finding) -> dict[str, Any]:
 
 
 def check_env(
-    env: Any, *, env_kwargs: Mapping[str, Any] | None = None, steps: int = STEPS, timeout: float = SECONDS
-) -> EnvReport:
-    """Checks an environment: an id, an object, a class or a function that returns one.
+    env: Any, *, env_kwargs: Mapping[str, Any] | None = None, wrappers: Sequence[Wrapper] = (), steps: int = STEPS,
+    timeout: float = SECONDS,
+) -> EnvReport:  # fmt: skip
+    """Checks an environment: an id, an object, a class or a function that returns one, with `wrappers` around it.
 
     Steps it with random actions, resets it with the same seed twice, and runs Gymnasium's own checker. A call that
     takes longer than `timeout` seconds is interrupted. The report lists every mistake with its file and line.
@@ -80,7 +82,7 @@ def check_env(
         raise ValueError(f"steps must be at least 1, got {steps}")
     if not timeout > 0:
         raise ValueError(f"timeout must be greater than 0 seconds, got {timeout}")
-    check = Check(EnvSource(env, dict(env_kwargs or {})), steps, CallLimit(timeout))
+    check = Check(EnvSource(env, dict(env_kwargs or {}), wrappers), steps, CallLimit(timeout))
     with check.limit.watching(), suppress(Stop):
         try:
             check.run()

@@ -1,6 +1,7 @@
 """Creates an environment to check from an id, an object, a class or a function."""
 
 import re
+from collections.abc import Sequence
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
@@ -8,19 +9,22 @@ import gymnasium as gym
 from gymnasium.envs.registration import load_env_creator
 
 from rl_training.envs.interrupts import CallTimeout
-from rl_training.envs.making import _make
+from rl_training.envs.making import EnvFactory
 from rl_training.envs.probing import Findings, Stop
 from rl_training.envs.user_code import place_of_creator, place_of_error
+from rl_training.envs.wrapping import Wrapper, wrap
 from rl_training.messages import describe_error
+from rl_training.modules import load_object, module_in
 
 
 class EnvSource:
     """Makes the environment; mistakes in its constructor become findings, and a wrong id raises its usual error."""
 
-    def __init__(self, env: Any, env_kwargs: dict[str, Any]) -> None:
+    def __init__(self, env: Any, env_kwargs: dict[str, Any], wrappers: Sequence[Wrapper] = ()) -> None:
         if not isinstance(env, (str, gym.Env)) and not callable(env):
             raise TypeError(f"env must be an id, a gymnasium.Env, a class or a function, got {type(env).__name__}")
         self.env, self.env_kwargs, self.is_id = env, env_kwargs, isinstance(env, str)
+        self.wrappers = tuple(wrappers)
         self.makes_new = not isinstance(env, gym.Env)
         if not self.makes_new and env_kwargs:
             raise ValueError("env_kwargs need an id, a class or a function; this is an environment object")
@@ -28,10 +32,10 @@ class EnvSource:
         self.name = env if self.is_id else getattr(named, "__qualname__", repr(env))
 
     def make(self, found: Findings) -> Any:
-        if not self.makes_new:
-            return self.env
         try:
-            env = _make(self.env, self.env_kwargs, training=False) if self.is_id else self.env(**self.env_kwargs)
+            env = self._made()
+            for wrapper in self.wrappers if isinstance(env, gym.Env) else ():
+                env = wrap(env, wrapper)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -43,6 +47,11 @@ class EnvSource:
             found.add("no_env", f"{type(env).__name__} is not a gymnasium.Env: {fix}", place_of_creator(type(env)))
             raise Stop
         return env
+
+    def _made(self) -> Any:
+        if not self.makes_new:
+            return self.env
+        return EnvFactory(self.env, self.env_kwargs).make(training=False) if self.is_id else self.env(**self.env_kwargs)
 
     def _report(self, error: BaseException, found: Findings) -> None:
         """Adds an error of the user's constructor to the findings; raises others, such as an unknown id."""
@@ -74,6 +83,8 @@ class EnvSource:
         if not self.is_id:
             return self.env
         try:
+            if module_in(self.env) is not None and self.env.rpartition(":")[2] not in gym.registry:
+                return load_object(self.env, "env_id")
             entry_point: Any = gym.spec(self.env.rpartition(":")[2]).entry_point
             return entry_point if callable(entry_point) else load_env_creator(entry_point)
         except Exception:  # not registered, or its module cannot be imported

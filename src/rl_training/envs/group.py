@@ -1,5 +1,6 @@
 """Environments stepped together in one process."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -48,6 +49,9 @@ class EnvGroup:
         self._rows, self._shape = (len(envs), *space.shape), space.shape
         self._pixels = space.dtype == np.uint8
         self._dtype = np.uint8 if self._pixels else np.float32
+
+    def wrap(self, wrapper: Callable[[int, gym.Env[Any, Any]], gym.Env[Any, Any]]) -> None:
+        self._envs = [wrapper(self._first + row, env) for row, env in enumerate(self._envs)]
 
     def reset(self) -> np.ndarray:
         obs = np.empty(self._rows, self._dtype)

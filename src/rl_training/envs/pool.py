@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
+import gymnasium as gym
 import numpy as np
 from gymnasium.wrappers import TimeLimit
 
@@ -82,6 +83,12 @@ class EnvPool:
             envs = [env, *(make() for _ in range(num_envs - 1))]
             envs = envs if max_steps is None else [TimeLimit(each, max_steps) for each in envs]
             self._group = EnvGroup(envs, 0, episodes=[-1] * num_envs, seed=self.seed, kind=self.resume_kind, warn=warn)
+
+    def wrap(self, wrapper: Callable[[int, gym.Env[Any, Any]], gym.Env[Any, Any]]) -> None:
+        """Wraps each environment, given its index, before the first reset; without workers only."""
+        if not isinstance(self._group, EnvGroup):
+            raise ValueError("environments in worker processes cannot be wrapped")
+        self._group.wrap(wrapper)
 
     @property
     def obs(self) -> np.ndarray:

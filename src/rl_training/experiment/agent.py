@@ -30,6 +30,7 @@ from rl_training.runtime.checkpoints.format import MANIFEST, STATE, CheckpointEr
 from rl_training.runtime.checkpoints.reading import Checkpoint, list_checkpoints, newest_checkpoint, read_checkpoint
 from rl_training.runtime.evaluation import evaluate
 from rl_training.runtime.memory import Memory
+from rl_training.runtime.video import Video
 from rl_training.types import EnvSpec
 
 CHECKPOINTS = "checkpoints"
@@ -92,10 +93,12 @@ class Agent(NamedTuple):
     def _lead_of(self, rows: np.ndarray[Any, Any]) -> tuple[int, ...]:
         return rows.shape[: rows.ndim - len(self.spec.obs_shape)]
 
-    def evaluate(self, episodes: int, *, seed: int = 0, deterministic: bool | None = None) -> dict[str, Any]:
+    def evaluate(
+        self, episodes: int, *, seed: int = 0, deterministic: bool | None = None, video: Video | None = None
+    ) -> dict[str, Any]:
         """Plays whole episodes with fixed seeds in the training environment.
 
-        `deterministic` defaults to the opposite of the config's `eval_stochastic`.
+        `deterministic` defaults to the opposite of the config's `eval_stochastic`. `video` records the first episodes.
         """
         source = self.trusted_env()
         if source is None:
@@ -107,7 +110,7 @@ class Agent(NamedTuple):
             self.learner, source, episodes=episodes, seed=seed,
             deterministic=not self.config.eval_stochastic if deterministic is None else deterministic,
             device=next(self.learner.parameters()).device, max_steps=self.config.eval_max_steps,
-            like=self.spec,
+            like=self.spec, video=video,
         ).summary(self.config.env_id)  # fmt: skip
 
     def trusted_env(self) -> EnvFactory | None:

@@ -29,6 +29,7 @@ from rl_training.runtime.lanes import FineTuning, LaneContext, TrainingLane
 from rl_training.runtime.lanes.memory_limits import NotEnoughMemoryError
 from rl_training.runtime.population import PoolGroup, member_states
 from rl_training.runtime.state import Lane, TrainerState
+from rl_training.runtime.video import Video
 from rl_training.types import SKIP_UPDATES, EnvSpec
 
 
@@ -168,6 +169,8 @@ def new_callbacks(
     callbacks += [Schedules(moving, defaults)] if moving else []
     evaluation = _evaluation(config, parts, choices, writers, warn)
     callbacks += [] if evaluation is None else [evaluation]
+    if config.record_video_interval and evaluation is None:
+        raise ConfigError("record_video_interval needs evaluations; set env_id and an eval_interval above 0")
     if config.early_stopping is not None:
         if evaluation is None:
             raise ConfigError("early_stopping needs evaluations; set env_id and an eval_interval above 0")
@@ -185,11 +188,11 @@ def _evaluation(
     if parts.pool is not None and isinstance(source.env, LentEnv) and source.is_single:
         raise ConfigError(source.env.refusal("is in training when it is evaluated") + ", or set eval_interval to 0")
 
-    def score(watch: Callable[[], None]) -> dict[str, Any]:
+    def score(watch: Callable[[], None], video: Video | None = None) -> dict[str, Any]:
         return evaluate(
             parts.learner, source, episodes=config.eval_episodes, seed=streams.derive(config.seed, "selection"),
             deterministic=not config.eval_stochastic, device=choices.device,
-            max_steps=config.eval_max_steps, watch=watch, warn=warn, like=parts.spec,
+            max_steps=config.eval_max_steps, watch=watch, warn=warn, like=parts.spec, video=video,
         ).summary(config.env_id)  # fmt: skip
 
     def write(row: Row) -> None:

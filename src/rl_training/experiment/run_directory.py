@@ -32,7 +32,16 @@ ELSEWHERE = "another --output (output_dir in Python)"
 CONFIG, METRICS, DISCARDED = "config.yaml", "metrics.jsonl", ".discarded"
 # In the order in which --fresh removes them. Without result.json, the run is not taken for a finished one; run.json,
 # which records that there were checkpoints, goes last.
-RUN_FILES = ("result.json", CHECKPOINTS, METRICS, f"{METRICS}.before-step-*", "tensorboard", "curve.png", "run.json")
+RUN_FILES = (
+    "result.json",
+    CHECKPOINTS,
+    METRICS,
+    f"{METRICS}.before-step-*",
+    "tensorboard",
+    "videos",
+    "curve.png",
+    "run.json",
+)
 
 
 class RunLockedError(BlockingIOError):
@@ -40,7 +49,7 @@ class RunLockedError(BlockingIOError):
 
 
 class RunDirectory:
-    """Holds config.yaml, run.json, metrics.jsonl, checkpoints/, tensorboard/, result.json and curve.png.
+    """Holds config.yaml, run.json, metrics.jsonl, checkpoints/, tensorboard/, videos/, result.json and curve.png.
 
     After a fallback to an older checkpoint it also holds `metrics.jsonl.before-step-N`; see `starts.set_aside`.
     """

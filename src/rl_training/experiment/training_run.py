@@ -27,6 +27,7 @@ from rl_training.runtime.checkpoints.format import step_name
 from rl_training.runtime.checkpoints.reading import Checkpoint
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.state import TrainerState
+from rl_training.runtime.video import TrainingVideos
 from rl_training.types import EnvSpec
 
 
@@ -67,6 +68,8 @@ class TrainingRun:
         )  # fmt: skip
         for evaluation in (callback for callback in callbacks if isinstance(callback, Evaluate)):
             evaluation.save = self.saving.save_early
+            if config.record_video_interval:
+                evaluation.video = TrainingVideos(directory.path / "videos", config.record_video_interval, warn).next
         self.callbacks = [*callbacks, self.saving]
         self.record = {**run_record(config, parts, choices), "total_timesteps": self.state.total_timesteps}
 

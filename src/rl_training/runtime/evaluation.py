@@ -1,9 +1,12 @@
 """Evaluates a policy in fresh environments with fixed seeds, without side effects on training."""
 
+import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from statistics import fmean, pstdev
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from rl_training import streams
@@ -11,9 +14,11 @@ from rl_training.data import normalized_score
 from rl_training.envs.group import Episode
 from rl_training.envs.making import EnvFactory
 from rl_training.envs.pool import EnvPool
+from rl_training.envs.rendering import MODE
 from rl_training.messages import Warn, print_warning
 from rl_training.runtime.memory import Memory
 from rl_training.runtime.state import finite_actions
+from rl_training.runtime.video import Video
 from rl_training.types import EnvSpec, Policy
 
 MAX_STEPS = 1_000_000  # of an episode
@@ -40,8 +45,9 @@ def evaluate(
     policy: Policy, env_id: Any, *, episodes: int, seed: int, env_kwargs: dict[str, Any] | None = None,
     deterministic: bool = True, device: torch.device | str = "cpu", max_steps: int = MAX_STEPS,
     watch: Callable[[], None] = lambda: None, warn: Warn = print_warning, like: EnvSpec | None = None,
+    video: Video | None = None,
 ) -> Evaluation:  # fmt: skip
-    """Plays whole episodes, or `max_steps` of each. `watch` is called before each step.
+    """Plays whole episodes, or `max_steps` of each. `watch` is called before each step. A `video` changes nothing.
 
     Each environment plays a fixed share, so short episodes are not over-represented. `like`: see `EnvPool`.
     """
@@ -53,8 +59,8 @@ def evaluate(
     generator, remaining = streams.generator(seed, "evaluation", device=str(device)), episodes
     watch()
     options: Any = {"max_steps": max_steps, "like": like, "warn": warn}
-    with EnvPool(source, width, seed=streams.derive(seed, "evaluation"), **options) as pool:
-        obs, memory, unended = pool.reset(), Memory(), 0
+    with _pool(source, width, video, episodes, seed=streams.derive(seed, "evaluation"), **options) as pool:
+        obs, memory, unended = _first_obs(pool, video), Memory(), 0
         while remaining:
             watch()
             rows = torch.as_tensor(obs).to(device)
@@ -69,9 +75,35 @@ def evaluate(
                 if episode.env + len(counted) * width < episodes:  # environment i plays episodes i, i + width, …
                     counted.append(episode)
                     remaining -= 1
+    if video is not None:
+        video.save()
     ordered = [finished[number % width][number // width] for number in range(episodes)]
     _warn_of_cuts(ordered, max_steps, warn)
     return Evaluation([episode.return_ for episode in ordered], [episode.length for episode in ordered])
+
+
+def _pool(source: EnvFactory, width: int, video: Video | None, episodes: int, **options: Any) -> EnvPool:
+    """Returns the environments; with a video, they can render, and the first are recorded."""
+    if video is None:
+        return EnvPool(source, width, **options)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Gymnasium warns of an unknown mode; the camera reports it
+            pool = EnvPool(replace(source, kwargs={**source.kwargs, "render_mode": MODE}), width, **options)
+    except Exception as error:
+        if "render_mode" not in str(error):
+            video.fail(error)
+            video.require()
+        pool = EnvPool(source, width, **options)
+    pool.wrap(video.cameras(width, episodes))
+    return pool
+
+
+def _first_obs(pool: EnvPool, video: Video | None) -> np.ndarray:
+    obs = pool.reset()
+    if video is not None:
+        video.require()  # before many episodes are played
+    return obs
 
 
 def _warn_of_cuts(episodes: list[Episode], max_steps: int, warn: Warn) -> None:

@@ -10,11 +10,11 @@ ENVIRONMENT = ("env_kwargs", "env_wrappers")
 EVALUATION = (*ENVIRONMENT, *(name for name in TrainConfig.model_fields if name.startswith("eval_")))
 
 
-def environment_overrides(assignments: Iterable[str]) -> dict[str, Any]:
-    """Returns the values that `--set` gives to the keys of an environment; raises ConfigError for other keys."""
+def environment_config(env_id: str, assignments: Iterable[str]) -> TrainConfig:
+    """Returns a config of an environment alone, with `--set` applied; raises ConfigError for keys of training."""
     given = list(assignments)
     _require_keys(given, ENVIRONMENT, "it checks an environment without training")
-    return apply_overrides({}, given)
+    return parse_config(apply_overrides({"algo": "ppo", "env_id": env_id}, given))
 
 
 def evaluation_config(config: TrainConfig, assignments: Iterable[str]) -> tuple[TrainConfig, dict[str, Any]]:

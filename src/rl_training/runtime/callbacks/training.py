@@ -42,23 +42,27 @@ class Evaluate(Callback):
 
     `evaluate` calls its argument after each step. A request to stop ends the evaluation, and the resume repeats it.
     `save` is called once in an evaluation that takes long, so that a crash does not lose the training before it.
+    `video` returns a video to record of an evaluation, or None.
     """
 
     evaluates = True
 
     def __init__(
-        self, interval: int, evaluate: Callable[[Callable[[], None]], dict[str, Any]],
+        self, interval: int, evaluate: Callable[..., dict[str, Any]],
         write: Callable[[dict[str, Any]], None],
     ) -> None:  # fmt: skip
         self.interval, self.evaluate, self.write = interval, evaluate, write
         self.save: Callable[[TrainerState], Any] = lambda state: None
+        self.video: Callable[[TrainerState], Any] = lambda state: None
 
     def on_step_end(self, state: TrainerState) -> None:
         if not (state.evaluation_due or state.passed(self.interval) or state.global_step >= state.total_timesteps):
             return
         state.evaluation_due = True
         try:
-            evaluation = {"step": state.global_step, **self.evaluate(self._watch(state))}
+            video = self.video(state)
+            recording = {} if video is None else {"video": video}
+            evaluation = {"step": state.global_step, **self.evaluate(self._watch(state), **recording)}
         except Interrupted:
             return
         state.evaluation, state.evaluation_due = evaluation, False

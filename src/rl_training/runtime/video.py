@@ -1,0 +1,189 @@
+"""Videos of evaluation episodes, as .mp4 or .gif, with the return written below the picture."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from rl_training.envs.rendering import FRAMES_PER_SECOND, Camera, Clip, VideoError, prepare_rendering, steps_per_second
+from rl_training.messages import Warn
+from rl_training.runtime.checkpoints.format import step_name
+from rl_training.runtime.state import TrainerState
+
+FORMATS = (".mp4", ".gif")
+EPISODES = 3
+MAX_FRAMES = 3_600  # of a video: two minutes
+SMALLEST_WIDTH = 320  # smaller pictures are enlarged, so that the text fits
+TEXT_HEIGHT = 24
+PAUSE = 0.5  # seconds after an episode
+
+
+class Video:
+    """Records the first `episodes` of an evaluation and writes them to one file."""
+
+    def __init__(self, path: Path | str, *, episodes: int = EPISODES, max_frames: int = MAX_FRAMES) -> None:
+        self.path, self.episodes = Path(path), episodes
+        if self.path.suffix.lower() not in FORMATS:
+            raise ValueError(f"a video must end in .mp4 or .gif, got {self.path}")
+        if self.path.is_dir():
+            raise ValueError(f"a video must be a file, but {self.path} is a folder")
+        if episodes < 1:
+            raise ValueError(f"a video needs at least 1 episode, got {episodes}")
+        self.error: Exception | None = None
+        self._limit = max_frames
+        self._clips: dict[int, Clip] = {}
+        self._fps = float(FRAMES_PER_SECOND)
+        require_encoder(self.path)
+        prepare_rendering()
+
+    def cameras(self, width: int, played: int) -> Callable[[int, gym.Env[Any, Any]], gym.Env[Any, Any]]:
+        """Returns a function that wraps environment `i` of `width`, which plays the episodes i, i + width, …"""
+        self.episodes = min(self.episodes, played)
+        limit = max(2, self._limit // self.episodes)
+
+        def wrapped(row: int, env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
+            if row >= self.episodes:
+                return env
+            if row == 0:
+                speed = steps_per_second(env)
+                self._fps = speed / max(1, round(speed / FRAMES_PER_SECOND))
+
+            def clip(episode: int) -> Clip | None:
+                number = row + episode * width
+                if number >= self.episodes or self.error is not None:
+                    return None
+                return self._clips.setdefault(number, Clip(number, limit))
+
+            return Camera(env, clip, self.fail)
+
+        return wrapped
+
+    def fail(self, error: Exception) -> None:
+        self.error = self.error or error
+
+    def require(self) -> None:
+        """Raises the error that has ended the recording, if there is one."""
+        if self.error is not None:
+            raise self.error
+
+    def save(self) -> None:
+        """Writes the file, or nothing if it could not be recorded."""
+        self.require()
+        if self.error is not None:
+            return
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            partial = self.path.with_name(f".{self.path.stem}-{os.getpid()}{self.path.suffix}")
+            try:
+                (_write_gif if self.path.suffix.lower() == ".gif" else _write_mp4)(partial, self._pictures(), self._fps)
+                os.replace(partial, self.path)
+            finally:
+                partial.unlink(missing_ok=True)
+        except OSError as error:
+            self.fail(VideoError(f"the video {self.path} could not be written: {error}"))
+            self.require()
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether an episode is longer than the video shows."""
+        return any(clip.is_cut for clip in self._clips.values())
+
+    def _pictures(self) -> Iterator[np.ndarray]:
+        draw = Captions()
+        for number in sorted(self._clips):
+            for frame in self._clips[number].frames:
+                text = f"episode {number + 1}   step {frame.step:,}   return {frame.return_:,.6g}"
+                picture = draw(frame.image(), text)
+                yield picture
+            yield from [picture] * round(PAUSE * self._fps)
+
+
+class TrainingVideos:
+    """Starts a video at each evaluation that has crossed a multiple of `interval` steps since the one before.
+
+    A video that fails is a warning, once, and training goes on without videos.
+    """
+
+    def __init__(self, folder: Path, interval: int, warn: Warn) -> None:
+        self.folder, self.interval, self.warn = folder, interval, warn
+        self._is_off = False
+
+    def next(self, state: TrainerState) -> Video | None:
+        before = 0 if state.evaluation is None else state.evaluation["step"]
+        if self._is_off or state.global_step // self.interval <= before // self.interval:
+            return None
+        try:
+            return TrainingVideo(self.folder / f"{step_name(state.global_step)}.mp4", self._give_up)
+        except ImportError as error:
+            self._give_up(error)
+            return None
+
+    def _give_up(self, error: Exception) -> None:
+        if not self._is_off:
+            self._is_off = True
+            self.warn(f"no videos are recorded, and training goes on: {error}")
+
+
+class TrainingVideo(Video):
+    """One episode; an error is reported instead of raised."""
+
+    def __init__(self, path: Path, give_up: Callable[[Exception], None]) -> None:
+        super().__init__(path, episodes=1)
+        self._give_up = give_up
+
+    def require(self) -> None:
+        if self.error is not None:
+            self._give_up(self.error)
+
+
+class Captions:
+    """Puts text below a picture. All results have the size of the first, in even numbers for the encoder."""
+
+    def __init__(self) -> None:
+        from PIL import ImageFont
+
+        self._font, self._size = ImageFont.load_default(14), (0, 0)
+
+    def __call__(self, image: np.ndarray, text: str) -> np.ndarray:
+        from PIL import Image, ImageDraw
+
+        height, width = image.shape[:2]
+        if self._size == (0, 0):
+            factor = math.ceil(SMALLEST_WIDTH / width)
+            self._size = (width * factor + width * factor % 2, height * factor + height * factor % 2)
+        picture = Image.new("RGB", (self._size[0], self._size[1] + TEXT_HEIGHT))
+        shown = Image.fromarray(image)
+        picture.paste(shown if shown.size == self._size else shown.resize(self._size, Image.Resampling.NEAREST))
+        ImageDraw.Draw(picture).text((8, self._size[1] + 4), text, fill=(255, 255, 255), font=self._font)
+        return np.asarray(picture)
+
+
+def require_encoder(path: Path) -> None:
+    """Raises ImportError if a package is missing."""
+    modules = ("PIL", "imageio", "imageio_ffmpeg") if path.suffix.lower() == ".mp4" else ("PIL",)
+    if any(find_spec(module) is None for module in modules):
+        raise ImportError('a video needs imageio, imageio-ffmpeg and pillow: pip install "rl-training[video]"')
+
+
+def _write_mp4(path: Path, pictures: Iterator[np.ndarray], fps: float) -> None:
+    import imageio
+
+    options: Any = {"codec": "libx264", "macro_block_size": 2, "ffmpeg_log_level": "error", "quality": 7}
+    writer: Any = imageio.get_writer(path, format="FFMPEG", mode="I", fps=fps, **options)
+    with writer:
+        for picture in pictures:
+            writer.append_data(picture)
+
+
+def _write_gif(path: Path, pictures: Iterator[np.ndarray], fps: float) -> None:
+    from PIL import Image
+
+    images = (Image.fromarray(picture) for picture in pictures)
+    next(images).save(path, save_all=True, append_images=images, duration=round(1000 / fps), loop=0)
