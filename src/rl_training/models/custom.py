@@ -2,7 +2,7 @@
 
 | role | made by | forward | used as |
 |---|---|---|---|
-| features | `Class(spec, **options)` | observations [rows, *spec.obs_shape] -> [rows, n] | encoder of observations |
+| features | `Class(spec, **options)` | observations [rows, *spec.obs_shape], or a dict -> [rows, n] | encoder |
 | trunk | `Class(inputs, **options)` | [rows, inputs] -> [rows, n] | hidden layers |
 | model | `Class.build(spec, config)` | has the parts of the algorithm's `model_type` | whole model |
 """
@@ -20,6 +20,7 @@ from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.lazy import LazyModuleMixin
 
+from rl_training.models.encoders import unpack
 from rl_training.modules import load_object
 from rl_training.types import EnvSpec
 
@@ -64,7 +65,7 @@ class CustomNetwork(NamedTuple):
             return None
         # The widths and activation of the config are those of the hidden layers behind the encoder.
         own = {name: value for name, value in self.options.items() if name not in LAYER_OPTIONS}
-        module = Features(self._made(lambda: self.kind(self.spec, **own)), self.spec.obs_shape)
+        module = Features(self._made(lambda: self.kind(self.spec, **own)), self.spec)
         return module, self._width(module, _zeros(self.spec))
 
     def trunk(self, inputs: int, copies: int | None) -> tuple[nn.Module, int] | None:
@@ -148,17 +149,17 @@ class OwnModule(nn.Module):
 
 
 class Features(OwnModule):
-    """Encoder of the user for observations with any leading axes."""
+    """Encoder of the user for observations with any leading axes; it gets packed observations as a dict."""
 
-    def __init__(self, net: nn.Module, obs_shape: tuple[int, ...]) -> None:
+    def __init__(self, net: nn.Module, spec: EnvSpec) -> None:
         super().__init__(net)
-        self.obs_dims = len(obs_shape)
+        self.obs_dims, self.parts = len(spec.obs_shape), spec.obs_parts
 
     def forward(self, obs: Tensor) -> Tensor:
         lead = obs.shape[: obs.dim() - self.obs_dims]
-        if len(lead) == 1:
-            return self.net(obs)
-        return self.net(obs.flatten(0, len(lead) - 1)).unflatten(0, lead)
+        rows = obs if len(lead) == 1 else obs.flatten(0, len(lead) - 1)
+        features = self.net(unpack(rows, self.parts) if self.parts else rows)
+        return features if len(lead) == 1 else features.unflatten(0, lead)
 
 
 class Copies(nn.Module):

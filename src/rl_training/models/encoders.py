@@ -97,6 +97,13 @@ def floats_in(packed: Tensor) -> Tensor:
     return aligned.view(torch.float32)
 
 
+def unpack(rows: Tensor, parts: Sequence[ObsPart]) -> dict[str, Tensor]:
+    """Returns the parts of packed rows by name: images as uint8, vectors as float32."""
+    pieces = zip(parts, rows.split([part.bytes for part in parts], -1), strict=True)
+    values = {part: piece if part.dtype == "uint8" else floats_in(piece) for part, piece in pieces}
+    return {part.name: value.reshape(*value.shape[:-1], *part.shape) for part, value in values.items()}
+
+
 class Flat(nn.Module):
     def forward(self, obs: Tensor) -> Tensor:
         return obs.flatten(1).float()

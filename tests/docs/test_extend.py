@@ -1,0 +1,48 @@
+"""The walk of docs/extend.md, as a user would take it: files in an empty folder, commands in processes."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "extend.md").read_text()
+BIN = Path(sys.executable).parent
+FILES = dict(re.findall(r"<!-- file: (\w+\.py) -->\n```python\n(.*?)```", PAGE, re.DOTALL))
+COMMANDS = [line for block in re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
+
+
+def test_the_algorithm_has_at_most_forty_lines_and_the_number_that_the_page_says():
+    lines = len(FILES["my_algos.py"].splitlines())
+    assert lines <= 40
+    assert f"in {lines} lines" in PAGE
+
+
+def test_the_page_tests_trains_resumes_and_benches_it():
+    assert [command.split()[:2] for command in COMMANDS] == [
+        ["pytest", "test_my_algos.py"],
+        *(["rl-training", name] for name in ("explain", "train", "evaluate", "resume", "verify", "bench", "compare")),
+    ]
+
+
+@pytest.mark.slow  # a minute of work, in processes; test_blocks.py runs the same commands with fewer steps
+@pytest.mark.timeout(600)
+def test_the_walk_runs_as_written(tmp_path):
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    environment = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path / "config"), "OMP_NUM_THREADS": "1"}
+    for command in COMMANDS:
+        program, *arguments = shlex.split(command)
+        words = [sys.executable, "-m", "pytest", "-q"] if program == "pytest" else [str(BIN / program)]
+        ended = subprocess.run(
+            [*words, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200
+        )
+        assert ended.returncode == 0, f"{command}\n{ended.stdout}{ended.stderr}"
+    assert sorted(path.name for path in tmp_path.glob("runs/soft_q_bench/*/seed_*")) == ["seed_0"] * 2 + ["seed_1"] * 2
+    assert "my_algos:SoftQ over dqn" in ended.stdout or "dqn over my_algos:SoftQ" in ended.stdout

@@ -1,0 +1,246 @@
+"""Configs with `network`: their forms and mistakes, and runs with a class from the user's module."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import rl_training
+from rl_training import modules
+from rl_training.algorithms import PPOAlgorithm
+from rl_training.experiment.agent import load_agent
+from rl_training.experiment.config.train_config import ConfigError, apply_overrides, config_differences, parse_config
+from rl_training.experiment.run import resume_run, run_training
+from rl_training.experiment.seeds.sweep import train_seeds
+from rl_training.experiment.verify import compare_runs
+from rl_training.models import custom
+from rl_training.modules import UntrustedModuleError
+from rl_training.runtime.callbacks.training import StopAtStep
+from rl_training.types import EnvSpec, ObsPart
+
+SMALL: dict[str, Any] = {"total_timesteps": 96, "eval_episodes": 1, "checkpoint_interval": 32, "num_steps": 16,
+                         "batch_size": 16, "epochs": 2}  # fmt: skip
+MODULE = """
+import torch
+from torch import nn
+
+class Trunk(nn.Module):
+    role = "trunk"
+
+    def __init__(self, inputs, width=4, hidden_sizes=()):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(inputs, width), nn.Tanh())
+
+    def forward(self, x):
+        return self.net(x)
+
+class ThreeAxes(Trunk):
+    def forward(self, x):
+        return self.net(x)[None]
+
+class Misspelt(Trunk):
+    def forward(self, x):
+        return self.nett(x)
+
+class BatchNorm(Trunk):
+    def __init__(self, inputs):
+        super().__init__(inputs)
+        self.norm = nn.BatchNorm1d(4)
+
+class Tied(Trunk):
+    def __init__(self, inputs):
+        super().__init__(inputs)
+        self.again = self.net
+
+class NoRole(nn.Module):
+    pass
+
+class NoBuild(Trunk):
+    role = "model"
+
+def function():
+    pass
+"""
+
+
+def parsed(**changes: Any) -> Any:
+    return parse_config({"algo": "ppo", "env_id": "CartPole-v1", **changes})
+
+
+@pytest.fixture
+def own_nets(tmp_path, monkeypatch):
+    """A folder with a module of networks, which is the current folder and not yet approved."""
+    (tmp_path / "own_nets.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(modules, "_approved", set())
+    monkeypatch.setattr(custom, "_given", {})
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    yield tmp_path
+    sys.modules.pop("own_nets", None)
+
+
+def test_all_forms_mean_the_same():
+    wanted = parsed(algo_kwargs={"network": {"kind": "mlp", "hidden_sizes": [8], "activation": "relu"}})
+    assert parsed(network={"hidden_sizes": [8], "activation": "relu"}) == wanted
+    assert rl_training.PPO("CartPole-v1", network={"hidden_sizes": (8,), "activation": "relu"}).config == wanted
+    values = {"algo": "ppo", "env_id": "CartPole-v1", "network": "mlp"}
+    changes = ["network.activation=relu", "network.hidden_sizes=[8]"]
+    assert parse_config(apply_overrides(values, changes)) == wanted
+    assert wanted.algo_kwargs["hidden_sizes"] == [8]
+    assert wanted.algo_kwargs["activation"] == "relu"
+    assert parse_config(wanted) == wanted
+    assert config_differences(parsed(network="mlp"), parsed(network={"kind": "mlp"})) == {}
+
+
+def test_a_config_of_an_earlier_version_has_no_network():
+    stored = parsed().model_dump()
+    assert stored["algo_kwargs"].pop("network") is None
+    assert config_differences(parse_config(stored), parsed()) == {}
+
+
+@pytest.mark.parametrize(
+    ("network", "message"),
+    [
+        ("sima", r"network: kind must be mlp or module:Class of your own, got 'sima'"),
+        ({"activation": "relo"}, r"network.activation: must be 'relu', .*, got 'relo'"),
+        ({"hiden_sizes": [3]}, r"network: unknown key 'hiden_sizes'; did you mean hidden_sizes\?"),
+        ({"sizes_of_all": 3}, r"network: unknown key 'sizes_of_all'; mlp has hidden_sizes, activation, layer_norm"),
+        ({"hidden_sizes": 64}, r"network.hidden_sizes: must be a list, such as \[1, 2\], got 64"),
+        ({"hidden_sizes": [0]}, r"network.hidden_sizes.0: must be greater than 0, got 0"),
+        (3, "network: must be a mapping, got 3"),
+        (True, "network: must not be true or false"),
+    ],
+)
+def test_a_mistake_in_the_config_is_named(network, message):
+    with pytest.raises(ConfigError, match=message):
+        parsed(network=network)
+
+
+def test_a_network_that_is_given_twice_is_refused():
+    with pytest.raises(ConfigError, match="network is given twice"):
+        parsed(network="mlp", algo_kwargs={"network": "mlp"})
+    with pytest.raises(ConfigError, match=r"activation is tanh, but network.activation is relu; set one"):
+        parsed(network={"activation": "relu"}, algo_kwargs={"activation": "tanh"})
+
+
+@pytest.mark.parametrize(
+    ("network", "message"),
+    [
+        ("ThreeAxes", r"must return a float tensor \[rows, n\], here \[2, n\] for inputs \[2, 4\], got .*\[1, 2, 4\]"),
+        ("Misspelt", r"fails on inputs of shape \[2, 4\]: AttributeError: .* no attribute 'nett'"),
+        ("BatchNorm", "has batch norm, .*; use layer norm"),
+        ("Tied", "uses one parameter under two names"),
+        ("NoRole", "needs a class attribute role: one of features, trunk, model, got None"),
+        ("NoBuild", r"needs a class method build\(spec, config\)"),
+        ("function", "must be a subclass of torch.nn.Module, got a function"),
+        ("Absent", "own_nets has no Absent"),
+        ({"kind": "own_nets:Trunk", "widht": 3}, "cannot be made: TypeError: .* argument 'widht'"),
+    ],
+)
+def test_a_mistake_in_the_class_is_named_before_training(own_nets, network, message):
+    modules.approve(["own_nets"])
+    options = {"network": network if isinstance(network, dict) else f"own_nets:{network}"}
+    with pytest.raises(ValueError, match=message):
+        PPOAlgorithm.build(EnvSpec((4,), "discrete", 2), **options)
+
+
+def test_a_run_with_a_class_of_the_user_resumes_and_loads(own_nets):
+    options = {**SMALL, "network": {"kind": "own_nets:Trunk", "width": 5}}
+    whole, halved = (rl_training.PPO("CartPole-v1", output_dir=name, **options) for name in ("whole", "halved"))
+    whole.learn()
+    halved.learn(callbacks=[StopAtStep(48)])
+    assert resume_run("halved").status == "finished"
+    assert compare_runs(own_nets / "whole", own_nets / "halved") == []
+    obs = np.ones((3, 4))
+    np.testing.assert_array_equal(rl_training.PPO.load("whole").predict(obs), whole.predict(obs))
+    assert whole.config.algo_kwargs["network"]["width"] == 5
+
+
+def test_a_strangers_run_imports_nothing_without_trust(own_nets, monkeypatch):
+    trained = rl_training.PPO("CartPole-v1", output_dir="run", network="own_nets:Trunk", **SMALL).learn()
+    monkeypatch.setattr(modules, "_approved", set())
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(own_nets / "another user"))
+    del sys.modules["own_nets"]
+    for use in (load_agent, resume_run, rl_training.PPO.load):
+        with pytest.raises(UntrustedModuleError, match=r"names the module 'own_nets'.*--trust own_nets"):
+            use("run")
+    config = parse_config(trained.config)  # parsing alone imports nothing
+    with pytest.raises(UntrustedModuleError):
+        PPOAlgorithm.build(EnvSpec((4,), "discrete", 2), **config.algo_kwargs)
+    assert "own_nets" not in sys.modules
+    assert load_agent("run", trust="own_nets").predict(np.zeros(4)).shape == ()
+
+
+def test_a_local_class_trains_and_loads_in_this_process_only(own_nets, monkeypatch):
+    class Local(nn.Module):
+        role = "trunk"
+
+        def __init__(self, inputs: int) -> None:
+            super().__init__()
+            self.net = nn.Linear(inputs, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.net(x).relu()
+
+    agent = rl_training.PPO("CartPole-v1", output_dir="run", network=Local, **SMALL).learn()
+    assert agent.predict(np.zeros(4)).shape == ()
+    assert load_agent("run").predict(np.zeros(4)).shape == ()
+    monkeypatch.setattr(custom, "_given", {})
+    with pytest.raises(ValueError, match=r"Local was defined in a script or a function.*network: module:Class"):
+        load_agent("run")
+
+
+def test_a_class_of_a_script_is_found_there(own_nets, monkeypatch):
+    modules.approve(["own_nets"])
+    kind = modules.load_object("own_nets:Trunk", "network")
+    main = type("Trunk", (kind,), {"__module__": "__main__"})
+    rl_training.PPO("CartPole-v1", output_dir="run", network=main, **SMALL).learn()
+    monkeypatch.setattr(custom, "_given", {})
+    with pytest.raises(ValueError, match="this process has no such class"):
+        load_agent("run")
+    monkeypatch.setattr(sys.modules["__main__"], "Trunk", main, raising=False)
+    assert load_agent("run").config.algo_kwargs["network"]["kind"] == "<script>:Trunk"
+
+
+@pytest.mark.slow
+def test_seeds_in_processes_import_the_class_too(own_nets):
+    options = {"num_steps": 32, "batch_size": 32}
+    values = {"algo": "ppo", "env_id": "CartPole-v1", "network": "own_nets:Trunk", "algo_kwargs": options}
+    modules.approve(["own_nets"])
+    runs = [{"seed": seed, "output_dir": f"seed_{seed}", "total_timesteps": 64} for seed in (0, 1)]
+    configs = [parse_config({**values, **run}) for run in runs]
+    assert [result.status for result in train_seeds(configs)] == ["finished", "finished"]
+
+
+def test_features_get_a_dict_of_images_and_vectors():
+    parts = (ObsPart("camera", (1, 6, 6), "uint8"), ObsPart("speed", (2,), "float32"))
+    spec = EnvSpec((36 + 8,), "discrete", 3, obs_dtype="uint8", obs_parts=parts)
+
+    class Mixed(nn.Module):
+        role = "features"
+
+        def __init__(self, spec: EnvSpec) -> None:
+            super().__init__()
+            self.camera = nn.Linear(36, 4)
+
+        def forward(self, obs: dict[str, torch.Tensor]) -> torch.Tensor:
+            return torch.cat([self.camera(obs["camera"].flatten(1) / 255), obs["speed"]], -1)
+
+    learner = PPOAlgorithm.build(spec, network=Mixed)
+    speeds = torch.tensor([[1.5, -2.0], [0.0, 3.0]])
+    rows = torch.cat([torch.zeros(2, 36, dtype=torch.uint8), speeds.view(torch.uint8)], -1)
+    torch.testing.assert_close(learner.model.encoder(rows)[:, 4:], speeds)
+
+
+def test_a_run_of_a_config_file_with_a_network_trains(own_nets):
+    values = {"algo": "ppo", "env_id": "CartPole-v1", "network": {"layer_norm": True, "hidden_sizes": [6]}}
+    options = {key: value for key, value in SMALL.items() if key not in ("total_timesteps", "eval_episodes")}
+    options.pop("checkpoint_interval")
+    result = run_training(parse_config({**values, "total_timesteps": 32, "algo_kwargs": options, "output_dir": "run"}))
+    assert sum(isinstance(each, nn.LayerNorm) for each in load_agent(result.run_dir).learner.modules()) == 2
