@@ -24,10 +24,13 @@ def test_the_algorithm_has_at_most_forty_lines_and_the_number_that_the_page_says
     assert f"in {lines} lines" in PAGE
 
 
-def test_the_page_tests_trains_resumes_and_benches_it():
+def test_the_page_tests_trains_resumes_exports_and_benches_it():
     assert [command.split()[:2] for command in COMMANDS] == [
         ["pytest", "test_my_algos.py"],
-        *(["rl-training", name] for name in ("explain", "train", "evaluate", "resume", "verify", "bench", "compare")),
+        *(
+            ["rl-training", name]
+            for name in ("explain", "train", "evaluate", "resume", "verify", "export", "bench", "compare")
+        ),
     ]
 
 
