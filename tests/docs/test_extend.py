@@ -29,7 +29,7 @@ def test_the_page_tests_trains_resumes_exports_and_benches_it():
         ["pytest", "test_my_algos.py"],
         *(
             ["rl-training", name]
-            for name in ("explain", "train", "evaluate", "resume", "verify", "export", "bench", "compare")
+            for name in ["explain", "train", "evaluate", "resume", "verify", "export", "bench", "compare"]
         ),
     ]
 

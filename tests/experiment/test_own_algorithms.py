@@ -15,7 +15,7 @@ from rl_training.experiment.agent import load_agent
 from rl_training.experiment.bench.plan import parse_plan
 from rl_training.experiment.config import plugins, registry
 from rl_training.experiment.config.train_config import ConfigError, parse_config
-from rl_training.experiment.run import resume_run
+from rl_training.experiment.run import default_directory, resume_run
 from rl_training.modules import UntrustedModuleError
 from rl_training.testing import CHECKS, check_algorithm
 
@@ -77,7 +77,7 @@ def test_a_config_that_names_a_class_trains_resumes_and_loads(own_algos):
 def test_the_directory_of_its_runs_and_cells_has_no_colon(own_algos):
     modules.approve(["own_algos"])
     config = parse_config({"algo": "own_algos:Twice", **SMALL})
-    assert ":" not in str(rl_training.experiment.run.default_directory(config))
+    assert ":" not in str(default_directory(config))
     plan = parse_plan({"algos": "own_algos:Twice,bc", "envs": ["own_envs:Grid-v0"]})
     assert [cell.name for cell in plan.cells()] == ["own_algos-Twice-own_envs-Grid-v0", "bc-own_envs-Grid-v0"]
 
@@ -124,7 +124,7 @@ class Wrong(BCAlgorithm):
 
 
 class WrongKinds(BCAlgorithm):
-    action_kinds = ("boxes",)
+    action_kinds = ("boxes", "discrete")
 
 
 class NoModel(Learner):
@@ -135,7 +135,7 @@ class NoModel(Learner):
     ("learner", "message"),
     [
         (Wrong, "lane must be one of offline, .*, got 'nowhere'"),
-        (WrongKinds, r"action_kinds must be a tuple of box, discrete, multi_discrete, got \('boxes',\)"),
+        (WrongKinds, r"action_kinds must be a tuple of box, discrete, multi_discrete, got \('boxes', 'discrete'\)"),
         (NoModel, r"model_type needs a class method build\(spec, config\)"),
         (int, "must be a subclass of rl_training.algorithms.Learner"),
     ],
@@ -191,7 +191,9 @@ def test_an_installed_package_adds_its_algorithm_which_is_imported_when_it_is_us
     assert "own_algos" not in sys.modules
     config = parse_config({"algo": "twice", **SMALL})
     assert config.algo_kwargs["factor"] == 2.0
-    assert rl_training.ManagedAlgorithm({"algo": "twice", **SMALL, "output_dir": "run"}).learn().result.updates == 10
+    agent = rl_training.ManagedAlgorithm({"algo": "twice", **SMALL, "output_dir": "run"}).learn()
+    assert agent.result is not None
+    assert agent.result.updates == 10
     assert load_agent("run").config.algo == "twice"
 
 

@@ -145,7 +145,7 @@ def test_a_network_that_is_given_twice_is_refused():
 )
 def test_a_mistake_in_the_class_is_named_before_training(own_nets, network, message):
     modules.approve(["own_nets"])
-    options = {"network": network if isinstance(network, dict) else f"own_nets:{network}"}
+    options: dict[str, Any] = {"network": network if isinstance(network, dict) else f"own_nets:{network}"}
     with pytest.raises(ValueError, match=message):
         PPOAlgorithm.build(EnvSpec((4,), "discrete", 2), **options)
 
