@@ -6,6 +6,7 @@ The imports at the top of the first are written by hand. The rest is generated f
 import inspect
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import wrap
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -17,6 +18,7 @@ from rl_training.algorithms import CATALOGUE, ROWS, SHARED, NetworkConfig
 from rl_training.api.managed import ManagedAlgorithm, train_as
 from rl_training.experiment.config.dataset_config import Dataset
 from rl_training.experiment.config.fields import Location
+from rl_training.experiment.config.registry import get_algorithm_spec
 from rl_training.experiment.config.train_config import TrainConfig
 
 ROOT = Path(rl_training.__file__).parent
@@ -29,6 +31,11 @@ ROWS: dict[str, str]
 SHARED: tuple[str, ...]
 """
 LONGEST = 90  # characters of an annotation on one line
+ARGUMENTS = {
+    "config": "environment id, gymnasium.Env, class or function that creates one, TrainConfig or mapping",
+    "env": "the environment, if the first argument is a config",
+    "wrappers": "classes, functions or module:Wrapper, called with the environment in this order",
+}
 SPELLED = {
     Dataset: "_Dataset", Location: "str | Path", JsonValue: "Any", Any: "Any", NoneType: "None",
     NetworkConfig: "str | type[Any] | Mapping[str, Any]",
@@ -52,7 +59,24 @@ def _classes() -> Iterator[str]:
     for row, name in ROWS.items():
         options = {**CATALOGUE[row].config_type.model_fields, **run}
         lines = ["self", config, "*", *named, *(_option(key, field) for key, field in options.items())]
-        yield _definition(f"class {name}(ManagedAlgorithm):\n    def __init__", lines, "None", indent="    ")
+        text = _text(get_algorithm_spec(row).summary, "    ")
+        head = f"class {name}(ManagedAlgorithm):\n{text}\n\n    def __init__"
+        yield _definition(head, lines, "None", indent="    ", text=_documented(options))
+
+
+def _documented(options: dict[str, FieldInfo]) -> str:
+    """The docstring of a constructor, from which editors show a line for each argument."""
+    said = {**ARGUMENTS, **{name: str(field.description) for name, field in options.items()}}
+    lines = [line for name, words in said.items() for line in wrap(f"{name}: {words}", 104, subsequent_indent="    ")]
+    return _text("\n".join(["Creates an agent.", "", "Args:", *(f"    {line}" for line in lines), ""]), " " * 8)
+
+
+def _text(text: str, indent: str) -> str:
+    """A docstring; a single line is wrapped."""
+    lines = text.split("\n") if "\n" in text else wrap(text, 110)
+    rest = [f"{indent}{line}" if line else "" for line in lines[1:-1]]
+    last = [f"{indent}{lines[-1]}"] if len(lines) > 1 else []
+    return "\n".join([f'{indent}"""{lines[0]}', *rest, *last]) + '"""'
 
 
 def _functions() -> Iterator[str]:
@@ -63,8 +87,9 @@ def _functions() -> Iterator[str]:
         yield _definition(f"def train_{row}", [*first, "*", *keyword], "TrainResult")
 
 
-def _definition(start: str, lines: list[str], result: str, indent: str = "") -> str:
-    return f"{start}(\n" + "".join(f"{indent}    {line},\n" for line in lines) + f"{indent}) -> {result}: ...\n"
+def _definition(start: str, lines: list[str], result: str, indent: str = "", text: str = "") -> str:
+    body = f"\n{text}\n" if text else " ...\n"
+    return f"{start}(\n" + "".join(f"{indent}    {line},\n" for line in lines) + f"{indent}) -> {result}:{body}"
 
 
 def _parameter(parameter: inspect.Parameter) -> str:

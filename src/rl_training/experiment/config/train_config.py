@@ -60,7 +60,9 @@ class TrainConfig(Section):
     """Config of one training run. `algo_kwargs` holds the options of the algorithm."""
 
     algo: Name = Field(description="algorithm")
-    env_id: Name | None = Field(None, description="Gymnasium environment id; none: learn from the dataset alone")
+    env_id: Name | None = Field(
+        None, description="environment: Gymnasium id, module:id or module:Class; none: learn from the dataset alone"
+    )
     seed: CountOrZero = Field(0, description="random seed of the run")
     total_timesteps: Count = Field(100_000, description="gradient steps offline, environment steps online")
     output_dir: Location | None = Field(None, description="run directory; none: runs/<algo>-<env>-s<seed>")
