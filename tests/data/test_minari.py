@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import gymnasium as gym
 import minari
@@ -11,6 +12,8 @@ import torch
 from minari.data_collector import EpisodeBuffer
 
 from rl_training.data import TransitionDataset, load_transition_dataset, read_columns, save_minari
+from rl_training.data.spaces import entry
+from rl_training.runtime.recipes import roll_dataset
 from rl_training.types import EnvSpec
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*None:UserWarning")  # of an author, a description and so on
@@ -86,12 +89,50 @@ def test_a_part_of_dict_observations_is_chosen_by_its_path(root, data_format):
     minari.create_dataset_from_buffers(
         "maze-v0", [buffer], observation_space=space, action_space=TORQUE, data_format=data_format
     )
-    with pytest.raises(ValueError, match=r"it has .*'observations/goal', 'observations/place'.* --columns"):
-        load_transition_dataset("maze-v0")
+    assert load_transition_dataset("maze-v0").columns["obs"].tolist() == [[1, 1, 0, 0], [1, 1, 1, 1]]  # all, by name
     columns = {"obs": "observations/place,observations/goal"}
     rows = load_transition_dataset("maze-v0", columns=columns).columns
     assert rows["obs"].tolist() == [[0, 0, 1, 1], [1, 1, 1, 1]]
     assert rows["next_obs"].tolist() == [[1, 1, 1, 1], [2, 2, 1, 1]]
+
+
+SPACES = {
+    "discrete": gym.spaces.Discrete(4, start=3),
+    "matrix": gym.spaces.Box(-1, 1, (2, 2), np.float64),
+    "image": gym.spaces.Box(0, 255, (6, 6, 3), np.uint8),
+    "tuple": gym.spaces.Tuple([gym.spaces.Discrete(3), gym.spaces.MultiBinary(2)]),
+    "dict": gym.spaces.Dict(
+        b=gym.spaces.MultiDiscrete([2, 3]), a=gym.spaces.Dict(x=OBS, n=gym.spaces.Box(-5, 5, (1,), np.int64))
+    ),
+}
+
+
+class Sampled(gym.Env[Any, Any]):
+    """Observations are sampled from their space."""
+
+    def __init__(self, space: gym.spaces.Space[Any]) -> None:
+        self.observation_space, self.action_space = space, gym.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.observation_space.seed(seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action: Any) -> Any:
+        return self.observation_space.sample(), 1.0, bool(self.np_random.integers(4) == 0), False, {}
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_observations_are_written_in_the_form_of_the_environment(root, name):
+    dataset = roll_dataset(lambda: Sampled(SPACES[name]), rows=40)
+    save_minari(dataset, root / "own-v0")
+    back = load_transition_dataset("own-v0")
+    assert all(torch.equal(back.columns[column], dataset.columns[column]) for column in ("obs", "next_obs", "actions"))
+    assert back.spec == dataset.spec
+    theirs = minari.load_dataset("own-v0")
+    for each in theirs:
+        for step in range(len(each) + 1):
+            assert entry(each.observations, step) in SPACES[name]
 
 
 def test_discrete_actions_keep_where_they_start(root):

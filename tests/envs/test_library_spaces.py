@@ -11,7 +11,7 @@ import pytest
 from gymnasium import spaces
 from gymnasium.wrappers import FrameStackObservation
 
-from rl_training import load_transition_dataset
+from rl_training import TransitionDataset, load_transition_dataset
 from rl_training.data.spaces import observations_of
 from rl_training.envs import spaces as boundary
 from rl_training.envs.making import make_env, spec_of
@@ -213,3 +213,14 @@ def test_collected_data_train_offline_and_convert_back(suffix, tmp_path):
     agent = load_agent(run.run_dir)
     assert agent.predict([0, 5, 15]).shape == (3,)
     assert len(agent.evaluate(3)["returns"]) == 3
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.float32])  # tables store integers as floats
+def test_data_in_the_form_of_the_environment_are_converted(dtype):
+    states = np.array([0, 4, 8], dtype)
+    rows: Any = {"obs": states, "next_obs": states + 1, "actions": [1, 1, 2], "rewards": [0, 0, 0], "dones": [0, 0, 1]}
+    dataset = TransitionDataset.from_dict(rows, spec=spec_of("FrozenLake-v1", {}))
+    assert dataset.columns["obs"].argmax(-1).tolist() == [0, 4, 8]
+    assert dataset.columns["next_obs"].argmax(-1).tolist() == [1, 5, 9]
+    with pytest.raises(ValueError, match="obs must hold integers from 0 to 15, got"):
+        TransitionDataset.from_dict({**rows, "obs": states + 10}, spec=spec_of("FrozenLake-v1", {}))

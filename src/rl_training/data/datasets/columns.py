@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy.typing as npt
 
 from rl_training.data.datasets import validation
 from rl_training.data.datasets.actions import Bounds, derive_spec, scale_actions, with_action_range
+from rl_training.data.spaces import observations_of
 from rl_training.types import Array, Arrays, EnvSpec
 
 REQUIRED = ("obs", "actions", "rewards", "next_obs", "dones")
@@ -78,8 +80,20 @@ def _flat(name: str, column: Array) -> Array:
     return column.reshape(-1).astype(np.float32, copy=False)
 
 
+def _library_form(column: Array, spec: EnvSpec) -> Array:
+    """Converts observations in the environment's own form, such as the states of a Discrete space."""
+    converter = observations_of(spec)
+    own = () if converter is None or converter.own_shape is None else (len(column), *converter.own_shape)
+    if converter is None or column.size != math.prod(own) or not own:
+        return column[:, None] if column.ndim == 1 else column
+    is_whole = column.dtype.kind == "f" and (column % 1 == 0).all()  # integers that a table stores as floats
+    return converter.rows((column.astype(np.int64) if is_whole else column).reshape(own))
+
+
 def _observations(name: str, column: Array, spec: EnvSpec | None) -> Array:
     rows = column[:, None] if column.ndim == 1 else column
+    if spec is not None and rows.shape[1:] != spec.obs_shape:
+        rows = _library_form(column, spec)
     if 0 in rows.shape[1:]:
         raise ValueError(f"{name} are empty: their shape is {rows.shape}")
     shape, dtype = (rows.shape[1:], str(rows.dtype)) if spec is None else (spec.obs_shape, spec.obs_dtype)

@@ -6,7 +6,7 @@ all other columns to T + 1 rows; the last row is dropped.
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,11 @@ from rl_training.data.extras import import_arrow, import_h5py, import_parquet
 from rl_training.data.readers import rows
 from rl_training.data.readers.names import choose_names, matching_columns, other_names
 from rl_training.data.readers.parquet import to_array
+from rl_training.data.spaces import Observations, leaves, rebuild
 from rl_training.types import Array, Arrays, EnvSpec
 
 Episode = Mapping[str, Any]  # column path, and its array or HDF5 dataset
+SPEC = "rl_training_spec"  # key of the metadata with the EnvSpec, if observations are stored in another form
 
 
 def datasets_root() -> Path:
@@ -37,6 +39,7 @@ def read_minari(directory: Path, given: Mapping[str, str] | None) -> rows.Stored
     episodes = (_hdf5_episodes if metadata["data_format"] == "hdf5" else _arrow_episodes)(directory, metadata)
     if (first := next(episodes, None)) is None:
         raise ValueError(f"{directory} is empty: it has no episodes")
+    given, converter = _nested_observations(metadata, list(first), given)
     names = choose_names(list(first), given, directory)
     _require_plain_images(names["obs"], metadata, directory)
     chosen = {name: matching_columns(pattern, list(first)) for name, pattern in names.items() if name != "next_obs"}
@@ -48,17 +51,49 @@ def read_minari(directory: Path, given: Mapping[str, str] | None) -> rows.Stored
         if name.startswith("infos/") and first[name].shape[:1] == (steps,)
     }
     numbered = enumerate(chain([first], episodes))
-    transitions = (_transitions(episode, chosen, f"{directory}, episode {number}") for number, episode in numbered)
+    transitions = (
+        _transitions(episode, chosen, f"{directory}, episode {number}", converter) for number, episode in numbered
+    )
     columns = rows.fill_columns(transitions, metadata["total_steps"])
     return rows.complete_transitions(columns, names, directory, spec=_spec(metadata, columns["obs"]))
 
 
-def _transitions(episode: Episode, chosen: dict[str, list[str]], source: str) -> Arrays:
+def stored_key(key: str | int) -> str:
+    return f"_index_{key}" if isinstance(key, int) else key
+
+
+def _nested_observations(
+    metadata: dict[str, Any], stored: Sequence[str], given: Mapping[str, str] | None
+) -> tuple[Mapping[str, str] | None, Observations | None]:
+    """Names all parts of a Dict or Tuple observation as obs, unless the user has named some or a part is an image."""
+    space = _described(_space(metadata, "observations"))
+    if space.get("type") not in ("Dict", "Tuple") or "obs" in (given or {}):
+        return given, None
+    parts = list(leaves(space))
+    paths = ["/".join(["observations", *map(stored_key, leaf.path)]) for leaf in parts]
+    if not {*paths} <= {*stored} or any(leaf.dtype == np.uint8 and len(leaf.shape) > 1 for leaf in parts):
+        return given, None
+    return {**(given or {}), "obs": ",".join(paths)}, Observations(space)
+
+
+def _described(space: Mapping[str, Any]) -> dict[str, Any]:
+    parts = space.get("subspaces")
+    if isinstance(parts, Mapping):
+        return {**space, "subspaces": {name: _described(each) for name, each in parts.items()}}
+    if parts is not None:
+        return {**space, "subspaces": [_described(each) for each in parts]}
+    return {**space, "shape": np.atleast_1d(space["n"]).tolist()} if space.get("type") == "MultiBinary" else dict(space)
+
+
+def _transitions(
+    episode: Episode, chosen: dict[str, list[str]], source: str, converter: Observations | None = None
+) -> Arrays:
     parts: Arrays = {}
     for name, stored in chosen.items():
         for column in stored:
             rows.require_numbers(column, episode[column].dtype, source)
-        parts[name] = rows.join_columns([np.asarray(episode[column]) for column in stored])
+        arrays = [np.asarray(episode[column]) for column in stored]
+        parts[name] = _joined(arrays, converter if name == "obs" else None)
     steps = len(parts["rewards"])
     lengths = {name: len(part) - (name == "obs") for name, part in parts.items()}
     if set(lengths.values()) != {steps}:
@@ -67,6 +102,13 @@ def _transitions(episode: Episode, chosen: dict[str, list[str]], source: str) ->
     truncated = parts.get("truncated", np.zeros(steps, bool)) != 0
     truncated[-1] |= not parts.get("dones", truncated)[-1]  # the end of an episode's recording truncates it
     return {**parts, "obs": observations[:-1], "next_obs": observations[1:], "truncated": truncated}
+
+
+def _joined(arrays: list[Array], converter: Observations | None) -> Array:
+    if converter is None:
+        return rows.join_columns(arrays)
+    parts = [leaf.path for leaf in leaves(converter.space)]
+    return converter.rows(rebuild(converter.space, dict(zip(parts, arrays, strict=True))))
 
 
 def _hdf5_episodes(directory: Path, metadata: dict[str, Any]) -> Iterator[Episode]:
@@ -126,6 +168,8 @@ def _require_plain_images(name: str, metadata: dict[str, Any], directory: Path) 
 
 def _spec(metadata: dict[str, Any], obs: Array) -> EnvSpec | None:
     """EnvSpec from the stored spaces, or None if the action bounds are not finite."""
+    if SPEC in metadata:
+        return EnvSpec.from_json(json.loads(metadata[SPEC]))
     shape, dtype = obs.shape[1:] or (1,), "uint8" if obs.dtype == np.uint8 else "float32"
     space = _space(metadata, "actions")
     if space.get("type") == "Discrete":

@@ -115,6 +115,7 @@ class Observations:
         self.is_packed = bool(self._images) and len(parts) > 1
         self.parts = parts if self.is_packed else ()
         self.dtype = np.dtype(np.uint8 if self._images else np.float32)
+        self.own_shape = None if space["type"] in ("Dict", "Tuple") else self._all[0].shape  # of a basic space
         self.shape = parts[0].shape if self._images else (sum(part.size for part in parts),)
         if self.is_packed:
             self.shape = (sum(part.bytes for part in parts),)

@@ -13,9 +13,10 @@ import numpy as np
 from rl_training.data.datasets.transition_dataset import TransitionDataset
 from rl_training.data.datasets.validation import find_breaks
 from rl_training.data.extras import import_h5py
-from rl_training.data.readers.minari import datasets_root
+from rl_training.data.readers.minari import SPEC, datasets_root, stored_key
+from rl_training.data.spaces import Description, Observations, leaves, observations_of
 from rl_training.data.writers.files import arrays_in_env_units
-from rl_training.types import Arrays, EnvSpec
+from rl_training.types import Array, Arrays, EnvSpec
 
 VERSION = "0.5.0"  # the first Minari version with this layout, which later versions read
 STORED_AS = {"actions": "actions", "rewards": "rewards", "dones": "terminations", "truncated": "truncations"}
@@ -27,7 +28,8 @@ def save_minari(
     """Writes a new Minari dataset; columns that Minari does not have become infos.
 
     `minari.load_dataset(id)` finds datasets at `<Minari's dataset directory>/<id>`. Episodes are split where next_obs
-    differs from the next row's obs, because Minari stores that observation once.
+    differs from the next row's obs, because Minari stores that observation once. Observations are stored in the
+    environment's own form.
     """
     directory = Path(directory)
     if directory.exists():
@@ -54,7 +56,7 @@ def _id_of(directory: Path) -> str:
 
 
 def _write_episodes(dataset: TransitionDataset, path: Path) -> int:
-    arrays = arrays_in_env_units(dataset)
+    arrays, converter = arrays_in_env_units(dataset), _converter(dataset.spec)
     ends = dataset.episode_ends.cpu().numpy().copy()
     ends[:-1] |= find_breaks(arrays["obs"], arrays["next_obs"])
     last = np.flatnonzero(ends).tolist()
@@ -64,19 +66,38 @@ def _write_episodes(dataset: TransitionDataset, path: Path) -> int:
         for number, (start, stop) in enumerate(zip([0, *(row + 1 for row in last)], last, strict=False)):
             group = file.create_group(f"episode_{number}")
             group.attrs.update({"id": number, "total_steps": stop + 1 - start})
-            for name, part in _episode(arrays, start, stop + 1).items():
+            for name, part in _episode(arrays, start, stop + 1, converter).items():
                 group.create_dataset(name, data=part)
     return len(last)
 
 
-def _episode(arrays: Arrays, start: int, stop: int) -> Arrays:
+def _converter(spec: EnvSpec) -> Observations | None:
+    """Converts observations back to the environment's own form; None without one, or if a part was left out."""
+    converter = observations_of(spec)
+    return None if converter is None or '"Text"' in json.dumps(spec.obs_space) else converter
+
+
+def _episode(arrays: Arrays, start: int, stop: int, converter: Observations | None) -> Arrays:
     rows = {name: array[start:stop] for name, array in arrays.items() if name not in ("obs", "next_obs")}
     observations = np.concatenate([arrays["obs"][start:stop], arrays["next_obs"][stop - 1 : stop]])
-    return {"observations": observations, **{STORED_AS.get(name, f"infos/{name}"): rows[name] for name in rows}}
+    stored = {"observations": observations} if converter is None else _own_parts(observations, converter)
+    return {**stored, **{STORED_AS.get(name, f"infos/{name}"): rows[name] for name in rows}}
+
+
+def _own_parts(rows: Array, converter: Observations) -> Arrays:
+    """The parts of a Dict or Tuple observation by their path in the file, or the observation itself."""
+    own, parts = converter.own(rows), {}
+    for leaf in leaves(converter.space):
+        part = own
+        for key in leaf.path:
+            part = part[key]
+        parts["/".join(["observations", *map(stored_key, leaf.path)])] = part
+    return parts
 
 
 def _metadata(spec: EnvSpec, env_id: str | None) -> dict[str, Any]:
-    observations = _box(spec.obs_dtype, spec.obs_shape, *((0, 255) if spec.obs_dtype == "uint8" else (-np.inf, np.inf)))
+    converter = _converter(spec)
+    observations = _box(spec.obs_dtype, spec.obs_shape) if converter is None else _space(converter.space)
     if spec.action_kind == "discrete":
         actions = {"type": "Discrete", "dtype": "int64", "start": spec.action_start, "n": spec.action_dim}
     else:
@@ -85,6 +106,7 @@ def _metadata(spec: EnvSpec, env_id: str | None) -> dict[str, Any]:
         "minari_version": VERSION, "data_format": "hdf5", "jpeg_encoding": False,
         "observation_space": json.dumps(observations), "action_space": json.dumps(actions),
     }  # fmt: skip
+    metadata |= {} if converter is None else {SPEC: json.dumps(spec.to_json())}
     if env_id is not None:
         import gymnasium
 
@@ -92,6 +114,22 @@ def _metadata(spec: EnvSpec, env_id: str | None) -> dict[str, Any]:
     return metadata
 
 
-def _box(dtype: str, shape: tuple[int, ...], low: Any, high: Any) -> dict[str, Any]:  # bounds are scalar or flat
+def _space(space: Description) -> dict[str, Any]:
+    """Minari's JSON for a described space."""
+    if space["type"] == "Dict":
+        return {**space, "subspaces": {name: _space(each) for name, each in space["subspaces"].items()}}
+    if space["type"] == "Tuple":
+        return {**space, "subspaces": [_space(each) for each in space["subspaces"]]}
+    if space["type"] == "MultiBinary":
+        return {"type": "MultiBinary", "n": space["shape"]}
+    return _box(space["dtype"], tuple(space["shape"])) if space["type"] == "Box" else dict(space)
+
+
+def _box(dtype: str, shape: tuple[int, ...], low: Any = None, high: Any = None) -> dict[str, Any]:
+    """Bounds are scalar or flat, or all that the dtype holds."""
+    if low is None:
+        kind = np.dtype(dtype).kind
+        info = np.iinfo(dtype) if kind in "iu" else None
+        low, high = (info.min, info.max) if info else (False, True) if kind == "b" else (-np.inf, np.inf)
     low, high = (np.broadcast_to(bound, math.prod(shape)).reshape(shape).tolist() for bound in (low, high))
     return {"type": "Box", "dtype": dtype, "shape": list(shape), "low": low, "high": high}
