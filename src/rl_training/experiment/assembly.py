@@ -1,6 +1,7 @@
 """Builds the parts of a training run from its config: data or environments, learner, lane, updater, callbacks."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ from rl_training.experiment.datasets import RewardChange, load_dataset
 from rl_training.experiment.lanes import check_dataset_columns, check_online_columns, lane_of
 from rl_training.experiment.machine import Choices
 from rl_training.messages import Warn, print_warning
-from rl_training.runtime.callbacks.logging import LogMetrics, Row
+from rl_training.runtime.callbacks.logging import LogMetrics
+from rl_training.runtime.callbacks.trackers.subject import Row
 from rl_training.runtime.callbacks.training import EarlyStop, Evaluate, LogWarnings, MaxUpdates, Schedules
 from rl_training.runtime.checkpoints.reading import Checkpoint
 from rl_training.runtime.engine import Callback
@@ -176,7 +178,17 @@ def new_callbacks(
             raise ConfigError("early_stopping needs evaluations; set env_id and an eval_interval above 0")
         callbacks.append(EarlyStop(config.early_stopping.patience, config.early_stopping.min_delta))
     budget = _budget(config, parts)
-    return callbacks + ([] if budget is None else [MaxUpdates(budget)]) + list(user)
+    callbacks += [*([] if budget is None else [MaxUpdates(budget)]), *user]
+    _require_different_names(callbacks)
+    return callbacks
+
+
+def _require_different_names(callbacks: Sequence[Callback]) -> None:
+    for callback, count in Counter(each.name for each in callbacks if each.name).items():
+        if count > 1:
+            raise ConfigError(
+                f"{count} callbacks have the name {callback!r}, under which their state is saved; rename one"
+            )
 
 
 def _evaluation(

@@ -194,7 +194,7 @@ def _train(
     finally:
         seconds = time.perf_counter() - began
         for run in runs:
-            run.metrics.close()
+            run.close_log()
     number = caught[0] if caught else None
     trained = (state.updates, state.global_step) != (updates, step)
     return [

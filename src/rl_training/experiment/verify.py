@@ -91,7 +91,7 @@ def _for_this_machine(config: TrainConfig, choices: dict[str, Any], seeds: Seque
     missing = choices["device"].startswith("cuda") and not torch.cuda.is_available()
     device, compile = "cpu" if missing else choices["device"], "on" if choices["compile"] else "off"
     machine = {"device": device, "threads": choices["threads"], "compile": compile}
-    return [config.model_copy(update={**machine, "seed": seed}) for seed in seeds]
+    return [config.model_copy(update={**machine, "seed": seed, "log": ()}) for seed in seeds]
 
 
 def _train(configs: Sequence[TrainConfig], folder: Path, stops: Sequence[int], warn: Warn) -> list[Path]:

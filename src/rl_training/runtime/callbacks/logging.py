@@ -15,13 +15,13 @@ from torch import Tensor
 
 from rl_training.envs.group import Episode
 from rl_training.envs.pool import EnvPool
+from rl_training.runtime.callbacks.trackers.subject import Row, numbers_of
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.files import write_atomically
 from rl_training.runtime.state import CollectResult, DivergedError, TrainerState
 from rl_training.types import Metrics, UpdateResult
 
 TIME_FIELDS = ("time", "steps_per_second", "updates_per_second")  # fields that differ between identical runs
-Row = dict[str, Any]
 
 
 class MetricsFile:
@@ -193,9 +193,7 @@ def tensorboard_writer(directory: Path, *, resume_at: int) -> Callable[[Row], No
 
     def write(row: Row) -> None:
         writer = new_writer()  # the first row makes the directory
-        numbers = {**row, **row.get("evaluation", {})}
-        for name, value in numbers.items():
-            if isinstance(value, int | float) and name not in ("step", "time"):
-                writer.add_scalar(name, value, row["step"])
+        for name, value in numbers_of(row).items():
+            writer.add_scalar(name, value, row["step"])
 
     return write
