@@ -133,7 +133,8 @@ class BC(ManagedAlgorithm):
             dataset_episodes: use the first N episodes of each source; none: all
             dataset_stride: use every Nth transition of an episode
             dataset_columns: column name here: column name in the file
-            action_range: [low, high] bounds of the Box actions in the file
+            action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
+                environment
             allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
             rewards: transform of the rewards in the dataset
             online_steps: environment steps of online fine-tuning
@@ -280,7 +281,8 @@ class C51(ManagedAlgorithm):
             dataset_episodes: use the first N episodes of each source; none: all
             dataset_stride: use every Nth transition of an episode
             dataset_columns: column name here: column name in the file
-            action_range: [low, high] bounds of the Box actions in the file
+            action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
+                environment
             allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
             rewards: transform of the rewards in the dataset
             online_steps: environment steps of online fine-tuning
@@ -410,7 +412,8 @@ class CalQL(ManagedAlgorithm):
             dataset_episodes: use the first N episodes of each source; none: all
             dataset_stride: use every Nth transition of an episode
             dataset_columns: column name here: column name in the file
-            action_range: [low, high] bounds of the Box actions in the file
+            action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
+                environment
             allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
             rewards: transform of the rewards in the dataset
             online_steps: environment steps of online fine-tuning
@@ -540,7 +543,8 @@ class CQL(ManagedAlgorithm):
             dataset_episodes: use the first N episodes of each source; none: all
             dataset_stride: use every Nth transition of an episode
             dataset_columns: column name here: column name in the file
-            action_range: [low, high] bounds of the Box actions in the file
+            action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
+                environment
             allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
             rewards: transform of the rewards in the dataset
             online_steps: environment steps of online fine-tuning
@@ -682,7 +686,8 @@ class DQN(ManagedAlgorithm):
             dataset_episodes: use the first N episodes of each source; none: all
             dataset_stride: use every Nth transition of an episode
             dataset_columns: column name here: column name in the file
-            action_range: [low, high] bounds of the Box actions in the file
+            action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
+                environment
             allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
             rewards: transform of the rewards in the dataset
             online_steps: environment steps of online fine-tuning
@@ -849,7 +854,8 @@ class Dreamer(ManagedAlgorithm):
             dataset_episodes: use the first N episodes of each source; none: all
             dataset_stride: use every Nth transition of an episode
             dataset_columns: column name here: column name in the file
-            action_range: [low, high] bounds of the Box actions in the file
+            action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
+                environment
             allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
             rewards: transform of the rewards in the dataset
             online_steps: environment steps of online fine-tuning
@@ -1000,7 +1006,8 @@ class FQF(ManagedAlgorithm):
             dataset_episodes: use the first N episodes of each source; none: all
             dataset_stride: use every Nth transition of an episode
             dataset_columns: column name here: column name in the file
-            action_range: [low, high] bounds of the Box actions in the file
+            action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
+                environment
             allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
             rewards: transform of the rewards in the dataset
             online_steps: environment steps of online fine-tuning
@@ -1145,7 +1152,8 @@ class GAIL(ManagedAlgorithm):
             dataset_episodes: use the first N episodes of each source; none: all
             dataset_stride: use every Nth transition of an episode
             dataset_columns: column name here: column name in the file
-            action_range: [low, high] bounds of the Box actions in the file
+            action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
+                environment
             allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
             rewards: transform of the rewards in the dataset
             online_steps: environment steps of online fine-tuning
@@ -1262,7 +1270,8 @@ class IQL(ManagedAlgorithm):
             dataset_episodes: use the first N episodes of each source; none: all
             dataset_stride: use every Nth transition of an episode
             dataset_columns: column name here: column name in the file
-            action_range: [low, high] bounds of the Box actions in the file
+            action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
+                environment
             allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
             rewards: transform of the rewards in the dataset
             online_steps: environment steps of online fine-tuning
@@ -1411,7 +1420,8 @@ class IQN(ManagedAlgorithm):
             dataset_episodes: use the first N episodes of each source; none: all
             dataset_stride: use every Nth transition of an episode
             dataset_columns: column name here: column name in the file
-            action_range: [low, high] bounds of the Box actions in the file
+            action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
+                environment
             allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
             rewards: transform of the rewards in the dataset
             online_steps: environment steps of online fine-tuning
@@ -1574,7 +1584,8 @@ class MBPO(ManagedAlgorithm):
             dataset_episodes: use the first N episodes of each source; none: all
             dataset_stride: use every Nth transition of an episode
             dataset_columns: column name here: column name in the file
-            action_range: [low, high] bounds of the Box actions in the file
+            action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
+                environment
             allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
             rewards: transform of the rewards in the dataset
             online_steps: environment steps of online fine-tuning
@@ -1724,7 +1735,8 @@ class MOPO(ManagedAlgorithm):
             dataset_episodes: use the first N episodes of each source; none: all
             dataset_stride: use every Nth transition of an episode
             dataset_columns: column name here: column name in the file
-            action_range: [low, high] bounds of the Box actions in the file
+            action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
+                environment
             allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
             rewards: transform of the rewards in the dataset
             online_steps: environment steps of online fine-tuning
@@ -1853,7 +1865,8 @@ class PPO(ManagedAlgorithm):
             dataset_episodes: use the first N episodes of each source; none: all
             dataset_stride: use every Nth transition of an episode
             dataset_columns: column name here: column name in the file
-            action_range: [low, high] bounds of the Box actions in the file
+            action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
+                environment
             allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
             rewards: transform of the rewards in the dataset
             online_steps: environment steps of online fine-tuning
@@ -1998,7 +2011,8 @@ class QRDQN(ManagedAlgorithm):
             dataset_episodes: use the first N episodes of each source; none: all
             dataset_stride: use every Nth transition of an episode
             dataset_columns: column name here: column name in the file
-            action_range: [low, high] bounds of the Box actions in the file
+            action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
+                environment
             allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
             rewards: transform of the rewards in the dataset
             online_steps: environment steps of online fine-tuning
@@ -2146,7 +2160,8 @@ class Rainbow(ManagedAlgorithm):
             dataset_episodes: use the first N episodes of each source; none: all
             dataset_stride: use every Nth transition of an episode
             dataset_columns: column name here: column name in the file
-            action_range: [low, high] bounds of the Box actions in the file
+            action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
+                environment
             allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
             rewards: transform of the rewards in the dataset
             online_steps: environment steps of online fine-tuning
@@ -2281,7 +2296,8 @@ class REDQ(ManagedAlgorithm):
             dataset_episodes: use the first N episodes of each source; none: all
             dataset_stride: use every Nth transition of an episode
             dataset_columns: column name here: column name in the file
-            action_range: [low, high] bounds of the Box actions in the file
+            action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
+                environment
             allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
             rewards: transform of the rewards in the dataset
             online_steps: environment steps of online fine-tuning
@@ -2410,7 +2426,8 @@ class SAC(ManagedAlgorithm):
             dataset_episodes: use the first N episodes of each source; none: all
             dataset_stride: use every Nth transition of an episode
             dataset_columns: column name here: column name in the file
-            action_range: [low, high] bounds of the Box actions in the file
+            action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
+                environment
             allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
             rewards: transform of the rewards in the dataset
             online_steps: environment steps of online fine-tuning
@@ -2540,7 +2557,8 @@ class TD3(ManagedAlgorithm):
             dataset_episodes: use the first N episodes of each source; none: all
             dataset_stride: use every Nth transition of an episode
             dataset_columns: column name here: column name in the file
-            action_range: [low, high] bounds of the Box actions in the file
+            action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
+                environment
             allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
             rewards: transform of the rewards in the dataset
             online_steps: environment steps of online fine-tuning
@@ -2657,7 +2675,8 @@ class TD3BC(ManagedAlgorithm):
             dataset_episodes: use the first N episodes of each source; none: all
             dataset_stride: use every Nth transition of an episode
             dataset_columns: column name here: column name in the file
-            action_range: [low, high] bounds of the Box actions in the file
+            action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
+                environment
             allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
             rewards: transform of the rewards in the dataset
             online_steps: environment steps of online fine-tuning
@@ -2780,7 +2799,8 @@ class XQL(ManagedAlgorithm):
             dataset_episodes: use the first N episodes of each source; none: all
             dataset_stride: use every Nth transition of an episode
             dataset_columns: column name here: column name in the file
-            action_range: [low, high] bounds of the Box actions in the file
+            action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
+                environment
             allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
             rewards: transform of the rewards in the dataset
             online_steps: environment steps of online fine-tuning

@@ -120,6 +120,28 @@ def test_a_run_keeps_the_range_that_it_started_with():
     assert (spec.action_low, spec.action_high) == ((-7,), (7,))
 
 
+def test_the_config_sets_another_range_for_infinite_bounds(tmp_path):
+    gym.register("Unbounded-v0", lambda **_: Spaces(actions=spaces.Box(-np.inf, np.inf, (2,))))
+    values = {
+        "algo": "ppo",
+        "env_id": "Unbounded-v0",
+        "total_timesteps": 16,
+        "output_dir": str(tmp_path / "run"),
+        "eval_episodes": 1,
+        "action_range": [[-2, -3], 5],
+        "algo_kwargs": {"batch_size": 8, "num_steps": 8},
+    }
+    run_training(parse_config(values), warn=lambda text: None)
+    agent = load_agent(tmp_path / "run")
+    assert (agent.spec.action_low, agent.spec.action_high) == ((-2, -3), (5, 5))
+    assert len(agent.evaluate(1)["returns"]) == 1
+    with pytest.raises(ValueError, match="action_range has 3 bounds, the actions have 2 dimensions"):
+        run_training(parse_config({**values, "action_range": [[1, 2, 3], 5], "output_dir": str(tmp_path / "wrong")}))
+    with pytest.raises(ConfigError, match=r"is for infinite action bounds, and those of Pend.* are finite"):
+        run_training(parse_config({**values, "env_id": "Pendulum-v1", "output_dir": str(tmp_path / "finite")}))
+    del gym.registry["Unbounded-v0"]
+
+
 def test_a_single_choice_is_a_discrete_action():
     spec = spec_for(actions=spaces.Dict(a=spaces.Discrete(4, start=2)))
     assert (spec.action_kind, spec.action_dim, spec.action_start) == ("discrete", 4, 2)

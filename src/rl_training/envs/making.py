@@ -46,6 +46,7 @@ class EnvFactory:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     wrappers: tuple[Any, ...] = ()  # `module:Wrapper`, {wrapper: module:Wrapper, option: value}, or functions
     name: str = ""  # recorded in the config
+    action_range: Any = None  # [low, high] in place of infinite action bounds
 
     @classmethod
     def of(cls, env: str | MakeEnv | EnvFactory, kwargs: Mapping[str, Any] | None = None) -> EnvFactory:
@@ -115,7 +116,7 @@ def make_env(
         raise
     except BaseException as error:  # SystemExit, which would end the run without a message
         raise EnvError(f"environment {source} could not be created: {describe_error(error)}") from error
-    return with_library_spaces(env, like)
+    return with_library_spaces(env, like, source.action_range)
 
 
 def _make(env_id: str | MakeEnv, env_kwargs: Mapping[str, Any], *, training: bool) -> gym.Env[Any, Any]:

@@ -66,6 +66,7 @@ class EnvPool:
         exact = not callable(source.env) and snapshots.is_exact_for(env)
         self.num_envs, self.seed, self.spec = num_envs, int(seed), env_spec_of(env)
         self.notes = env.notes if isinstance(env, LibrarySpaces) else []  # about converted spaces, for the user
+        self.replaces_bounds = isinstance(env, LibrarySpaces) and env.replaces_bounds
         self.resume_kind = "snapshot" if exact else "replay"
         self.stacks_frames = isinstance(env, AtariGame) and env.stacks_single_planes
         self._convert_actions = ActionConverter(env.action_space, self.spec, num_envs)

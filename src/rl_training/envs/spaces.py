@@ -6,6 +6,8 @@
 `docs/guide/spaces.md` has the rule for each space, `data/spaces` the conversion of values.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -14,6 +16,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+from rl_training.data.datasets.actions import Bounds, per_dimension
 from rl_training.data.spaces import Actions, Description, Observations, leaves
 from rl_training.types import EnvSpec
 
@@ -46,6 +49,12 @@ class LibrarySpaces(gym.Wrapper[Any, Any, Any, Any]):
     def _rows(self, obs: Any) -> Any:
         return obs if self.observations is None else self.observations.rows(obs)
 
+    @property
+    def replaces_bounds(self) -> bool:
+        """Whether some of the environment's action bounds are infinite."""
+        boxes = [each for each in _basic_spaces(self.env.action_space) if isinstance(each, spaces.Box)]
+        return not all(each.is_bounded() for each in boxes)
+
     def described(self, spec: EnvSpec) -> EnvSpec:
         """Returns the spec with the environment's own spaces, where the spec alone does not imply them."""
         if self.observations is not None:
@@ -56,15 +65,19 @@ class LibrarySpaces(gym.Wrapper[Any, Any, Any, Any]):
         return spec if self.actions is None else replace(spec, action_space=dict(self.actions.space))
 
 
-def with_library_spaces(env: gym.Env[Any, Any], like: EnvSpec | None = None) -> gym.Env[Any, Any]:
+def with_library_spaces(
+    env: gym.Env[Any, Any], like: EnvSpec | None = None, action_range: Bounds | None = None
+) -> gym.Env[Any, Any]:
     """Wraps an environment whose spaces differ from the library's.
 
     `like` is the spec of a run to continue or evaluate. Runs of versions that passed arrays on as they are keep that
-    form, and bounds that replace infinite ones are those of the run.
+    form, and bounds that replace infinite ones are those of the run. Without a run they are `action_range`.
     """
     notes: list[str] = []
     observations = _observations(env.observation_space, like, notes)
-    actions, action_space = _actions(env.action_space, like, notes)
+    if like is not None and like.action_low:
+        action_range = like.action_low, like.action_high
+    actions, action_space = _actions(env.action_space, action_range, notes)
     if observations is None and action_space is env.action_space:
         return env
     return LibrarySpaces(env, observations, actions, action_space, notes)
@@ -176,13 +189,13 @@ def image_layout(shape: tuple[int, ...]) -> str | None:
 
 
 def _actions(
-    space: spaces.Space[Any], like: EnvSpec | None, notes: list[str]
+    space: spaces.Space[Any], action_range: Bounds | None, notes: list[str]
 ) -> tuple[Actions | None, spaces.Space[Any]]:
     """Returns the converter, if one is needed, and the action space of the library."""
     if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
         return None, space
     if isinstance(space, spaces.Box) and space.dtype.kind == "f":
-        return None, _bounded(space, like, notes)
+        return None, _bounded(space, action_range, notes)
     parts = list(_basic_spaces(space))
     is_float = [isinstance(each, spaces.Box) and each.dtype.kind == "f" for each in parts]
     if not parts or (any(is_float) and not all(is_float)):
@@ -192,7 +205,7 @@ def _actions(
         )
     if all(is_float):
         low, high = (np.concatenate([np.ravel(getattr(each, name)) for each in parts]) for name in ("low", "high"))
-        return Actions(describe(space)), _bounded(spaces.Box(low, high, dtype=np.float32), like, notes)
+        return Actions(describe(space)), _bounded(spaces.Box(low, high, dtype=np.float32), action_range, notes)
     for each in parts:
         _require_few_choices(each)
     actions = Actions(describe(space, choices=True))
@@ -226,18 +239,20 @@ def _require_few_choices(space: spaces.Space[Any]) -> None:
         )
 
 
-def _bounded(space: spaces.Box, like: EnvSpec | None, notes: list[str]) -> spaces.Box:
-    """Replaces infinite bounds: by the run's, or else so that the range is [-1, 1] or has the width 2."""
+def _bounded(space: spaces.Box, action_range: Bounds | None, notes: list[str]) -> spaces.Box:
+    """Replaces infinite bounds: by `action_range`, or else so that the range is [-1, 1] or has the width 2."""
     low, high = (bound.astype(np.float64).ravel() for bound in (space.low, space.high))
     if np.isfinite(low).all() and np.isfinite(high).all():
         return space
-    if like is not None and len(like.action_low) == len(low):
-        lower, upper = np.array(like.action_low), np.array(like.action_high)
+    if action_range is not None:
+        lower, upper = (np.array(per_dimension(bound, len(low))) for bound in action_range)
     else:
         lower = np.where(np.isfinite(high), high - 2, -1)
         upper = np.where(np.isfinite(low), low + 2, 1)
     lower, upper = np.where(np.isfinite(low), low, lower), np.where(np.isfinite(high), high, upper)
     open_ended = ~(np.isfinite(low) & np.isfinite(high))
+    if (lower >= upper).any():
+        raise ValueError(f"action_range must be [low, high] with low < high, within the bounds of {space}")
     ranges = sorted({f"[{lower[i]:g}, {upper[i]:g}]" for i in np.flatnonzero(open_ended)})
     notes.append(
         f"{open_ended.sum()} of {len(low)} action bounds are infinite; actions are limited to {', '.join(ranges)} there"

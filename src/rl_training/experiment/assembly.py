@@ -145,11 +145,15 @@ def new_pool(config: TrainConfig, warn: Warn, start: Checkpoint | None = None) -
     source = config.environment()
     if source is None:
         raise ConfigError(f"{config.algo} trains online and needs an environment; set env_id, for example CartPole-v1")
-    return EnvPool(
+    pool = EnvPool(
         source, config.num_envs, seed=streams.derive(config.seed, "training"), workers=config.env_workers,
         training=True, max_restarts=config.max_env_restarts, warn=warn,
         like=None if start is None else EnvSpec.from_json(start.info["spec"]),
     )  # fmt: skip
+    if config.action_range is not None and config.dataset is None and not pool.replaces_bounds:
+        pool.close()
+        raise ConfigError(f"action_range is for infinite action bounds, and those of {source} are finite; remove it")
+    return pool
 
 
 def new_callbacks(

@@ -41,7 +41,7 @@ def with_action_range(spec: EnvSpec, action_range: Bounds | None) -> EnvSpec:
         return spec
     if spec.action_kind == "discrete":
         raise ValueError(f"action_range is for Box actions, but the actions are Discrete({spec.action_dim})")
-    low, high = (_per_dimension(bound, spec.action_dim) for bound in action_range)
+    low, high = (per_dimension(bound, spec.action_dim) for bound in action_range)
     if any(bottom >= top for bottom, top in zip(low, high, strict=True)):
         raise ValueError(f"action_range must be [low, high] with low < high, got {list(action_range)}")
     return replace(spec, action_low=low, action_high=high)
@@ -116,7 +116,7 @@ def _to_indices(actions: Array, spec: EnvSpec, name: str) -> Array:
     return indices
 
 
-def _per_dimension(bound: float | Sequence[float], count: int) -> tuple[float, ...]:
+def per_dimension(bound: float | Sequence[float], count: int) -> tuple[float, ...]:
     if isinstance(bound, (int, float)):
         return (float(bound),) * count
     if len(bound) != count:

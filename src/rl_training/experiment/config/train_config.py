@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -96,7 +97,9 @@ class TrainConfig(Section):
     dataset_episodes: Count | None = Field(None, description="use the first N episodes of each source; none: all")
     dataset_stride: Count = Field(1, description="use every Nth transition of an episode")
     dataset_columns: dict[str, str] = Field({}, description="column name here: column name in the file")
-    action_range: ActionRange | None = Field(None, description="[low, high] bounds of the Box actions in the file")
+    action_range: ActionRange | None = Field(
+        None, description="[low, high] of the Box actions in the file, or in place of infinite bounds of an environment"
+    )
     allow: Faults = Field(
         (), description="data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing"
     )
@@ -137,8 +140,10 @@ class TrainConfig(Section):
         from rl_training.envs.making import EnvFactory  # imports gymnasium
 
         if self._given is not None:
-            return self._given.source()
-        return None if self.env_id is None else EnvFactory(self.env_id, self.env_kwargs, self.env_wrappers, self.env_id)
+            return replace(self._given.source(), action_range=self.action_range)
+        if self.env_id is None:
+            return None
+        return EnvFactory(self.env_id, self.env_kwargs, self.env_wrappers, self.env_id, self.action_range)
 
     @property
     def duration(self) -> int:
@@ -155,7 +160,10 @@ class TrainConfig(Section):
         parts = self.dataset if isinstance(self.dataset, tuple) else (self.dataset,)
         if self.env_id is None and any(isinstance(part, DatasetRecipe) and part.env_id is None for part in parts):
             raise ValueError("env_id is required: a dataset recipe is collected in an environment")
-        reading = {name: getattr(self, name) for name in ("dataset_columns", "action_range", "allow")}
+        file_options = (
+            ("dataset_columns", "allow") if self.dataset is None else ("dataset_columns", "action_range", "allow")
+        )
+        reading = {name: getattr(self, name) for name in file_options}
         dataset_config.require_file(self.dataset, reading)
         dataset_config.require_weights(self.dataset)
         if self.dataset_stride > 1 and self.rewards.normalize != "none":
