@@ -13,7 +13,8 @@ from multiprocessing.process import BaseProcess
 
 POLL_SECONDS = 0.5
 ORPHAN_SECONDS = 2.0  # time to end in order after the parent process has ended
-ORPHANED = signal.SIGQUIT  # its number, 3, is the limit in seconds where the interpreter is blocked
+# Its number, 3, is the limit in seconds where the interpreter is blocked. Windows does not have it.
+ORPHANED = getattr(signal, "SIGQUIT", signal.SIGTERM)
 STARTER = "RL_TRAINING_STARTER"  # environment variable: a process id
 PR_SET_PDEATHSIG = 1
 

@@ -12,6 +12,7 @@ from rl_training.experiment.config.train_config import ConfigError, parse_config
 from rl_training.experiment.run import resume_run, run_training
 from rl_training.experiment.verify import compare_runs
 from rl_training.runtime.callbacks.training import StopAtStep
+from rl_training.runtime.engine import Callback
 from rl_training.runtime.state import DivergedError
 
 BC: dict[str, Any] = {
@@ -71,8 +72,32 @@ def test_a_run_that_owed_no_update_says_so(tmp_path, algo, env_id, options, due)
     result = run({**SAC, "algo": algo, "algo_kwargs": options}, tmp_path, warnings, env_id=env_id, total_timesteps=10)
     assert result.updates == 0
     assert warnings == [
-        f"no update was run: {due}, and this run took 10 steps; raise --steps, or lower learning_starts with --set"
+        f"nothing will be learnt in 10 steps: {due}; raise --steps, or lower learning_starts with --set"
     ]
+
+
+def test_a_run_that_is_too_short_is_reported_before_it_starts(tmp_path):
+    order: list[str] = []
+
+    class Watch(Callback):
+        def on_train_start(self, state):
+            order.append("start")
+
+    short = {**SAC, "algo_kwargs": {**SAC["algo_kwargs"], "learning_starts": 100}, "total_timesteps": 20}
+    config = parse_config({**short, "output_dir": str(tmp_path / "run")})
+    run_training(config, callbacks=[Watch()], warn=order.append)
+    assert [each[:23] for each in order] == ["nothing will be learnt ", "start"]
+
+
+def test_a_run_of_one_step_more_learns(tmp_path):
+    """The warning is exact: with four environments, 9 steps are three collections, and the third is after step 10."""
+    options = {**SAC["algo_kwargs"], "learning_starts": 10}
+    for steps, updates in ((8, 0), (9, 1)):
+        warnings: list[str] = []
+        result = run(
+            {**SAC, "algo_kwargs": options}, tmp_path / str(steps), warnings, num_envs=4, total_timesteps=steps
+        )
+        assert (result.updates > 0, warnings == []) == (updates > 0, updates > 0)
 
 
 def test_a_dataset_that_has_changed_is_refused_on_resume(tmp_path):

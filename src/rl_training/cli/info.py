@@ -59,8 +59,9 @@ def explain(
     typer.echo()
     print_table(("option of any run", "default", "description"), run_options())
     configs = [name for name in packaged_configs() if name.startswith(f"{algo}/")]
-    complete = (each for each in configs if not spec.needs_data or "dataset" in load_config(each))
-    start = next(complete, f"{algo} ENV")  # a complete config runs without further options
+    complete = [each for each in configs if not spec.needs_data or "dataset" in load_config(each)]
+    small = [f"{algo}/{env}" for env in ("cartpole", "pendulum") if f"{algo}/{env}" in complete]  # needs no extra
+    start = next(iter([*small, *complete]), f"{algo} ENV")  # a complete config runs without further options
     name, value, *_ = rows[0]
     print_facts({"configs": ", ".join(configs) or None, "example": f"rl-training train {start} --set {name}={value}"})
 

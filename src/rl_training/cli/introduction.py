@@ -10,6 +10,7 @@ from rl_training.cli.output import many
 from rl_training.envs.making import spec_of
 from rl_training.experiment.config.registry import get_algorithm_spec
 from rl_training.experiment.config.train_config import DatasetRecipe, TrainConfig
+from rl_training.experiment.lanes import lane_of
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.state import TrainerState
 
@@ -32,12 +33,29 @@ class Introduction(Callback):
         words += [f"resumed at {state.global_step:,}"] if state.global_step else []
         subject = "" if config.env_id is None else f"{config.env_id}: {spaces(config)}; "
         typer.echo(subject + ", ".join(words), err=True)
+        if fewer := fewer_updates(config):
+            typer.echo(fewer, err=True)
         if config.env_id is None:
             typer.echo(
                 "no environment, so there are no evaluations during training; afterwards "
                 "`rl-training evaluate RUN --ope DATA` estimates the return from data",
                 err=True,
             )
+
+
+def fewer_updates(config: TrainConfig) -> str | None:
+    """Describes the updates per step, for algorithms that have fewer of them with more environments."""
+    options, lane = get_algorithm_spec(config.algo).config_type(**config.algo_kwargs), lane_of(config)
+    many_steps = 1_000_000 * config.num_envs
+    usual, now = (lane.count_updates(options, many_steps, number) for number in (1, config.num_envs))
+    if now >= usual:
+        return None
+    per_collect = getattr(options, "updates_per_collect", 1)
+    return (
+        f"{config.num_envs} environments: one update in {many_steps / now:g} environment steps, as in "
+        f"Stable-Baselines3, instead of one in {many_steps / usual:g} with a single environment; "
+        f"updates_per_collect={config.num_envs * per_collect} keeps the ratio"
+    )
 
 
 def length(config: TrainConfig, total: int) -> str:

@@ -74,7 +74,7 @@ def step_faults(values: tuple[Any, ...], space: Any) -> Iterator[Fault]:
     for name, flag in (("terminated", terminated), ("truncated", truncated)):
         if not isinstance(flag, (bool, np.bool_)):
             sentence = f"`step` returned {_kind(flag)} as {name}; Gymnasium wants True or False: use bool({name})"
-            yield Fault(name, sentence, fatal=np.size(flag) != 1)
+            yield Fault(name, sentence, fatal=np.ndim(flag) > 0)
     if not isinstance(info, dict):
         sentence = f"`step` returned {_kind(info)} as info; Gymnasium wants a dict, such as {{}}"
         yield Fault("info", sentence, fatal=False)
@@ -89,7 +89,7 @@ def reward_faults(reward: Any) -> Iterator[Fault]:
             yield Fault("reward_nan", f"`step` returned a reward too large for float32: {value}")
         return
     fix = "return reward.item()" if np.size(reward) == 1 and isinstance(reward, np.ndarray) else "return a float"
-    usable = fix != "return a float" and np.asarray(reward).dtype.kind in "biuf"
+    usable = isinstance(reward, np.ndarray) and not reward.ndim and reward.dtype.kind in "biuf"
     yield Fault("reward_type", f"`step` returned {_kind(reward)} as reward, not a number: {fix}", fatal=not usable)
 
 

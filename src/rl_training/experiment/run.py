@@ -105,8 +105,7 @@ def _run(
         choices = choices._replace(threads=configs[0].threads or 1) if "threads" in edited else choices
         apply(choices)
         planned = record.get("total_timesteps") or configs[0].duration
-        if steps is not None and steps < planned:
-            callbacks = [*callbacks, StopAtStep(steps)]
+        callbacks = [*callbacks, *([] if steps is None or steps >= planned else [StopAtStep(steps)])]
         starts = _starts(directories, start_from, fresh=fresh, warn=warn)
         state, members = assemble(configs, choices, max(steps or 0, planned), start=starts.checkpoints[0], warn=warn)
         for parts in members:
@@ -118,11 +117,12 @@ def _run(
             run.begin()
         if runs[0].starts_elsewhere or (steps or 0) > state.global_step:
             state.forget_end()
+        warned = not state.updates and _warn_no_updates(configs[0], steps or planned, warn)
         results = _train(state, runs, callbacks, num_envs=configs[0].num_envs, quiet=quiet)
     if results[0].status not in UNFINISHED and not results[0].trained:
         warn(finished_earlier(len(results)))
-    if results[0].status == "finished" and not results[0].updates:
-        _warn_no_updates(configs[0], results[0].steps, warn)
+    if results[0].status == "finished" and not results[0].updates and not warned:
+        _warn_no_updates(configs[0], None, warn)
     return results
 
 
@@ -161,14 +161,16 @@ def _data_warnings(config: TrainConfig, dataset: TransitionDataset, *, needs_exp
     return [f"possible problem in the dataset: {found}" for found in check_dataset(dataset, rewards=not needs_expert)]
 
 
-def _warn_no_updates(config: TrainConfig, steps: int, warn: Warn) -> None:
+def _warn_no_updates(config: TrainConfig, steps: int | None, warn: Warn) -> bool:
+    """Warns if a run of so many steps is too short to learn, or has learnt nothing if `steps` is None."""
     options = get_algorithm_spec(config.algo).config_type(**config.algo_kwargs)
-    start = lane_of(config).first_update(options)
-    if start:
-        warn(
-            f"no update was run: {config.algo} starts learning {start}, and this run took {steps:,} steps; "
-            "raise --steps, or lower learning_starts with --set"
-        )
+    lane = lane_of(config)
+    start = lane.first_update(options)
+    if not start or (steps is not None and steps >= lane.steps_to_update(options, config.num_envs)):
+        return False
+    short = "nothing was learnt" if steps is None else f"nothing will be learnt in {steps:,} steps"
+    warn(f"{short}: {config.algo} starts learning {start}; raise --steps, or lower learning_starts with --set")
+    return True
 
 
 def _train(

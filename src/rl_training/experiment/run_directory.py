@@ -1,6 +1,5 @@
 """The directory of a run: its files, its lock and its config."""
 
-import fcntl
 import fnmatch
 import hashlib
 import json
@@ -60,6 +59,8 @@ class RunDirectory:
 
         If nothing was written, removes the lock file, and the directory if it is new.
         """
+        import fcntl  # not on Windows
+
         existed = self.path.exists()
         make_directory(self.path)
         with (self.path / ".lock").open("w") as lock:

@@ -1,6 +1,5 @@
 """Which modules the names in somebody's config may import: those used in `train` here, and those named now."""
 
-import fcntl
 import json
 import os
 import re
@@ -125,6 +124,8 @@ def remember(config: TrainConfig, warn: Warn) -> None:
 
 
 def _add(store: Path, used: Mapping[str, list[str]]) -> None:
+    import fcntl
+
     store.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = os.open(store.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

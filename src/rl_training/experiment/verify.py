@@ -18,6 +18,7 @@ from rl_training.experiment.run_directory import RunDirectory
 from rl_training.experiment.trust import Trust, warn_of_changed_source
 from rl_training.messages import Warn, print_warning
 from rl_training.runtime.callbacks.logging import TIME_FIELDS, is_intact
+from rl_training.runtime.callbacks.trackers.subject import FLAT
 from rl_training.runtime.callbacks.training import StopAtStep
 from rl_training.runtime.checkpoints.format import STATE, step_name
 from rl_training.runtime.checkpoints.reading import Checkpoint, checkpoints_by_step, read_checkpoint
@@ -157,7 +158,12 @@ def _bytes(tensor: Tensor) -> Tensor:
 
 def _rows(file: Path) -> list[dict[str, Any]]:
     rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    return [{name: value for name, value in row.items() if name not in TIME_FIELDS} for row in rows]
+    return [{name: value for name, value in row.items() if not _is_left_out(name)} for row in rows]
+
+
+def _is_left_out(name: str) -> bool:
+    """Whether a field differs between identical runs, or repeats another, which earlier versions did not write."""
+    return name in TIME_FIELDS or name.startswith(FLAT)
 
 
 def _metric_differences(a: list[dict[str, Any]], b: list[dict[str, Any]]) -> list[str]:

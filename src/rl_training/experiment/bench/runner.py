@@ -1,6 +1,5 @@
 """Runs the cells of a bench as processes. Running a bench again continues it and repeats no finished cell."""
 
-import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -79,6 +78,8 @@ class Bench:
 
 
 def _try_lock(lock: int) -> bool:
+    import fcntl
+
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

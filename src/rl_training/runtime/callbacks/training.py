@@ -2,9 +2,11 @@
 
 import time
 from collections.abc import Callable, Mapping
+from statistics import fmean
 from typing import Any
 
 from rl_training.envs.interrupts import Interrupted
+from rl_training.runtime.callbacks.trackers.subject import FLAT
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.state import Best, TrainerState
 from rl_training.schedules import Schedule
@@ -66,7 +68,8 @@ class Evaluate(Callback):
         except Interrupted:
             return
         state.evaluation, state.evaluation_due = evaluation, False
-        self.write({"step": state.global_step, "updates": state.updates, "evaluation": state.evaluation})
+        row = {"step": state.global_step, "updates": state.updates, "evaluation": state.evaluation}
+        self.write({**row, **flat(state.evaluation)})
         score = state.evaluation["return_mean"]
         if state.best is None or score > state.best.score:
             state.best = Best(state.global_step, score)
@@ -83,6 +86,13 @@ class Evaluate(Callback):
                 self.save(state)
 
         return watch
+
+
+def flat(evaluation: Mapping[str, Any]) -> dict[str, float]:
+    """Returns the figures of an evaluation as `eval_…`, for readers that take only numbers."""
+    figures = {"return_mean", "return_std", "normalized_score"} & evaluation.keys()
+    numbers = {f"{FLAT}{name}": evaluation[name] for name in sorted(figures)}
+    return {**numbers, f"{FLAT}length_mean": fmean(evaluation["lengths"])} if evaluation.get("lengths") else numbers
 
 
 class EarlyStop(Callback):

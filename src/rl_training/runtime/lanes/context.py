@@ -87,3 +87,8 @@ class TrainingLane:
     def first_update(cls, options: Any) -> str:
         """Describes when updates start, or returns "" for lanes that update from the start."""
         return ""
+
+    @classmethod
+    def steps_to_update(cls, options: Any, num_envs: int) -> int:
+        """Returns the number of steps that a run must have for an update."""
+        return 0

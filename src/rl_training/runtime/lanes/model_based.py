@@ -68,6 +68,10 @@ class ModelBasedLane(TrainingLane):
     def first_update(cls, options: Any) -> str:
         return cls.real_lane.first_update(options)
 
+    @classmethod
+    def steps_to_update(cls, options: Any, num_envs: int) -> int:
+        return cls.real_lane.steps_to_update(options, num_envs)
+
     @property
     def step(self) -> int:
         return self.real.step

@@ -50,6 +50,11 @@ class ReplayLane(ActingLane):
     def first_update(cls, options: Any) -> str:
         return f"after {options.learning_starts:,} steps (learning_starts)"
 
+    @classmethod
+    def steps_to_update(cls, options: Any, num_envs: int) -> int:
+        collected = num_envs * options.collect_steps
+        return int(options.learning_starts // collected) * collected + 1
+
     def collect(self, limit: int) -> CollectResult:
         result = CollectResult()
         while self.collected < self.config.collect_steps:

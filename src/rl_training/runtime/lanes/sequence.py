@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -58,6 +59,11 @@ class SequenceLane(ActingLane):
             f"after {options.learning_starts:,} steps (learning_starts) and a whole window of {options.window}, "
             f"with an update every {steps:,.4g} steps (train_ratio)"
         )
+
+    @classmethod
+    def steps_to_update(cls, options: Any, num_envs: int) -> int:
+        steps = options.batch_size * options.window / options.train_ratio
+        return max(options.learning_starts, options.window) + math.ceil(steps)
 
     def collect(self, limit: int) -> CollectResult:
         result = CollectResult()

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 Row = dict[str, Any]
+FLAT = "eval_"  # start of the keys that repeat figures of `evaluation` at the top level of its row
 
 
 class Subject(NamedTuple):
@@ -28,10 +29,10 @@ class Tracker(Protocol):
 
 
 def numbers_of(row: Row) -> dict[str, float]:
-    """Returns the numbers of a row and of its evaluation, without its step and time."""
+    """Returns the numbers of a row and of its evaluation, each once, without its step and time."""
     numbers = {**row, **row.get("evaluation", {})}
     return {
         name: value
         for name, value in numbers.items()
-        if isinstance(value, int | float) and name not in ("step", "time")
+        if isinstance(value, int | float) and name not in ("step", "time") and not name.startswith(FLAT)
     }

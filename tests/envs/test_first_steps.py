@@ -1,0 +1,91 @@
+"""The checks that training makes on the first steps of an environment."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rl_training.envs.first_steps import CHECKED_STEPS, WARNED
+from rl_training.envs.group import EnvError
+from rl_training.envs.pool import EnvPool
+
+FILE = Path(__file__).with_name("broken_envs.py")
+LINES = {
+    match[1]: number
+    for number, line in enumerate(FILE.read_text().splitlines(), 1)
+    if (match := re.search(r"# <- (\w+): ", line))
+}
+
+
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(FILE.parent))
+    monkeypatch.setenv("PYTHONPATH", str(FILE.parent), prepend=":")
+    WARNED.clear()
+    return import_module("broken_envs")
+
+
+def step(env: Any, steps: int, *, warnings: list[str] | None = None, **options: Any) -> None:
+    with EnvPool(env, 2, warn=print if warnings is None else warnings.append, **options) as pool:
+        pool.reset()
+        for _ in range(steps):
+            pool.step(np.array([0, 1]))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("OldReset", "`reset` does not take seed and options: write def reset(self, *, seed=None, options=None)"),
+        ("ResetObsOnly", "`reset` returned only the observation; Gymnasium wants 2 values: return obs, {}"),
+        ("OldStep", "`step` returned 4 values; Gymnasium wants 5: obs, reward, terminated, truncated, info"),
+        ("StepNone", "`step` returned nothing; Gymnasium wants 5 values: obs, reward, terminated, truncated, info"),
+        ("OtherShape", "`step` returned an observation of shape (3,), but its space has (2,)"),
+        ("NoneReward", "`step` returned None as reward, not a number: return a float"),
+        ("ArrayReward", "`step` returned an array of shape (1,) as reward, not a number: return reward.item()"),
+        ("TextReward", "`step` returned a str as reward, not a number: return a float"),
+    ],
+)
+def test_a_value_that_training_cannot_use_ends_it_with_file_and_line(
+    broken: Any, name: str, sentence: str, workers: int
+):
+    with pytest.raises(EnvError) as raised:
+        step(getattr(broken, name), 2, workers=workers)
+    assert str(raised.value).startswith(f"environment 0: {sentence} (")
+    assert str(raised.value).endswith(f"broken_envs.py:{LINES[name]})")
+
+
+def test_an_observation_outside_its_space_is_one_warning(broken: Any):
+    warnings: list[str] = []
+    step(broken.Outside, 8, warnings=warnings)
+    step(broken.Outside, 8, warnings=warnings)
+    (warning,) = warnings
+    assert warning.startswith("`step` returned the observation 3 at index [0], outside its space (-1 to 1)")
+    assert warning.endswith(f"broken_envs.py:{LINES['Outside']})")
+
+
+@pytest.mark.parametrize("name", ["OtherDtype", "ListObs", "IntFlag", "InfoList", "Good"])
+def test_a_value_that_training_converts_is_accepted(broken: Any, name: str):
+    warnings: list[str] = []
+    step(getattr(broken, name), 8, warnings=warnings)
+    assert warnings == []
+
+
+def test_the_environment_has_its_own_methods_again_after_the_first_steps(broken: Any):
+    made: list[Any] = []
+
+    def make() -> Any:
+        made.append(broken.Good())
+        return made[-1]
+
+    with EnvPool(make, 2) as pool:
+        pool.reset()
+        assert all("step" in vars(env) and "reset" not in vars(env) for env in made)
+        for _ in range(CHECKED_STEPS):
+            pool.step(np.array([0, 1]))
+        assert not any("step" in vars(env) for env in made)
