@@ -139,6 +139,8 @@ def test_metrics_are_a_table(tmp_path):
     assert trained.result.read_metrics(table="list") == rows
     with pytest.raises(FileNotFoundError, match=r"no metrics\.jsonl in"):
         read_metrics(tmp_path)
+    with pytest.raises(ValueError, match="a saved agent has no log"):
+        PPO.load(trained.save(tmp_path / "saved")).metrics()
 
 
 def test_the_metrics_of_seeds_have_a_column_for_the_seed(tmp_path):

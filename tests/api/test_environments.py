@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from gymnasium.wrappers import ClipReward, FlattenObservation, TimeLimit
 
-from rl_training import DQN, PPO, ExperimentManager, evaluate_checkpoint, resume_training
+from rl_training import DQN, PPO, ExperimentManager, evaluate_checkpoint, resume_training, train_ppo
 from rl_training.envs.lending import KeptOpen
 from rl_training.experiment.config.train_config import ConfigError
 from rl_training.experiment.verify import compare_runs
@@ -232,6 +232,31 @@ def test_what_is_no_environment_is_refused(env, sentence):
 def test_a_function_that_makes_no_environment_is_refused(tmp_path):
     with pytest.raises(TypeError, match=r"must be an id or a function returning a gymnasium\.Env, got int"):
         PPO(lambda: 3, output_dir=str(tmp_path / "run"), **TINY).learn()  # type: ignore[arg-type]
+
+
+def test_a_class_that_needs_arguments_is_named(tmp_path):
+    class Sized(Walk):
+        def __init__(self, length: int) -> None:
+            super().__init__(length)
+
+    with pytest.raises(
+        TypeError, match=r"Sized in .* could not be created: .*'length'; see env_kwargs, or pass a func"
+    ):
+        PPO(Sized, output_dir=str(tmp_path / "run"), **TINY).learn()
+    assert steps(PPO(Sized, env_kwargs={"length": 3}, output_dir=str(tmp_path / "run"), **TINY).learn()) == 64
+
+
+def test_a_training_function_takes_a_class_too(tmp_path):
+    config = {"env_id": local_class(), "output_dir": str(tmp_path / "run"), "total_timesteps": 8, "eval_interval": 0,
+              "algo_kwargs": {"num_steps": 8, "batch_size": 8}}  # fmt: skip
+    assert train_ppo(config).steps == 8
+
+
+def test_an_object_of_gymnasium_is_recorded_in_another_render_mode(tmp_path):
+    env = FlattenObservation(gym.make("CartPole-v1"))
+    agent = PPO(env, output_dir=str(tmp_path / "run"), **TINY).learn()
+    agent.evaluate(num_episodes=1, video=tmp_path / "played.gif")
+    assert (tmp_path / "played.gif").stat().st_size > 1000
 
 
 def test_an_object_takes_no_options():

@@ -11,14 +11,14 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 import numpy as np
 
 from rl_training.api.continuing import is_newest_of_a_run, new_run_from
-from rl_training.envs.given import Environment, Given, given_env
+from rl_training.api.environments import in_environment, only_one, parse_with_env
+from rl_training.envs.given import Environment
 from rl_training.envs.wrapping import Wrapper
-from rl_training.experiment.agent import Agent, load_agent, run_of, with_environment
+from rl_training.experiment.agent import CHECKPOINTS, Agent, load_agent, run_of, with_environment
 from rl_training.experiment.config.other_libraries import argument_here
 from rl_training.experiment.config.train_config import ConfigError, TrainConfig, parse_config
 from rl_training.experiment.run import TrainResult, default_directory, resume_run, run_training
-from rl_training.experiment.trust import Trust, learner_modules, modules_of, require_trusted
-from rl_training.modules import approve
+from rl_training.experiment.trust import Trust, modules_of, require_trusted
 from rl_training.runtime.checkpoints.reading import Checkpoint
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.memory import Memory
@@ -69,20 +69,15 @@ class ManagedAlgorithm:
         elif isinstance(config, Mapping):
             given = dict(config)
         elif config is not None:
-            env = _only(env, config)
+            env = only_one(env, config)
         run = {name: value for name, value in options.items() if name in TrainConfig.model_fields}
         algorithm = {name: value for name, value in options.items() if name not in run}
         merged = {"algo": cls.algorithm, **given, **run} if cls.algorithm else {**given, **run}
         merged["algo_kwargs"] = {**merged.get("algo_kwargs", {}), **algorithm}
-        described = config.given if isinstance(config, TrainConfig) else None
-        if env is not None or wrappers or not isinstance(merged.get("env_id"), str | None):
-            described = _described(env, wrappers, merged)
-            merged |= described.values
-        approve(learner_modules(merged))
-        parsed = parse_config(merged)
+        parsed = parse_with_env(merged, env, wrappers, config.given if isinstance(config, TrainConfig) else None)
         if cls.algorithm and parsed.algo != cls.algorithm:
             raise ConfigError(f"{cls.__name__} trains {cls.algorithm!r}, but the config has algo: {parsed.algo!r}")
-        return parsed if described is None or described.is_recorded else parsed.with_given(described)
+        return parsed
 
     def learn(
         self: Managed, total_timesteps: int | None = None, *, callbacks: Sequence[Callback] | None = None,
@@ -154,8 +149,11 @@ class ManagedAlgorithm:
         return self.agent.predict(obs, deterministic=deterministic, memory=memory)
 
     def metrics(self) -> Any:
-        """Returns the logged metrics as a data frame; see `read_metrics`."""
-        return read_metrics(self.agent.path.parent.parent)
+        """Returns the logged metrics of the run as a data frame; see `read_metrics`."""
+        run = self.agent.path.parent.parent
+        if self.agent.path.parent.name != CHECKPOINTS:
+            raise ValueError("a saved agent has no log; read_metrics(RUN) reads that of its run")
+        return read_metrics(run)
 
     def save(self, path: Path | str) -> Path:
         """Copies the agent's checkpoint to `path`, a new directory."""
@@ -205,35 +203,6 @@ class ManagedAlgorithm:
         return self._agent
 
 
-def _only(env: Environment | None, first: Environment) -> Environment:
-    if env is not None:
-        raise TypeError("the environment is given twice: as the first argument and as env=")
-    return first
-
-
-def _described(env: Any, wrappers: Sequence[Wrapper], values: dict[str, Any]) -> Given:
-    """Describes what was given: an environment, or wrappers of the environment that the config names."""
-    named = values.get("env_wrappers", ())
-    named = [named] if isinstance(named, str | Mapping) else named
-    found = values.get("env_id") if env is None else env
-    if found is None:
-        raise ConfigError("wrappers need an environment; set env_id")
-    return given_env(found, [*named, *wrappers], values.get("env_kwargs"))
-
-
-def in_environment(agent: Agent, env: Environment | None, wrappers: Sequence[Wrapper] | None) -> Agent:
-    """Returns the agent with another environment, whose spaces must be those that it was trained for."""
-    if env is None and wrappers is None:
-        return agent
-    config = agent.config
-    found, kwargs = (config.env_id, config.env_kwargs) if env is None else (env, {})
-    if found is None:
-        raise ConfigError("wrappers need an environment; give env=")
-    is_function = isinstance(found, str) or callable(found)
-    applied = (config.env_wrappers if is_function else ()) if wrappers is None else wrappers
-    return with_environment(agent, given_env(found, applied, kwargs), own=wrappers is not None)
-
-
 def evaluate_checkpoint(
     path: Path | str, *, num_episodes: int = 10, seed: int = 0, deterministic: bool | None = None, best: bool = False,
     env: Environment | None = None, wrappers: Sequence[Wrapper] | None = None, trust: Trust = (),
@@ -273,9 +242,7 @@ def train_as(
 
     `fresh` deletes the run in the directory and starts from the beginning.
     """
-    if not isinstance(config, TrainConfig):
-        approve(learner_modules(config))
-    parsed = config if isinstance(config, TrainConfig) else parse_config({"algo": algorithm, **config})
+    parsed = config if isinstance(config, TrainConfig) else parse_with_env({"algo": algorithm, **config})
     if parsed.algo != algorithm:
         raise ConfigError(f"train_{algorithm} trains {algorithm!r}, but the config has algo: {parsed.algo!r}")
     if run_suffix:

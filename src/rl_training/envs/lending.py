@@ -31,7 +31,7 @@ class LentEnv:
     """
 
     def __init__(
-        self, env: gym.Env[Any, Any], make_again: Callable[[], gym.Env[Any, Any]] | None = None, *, wrappers: int = 0
+        self, env: gym.Env[Any, Any], make_again: Callable[..., gym.Env[Any, Any]] | None = None, *, wrappers: int = 0
     ) -> None:
         self.env, self.wrappers = env, wrappers
         self.cannot_copy: str | None = None  # the reason
@@ -44,14 +44,17 @@ class LentEnv:
             except Exception as error:  # whatever its classes raise
                 self.cannot_copy = describe_error(error)
 
-    def take(self, *, training: bool) -> gym.Env[Any, Any]:
-        """Lends the object to a training pool, and also to others if it cannot be copied; otherwise returns a copy."""
+    def take(self, *, training: bool, **options: Any) -> gym.Env[Any, Any]:
+        """Lends the object to a training pool, and also to others if it cannot be copied; otherwise returns a copy.
+
+        Only an environment of `gymnasium.make` can be copied with other `options`, such as its render mode.
+        """
         if (training or self.cannot_copy is not None) and self._is_free():
             lent = KeptOpen(self.env)
             self._borrower = weakref.ref(lent)
             return lent
         if self._make_again is not None:
-            return self._make_again()
+            return self._make_again(**options)
         if self._unused is None:
             raise ValueError(self.refusal("is needed more than once"))
         return copy.deepcopy(self._unused)

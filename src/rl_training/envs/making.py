@@ -85,7 +85,7 @@ class EnvFactory:
         if not isinstance(self.env, LentEnv):
             env, applied = _make(self.env, self.kwargs, training=training), 0
         else:
-            env, applied = self.env.take(training=training), self.env.wrappers
+            env, applied = self.env.take(training=training, **self.kwargs), self.env.wrappers
         for wrapper in self.wrappers[applied:]:
             env = wrap(env, wrapper)
         return env
@@ -124,10 +124,7 @@ def _make(env_id: str | MakeEnv, env_kwargs: Mapping[str, Any], *, training: boo
         return _call(env_id, env_kwargs)
     creator = _resolved(env_id)
     if creator is not None:
-        try:
-            return _call(creator, env_kwargs)
-        except TypeError as error:
-            raise TypeError(f"env_id {env_id!r} could not be created: {error}") from error
+        return _call(creator, env_kwargs)
     try:
         if is_atari(env_id):
             return make_atari(env_id, training=training, **env_kwargs)
@@ -148,7 +145,13 @@ def _make(env_id: str | MakeEnv, env_kwargs: Mapping[str, Any], *, training: boo
 
 
 def _call(creator: MakeEnv, env_kwargs: Mapping[str, Any]) -> gym.Env[Any, Any]:
-    env = creator(**env_kwargs)
+    try:
+        env = creator(**env_kwargs)
+    except TypeError as error:
+        if not re.search(r"missing \d+ required|unexpected keyword argument", str(error)):
+            raise
+        name = name_of(creator).removeprefix(LOCAL)
+        raise TypeError(f"{name} could not be created: {error}; see env_kwargs, or pass a function") from error
     if not isinstance(env, gym.Env):
         raise TypeError(f"env_id must be an id or a function returning a gymnasium.Env, got {type(env).__name__}")
     return env
