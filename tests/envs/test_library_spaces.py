@@ -48,6 +48,13 @@ class Matrix(Spaces):
         super().__init__(spaces.Box(-1, 1, (2, 3), np.float32))
 
 
+class Choices(Spaces):
+    """Spaces of the same length as FrozenLake's."""
+
+    def __init__(self) -> None:
+        super().__init__(spaces.MultiDiscrete([6, 10]), spaces.Discrete(4))
+
+
 class Planes(Spaces):
     """Read as [height, width, channels], but earlier versions took it for [channels, height, width]."""
 
@@ -57,10 +64,10 @@ class Planes(Spaces):
 
 @pytest.fixture(autouse=True)
 def _registered() -> Any:
-    for name, env_class in {"Matrix-v0": Matrix, "Planes-v0": Planes}.items():
+    for name, env_class in {"Matrix-v0": Matrix, "Planes-v0": Planes, "Choices-v0": Choices}.items():
         gym.register(name, lambda env_class=env_class, **_: env_class())
     yield
-    for name in ("Matrix-v0", "Planes-v0"):
+    for name in ("Matrix-v0", "Planes-v0", "Choices-v0"):
         del gym.registry[name]
 
 
@@ -177,6 +184,14 @@ def test_runs_of_earlier_versions_keep_the_form_of_their_observations(env_id, tm
     resume_run(tmp_path / "halved")
     assert compare_runs(tmp_path / "whole", tmp_path / "halved") == []
     assert len(load_agent(tmp_path / "whole").evaluate(2)["returns"]) == 2
+    collected = collect_dataset(str(tmp_path / "whole"), rows=20, epsilon=0.5).dataset
+    assert collected.spec.obs_shape == load_agent(tmp_path / "whole").spec.obs_shape
+
+
+def test_an_agent_is_not_evaluated_in_another_space_of_the_same_length(tmp_path):
+    agent = run_training(config("FrozenLake-v1", tmp_path)).run_dir
+    with pytest.raises(ValueError, match=r"has the observation space .*MultiDiscrete.*, but the agent was trained for"):
+        collect_dataset(str(agent), env_id="Choices-v0", rows=10)
 
 
 def test_a_converted_environment_in_a_worker_resumes_exactly(tmp_path):

@@ -91,8 +91,10 @@ class EnvFactory:
         return env
 
 
-def spec_of(env: str | EnvFactory, env_kwargs: Mapping[str, Any] | None = None) -> EnvSpec:
-    made = make_env(env, env_kwargs)
+def spec_of(
+    env: str | EnvFactory, env_kwargs: Mapping[str, Any] | None = None, *, like: EnvSpec | None = None
+) -> EnvSpec:
+    made = make_env(env, env_kwargs, like=like)
     try:
         return env_spec_of(made)
     finally:

@@ -137,9 +137,13 @@ def with_environment(agent: Agent, given: Given, *, own: bool = False) -> Agent:
 
 def require_same_spaces(spec: EnvSpec, source: EnvFactory) -> None:
     """Raises ValueError if an environment given now has other spaces than the one that the agent was trained in."""
-    found = spec_of(source)
+    found = spec_of(source, like=spec)
     if _spaces(found) != _spaces(spec):
         raise ValueError(f"{source} has {_spaces(found)}, but the agent was trained for {_spaces(spec)}")
+    for name, what in (("obs_space", "observation"), ("action_space", "action")):
+        own, trained = getattr(found, name), getattr(spec, name)
+        if own is not None and trained is not None and own != trained:
+            raise ValueError(f"{source} has the {what} space {own}, but the agent was trained for {trained}")
 
 
 def _spaces(spec: EnvSpec) -> str:

@@ -19,6 +19,7 @@ def collect_dataset(
 ) -> Rolled:  # fmt: skip
     """Collects transitions with `random` actions or with the agent of a run, by default in its training environment."""
     policy: Policy | None = None
+    like = None
     source = None if env_id is None else EnvFactory(env_id)
     approve(env_modules([env_id], {}))  # typed by the user
     if who != "random":
@@ -30,9 +31,11 @@ def collect_dataset(
             require_trusted(env_modules([], config.env_kwargs, config.env_wrappers), trust, agent.path)
             source = replace(source, kwargs=config.env_kwargs, wrappers=config.env_wrappers)
             require_same_spaces(agent.spec, source)
-        policy = SometimesRandom(agent.learner, agent.spec, epsilon)
+        policy, like = SometimesRandom(agent.learner, agent.spec, epsilon), agent.spec
     elif epsilon or stochastic:
         raise ValueError("--epsilon and --stochastic need a run; remove them for random actions")
     if source is None:
         raise ValueError("no environment given; add one, such as --env CartPole-v1")
-    return roll_episodes(source, rows=rows, seed=seed, policy=policy, deterministic=not stochastic, progress=progress)
+    return roll_episodes(
+        source, rows=rows, seed=seed, policy=policy, deterministic=not stochastic, progress=progress, like=like
+    )

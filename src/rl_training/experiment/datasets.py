@@ -76,8 +76,8 @@ def roll_recipe(config: TrainConfig, recipe: DatasetRecipe) -> TransitionDataset
     source = config.environment() if recipe.env_id is None else EnvFactory(recipe.env_id, config.env_kwargs)
     if source is None:
         raise ConfigError("a dataset recipe needs an environment; set env_id")
-    policy = None
+    policy = like = None
     if recipe.kind == "policy":
         agent = load_agent(Path(str(recipe.policy)))
-        policy = SometimesRandom(agent.learner, agent.spec, recipe.epsilon)
-    return roll_dataset(source, rows=recipe.rows, seed=recipe.seed, policy=policy)
+        policy, like = SometimesRandom(agent.learner, agent.spec, recipe.epsilon), agent.spec
+    return roll_dataset(source, rows=recipe.rows, seed=recipe.seed, policy=policy, like=like)

@@ -10,9 +10,10 @@ from rl_training import streams
 from rl_training.data import TransitionDataset
 from rl_training.data.datasets.validation import require_box_observations
 from rl_training.envs.pool import EnvPool
+from rl_training.messages import Warn, print_warning
 from rl_training.runtime.lanes.acting import Actor
 from rl_training.runtime.policies import RandomPolicy
-from rl_training.types import Policy
+from rl_training.types import EnvSpec, Policy
 
 ROLLING_ENVS = 8
 
@@ -26,25 +27,28 @@ class Rolled(NamedTuple):
 
 def roll_dataset(
     env_id: Any, *, rows: int, seed: int = 0, policy: Policy | None = None, env_kwargs: dict[str, Any] | None = None,
-    deterministic: bool = False,
+    deterministic: bool = False, like: EnvSpec | None = None,
 ) -> TransitionDataset:  # fmt: skip
-    """Collects at least `rows` transitions of the policy, or of a uniform random one."""
+    """Collects at least `rows` transitions of the policy, or of a uniform random one; `like` is the policy's spec."""
     return roll_episodes(
-        env_id, rows=rows, seed=seed, policy=policy, env_kwargs=env_kwargs, deterministic=deterministic
+        env_id, rows=rows, seed=seed, policy=policy, env_kwargs=env_kwargs, deterministic=deterministic, like=like
     ).dataset
 
 
 @torch.no_grad()
 def roll_episodes(
     env_id: Any, *, rows: int, seed: int = 0, policy: Policy | None = None, env_kwargs: dict[str, Any] | None = None,
-    deterministic: bool = False, progress: Callable[[int], None] = lambda rows: None,
+    deterministic: bool = False, progress: Callable[[int], None] = lambda rows: None, like: EnvSpec | None = None,
+    warn: Warn = print_warning,
 ) -> Rolled:  # fmt: skip
     """As `roll_dataset`; calls `progress` after each step with the number of transitions so far."""
     if rows < 1:
         raise ValueError(f"rows must be at least 1, got {rows}")
     width = min(ROLLING_ENVS, rows)
-    with EnvPool(env_id, width, seed=streams.derive(seed, "recipe"), env_kwargs=env_kwargs) as pool:
+    with EnvPool(env_id, width, seed=streams.derive(seed, "recipe"), env_kwargs=env_kwargs, like=like) as pool:
         require_box_observations(pool.spec, env_id)
+        for note in pool.notes:
+            warn(note)
         generator = streams.generator(seed, "recipe")
         actor = Actor(policy or RandomPolicy(pool.spec), pool, generator, torch.device("cpu"))
         steps = []
