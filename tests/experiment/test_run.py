@@ -163,3 +163,15 @@ def test_a_run_tells_of_its_beginnings(tmp_path):
     assert (record["seed"], record["choices"]["device"], record["resume"]) == (0, "cpu", "snapshot")
     assert {"torch", "gymnasium", "python"} <= record["versions"].keys()
     assert len((result.run_dir / "metrics.jsonl").read_text().splitlines()) == 60
+
+
+def test_evaluations_are_logged_as_flat_numbers_too(tmp_path):
+    run(BC, tmp_path)
+    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    evaluations = [row for row in rows if "evaluation" in row]
+    assert len(evaluations) == 2
+    for row in evaluations:
+        assert row["eval_return_mean"] == row["evaluation"]["return_mean"]
+        assert row["eval_return_std"] == row["evaluation"]["return_std"]
+        assert row["eval_length_mean"] == 200
+    assert not any(key.startswith("eval_") for row in rows if "evaluation" not in row for key in row)

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -114,11 +113,35 @@ def test_the_driver_of_mujoco_is_the_first_that_is_installed(
     assert os.environ["MUJOCO_GL"] == "glfw"
 
 
-def test_a_missing_library_of_mujoco_is_named():
-    env = gym.make("Hopper-v5")
-    sentence = rendering.described(RuntimeError("no backend"), env)
-    assert "Hopper-v5 could not be rendered: RuntimeError: no backend; MuJoCo needs EGL or OSMesa" in sentence
-    assert "apt-get install" in sentence
+@pytest.mark.parametrize("env_id", ["Hopper-v5", "Ant-v5", "Reacher-v5", "InvertedPendulum-v5"])
+def test_without_opengl_mujoco_is_drawn_in_simple_shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, env_id: str):
+    pytest.importorskip("mujoco")
+    monkeypatch.setenv("MUJOCO_GL", "")
+    monkeypatch.delenv("MUJOCO_GL")
+    monkeypatch.setattr(rendering, "_loads", lambda library: False)
+    notes: list[str] = []
+    arguments: Any = {"episodes": 2, "seed": 3, "deterministic": False, "max_steps": 16}
+    policy, video = RandomPolicy(spec_of(env_id)), Video(tmp_path / "drawn.mp4")
+    drawn = evaluate(policy, env_id, **arguments, video=video, warn=notes.append)
+    assert drawn == evaluate(policy, env_id, **arguments, warn=ignore)
+    (note,) = [each for each in notes if "simple shapes" in each]
+    assert note.startswith(f"{env_id} is drawn in simple shapes, because MuJoCo has no OpenGL library here")
+    frames = frames_of(tmp_path / "drawn.mp4")
+    assert frames.shape[1:] == (504, 480, 3)
+    assert (frames[0, :480] != frames[-1, :480]).any()
+    assert len(np.unique(frames[0, :480].reshape(-1, 3), axis=0)) > 3
+
+
+def test_a_driver_that_fails_is_replaced_by_a_drawing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("mujoco")
+    monkeypatch.setenv("MUJOCO_GL", "egl")
+
+    def fail(self: Any) -> None:
+        raise RuntimeError("no driver")
+
+    monkeypatch.setattr("gymnasium.envs.mujoco.mujoco_env.MujocoEnv.render", fail)
+    play("Hopper-v5", Video(tmp_path / "drawn.gif"), episodes=1, max_steps=8)
+    assert frames_of(tmp_path / "drawn.gif").shape[1:] == (504, 480, 3)
 
 
 @pytest.mark.parametrize(

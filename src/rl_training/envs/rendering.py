@@ -10,14 +10,15 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
+from rl_training.envs.mujoco_sketch import Sketch
 from rl_training.messages import describe_error
 
 MODE = "rgb_array"
 FRAMES_PER_SECOND = 30  # of a video, about; faster environments skip frames
 MUJOCO_LIBRARIES = {"egl": "libEGL.so.1", "osmesa": "libOSMesa.so.8"}  # values of MUJOCO_GL that need no display
-MUJOCO_HINT = (
-    "MuJoCo needs EGL or OSMesa to render without a display: install libegl1 and libgl1-mesa-dri, or libosmesa6 "
-    "(apt-get install …), or set MUJOCO_GL"
+SKETCHED = (
+    "is drawn in simple shapes, because MuJoCo has no OpenGL library here that needs no display; for its own pictures "
+    "run: apt-get install libegl1 libgl1-mesa-dri"
 )
 
 
@@ -32,6 +33,11 @@ def prepare_rendering() -> None:
         backend = next((name for name, library in MUJOCO_LIBRARIES.items() if _loads(library)), None)
         if backend is not None:
             os.environ["MUJOCO_GL"] = backend
+
+
+def has_opengl() -> bool:
+    """Whether MuJoCo may find a driver to render with; on Linux without a display this is EGL or OSMesa."""
+    return sys.platform != "linux" or any(os.environ.get(name) for name in ("MUJOCO_GL", "DISPLAY"))
 
 
 def _loads(library: str) -> bool:
@@ -70,14 +76,17 @@ class Clip:
 class Camera(gym.Wrapper[Any, Any, Any, Any]):
     """Records the episodes for which `clip` returns a clip, until one returns None.
 
-    It changes nothing of the episodes. An error in rendering ends the recording and goes to `failed`.
+    It changes nothing of the episodes. An error in rendering ends the recording and goes to `failed`; a remark for
+    the user goes to `noted`.
     """
 
     def __init__(
-        self, env: gym.Env[Any, Any], clip: Callable[[int], Clip | None], failed: Callable[[VideoError], None]
-    ) -> None:
+        self, env: gym.Env[Any, Any], clip: Callable[[int], Clip | None], failed: Callable[[VideoError], None],
+        noted: Callable[[str], None],
+    ) -> None:  # fmt: skip
         super().__init__(env)
-        self._next_clip, self._failed = clip, failed
+        self._next_clip, self._failed, self._noted = clip, failed, noted
+        self._sketch: Sketch | None = None
         self._clip: Clip | None = None
         self._episode, self._taken, self._return = -1, 0, 0.0
         self._stride = max(1, round(steps_per_second(env) / FRAMES_PER_SECOND))
@@ -118,11 +127,23 @@ class Camera(gym.Wrapper[Any, Any, Any, Any]):
                 f"{name_of(self)} was not created with render_mode={MODE!r}, which a video needs (its render modes: "
                 f"{modes}); add the mode to the environment, or pass one that has it"
             )
-        image: Any = self.render()
+        image = self._sketched() if hasattr(self.unwrapped, "mujoco_renderer") else self.render()
         if not isinstance(image, np.ndarray) or image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
             got = f"{image.dtype} of shape {image.shape}" if isinstance(image, np.ndarray) else type(image).__name__
             raise VideoError(f"`render` of {name_of(self)} must return uint8 [height, width, 3], got {got}")
         return image
+
+    def _sketched(self) -> Any:
+        """Renders a MuJoCo scene, or draws it if there is no OpenGL."""
+        if self._sketch is None and has_opengl():
+            try:
+                return self.render()
+            except Exception:  # the library is there, but no driver
+                self._sketch = Sketch(self.unwrapped)
+        if self._sketch is None:
+            self._sketch = Sketch(self.unwrapped)
+        self._noted(f"{name_of(self)} {SKETCHED}")
+        return self._sketch.render()
 
 
 def steps_per_second(env: gym.Env[Any, Any]) -> float:
@@ -135,10 +156,7 @@ def name_of(env: gym.Env[Any, Any]) -> str:
 
 
 def described(error: BaseException, env: gym.Env[Any, Any]) -> str:
-    """Describes an error in rendering, with the package or library that is missing."""
+    """Describes an error in rendering, with the extra that is missing."""
     sentence = f"{name_of(env)} could not be rendered: {describe_error(error)}"
-    module = type(env.unwrapped).__module__
-    if isinstance(error, (gym.error.DependencyNotInstalled, ImportError)) and "mujoco" not in module:
-        return f'{sentence}; run: pip install "rl-training[video]"'
-    is_mujoco = hasattr(env.unwrapped, "mujoco_renderer")
-    return f"{sentence}; {MUJOCO_HINT}" if is_mujoco else sentence
+    missing = isinstance(error, (gym.error.DependencyNotInstalled, ImportError))
+    return f'{sentence}; run: pip install "rl-training[video]"' if missing else sentence

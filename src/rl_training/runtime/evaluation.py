@@ -76,7 +76,7 @@ def evaluate(
                     counted.append(episode)
                     remaining -= 1
     if video is not None:
-        video.save()
+        video.save(warn)
     ordered = [finished[number % width][number // width] for number in range(episodes)]
     _warn_of_cuts(ordered, max_steps, warn)
     return Evaluation([episode.return_ for episode in ordered], [episode.length for episode in ordered])

@@ -37,6 +37,7 @@ class Video:
         if episodes < 1:
             raise ValueError(f"a video needs at least 1 episode, got {episodes}")
         self.error: Exception | None = None
+        self.notes: set[str] = set()  # for the user
         self._limit = max_frames
         self._clips: dict[int, Clip] = {}
         self._fps = float(FRAMES_PER_SECOND)
@@ -61,7 +62,7 @@ class Video:
                     return None
                 return self._clips.setdefault(number, Clip(number, limit))
 
-            return Camera(env, clip, self.fail)
+            return Camera(env, clip, self.fail, self.notes.add)
 
         return wrapped
 
@@ -73,11 +74,13 @@ class Video:
         if self.error is not None:
             raise self.error
 
-    def save(self) -> None:
+    def save(self, warn: Warn) -> None:
         """Writes the file, or nothing if it could not be recorded."""
         self.require()
         if self.error is not None:
             return
+        for note in sorted(self.notes):
+            warn(note)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             partial = self.path.with_name(f".{self.path.stem}-{os.getpid()}{self.path.suffix}")
@@ -114,16 +117,22 @@ class TrainingVideos:
     def __init__(self, folder: Path, interval: int, warn: Warn) -> None:
         self.folder, self.interval, self.warn = folder, interval, warn
         self._is_off = False
+        self._noted: set[str] = set()
 
     def next(self, state: TrainerState) -> Video | None:
         before = 0 if state.evaluation is None else state.evaluation["step"]
         if self._is_off or state.global_step // self.interval <= before // self.interval:
             return None
         try:
-            return TrainingVideo(self.folder / f"{step_name(state.global_step)}.mp4", self._give_up)
+            return TrainingVideo(self.folder / f"{step_name(state.global_step)}.mp4", self._give_up, self._note)
         except ImportError as error:
             self._give_up(error)
             return None
+
+    def _note(self, note: str) -> None:
+        if note not in self._noted:
+            self._noted.add(note)
+            self.warn(note)
 
     def _give_up(self, error: Exception) -> None:
         if not self._is_off:
@@ -134,9 +143,12 @@ class TrainingVideos:
 class TrainingVideo(Video):
     """One episode; an error is reported instead of raised."""
 
-    def __init__(self, path: Path, give_up: Callable[[Exception], None]) -> None:
+    def __init__(self, path: Path, give_up: Callable[[Exception], None], note: Warn) -> None:
         super().__init__(path, episodes=1)
-        self._give_up = give_up
+        self._give_up, self._note = give_up, note
+
+    def save(self, warn: Warn) -> None:
+        super().save(self._note)
 
     def require(self) -> None:
         if self.error is not None:
