@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 from torch._inductor import config as inductor
 
 from rl_training.algorithms import CATALOGUE, DreamerAlgorithm, Learner, Updater
@@ -39,10 +40,13 @@ def replay(spec: EnvSpec, members: int | None, needs: Sequence[str] = (), **opti
     return buffer
 
 
-def trained(learner: type[Learner], members: int, *, capture: bool, **options) -> dict[str, torch.Tensor]:
+def trained(
+    learner: type[Learner], members: int, *, capture: bool, network: Any = None, **options
+) -> dict[str, torch.Tensor]:
     spec = SPECS[learner.action_kinds[0]]
     torch.manual_seed(3)
-    learners = [learner.build(spec, hidden_sizes=(16, 16), batch_size=8).cuda() for _ in range(members)]
+    built = {"hidden_sizes": (16, 16), "batch_size": 8, "network": network}
+    learners = [learner.build(spec, **built).cuda() for _ in range(members)]
     updater = Updater(learners, capture=capture)
     torch.cuda.manual_seed(7)
     source = replay(spec, None if members == 1 else members, [column.name for column in learner.needs], **options)
@@ -68,6 +72,26 @@ def test_captured_updates_equal_eager_ones(learner, members):
     eager, captured = (trained(learner, members, capture=capture) for capture in (False, True))
     furthest = {name: (value - captured[name]).abs().max().item() for name, value in eager.items()}
     assert max(furthest.values()) < 1e-4, furthest
+
+
+class Residual(nn.Module):
+    role = "trunk"
+
+    def __init__(self, inputs: int) -> None:
+        super().__init__()
+        self.first, self.norm, self.second = nn.Linear(inputs, 16), nn.LayerNorm(16), nn.Linear(16, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = self.first(x)
+        return hidden + self.second(self.norm(hidden).relu())
+
+
+@pytest.mark.parametrize("network", [Residual, {"layer_norm": True, "activation": "gelu"}], ids=["own", "layer norm"])
+@pytest.mark.parametrize("members", [1, 3])
+@pytest.mark.parametrize("name", ["redq", "dqn"])
+def test_captured_updates_of_other_networks_equal_eager_ones(name, members, network):
+    eager, captured = (trained(CATALOGUE[name], members, capture=each, network=network) for each in (False, True))
+    assert max((value - captured[name]).abs().max().item() for name, value in eager.items()) < 1e-4
 
 
 def dreamt(*, capture: bool, compile: bool = False, **options: Any) -> dict[str, torch.Tensor]:

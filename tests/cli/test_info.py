@@ -52,6 +52,20 @@ def test_explain_shows_defaults_ranges_configs_and_an_example(cli):
     assert "example     rl-training train iql/pendulum --set learning_rate=0.0003" in lines
 
 
+def test_explain_lists_the_options_of_a_class_of_the_user(cli, tmp_path, monkeypatch):
+    (tmp_path / "explained_algos.py").write_text(
+        "from rl_training.algorithms import BCAlgorithm, BCConfig\n\n"
+        "class OwnConfig(BCConfig):\n    extra: int = 3\n\n"
+        'class Own(BCAlgorithm):\n    """Own cloning."""\n\n    name = "own"\n    config_type = OwnConfig\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    printed = cli("explain", "explained_algos:Own").stdout
+    assert "explained_algos:Own: Own cloning." in printed
+    assert re.search(r"^extra +3 +integer", printed, re.MULTILINE)
+    assert re.search(r"^network\.activation +none +relu, tanh", printed, re.MULTILINE)
+    assert "rl-training train explained_algos:Own ENV" in printed
+
+
 def test_explain_of_an_unknown_algorithm_names_the_nearest(cli):
     result = cli("explain", "iqll")
     assert (result.exit_code, result.stderr) == (2, "error: no algorithm 'iqll'; did you mean 'iql'?\n")

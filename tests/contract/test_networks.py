@@ -153,6 +153,17 @@ def test_a_population_with_a_class_of_the_user_equals_its_members(name, role, al
     checks.check_population(with_network(all_rows[name], OWN[role]))
 
 
+def test_the_compiled_loss_with_hidden_layers_of_the_user_equals_the_eager_one(all_rows):
+    checks.check_compiled(with_network(all_rows["redq"], OWN["trunk"]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("role", OWN)
+@pytest.mark.parametrize("members", [1, 2])
+def test_the_compiled_loss_with_a_class_of_the_user_equals_the_eager_one(members, role, all_rows):
+    checks.check_compiled(with_network(all_rows["redq"], OWN[role]), "aot_eager", members)
+
+
 @pytest.mark.parametrize("role", OWN)
 @pytest.mark.parametrize("name", ["redq", "ppo"])
 def test_its_own_initial_weights_stay_and_actor_and_critic_have_their_own(name, role, all_rows):

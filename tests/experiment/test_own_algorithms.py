@@ -28,6 +28,7 @@ from rl_training.algorithms import BCAlgorithm, BCConfig, Learner
 
 class TwiceConfig(BCConfig):
     factor: float = Field(2.0, description="factor of the loss")
+    undescribed: int = 3
 
 
 class Twice(BCAlgorithm):

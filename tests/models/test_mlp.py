@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from rl_training.models.mlp import EnsembleLinear, mlp, orthogonal
+from rl_training.models.mlp import EnsembleLayerNorm, EnsembleLinear, mlp, orthogonal
 from rl_training.models.values import Critic, StateValue
 
 
@@ -33,6 +33,15 @@ def test_an_ensemble_equals_its_networks_run_one_by_one():
     ensemble, x = mlp((3, 8, 2), copies=4), torch.randn(4, 5, 3)
     one_by_one = torch.stack([alone(ensemble, i)(x[i]) for i in range(4)])
     torch.testing.assert_close(ensemble(x), one_by_one)
+
+
+def test_layer_norm_of_an_ensemble_has_a_scale_and_a_shift_for_each_copy():
+    norm, x = EnsembleLayerNorm(3, 8), 4 + 2 * torch.randn(3, 5, 8)
+    nn.init.normal_(norm.weight)
+    nn.init.normal_(norm.bias)
+    plain = [nn.functional.layer_norm(x[i], (8,), norm.weight[i, 0], norm.bias[i, 0]) for i in range(3)]
+    torch.testing.assert_close(norm(x), torch.stack(plain))
+    assert sum(isinstance(layer, EnsembleLayerNorm) for layer in mlp((2, 8, 8, 1), copies=3, layer_norm=True)) == 2
 
 
 def test_layers_start_within_the_bound_of_their_fan_in():

@@ -53,7 +53,7 @@ def explain(
     approve(filter(None, [module_in(algo)]))
     spec = get_algorithm_spec(algo)
     print_wrapped(f"{spec.name}: ", spec.summary)
-    rows = [(name, _value(option.get("default")), allowed(option), option["description"])
+    rows = [(name, _value(option.get("default")), allowed(option), option.get("description", ""))
             for name, option in options_of(spec.config_type)]  # fmt: skip
     print_table(("option", "default", "allowed", "description"), rows)
     typer.echo()
@@ -74,7 +74,7 @@ def run_options() -> list[tuple[str, str, str]]:
     for name, option in options_of(TrainConfig):
         default = option.get("default", "required")
         default = {} if isinstance(default, dict) else default  # its keys have their own rows
-        rows.append((name, _value(default), option["description"]))
+        rows.append((name, _value(default), option.get("description", "")))
     return [row for row in rows if row[0] not in ("algo", "algo_kwargs")]
 
 

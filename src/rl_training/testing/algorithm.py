@@ -28,6 +28,7 @@ CHECKS: dict[str, Check] = {
     "random_streams": partial(_without_folder, checks.check_random_streams),
     "targets": partial(_without_folder, checks.check_targets),
     "population": partial(_without_folder, checks.check_population),
+    "compiled": partial(_without_folder, checks.check_compiled),
     "seeds": checks.check_seeds,
     "resume": checks.check_resume,
     "population_resume": checks.check_population_resume,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -125,6 +126,30 @@ def check_population(case: AlgorithmCase) -> None:
     for i, single in enumerate(singles):
         for name, value in single.params.items():
             torch.testing.assert_close(population.params[name][i], value, atol=1e-4, rtol=0)
+
+
+def check_compiled(case: AlgorithmCase, backend: str = "eager", members: int = 1) -> None:
+    """The compiled loss and its gradients equal the eager ones, for one learner or a population."""
+    learners = [case.build(seed=seed) for seed in range(members)]
+    batch = case.batch(learners[0]) if members == 1 else stacked(case, learners)
+    torch.compiler.reset()  # its limit of compilations holds for the whole process
+    eager = Updater(copy.deepcopy(learners))
+    with mock.patch.object(torch, "compile", partial(torch.compile, backend=backend)):
+        compiled = Updater(learners, compile=True)
+        for phase in (phase for phase in learners[0].phases(UPDATES - 1) if phase != "targets"):
+            expected, found = (_gradients(updater, batch, phase) for updater in (eager, compiled))
+            require(found.keys() == expected.keys(), f"the compiled {phase} has other terms or gradients")
+            for name, value in expected.items():
+                torch.testing.assert_close(found[name], value, rtol=1e-5, atol=2e-5)
+
+
+def _gradients(updater: Updater, batch: Batch, phase: str) -> dict[str, Any]:
+    """The terms of a phase's loss, and the gradients of their sum."""
+    parameters = [value for value in updater.params.values() if value.requires_grad]
+    torch.manual_seed(1)
+    loss = updater.loss(batch, phase)
+    slopes = torch.autograd.grad(loss.total.sum(), parameters, allow_unused=True)
+    return {**loss.terms, **{str(number): slope for number, slope in enumerate(slopes) if slope is not None}}
 
 
 def stacked(case: AlgorithmCase, members: list[Any]) -> Batch:
