@@ -175,6 +175,17 @@ def test_its_own_initial_weights_stay_and_actor_and_critic_have_their_own(name, 
     assert all((value == 3).all() for module in own for value in module.parameters())
 
 
+def test_critics_with_hidden_layers_of_the_user_start_with_different_weights(all_rows):
+    critic = with_network(all_rows["redq"], Residual).build().model.critic
+    stacked = critic.net[0].net.first.weight
+    assert len(stacked) == 4
+    assert not any(stacked[0].equal(other) for other in stacked[1:])
+    x = torch.randn(4, 3, stacked.shape[-1])
+    third = {name: value[2] for name, value in critic.net[0].net.named_parameters()}
+    alone = torch.func.functional_call(Residual(stacked.shape[-1]), third, (x[2],))
+    torch.testing.assert_close(critic.net[0](x)[2], alone)
+
+
 class OwnQ(nn.Module):
     noise_size = 0
 
