@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
-from rl_training.models.encoders import GridCNN, NatureCNN, encoder_for
+from rl_training.models.encoders import GridCNN, NatureCNN, encoder_for, floats_by_arithmetic
 from rl_training.types import EnvSpec
 
 
@@ -57,3 +58,14 @@ def test_the_shorter_side_decides_which_network_a_picture_goes_through(side, net
 def test_pictures_too_small_or_not_channels_first_are_refused(shape):
     with pytest.raises(ValueError, match=r"\[channels, height, width\] of at least 5x5, got"):
         encoder_for(spec(shape, "uint8"))
+
+
+def test_floats_are_read_from_their_bytes_without_a_view_too():
+    rng = np.random.default_rng(0)
+    values = np.concatenate([
+        rng.normal(size=1000), rng.normal(size=1000) * 10.0 ** rng.uniform(-44, 38, 1000),
+        [0.0, -0.0, 1.0, -1.0, np.finfo(np.float32).max, np.finfo(np.float32).tiny, 1e-45, -1e-45],
+    ]).astype(np.float32)  # fmt: skip
+    rows = torch.from_numpy(values.reshape(-1, 8).view(np.uint8))
+    assert torch.equal(floats_by_arithmetic(rows), torch.from_numpy(values.reshape(-1, 8)))
+    assert torch.equal(torch.vmap(floats_by_arithmetic)(rows), floats_by_arithmetic(rows))

@@ -161,8 +161,27 @@ def _call(creator: MakeEnv, env_kwargs: Mapping[str, Any]) -> gym.Env[Any, Any]:
 
 def _similar(env_id: str, error: Exception) -> str:
     module, colon, name = env_id.rpartition(":")
-    matches = ", ".join(repr(f"{module}{colon}{each}") for each in get_close_matches(name, list(gym.registry)))
-    return f"Did you mean {matches}?" if matches else str(error)
+    known = _names_in(module) if colon else list(gym.registry)
+    matches = ", ".join(repr(f"{module}{colon}{each}") for each in get_close_matches(name, known))
+    if matches:
+        return f"Did you mean {matches}?"
+    if not colon:
+        return str(error)
+    return f"{module} has {', '.join(known[:10])}" if known else f"{module} has no environment of any name"
+
+
+def _names_in(module: str) -> list[str]:
+    """Returns the environment classes of a module, and the ids that it registers."""
+    found = [name for name, each in vars(sys.modules[module]).items() if _is_env_class(each)]
+    for env_id, registered in gym.registry.items():
+        creator: Any = registered.entry_point
+        home = str(creator).partition(":")[0] if isinstance(creator, str) else getattr(creator, "__module__", "")
+        found += [env_id] if home == module or home.startswith(f"{module}.") else []
+    return found
+
+
+def _is_env_class(thing: Any) -> bool:
+    return isinstance(thing, type) and issubclass(thing, gym.Env) and not issubclass(thing, gym.Wrapper)
 
 
 def _resolved(env_id: str) -> MakeEnv | None:

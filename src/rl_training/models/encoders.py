@@ -93,8 +93,29 @@ def floats_in(packed: Tensor) -> Tensor:
     """
     if packed.is_floating_point():
         return packed[..., ::4]
+    if not VMAP_TAKES_VIEWS:
+        return floats_by_arithmetic(packed)
     aligned = packed.clone(memory_format=torch.contiguous_format)  # a float32 view needs 4-byte alignment
     return aligned.view(torch.float32)
+
+
+def floats_by_arithmetic(packed: Tensor) -> Tensor:
+    """Returns the same finite numbers from sign, exponent and mantissa of IEEE 754, without a view of the bytes."""
+    bits = (packed.unflatten(-1, (-1, 4)).long() << torch.arange(0, 32, 8, device=packed.device)).sum(-1)
+    exponent, fraction = bits >> 23 & 0xFF, bits & 0x7FFFFF
+    mantissa = torch.where(exponent > 0, fraction + 0x800000, fraction) * (1 - 2 * (bits >> 31))
+    return torch.ldexp(mantissa.float(), exponent.clamp_min(1).float() - 150)
+
+
+def _vmap_takes_views() -> bool:
+    try:
+        torch.vmap(lambda row: row.view(torch.float32))(torch.zeros(1, 4, dtype=torch.uint8))
+    except RuntimeError:  # torch before 2.12
+        return False
+    return True
+
+
+VMAP_TAKES_VIEWS = _vmap_takes_views()  # whether the updates of a population can read bytes as floats
 
 
 def unpack(rows: Tensor, parts: Sequence[ObsPart]) -> dict[str, Tensor]:
