@@ -133,7 +133,7 @@ def test_metrics_are_a_table(tmp_path):
     frame = trained.metrics()
     assert isinstance(frame, pandas.DataFrame)
     assert frame["step"].tolist() == [row["step"] for row in rows]
-    assert frame["evaluation.return_mean"].notna().sum() == 2
+    assert frame["eval_return_mean"].notna().sum() == 2
     assert isinstance(read_metrics(tmp_path / "run", table="polars"), polars.DataFrame)
     assert trained.result is not None
     assert trained.result.read_metrics(table="list") == rows
@@ -147,6 +147,12 @@ def test_the_metrics_of_seeds_have_a_column_for_the_seed(tmp_path):
     for seed in (2, 10):
         agent(tmp_path / "runs" / f"seed_{seed}", seed=seed).learn(total_timesteps=16)
     assert [row["seed"] for row in read_metrics(tmp_path / "runs", table="list")] == [2, 10]
+
+
+def test_the_evaluations_of_older_logs_have_the_same_columns(tmp_path):
+    row = '{"step": 1, "evaluation": {"return_mean": 2.0, "returns": [2.0]}}'
+    (tmp_path / "metrics.jsonl").write_text(f"{row}\n")
+    assert read_metrics(tmp_path, table="list") == [{"step": 1, "eval_return_mean": 2.0}]
 
 
 def test_half_a_row_of_a_running_log_is_left_out(tmp_path):

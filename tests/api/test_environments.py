@@ -289,6 +289,25 @@ def test_wrappers_are_applied_in_order_after_the_environment(tmp_path):
     assert PPO.load(tmp_path / "run", wrappers=[Shift]).evaluate(num_episodes=2)["lengths"] != [2, 2]
 
 
+def test_resume_replays_the_episode_through_wrappers_of_the_user(tmp_path):
+    options: dict[str, Any] = {**TINY, "num_envs": 2, "wrappers": [Shift]}
+    PPO("CartPole-v1", output_dir=str(tmp_path / "whole"), **options).learn()
+    halved = PPO("CartPole-v1", output_dir=str(tmp_path / "halved"), **options)
+    assert steps(halved.learn(callbacks=[StopAtStep(32)])) == 32
+    halved.learn()
+    assert compare_runs(tmp_path / "whole", tmp_path / "halved") == []
+    assert json.loads((tmp_path / "whole" / "run.json").read_text())["resume"] == "replay"
+
+
+def test_an_id_that_a_module_registers_is_recorded_with_the_module():
+    gym.register("RecordedWalk-v0", Walk, max_episode_steps=5)
+    try:
+        config = PPO(gym.make("RecordedWalk-v0", length=3)).config
+    finally:
+        del gym.registry["RecordedWalk-v0"]
+    assert (config.env_id, config.env_kwargs) == (f"{__name__}:RecordedWalk-v0", {"length": 3})
+
+
 def test_a_local_wrapper_is_recorded_as_such(tmp_path):
     def shifted(env: Any) -> Any:
         return Shift(env, by=2.0)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Target = Annotated[
     str, typer.Argument(metavar="CONFIG|ALGO", help="Packaged config (iql/pendulum), .yaml file or algorithm.")
 ]
-Env = Annotated[str | None, typer.Argument(metavar="ENV", help="Environment id, such as CartPole-v1.")]
+Env = Annotated[str | None, typer.Argument(metavar="ENV", help="Environment, such as CartPole-v1 or my_envs:Grid.")]
 Dataset = Annotated[
     str | None, typer.Option(metavar="SRC", help="Dataset: file, glob, Minari id, or '{kind: random, rows: 50000}'.")
 ]

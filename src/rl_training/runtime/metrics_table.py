@@ -6,6 +6,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
+from rl_training.runtime.callbacks.trackers.subject import FLAT
+
 METRICS = "metrics.jsonl"
 Table = Literal["pandas", "polars", "list"]
 
@@ -15,7 +17,7 @@ def read_metrics(path: Path | str, *, table: Table | None = None) -> Any:
 
     `path` is a run directory, or the directory of several seeds, whose rows then have a column `seed`. The result is a
     pandas data frame if pandas is installed, else a polars one, else a list of dicts; `table` chooses one of them.
-    Numbers of an evaluation are columns such as `evaluation.return_mean`.
+    Numbers of an evaluation are columns such as `eval_return_mean`.
     """
     rows = [*_rows(Path(path))]
     chosen = table or next((name for name in ("pandas", "polars") if find_spec(name) is not None), "list")
@@ -51,8 +53,10 @@ def _rows_of(file: Path) -> Iterator[dict[str, Any]]:
 
 
 def _flat(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yields the numbers of a row; those of `evaluation` are named as the flat keys of newer logs."""
     for key, value in row.items():
         if isinstance(value, Mapping):
-            yield from ((f"{key}.{name}", inner) for name, inner in value.items() if not isinstance(inner, list))
+            start = FLAT if key == "evaluation" else f"{key}."
+            yield from ((f"{start}{name}", inner) for name, inner in value.items() if not isinstance(inner, list))
         elif not isinstance(value, list):
             yield key, value
