@@ -300,7 +300,7 @@ def test_resume_replays_the_episode_through_wrappers_of_the_user(tmp_path):
 
 
 def test_an_id_that_a_module_registers_is_recorded_with_the_module():
-    gym.register("RecordedWalk-v0", Walk, max_episode_steps=5)
+    gym.register("RecordedWalk-v0", lambda **options: Walk(**options), max_episode_steps=5)
     try:
         config = PPO(gym.make("RecordedWalk-v0", length=3)).config
     finally:
