@@ -41,7 +41,8 @@ def test_export_exits_with_1_if_the_file_differs(cli, finished, tmp_path, monkey
     ("options", "message"),
     [
         (("--out", "policy.h5"), "--out must end in .onnx or .pt2, got policy.h5"),
-        (("--out", "policy.pt2", "--tolerance", "0"), "tolerance must be positive"),
+        (("--out", "policy.pt2", "--tolerance", "0"), "observations and tolerance must be positive numbers"),
+        (("--out", "policy.pt2", "--tolerance", "inf"), "observations and tolerance must be positive numbers"),
     ],
 )
 def test_export_refuses_wrong_options(cli, finished, options, message):

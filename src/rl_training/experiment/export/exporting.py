@@ -37,8 +37,8 @@ def export_agent(
     `observations` observations from the environment, or from `data`.
     """
     path = Path(path)
-    if observations < 1 or not tolerance > 0:
-        raise ValueError(f"observations and tolerance must be positive, got {observations} and {tolerance}")
+    if observations < 1 or not 0 < tolerance < float("inf"):
+        raise ValueError(f"observations and tolerance must be positive numbers, got {observations} and {tolerance}")
     kind, description_path = format_of(path), path.with_suffix(".json")
     if path.exists():
         raise FileExistsError(f"{path} exists; name another file or remove it first")
@@ -72,7 +72,8 @@ def _measured(agent: Agent, path: Path, count: int, data: Path | None, tolerance
         raise ParityError(
             f"the exported policy differs from the agent: the largest relative error is {parity.worst:.2g} ({name}), "
             f"allowed is {tolerance:g}, and {differ:,} of {parity.observations:,} actions differ. No file was written; "
-            "raise --tolerance if this is good enough"
+            "raise --tolerance if this is good enough",
+            parity,
         )
     return parity
 

@@ -18,10 +18,6 @@ from rl_training.types import Action, Array, Arrays
 TOLERANCE = 1e-5
 
 
-class ParityError(RuntimeError):
-    """The exported policy differs from its agent by more than the tolerance."""
-
-
 class Parity(NamedTuple):
     """Largest differences between an exported policy and its agent.
 
@@ -47,6 +43,14 @@ class Parity(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         return {**self._asdict(), "holds": self.holds, "measure": "|a - b| / max(|b|, scale)"}
+
+
+class ParityError(RuntimeError):
+    """The exported policy differs from its agent by more than the tolerance; `parity` has the numbers."""
+
+    def __init__(self, message: str, parity: Parity) -> None:
+        super().__init__(message)
+        self.parity = parity
 
 
 class Comparison:
