@@ -10,7 +10,8 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from rl_training.algorithms import CATALOGUE
+from rl_training.algorithms import CATALOGUE, Learner
+from rl_training.algorithms.core.config import AlgorithmConfig
 from rl_training.data import save_transition_dataset
 from rl_training.envs.spaces import with_library_spaces
 from rl_training.envs.spec import env_spec_of
@@ -22,7 +23,7 @@ from rl_training.experiment.export.exporting import export_agent
 from rl_training.experiment.export.parity import Comparison, ParityError
 from rl_training.experiment.export.policy import ExportedPolicy
 from rl_training.runtime.recipes import roll_dataset
-from rl_training.types import EnvSpec
+from rl_training.types import Action, EnvSpec
 
 OLD_RUN = Path(__file__).resolve().parents[1] / "fixtures" / "dqn_run"
 SHIFTED = EnvSpec((3,), "box", 2, action_shape=(2, 1), action_low=(-1.0, 2.0), action_high=(3.0, 2.5))
@@ -284,3 +285,32 @@ def test_the_outputs_of_a_recurrent_policy_are_judged_unless_a_latent_is_tied():
         comparison = Comparison(agent, partial(changed, shift=shift, latent=latent))
         comparison.act(torch.ones(2, 3))
         assert comparison.result("a test", 1e-5).holds == holds
+
+
+class OwnModel(torch.nn.Linear):
+    @classmethod
+    def build(cls, spec, config):
+        model = cls(spec.obs_shape[0], spec.action_dim)
+        model.obs_shape = spec.obs_shape
+        return model
+
+
+class OwnAlgorithm(Learner):
+    """An algorithm from outside, whose model has neither an actor nor a Q-network."""
+
+    name, lane, action_kinds = "own", "replay", ("discrete",)
+    config_type, model_type = AlgorithmConfig, OwnModel
+
+    def act(self, obs, memory=None, *, deterministic=False, generator=None):
+        return Action(self.model(obs).argmax(-1))
+
+
+def test_an_algorithm_from_outside_is_compared_by_its_actions(tmp_path):
+    learner = OwnAlgorithm.build(EnvSpec((3,), "discrete", 4)).eval()
+    agent = Agent(learner, EnvSpec((3,), "discrete", 4), parse_config({"algo": "dqn"}), tmp_path)
+    files.write_policy(ExportedPolicy(learner, agent.spec), tmp_path / "policy.pt2")
+    for run, holds in ((files.open_policy(tmp_path / "policy.pt2"), True), (fixed({"actions": np.full(8, 9)}), False)):
+        comparison = Comparison(agent, run)
+        comparison.act(torch.randn(8, 3))
+        parity = comparison.result("random numbers", 1e-5)
+        assert (parity.errors, parity.holds) == ({}, holds)

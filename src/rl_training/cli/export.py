@@ -57,7 +57,9 @@ def summary(found: Exported, checkpoint: str) -> dict[str, str | None]:
         "description": str(found.description_path),
         "inputs": ", ".join(f"{each['name']} {shape(each)}" for each in described["inputs"]),
         "outputs": ", ".join(f"{each['name']} {shape(each)}" for each in described["outputs"]),
-        "errors": f"{errors}{f', memory {max(state):.1e}' if state else ''} (relative; allowed {parity.tolerance:g})",
+        "errors": f"{errors}{f', memory {max(state):.1e}' if state else ''} (relative; allowed {parity.tolerance:g})"
+        if parity.errors
+        else None,
         "actions": f"{actions} equal, on observations from {parity.source}",
         "checkpoint": checkpoint,
     }
