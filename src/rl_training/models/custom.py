@@ -25,6 +25,7 @@ from rl_training.modules import load_object
 from rl_training.types import EnvSpec
 
 ROLES = ("features", "trunk", "model")
+LAYER_OPTIONS = ("hidden_sizes", "activation", "layer_norm")
 FROM_SPEC = ("obs_shape", "obs_dtype", "action_dim")  # attributes of a whole model that are set if it has none
 SCRIPT = "<script>"  # stands for the module of a class that was defined in a script or a notebook
 _given: dict[str, type[nn.Module]] = {}  # classes passed as objects in this process, by name
@@ -130,9 +131,6 @@ class CustomNetwork(NamedTuple):
             f"network {self.name} must return a float tensor [rows, n], here [2, n] for inputs {_shape(inputs)}, "
             f"got {got}"
         )
-
-
-LAYER_OPTIONS = ("hidden_sizes", "activation", "layer_norm")
 
 
 class OwnModule(nn.Module):
