@@ -219,6 +219,13 @@ def test_a_whole_model_of_the_user_replaces_ours(all_rows):
     checks.check_population(case)
 
 
+def test_a_subclass_of_our_model_may_replace_it(row):
+    kind: Any = type("Subclass", (row.learner.model_type,), {"role": "model", "__module__": __name__})
+    case = with_network(row, kind)
+    assert type(case.build().model) is kind
+    checks.check_state(case)
+
+
 def test_a_whole_model_without_a_part_is_refused_by_the_name_of_the_part(all_rows):
     with pytest.raises(ValueError, match=r"OwnModel has no actor and no critic; .* actor, critic, as MLPSACModel"):
         with_network(all_rows["sac"], OwnModel).build()

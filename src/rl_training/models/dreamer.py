@@ -13,7 +13,7 @@ from torch.nn.functional import one_hot
 from rl_training.models import autoencoders as ae
 from rl_training.models.encoders import check_image, floats_in
 from rl_training.models.heads import Categorical, Gaussian
-from rl_training.models.layers import ACTIVATIONS
+from rl_training.models.layers import ACTIVATIONS, Layers
 from rl_training.models.normed import normed_mlp
 from rl_training.models.rssm import RSSM, Latent, LatentSequence, PosteriorStep, unimix_log_probs
 from rl_training.models.two_hot import TwoHotHead, symlog
@@ -106,7 +106,7 @@ class DreamerModel(nn.Module):
     def build(cls, spec: EnvSpec, config: Any) -> DreamerModel:
         return cls(
             spec, SIZES[config.size], config.hidden_sizes, unimix=config.actor_unimix, actor_scale=config.actor_scale,
-            symlog_bins=config.bins == "symlog", activation=_activation(config.network),
+            symlog_bins=config.bins == "symlog", activation=_activation(spec, config),
         )  # fmt: skip
 
     def scaled(self, obs: Tensor) -> Tensor:
@@ -165,11 +165,13 @@ class DreamerModel(nn.Module):
         return self.rssm.predict(latent, self.encoded(action), noise), action
 
 
-def _activation(network: Any) -> type[nn.Module]:
+def _activation(spec: EnvSpec, config: Any) -> type[nn.Module]:
     """Activation of actor and critic; raises an error for options of `network` that the world model does not have."""
+    network = config.network
     if network is None:
         return nn.SiLU
-    if network.kind != "mlp":
+    custom = Layers.from_config(spec, config).custom  # the role model is for a subclass of this model
+    if network.kind != "mlp" and (custom is None or custom.role != "model"):
         raise ValueError(
             f"dreamer's encoder and hidden layers belong to its world model and cannot be replaced by network "
             f"{network.kind}; use kind mlp, or a class with the role model"
