@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -72,3 +74,25 @@ def test_a_wrong_command_is_one_sentence(cli, arguments, message):
     assert (result.exit_code, result.stdout) == (2, "")
     assert message in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_signal_ends_the_check_and_is_no_mistake(tmp_path):
+    (tmp_path / "slow_env.py").write_text(
+        "import time\n"
+        "from broken_envs import Good\n"
+        "class Slow(Good):\n"
+        "    def step(self, action):\n"
+        "        print('stepping', flush=True)\n"
+        "        time.sleep(60)\n"
+    )
+    command = [sys.executable, "-m", "rl_training.cli", "env", "check", "slow_env:Slow"]
+    paths = os.pathsep.join([str(BROKEN.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    with subprocess.Popen(
+        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == b"stepping\n"
+        process.terminate()
+        printed, errors = process.communicate(timeout=60)
+    assert (process.returncode, printed) == (143, b"")
+    assert b"Traceback" not in errors

@@ -13,7 +13,7 @@ from gymnasium.wrappers import TimeLimit
 
 from rl_training.envs.interrupts import CallLimit, CallTimeout
 from rl_training.envs.returned import Fault, accepts, obs_faults, split_reset, split_step, step_faults
-from rl_training.envs.user_code import Place, place_of_error, place_of_method
+from rl_training.envs.user_code import Place, is_raised_here, place_of_error, place_of_method
 from rl_training.messages import describe_error
 
 SEED = 0
@@ -80,7 +80,9 @@ def call(
     except CallTimeout as error:
         sentence = f"`{name}` did not return within {limit.seconds:g} seconds"
         found.add(f"timeout:{name}", sentence, place_of_error(error) or place_of_method(env, name))
-    except BaseException as error:  # also SystemExit
+    except BaseException as error:  # also SystemExit, but not that of a signal to this program
+        if isinstance(error, SystemExit) and is_raised_here(error):
+            raise
         place = place_of_error(error) or place_of_method(env, name)
         found.add(f"raised:{name}", f"`{name}` raised {describe_error(error)}", place)
     raise Stop

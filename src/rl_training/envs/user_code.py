@@ -93,6 +93,12 @@ def place_of_error(error: BaseException) -> Place | None:
     return Place(nearest[-1].filename, nearest[-1].lineno or 0) if nearest else None
 
 
+def is_raised_here(error: BaseException) -> bool:
+    """Whether code of this package has raised an error, such as a signal handler."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and frames[-1].filename.startswith(PASSING[2])
+
+
 def is_library(file: str) -> bool:
     is_standard = file.startswith(STANDARD) and not _is_installed(file)
     return file.startswith(("<frozen", *PASSING)) or is_standard
