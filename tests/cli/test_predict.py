@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 
 @pytest.mark.parametrize(
@@ -104,3 +108,57 @@ def test_predict_goes_through_an_episode_step_by_step(cli, finished):
     rows = "[[0.1, 0, 0.2, 0], [0, 0, -0.2, 0], [0, 1, 0, 1]]"
     asked = ("predict", finished["run_dir"], "--obs", rows)
     assert cli(*asked, "--episode").stdout == cli(*asked).stdout  # who goes by what it sees is the same in any order
+
+
+class Cards(gym.Env[Any, Any]):
+    """Tuple observations with a nested Dict, and Dict actions."""
+
+    observation_space = spaces.Tuple([spaces.Discrete(5), spaces.Dict(x=spaces.Box(-1, 1, (2,), np.float64))])
+    action_space = spaces.Dict(turn=spaces.Discrete(3, start=1), keep=spaces.MultiBinary(2))
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return (2, {"x": np.zeros(2)}), {}
+
+    def step(self, action: Any) -> Any:
+        assert action in self.action_space
+        return (1, {"x": np.ones(2)}), 1.0, True, False, {}
+
+
+@pytest.fixture(scope="module")
+def cards(cli, tmp_path_factory) -> Path:
+    gym.register("Cards-v0", lambda **_: Cards())
+    run = tmp_path_factory.mktemp("cards") / "run"
+    trained = cli("train", "ppo", "Cards-v0", "--steps", "16", "--set", "num_steps=8", "--set", "batch_size=8",
+                  "--set", "hidden_sizes=[8]", "--set", f"output_dir={run}")  # fmt: skip
+    assert trained.exit_code == 0, trained.stderr
+    return run
+
+
+def test_observations_and_actions_have_the_form_of_the_environment(cli, cards, tmp_path):
+    one, two = [1, {"x": [0, 1]}], [4, {"x": [1, 0]}]
+    action = json.loads(cli("predict", cards, "--obs", json.dumps(one)).stdout)
+    assert action["turn"] in (1, 2, 3)
+    assert len(action["keep"]) == 2
+    both = json.loads(cli("predict", cards, "--obs", json.dumps([one, two, one]), "--json").stdout)["actions"]
+    assert both == [action, both[1], action]
+    steps = json.loads(cli("predict", cards, "--obs", json.dumps([one, two, one]), "--episode").stdout)
+    assert steps == both
+    np.savez(tmp_path / "obs.npz", **{"0": np.array([1, 4]), "1/x": np.array([[0.0, 1.0], [1.0, 0.0]])})
+    assert json.loads(cli("predict", cards, "--obs-file", tmp_path / "obs.npz").stdout) == both[:2]
+
+
+@pytest.mark.parametrize(
+    ("obs", "message"),
+    [
+        ([5, {"x": [0, 1]}], "part 0 must hold integers from 0 to 4, got 5"),
+        ([1], "obs must be a tuple of 2 parts"),
+        ([1, {"y": [0, 1]}], "part 1 must be a dict of x, got ['y']"),
+        ([1, {"x": [0, 1, 2]}], "part 1/x must end in shape (2,), got (3,)"),
+        ([[1, {"x": [0, 1]}], [1, {}], [1, {}]], "all observations of a batch must have the same parts and shapes"),
+        ({"x": 1}, "obs must be a tuple of 2 parts"),
+    ],
+)
+def test_observations_of_another_form_are_refused_by_their_part(cli, cards, obs, message):
+    result = cli("predict", cards, "--obs", json.dumps(obs))
+    assert (result.exit_code, result.stderr.strip()) == (2, f"error: {message}")
