@@ -37,6 +37,7 @@ python benchmarks/speed.py dreamer > benchmarks/results/dreamer_speed.json
 python benchmarks/speed.py dreamer --compile --precision bfloat16 > benchmarks/results/dreamer_speed_compiled.json
 python benchmarks/resume.py runs > benchmarks/results/kill_resume.json
 python benchmarks/resume.py bench > benchmarks/results/bench_resume.json
+python benchmarks/environments.py > benchmarks/results/environments.json
 for name in population fine_tuning; do
     python benchmarks/$name.py --data DATA > benchmarks/results/$name.json
 done

@@ -144,7 +144,8 @@ def test_observations_and_actions_have_the_form_of_the_environment(cli, cards, t
     assert both == [action, both[1], action]
     steps = json.loads(cli("predict", cards, "--obs", json.dumps([one, two, one]), "--episode").stdout)
     assert steps == both
-    np.savez(tmp_path / "obs.npz", **{"0": np.array([1, 4]), "1/x": np.array([[0.0, 1.0], [1.0, 0.0]])})
+    arrays: Any = {"0": np.array([1, 4]), "1/x": np.array([[0.0, 1.0], [1.0, 0.0]])}
+    np.savez(tmp_path / "obs.npz", **arrays)
     assert json.loads(cli("predict", cards, "--obs-file", tmp_path / "obs.npz").stdout) == both[:2]
 
 
