@@ -74,6 +74,20 @@ def test_captured_updates_equal_eager_ones(learner, members):
     assert max(furthest.values()) < 1e-4, furthest
 
 
+@pytest.mark.parametrize("members", [1, 3])
+@pytest.mark.parametrize("name", ["td3", "td3_bc", "redq"])
+def test_metrics_of_a_delayed_phase_outlive_the_updates_that_leave_it_out(name, members):
+    learners = [CATALOGUE[name].build(SPECS["box"], hidden_sizes=(16, 16), batch_size=8).cuda() for _ in range(members)]
+    updater, source = Updater(learners, capture=True), replay(SPECS["box"], None if members == 1 else members)
+    kept: dict[str, Any] = {}
+    for _ in range(91):
+        metrics = updater.run(source, 1).metrics
+        for metric, (tensor, value) in kept.items():
+            assert metric in metrics or tensor.tolist() == value, metric
+        kept |= {metric: (tensor, tensor.tolist()) for metric, tensor in metrics.items()}
+    assert len(kept) > len(metrics)  # the last update has left out a phase
+
+
 class Residual(nn.Module):
     role = "trunk"
 

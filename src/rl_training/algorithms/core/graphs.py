@@ -23,11 +23,16 @@ class Steps(Protocol):
 
 
 class CapturedUpdates:
-    """One graph per source and sequence of phases; all graphs share one memory pool."""
+    """One graph per source and sequence of phases; all graphs share one memory pool.
+
+    A replay may overwrite what another graph has left in the pool, so metrics are copied to memory of their own: the
+    log keeps those of a phase that the next updates leave out.
+    """
 
     def __init__(self, updater: Steps) -> None:
         self.updater = updater
         self.warm_ups: dict[tuple[str, ...], int] = {}
+        self.metrics: dict[tuple[str, ...], Metrics] = {}  # of the last warm-up, for their shapes
         self.graphs: dict[tuple[int, Phases], tuple[torch.cuda.CUDAGraph, Metrics]] = {}
         self.stream = torch.cuda.Stream(updater.device)
 
@@ -51,6 +56,7 @@ class CapturedUpdates:
             metrics = self.updater.step_from(source, phases).metrics
         torch.cuda.current_stream().wait_stream(self.stream)
         self.warm_ups[phases] = self.warm_ups.get(phases, 0) + 1
+        self.metrics[phases] = metrics
         return metrics
 
     def _replay(self, source: Source, phases: Phases) -> Metrics:
@@ -66,7 +72,9 @@ class CapturedUpdates:
         graph = torch.cuda.CUDAGraph()
         graph.register_generator_state(source.generator)  # every replay samples new rows
         pool = next(iter(self.graphs.values()))[0].pool() if self.graphs else None
+        kept = {name: torch.empty_like(value) for name, value in self.metrics[phases[-1]].items()}
         with torch.cuda.graph(graph, pool=pool, stream=self.stream):
             for each in phases:
                 metrics = self.updater.step_from(source, each).metrics
-        return graph, metrics
+            torch._foreach_copy_([*kept.values()], [metrics[name] for name in kept])
+        return graph, kept

@@ -179,7 +179,10 @@ class LogMetrics(Callback):
 
 
 def _numbers(metrics: Metrics) -> dict[str, float]:
-    values = torch.stack([value.float().mean() for value in metrics.values()]).tolist() if metrics else []
+    if not metrics:
+        return {}
+    *_, newest = metrics.values()  # those of a checkpoint are on the CPU
+    values = torch.stack([value.float().mean().to(newest.device) for value in metrics.values()]).tolist()
     return dict(zip(metrics, values, strict=True))
 
 
