@@ -14,8 +14,8 @@ from rl_training.data import TransitionDataset as TransitionDataset
 from rl_training.data import load_transition_dataset as load_transition_dataset
 from rl_training.data import mix_transition_datasets as mix_transition_datasets
 from rl_training.data import save_transition_dataset as save_transition_dataset
-from rl_training.envs.checker import EnvReport as EnvReport
-from rl_training.envs.checker import check_env as check_env
+from rl_training.envs.checks.checker import EnvReport as EnvReport
+from rl_training.envs.checks.checker import check_env as check_env
 from rl_training.envs.given import Environment
 from rl_training.envs.wrapping import Wrapper
 from rl_training.experiment.config.dataset_config import DatasetRecipe, FilePart, RecipePart, RewardTransform

@@ -12,7 +12,7 @@ import pytest
 from gymnasium.wrappers import TimeLimit
 
 import rl_training
-from rl_training.envs.checker import EnvReport
+from rl_training.envs.checks.checker import EnvReport
 
 FILE = Path(__file__).with_name("broken_envs.py")
 EXPECTED = {  # name: line and a part of the sentence

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rl_training.envs.first_steps import CHECKED_STEPS, WARNED
+from rl_training.envs.checks.first_steps import CHECKED_STEPS, WARNED
 from rl_training.envs.group import EnvError
 from rl_training.envs.pool import EnvPool
 

@@ -10,7 +10,7 @@ from rl_training.cli.options import Json
 from rl_training.cli.output import many, print_facts, print_json, print_wrapped, stdout_for_results
 
 if TYPE_CHECKING:
-    from rl_training.envs.checker import EnvReport
+    from rl_training.envs.checks.checker import EnvReport
 
 app = typer.Typer(help="Check your environments.", rich_markup_mode=None)
 
@@ -40,7 +40,7 @@ def check(
     Exit code 0 without mistakes, 1 with mistakes, 2 if there is no such environment.
     """
     with stdout_for_results():
-        from rl_training.envs.checker import check_env
+        from rl_training.envs.checks.checker import check_env
         from rl_training.experiment.config.overrides import environment_config
         from rl_training.experiment.trust import modules_of
         from rl_training.modules import add_current_folder, approve

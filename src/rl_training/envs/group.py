@@ -7,7 +7,7 @@ import gymnasium as gym
 import numpy as np
 
 from rl_training.envs import snapshots
-from rl_training.envs.first_steps import EnvFault, check_first_steps, describe_failure
+from rl_training.envs.checks.first_steps import EnvFault, check_first_steps, describe_failure
 from rl_training.messages import Warn, describe_error, print_warning
 from rl_training.streams import episode_seed
 

@@ -13,11 +13,9 @@ import numpy as np
 from gymnasium import spaces
 
 from rl_training.envs import snapshots
-from rl_training.envs.env_source import EnvSource
-from rl_training.envs.gymnasium_check import run_gymnasium_check
-from rl_training.envs.interrupts import CallLimit
-from rl_training.envs.making import make_env
-from rl_training.envs.probing import (
+from rl_training.envs.checks.env_source import EnvSource
+from rl_training.envs.checks.gymnasium_check import run_gymnasium_check
+from rl_training.envs.checks.probing import (
     SEED,
     Finding,
     Findings,
@@ -29,9 +27,11 @@ from rl_training.envs.probing import (
     same,
     time_limit_of,
 )
-from rl_training.envs.returned import signature_faults
+from rl_training.envs.checks.returned import signature_faults
+from rl_training.envs.checks.user_code import has_user_code, place_of_attribute, place_of_method, user_env
+from rl_training.envs.interrupts import CallLimit
+from rl_training.envs.making import make_env
 from rl_training.envs.spec import env_spec_of
-from rl_training.envs.user_code import has_user_code, place_of_attribute, place_of_method, user_env
 from rl_training.envs.wrapping import Wrapper
 
 STEPS, SECONDS = 500, 30.0

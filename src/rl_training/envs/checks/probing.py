@@ -11,9 +11,9 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.wrappers import TimeLimit
 
+from rl_training.envs.checks.returned import Fault, accepts, obs_faults, split_reset, split_step, step_faults
+from rl_training.envs.checks.user_code import Place, is_raised_here, place_of_error, place_of_method
 from rl_training.envs.interrupts import CallLimit, CallTimeout
-from rl_training.envs.returned import Fault, accepts, obs_faults, split_reset, split_step, step_faults
-from rl_training.envs.user_code import Place, is_raised_here, place_of_error, place_of_method
 from rl_training.messages import describe_error
 
 SEED = 0

@@ -4,9 +4,9 @@ import re
 import warnings
 from typing import Any
 
+from rl_training.envs.checks.probing import Findings
+from rl_training.envs.checks.user_code import place_of_class, place_of_method
 from rl_training.envs.interrupts import CallLimit, CallTimeout
-from rl_training.envs.probing import Findings
-from rl_training.envs.user_code import place_of_class, place_of_method
 
 COVERED = re.compile(  # by the checks of this package, or without meaning here
     r"infinity|symmetric and normalized|not having a spec|different from the unwrapped|observation space|dtype|"

@@ -5,8 +5,8 @@ from typing import Any
 
 import gymnasium as gym
 
-from rl_training.envs.returned import Fault, obs_faults, signature_faults, split_reset, split_step, step_faults
-from rl_training.envs.user_code import has_user_code, place_of_error, place_of_method, user_env
+from rl_training.envs.checks.returned import Fault, obs_faults, signature_faults, split_reset, split_step, step_faults
+from rl_training.envs.checks.user_code import has_user_code, place_of_error, place_of_method, user_env
 from rl_training.messages import Warn, describe_error
 
 CHECKED_STEPS = 5
