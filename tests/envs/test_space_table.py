@@ -49,7 +49,8 @@ OBSERVATIONS: dict[str, list[spaces.Space[Any]]] = {
 ACTIONS: dict[str, list[spaces.Space[Any]]] = {
     "Box of floats, bounded": [spaces.Box(-2, 3, (2,), FLOAT), spaces.Box(0, 1, (2, 2), np.float64)],
     "Box of floats, unbounded": [
-        spaces.Box(-np.inf, np.inf, (2,), FLOAT), spaces.Box(np.array([-np.inf, 0.5]), np.array([3, np.inf])),
+        spaces.Box(-np.inf, np.inf, (2,), FLOAT),
+        spaces.Box(np.array([-np.inf, 0.5], FLOAT), np.array([3, np.inf], FLOAT)),
     ],
     "Dict or Tuple of float Boxes": [spaces.Dict(b=spaces.Box(-1, 1, (2,)), a=spaces.Box(0, 5, (1,), np.float64))],
     "Discrete": [spaces.Discrete(3), NUMBER, spaces.Dict(only=NUMBER), spaces.MultiBinary(1)],

@@ -205,7 +205,8 @@ def _actions(
         )
     if all(is_float):
         low, high = (np.concatenate([np.ravel(getattr(each, name)) for each in parts]) for name in ("low", "high"))
-        return Actions(describe(space)), _bounded(spaces.Box(low, high, dtype=np.float32), action_range, notes)
+        flat = spaces.Box(low.astype(np.float32), high.astype(np.float32))
+        return Actions(describe(space)), _bounded(flat, action_range, notes)
     for each in parts:
         _require_few_choices(each)
     actions = Actions(describe(space, choices=True))
@@ -257,5 +258,5 @@ def _bounded(space: spaces.Box, action_range: Bounds | None, notes: list[str]) -
     notes.append(
         f"{open_ended.sum()} of {len(low)} action bounds are infinite; actions are limited to {', '.join(ranges)} there"
     )
-    shape = space.shape
-    return spaces.Box(lower.reshape(shape), upper.reshape(shape), dtype=np.dtype(space.dtype).type)
+    lower, upper = (bound.reshape(space.shape).astype(space.dtype) for bound in (lower, upper))
+    return spaces.Box(lower, upper, dtype=np.dtype(space.dtype).type)
