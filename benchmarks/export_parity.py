@@ -83,7 +83,10 @@ CASES: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "redq": ("redq", "Pendulum-v1", {"total_timesteps": 510, "learning_starts": 500}),
     "ppo": ("ppo", "CartPole-v1", {"total_timesteps": 4_096}),
     "gail": ("gail", "CartPole-v1", {"total_timesteps": 4_096, "dataset": {"kind": "random", "rows": 2_000}}),
-    "mbpo": ("mbpo", "Pendulum-v1", {"total_timesteps": 510, "learning_starts": 500, **SHORT_MODEL}),
+    "mbpo": (
+        "mbpo", "Pendulum-v1",
+        {"total_timesteps": 210, "learning_starts": 200, "updates_per_collect": 2, **SHORT_MODEL},
+    ),
     "mopo": ("mopo", "Pendulum-v1", {**OFFLINE, **SHORT_MODEL}),
     "dreamer": ("dreamer", "CartPole-v1", DREAM),
     "dreamer, Box actions": ("dreamer", "Pendulum-v1", DREAM),
