@@ -93,6 +93,8 @@ RENAMED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 EXPLAINED: Mapping[str, tuple[str, str]] = {
     "policy": ("", f"{SB3}'s policy name is not needed: the network is chosen from the spaces; hidden_sizes sets it"),
     "policy_kwargs": ("hidden_sizes", f"{SB3}'s policy_kwargs=dict(net_arch=[64, 64]) is hidden_sizes=[64, 64] here"),
+    "activation_fn": ("network", f"{SB3}'s activation_fn is network={{'activation': 'relu'}} here"),
+    "features_extractor_class": ("network", f"{SB3}'s features_extractor_class is network=YourClass here"),
     "verbose": ("", f"{SB3}'s verbose=1 is learn(quiet=False) here; the command line shows progress without --quiet"),
     "tensorboard_log": ("", "TensorBoard files are written into the run directory if tensorboard is installed"),
     "clip_range_vf": ("clip_range", "the value loss is not clipped here; leave it out"),
