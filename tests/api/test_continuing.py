@@ -87,7 +87,9 @@ def test_a_saved_agent_starts_a_new_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     trained = PPO("CartPole-v1", **TINY).learn(total_timesteps=32)
     saved = trained.save(tmp_path / "saved")
-    with pytest.raises(ConfigError, match=r"has all its 32 steps; learn\(total_timesteps=N\) trains N more"):
+    with pytest.raises(
+        ConfigError, match=r"has already trained all 32 steps; learn\(total_timesteps=N\) trains N more"
+    ):
         PPO.load(saved).learn()
     again = PPO.load(saved).learn(total_timesteps=32)
     assert (steps(again), again.result and again.result.run_dir) == (64, Path("runs/ppo-CartPole-v1-s0-2"))

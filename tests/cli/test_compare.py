@@ -118,7 +118,7 @@ def test_a_bench_and_runs_stand_side_by_side_with_a_warning(tmp_path):
     write_run(tmp_path / "mine" / "run", 2)
     found = compare(tmp_path / "bench", tmp_path / "mine")
     assert [group.label for group in found.groups] == [f"sac in {cell}", f"sac in {tmp_path}/mine"]
-    assert found.notes == ["scores are not measured alike: evaluation of the last checkpoint by `bench` and last "
+    assert found.notes == ["scores are measured differently: evaluation of the last checkpoint by `bench` and last "
                            "evaluation in training"]  # fmt: skip
 
 

@@ -44,13 +44,13 @@ class ResetObsOnly(Good):
 
 
 class OldStep(Good):
-    def step(self, action: Any) -> Any:  # <- OldStep: `step` returned 4 values; Gymnasium wants 5: obs, reward, ter
+    def step(self, action: Any) -> Any:  # <- OldStep: `step` returned 4 values; Gymnasium expects 5: obs, reward, ter
         obs, reward, terminated, _, info = super().step(action)
         return obs, reward, terminated, info
 
 
 class StepNone(Good):
-    def step(self, action: Any) -> Any:  # <- StepNone: `step` returned nothing; Gymnasium wants 5 values
+    def step(self, action: Any) -> Any:  # <- StepNone: `step` returned nothing; Gymnasium expects 5 values
         super().step(action)
 
 
@@ -118,13 +118,13 @@ class NanReward(Good):
 
 
 class IntFlag(Good):
-    def step(self, action: Any) -> Any:  # <- IntFlag: an int as terminated; Gymnasium wants True or False
+    def step(self, action: Any) -> Any:  # <- IntFlag: an int as terminated; Gymnasium expects True or False
         obs, reward, terminated, *rest = super().step(action)
         return obs, reward, int(terminated), *rest
 
 
 class NoneFlag(Good):
-    def step(self, action: Any) -> Any:  # <- NoneFlag: None as truncated; Gymnasium wants True or False
+    def step(self, action: Any) -> Any:  # <- NoneFlag: None as truncated; Gymnasium expects True or False
         obs, reward, terminated, _, info = super().step(action)
         return obs, reward, terminated, None, info
 
@@ -241,7 +241,7 @@ class InfoNone(Good):
 
 
 class InfoList(Good):
-    def step(self, action: Any) -> Any:  # <- InfoList: a list as info; Gymnasium wants a dict
+    def step(self, action: Any) -> Any:  # <- InfoList: a list as info; Gymnasium expects a dict
         return *super().step(action)[:4], []
 
 

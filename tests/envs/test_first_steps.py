@@ -42,9 +42,9 @@ def step(env: Any, steps: int, *, warnings: list[str] | None = None, **options: 
     ("name", "sentence"),
     [
         ("OldReset", "`reset` does not take seed and options: write def reset(self, *, seed=None, options=None)"),
-        ("ResetObsOnly", "`reset` returned only the observation; Gymnasium wants 2 values: return obs, {}"),
-        ("OldStep", "`step` returned 4 values; Gymnasium wants 5: obs, reward, terminated, truncated, info"),
-        ("StepNone", "`step` returned nothing; Gymnasium wants 5 values: obs, reward, terminated, truncated, info"),
+        ("ResetObsOnly", "`reset` returned only the observation; Gymnasium expects 2 values: return obs, {}"),
+        ("OldStep", "`step` returned 4 values; Gymnasium expects 5: obs, reward, terminated, truncated, info"),
+        ("StepNone", "`step` returned nothing; Gymnasium expects 5 values: obs, reward, terminated, truncated, info"),
         ("OtherShape", "`step` returned an observation of shape (3,), but its space has (2,)"),
         ("NoneReward", "`step` returned None as reward, not a number: return a float"),
         ("ArrayReward", "`step` returned an array of shape (1,) as reward, not a number: return reward.item()"),

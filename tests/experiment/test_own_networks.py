@@ -140,7 +140,7 @@ def test_a_network_that_is_given_twice_is_refused():
         ("NoBuild", r"needs a class method build\(spec, config\)"),
         ("function", "must be a subclass of torch.nn.Module, got a function"),
         ("Absent", "own_nets has no Absent"),
-        ({"kind": "own_nets:Trunk", "widht": 3}, "cannot be made: TypeError: .* argument 'widht'"),
+        ({"kind": "own_nets:Trunk", "widht": 3}, "could not be created: TypeError: .* argument 'widht'"),
     ],
 )
 def test_a_mistake_in_the_class_is_named_before_training(own_nets, network, message):

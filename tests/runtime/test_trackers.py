@@ -116,7 +116,7 @@ def test_an_error_warns_once_and_training_goes_on():
     for _ in range(3):
         tracker.write({"step": 1})
     tracker.finish("finished")
-    assert warnings == ["wandb failed and logs nothing more; training goes on: RuntimeError: no network"]
+    assert warnings == ["wandb failed and logs nothing more; training continues: RuntimeError: no network"]
 
 
 def test_a_missing_package_is_named_before_the_run_starts(monkeypatch, tmp_path):

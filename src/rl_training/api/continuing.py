@@ -1,4 +1,4 @@
-"""Training that goes on after `load`: in the run of the agent, or in a new run."""
+"""Continues training after `load`, in the run of the agent or in a new run."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def new_run_from(checkpoint: Path, config: TrainConfig, steps: int | None, outpu
     """Returns the config of a new run from a checkpoint, `steps` longer if given, in a directory without a run."""
     done = find_checkpoint(checkpoint).step
     if steps is None and done >= config.duration:
-        raise ConfigError(f"the agent has all its {done:,} steps; learn(total_timesteps=N) trains N more")
+        raise ConfigError(f"the agent has already trained all {done:,} steps; learn(total_timesteps=N) trains N more")
     total = config.duration if steps is None else done + steps
     longer = {"online_steps": total - config.total_timesteps} if config.online_steps else {"total_timesteps": total}
     default = default_directory(config)

@@ -1,4 +1,4 @@
-"""`env check`: find the mistakes of an environment before it is trained with."""
+"""`env check`: finds mistakes in an environment before training."""
 
 from __future__ import annotations
 

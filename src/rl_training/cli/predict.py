@@ -26,7 +26,7 @@ Observations = Annotated[
 ObservationFile = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE.npy", help="Observations in a NumPy file; an .npz with one array a key for a Dict space."
+        metavar="FILE.npy", help="Observations in a NumPy file; for a Dict space, an .npz with one array per key."
     ),
 ]
 Sampled = Annotated[bool, typer.Option("--stochastic", help="Sample actions, with a new seed at each call.")]

@@ -40,7 +40,7 @@ MakeEnv: TypeAlias = Callable[..., gym.Env[Any, Any]]
 
 @dataclass(frozen=True)
 class EnvFactory:
-    """How the environments of a run are created: by an id, `module:Name`, a function or a lent object, and wrapped."""
+    """Creates the environments of a run from an id, `module:Name`, a function or a lent object, with wrappers."""
 
     env: str | MakeEnv | LentEnv
     kwargs: Mapping[str, Any] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class EnvFactory:
         return self.name or str(self.env)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Unpickles it in a worker process, where everything is approved that the parent process has approved."""
+        """Unpickles it in a worker process, and approves the modules that the parent process approved."""
         self.__dict__.update(state)
         named = [self.env, *map(wrapper_name, self.wrappers)]
         approve(module for name in named if (module := module_in(name)) is not None)
@@ -167,7 +167,7 @@ def _similar(env_id: str, error: Exception) -> str:
         return f"Did you mean {matches}?"
     if not colon:
         return str(error)
-    return f"{module} has {', '.join(known[:10])}" if known else f"{module} has no environment of any name"
+    return f"{module} has {', '.join(known[:10])}" if known else f"{module} has no environments"
 
 
 def _names_in(module: str) -> list[str]:

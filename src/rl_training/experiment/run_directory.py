@@ -29,7 +29,7 @@ FIRST_CHECKPOINT = "first_checkpoint"  # key of run.json: the step of the first 
 FRESH = "--fresh (fresh=True in Python)"
 ELSEWHERE = "another --output (output_dir in Python)"
 CONFIG, METRICS, DISCARDED = "config.yaml", "metrics.jsonl", ".discarded"
-TRACKERS = "trackers.json"  # the ids under which trackers know the run
+TRACKERS = "trackers.json"  # ids of the run in each tracker
 # In the order in which --fresh removes them. Without result.json, the run is not taken for a finished one; run.json,
 # which records that there were checkpoints, goes last.
 RUN_FILES = (

@@ -1,6 +1,6 @@
 """Networks of your own: a class named `module:Class` in the option `network`, with the class attribute `role`.
 
-| role | made by | forward | used as |
+| role | created by | forward | used as |
 |---|---|---|---|
 | features | `Class(spec, **options)` | observations [rows, *spec.obs_shape], or a dict -> [rows, n] | encoder |
 | trunk | `Class(inputs, **options)` | [rows, inputs] -> [rows, n] | hidden layers |
@@ -31,8 +31,8 @@ SCRIPT = "<script>"  # stands for the module of a class that was defined in a sc
 _given: dict[str, type[nn.Module]] = {}  # classes passed as objects in this process, by name
 
 
-def name_of(kind: type[Any]) -> str:
-    """Returns `module:Class` for a class passed in Python, and keeps the class for this process."""
+def keep_class(kind: type[Any]) -> str:
+    """Keeps a class passed in Python for this process and returns its name `module:Class`."""
     if not issubclass(kind, nn.Module):
         raise ValueError(f"must be a subclass of torch.nn.Module, got the class {kind.__name__}")
     module = SCRIPT if kind.__module__ == "__main__" else kind.__module__
@@ -42,7 +42,7 @@ def name_of(kind: type[Any]) -> str:
 
 
 class CustomNetwork(NamedTuple):
-    """A class of the user's own with the options that the config gives it."""
+    """A network class of the user, with its options from the config."""
 
     name: str
     kind: type[nn.Module]
@@ -102,7 +102,7 @@ class CustomNetwork(NamedTuple):
         try:
             module = make()
         except Exception as error:
-            raise ValueError(f"network {self.name} cannot be made: {type(error).__name__}: {error}") from error
+            raise ValueError(f"network {self.name} could not be created: {type(error).__name__}: {error}") from error
         if not isinstance(module, nn.Module):
             raise ValueError(f"network {self.name} must be a torch.nn.Module, got {type(module).__name__}")
         if any(isinstance(part, _BatchNorm) for part in module.modules()):
@@ -194,7 +194,9 @@ def check_policy(learner: Any, spec: EnvSpec, name: str) -> None:
         ) from error
     expected = (2,) if spec.action_kind == "discrete" else (2, spec.action_dim)
     if tuple(actions.shape) != expected:
-        raise ValueError(f"network {name} leads to actions {_shape(actions)}, expected {list(expected)} for 2 rows")
+        raise ValueError(
+            f"network {name} results in actions of shape {_shape(actions)}, expected {list(expected)} for 2 rows"
+        )
 
 
 def _imported(name: str) -> Any:

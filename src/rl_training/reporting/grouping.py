@@ -13,7 +13,7 @@ from rl_training.experiment.config.messages import did_you_mean, shown
 from rl_training.experiment.edited_config import MAY_CHANGE
 from rl_training.reporting.stored_runs import StoredRun, expand, flat, is_bench, read_run, run_directories, seed_ranges
 
-# Keys that say where and how a run was computed, not what was learned.
+# Keys about where and how a run was computed, which do not affect what is learned.
 IGNORED = {"algo", "env_id", "seed", "output_dir", "dataset", "device", "compile", *MAY_CHANGE}
 BENCH, RUN = "evaluation of the last checkpoint by `bench`", "last evaluation in training"
 
@@ -60,7 +60,7 @@ def group_runs(paths: Sequence[str], by: Sequence[str] = ()) -> Grouped:
         runs |= {directory.resolve(): read_run(directory) for directory in directories}
     scored = [run for run in runs.values() if run.is_finished and run.evaluations]
     left_out = [f"{run.path} ({_reason(run)})" for run in runs.values() if run not in scored]
-    notes = [f"scores are not measured alike: {BENCH} and {RUN}"] if groups and scored else []
+    notes = [f"scores are measured differently: {BENCH} and {RUN}"] if groups and scored else []
     own, pooled = _run_groups(scored, by)
     return Grouped(_distinct([*groups, *own]), missing, left_out, [*notes, *pooled])
 

@@ -111,7 +111,7 @@ class Video:
 class TrainingVideos:
     """Starts a video at each evaluation that has crossed a multiple of `interval` steps since the one before.
 
-    A video that fails is a warning, once, and training goes on without videos.
+    If a video fails, one warning is printed and training continues without videos.
     """
 
     def __init__(self, folder: Path, interval: int, warn: Warn) -> None:
@@ -137,7 +137,7 @@ class TrainingVideos:
     def _give_up(self, error: Exception) -> None:
         if not self._is_off:
             self._is_off = True
-            self.warn(f"no videos are recorded, and training goes on: {error}")
+            self.warn(f"training continues without videos: {error}")
 
 
 class TrainingVideo(Video):

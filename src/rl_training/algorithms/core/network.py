@@ -9,12 +9,12 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, PositiveInt, model_validator
 
-from rl_training.models.custom import LAYER_OPTIONS, name_of
+from rl_training.models.custom import LAYER_OPTIONS, keep_class
 from rl_training.models.layers import KINDS, Activation
 
 
 class NetworkConfig(BaseModel):
-    """Networks of the policy and of the value functions. Options of a class of your own may have any other name."""
+    """Networks of the policy and of the value functions. Other keys are options of your own class."""
 
     model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
     __pydantic_extra__: dict[str, JsonValue] = Field(init=False)
@@ -52,7 +52,7 @@ def _read(value: Any) -> Any:
     """Reads the short forms: a word or a class stands for `kind`."""
     kind = value.get("kind") if isinstance(value, Mapping) else value
     if isinstance(kind, type):
-        kind = name_of(kind)
+        kind = keep_class(kind)
     if isinstance(kind, str):
         return {**(value if isinstance(value, Mapping) else {}), "kind": kind}
     return value

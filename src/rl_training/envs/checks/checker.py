@@ -93,7 +93,7 @@ def check_env(
 
 
 class Check:
-    """The parts of a check, in their order. A part that finds no way to go on raises `Stop`."""
+    """The parts of a check, in their order. A part that cannot continue raises `Stop`."""
 
     def __init__(self, source: EnvSource, steps: int, limit: CallLimit) -> None:
         self.source, self.steps, self.limit = source, steps, limit
@@ -141,7 +141,7 @@ class Check:
             self.found.add("infinite_bounds", sentence, place_of_attribute(env, "observation_space"), mistake=False)
 
     def check_conversion(self, env: Any) -> None:
-        """Asks the rest of the library whether it supports the spaces."""
+        """Checks that the library supports the spaces."""
         try:
             env_spec_of(make_env(lambda: env, {}))
         except (TypeError, ValueError) as error:
@@ -210,7 +210,7 @@ class Check:
 
 
 class GlobalNumbers:
-    """Notices random numbers that `reset(seed=…)` does not control."""
+    """Detects random numbers that `reset(seed=…)` does not control."""
 
     def __init__(self, env: Any) -> None:
         self.spaces = {name: getattr(env, name) for name in ("observation_space", "action_space")}

@@ -57,7 +57,7 @@ class Findings:
         return any(each == code or each.startswith(f"{code}:") for each in self._found)
 
     def move(self, inner: Findings) -> None:
-        """Takes the places of `inner`, the findings in a wrapped environment, for the mistakes that it has, too."""
+        """Uses the places of `inner`, the findings in the wrapped environment, for mistakes that occur in both."""
         for code in self._found.keys() & inner._found.keys():
             self._found[code] = self._found[code]._replace(place=inner._found[code].place)
 
@@ -96,7 +96,7 @@ class Trial(NamedTuple):
 
 
 class Probe:
-    """Calls the methods of one environment, which may be wrong in every way, and records what is wrong."""
+    """Calls the methods of one environment and records every mistake."""
 
     def __init__(self, env: Any, found: Findings, limit: CallLimit) -> None:
         self.env, self.found, self.limit = env, found, limit

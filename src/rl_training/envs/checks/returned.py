@@ -42,12 +42,12 @@ def split_reset(result: Any, space: Any) -> tuple[Any, list[Fault]]:
         return result[0], []
     if isinstance(result, tuple) and not _contains(space, result):
         if len(result) == 2:
-            sentence = f"`reset` returned {_kind(result[1])} as info; Gymnasium wants a dict: return obs, {{}}"
+            sentence = f"`reset` returned {_kind(result[1])} as info; Gymnasium expects a dict: return obs, {{}}"
             return result[0], [Fault("info", sentence, fatal=False)]
         number = f"`reset` returned {len(result)} value{'' if len(result) == 1 else 's'}"
-        return (result or (None,))[0], [Fault("reset_values", f"{number}; Gymnasium wants 2: obs, info")]
+        return (result or (None,))[0], [Fault("reset_values", f"{number}; Gymnasium expects 2: obs, info")]
     what = "nothing" if result is None else "only the observation"
-    return result, [Fault("reset_values", f"`reset` returned {what}; Gymnasium wants 2 values: return obs, {{}}")]
+    return result, [Fault("reset_values", f"`reset` returned {what}; Gymnasium expects 2 values: return obs, {{}}")]
 
 
 def split_step(result: Any) -> tuple[tuple[Any, ...] | None, list[Fault]]:
@@ -58,8 +58,8 @@ def split_step(result: Any) -> tuple[tuple[Any, ...] | None, list[Fault]]:
         return tuple(result), [Fault("step_values", f"`step` returned a list; return a tuple: {WANTED}", fatal=False)]
     if not isinstance(result, (tuple, list)):
         what = "nothing" if result is None else _kind(result)
-        return None, [Fault("step_values", f"`step` returned {what}; Gymnasium wants 5 values: {WANTED}")]
-    fault = Fault("step_values", f"`step` returned {len(result)} values; Gymnasium wants 5: {WANTED}")
+        return None, [Fault("step_values", f"`step` returned {what}; Gymnasium expects 5 values: {WANTED}")]
+    fault = Fault("step_values", f"`step` returned {len(result)} values; Gymnasium expects 5: {WANTED}")
     if len(result) != 4:
         return None, [fault]
     obs, reward, done, info = result
@@ -73,10 +73,10 @@ def step_faults(values: tuple[Any, ...], space: Any) -> Iterator[Fault]:
     yield from reward_faults(reward)
     for name, flag in (("terminated", terminated), ("truncated", truncated)):
         if not isinstance(flag, (bool, np.bool_)):
-            sentence = f"`step` returned {_kind(flag)} as {name}; Gymnasium wants True or False: use bool({name})"
+            sentence = f"`step` returned {_kind(flag)} as {name}; Gymnasium expects True or False: use bool({name})"
             yield Fault(name, sentence, fatal=np.ndim(flag) > 0)
     if not isinstance(info, dict):
-        sentence = f"`step` returned {_kind(info)} as info; Gymnasium wants a dict, such as {{}}"
+        sentence = f"`step` returned {_kind(info)} as info; Gymnasium expects a dict, such as {{}}"
         yield Fault("info", sentence, fatal=False)
 
 

@@ -30,7 +30,7 @@ class Parity(NamedTuple):
     errors: dict[str, float]  # largest relative error of each quantity, by name
     scales: dict[str, float]
     equal_actions: int  # observations with the same action; Box actions: within the tolerance
-    ties: int  # observations whose two best actions or latents are closer than the tolerance and are chosen otherwise
+    ties: int  # observations with another action or latent, whose score is within the tolerance of the best
     tolerance: float
 
     @property

@@ -1,4 +1,4 @@
-"""Trackers that cannot disturb a training: an error warns once, and random numbers stay as they are."""
+"""Keeps trackers from affecting training: errors are one warning, and random states are restored."""
 
 import os
 import random
@@ -58,7 +58,7 @@ class GuardedTracker:
             yield
         except (Exception, SystemExit) as error:
             if not self._failed:
-                self.warn(f"{self.name} failed and logs nothing more; training goes on: {describe_error(error)}")
+                self.warn(f"{self.name} failed and logs nothing more; training continues: {describe_error(error)}")
             self._failed = True
         finally:
             random.setstate(states[0])
