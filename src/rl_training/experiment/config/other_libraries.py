@@ -27,7 +27,6 @@ RENAMED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "save_freq": ("checkpoint_interval",),
         "ortho_init": ("orthogonal_init",),
         "net_arch": ("hidden_sizes",),
-        "activation_fn": ("activation",),
         "env": ("env_id",),
         "env_wrapper": ("env_wrappers",),
     },
