@@ -37,6 +37,8 @@ class Faulty(gym.Env[Any, Any]):
         self.steps = self.time = 0
         if fault == "exit in constructor":
             sys.exit(3)
+        if fault == "error in constructor":
+            raise AssertionError
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)

@@ -74,9 +74,11 @@ def test_a_keyboard_interrupt_of_an_environment_ends_the_process_or_is_an_error_
         roll("keyboard interrupt", 1)
 
 
-def test_an_environment_that_exits_in_its_constructor_is_an_error():
-    with pytest.raises(EnvError, match=r"^environment environments:Faulty-v0 could not be created: SystemExit: 3$"):
-        roll("exit in constructor", 0)
+@pytest.mark.parametrize(("fault", "error"), [("exit", "SystemExit: 3"), ("error", "AssertionError")])
+def test_a_constructor_that_fails_is_an_error_that_names_the_environment_and_the_line(fault: str, error: str):
+    sentence = rf"^environment environments:Faulty-v0 could not be created: {error} \(\S*environments\.py:\d+\)$"
+    with pytest.raises(EnvError, match=sentence):
+        roll(f"{fault} in constructor", 0)
 
 
 @pytest.mark.parametrize("workers", [0, 1])

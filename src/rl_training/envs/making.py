@@ -14,13 +14,13 @@ import gymnasium as gym
 from gymnasium.envs.registration import parse_env_id
 
 from rl_training.envs.atari import is_atari, make_atari
+from rl_training.envs.checks.first_steps import describe_failure
 from rl_training.envs.group import EnvError
 from rl_training.envs.lending import LentEnv
 from rl_training.envs.modules import module_of
 from rl_training.envs.spaces import with_library_spaces
 from rl_training.envs.spec import env_spec_of
 from rl_training.envs.wrapping import wrap, wrapper_name
-from rl_training.messages import describe_error
 from rl_training.modules import (
     LOCAL,
     UntrustedModuleError,
@@ -34,6 +34,8 @@ from rl_training.modules import (
 from rl_training.types import EnvSpec
 
 EXTRAS = {"gymnasium.envs.mujoco": "rl-training[mujoco]", "gymnasium.envs.box2d": "rl-training[box2d]"}  # by module
+# Errors with a message for the user: of this package, of Gymnasium, and about values that the user has given.
+SELF_EXPLANATORY = (ValueError, TypeError, ImportError, OSError, gym.error.Error, EnvError)
 
 MakeEnv: TypeAlias = Callable[..., gym.Env[Any, Any]]
 
@@ -114,10 +116,10 @@ def make_env(
     source = EnvFactory.of(env_id, env_kwargs)
     try:
         env = source.make(training=training)
-    except (Exception, KeyboardInterrupt):
+    except (*SELF_EXPLANATORY, KeyboardInterrupt):
         raise
-    except BaseException as error:  # SystemExit, which would end the run without a message
-        raise EnvError(f"environment {source} could not be created: {describe_error(error)}") from error
+    except BaseException as error:  # also SystemExit, which would end the run without a message
+        raise EnvError(f"environment {source} could not be created: {describe_failure(error)}") from error
     return with_library_spaces(env, like, source.action_range)
 
 
