@@ -1,4 +1,4 @@
-"""Environments as people have them: objects, classes and functions, with wrappers, in one process."""
+"""Environments given in Python: objects, classes and functions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium.wrappers import ClipReward, FlattenObservation, TimeLimit
+from gymnasium.wrappers import FlattenObservation
 
 from rl_training import DQN, PPO, ExperimentManager, evaluate_checkpoint, resume_training, train_ppo
 from rl_training.envs.lending import KeptOpen
@@ -45,15 +45,6 @@ class Walk(gym.Env):
 
     def close(self) -> None:
         self.is_closed = True
-
-
-class Shift(gym.ObservationWrapper):
-    def __init__(self, env: Any, by: float = 1.0) -> None:
-        super().__init__(env)
-        self.by = by
-
-    def observation(self, observation: Any) -> Any:
-        return observation + np.float32(self.by)
 
 
 def local_class() -> type[Walk]:
@@ -146,21 +137,6 @@ def test_an_object_of_gymnasium_trains_exactly_as_its_id(tmp_path):
     assert differences == ["state.json differs at step 64"]  # only in a cache of Gymnasium's wrappers
     assert record(tmp_path / "object") == {"name": "CartPole-v1", "kind": "object", "can_be_repeated": True}
     assert resume_training(tmp_path / "object", total_timesteps=80).steps == 80  # by its id
-
-
-def test_an_object_of_gymnasium_keeps_its_options_and_wrappers(tmp_path):
-    env = ClipReward(FlattenObservation(gym.make("Pendulum-v1", g=5.0, max_episode_steps=7)), 0.0, 1.0)
-    agent = PPO(env, output_dir=str(tmp_path / "run"), num_envs=2, wrappers=[partial(Shift, by=0.5)], **TINY).learn()
-    config = agent.config
-    assert (config.env_id, config.env_kwargs) == ("Pendulum-v1", {"g": 5.0, "max_episode_steps": 7})
-    flatten, clip, shift = config.env_wrappers
-    assert flatten == "gymnasium.wrappers.transform_observation:FlattenObservation"
-    assert isinstance(clip, dict)
-    assert (clip["min_reward"], clip["max_reward"]) == (0.0, 1.0)
-    assert shift == {"wrapper": f"{__name__}:Shift", "by": 0.5}
-    played = agent.evaluate(num_episodes=2)
-    assert played["lengths"] == [7, 7]
-    assert played == PPO.load(tmp_path / "run").evaluate(num_episodes=2)  # created from the config alone
 
 
 class Locked(Walk):
@@ -274,31 +250,6 @@ def test_the_first_arguments_of_other_libraries_are_answered():
     assert PPO(env="CartPole-v1").config.env_id == "CartPole-v1"
 
 
-def test_wrappers_are_applied_in_order_after_the_environment(tmp_path):
-    walk = PPO(
-        Walk, output_dir=str(tmp_path / "run"), wrappers=[Shift, partial(TimeLimit, max_episode_steps=2)], **TINY
-    )
-    source = walk.config.environment()
-    assert source is not None
-    env = source.make(training=True)
-    assert type(env) is TimeLimit
-    assert type(env.env) is Shift
-    assert env.reset(seed=0)[0] >= 1
-    assert walk.learn().evaluate(num_episodes=2)["lengths"] == [2, 2]
-    assert PPO.load(tmp_path / "run").evaluate(num_episodes=2)["lengths"] == [2, 2]
-    assert PPO.load(tmp_path / "run", wrappers=[Shift]).evaluate(num_episodes=2)["lengths"] != [2, 2]
-
-
-def test_resume_replays_the_episode_through_wrappers_of_the_user(tmp_path):
-    options: dict[str, Any] = {**TINY, "num_envs": 2, "wrappers": [Shift]}
-    PPO("CartPole-v1", output_dir=str(tmp_path / "whole"), **options).learn()
-    halved = PPO("CartPole-v1", output_dir=str(tmp_path / "halved"), **options)
-    assert steps(halved.learn(callbacks=[StopAtStep(32)])) == 32
-    halved.learn()
-    assert compare_runs(tmp_path / "whole", tmp_path / "halved") == []
-    assert json.loads((tmp_path / "whole" / "run.json").read_text())["resume"] == "replay"
-
-
 def test_an_id_that_a_module_registers_is_recorded_with_the_module():
     gym.register("RecordedWalk-v0", lambda **options: Walk(**options), max_episode_steps=5)
     try:
@@ -306,19 +257,6 @@ def test_an_id_that_a_module_registers_is_recorded_with_the_module():
     finally:
         del gym.registry["RecordedWalk-v0"]
     assert (config.env_id, config.env_kwargs) == (f"{__name__}:RecordedWalk-v0", {"length": 3})
-
-
-def test_a_local_wrapper_is_recorded_as_such(tmp_path):
-    def shifted(env: Any) -> Any:
-        return Shift(env, by=2.0)
-
-    agent = PPO(Walk, output_dir=str(tmp_path / "run"), wrappers=[shifted], **TINY).learn()
-    assert agent.config.env_wrappers == (f"<local> shifted in {__name__}",)
-    assert not record(tmp_path / "run")["can_be_repeated"]
-    with pytest.raises(ValueError, match=r"a wrapper was given in Python as shifted in .*pass the wrapped environment"):
-        evaluate_checkpoint(tmp_path / "run")
-    assert evaluate_checkpoint(tmp_path / "run", num_episodes=2, wrappers=[shifted])["episodes"] == 2
-    assert evaluate_checkpoint(tmp_path / "run", num_episodes=2, env=Shift(Walk(), 2.0))["episodes"] == 2
 
 
 def test_the_object_of_the_user_stays_open_for_one_borrower_at_a_time():

@@ -1,0 +1,87 @@
+"""`train` and `resume`: user errors are one sentence and exit code 2, and change no files."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rl_training.algorithms import CATALOGUE
+
+
+def test_a_user_error_beside_fresh_deletes_no_run(cli, cartpole, run, finished):
+    assert cli(*cartpole, "--set", "batch_size=63", "--output", run, "--fresh").exit_code == 2
+    assert json.loads(cli(*cartpole, "--output", run, "--json").stdout)["metrics"] == finished["metrics"]
+
+
+def test_a_user_error_leaves_no_directory(cli, tmp_path):
+    cli("train", "ppo", "CartPol-v1", "--output", tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["pppo", "CartPole-v1"],
+            f"algo: must be one of {', '.join(sorted(CATALOGUE))} or module:Class, got 'pppo'; did you mean ppo?",
+        ),
+        (["ppo"], "ppo trains online and needs an environment; set env_id, for example CartPole-v1"),
+        (
+            ["iql"],
+            "iql trains offline and needs a dataset; give --dataset FILE or a recipe, for example "
+            "dataset: {kind: random, rows: 50000}",
+        ),
+        (
+            ["ppo", "CartPol-v1"],
+            "env_id 'CartPol-v1' not found. Did you mean 'CartPole-v1', 'CartPole-v0', 'phys2d/CartPole-v1'?",
+        ),
+        (
+            ["ppo", "CartPole-v1", "--set", "lerning_rate=1"],
+            "algo_kwargs.lerning_rate: unknown key; did you mean learning_rate?",
+        ),
+        (["ppo", "CartPole-v1", "--set", "gamma=2"], "algo_kwargs.gamma: must be less than or equal to 1, got 2"),
+        (["ppo", "CartPole-v1", "--set", "gamma"], "an override must be KEY=VALUE, got 'gamma'"),
+        (["ppo", "CartPole-v1", "--device", "gpu"], "device: must be auto, cpu, cuda or cuda:N, got 'gpu'"),
+        (["ppo", "CartPole-v1", "--compile", "yes"], "compile: must be 'auto', 'on' or 'off', got 'yes'"),
+        (
+            ["ppo", "CartPole-v1", "--seeds", "4-0"],
+            "--seeds must be increasing ranges of at most 1000 seeds, got '4-0'",
+        ),
+        (
+            ["ppo", "CartPole-v1", "--dataset", "rows.npz"],
+            "ppo trains online and takes no dataset; leave it out",
+        ),
+        (["iql", "Pendulum-v1", "--dataset", "absent.npz"], "dataset file absent.npz not found"),
+        (
+            ["iql/pendulun"],
+            "no packaged config 'iql/pendulun'; did you mean iql/pendulum? (rl-training configs ls lists them)",
+        ),
+        (["absent.yaml"], "absent.yaml: no such file"),
+        (
+            ["iql", "Pendulum-v1", "--dataset", "{kind: random"],
+            "--dataset: not YAML: expected ',' or '}', but got '<stream end>', line 1",
+        ),
+        (
+            ["iql", "CartPole-v1", "--dataset", "{kind: random, rows: 9}"],
+            "iql needs a Box action space, got Discrete; these accept it: bc, cql",
+        ),
+    ],
+)
+def test_a_user_error_ends_in_one_sentence_and_exit_code_2(cli, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    result = cli("train", *arguments)
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"error: {message}\n")
+
+
+@pytest.mark.parametrize(
+    "option", [["--steps", "0"], ["--seed", "-1"], ["--threads", "0"], ["--steps", "many"], ["--x"]]
+)
+def test_a_wrong_command_line_is_exit_code_2(cli, option):
+    assert cli("train", "ppo", "CartPole-v1", *option).exit_code == 2
+
+
+def test_resume_of_no_run(cli, tmp_path):
+    result = cli("resume", tmp_path / "absent")
+    assert (result.exit_code, result.stderr) == (2, f"error: no run or checkpoint at {tmp_path}/absent\n")
+    assert not (tmp_path / "absent").exists()
