@@ -52,9 +52,9 @@ class ExportedPolicy(nn.Module):
         state = self.learner.initial_memory(rows) if memory is None else memory
         return {**obs, **{MEMORY + name: each for name, each in state.items()}}
 
-    def example(self, rows: int = 2) -> Batch:
-        """Returns inputs to trace with. One row would fix the batch axis."""
-        return self.with_memory(self.observations.zeros(rows), None)
+    def example(self) -> Batch:
+        """Returns two rows of inputs to trace with. One row would fix the batch axis."""
+        return self.with_memory(self.observations.zeros(2), None)
 
 
 def decide(learner: Learner, rows: Tensor, memory: Batch | None) -> tuple[Action, Metrics]:
