@@ -63,6 +63,9 @@ class NoRole(nn.Module):
 class NoBuild(Trunk):
     role = "model"
 
+class NoModule:
+    pass
+
 def function():
     pass
 """
@@ -138,6 +141,7 @@ def test_a_network_that_is_given_twice_is_refused():
         ("Tied", "uses one parameter under two names"),
         ("NoRole", "needs a class attribute role: one of features, trunk, model, got None"),
         ("NoBuild", r"needs a class method build\(spec, config\)"),
+        ("NoModule", "must be a subclass of torch.nn.Module, got the class NoModule"),
         ("function", "must be a subclass of torch.nn.Module, got a function"),
         ("Absent", "own_nets has no Absent"),
         ({"kind": "own_nets:Trunk", "widht": 3}, "could not be created: TypeError: .* argument 'widht'"),

@@ -39,6 +39,8 @@ class Faulty(gym.Env[Any, Any]):
             sys.exit(3)
         if fault == "error in constructor":
             raise AssertionError
+        if fault == "value in constructor":
+            raise ValueError("wrong")
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)

@@ -74,10 +74,19 @@ def test_a_keyboard_interrupt_of_an_environment_ends_the_process_or_is_an_error_
         roll("keyboard interrupt", 1)
 
 
-@pytest.mark.parametrize(("fault", "error"), [("exit", "SystemExit: 3"), ("error", "AssertionError")])
-def test_a_constructor_that_fails_is_an_error_that_names_the_environment_and_the_line(fault: str, error: str):
+@pytest.mark.parametrize(
+    ("fault", "kind", "error"),
+    [
+        ("exit", EnvError, "SystemExit: 3"),
+        ("error", EnvError, "AssertionError"),
+        ("value", ValueError, "ValueError: wrong"),
+    ],
+)
+def test_a_constructor_that_fails_is_an_error_that_names_the_environment_and_the_line(
+    fault: str, kind: type[Exception], error: str
+):
     sentence = rf"^environment environments:Faulty-v0 could not be created: {error} \(\S*environments\.py:\d+\)$"
-    with pytest.raises(EnvError, match=sentence):
+    with pytest.raises(kind, match=sentence):
         roll(f"{fault} in constructor", 0)
 
 

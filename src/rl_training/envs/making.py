@@ -15,6 +15,7 @@ from gymnasium.envs.registration import parse_env_id
 
 from rl_training.envs.atari import is_atari, make_atari
 from rl_training.envs.checks.first_steps import describe_failure
+from rl_training.envs.checks.user_code import place_of_error
 from rl_training.envs.group import EnvError
 from rl_training.envs.lending import LentEnv
 from rl_training.envs.modules import module_of
@@ -34,7 +35,7 @@ from rl_training.modules import (
 from rl_training.types import EnvSpec
 
 EXTRAS = {"gymnasium.envs.mujoco": "rl-training[mujoco]", "gymnasium.envs.box2d": "rl-training[box2d]"}  # by module
-# Errors with a message for the user: of this package, of Gymnasium, and about values that the user has given.
+# Errors that explain themselves, unless the code of the environment raises them.
 SELF_EXPLANATORY = (ValueError, TypeError, ImportError, OSError, gym.error.Error, EnvError)
 
 MakeEnv: TypeAlias = Callable[..., gym.Env[Any, Any]]
@@ -116,10 +117,13 @@ def make_env(
     source = EnvFactory.of(env_id, env_kwargs)
     try:
         env = source.make(training=training)
-    except (*SELF_EXPLANATORY, KeyboardInterrupt):
+    except KeyboardInterrupt:
         raise
     except BaseException as error:  # also SystemExit, which would end the run without a message
-        raise EnvError(f"environment {source} could not be created: {describe_failure(error)}") from error
+        if isinstance(error, SELF_EXPLANATORY) and place_of_error(error) is None:
+            raise
+        kind = ValueError if isinstance(error, (ValueError, TypeError)) else EnvError
+        raise kind(f"environment {source} could not be created: {describe_failure(error)}") from error
     return with_library_spaces(env, like, source.action_range)
 
 

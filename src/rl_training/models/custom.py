@@ -54,7 +54,8 @@ class CustomNetwork(NamedTuple):
     def load(cls, name: str, options: dict[str, Any], spec: EnvSpec) -> CustomNetwork:
         kind = _given.get(name) or _imported(name)
         if not (isinstance(kind, type) and issubclass(kind, nn.Module)):
-            raise ValueError(f"network {name} must be a subclass of torch.nn.Module, got a {type(kind).__name__}")
+            got = f"the class {kind.__name__}" if isinstance(kind, type) else f"a {type(kind).__name__}"
+            raise ValueError(f"network {name} must be a subclass of torch.nn.Module, got {got}")
         role = getattr(kind, "role", None)
         if role not in ROLES:
             raise ValueError(f"network {name} needs a class attribute role: one of {', '.join(ROLES)}, got {role!r}")
