@@ -33,6 +33,8 @@ def test_learn_sets_the_steps_of_a_new_agent_and_then_adds_to_them(tmp_path):
     assert steps(trained.learn(32)) == 96
     assert not trained.learn().result.trained  # type: ignore[union-attr]
     assert steps(trained) == 96
+    with pytest.raises(ValueError, match="total_timesteps must be at least 1, got -3"):
+        trained.learn(-3)
 
 
 def test_a_script_with_several_calls_can_be_repeated(tmp_path):

@@ -44,6 +44,11 @@ def test_wrappers_are_applied_in_order_after_the_environment(tmp_path):
     assert PPO.load(tmp_path / "run", wrappers=[Shift]).evaluate(num_episodes=2)["lengths"] != [2, 2]
 
 
+@pytest.mark.parametrize("wrapper", [Shift, f"{__name__}:Shift"])
+def test_a_single_wrapper_is_a_list_of_one(wrapper):
+    assert PPO("CartPole-v1", wrappers=wrapper).config.env_wrappers == (f"{__name__}:Shift",)
+
+
 def test_resume_replays_the_episode_through_wrappers_of_the_user(tmp_path):
     options: dict[str, Any] = {**TINY, "num_envs": 2, "wrappers": [Shift]}
     PPO("CartPole-v1", output_dir=str(tmp_path / "whole"), **options).learn()

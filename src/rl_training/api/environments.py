@@ -31,12 +31,10 @@ def parse_with_env(
 
 def _described(env: Any, wrappers: Sequence[Wrapper], values: dict[str, Any]) -> Given:
     """Describes what was given: an environment, or wrappers of the environment that the config names."""
-    named = values.get("env_wrappers", ())
-    named = [named] if isinstance(named, str | Mapping) else named
     found = values.get("env_id") if env is None else env
     if found is None:
         raise ConfigError("wrappers need an environment; set env_id")
-    return given_env(found, [*named, *wrappers], values.get("env_kwargs"))
+    return given_env(found, [*_listed(values.get("env_wrappers", ())), *_listed(wrappers)], values.get("env_kwargs"))
 
 
 def in_environment(agent: Agent, env: Environment | None, wrappers: Sequence[Wrapper] | None) -> Agent:
@@ -48,5 +46,10 @@ def in_environment(agent: Agent, env: Environment | None, wrappers: Sequence[Wra
     if found is None:
         raise ConfigError("wrappers need an environment; give env=")
     is_function = isinstance(found, str) or callable(found)
-    applied = (config.env_wrappers if is_function else ()) if wrappers is None else wrappers
+    applied = (config.env_wrappers if is_function else ()) if wrappers is None else _listed(wrappers)
     return with_environment(agent, given_env(found, applied, kwargs), own=wrappers is not None)
+
+
+def _listed(wrappers: Any) -> Sequence[Wrapper]:
+    """Returns a list; a single wrapper becomes a list of one."""
+    return [wrappers] if isinstance(wrappers, str | Mapping) or callable(wrappers) else wrappers

@@ -117,6 +117,8 @@ class ManagedAlgorithm:
 
     def _continue(self, agent: Agent, steps: int | None, more: dict[str, Any]) -> TrainResult:
         """Continues the run of the agent, or starts a new run from a saved agent."""
+        if steps is not None and steps < 1:
+            raise ValueError(f"total_timesteps must be at least 1, got {steps}")
         if self.result is None and (self._output is not None or not is_newest_of_a_run(agent.path)):
             self.config = new_run_from(agent.path, self.config, steps, self._output)
             self._asked = self.config.duration
