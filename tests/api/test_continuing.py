@@ -162,3 +162,10 @@ def test_the_evaluations_of_older_logs_have_the_same_columns(tmp_path):
 def test_half_a_row_of_a_running_log_is_left_out(tmp_path):
     (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n{"ste')
     assert read_metrics(tmp_path, table="list") == [{"step": 1}]
+
+
+@pytest.mark.parametrize("steps", ["100", 1.5, True])
+def test_the_number_of_steps_must_be_an_integer(tmp_path, steps):
+    with pytest.raises(TypeError, match="total_timesteps must be an integer, got"):
+        PPO("CartPole-v1", output_dir=str(tmp_path / "run")).learn(steps)
+    assert not (tmp_path / "run").exists()

@@ -65,6 +65,17 @@ def test_a_config_may_have_all_its_evaluations_draw_their_actions(tmp_path):
     assert played[True] == still.evaluate(num_episodes=5)["returns"]
 
 
+def test_a_single_discrete_action_can_be_passed_to_step(agent):
+    action = agent.predict([0.0, 0.1, 0.02, -0.1])
+    assert {action} <= {0, 1}  # hashable, as environments that look actions up expect
+    assert isinstance(action, np.integer)
+
+
+def test_the_pair_that_reset_returns_is_not_an_observation(agent):
+    with pytest.raises(ValueError, match=r"the pair \(obs, info\) that reset\(\) returns; pass the observation alone"):
+        agent.predict((np.zeros(4), {}))
+
+
 def test_box_predictions_are_in_the_environments_own_units(tmp_path):
     dataset = {"kind": "random", "rows": 100}
     options: dict[str, Any] = {

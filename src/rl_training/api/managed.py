@@ -22,7 +22,7 @@ from rl_training.experiment.trust import Trust, modules_of, require_trusted
 from rl_training.runtime.checkpoints.reading import Checkpoint
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.memory import Memory
-from rl_training.runtime.metrics_table import read_metrics
+from rl_training.runtime.metrics_table import Table, read_metrics
 from rl_training.runtime.video import Video
 
 Managed = TypeVar("Managed", bound="ManagedAlgorithm")
@@ -96,6 +96,8 @@ class ManagedAlgorithm:
         """
         for name in others:
             raise TypeError(f"learn() has no argument {name!r}{argument_here(name)}")
+        if total_timesteps is not None and (isinstance(total_timesteps, bool) or not isinstance(total_timesteps, int)):
+            raise TypeError(f"total_timesteps must be an integer, got {total_timesteps!r}")
         more: dict[str, Any] = {"callbacks": callbacks or (), "quiet": quiet}
         if self._agent is None or fresh:
             if total_timesteps is not None:
@@ -132,7 +134,7 @@ class ManagedAlgorithm:
         return resume_run(run, steps=total, trust=trust, given=self.config.given, **more)
 
     def evaluate(
-        self, *, num_episodes: int = 10, seed: int = 0, deterministic: bool | None = None,
+        self, num_episodes: int = 10, *, seed: int = 0, deterministic: bool | None = None,
         env: Environment | None = None, wrappers: Sequence[Wrapper] | None = None, video: Path | str | None = None,
     ) -> dict[str, Any]:  # fmt: skip
         """Plays whole episodes from fixed seeds and returns their statistics.
@@ -150,12 +152,12 @@ class ManagedAlgorithm:
         """
         return self.agent.predict(obs, deterministic=deterministic, memory=memory)
 
-    def metrics(self) -> Any:
+    def metrics(self, *, table: Table | None = None) -> Any:
         """Returns the logged metrics of the run as a data frame; see `read_metrics`."""
         run = self.agent.path.parent.parent
         if self.agent.path.parent.name != CHECKPOINTS:
             raise ValueError("a saved agent has no log; read_metrics(RUN) reads that of its run")
-        return read_metrics(run)
+        return read_metrics(run, table=table)
 
     def save(self, path: Path | str) -> Path:
         """Copies the agent's checkpoint to `path`, a new directory."""
@@ -179,7 +181,7 @@ class ManagedAlgorithm:
 
     @classmethod
     def load(
-        cls: type[Managed], path: Path | str, *, env: Environment | None = None,
+        cls: type[Managed], path: Path | str, env: Environment | None = None, *,
         wrappers: Sequence[Wrapper] | None = None, output_dir: Path | str | None = None, best: bool = False,
         device: str = "cpu", trust: Trust = (),
     ) -> Managed:  # fmt: skip

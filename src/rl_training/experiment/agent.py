@@ -66,7 +66,8 @@ class Agent(NamedTuple):
         converter = actions_of(self.spec)
         if converter is not None:
             return converter.own(actions.reshape(*lead, converter.length))
-        return actions.reshape(lead + self.spec.action_shape)
+        shaped = actions.reshape(lead + self.spec.action_shape)
+        return shaped if shaped.ndim else shaped[()]  # a single Discrete action is a NumPy integer, which is hashable
 
     def rows(self, obs: Any) -> np.ndarray[Any, Any]:
         """Checks observations in the environment's own form and converts them to rows of the library."""
@@ -75,7 +76,7 @@ class Agent(NamedTuple):
             return converter.rows(batched(obs, converter.space))
         if isinstance(obs, Mapping):
             raise ValueError(f"obs must be an array that ends in shape {self.spec.obs_shape}, got a dict of {[*obs]}")
-        values = np.asarray(obs)
+        values = self._array(obs)
         if self.spec.obs_dtype == "uint8" and values.dtype != np.uint8 and not ((values >= 0) & (values <= 255)).all():
             raise ValueError("obs must hold pixels in 0..255")
         rows = values.astype(self.spec.obs_dtype, copy=False)
@@ -85,6 +86,14 @@ class Agent(NamedTuple):
         if not np.isfinite(rows).all():
             raise ValueError("obs holds NaN or infinite values")
         return rows
+
+    def _array(self, obs: Any) -> np.ndarray[Any, Any]:
+        if isinstance(obs, tuple) and len(obs) == 2 and isinstance(obs[1], Mapping):
+            raise ValueError("obs is the pair (obs, info) that reset() returns; pass the observation alone")
+        try:
+            return np.asarray(obs)
+        except ValueError as error:
+            raise ValueError("obs must be one array of numbers, got parts of different shapes") from error
 
     def lead(self, obs: Any) -> tuple[int, ...]:
         """Leading shape of observations: () for a single one."""
