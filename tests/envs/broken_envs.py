@@ -123,6 +123,18 @@ class IntFlag(Good):
         return obs, reward, int(terminated), *rest
 
 
+class SwappedFlag(Good):
+    def step(self, action: Any) -> Any:  # <- SwappedFlag: a float as terminated; Gymnasium expects True or False
+        obs, reward, terminated, *rest = super().step(action)
+        return obs, terminated, float(reward), *rest
+
+
+class SwappedInt(Good):
+    def step(self, action: Any) -> Any:  # <- SwappedInt: an int as terminated; Gymnasium expects True or False
+        obs, _, terminated, *rest = super().step(action)
+        return obs, terminated, 1, *rest
+
+
 class NoneFlag(Good):
     def step(self, action: Any) -> Any:  # <- NoneFlag: None as truncated; Gymnasium expects True or False
         obs, reward, terminated, _, info = super().step(action)

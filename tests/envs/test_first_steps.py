@@ -49,6 +49,9 @@ def step(env: Any, steps: int, *, warnings: list[str] | None = None, **options: 
         ("NoneReward", "`step` returned None as reward, not a number: return a float"),
         ("ArrayReward", "`step` returned an array of shape (1,) as reward, not a number: return reward.item()"),
         ("TextReward", "`step` returned a str as reward, not a number: return a float"),
+        ("SwappedFlag", "`step` returned a float as terminated; Gymnasium expects True or False: use bool(terminated)"),
+        ("SwappedInt", "`step` returned an int as terminated; Gymnasium expects True or False: use bool(terminated)"),
+        ("NoneFlag", "`step` returned None as truncated; Gymnasium expects True or False: use bool(truncated)"),
     ],
 )
 def test_a_value_that_training_cannot_use_ends_it_with_file_and_line(

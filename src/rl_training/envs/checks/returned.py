@@ -74,10 +74,19 @@ def step_faults(values: tuple[Any, ...], space: Any) -> Iterator[Fault]:
     for name, flag in (("terminated", terminated), ("truncated", truncated)):
         if not isinstance(flag, (bool, np.bool_)):
             sentence = f"`step` returned {_kind(flag)} as {name}; Gymnasium expects True or False: use bool({name})"
-            yield Fault(name, sentence, fatal=np.ndim(flag) > 0)
+            yield Fault(name, sentence, fatal=not _is_zero_or_one(flag) or isinstance(reward, (bool, np.bool_)))
     if not isinstance(info, dict):
         sentence = f"`step` returned {_kind(info)} as info; Gymnasium expects a dict, such as {{}}"
         yield Fault("info", sentence, fatal=False)
+
+
+def _is_zero_or_one(flag: Any) -> bool:
+    """Whether training can use a flag that is no bool; a float may be a reward in the wrong position."""
+    try:
+        value = np.asarray(flag)
+    except Exception:  # objects of other packages may refuse
+        return False
+    return not value.ndim and value.dtype.kind in "biu" and bool(value in (0, 1))
 
 
 def reward_faults(reward: Any) -> Iterator[Fault]:
