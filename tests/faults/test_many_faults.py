@@ -107,7 +107,8 @@ def injections() -> list[tuple[str, dict[str, object], int]]:
 
 
 REPORT = re.compile(
-    r"error: environment \d returned a NaN or infinite (observation: (nan|-?inf) at \[0\]|reward: (nan|-?inf))\n"
+    r"error: environment \d returned a NaN or infinite (observation: (nan|-?inf) at \[0\]|reward: (nan|-?inf)) "
+    r"\(\S+\.py:\d+\)\n"
 )
 
 

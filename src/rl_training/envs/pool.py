@@ -14,6 +14,7 @@ from gymnasium.wrappers import TimeLimit
 from rl_training.envs import snapshots
 from rl_training.envs.actions import ActionConverter, first_non_finite
 from rl_training.envs.atari import AtariGame
+from rl_training.envs.checks.user_code import place_of_method
 from rl_training.envs.group import EnvError, EnvGroup, Episode, close_env
 from rl_training.envs.interrupts import environment_calls
 from rl_training.envs.making import EnvFactory, MakeEnv, make_env
@@ -70,6 +71,7 @@ class EnvPool:
         self.resume_kind = "snapshot" if exact else "replay"
         self.stacks_frames = isinstance(env, AtariGame) and env.stacks_single_planes
         self._convert_actions = ActionConverter(env.action_space, self.spec, num_envs)
+        self._places = {method: place_of_method(env, method) for method in ("reset", "step")}
         self._obs: np.ndarray | None = None
         self._steps = 0
         self._returns, self._starts = [0.0] * num_envs, [0] * num_envs  # return and first step of the running episodes
@@ -106,7 +108,7 @@ class EnvPool:
     def reset(self) -> np.ndarray:
         with environment_calls:
             self._obs = self._group.reset()
-        _require_finite(self._obs)
+        self._require_finite(self._obs, "reset")
         self._returns, self._starts = [0.0] * self.num_envs, [self._steps] * self.num_envs
         return self._obs
 
@@ -116,17 +118,17 @@ class EnvPool:
         converted = self._convert_actions(np.asarray(actions))
         with environment_calls:
             step = self._group.step(converted)
-        _require_finite(step.next_obs)
+        self._require_finite(step.next_obs, "step")
         self._steps += 1
         for env, reward in enumerate(step.rewards):
             if not abs(reward) <= LARGEST_REWARD:
                 kind = "reward too large for float32" if math.isfinite(reward) else "NaN or infinite reward"
-                raise EnvError(f"environment {env} returned a {kind}: {reward}")
+                raise EnvError(f"environment {env} returned a {kind}: {reward}{self._place('step')}")
             self._returns[env] += reward
         finished, self._obs = [], step.next_obs
         if step.obs is not None:
             self._obs = step.obs
-            _require_finite(self._obs)
+            self._require_finite(self._obs, "reset")
             finished = [Episode(env, self._returns[env], self._steps - self._starts[env]) for env in step.ended]
             for env in np.flatnonzero(step.terminated | step.truncated).tolist():
                 self._returns[env], self._starts[env] = 0.0, self._steps
@@ -162,6 +164,17 @@ class EnvPool:
         failed = [(env, reason) for env, reason in enumerate(reasons) if reason is not None]
         return [f"environment {env} could not be restored exactly: {reason}" for env, reason in failed]
 
+    def _require_finite(self, obs: np.ndarray, method: str) -> None:
+        index = first_non_finite(obs)
+        if index is not None:
+            env, *rest = index
+            found = f"{obs[tuple(index)]} at {rest}{self._place(method)}"
+            raise EnvError(f"environment {env} returned a NaN or infinite observation: {found}")
+
+    def _place(self, method: str) -> str:
+        place = self._places[method]
+        return "" if place is None else f" ({place})"
+
     def close(self) -> None:
         self._group.close()
 
@@ -170,10 +183,3 @@ class EnvPool:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _require_finite(obs: np.ndarray) -> None:
-    index = first_non_finite(obs)
-    if index is not None:
-        env, *rest = index
-        raise EnvError(f"environment {env} returned a NaN or infinite observation: {obs[tuple(index)]} at {rest}")
