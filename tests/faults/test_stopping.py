@@ -212,12 +212,12 @@ def test_a_long_evaluation_is_preceded_by_a_checkpoint(tmp_path: Path, monkeypat
 def test_an_evaluation_without_an_episode_end_warns_and_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(evaluation, "UNENDED_STEPS", 20)
     warnings: list[str] = []
-    result = run(tmp_path, warnings=warnings, env_kwargs={"length": -1}, eval_interval=96, eval_max_steps=50)
+    result = run(tmp_path, warnings=warnings, env_kwargs={"length": -1}, eval_interval=48, eval_max_steps=50)
     assert (result.evaluation or {})["lengths"] == [50, 50]
     assert warnings == [
         "no evaluation episode ended in 20 steps; each is cut at eval_max_steps (50)",
         "2 of 2 evaluation episodes did not end and were cut after 50 steps (eval_max_steps); "
-        "an environment without an end needs max_episode_steps",
+        "raise it to see their end",
     ]
 
 

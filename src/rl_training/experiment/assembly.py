@@ -204,11 +204,14 @@ def _evaluation(
     if parts.pool is not None and isinstance(source.env, LentEnv) and source.is_single:
         raise ConfigError(source.env.refusal("is in training when it is evaluated") + ", or set eval_interval to 0")
 
+    warned: set[str] = set()
+
     def score(watch: Callable[[], None], video: Video | None = None) -> dict[str, Any]:
         return evaluate(
             parts.learner, source, episodes=config.eval_episodes, seed=streams.derive(config.seed, "selection"),
             deterministic=not config.eval_stochastic, device=choices.device,
             max_steps=config.eval_max_steps, watch=watch, warn=warn, like=parts.spec, video=video,
+            warned=warned,
         ).summary(config.env_id)  # fmt: skip
 
     def write(row: Row) -> None:

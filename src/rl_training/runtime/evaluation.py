@@ -45,17 +45,19 @@ def evaluate(
     policy: Policy, env_id: Any, *, episodes: int, seed: int, env_kwargs: dict[str, Any] | None = None,
     deterministic: bool = True, device: torch.device | str = "cpu", max_steps: int = MAX_STEPS,
     watch: Callable[[], None] = lambda: None, warn: Warn = print_warning, like: EnvSpec | None = None,
-    video: Video | None = None,
+    video: Video | None = None, warned: set[str] | None = None,
 ) -> Evaluation:  # fmt: skip
     """Plays whole episodes, or `max_steps` of each. `watch` is called before each step. A `video` changes nothing.
 
     Each environment plays a fixed share, so short episodes are not over-represented. `like`: see `EnvPool`.
+    `warned` holds the warnings that this run has printed already about episodes without an end.
     """
     if episodes < 1:
         raise ValueError(f"episodes must be at least 1, got {episodes}")
     source = EnvFactory.of(env_id, env_kwargs)
     width = 1 if source.is_single else min(episodes, PARALLEL_EPISODES)
     finished: list[list[Episode]] = [[] for _ in range(width)]
+    warned = set() if warned is None else warned
     generator, remaining = streams.generator(seed, "evaluation", device=str(device)), episodes
     watch()
     options: Any = {"max_steps": max_steps, "like": like, "warn": warn}
@@ -69,7 +71,7 @@ def evaluate(
             memory.keep(action, step.terminated | step.truncated)
             obs, unended = step.obs, 0 if step.finished else unended + 1
             if unended == UNENDED_STEPS < max_steps:
-                warn(f"no evaluation episode ended in {unended:,} steps; each is cut at eval_max_steps ({max_steps:,})")
+                _warn_of_no_end(max_steps, warn, warned)
             for episode in step.finished:
                 counted = finished[episode.env]
                 if episode.env + len(counted) * width < episodes:  # environment i plays episodes i, i + width, …
@@ -78,7 +80,7 @@ def evaluate(
     if video is not None:
         video.save(warn)
     ordered = [finished[number % width][number // width] for number in range(episodes)]
-    _warn_of_cuts(ordered, max_steps, warn)
+    _warn_of_cuts(ordered, max_steps, warn, warned)
     return Evaluation([episode.return_ for episode in ordered], [episode.length for episode in ordered])
 
 
@@ -106,10 +108,17 @@ def _first_obs(pool: EnvPool, video: Video | None) -> np.ndarray:
     return obs
 
 
-def _warn_of_cuts(episodes: list[Episode], max_steps: int, warn: Warn) -> None:
+def _warn_of_no_end(max_steps: int, warn: Warn, warned: set[str]) -> None:
+    if "no end" not in warned:
+        warned.add("no end")
+        warn(f"no evaluation episode ended in {UNENDED_STEPS:,} steps; each is cut at eval_max_steps ({max_steps:,})")
+
+
+def _warn_of_cuts(episodes: list[Episode], max_steps: int, warn: Warn, warned: set[str]) -> None:
     cut = sum(episode.length >= max_steps for episode in episodes)
-    if cut:
-        warn(
-            f"{cut} of {len(episodes)} evaluation episodes did not end and were cut after {max_steps:,} steps "
-            "(eval_max_steps); an environment without an end needs max_episode_steps"
-        )
+    if cut and "cut" not in warned:
+        warned.add("cut")
+        is_default = max_steps == MAX_STEPS
+        fix = "an environment without an end needs max_episode_steps" if is_default else "raise it to see their end"
+        cuts = f"{cut} of {len(episodes)} evaluation episodes did not end and were cut after {max_steps:,} steps"
+        warn(f"{cuts} (eval_max_steps); {fix}")
