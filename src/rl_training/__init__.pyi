@@ -2822,7 +2822,7 @@ def train_bc(
     *,
     run_suffix: str | None = None,
     checkpoint_state: Checkpoint | Path | str | None = None,
-    callbacks: Sequence[Callback] | None = None,
+    callbacks: Callback | Sequence[Callback] | None = None,
     fresh: bool = False,
 ) -> TrainResult: ...
 def train_c51(
@@ -2830,7 +2830,7 @@ def train_c51(
     *,
     run_suffix: str | None = None,
     checkpoint_state: Checkpoint | Path | str | None = None,
-    callbacks: Sequence[Callback] | None = None,
+    callbacks: Callback | Sequence[Callback] | None = None,
     fresh: bool = False,
 ) -> TrainResult: ...
 def train_cal_ql(
@@ -2838,7 +2838,7 @@ def train_cal_ql(
     *,
     run_suffix: str | None = None,
     checkpoint_state: Checkpoint | Path | str | None = None,
-    callbacks: Sequence[Callback] | None = None,
+    callbacks: Callback | Sequence[Callback] | None = None,
     fresh: bool = False,
 ) -> TrainResult: ...
 def train_cql(
@@ -2846,7 +2846,7 @@ def train_cql(
     *,
     run_suffix: str | None = None,
     checkpoint_state: Checkpoint | Path | str | None = None,
-    callbacks: Sequence[Callback] | None = None,
+    callbacks: Callback | Sequence[Callback] | None = None,
     fresh: bool = False,
 ) -> TrainResult: ...
 def train_dqn(
@@ -2854,7 +2854,7 @@ def train_dqn(
     *,
     run_suffix: str | None = None,
     checkpoint_state: Checkpoint | Path | str | None = None,
-    callbacks: Sequence[Callback] | None = None,
+    callbacks: Callback | Sequence[Callback] | None = None,
     fresh: bool = False,
 ) -> TrainResult: ...
 def train_dreamer(
@@ -2862,7 +2862,7 @@ def train_dreamer(
     *,
     run_suffix: str | None = None,
     checkpoint_state: Checkpoint | Path | str | None = None,
-    callbacks: Sequence[Callback] | None = None,
+    callbacks: Callback | Sequence[Callback] | None = None,
     fresh: bool = False,
 ) -> TrainResult: ...
 def train_fqf(
@@ -2870,7 +2870,7 @@ def train_fqf(
     *,
     run_suffix: str | None = None,
     checkpoint_state: Checkpoint | Path | str | None = None,
-    callbacks: Sequence[Callback] | None = None,
+    callbacks: Callback | Sequence[Callback] | None = None,
     fresh: bool = False,
 ) -> TrainResult: ...
 def train_gail(
@@ -2878,7 +2878,7 @@ def train_gail(
     *,
     run_suffix: str | None = None,
     checkpoint_state: Checkpoint | Path | str | None = None,
-    callbacks: Sequence[Callback] | None = None,
+    callbacks: Callback | Sequence[Callback] | None = None,
     fresh: bool = False,
 ) -> TrainResult: ...
 def train_iql(
@@ -2886,7 +2886,7 @@ def train_iql(
     *,
     run_suffix: str | None = None,
     checkpoint_state: Checkpoint | Path | str | None = None,
-    callbacks: Sequence[Callback] | None = None,
+    callbacks: Callback | Sequence[Callback] | None = None,
     fresh: bool = False,
 ) -> TrainResult: ...
 def train_iqn(
@@ -2894,7 +2894,7 @@ def train_iqn(
     *,
     run_suffix: str | None = None,
     checkpoint_state: Checkpoint | Path | str | None = None,
-    callbacks: Sequence[Callback] | None = None,
+    callbacks: Callback | Sequence[Callback] | None = None,
     fresh: bool = False,
 ) -> TrainResult: ...
 def train_mbpo(
@@ -2902,7 +2902,7 @@ def train_mbpo(
     *,
     run_suffix: str | None = None,
     checkpoint_state: Checkpoint | Path | str | None = None,
-    callbacks: Sequence[Callback] | None = None,
+    callbacks: Callback | Sequence[Callback] | None = None,
     fresh: bool = False,
 ) -> TrainResult: ...
 def train_mopo(
@@ -2910,7 +2910,7 @@ def train_mopo(
     *,
     run_suffix: str | None = None,
     checkpoint_state: Checkpoint | Path | str | None = None,
-    callbacks: Sequence[Callback] | None = None,
+    callbacks: Callback | Sequence[Callback] | None = None,
     fresh: bool = False,
 ) -> TrainResult: ...
 def train_ppo(
@@ -2918,7 +2918,7 @@ def train_ppo(
     *,
     run_suffix: str | None = None,
     checkpoint_state: Checkpoint | Path | str | None = None,
-    callbacks: Sequence[Callback] | None = None,
+    callbacks: Callback | Sequence[Callback] | None = None,
     fresh: bool = False,
 ) -> TrainResult: ...
 def train_qr_dqn(
@@ -2926,7 +2926,7 @@ def train_qr_dqn(
     *,
     run_suffix: str | None = None,
     checkpoint_state: Checkpoint | Path | str | None = None,
-    callbacks: Sequence[Callback] | None = None,
+    callbacks: Callback | Sequence[Callback] | None = None,
     fresh: bool = False,
 ) -> TrainResult: ...
 def train_rainbow(
@@ -2934,7 +2934,7 @@ def train_rainbow(
     *,
     run_suffix: str | None = None,
     checkpoint_state: Checkpoint | Path | str | None = None,
-    callbacks: Sequence[Callback] | None = None,
+    callbacks: Callback | Sequence[Callback] | None = None,
     fresh: bool = False,
 ) -> TrainResult: ...
 def train_redq(
@@ -2942,7 +2942,7 @@ def train_redq(
     *,
     run_suffix: str | None = None,
     checkpoint_state: Checkpoint | Path | str | None = None,
-    callbacks: Sequence[Callback] | None = None,
+    callbacks: Callback | Sequence[Callback] | None = None,
     fresh: bool = False,
 ) -> TrainResult: ...
 def train_sac(
@@ -2950,7 +2950,7 @@ def train_sac(
     *,
     run_suffix: str | None = None,
     checkpoint_state: Checkpoint | Path | str | None = None,
-    callbacks: Sequence[Callback] | None = None,
+    callbacks: Callback | Sequence[Callback] | None = None,
     fresh: bool = False,
 ) -> TrainResult: ...
 def train_td3(
@@ -2958,7 +2958,7 @@ def train_td3(
     *,
     run_suffix: str | None = None,
     checkpoint_state: Checkpoint | Path | str | None = None,
-    callbacks: Sequence[Callback] | None = None,
+    callbacks: Callback | Sequence[Callback] | None = None,
     fresh: bool = False,
 ) -> TrainResult: ...
 def train_td3_bc(
@@ -2966,7 +2966,7 @@ def train_td3_bc(
     *,
     run_suffix: str | None = None,
     checkpoint_state: Checkpoint | Path | str | None = None,
-    callbacks: Sequence[Callback] | None = None,
+    callbacks: Callback | Sequence[Callback] | None = None,
     fresh: bool = False,
 ) -> TrainResult: ...
 def train_xql(
@@ -2974,6 +2974,6 @@ def train_xql(
     *,
     run_suffix: str | None = None,
     checkpoint_state: Checkpoint | Path | str | None = None,
-    callbacks: Sequence[Callback] | None = None,
+    callbacks: Callback | Sequence[Callback] | None = None,
     fresh: bool = False,
 ) -> TrainResult: ...

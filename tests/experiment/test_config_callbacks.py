@@ -48,6 +48,14 @@ class Twin(Counts):
 class LoggedName(Callback):
     name = "log"
 
+class Network:
+    def __init__(self, size):
+        pass
+
+class Steps(Callback):
+    def _on_step(self):
+        return True
+
 def not_a_callback():
     return 3
 
@@ -105,6 +113,8 @@ def test_every_member_of_a_population_has_its_own_callbacks(module):
         ("{module}:Missing", "callbacks '{module}:Missing' not found: {module} has no Missing"),
         ("{module}:number", "callbacks: {module}:number must be a subclass of rl_training.Callback, got 3"),
         ("{module}:not_a_callback", "must be a subclass of rl_training.Callback, got int"),
+        ("{module}:Network", "callbacks: {module}:Network must be a subclass of rl_training.Callback, got <class"),
+        ("{module}:Steps", "callbacks: {module}:Steps has only _on_step, a method of Stable-Baselines3 .* on_step_end"),
         ({"callback": "{module}:Counts", "most": 3}, "could not be created: TypeError: .*unexpected keyword argument"),
         ("{module}:LoggedName", "2 callbacks have the name 'log', under which their state is saved; rename one"),
         ("no_such_module_here:A", "there is no module 'no_such_module_here'"),

@@ -80,7 +80,7 @@ class ManagedAlgorithm:
         return parsed
 
     def learn(
-        self: Managed, total_timesteps: int | None = None, *, callbacks: Sequence[Callback] | None = None,
+        self: Managed, total_timesteps: int | None = None, *, callbacks: Callback | Sequence[Callback] | None = None,
         fresh: bool = False, quiet: bool = True, **others: NoReturn,
     ) -> Managed:  # fmt: skip
         """Trains, or continues training exactly where it stopped.
@@ -224,7 +224,7 @@ def predict_checkpoint(
 
 
 def resume_training(
-    path: Path | str, *, total_timesteps: int | None = None, callbacks: Sequence[Callback] | None = None,
+    path: Path | str, *, total_timesteps: int | None = None, callbacks: Callback | Sequence[Callback] | None = None,
     env: Environment | None = None, wrappers: Sequence[Wrapper] | None = None, trust: Trust = (),
 ) -> TrainResult:  # fmt: skip
     """Resumes a run as if it had not stopped. `path` is the run or its newest checkpoint.
@@ -239,7 +239,7 @@ def resume_training(
 
 def train_as(
     algorithm: str, config: TrainConfig | Mapping[str, Any], *, run_suffix: str | None = None,
-    checkpoint_state: Checkpoint | Path | str | None = None, callbacks: Sequence[Callback] | None = None,
+    checkpoint_state: Checkpoint | Path | str | None = None, callbacks: Callback | Sequence[Callback] | None = None,
     fresh: bool = False,
 ) -> TrainResult:  # fmt: skip
     """Trains `config`, which must have this `algo`. The run directory's name ends in `run_suffix`.

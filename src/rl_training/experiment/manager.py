@@ -32,11 +32,18 @@ class ExperimentManager:
     def run_dir(self) -> Path:
         return Path(self.config.output_dir or default_directory(self.config))
 
-    def train(self, *, callbacks: Sequence[Callback] = (), fresh: bool = False, quiet: bool = True) -> TrainResult:
+    def train(
+        self, *, callbacks: Callback | Sequence[Callback] = (), fresh: bool = False, quiet: bool = True
+    ) -> TrainResult:
         return run_training(self.config, callbacks=callbacks, fresh=fresh, quiet=quiet)
 
     def resume(
-        self, *, steps: int | None = None, callbacks: Sequence[Callback] = (), quiet: bool = True, trust: Trust = ()
+        self,
+        *,
+        steps: int | None = None,
+        callbacks: Callback | Sequence[Callback] = (),
+        quiet: bool = True,
+        trust: Trust = (),
     ) -> TrainResult:
         return resume_run(self.run_dir, steps=steps, callbacks=callbacks, quiet=quiet, trust=trust)
 

@@ -11,6 +11,7 @@ from rl_training.envs.interrupts import environment_calls
 from rl_training.envs.workers import TooManyRestarts
 from rl_training.experiment.agent import find_checkpoint, read_record
 from rl_training.experiment.assembly import Assembly, assemble
+from rl_training.experiment.config.callbacks import listed_callbacks
 from rl_training.experiment.config.registry import get_algorithm_spec
 from rl_training.experiment.config.train_config import ConfigError, DatasetRecipe, TrainConfig, parse_config
 from rl_training.experiment.edited_config import accept_edits
@@ -37,7 +38,7 @@ Start = Checkpoint | Path | str | None
 
 
 def run_training(
-    config: TrainConfig, *, callbacks: Sequence[Callback] = (), fresh: bool = False, quiet: bool = True,
+    config: TrainConfig, *, callbacks: Callback | Sequence[Callback] = (), fresh: bool = False, quiet: bool = True,
     start_from: Start = None, warn: Warn = print_warning, own: bool = True,
 ) -> TrainResult:  # fmt: skip
     """Starts or resumes the run of this config, or returns the stored result if it has finished.
@@ -61,8 +62,8 @@ def _require_kept(start: Checkpoint | Path | str, directory: Path) -> None:
 
 
 def run_population(
-    configs: Sequence[TrainConfig], *, callbacks: Sequence[Callback] = (), fresh: bool = False, quiet: bool = True,
-    warn: Warn = print_warning, own: bool = True,
+    configs: Sequence[TrainConfig], *, callbacks: Callback | Sequence[Callback] = (), fresh: bool = False,
+    quiet: bool = True, warn: Warn = print_warning, own: bool = True,
 ) -> list[TrainResult]:  # fmt: skip
     """Trains configs that differ only in the seed as one population, each in its own directory."""
     if own:
@@ -72,7 +73,7 @@ def run_population(
 
 
 def resume_run(
-    path: Path | str, *, steps: int | None = None, callbacks: Sequence[Callback] = (), quiet: bool = True,
+    path: Path | str, *, steps: int | None = None, callbacks: Callback | Sequence[Callback] = (), quiet: bool = True,
     warn: Warn = print_warning, trust: Trust = (), given: Given | None = None,
 ) -> TrainResult:  # fmt: skip
     """Resumes a run up to its last step or to `steps`; `trust` names modules that its environment may import."""
@@ -85,11 +86,11 @@ def resume_run(
 
 
 def _run(
-    configs: Sequence[TrainConfig], steps: int | None, callbacks: Sequence[Callback], *, fresh: bool, quiet: bool,
-    start_from: Start, warn: Warn,
+    configs: Sequence[TrainConfig], steps: int | None, callbacks: Callback | Sequence[Callback], *, fresh: bool,
+    quiet: bool, start_from: Start, warn: Warn,
 ) -> list[TrainResult]:  # fmt: skip
     directories = [RunDirectory(config.output_dir or default_directory(config)) for config in configs]
-    edited: set[str] = set()
+    listed, edited = listed_callbacks(callbacks), set[str]()
     with ExitStack() as stack:
         for directory, config in zip(directories, configs, strict=True):
             stack.enter_context(directory.locked())
@@ -105,7 +106,7 @@ def _run(
         choices = choices._replace(threads=configs[0].threads or 1) if "threads" in edited else choices
         apply(choices)
         planned = record.get("total_timesteps") or configs[0].duration
-        callbacks = [*callbacks, *([] if steps is None or steps >= planned else [StopAtStep(steps)])]
+        callbacks = [*listed, *([] if steps is None or steps >= planned else [StopAtStep(steps)])]
         starts = _starts(directories, start_from, fresh=fresh, warn=warn)
         state, members = assemble(configs, choices, max(steps or 0, planned), start=starts.checkpoints[0], warn=warn)
         for parts in members:

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from itertools import dropwhile
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from rl_training.envs.interrupts import Interrupted
+from rl_training.runtime.callbacks.failures import named_failure
 from rl_training.runtime.state import CollectResult, TrainerState
 from rl_training.types import UpdateResult
 
@@ -84,11 +85,24 @@ def end_step(state: TrainerState, callbacks: Sequence[Callback]) -> None:
     """Notifies the callbacks up to an evaluation that a stop has ended; the resume continues with that evaluation."""
     left = dropwhile(lambda callback: not callback.evaluates, callbacks) if state.evaluation_due else callbacks
     for callback in left:
-        callback.on_step_end(state)
+        try:
+            callback.on_step_end(state)
+        except Exception as error:
+            _fail(callback, "on_step_end", error)
         if state.evaluation_due:
             return
 
 
 def notify(callbacks: Sequence[Callback], event: str, *arguments: Any) -> None:
     for callback in callbacks:
-        getattr(callback, event)(*arguments)
+        try:
+            getattr(callback, event)(*arguments)
+        except Exception as error:
+            _fail(callback, event, error)
+
+
+def _fail(callback: Callback, method: str, error: Exception) -> NoReturn:
+    named = named_failure(callback, method, error)
+    if named is error:
+        raise error
+    raise named from error

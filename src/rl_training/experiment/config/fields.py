@@ -33,11 +33,13 @@ def _imports(key: str) -> BeforeValidator:
     """Validates a list of `module:Name` and `{key: module:Name, option: value}`; a single one is a list of one."""
 
     def validated(value: Any) -> Any:
-        for each in _listed(value) if isinstance(_listed(value), list | tuple) else ():
+        listed = value if value is None or isinstance(value, list | tuple) else [value]
+        for each in listed or ():
             name = each.get(key) if isinstance(each, dict) else each
             if module_in(name) is None and not is_local(name):
-                raise ValueError(f"must be module:Name or {{{key}: module:Name, option: value}}, got {each!r}")
-        return _listed(value)
+                hint = "" if key != "callback" or isinstance(name, str) else "; pass objects to learn(callbacks=[…])"
+                raise ValueError(f"must be module:Name or {{{key}: module:Name, option: value}}, got {each!r}{hint}")
+        return listed
 
     return BeforeValidator(validated)
 

@@ -1,0 +1,102 @@
+"""Callbacks that are passed to the training: which are refused, and how an error in one is reported."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rl_training import DQN, Callback
+from rl_training.envs.group import EnvError
+from rl_training.experiment.config.messages import ConfigError
+from rl_training.experiment.user_errors import USER_ERRORS
+from rl_training.runtime.callbacks.failures import CallbackError
+
+OPTIONS: dict[str, Any] = {
+    "total_timesteps": 8,
+    "hidden_sizes": [4],
+    "learning_starts": 4,
+    "batch_size": 4,
+    "eval_interval": 0,
+}
+
+
+class Own(Exception):
+    """Not one of Python's exceptions."""
+
+
+class Fails(Callback):
+    def __init__(self, method: str, error: BaseException | None = None) -> None:
+        self.error = error
+        setattr(self, method, self.fail)
+
+    def fail(self, *arguments: Any) -> None:
+        if self.error is not None:
+            raise self.error
+        _ = 1.0 >= "best"  # type: ignore[operator]  # <- the line
+
+
+class Steps(Callback):
+    def _on_step(self) -> bool:
+        return True
+
+
+LINE = next(number for number, text in enumerate(Path(__file__).read_text().splitlines(), 1) if "# <- the line" in text)
+
+
+def learn(directory: Path, callbacks: Any) -> Any:
+    return DQN("CartPole-v1", output_dir=str(directory), **OPTIONS).learn(callbacks=callbacks)
+
+
+@pytest.mark.parametrize("method", ["on_train_start", "on_collect_end", "on_update_end", "on_step_end", "on_train_end"])
+def test_an_error_in_a_callback_names_it_and_the_line(tmp_path: Path, method: str):
+    with pytest.raises(CallbackError) as raised:
+        learn(tmp_path, [Fails(method)])
+    sentence = (
+        f"callback Fails failed in {method}: TypeError: '>=' not supported between instances of 'float' and 'str'"
+    )
+    assert re.fullmatch(rf"{re.escape(sentence)} \(\S*test_given_callbacks.py:{LINE}\)", str(raised.value))
+    assert not isinstance(raised.value, USER_ERRORS)
+
+
+@pytest.mark.parametrize("error", [EnvError("x"), ConfigError("x"), Own("x"), KeyboardInterrupt("x")])
+def test_other_errors_pass_unchanged(tmp_path: Path, error: BaseException):
+    with pytest.raises(type(error)) as raised:
+        learn(tmp_path, [Fails("on_step_end", error)])
+    assert raised.value is error
+
+
+def test_a_single_callback_needs_no_list(tmp_path: Path):
+    ends: list[int] = []
+
+    class Ends(Callback):
+        def on_train_end(self, state: Any) -> None:
+            ends.append(state.global_step)
+
+    learn(tmp_path, Ends())
+    assert ends == [8]
+
+
+@pytest.mark.parametrize(
+    ("callbacks", "message"),
+    [
+        (Steps, r"callbacks: Steps is a class; pass an object: callbacks=\[Steps\(…\)\]"),
+        ([Steps], "callbacks: Steps is a class; pass an object"),
+        (lambda state: True, "callbacks must be objects of a subclass of rl_training.Callback, got <function"),
+        ([3], "callbacks must be objects of a subclass of rl_training.Callback, got 3"),
+        ("module:Name", "got 'module:Name'; a name belongs in the key `callbacks` of the config"),
+        ([Steps()], r"callbacks: Steps has only _on_step, a method of Stable-Baselines3 .* define on_step_end"),
+    ],
+)
+def test_what_is_no_callback_is_refused_before_the_run_starts(tmp_path: Path, callbacks: Any, message: str):
+    with pytest.raises(TypeError, match=message):
+        learn(tmp_path / "run", callbacks)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("callbacks", [Callback(), [Callback()], Callback])
+def test_the_constructor_points_to_learn(callbacks: Any):
+    with pytest.raises(ConfigError, match=r"pass objects to learn\(callbacks=\[…\]\)"):
+        DQN("CartPole-v1", callbacks=callbacks, **OPTIONS)
