@@ -204,7 +204,7 @@ def _evaluation(
     if parts.pool is not None and isinstance(source.env, LentEnv) and source.is_single:
         raise ConfigError(source.env.refusal("is in training when it is evaluated") + ", or set eval_interval to 0")
 
-    warned: set[str] = set()
+    warned: list[str] = []
 
     def score(watch: Callable[[], None], video: Video | None = None) -> dict[str, Any]:
         return evaluate(

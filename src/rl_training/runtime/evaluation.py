@@ -45,7 +45,7 @@ def evaluate(
     policy: Policy, env_id: Any, *, episodes: int, seed: int, env_kwargs: dict[str, Any] | None = None,
     deterministic: bool = True, device: torch.device | str = "cpu", max_steps: int = MAX_STEPS,
     watch: Callable[[], None] = lambda: None, warn: Warn = print_warning, like: EnvSpec | None = None,
-    video: Video | None = None, warned: set[str] | None = None,
+    video: Video | None = None, warned: list[str] | None = None,
 ) -> Evaluation:  # fmt: skip
     """Plays whole episodes, or `max_steps` of each. `watch` is called before each step. A `video` changes nothing.
 
@@ -57,7 +57,6 @@ def evaluate(
     source = EnvFactory.of(env_id, env_kwargs)
     width = 1 if source.is_single else min(episodes, PARALLEL_EPISODES)
     finished: list[list[Episode]] = [[] for _ in range(width)]
-    warned = set() if warned is None else warned
     generator, remaining = streams.generator(seed, "evaluation", device=str(device)), episodes
     watch()
     options: Any = {"max_steps": max_steps, "like": like, "warn": warn}
@@ -108,16 +107,21 @@ def _first_obs(pool: EnvPool, video: Video | None) -> np.ndarray:
     return obs
 
 
-def _warn_of_no_end(max_steps: int, warn: Warn, warned: set[str]) -> None:
-    if "no end" not in warned:
-        warned.add("no end")
+def _warn_of_no_end(max_steps: int, warn: Warn, warned: list[str] | None) -> None:
+    if _is_first("no end", warned):
         warn(f"no evaluation episode ended in {UNENDED_STEPS:,} steps; each is cut at eval_max_steps ({max_steps:,})")
 
 
-def _warn_of_cuts(episodes: list[Episode], max_steps: int, warn: Warn, warned: set[str]) -> None:
+def _is_first(kind: str, warned: list[str] | None) -> bool:
+    if warned is None:
+        return True
+    warned.append(kind)
+    return warned.count(kind) == 1
+
+
+def _warn_of_cuts(episodes: list[Episode], max_steps: int, warn: Warn, warned: list[str] | None) -> None:
     cut = sum(episode.length >= max_steps for episode in episodes)
-    if cut and "cut" not in warned:
-        warned.add("cut")
+    if cut and _is_first("cut", warned):
         is_default = max_steps == MAX_STEPS
         fix = "an environment without an end needs max_episode_steps" if is_default else "raise it to see their end"
         cuts = f"{cut} of {len(episodes)} evaluation episodes did not end and were cut after {max_steps:,} steps"
