@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import rl_training
-from rl_training import modules
+from rl_training import modules, streams
 from rl_training.algorithms import PPOAlgorithm
 from rl_training.experiment.agent import load_agent
 from rl_training.experiment.config.train_config import ConfigError, apply_overrides, config_differences, parse_config
@@ -38,6 +38,11 @@ class Trunk(nn.Module):
 
     def forward(self, x):
         return self.net(x)
+
+class Dropout(Trunk):
+    def __init__(self, inputs):
+        super().__init__(inputs)
+        self.net.append(nn.Dropout(0.9))
 
 class ThreeAxes(Trunk):
     def forward(self, x):
@@ -164,6 +169,17 @@ def test_a_run_with_a_class_of_the_user_resumes_and_loads(own_nets):
     obs = np.ones((3, 4))
     np.testing.assert_array_equal(rl_training.PPO.load("whole").predict(obs), whole.predict(obs))
     assert whole.config.algo_kwargs["network"]["width"] == 5
+
+
+@pytest.mark.parametrize("seeds", [1, 2])  # two train as one population
+def test_evaluations_in_training_have_no_dropout(own_nets, seeds):
+    modules.approve(["own_nets"])
+    values = {"algo": "dqn", "network": "own_nets:Dropout", "total_timesteps": 96,
+              "algo_kwargs": {"learning_starts": 32, "batch_size": 16}}  # fmt: skip
+    configs = [parsed(**values, seed=seed, output_dir=f"run_{seed}") for seed in range(seeds)]
+    for config, result in zip(configs, train_seeds(configs), strict=True):
+        agent, seed = load_agent(result.run_dir), streams.derive(config.seed, "selection")
+        assert result.evaluation["returns"] == agent.evaluate(config.eval_episodes, seed=seed)["returns"]
 
 
 def test_a_strangers_run_imports_nothing_without_trust(own_nets, monkeypatch):

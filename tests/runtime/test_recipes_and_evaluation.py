@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
 
 from rl_training.runtime.evaluation import evaluate
 from rl_training.runtime.policies import RandomPolicy, SometimesRandom
@@ -47,6 +48,25 @@ def test_evaluation_keeps_the_default_generator():
     before = torch.get_rng_state()
     evaluate(RandomPolicy(CARTPOLE), "CartPole-v1", episodes=2, seed=0, deterministic=False)
     assert torch.get_rng_state().equal(before)
+
+
+class WithDropout(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.frozen, self.dropout = nn.Dropout(0.9).eval(), nn.Dropout(0.9)
+
+    def act(self, obs, memory=None, *, deterministic=False, generator=None):
+        assert torch.equal(self.dropout(torch.ones(9)), torch.ones(9))
+        return Action(torch.zeros(len(obs), dtype=torch.int64))
+
+
+def test_dropout_is_off_in_an_evaluation_and_on_afterwards():
+    policy = WithDropout()
+    evaluate(policy, "CartPole-v1", episodes=2, seed=0)
+    assert (policy.training, policy.dropout.training, policy.frozen.training) == (True, True, False)
+    with pytest.raises(ValueError, match="not found"):
+        evaluate(policy, "CartPol-v1", episodes=2, seed=0)
+    assert policy.dropout.training
 
 
 def test_the_summary_has_a_normalised_score_for_d4rl_environments():

@@ -1,13 +1,15 @@
 """Evaluates a policy in fresh environments with fixed seeds, without side effects on training."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from statistics import fmean, pstdev
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import nn
 
 from rl_training import streams
 from rl_training.data import normalized_score
@@ -51,6 +53,7 @@ def evaluate(
 
     Each environment plays a fixed share, so short episodes are not over-represented. `like`: see `EnvPool`.
     `warned` holds the warnings that this run has printed already about episodes without an end.
+    Networks are in evaluation mode, so dropout is off.
     """
     if episodes < 1:
         raise ValueError(f"episodes must be at least 1, got {episodes}")
@@ -59,8 +62,8 @@ def evaluate(
     finished: list[list[Episode]] = [[] for _ in range(width)]
     generator, remaining = streams.generator(seed, "evaluation", device=str(device)), episodes
     watch()
-    options: Any = {"max_steps": max_steps, "like": like, "warn": warn}
-    with _pool(source, width, video, episodes, seed=streams.derive(seed, "evaluation"), **options) as pool:
+    options: Any = {"max_steps": max_steps, "like": like, "warn": warn, "seed": streams.derive(seed, "evaluation")}
+    with _evaluation_mode(policy), _pool(source, width, video, episodes, **options) as pool:
         obs, memory, unended = _first_obs(pool, video), Memory(), 0
         while remaining:
             watch()
@@ -81,6 +84,20 @@ def evaluate(
     ordered = [finished[number % width][number // width] for number in range(episodes)]
     _warn_of_cuts(ordered, max_steps, warn, warned)
     return Evaluation([episode.return_ for episode in ordered], [episode.length for episode in ordered])
+
+
+@contextmanager
+def _evaluation_mode(policy: Policy) -> Iterator[None]:
+    """Sets the networks to evaluation mode, and every module back to its own mode afterwards."""
+    modules = [*policy.modules()] if isinstance(policy, nn.Module) else []
+    training = [module for module in modules if module.training]
+    for module in training:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
 
 
 def _pool(source: EnvFactory, width: int, video: Video | None, episodes: int, **options: Any) -> EnvPool:
