@@ -37,6 +37,25 @@ def test_a_name_of_another_library_is_answered_with_the_name_here(algo, name, hi
     assert f"algo_kwargs.{name}: unknown key; {hint}" in message({"algo": algo, "algo_kwargs": {name: 1}})
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "hint"),
+    [
+        ("ent_coef", "auto", "ent_coef='auto' is tune_temperature=True here"),
+        ("ent_coef", 0.1, "ent_coef is temperature here"),
+        ("policy_kwargs", {"activation_fn": "relu"}, "activation_fn is network={'activation': 'relu'} here"),
+        ("policy_kwargs", {"features_extractor_class": "a:B"}, "features_extractor_class is network=YourClass here"),
+        (
+            "policy_kwargs",
+            {"net_arch": [8], "activation_fn": "relu"},
+            "net_arch is hidden_sizes here; Stable-Baselines3",
+        ),
+        ("policy_kwargs", {"other": 1}, "policy_kwargs=dict(net_arch=[64, 64]) is hidden_sizes=[64, 64] here"),
+    ],
+)
+def test_the_hint_depends_on_the_value(name, value, hint):
+    assert hint in message({"algo": "sac", "algo_kwargs": {name: value}})
+
+
 def test_the_hint_says_where_a_config_holds_the_key():
     assert message({"algo": "ppo", "ent_coef": 0.1}).endswith("ent_coef is algo_kwargs.entropy_weight here")
     typed = apply_overrides({"algo": "ppo"}, ["n_envs=4"])

@@ -121,7 +121,11 @@ def test_a_config_of_an_earlier_version_has_no_network():
         ({"sizes_of_all": 3}, r"network: unknown key 'sizes_of_all'; mlp has hidden_sizes, activation, layer_norm"),
         ({"hidden_sizes": 64}, r"network.hidden_sizes: must be a list, such as \[1, 2\], got 64"),
         ({"hidden_sizes": [0]}, r"network.hidden_sizes.0: must be greater than 0, got 0"),
-        (3, "network: must be a mapping, got 3"),
+        (64, r"network: must be a word, a class or a mapping, got 64; use hidden_sizes=\[64\]"),
+        ([64, 64], r"network: .*; use hidden_sizes=\[64, 64\]"),
+        ({"activation": nn.ReLU}, "network: activation must be a word; use 'relu' for ReLU"),
+        ({"activation": nn.Tanh()}, "network: activation must be a word; use 'tanh' for Tanh"),
+        (nn.Linear(2, 2), "network: must be a class, got an object; pass the class Linear itself"),
         (True, "network: must not be true or false"),
     ],
 )
@@ -179,7 +183,7 @@ def test_evaluations_in_training_have_no_dropout(own_nets, seeds):
     configs = [parsed(**values, seed=seed, output_dir=f"run_{seed}") for seed in range(seeds)]
     for config, result in zip(configs, train_seeds(configs), strict=True):
         agent, seed = load_agent(result.run_dir), streams.derive(config.seed, "selection")
-        assert result.evaluation["returns"] == agent.evaluate(config.eval_episodes, seed=seed)["returns"]
+        assert (result.evaluation or {})["returns"] == agent.evaluate(config.eval_episodes, seed=seed)["returns"]
 
 
 def test_a_strangers_run_imports_nothing_without_trust(own_nets, monkeypatch):

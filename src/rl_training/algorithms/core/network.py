@@ -8,9 +8,12 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, PositiveInt, model_validator
+from torch import nn
 
 from rl_training.models.custom import LAYER_OPTIONS, keep_class
-from rl_training.models.layers import KINDS, Activation
+from rl_training.models.layers import ACTIVATIONS, KINDS, Activation
+
+_WIDEST = 1_000_000  # units of a hidden layer, in hints
 
 
 class NetworkConfig(BaseModel):
@@ -53,9 +56,24 @@ def _read(value: Any) -> Any:
     kind = value.get("kind") if isinstance(value, Mapping) else value
     if isinstance(kind, type):
         kind = keep_class(kind)
+    _refuse_other_forms(value)
     if isinstance(kind, str):
         return {**(value if isinstance(value, Mapping) else {}), "kind": kind}
     return value
+
+
+def _refuse_other_forms(value: Any) -> None:
+    """Raises an error that says what to write, for the forms that other libraries have."""
+    activation = value.get("activation") if isinstance(value, Mapping) else None
+    kind = activation if isinstance(activation, type) else type(activation)
+    name = next((name for name, known in ACTIVATIONS.items() if known is kind), None)
+    if name is not None:
+        raise ValueError(f"activation must be a word; use {name!r} for {kind.__name__}")
+    if isinstance(value, nn.Module):
+        raise ValueError(f"must be a class, got an object; pass the class {type(value).__name__} itself")
+    sizes = list(value) if isinstance(value, list | tuple) else [value]
+    if sizes and all(type(size) is int and 0 < size < _WIDEST for size in sizes):
+        raise ValueError(f"must be a word, a class or a mapping, got {value}; use hidden_sizes={sizes}")
 
 
 Network = Annotated[NetworkConfig | None, BeforeValidator(_read)]

@@ -91,7 +91,7 @@ def _sentence(path: KeyPath, errors: list[Any], known: KnownKeys) -> str:
         return str(first["msg"]).removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
         word, names = str(path[-1]), known(path[:-1])
-        return "unknown key" + (name_here(word, names) or did_you_mean(word, names))
+        return "unknown key" + (name_here(word, names, first["input"]) or did_you_mean(word, names))
     if first["type"] == "missing":
         return "is required"
     allowed = list(dict.fromkeys(_allowed(item) for item in errors))

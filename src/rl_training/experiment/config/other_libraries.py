@@ -1,6 +1,7 @@
 """Option names of other libraries, and the names here: for the hints in error messages."""
 
 from collections.abc import Mapping
+from typing import Any
 
 SB3, D3RLPY, CLEANRL = "Stable-Baselines3", "d3rlpy", "CleanRL"
 
@@ -111,6 +112,8 @@ EXPLAINED: Mapping[str, tuple[str, str]] = {
 }
 
 
+INNER = ("net_arch", "activation_fn", "features_extractor_class")  # options in `policy_kwargs`
+
 # Arguments of `learn` in other libraries, and what to write here.
 ARGUMENTS: Mapping[str, str] = {
     "callback": "callbacks=[…]",
@@ -129,8 +132,14 @@ def argument_here(name: str) -> str:
     return f"; use {ARGUMENTS[name]}" if name in ARGUMENTS else ""
 
 
-def name_here(word: str, known: Mapping[str, str]) -> str:
+def name_here(word: str, known: Mapping[str, str], value: Any = None) -> str:
     """A hint to append to an error message if another library calls a known option `word`; otherwise empty."""
+    if word == "ent_coef" and str(value).startswith("auto") and "tune_temperature" in known:
+        return f"; {SB3}'s ent_coef={value!r} is {known['tune_temperature']}=True here"
+    if word == "policy_kwargs" and isinstance(value, Mapping) and "network" in known:
+        inner = [name_here(name, known) for name in INNER if name in value]
+        if inner:
+            return "".join(inner)
     for library, names in RENAMED.items():
         for own in names.get(word, ()):
             if own in known:
