@@ -265,10 +265,16 @@ def test_objects_to_import_are_named_one_by_one_or_in_a_list_with_options(key, p
             parse_config({**base, key: wrong})
 
 
+def test_null_stands_for_no_exploration_noise():
+    config = parse_config({"algo": "td3", "env_id": "Pendulum-v1", "algo_kwargs": {"action_noise": None}})
+    assert config.algo_kwargs["action_noise"] == "none"
+
+
 def test_trackers_are_a_list_or_a_single_word():
     base = {"algo": "dqn", "env_id": "CartPole-v1"}
     assert parse_config(base).log == ("tensorboard",)
     assert parse_config({**base, "log": "wandb"}).log == ("wandb",)
     assert parse_config({**base, "log": []}).log == ()
+    assert parse_config({**base, "log": "none"}).log == parse_config({**base, "log": None}).log == ()
     with pytest.raises(ConfigError, match="log"):
         parse_config({**base, "log": ["wanbd"]})

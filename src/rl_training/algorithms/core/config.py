@@ -67,6 +67,11 @@ class ActionNoiseConfig(AlgorithmConfig):
         0.15, description="mean reversion rate of ornstein_uhlenbeck noise; 1: independent noise"
     )
 
+    @field_validator("action_noise", mode="before")
+    @classmethod
+    def _read_null(cls, value: Any) -> Any:
+        return "none" if value is None else value
+
 
 class SequenceConfig(AlgorithmConfig):
     batch_size: PositiveInt = Field(16, description="windows per update")

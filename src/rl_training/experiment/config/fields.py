@@ -29,6 +29,10 @@ def _listed(value: Any) -> Any:
     return [value] if isinstance(value, str | dict) else value
 
 
+def _trackers(value: Any) -> Any:
+    return [] if value is None or value == "none" else _listed(value)
+
+
 def _imports(key: str) -> BeforeValidator:
     """Validates a list of `module:Name` and `{key: module:Name, option: value}`; a single one is a list of one."""
 
@@ -47,7 +51,7 @@ def _imports(key: str) -> BeforeValidator:
 Import = str | dict[str, JsonValue]
 Wrappers = Annotated[tuple[Import, ...], _imports("wrapper")]
 CallbackNames = Annotated[tuple[Import, ...], _imports("callback")]
-Trackers = Annotated[tuple[Literal["tensorboard", "wandb", "mlflow"], ...], BeforeValidator(_listed)]
+Trackers = Annotated[tuple[Literal["tensorboard", "wandb", "mlflow"], ...], BeforeValidator(_trackers)]
 
 
 class Section(BaseModel):

@@ -116,7 +116,9 @@ class TrainConfig(Section):
     callbacks: CallbackNames = Field(
         (), description="callbacks: module:Callback, or {callback: module:Callback, option: value}"
     )
-    log: Trackers = Field(("tensorboard",), description="trackers besides metrics.jsonl: tensorboard, wandb, mlflow")
+    log: Trackers = Field(
+        ("tensorboard",), description="trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none"
+    )
     record_video_interval: CountOrZero = Field(0, description="steps between videos of an evaluation episode; 0: none")
     threads: Count | None = Field(None, description="CPU threads for PyTorch; none: 1")
     compile: Annotated[Literal["auto", "on", "off"], BeforeValidator(_switch)] = Field(
