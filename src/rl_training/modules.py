@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
+from difflib import get_close_matches
 from importlib.machinery import BuiltinImporter, FrozenImporter, ModuleSpec
 from pathlib import Path
 from typing import Any
@@ -65,9 +66,15 @@ def load_object(name: str, what: str) -> Any:
     found: Any = import_named(module, name, what)
     for part in attribute.split("."):
         if not hasattr(found, part):
-            raise ValueError(f"{what} {name!r} not found: {module} has no {attribute}")
+            raise ValueError(f"{what} {name!r} not found: {module} has no {attribute}{_similar(part, found)}")
         found = getattr(found, part)
     return found
+
+
+def _similar(part: str, home: Any) -> str:
+    names = {each.lower(): each for each in vars(home) if not each.startswith("_")} if hasattr(home, "__dict__") else {}
+    near = [names[each] for each in get_close_matches(part.lower(), names, n=3)]
+    return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
 def import_named(module: str, name: str, what: str) -> Any:
@@ -77,6 +84,9 @@ def import_named(module: str, name: str, what: str) -> Any:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
+            if module.endswith(".py"):
+                hint = f"write it without .py: {name.replace('.py:', ':')!r}"
+                raise ValueError(f"{what} {name!r} must name a module and not a file; {hint}") from None
             where = f"neither installed nor in {os.getcwd()}"
             raise ValueError(f"{what} {name!r}: there is no module {error.name!r}; it is {where}") from None
         raise ImportError(f"{what} {name!r} could not be imported: {describe_error(error)}") from error

@@ -205,9 +205,22 @@ def test_what_is_no_environment_is_refused(env, sentence):
         PPO(env)
 
 
-def test_a_function_that_makes_no_environment_is_refused(tmp_path):
-    with pytest.raises(TypeError, match=r"must be an id or a function returning a gymnasium\.Env, got int"):
-        PPO(lambda: 3, output_dir=str(tmp_path / "run"), **TINY).learn()  # type: ignore[arg-type]
+class NotEnv:
+    def step(self, action: Any) -> Any: ...
+
+
+@pytest.mark.parametrize(
+    ("make", "got"),
+    [
+        (lambda: 3, "int; return an environment"),
+        (lambda: None, "NoneType; the function returned None; return the environment"),
+        (lambda: gym.make_vec("CartPole-v1"), "CartPoleVectorEnv; return one environment; num_envs sets how many"),
+        (NotEnv, "NotEnv; NotEnv must subclass gymnasium.Env"),
+    ],
+)
+def test_a_function_that_makes_no_environment_is_refused(tmp_path, make, got):
+    with pytest.raises(TypeError, match=rf"must be an id or a function returning a gymnasium\.Env, got {got}"):
+        PPO(make, output_dir=str(tmp_path / "run"), **TINY).learn()
 
 
 def test_a_class_that_needs_arguments_is_named(tmp_path):
@@ -220,6 +233,8 @@ def test_a_class_that_needs_arguments_is_named(tmp_path):
     ):
         PPO(Sized, output_dir=str(tmp_path / "run"), **TINY).learn()
     assert steps(PPO(Sized, env_kwargs={"length": 3}, output_dir=str(tmp_path / "run"), **TINY).learn()) == 64
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'lenght'; did you mean 'length'\?"):
+        PPO(Sized, env_kwargs={"lenght": 3}, output_dir=str(tmp_path / "other"), **TINY).learn()
 
 
 def test_a_training_function_takes_a_class_too(tmp_path):
