@@ -169,12 +169,18 @@ class Handler(BaseHTTPRequestHandler):
             return self.reply(404, {"error": "use POST /act"})
         try:
             raw = self.headers.get_content_type() == "application/octet-stream"
-            request = self.raw(body, parse_qs(place.query)) if raw else json.loads(body)
+            request = self.raw(body, parse_qs(place.query)) if raw else self.json(body)
             if not isinstance(request, dict):
                 raise ValueError('a request must be an object, such as {"obs": [0.1, 0.2]}')
             self.reply(200, self.sessions.answer(request))
         except (ValueError, RecursionError) as error:
             self.reply(400, {"error": str(error)})
+
+    def json(self, body: bytes) -> Any:
+        try:
+            return json.loads(body)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f'the body must be JSON, such as {{"obs": [0.1, 0.2]}}: {error}') from None
 
     def raw(self, body: bytes, query: dict[str, list[str]]) -> dict[str, Any]:
         """Reads rows of numbers in the input's dtype, little-endian; `session` and `first` are in the query."""

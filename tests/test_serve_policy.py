@@ -96,7 +96,9 @@ def test_a_wrong_request_is_answered_with_what_was_expected(server, request_, me
 
 
 def test_text_and_unknown_paths_are_refused_and_the_connection_stays_open(server):
-    assert ask(server, "not json")[0] == 400
+    status, answer = ask(server, "not json")
+    assert status == 400
+    assert answer["error"].startswith('the body must be JSON, such as {"obs": [0.1, 0.2]}: Expecting value')
     assert ask(server, b"123", **{"Content-Type": "application/octet-stream"}) == (
         400, {"error": "obs needs 16 bytes a row, got 3"},
     )  # fmt: skip

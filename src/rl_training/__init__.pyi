@@ -145,7 +145,7 @@ class BC(ManagedAlgorithm):
             max_epochs: stop after N passes over the dataset
             early_stopping: stop when evaluations no longer improve
             callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
-            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow
+            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1
             compile: torch.compile: auto, on or off
@@ -293,7 +293,7 @@ class C51(ManagedAlgorithm):
             max_epochs: stop after N passes over the dataset
             early_stopping: stop when evaluations no longer improve
             callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
-            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow
+            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1
             compile: torch.compile: auto, on or off
@@ -424,7 +424,7 @@ class CalQL(ManagedAlgorithm):
             max_epochs: stop after N passes over the dataset
             early_stopping: stop when evaluations no longer improve
             callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
-            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow
+            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1
             compile: torch.compile: auto, on or off
@@ -555,7 +555,7 @@ class CQL(ManagedAlgorithm):
             max_epochs: stop after N passes over the dataset
             early_stopping: stop when evaluations no longer improve
             callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
-            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow
+            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1
             compile: torch.compile: auto, on or off
@@ -698,7 +698,7 @@ class DQN(ManagedAlgorithm):
             max_epochs: stop after N passes over the dataset
             early_stopping: stop when evaluations no longer improve
             callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
-            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow
+            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1
             compile: torch.compile: auto, on or off
@@ -866,7 +866,7 @@ class Dreamer(ManagedAlgorithm):
             max_epochs: stop after N passes over the dataset
             early_stopping: stop when evaluations no longer improve
             callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
-            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow
+            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1
             compile: torch.compile: auto, on or off
@@ -1018,7 +1018,7 @@ class FQF(ManagedAlgorithm):
             max_epochs: stop after N passes over the dataset
             early_stopping: stop when evaluations no longer improve
             callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
-            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow
+            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1
             compile: torch.compile: auto, on or off
@@ -1164,7 +1164,7 @@ class GAIL(ManagedAlgorithm):
             max_epochs: stop after N passes over the dataset
             early_stopping: stop when evaluations no longer improve
             callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
-            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow
+            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1
             compile: torch.compile: auto, on or off
@@ -1282,7 +1282,7 @@ class IQL(ManagedAlgorithm):
             max_epochs: stop after N passes over the dataset
             early_stopping: stop when evaluations no longer improve
             callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
-            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow
+            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1
             compile: torch.compile: auto, on or off
@@ -1432,7 +1432,7 @@ class IQN(ManagedAlgorithm):
             max_epochs: stop after N passes over the dataset
             early_stopping: stop when evaluations no longer improve
             callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
-            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow
+            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1
             compile: torch.compile: auto, on or off
@@ -1596,7 +1596,7 @@ class MBPO(ManagedAlgorithm):
             max_epochs: stop after N passes over the dataset
             early_stopping: stop when evaluations no longer improve
             callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
-            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow
+            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1
             compile: torch.compile: auto, on or off
@@ -1747,7 +1747,7 @@ class MOPO(ManagedAlgorithm):
             max_epochs: stop after N passes over the dataset
             early_stopping: stop when evaluations no longer improve
             callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
-            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow
+            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1
             compile: torch.compile: auto, on or off
@@ -1877,7 +1877,7 @@ class PPO(ManagedAlgorithm):
             max_epochs: stop after N passes over the dataset
             early_stopping: stop when evaluations no longer improve
             callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
-            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow
+            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1
             compile: torch.compile: auto, on or off
@@ -2023,7 +2023,7 @@ class QRDQN(ManagedAlgorithm):
             max_epochs: stop after N passes over the dataset
             early_stopping: stop when evaluations no longer improve
             callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
-            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow
+            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1
             compile: torch.compile: auto, on or off
@@ -2172,7 +2172,7 @@ class Rainbow(ManagedAlgorithm):
             max_epochs: stop after N passes over the dataset
             early_stopping: stop when evaluations no longer improve
             callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
-            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow
+            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1
             compile: torch.compile: auto, on or off
@@ -2308,7 +2308,7 @@ class REDQ(ManagedAlgorithm):
             max_epochs: stop after N passes over the dataset
             early_stopping: stop when evaluations no longer improve
             callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
-            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow
+            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1
             compile: torch.compile: auto, on or off
@@ -2438,7 +2438,7 @@ class SAC(ManagedAlgorithm):
             max_epochs: stop after N passes over the dataset
             early_stopping: stop when evaluations no longer improve
             callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
-            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow
+            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1
             compile: torch.compile: auto, on or off
@@ -2569,7 +2569,7 @@ class TD3(ManagedAlgorithm):
             max_epochs: stop after N passes over the dataset
             early_stopping: stop when evaluations no longer improve
             callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
-            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow
+            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1
             compile: torch.compile: auto, on or off
@@ -2687,7 +2687,7 @@ class TD3BC(ManagedAlgorithm):
             max_epochs: stop after N passes over the dataset
             early_stopping: stop when evaluations no longer improve
             callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
-            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow
+            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1
             compile: torch.compile: auto, on or off
@@ -2811,7 +2811,7 @@ class XQL(ManagedAlgorithm):
             max_epochs: stop after N passes over the dataset
             early_stopping: stop when evaluations no longer improve
             callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
-            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow
+            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1
             compile: torch.compile: auto, on or off

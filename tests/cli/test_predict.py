@@ -69,6 +69,13 @@ def test_a_wrong_observation_is_refused_in_one_sentence(cli, finished, arguments
     assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"error: {message}\n")
 
 
+@pytest.mark.parametrize("obs", ["absent.npz", __file__])
+def test_a_file_in_place_of_json_is_answered_with_the_option_for_files(cli, finished, obs):
+    result = cli("predict", finished["run_dir"], "--obs", obs)
+    assert result.exit_code == 2
+    assert result.stderr.endswith("; use --obs-file for a file\n")
+
+
 @pytest.mark.parametrize(
     ("obs", "shown"), [("", "''"), ("0.1, 0.2", "'0.1, 0.2'"), ("[" * 100_000, "'[[[[[[[[[[[[...[[[[[[[[[[[[['")]
 )

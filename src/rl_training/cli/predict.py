@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import reprlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -114,7 +115,12 @@ def parse_obs(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"--obs must be JSON, such as [0.1, 0, 0.2, 0], got {reprlib.repr(text)}") from error
+        file = "; use --obs-file for a file" if text.endswith((".npy", ".npz")) or _is_file(text) else ""
+        raise ValueError(f"--obs must be JSON, such as [0.1, 0, 0.2, 0], got {reprlib.repr(text)}{file}") from error
+
+
+def _is_file(text: str) -> bool:
+    return len(text) < 1_000 and "\0" not in text and os.path.isfile(text)
 
 
 def array(nested: Any) -> np.ndarray[Any, Any]:
