@@ -53,7 +53,6 @@ def evaluate(
 
     Each environment plays a fixed share, so short episodes are not over-represented. `like`: see `EnvPool`.
     `warned` holds the warnings that this run has printed already about episodes without an end.
-    Networks are in evaluation mode, so dropout is off.
     """
     if episodes < 1:
         raise ValueError(f"episodes must be at least 1, got {episodes}")
@@ -88,7 +87,7 @@ def evaluate(
 
 @contextmanager
 def _evaluation_mode(policy: Policy) -> Iterator[None]:
-    """Sets the networks to evaluation mode, and every module back to its own mode afterwards."""
+    """Sets networks to evaluation mode, without dropout, and every module back to its own mode afterwards."""
     modules = [*policy.modules()] if isinstance(policy, nn.Module) else []
     training = [module for module in modules if module.training]
     for module in training:
