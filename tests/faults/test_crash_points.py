@@ -21,6 +21,7 @@ from rl_training.experiment.run_directory import RunDirectory
 from rl_training.experiment.starts import UnusableRunError
 from rl_training.experiment.verify import compare_runs
 from rl_training.runtime.callbacks.logging import MetricsFile
+from rl_training.runtime.callbacks.trackers.guarded import OPENERS
 from rl_training.runtime.callbacks.training import StopAtStep
 from rl_training.runtime.checkpoints import replay_segments
 from rl_training.runtime.checkpoints.reading import list_checkpoints
@@ -41,7 +42,7 @@ RUNS: dict[str, dict[str, Any]] = {
 @pytest.fixture(autouse=True)
 def _small_and_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay_segments, "SEGMENT_ROWS", 5)
-    monkeypatch.setattr(training_run, "tensorboard_writer", lambda *_, **__: None)
+    monkeypatch.delitem(OPENERS, "tensorboard")
     versions = cache(machine.versions)
     monkeypatch.setattr(machine, "versions", versions)
     monkeypatch.setattr(training_run, "versions", versions)

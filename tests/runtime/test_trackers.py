@@ -126,8 +126,23 @@ def test_a_missing_package_is_named_before_the_run_starts(monkeypatch, tmp_path)
     assert not (tmp_path / "run").exists()
 
 
-def test_tensorboard_is_no_guarded_tracker():
+def test_without_its_package_tensorboard_is_left_out(monkeypatch):
+    monkeypatch.setattr(guards, "find_spec", lambda name: None)
     assert new_trackers(["tensorboard"], lambda name: pytest.fail("not asked"), print) == []
+
+
+def test_tensorboard_has_every_number_at_the_end_of_a_run_and_of_its_resume(local):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    from rl_training import resume_training
+
+    def steps() -> list[int]:
+        events = accumulator.EventAccumulator("run/tensorboard").Reload()
+        return [each.step for each in events.Scalars("value_loss")]
+
+    trained()
+    assert steps() == [32, 64, 96, 128]
+    resume_training("run", total_timesteps=192)
+    assert steps() == [32, 64, 96, 128, 160, 192]
 
 
 def test_the_numbers_of_a_row_include_its_evaluation():

@@ -237,6 +237,7 @@ def _close(pipe: Connection, process: BaseProcess, deadline: list[float]) -> Non
         if process.is_alive():
             process.kill()
             process.join()
+        process.close()  # its pipes would stay open until the garbage collector comes
 
 
 def serve(pipe: Connection, build: Callable[[], EnvGroup], lasting: bool) -> None:

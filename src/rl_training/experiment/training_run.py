@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,7 @@ from rl_training.experiment.machine import Choices, differences, facts, versions
 from rl_training.experiment.result import TrainResult
 from rl_training.experiment.run_directory import FIRST_CHECKPOINT, TRACKERS, RunDirectory
 from rl_training.messages import Warn
-from rl_training.runtime.callbacks.logging import (
-    LogMetrics,
-    MetricsFile,
-    damaged_rows,
-    is_intact,
-    tensorboard_writer,
-)
+from rl_training.runtime.callbacks.logging import LogMetrics, MetricsFile, damaged_rows, is_intact
 from rl_training.runtime.callbacks.saving import SaveCheckpoints, replay_segments, restore_trainer
 from rl_training.runtime.callbacks.trackers import Subject, new_trackers
 from rl_training.runtime.callbacks.trackers.subject import Row
@@ -50,8 +44,8 @@ class TrainingRun:
         own = None if checkpoint is None or checkpoint.path.parent != directory.checkpoints else checkpoint
         self.own_start = None if own is None else own.step
         self.saved_log: dict[str, Any] | None = None if own is None else own.info.get("log")
-        self.trackers = new_trackers(config.log, partial(tracked, directory, config), warn)
-        writers = [self._log, *self._board(config), *(tracker.write for tracker in self.trackers)]
+        self.trackers = new_trackers(config.log, partial(tracked, directory, config, self.start or 0), warn)
+        writers = [self._log, *(tracker.write for tracker in self.trackers)]
         user = [*user, *callbacks_of(config)]
         callbacks = new_callbacks(config, parts, choices, user=user, writers=writers, warn=warn)
         self.log = next(callback for callback in callbacks if isinstance(callback, LogMetrics))
@@ -100,11 +94,6 @@ class TrainingRun:
         elif self.saved_log and not is_intact(file, self.saved_log):
             kept = f"{log} keeps it" if (log := self.directory.keep_log(self.start or 0)) else "it is missing"
             self.warn(f"{file} has changed since the checkpoint at step {self.start} was saved; {kept}")
-
-    def _board(self, config: TrainConfig) -> list[Callable[[Row], None]]:
-        folder = self.directory.path / "tensorboard"
-        board = tensorboard_writer(folder, resume_at=self.start or 0) if "tensorboard" in config.log else None
-        return [] if board is None else [board]
 
     def close_log(self) -> None:
         self.metrics.close()
@@ -172,14 +161,14 @@ class RecordFirstCheckpoint(Callback):
         self.on_step_end(state)
 
 
-def tracked(directory: RunDirectory, config: TrainConfig, tracker: str) -> Subject:
+def tracked(directory: RunDirectory, config: TrainConfig, start: int, tracker: str) -> Subject:
     """Returns the run as a tracker sees it; its id is stored in the run directory, for a resume."""
 
     def ids() -> dict[str, Any]:
         return directory.read(TRACKERS) or {}
 
     return Subject(
-        directory.path, config.model_dump(mode="json"), lambda: ids().get(tracker, {}),
+        directory.path, start, config.model_dump(mode="json"), lambda: ids().get(tracker, {}),
         lambda values: directory.write(TRACKERS, {**ids(), tracker: values}),
     )  # fmt: skip
 

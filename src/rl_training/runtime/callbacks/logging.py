@@ -1,4 +1,4 @@
-"""Logs metrics to metrics.jsonl and TensorBoard; only here are metrics copied from the device."""
+"""Logs metrics to metrics.jsonl and the trackers; only here are metrics copied from the device."""
 
 import hashlib
 import json
@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rl_training.envs.group import Episode
 from rl_training.envs.pool import EnvPool
-from rl_training.runtime.callbacks.trackers.subject import Row, numbers_of
+from rl_training.runtime.callbacks.trackers.subject import Row
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.files import write_atomically
 from rl_training.runtime.state import CollectResult, DivergedError, TrainerState
@@ -184,19 +184,3 @@ def _numbers(metrics: Metrics) -> dict[str, float]:
     *_, newest = metrics.values()  # those of a checkpoint are on the CPU
     values = torch.stack([value.float().mean().to(newest.device) for value in metrics.values()]).tolist()
     return dict(zip(metrics, values, strict=True))
-
-
-def tensorboard_writer(directory: Path, *, resume_at: int) -> Callable[[Row], None] | None:
-    """Returns a function that logs the numbers of a row as scalars, or None without TensorBoard."""
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        return None
-    new_writer = cache(lambda: SummaryWriter(str(directory), purge_step=resume_at or None))
-
-    def write(row: Row) -> None:
-        writer = new_writer()  # the first row makes the directory
-        for name, value in numbers_of(row).items():
-            writer.add_scalar(name, value, row["step"])
-
-    return write

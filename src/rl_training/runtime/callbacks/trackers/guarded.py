@@ -14,6 +14,12 @@ from rl_training.messages import Warn, describe_error
 from rl_training.runtime.callbacks.trackers.subject import Row, Subject, Tracker
 
 
+def _open_tensorboard(subject: Subject) -> Tracker:
+    from rl_training.runtime.callbacks.trackers.tensorboard_tracker import TensorBoardTracker
+
+    return TensorBoardTracker(subject.path, resume_at=subject.start)
+
+
 def _open_wandb(subject: Subject) -> Tracker:
     from rl_training.runtime.callbacks.trackers.wandb_tracker import WandbTracker
 
@@ -28,7 +34,10 @@ def _open_mlflow(subject: Subject) -> Tracker:
     return MlflowTracker(subject)
 
 
-OPENERS: dict[str, Callable[[Subject], Tracker]] = {"wandb": _open_wandb, "mlflow": _open_mlflow}
+OPENERS: dict[str, Callable[[Subject], Tracker]] = {
+    "tensorboard": _open_tensorboard, "wandb": _open_wandb, "mlflow": _open_mlflow,
+}  # fmt: skip
+OPTIONAL = ("tensorboard",)  # the default: without its package a run logs to metrics.jsonl alone
 
 
 class GuardedTracker:
@@ -67,10 +76,12 @@ class GuardedTracker:
 
 
 def new_trackers(names: Sequence[str], subjects: Callable[[str], Subject], warn: Warn) -> list[GuardedTracker]:
-    """Returns the trackers of these names; raises ImportError if a package is missing."""
+    """Returns the trackers of these names; raises ImportError if a package is missing, except for TensorBoard's."""
     found = []
     for name in (each for each in dict.fromkeys(names) if each in OPENERS):
         if find_spec(name) is None:
+            if name in OPTIONAL:
+                continue
             raise ImportError(f'log: {name} is not installed: pip install "rl-training[{name}]"')
         found.append(GuardedTracker(name, partial(OPENERS[name], subjects(name)), warn))
     return found

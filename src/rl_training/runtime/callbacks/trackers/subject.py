@@ -9,9 +9,13 @@ FLAT = "eval_"  # start of the keys that repeat figures of `evaluation` at the t
 
 
 class Subject(NamedTuple):
-    """The run to log. `stored` is what the tracker saved for this run before, and `store` saves it for a resume."""
+    """The run to log, from step `start` on.
+
+    `stored` is what the tracker saved for this run before, and `store` saves it for a resume.
+    """
 
     path: Path
+    start: int
     config: dict[str, Any]
     stored: Callable[[], dict[str, Any]]
     store: Callable[[dict[str, Any]], None]
