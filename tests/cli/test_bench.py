@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from rl_training.cli.executors import size
 from rl_training.data.writers import save_npz
 from rl_training.runtime.recipes import roll_dataset
 
@@ -152,3 +153,52 @@ def test_a_user_error_is_one_sentence(cli, tmp_path, arguments, message):
     assert result.exit_code == 2
     assert result.stderr.startswith(f"error: {message}")
     assert not (tmp_path / "bench").exists()
+
+
+def test_a_cell_runs_alone_and_gives_what_the_whole_bench_gives(cli, tmp_path, command, bench):
+    alone = tmp_path / "alone"
+    plan = [word if word != str(bench) else str(alone) for word in command]
+    ended = cli(*plan, "--cell", "bc-Pendulum-v1")
+    assert (ended.exit_code, [each["state"] for each in json.loads(ended.stdout)["cells"]]) == (0, ["done"])
+    assert weights(alone) == weights(Path(bench)) != {}
+    again = cli("bench", "--output", str(alone), "--cell", "bc-Pendulum-v1", "--json")  # the plan is stored
+    assert json.loads(again.stdout) == json.loads(ended.stdout)
+    assert weights(alone) == weights(Path(bench))
+
+
+def weights(bench: Path) -> dict[str, bytes]:
+    files = sorted(bench.glob("bc-Pendulum-v1/seed_*/checkpoints/step_*/*.safetensors"))
+    return {str(file.relative_to(bench)): file.read_bytes() for file in files}
+
+
+def test_a_cell_that_the_bench_does_not_have_is_refused(cli, bench):
+    ended = cli("bench", "--output", bench, "--cell", "bc-Pendulum-v2")
+    assert (ended.exit_code, ended.stdout) == (2, "")
+    assert ended.stderr.endswith("has no cell 'bc-Pendulum-v2'; did you mean bc-Pendulum-v1?\n")
+
+
+def test_a_cell_needs_a_plan(cli, tmp_path):
+    ended = cli("bench", "--output", str(tmp_path), "--cell", "bc-Pendulum-v1")
+    assert (ended.exit_code, "is not a bench directory: it has no bench.yaml" in ended.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--executor", "kubernetes"), "--executor must be local, ray or slurm, got 'kubernetes'"),
+        (("--address", "auto"), "--address needs --executor ray, got --executor local"),
+        (("--slurm", "partition=long"), "--slurm needs --executor slurm, got --executor local"),
+        (("--executor", "slurm", "--slurm", "long"), "--slurm must be KEY=VALUE, got 'long'"),
+        (("--memory", "much"), "--memory must be a size such as 8G or 500M, got 'much'"),
+    ],
+)
+def test_options_of_another_executor_are_refused(cli, tmp_path, options, message):
+    ended = cli("bench", "--algos", "ppo", "--envs", "CartPole-v1", "--output", str(tmp_path / "b"), *options)
+    assert (ended.exit_code, ended.stderr) == (2, f"error: {message}\n")
+    assert not (tmp_path / "b").exists()
+
+
+@pytest.mark.parametrize(("text", "expected"), [("8G", 8 * 2**30), ("1.5 gb", 1.5 * 2**30), ("500MiB", 500 * 2**20),
+                                                ("2048", 2048)])  # fmt: skip
+def test_sizes_are_read_in_binary_units(text, expected):
+    assert size("--memory", text) == expected

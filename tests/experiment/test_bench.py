@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from rl_training.experiment.bench import cell as cell_module
 from rl_training.experiment.bench.cell import metrics, seconds_left
 from rl_training.experiment.bench.plan import parse_plan, plan_yaml, read_plan
 from rl_training.experiment.bench.runner import Bench
 from rl_training.experiment.config.train_config import ConfigError
+from rl_training.experiment.executors.local import LocalExecutor
 from rl_training.reporting.comparison import compare
 
 TINY = {"dataset": {"kind": "random", "rows": 200}, "hidden_sizes": [8], "batch_size": 8, "eval_interval": 0}
@@ -85,6 +87,41 @@ def test_one_bench_at_a_time_works_in_a_directory(tmp_path):
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(BlockingIOError, match="another bench is running"):
             Bench(parse_plan(TWO_CELLS), tmp_path).run()
+
+
+class Elsewhere(LocalExecutor):
+    """Runs every work in a process of its own, as on another machine."""
+
+    remote = True
+
+
+def test_a_remote_executor_runs_a_whole_cell_as_one_command(tmp_path):
+    bench = Bench(parse_plan({**TWO_CELLS, "algos": ["bc"], "seeds": [0], "steps": 4}), tmp_path)
+    states: set[str] = set()
+    bench.run(executor=Elsewhere(1), watch=lambda cells: states.update(cell.state for cell in cells))
+    (cell,) = bench.cells
+    assert (bench.status, states >= {"training", "done"}, cell.error) == ("done", True, None)
+    assert [run["score"]["episodes"] for run in (cell.result or {})["runs"]] == [1]
+    assert json.loads((cell.folder / ".work" / "stdout.txt").read_text())["cells"][0]["state"] == "done"
+
+
+def test_a_remote_cell_that_fails_is_reported_with_the_error_of_its_training(tmp_path):
+    bench = Bench(parse_plan({**TWO_CELLS, "algos": ["bc"], "envs": ["Pendulun-v1"]}), tmp_path)
+    bench.run(executor=Elsewhere(1))
+    assert (bench.status, str(bench.cells[0].error).startswith("env_id 'Pendulun-v1' not found")) == ("failed", True)
+
+
+def test_a_cell_that_another_process_runs_is_not_started(tmp_path, monkeypatch):
+    monkeypatch.setattr(cell_module, "LOCK_SECONDS", 0.0)
+    (tmp_path / "bench.yaml").write_text(plan_yaml(plan := parse_plan({**TWO_CELLS, "algos": ["bc"]})))
+    (tmp_path / "bc-Pendulum-v1").mkdir()
+    with (tmp_path / "bc-Pendulum-v1" / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        bench = Bench(plan, tmp_path)
+        bench.run_cell("bc-Pendulum-v1")
+    assert (bench.status, bench.cells[0].error) == (
+        "failed", f"another process is running this cell in {tmp_path / 'bc-Pendulum-v1'}; wait for it"
+    )  # fmt: skip
 
 
 def test_time_left_goes_by_the_pace_since_the_start():

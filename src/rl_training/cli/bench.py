@@ -5,14 +5,17 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rl_training.cli.executors import takes_executor
 from rl_training.cli.options import Json
 from rl_training.cli.output import duration, print_facts, print_json, print_table
+from rl_training.experiment.executors.base import ExecutorOptions
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -37,32 +40,45 @@ Episodes = Annotated[int | None, typer.Option(metavar="N", min=1, help="Episodes
 Jobs = Annotated[
     int | None, typer.Option(metavar="N", min=1, help="Cells run in parallel.", show_default="number of cores")
 ]
+OneCell = Annotated[
+    str | None, typer.Option("--cell", metavar="NAME", help="Run only this cell, of the bench in DIR if there is one.")
+]
 Output = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Output directory.", show_default="runs/bench, or runs/PLAN")
 ]
 
 
+@takes_executor
 def bench(
     plan: Plan = None, algos: Algos = None, configs: Configs = None, envs: Envs = None, datasets: Datasets = None,
     seeds: Seeds = None, steps: Steps = None, overrides: Overrides = None, episodes: Episodes = None, jobs: Jobs = None,
-    output: Output = None, as_json: Json = False,
+    output: Output = None, one_cell: OneCell = None, as_json: Json = False, *, executor: ExecutorOptions,
 ) -> None:  # fmt: skip
     """Train algorithms on environments or datasets with several seeds. Repeat the command to continue."""
-    import os
-
-    from rl_training.experiment.bench.plan import parse_plan
+    from rl_training.experiment.bench.plan import parse_plan, read_plan
     from rl_training.experiment.bench.runner import Bench
 
     given = {"algos": algos, "configs": configs, "envs": envs, "datasets": datasets, "seeds": seeds, "steps": steps,
              "episodes": episodes}  # fmt: skip
     values = read_plan_file(plan) | {key: value for key, value in given.items() if value is not None}
     output = output or Path("runs") / ("bench" if plan is None else plan.stem)
-    work = Bench(parse_plan(with_seeds_and_overrides(values, overrides or [])), output)
+    stored = one_cell is not None and not values and not overrides
+    work = Bench(read_plan(output) if stored else parse_plan(with_seeds_and_overrides(values, overrides or [])), output)
     with watching(work) as watch:
-        work.run(jobs=jobs or os.cpu_count() or 1, watch=watch)
+        if one_cell is not None:
+            work.run_cell(one_cell, watch=watch)
+        else:
+            run_all(work, replace(executor, jobs=jobs), watch)
     print_result(work, as_json=as_json)
     if work.signal is not None or work.status == "failed":
         raise typer.Exit(1 if work.signal is None else 128 + work.signal)
+
+
+def run_all(work: Bench, options: ExecutorOptions, watch: Watch) -> None:
+    from rl_training.experiment.executors.opening import open_executor
+
+    with closing(open_executor(options)) as executor:
+        work.run(executor=executor, watch=watch)
 
 
 def read_plan_file(path: Path | None) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
@@ -23,6 +24,7 @@ from rl_training.experiment.config.train_config import (
 from rl_training.experiment.trust import Trust, modules_of, require_trusted
 from rl_training.runtime.files import write_atomically
 
+LOCK_POLL_SECONDS = 0.1
 CHECKSUM = "sha256"  # key of run.json and result.json
 WITH_CHECKSUM = {"first_checkpoint", "env_restarts"}  # keys of files that have one; those of earlier versions have not
 FIRST_CHECKPOINT = "first_checkpoint"  # key of run.json: the step of the first checkpoint, or null before it
@@ -42,6 +44,27 @@ class RunLockedError(BlockingIOError):
     """Another process is training in this directory."""
 
 
+@contextmanager
+def locked_file(file: Path, busy: str, *, seconds: float = 0.0) -> Iterator[int]:
+    """Locks a file and yields its descriptor; waits for `seconds`, then raises RunLockedError with the text `busy`.
+
+    The operating system releases the lock when all processes that have the descriptor open have ended.
+    """
+    import fcntl  # not on Windows
+
+    deadline = time.monotonic() + seconds
+    with file.open("w") as lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError as error:
+                if time.monotonic() >= deadline:
+                    raise RunLockedError(busy) from error
+            time.sleep(LOCK_POLL_SECONDS)
+        yield lock.fileno()
+
+
 class RunDirectory:
     """Holds config.yaml, run.json, metrics.jsonl, checkpoints/, tensorboard/, videos/, result.json and curve.png.
 
@@ -59,17 +82,10 @@ class RunDirectory:
 
         If nothing was written, removes the lock file, and the directory if it is new.
         """
-        import fcntl  # not on Windows
-
         existed = self.path.exists()
         make_directory(self.path)
-        with (self.path / ".lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                raise RunLockedError(
-                    f"another process is training in {self.path}; wait for it or choose {ELSEWHERE}"
-                ) from error
+        busy = f"another process is training in {self.path}; wait for it or choose {ELSEWHERE}"
+        with locked_file(self.path / ".lock", busy):
             try:
                 yield
             finally:

@@ -1,27 +1,35 @@
-"""Runs one cell of a bench: a process that trains its seeds, then a process that evaluates their last checkpoints."""
+"""Runs one cell of a bench: trains its seeds, then evaluates their last checkpoints."""
 
 import hashlib
 import json
 import os
 import shlex
-import subprocess
-import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from rl_training.experiment.bench.plan import BenchPlan, Cell
 from rl_training.experiment.bench.scoring import EVALUATION_SEED
-from rl_training.experiment.processes.runner import Job, exit_code
-from rl_training.experiment.processes.signals import hidden_from_ctrl_c
+from rl_training.experiment.executors.base import LOG, OUTPUT, Executor, Handle, Work
+from rl_training.experiment.executors.local import LocalExecutor
+from rl_training.experiment.processes.runner import Job
 from rl_training.experiment.result import UNFINISHED
-from rl_training.experiment.run_directory import RunDirectory
+from rl_training.experiment.run_directory import RunDirectory, RunLockedError, locked_file
 from rl_training.experiment.trust import modules_of
-from rl_training.processes import describe_exit, starter_variable
+from rl_training.processes import describe_exit
+
+LOCK_SECONDS = 2  # processes that were killed keep the lock for a moment
 
 
 class CellRun(Job):
-    """`state` is waiting, training, evaluating, done, failed or stopped; `result` is set when it is done."""
+    """`state` is waiting, queued, training, evaluating, done, failed or stopped; `result` is set when it is done.
+
+    On this machine a cell is two works: one trains the seeds, one evaluates them. A remote executor runs
+    `rl-training bench --cell`, which does both there.
+    """
+
+    process: Handle | None = None
 
     def __init__(self, cell: Cell, plan: BenchPlan, directory: Path) -> None:
         self.cell, self.plan, self.folder = cell, plan, directory / cell.name
@@ -29,7 +37,9 @@ class CellRun(Job):
         self.result = RunDirectory(self.folder).read("result.json")
         self.state = "waiting" if self.result is None else "done"
         self.error: str | None = None
+        self.executor: Executor = LocalExecutor()
         self.keep_open: tuple[int, ...] = ()  # file descriptors that processes inherit, such as the lock of the bench
+        self._lock = ExitStack()
         self._trained: dict[str, Any] = {}
         self._start = (0.0, 0.0)  # time and progress
 
@@ -40,29 +50,54 @@ class CellRun(Job):
     def start(self) -> None:
         self._start = (time.monotonic(), self.progress())
         self.folder.mkdir(exist_ok=True)
-        (self.folder / "log.txt").unlink(missing_ok=True)
+        if self.executor.remote:
+            bench = ["bench", "--output", str(self.folder.parent), "--cell", self.cell.name, "--json"]
+            self._launch("training", ["rl_training.cli", *bench], self.folder / ".work")
+            return
+        busy = f"another process is running this cell in {self.folder}; wait for it"
+        try:
+            lock = self._lock.enter_context(locked_file(self.folder / ".lock", busy, seconds=LOCK_SECONDS))
+        except RunLockedError as error:
+            self.state, self.error = "failed", str(error)
+            return
+        self.keep_open = (*self.keep_open, lock)
+        (self.folder / LOG).unlink(missing_ok=True)
         command = self.cell.train_command(self.plan, str(self.folder))
         self._launch("training", ["rl_training.cli", *command, "--json", "--quiet"])
 
     def poll(self, *, stopping: bool) -> None:
         assert self.process is not None
-        code = exit_code(self.process)
+        code = self.process.poll()
         if code is None:
+            if self.state in ("queued", "training"):
+                self.state = "training" if self.process.started else "queued"
             return
         self.process = None
-        lines = (self.folder / "stdout.txt").read_text(encoding="utf-8").splitlines()
         if code != 0 and not stopping:
             self.state, self.error = "failed", self._error_message(code)
+        elif code == 0 and self.executor.remote:
+            self._collect()
         elif code == 0 and self.state == "evaluating":
-            self._finish(json.loads(lines[-1]))
+            self._finish(self._output())
         elif stopping:
             self.state = "stopped"
         else:
-            self._trained = json.loads(lines[-1])
+            self._trained = self._output()
             runs = [str(run) for run in self.runs()]
             trusted = ",".join(modules_of(self.config))
             scoring = ["rl_training.experiment.bench.scoring", str(self.plan.episodes), trusted, *runs]
             self._launch("evaluating", scoring)
+        if self.process is None:
+            self._lock.close()
+
+    def _output(self) -> Any:
+        return json.loads((self.folder / OUTPUT).read_text(encoding="utf-8").splitlines()[-1])
+
+    def _collect(self) -> None:
+        self.result = RunDirectory(self.folder).read("result.json")
+        self.state, self.error = "done", None
+        if self.result is None:
+            self.state, self.error = "failed", f"the cell ended without a result in {self.folder}"
 
     def runs(self) -> list[Path]:
         return [self.folder / f"seed_{seed}" for seed in self.plan.seeds]
@@ -77,19 +112,16 @@ class CellRun(Job):
         began, before = self._start
         return seconds_left(time.monotonic() - began, before, self.progress()) if self.state == "training" else None
 
-    def _launch(self, state: str, arguments: list[str]) -> None:
+    def _launch(self, state: str, arguments: list[str], folder: Path | None = None) -> None:
         self.state = state
-        output, log = self.folder / "stdout.txt", self.folder / "log.txt"
-        with output.open("wb") as output_file, log.open("ab") as log_file, hidden_from_ctrl_c():
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", *arguments], stdin=subprocess.DEVNULL, stdout=output_file, stderr=log_file,
-                env={**os.environ, **starter_variable(), "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
-                pass_fds=self.keep_open,
-            )  # fmt: skip
+        self.process = self.executor.submit(
+            Work(self.cell.name, tuple(arguments), folder or self.folder, self.keep_open)
+        )
 
     def _error_message(self, code: int) -> str:
         """The last line of the log, or the exit code if the log is empty."""
-        text = (self.folder / "log.txt").read_text(encoding="utf-8", errors="replace")
+        logs = [log for log in (self.folder / LOG, self.folder / ".work" / LOG) if log.exists()]
+        text = "\n".join(log.read_text(encoding="utf-8", errors="replace") for log in logs[:1])
         lines = [line.strip().removeprefix("error: ") for line in text.split("\n") if line.strip()]
         return lines[-1] if lines else describe_exit(code)
 

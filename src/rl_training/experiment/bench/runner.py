@@ -1,19 +1,17 @@
-"""Runs the cells of a bench as processes. Running a bench again continues it and repeats no finished cell."""
+"""Runs the cells of a bench by an executor. Running a bench again continues it and repeats no finished cell."""
 
 import os
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from rl_training.experiment.bench.cell import CellRun
+from rl_training.experiment.bench.cell import LOCK_SECONDS, CellRun
 from rl_training.experiment.bench.plan import PLAN, BenchPlan, plan_differences, plan_yaml, read_plan
-from rl_training.experiment.config.train_config import ConfigError
-from rl_training.experiment.processes.runner import POLL_SECONDS, run_jobs
-from rl_training.experiment.run_directory import RunLockedError, make_directory
+from rl_training.experiment.config.messages import ConfigError, did_you_mean
+from rl_training.experiment.executors.base import Executor
+from rl_training.experiment.executors.local import LocalExecutor
+from rl_training.experiment.processes.runner import run_jobs
+from rl_training.experiment.run_directory import locked_file, make_directory
 from rl_training.runtime.files import write_atomically
-
-LOCK_SECONDS = 2  # processes that were killed keep the lock for a moment
 
 Watch = Callable[[Sequence[CellRun]], None]
 
@@ -32,31 +30,41 @@ class Bench:
         states = {cell.state for cell in self.cells}
         return next((state for state in ("failed", "stopped", "waiting") if state in states), "done")
 
-    def run(self, *, jobs: int = 1, watch: Watch = lambda cells: None) -> None:
-        """Runs every cell that is not done, `jobs` at a time; calls `watch` with all cells several times a second."""
+    def run(self, *, jobs: int = 1, executor: Executor | None = None, watch: Watch = lambda cells: None) -> None:
+        """Runs every cell that is not done, at most `jobs` at a time or as many as the executor runs.
+
+        Calls `watch` with all cells several times a second.
+        """
         if jobs < 1:
             raise ValueError(f"jobs must be at least 1, got {jobs}")
-        with self._locked() as lock:
-            self._check()
-            write_atomically(self.directory / PLAN, plan_yaml(self.plan))
-            for cell in self.cells:
-                cell.keep_open = (lock,)
-            caught = run_jobs(self.cells, limit=jobs, watch=lambda: watch(self.cells))
+        make_directory(self.directory)
+        busy = f"another bench is running in {self.directory}; wait for it or choose another --output"
+        with locked_file(self.directory / ".lock", busy, seconds=LOCK_SECONDS) as lock:
+            self._begin()
+            self._run(self.cells, executor or LocalExecutor(jobs), (lock,), watch)
+
+    def run_cell(self, name: str, *, watch: Watch = lambda cells: None) -> None:
+        """Runs one cell on this machine, beside others; `cells` has only this one from then on."""
+        named = {cell.cell.name: cell for cell in self.cells}
+        if name not in named:
+            raise ConfigError(
+                f"{self.directory} has no cell {name!r}{did_you_mean(name, {each: each for each in named})}"
+            )
+        make_directory(self.directory)
+        self._begin()
+        self.cells = [named[name]]
+        self._run(self.cells, LocalExecutor(1), (), watch)
+
+    def _run(self, cells: Sequence[CellRun], executor: Executor, locks: tuple[int, ...], watch: Watch) -> None:
+        for cell in cells:
+            cell.executor, cell.keep_open = executor, locks
+        caught = run_jobs(cells, limit=executor.limit, watch=lambda: watch(cells))
         self.signal = caught[0] if caught else None
 
-    @contextmanager
-    def _locked(self) -> Iterator[int]:
-        """Locks the directory. The processes of cells keep the lock too, until they end after a kill of the bench."""
-        make_directory(self.directory)
-        with (self.directory / ".lock").open("w") as lock:
-            deadline = time.monotonic() + LOCK_SECONDS
-            while not _try_lock(lock.fileno()):
-                if time.monotonic() > deadline:
-                    raise RunLockedError(
-                        f"another bench is running in {self.directory}; wait for it or choose another --output"
-                    )
-                time.sleep(POLL_SECONDS)
-            yield lock.fileno()
+    def _begin(self) -> None:
+        self._check()
+        if not (self.directory / PLAN).exists():
+            write_atomically(self.directory / PLAN, plan_yaml(self.plan))
 
     def _check(self) -> None:
         """Raises if the directory holds other files or another bench."""
@@ -75,13 +83,3 @@ class Bench:
                 f"{self.directory} holds another bench ({named}). "
                 "Continue it with its own plan, or choose another --output."
             )
-
-
-def _try_lock(lock: int) -> bool:
-    import fcntl
-
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True

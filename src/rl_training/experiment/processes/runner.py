@@ -10,12 +10,13 @@ from collections.abc import Callable, Sequence
 from multiprocessing.process import BaseProcess
 from typing import TypeAlias
 
+from rl_training.experiment.executors.base import Handle
 from rl_training.experiment.processes.signals import caught_signals, forward_signal
 
 POLL_SECONDS = 0.1
 SAVE_SECONDS = 60  # a process that takes longer to end after SIGTERM is killed
 
-Process: TypeAlias = "subprocess.Popen[bytes] | BaseProcess"
+Process: TypeAlias = "subprocess.Popen[bytes] | BaseProcess | Handle"
 
 
 class Job(ABC):
@@ -70,10 +71,19 @@ def _run(jobs: Sequence[Job], limit: int, watch: Callable[[], None], caught: lis
         requests = _requests(jobs, caught)
         for _ in range(forwarded, requests):
             for job in running:
-                if job.process is not None and job.process.pid is not None and exit_code(job.process) is None:
-                    forward_signal(caught[0] if caught else signal.SIGTERM, job.process.pid)
+                if job.process is not None:
+                    _stop(job.process, caught[0] if caught else signal.SIGTERM)
         forwarded = requests
         time.sleep(POLL_SECONDS)
+
+
+def _stop(process: Process, number: int) -> None:
+    if exit_code(process) is not None:
+        return
+    if isinstance(process, Handle):
+        process.stop(number)
+    elif process.pid is not None:
+        forward_signal(number, process.pid)
 
 
 def _running(jobs: Sequence[Job]) -> list[Job]:
@@ -86,7 +96,7 @@ def _requests(jobs: Sequence[Job], caught: Sequence[int]) -> int:
 
 def exit_code(process: Process) -> int | None:
     """The exit code, negative after a signal; None while the process runs."""
-    return process.poll() if isinstance(process, subprocess.Popen) else process.exitcode
+    return process.exitcode if isinstance(process, BaseProcess) else process.poll()
 
 
 def end_processes(processes: Sequence[Process]) -> None:

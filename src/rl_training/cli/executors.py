@@ -1,0 +1,72 @@
+"""The options of executors, which several commands share."""
+
+import functools
+import inspect
+import re
+import typing
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from rl_training.experiment.executors.base import ExecutorOptions
+
+PANEL = "Executor"
+
+
+def _option(help_text: str, **settings: Any) -> Any:
+    return typer.Option(help=help_text, rich_help_panel=PANEL, **settings)
+
+
+def _choices(
+    executor: Annotated[
+        str, _option("Where to run: processes of this machine, Ray or Slurm.", metavar="local|ray|slurm")
+    ] = "local",
+    devices: Annotated[str | None, _option("GPUs of this machine to use.", metavar="0,1,2")] = None,
+    slots: Annotated[int | None, _option("Jobs at a time on one GPU.", metavar="N", min=1)] = None,
+    cpus: Annotated[int | None, _option("CPU cores of a job.", metavar="N", min=1)] = None,
+    gpus: Annotated[float | None, _option("GPUs of a job (Ray: also a fraction).", metavar="N", min=0)] = None,
+    memory: Annotated[str | None, _option("RAM of a job.", metavar="8G")] = None,
+    gpu_memory: Annotated[str | None, _option("GPU memory of a job.", metavar="10G")] = None,
+    address: Annotated[
+        str | None, _option("An existing Ray cluster.", metavar="HOST:PORT|auto", show_default="a local one")
+    ] = None,
+    slurm: Annotated[
+        list[str] | None, _option("A Slurm setting, such as partition=long; repeatable.", metavar="KEY=VALUE")
+    ] = None,
+) -> ExecutorOptions:
+    from rl_training.experiment.config.messages import key_and_value
+
+    return ExecutorOptions(
+        name=executor, devices=tuple(part.strip() for part in devices.split(",")) if devices else (), slots=slots,
+        cpus=cpus, gpus=gpus, memory=size("--memory", memory), gpu_memory=size("--gpu-memory", gpu_memory),
+        address=address, slurm=dict(key_and_value(text, what="--slurm") for text in slurm or []),
+    )  # fmt: skip
+
+
+def size(option: str, text: str | None) -> int | None:
+    """Parses 8G, 500M or a number of bytes."""
+    if text is None:
+        return None
+    parts = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", text, re.IGNORECASE)
+    if parts is None or float(parts[1]) == 0:
+        raise ValueError(f"{option} must be a size such as 8G or 500M, got {text!r}")
+    return int(float(parts[1]) * 1024 ** " kmgt".index(parts[2].lower() or " "))
+
+
+def takes_executor(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds the options of executors to a command, which receives them as `executor`, an ExecutorOptions."""
+    own, shared = (inspect.signature(function).parameters for function in (command, _choices))
+    types = typing.get_type_hints(command, include_extras=True) | typing.get_type_hints(_choices, include_extras=True)
+    kept = {**{name: each for name, each in own.items() if name != "executor"}, **shared}
+
+    @functools.wraps(command)
+    def wrapped(**given: Any) -> None:
+        chosen = _choices(**{name: given.pop(name) for name in shared})
+        command(**given, executor=chosen)
+
+    del wrapped.__dict__["__wrapped__"]  # its signature is the one below
+    parameters = [each.replace(annotation=types[name], kind=each.KEYWORD_ONLY) for name, each in kept.items()]
+    wrapped.__dict__["__signature__"] = inspect.Signature(parameters)
+    wrapped.__annotations__ = {name: types[name] for name in kept}
+    return wrapped

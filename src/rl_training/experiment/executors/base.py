@@ -1,0 +1,72 @@
+"""The protocol of executors: they run command lines here or elsewhere and return handles."""
+
+import signal
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+OUTPUT, LOG = "stdout.txt", "log.txt"  # of a work
+
+
+class Work(NamedTuple):
+    """One command that continues when it is repeated: a cell, a seed or a trial.
+
+    `arguments` follow `python -m`. Standard output replaces `folder/stdout.txt`, and standard error is appended to
+    `folder/log.txt`. A process on this machine inherits the file descriptors `keep_open`, such as a lock.
+    """
+
+    name: str
+    arguments: tuple[str, ...]
+    folder: Path
+    keep_open: tuple[int, ...] = ()
+
+
+class Handle(ABC):
+    """A submitted work. `started` is False while it waits in a queue."""
+
+    started: bool = True
+
+    @abstractmethod
+    def poll(self) -> int | None:
+        """The exit code, negative after a signal; None while the work waits or runs. Called ten times a second."""
+
+    @abstractmethod
+    def stop(self, number: int) -> None:
+        """Forwards a request to save and stop (SIGINT or SIGTERM); a second request ends the work at once."""
+
+    @abstractmethod
+    def kill(self) -> None: ...
+
+    def terminate(self) -> None:
+        self.stop(signal.SIGTERM)
+
+
+class Executor(ABC):
+    """Runs works, at most `limit` at a time. A `remote` executor runs a whole cell of a bench as one work."""
+
+    remote: bool = False
+    limit: int
+
+    @abstractmethod
+    def submit(self, work: Work) -> Handle: ...
+
+    def close(self) -> None:  # noqa: B027  # most have nothing to end
+        """Ends what the executor has started, such as a local Ray."""
+
+
+@dataclass(frozen=True)
+class ExecutorOptions:
+    """The executor that was asked for. `cpus`, `gpus`, `memory` and `gpu_memory` (bytes) are those of one work."""
+
+    name: str = "local"
+    jobs: int | None = None
+    devices: tuple[str, ...] = ()
+    slots: int | None = None
+    cpus: int | None = None
+    gpus: float | None = None
+    memory: int | None = None
+    gpu_memory: int | None = None
+    address: str | None = None
+    slurm: Mapping[str, str] = field(default_factory=dict)
