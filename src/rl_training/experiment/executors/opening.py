@@ -1,5 +1,9 @@
 """Chooses an executor by name. Ray and submitit are imported only here."""
 
+from importlib import import_module
+from importlib.util import find_spec
+from typing import cast
+
 from rl_training.experiment.config.messages import ConfigError
 from rl_training.experiment.executors.base import Executor, ExecutorOptions
 from rl_training.experiment.executors.local import LocalExecutor
@@ -13,11 +17,25 @@ OF = {
     "slurm": ("slurm",),
     "gpus": ("ray", "slurm"),
 }
+PACKAGES = {"ray": "ray", "slurm": "submitit"}
 
 
 def open_executor(options: ExecutorOptions) -> Executor:
     check_options(options)
-    return LocalExecutor(options.jobs)
+    if options.name == "local":
+        return LocalExecutor(options.jobs)
+    require_package(options.name)
+    if options.name == "ray":
+        made = import_module("rl_training.experiment.executors.ray_cluster").RayExecutor(options)
+    else:
+        made = import_module("rl_training.experiment.executors.slurm").SlurmExecutor(options)
+    return cast(Executor, made)
+
+
+def require_package(name: str) -> None:
+    package = PACKAGES[name]
+    if find_spec(package) is None:
+        raise ImportError(f'--executor {name} needs {package}: pip install "rl-training[{name}]"')
 
 
 def check_options(options: ExecutorOptions) -> None:
