@@ -124,13 +124,13 @@ class Camera(gym.Wrapper[Any, Any, Any, Any]):
         if self.render_mode != MODE:
             modes = ", ".join(map(str, self.metadata.get("render_modes") or ())) or "none"
             raise VideoError(
-                f"{_env_name(self)} was not created with render_mode={MODE!r}, which a video needs (its render modes: "
+                f"{env_name(self)} was not created with render_mode={MODE!r}, which a video needs (its render modes: "
                 f"{modes}); add the mode to the environment, or pass one that has it"
             )
         image = self._sketched() if hasattr(self.unwrapped, "mujoco_renderer") else self.render()
         if not isinstance(image, np.ndarray) or image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
             got = f"{image.dtype} of shape {image.shape}" if isinstance(image, np.ndarray) else type(image).__name__
-            raise VideoError(f"`render` of {_env_name(self)} must return uint8 [height, width, 3], got {got}")
+            raise VideoError(f"`render` of {env_name(self)} must return uint8 [height, width, 3], got {got}")
         return image
 
     def _sketched(self) -> Any:
@@ -142,7 +142,7 @@ class Camera(gym.Wrapper[Any, Any, Any, Any]):
                 self._sketch = Sketch(self.unwrapped)
         if self._sketch is None:
             self._sketch = Sketch(self.unwrapped)
-        self._noted(f"{_env_name(self)} {SKETCHED}")
+        self._noted(f"{env_name(self)} {SKETCHED}")
         return self._sketch.render()
 
 
@@ -151,12 +151,12 @@ def steps_per_second(env: gym.Env[Any, Any]) -> float:
     return float(speed) if isinstance(speed, int | float) and speed > 0 else float(FRAMES_PER_SECOND)
 
 
-def _env_name(env: gym.Env[Any, Any]) -> str:
+def env_name(env: gym.Env[Any, Any]) -> str:
     return env.spec.id if env.spec is not None else type(env.unwrapped).__name__
 
 
 def described(error: BaseException, env: gym.Env[Any, Any]) -> str:
     """Describes an error in rendering, with the extra that is missing."""
-    sentence = f"{_env_name(env)} could not be rendered: {describe_error(error)}"
+    sentence = f"{env_name(env)} could not be rendered: {describe_error(error)}"
     missing = isinstance(error, (gym.error.DependencyNotInstalled, ImportError))
     return f'{sentence}; run: pip install "rl-training[video]"' if missing else sentence

@@ -16,6 +16,7 @@ from rl_training.data import normalized_score
 from rl_training.envs.group import Episode
 from rl_training.envs.making import EnvFactory
 from rl_training.envs.pool import EnvPool
+from rl_training.envs.render_process import RenderProcess
 from rl_training.envs.rendering import MODE
 from rl_training.messages import Warn, print_warning
 from rl_training.runtime.memory import Memory
@@ -79,7 +80,7 @@ def evaluate(
                     counted.append(episode)
                     remaining -= 1
     if video is not None:
-        video.save(warn)
+        video.save(warn, watch)
     ordered = [finished[number % width][number // width] for number in range(episodes)]
     _warn_of_cuts(ordered, max_steps, warn, warned)
     return Evaluation([episode.return_ for episode in ordered], [episode.length for episode in ordered])
@@ -106,13 +107,15 @@ def _pool(source: EnvFactory, width: int, video: Video | None, episodes: int, **
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Gymnasium warns of an unknown mode; the camera reports it
-            pool = EnvPool(replace(source, kwargs={**source.kwargs, "render_mode": MODE}), width, **options)
+            rendered = replace(source, kwargs={**source.kwargs, "render_mode": MODE})
+            pool = EnvPool(rendered, width, **options)
     except Exception as error:
         if "render_mode" not in str(error):
             video.fail(error)
             video.require()
-        pool = EnvPool(source, width, **options)
-    pool.wrap(video.cameras(width, episodes))
+        rendered, pool = source, EnvPool(source, width, **options)
+    renderer = RenderProcess(rendered, like=options["like"], max_steps=options["max_steps"])
+    pool.wrap(video.cameras(width, episodes, renderer))
     return pool
 
 

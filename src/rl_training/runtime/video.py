@@ -12,6 +12,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from rl_training.envs.render_process import Recorder, RendererDied, RenderProcess, Take
 from rl_training.envs.rendering import FRAMES_PER_SECOND, Camera, Clip, VideoError, prepare_rendering, steps_per_second
 from rl_training.messages import Warn
 from rl_training.runtime.checkpoints.format import step_name
@@ -22,6 +23,7 @@ EPISODES = 3
 MAX_FRAMES = 3_600  # of a video: two minutes
 SMALLEST_WIDTH = 320  # smaller pictures are enlarged, so that the text fits
 TEXT_HEIGHT = 24
+LOSSES = 3  # videos of a training lost with their process before it gives up
 PAUSE = 0.5  # seconds after an episode
 
 
@@ -40,13 +42,20 @@ class Video:
         self.notes: set[str] = set()  # for the user
         self._limit = max_frames
         self._clips: dict[int, Clip] = {}
+        self._takes: dict[int, Take] = {}
+        self._renderer: RenderProcess | None = None
         self._fps = float(FRAMES_PER_SECOND)
         require_encoder(self.path)
         prepare_rendering()
 
-    def cameras(self, width: int, played: int) -> Callable[[int, gym.Env[Any, Any]], gym.Env[Any, Any]]:
-        """Returns a function that wraps environment `i` of `width`, which plays the episodes i, i + width, …"""
-        self.episodes = min(self.episodes, played)
+    def cameras(
+        self, width: int, played: int, renderer: RenderProcess
+    ) -> Callable[[int, gym.Env[Any, Any]], gym.Env[Any, Any]]:
+        """Returns a function that wraps environment `i` of `width`, which plays the episodes i, i + width, …
+
+        The environments that `renderer` is for are rendered by it afterwards; the others here, at each step.
+        """
+        self.episodes, self._renderer = min(self.episodes, played), renderer
         limit = max(2, self._limit // self.episodes)
 
         def wrapped(row: int, env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
@@ -56,13 +65,17 @@ class Video:
                 speed = steps_per_second(env)
                 self._fps = speed / max(1, round(speed / FRAMES_PER_SECOND))
 
+            def take(episode: int) -> Take | None:
+                number = row + episode * width
+                return self._takes.setdefault(number, Take(number, limit)) if number < self.episodes else None
+
             def clip(episode: int) -> Clip | None:
                 number = row + episode * width
                 if number >= self.episodes or self.error is not None:
                     return None
                 return self._clips.setdefault(number, Clip(number, limit))
 
-            return Camera(env, clip, self.fail, self.notes.add)
+            return Recorder(env, take) if renderer.is_for(env) else Camera(env, clip, self.fail, self.notes.add)
 
         return wrapped
 
@@ -74,8 +87,10 @@ class Video:
         if self.error is not None:
             raise self.error
 
-    def save(self, warn: Warn) -> None:
-        """Writes the file, or nothing if it could not be recorded."""
+    def save(self, warn: Warn, watch: Callable[[], None] = lambda: None) -> None:
+        """Writes the file, or nothing if it could not be recorded. `watch` is called while episodes are rendered."""
+        if self._takes and self._renderer is not None:
+            self._render(self._renderer, watch)
         self.require()
         if self.error is not None:
             return
@@ -92,6 +107,17 @@ class Video:
         except OSError as error:
             self.fail(VideoError(f"the video {self.path} could not be written: {error}"))
             self.require()
+
+    def _render(self, renderer: RenderProcess, watch: Callable[[], None]) -> None:
+        try:
+            rendered = renderer.render([self._takes[number] for number in sorted(self._takes)], watch)
+        except RendererDied as error:
+            self.fail(error)
+            return
+        self._clips = {clip.number: clip for clip in rendered.clips}
+        self.notes |= rendered.notes
+        if rendered.error is not None:
+            self.fail(rendered.error)
 
     @property
     def is_cut(self) -> bool:
@@ -111,12 +137,13 @@ class Video:
 class TrainingVideos:
     """Starts a video at each evaluation that has crossed a multiple of `interval` steps since the one before.
 
-    If a video fails, one warning is printed and training continues without videos.
+    If a video fails, one warning is printed and training continues without videos. The death of a process that renders
+    costs one video, up to `LOSSES` times.
     """
 
     def __init__(self, folder: Path, interval: int, warn: Warn) -> None:
         self.folder, self.interval, self.warn = folder, interval, warn
-        self._is_off = False
+        self._is_off, self._losses = False, 0
         self._noted: set[str] = set()
 
     def next(self, state: TrainerState) -> Video | None:
@@ -135,7 +162,10 @@ class TrainingVideos:
             self.warn(note)
 
     def _give_up(self, error: Exception) -> None:
-        if not self._is_off:
+        self._losses += isinstance(error, RendererDied)
+        if isinstance(error, RendererDied) and self._losses < LOSSES:
+            self.warn(f"training continues, and a video is missing: {error}")
+        elif not self._is_off:
             self._is_off = True
             self.warn(f"training continues without videos: {error}")
 
@@ -147,8 +177,8 @@ class TrainingVideo(Video):
         super().__init__(path, episodes=1)
         self._give_up, self._note = give_up, note
 
-    def save(self, warn: Warn) -> None:
-        super().save(self._note)
+    def save(self, warn: Warn, watch: Callable[[], None] = lambda: None) -> None:
+        super().save(self._note, watch)
 
     def require(self) -> None:
         if self.error is not None:
