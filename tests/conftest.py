@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,6 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import settings
-
-from rl_training.algorithms import Learner, Updater
-from rl_training.types import Batch
 
 torch.set_num_threads(1)
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -61,23 +58,6 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip("no folder shared/data beside the repository")
     return folder
-
-
-@pytest.fixture
-def goes_on_alike() -> Callable[[Learner, Learner, Batch], None]:
-    """Asserts that a learner which is given the state of another, an update on, takes the same next one."""
-
-    def check(learner: Learner, other: Learner, batch: Batch) -> None:
-        mine, theirs = Updater([learner]), Updater([other])
-        mine.update(batch)
-        theirs.load_state_dict(mine.state_dict())
-        noise = torch.get_rng_state()
-        mine.update(batch)
-        torch.set_rng_state(noise)
-        theirs.update(batch)
-        assert all(value.equal(dict(other.named_parameters())[name]) for name, value in learner.named_parameters())
-
-    return check
 
 
 @pytest.fixture(scope="session", autouse=True)

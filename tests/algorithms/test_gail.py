@@ -14,6 +14,7 @@ from rl_training.algorithms import (
     gail_reward,
 )
 from rl_training.algorithms.gail import DiscriminatorConfig
+from rl_training.testing.checks import check_loaded_state
 from rl_training.types import Batch, EnvSpec
 
 FORMS = ["softplus", "log_d", "logit"]
@@ -150,9 +151,9 @@ def test_the_discriminator_gets_every_option_of_its_own():
     assert config.discriminator() == DiscriminatorConfig(**named, **shared)
 
 
-def test_its_state_round_trips(discrete, goes_on_alike):
+def test_its_state_round_trips(discrete):
     learner, other = (GAILDiscriminator.build(discrete, gradient_penalty=1.0) for _ in range(2))
-    goes_on_alike(learner, other, learner.prepare(two_sources(discrete)))
+    check_loaded_state(learner, other, learner.prepare(two_sources(discrete)))
 
 
 @pytest.mark.parametrize(

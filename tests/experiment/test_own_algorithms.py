@@ -53,15 +53,8 @@ SMALL = {"env_id": "Pendulum-v1", "dataset": {"kind": "random", "rows": 100}, "t
 
 
 @pytest.fixture
-def own_algos(tmp_path, monkeypatch):
-    """A folder with a module of algorithms, which is the current folder and not yet approved."""
-    (tmp_path / "own_algos.py").write_text(MODULE)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(modules, "_approved", set())
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    yield tmp_path
-    sys.modules.pop("own_algos", None)
+def own_algos(own_module):
+    return own_module("own_algos", MODULE)
 
 
 def test_a_config_that_names_a_class_trains_resumes_and_loads(own_algos):

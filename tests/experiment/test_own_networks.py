@@ -81,16 +81,9 @@ def parsed(**changes: Any) -> Any:
 
 
 @pytest.fixture
-def own_nets(tmp_path, monkeypatch):
-    """A folder with a module of networks, which is the current folder and not yet approved."""
-    (tmp_path / "own_nets.py").write_text(MODULE)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(modules, "_approved", set())
+def own_nets(own_module, monkeypatch):
     monkeypatch.setattr(custom, "_given", {})
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    yield tmp_path
-    sys.modules.pop("own_nets", None)
+    return own_module("own_nets", MODULE)
 
 
 def test_all_forms_mean_the_same():

@@ -10,7 +10,7 @@ from unittest import mock
 
 import torch
 
-from rl_training.algorithms import Updater
+from rl_training.algorithms import Learner, Updater
 from rl_training.api.managed import ManagedAlgorithm
 from rl_training.experiment.config.train_config import TrainConfig, parse_config
 from rl_training.experiment.run import resume_run, run_population, run_training
@@ -56,8 +56,12 @@ def check_update_equals_updater(case: AlgorithmCase) -> None:
 
 def check_state(case: AlgorithmCase) -> None:
     """A learner that gets the state of another one takes the same next update."""
-    learner, other = case.build(), case.build(seed=7)
-    batch = case.batch(learner)
+    learner = case.build()
+    check_loaded_state(learner, case.build(seed=7), case.batch(learner))
+
+
+def check_loaded_state(learner: Learner, other: Learner, batch: Batch) -> None:
+    """After `other` has loaded the state of `learner`, both take the same next update."""
     mine, theirs = Updater([learner]), Updater([other])
     mine.update(batch)
     theirs.load_state_dict(mine.state_dict())

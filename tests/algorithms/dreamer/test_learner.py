@@ -18,6 +18,7 @@ from rl_training.algorithms.dreamer import (
 )
 from rl_training.models.dreamer import SIZES
 from rl_training.models.rssm import Latent
+from rl_training.testing.checks import check_loaded_state
 from rl_training.types import Batch, EnvSpec, ObsPart
 
 VECTORS = EnvSpec((3,), "box", 2)
@@ -158,8 +159,8 @@ def test_what_is_remembered_of_every_step_is_told_in_the_form_it_is_kept(used, w
     }  # fmt: skip
 
 
-def test_a_learner_given_the_state_of_another_goes_on_alike(small, used, windows, goes_on_alike):
-    goes_on_alike(used(), small(), windows())
+def test_a_learner_given_the_state_of_another_goes_on_alike(small, used, windows):
+    check_loaded_state(used(), small(), windows())
 
 
 @pytest.mark.slow
