@@ -40,7 +40,7 @@ def test_export_exits_with_1_if_the_file_differs(cli, finished, tmp_path, monkey
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--out", "policy.h5"), "--out must end in .onnx or .pt2, got policy.h5"),
+        (("--out", "policy.h5"), "the file of a policy must end in .onnx or .pt2, got policy.h5"),
         (("--out", "policy.pt2", "--tolerance", "0"), "observations and tolerance must be positive numbers"),
         (("--out", "policy.pt2", "--tolerance", "inf"), "observations and tolerance must be positive numbers"),
     ],

@@ -83,3 +83,15 @@ def test_nobody_reading_on_is_no_error():
     )
     os.close(write)
     assert "rror" not in asked.stderr
+
+
+@pytest.mark.parametrize(("arguments", "code"), [(["--version"], 0), (["configs", "ls"], 0), (["tran"], 2)])
+def test_the_package_runs_as_the_command(arguments: list[str], code: int):
+    asked = [
+        subprocess.run([sys.executable, "-m", module, *arguments], capture_output=True, text=True)
+        for module in ("rl_training", "rl_training.cli")
+    ]
+    outputs = [(each.returncode, each.stdout, each.stderr) for each in asked]
+    assert outputs[0] == outputs[1]
+    assert outputs[0][0] == code
+    assert any(outputs[0][1:])

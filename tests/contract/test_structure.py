@@ -25,6 +25,7 @@ LAYERS = [
     {"api"},
     {"testing"},
     {"cli"},
+    {"__main__"},
 ]
 ALLOWED_UPWARD = {
     # The public contract has `train_<name>` in `rl_training.runtime` too; it is loaded on first use.

@@ -87,6 +87,17 @@ def test_constructor_arguments_are_passed(broken: Any):
     assert check(broken.NeedsArguments, env_kwargs={"size": 3}).ok
 
 
+def test_a_single_wrapper_is_taken_like_a_list_of_one():
+    def short(env: Any) -> Any:
+        wrapped.append(env)
+        return TimeLimit(env, 5)
+
+    for given in (short, [short]):
+        wrapped: list[Any] = []
+        assert rl_training.check_env("CartPole-v1", wrappers=given, steps=20).mistakes == []
+        assert wrapped
+
+
 def test_the_report_has_how_a_run_resumes(broken: Any):
     assert check("CartPole-v1").resume == "exact: the state of the environment is saved"
     assert str(check(broken.UnseededStep).resume).startswith("not exact: a replayed episode would differ")

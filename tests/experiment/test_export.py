@@ -105,7 +105,7 @@ def test_an_existing_file_a_wrong_ending_and_a_missing_folder_are_refused(old_ag
     (tmp_path / "policy.pt2").write_text("")
     for path, error, message in [
         (tmp_path / "policy.pt2", FileExistsError, "exists; name another file"),
-        (tmp_path / "policy.tflite", ValueError, r"must end in \.onnx or \.pt2"),
+        (tmp_path / "policy.tflite", ValueError, r"the file of a policy must end in \.onnx or \.pt2"),
         (tmp_path / "no" / "policy.pt2", FileNotFoundError, "does not exist"),
     ]:
         with pytest.raises(error, match=message):

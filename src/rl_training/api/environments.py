@@ -1,10 +1,10 @@
 """Environments and wrappers given to the Python interface as objects."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rl_training.envs.given import Environment, Given, given_env
-from rl_training.envs.wrapping import Wrapper
+from rl_training.envs.wrapping import Wrapper, wrapper_list
 from rl_training.experiment.agent import Agent, with_environment
 from rl_training.experiment.config.train_config import ConfigError, TrainConfig, parse_config
 from rl_training.experiment.trust import learner_modules
@@ -34,7 +34,9 @@ def _described(env: Any, wrappers: Sequence[Wrapper], values: dict[str, Any]) ->
     found = values.get("env_id") if env is None else env
     if found is None:
         raise ConfigError("wrappers need an environment; set env_id")
-    return given_env(found, [*_listed(values.get("env_wrappers", ())), *_listed(wrappers)], values.get("env_kwargs"))
+    return given_env(
+        found, [*wrapper_list(values.get("env_wrappers", ())), *wrapper_list(wrappers)], values.get("env_kwargs")
+    )
 
 
 def in_environment(agent: Agent, env: Environment | None, wrappers: Sequence[Wrapper] | None) -> Agent:
@@ -46,10 +48,5 @@ def in_environment(agent: Agent, env: Environment | None, wrappers: Sequence[Wra
     if found is None:
         raise ConfigError("wrappers need an environment; give env=")
     is_function = isinstance(found, str) or callable(found)
-    applied = (config.env_wrappers if is_function else ()) if wrappers is None else _listed(wrappers)
+    applied = (config.env_wrappers if is_function else ()) if wrappers is None else wrapper_list(wrappers)
     return with_environment(agent, given_env(found, applied, kwargs), own=wrappers is not None)
-
-
-def _listed(wrappers: Any) -> Sequence[Wrapper]:
-    """Returns a list; a single wrapper becomes a list of one."""
-    return [wrappers] if isinstance(wrappers, str | Mapping) or callable(wrappers) else wrappers

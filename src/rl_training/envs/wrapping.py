@@ -1,6 +1,6 @@
 """Wrappers that a config or a Python call names, applied in their order."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import gymnasium as gym
@@ -36,3 +36,8 @@ def wrapper_name(wrapper: Wrapper) -> str:
     if isinstance(wrapper, Mapping):
         return str(wrapper.get("wrapper"))
     return wrapper if isinstance(wrapper, str) else name_of(getattr(wrapper, "func", wrapper))
+
+
+def wrapper_list(wrappers: Wrapper | Sequence[Wrapper]) -> Sequence[Wrapper]:
+    """Returns a list; a single wrapper becomes a list of one."""
+    return [wrappers] if isinstance(wrappers, str | Mapping) or callable(wrappers) else wrappers

@@ -70,8 +70,8 @@ def _finding_json(finding: Finding) -> dict[str, Any]:
 
 
 def check_env(
-    env: Any, *, env_kwargs: Mapping[str, Any] | None = None, wrappers: Sequence[Wrapper] = (), steps: int = STEPS,
-    timeout: float = SECONDS,
+    env: Any, *, env_kwargs: Mapping[str, Any] | None = None, wrappers: Wrapper | Sequence[Wrapper] = (),
+    steps: int = STEPS, timeout: float = SECONDS,
 ) -> EnvReport:  # fmt: skip
     """Checks an environment: an id, an object, a class or a function that returns one, with `wrappers` around it.
 

@@ -12,7 +12,7 @@ from rl_training.envs.checks.probing import Findings, Stop
 from rl_training.envs.checks.user_code import place_of_creator, place_of_error
 from rl_training.envs.interrupts import CallTimeout
 from rl_training.envs.making import EnvFactory
-from rl_training.envs.wrapping import Wrapper, wrap
+from rl_training.envs.wrapping import Wrapper, wrap, wrapper_list
 from rl_training.messages import describe_error
 from rl_training.modules import load_object, module_in
 
@@ -20,11 +20,11 @@ from rl_training.modules import load_object, module_in
 class EnvSource:
     """Makes the environment; mistakes in its constructor become findings, and a wrong id raises its usual error."""
 
-    def __init__(self, env: Any, env_kwargs: dict[str, Any], wrappers: Sequence[Wrapper] = ()) -> None:
+    def __init__(self, env: Any, env_kwargs: dict[str, Any], wrappers: Wrapper | Sequence[Wrapper] = ()) -> None:
         if not isinstance(env, (str, gym.Env)) and not callable(env):
             raise TypeError(f"env must be an id, a gymnasium.Env, a class or a function, got {type(env).__name__}")
         self.env, self.env_kwargs, self.is_id = env, env_kwargs, isinstance(env, str)
-        self.wrappers = tuple(wrappers)
+        self.wrappers = tuple(wrapper_list(wrappers))
         self.makes_new = not isinstance(env, gym.Env)
         if not self.makes_new and env_kwargs:
             raise ValueError("env_kwargs need an id, a class or a function; this is an environment object")

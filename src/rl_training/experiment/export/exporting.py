@@ -72,7 +72,7 @@ def _measured(agent: Agent, path: Path, count: int, data: Path | None, tolerance
         raise ParityError(
             f"the exported policy differs from the agent: the largest relative error is {parity.worst:.2g} ({name}), "
             f"allowed is {tolerance:g}, and {differ:,} of {parity.observations:,} actions differ. No file was written; "
-            "raise --tolerance if this is good enough",
+            "raise the tolerance if this is good enough",
             parity,
         )
     return parity
@@ -88,5 +88,5 @@ def _other_files(path: Path, described: dict[str, Any]) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         found = files = {}
     if found != json.loads(json.dumps(described)):
-        raise FileExistsError(f"{path} exists and does not describe this policy; name another --out or remove it first")
+        raise FileExistsError(f"{path} exists and does not describe this policy; name another file or remove it first")
     return files

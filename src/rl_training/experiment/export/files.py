@@ -22,7 +22,7 @@ Runnable: TypeAlias = Callable[[Arrays], Arrays]  # named inputs to named output
 def format_of(path: Path) -> str:
     """Returns the format by the file's ending; raises ValueError for others and ImportError without its packages."""
     if path.suffix not in WRITERS:
-        raise ValueError(f"--out must end in {' or '.join(WRITERS)}, got {path}")
+        raise ValueError(f"the file of a policy must end in {' or '.join(WRITERS)}, got {path}")
     for package in ("onnx", "onnxscript", "onnxruntime") if path.suffix == ".onnx" else ():
         if find_spec(package) is None:
             raise ImportError(f'ONNX files need {package}: pip install "rl-training[export]"')
