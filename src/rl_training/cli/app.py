@@ -8,7 +8,21 @@ import typer
 from typer.core import TyperGroup
 
 from rl_training import __version__
-from rl_training.cli import bench, compare, configs, data, dreams, env, evaluate, export, info, predict, train, verify
+from rl_training.cli import (
+    bench,
+    compare,
+    configs,
+    data,
+    dreams,
+    env,
+    evaluate,
+    export,
+    info,
+    predict,
+    train,
+    tune,
+    verify,
+)
 from rl_training.experiment.user_errors import USER_ERRORS, message_of
 
 
@@ -64,7 +78,7 @@ def rl_training(
 
 COMMANDS: tuple[Callable[..., None], ...] = (
     train.train, train.resume, evaluate.evaluate, predict.predict, export.export, dreams.dream, bench.bench,
-    compare.compare, info.algos, info.explain, info.doctor, verify.verify,
+    compare.compare, tune.tune, info.algos, info.explain, info.doctor, verify.verify,
 )  # fmt: skip
 for command in COMMANDS:
     app.command()(command)
