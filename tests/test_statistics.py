@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from rl_training.statistics import (
+    bootstrap_band,
     bootstrap_interval,
     interquartile_mean,
     probability_of_improvement,
@@ -84,3 +85,18 @@ def test_students_interval_is_as_wide_as_the_tables_say(freedom, t):
 def test_students_interval_needs_two_degrees_of_freedom():
     with pytest.raises(ValueError, match="freedom must be at least 2, got 1"):
         student_interval(0.0, 1.0, 1)
+
+
+def test_a_band_has_the_interquartile_mean_and_the_interval_of_each_step():
+    scores = np.random.default_rng(0).normal(size=(7, 5))
+    band = bootstrap_band(scores, resamples=200, block=2000)  # two steps at a time
+    for row, *found in zip(scores, *band, strict=True):
+        one_by_one = bootstrap_interval(row, lambda each: interquartile_mean(each), resamples=200)
+        assert found == [interquartile_mean(row), *one_by_one]
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 3, 4, 9, 33])
+def test_the_interval_of_the_interquartile_mean_does_not_depend_on_how_it_is_computed(seeds):
+    scores = np.random.default_rng(seeds).normal(size=seeds)
+    one_by_one = bootstrap_interval(scores, lambda each: interquartile_mean(each), resamples=500)
+    assert bootstrap_interval(scores, resamples=500) == one_by_one

@@ -33,9 +33,44 @@ def bootstrap_interval(
     if resamples < 1:
         raise ValueError(f"resamples must be at least 1, got {resamples}")
     checked = _checked("scores", scores)
+    if statistic is interquartile_mean and checked.ndim == 1:  # the same numbers, a hundred times as fast
+        band = bootstrap_band(checked[None], confidence=confidence, resamples=resamples, seed=seed)
+        return Interval(float(band.low[0]), float(band.high[0]))
     indices = np.random.default_rng(seed).integers(checked.shape[-1], size=(resamples, *checked.shape))
     values = [statistic(np.take_along_axis(checked, rows, axis=-1)) for rows in indices]
     return _percentiles(values, confidence)
+
+
+class Band(NamedTuple):
+    """Interquartile mean at each step, and the bounds of its interval."""
+
+    middle: Scores
+    low: Scores
+    high: Scores
+
+
+def bootstrap_band(
+    scores: ArrayLike, *, confidence: float = 0.95, resamples: int = 1000, seed: int = 0, block: int = 2**22
+) -> Band:
+    """`interquartile_mean` and `bootstrap_interval` of each row of scores [steps, seeds], computed together."""
+    checked = _checked("scores", scores)
+    seeds = checked.shape[-1]
+    indices = np.random.default_rng(seed).integers(seeds, size=(resamples, seeds))
+    cut, tail = seeds // 4, (1 - confidence) / 2
+    rows = max(1, block // indices.size)  # limits the memory of the resampled scores
+    bounds = [
+        np.quantile(_middles(part[:, indices], cut), [tail, 1 - tail], axis=-1)
+        for part in (checked[start : start + rows] for start in range(0, len(checked), rows))
+    ]
+    low, high = np.concatenate(bounds, axis=-1)
+    return Band(_middles(checked, cut), low, high)
+
+
+def _middles(scores: Scores, cut: int) -> Scores:
+    """Means along the last axis without `cut` scores at each end."""
+    ordered = np.sort(scores, axis=-1)
+    means: Scores = ordered[..., cut : ordered.shape[-1] - cut].mean(-1)
+    return means
 
 
 def student_interval(mean: float, standard_error: float, freedom: int, *, confidence: float = 0.95) -> Interval:
