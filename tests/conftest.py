@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -66,3 +67,26 @@ def _config_folder_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Ite
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
         yield
+
+
+def _write_run(path: Path, *returns: float, algo: str = "sac", env: str | None = "X-v1", seed: int = 0,
+              status: str | None = "finished", top: dict[str, Any] | None = None, **options: Any) -> Path:  # fmt: skip
+    path.mkdir(parents=True)
+    config = {"algo": algo, "env_id": env, "seed": seed, "total_timesteps": 100, "device": "auto", **(top or {}),
+              "output_dir": str(path), "algo_kwargs": {"learning_rate": 1e-3, "batch_size": 64, **options}}  # fmt: skip
+    (path / "config.yaml").write_text(json.dumps(config))
+    (path / "run.json").write_text(json.dumps({"git": "abc"}))
+    steps = [100 * (number + 1) // max(1, len(returns)) for number in range(len(returns))]
+    rows: list[dict[str, Any]] = [{"step": 1, "episode_return": 1.5}]
+    rows += [{"step": step, "evaluation": {"step": step, "return_mean": value}}
+             for step, value in zip(steps, returns, strict=True)]  # fmt: skip
+    (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"step": 9')  # cut short
+    if status is not None:
+        (path / "result.json").write_text(json.dumps({"status": status, "steps": 100, "updates": 9, "seconds": 2.0}))
+    return path
+
+
+@pytest.fixture(scope="session")
+def write_run() -> Callable[..., Path]:
+    """Writes the files of a run directory with these evaluations; `options` are those of the algorithm."""
+    return _write_run

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,25 +13,8 @@ from rl_training.reporting.comparison_plots import profile, save_improvements, s
 from rl_training.reporting.stored_runs import read_run, run_directories, seed_ranges
 
 
-def write_run(path: Path, *returns: float, algo: str = "sac", env: str | None = "X-v1", seed: int = 0,
-              status: str | None = "finished", top: dict[str, Any] | None = None, **options: Any) -> Path:  # fmt: skip
-    path.mkdir(parents=True)
-    config = {"algo": algo, "env_id": env, "seed": seed, "total_timesteps": 100, "device": "auto", **(top or {}),
-              "output_dir": str(path), "algo_kwargs": {"learning_rate": 1e-3, "batch_size": 64, **options}}  # fmt: skip
-    (path / "config.yaml").write_text(json.dumps(config))
-    (path / "run.json").write_text(json.dumps({"git": "abc"}))
-    steps = [100 * (number + 1) // max(1, len(returns)) for number in range(len(returns))]
-    rows: list[dict[str, Any]] = [{"step": 1, "episode_return": 1.5}]
-    rows += [{"step": step, "evaluation": {"step": step, "return_mean": value}}
-             for step, value in zip(steps, returns, strict=True)]  # fmt: skip
-    (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"step": 9')  # cut short
-    if status is not None:
-        (path / "result.json").write_text(json.dumps({"status": status, "steps": 100, "updates": 9, "seconds": 2.0}))
-    return path
-
-
 @pytest.fixture
-def runs(tmp_path):
+def runs(tmp_path, write_run):
     for seed in range(3):
         write_run(tmp_path / "runs" / "fast" / f"seed_{seed}", 5, 10 + seed, seed=seed, learning_rate=0.01)
         write_run(tmp_path / "runs" / "slow" / f"seed_{seed}", 5, 1 + seed, seed=seed)
@@ -40,7 +22,7 @@ def runs(tmp_path):
     return tmp_path / "runs"
 
 
-def test_the_score_of_a_run_is_its_last_evaluation_not_its_best(tmp_path):
+def test_the_score_of_a_run_is_its_last_evaluation_not_its_best(tmp_path, write_run):
     write_run(tmp_path / "run", 50, 3)
     (task,) = compare(tmp_path / "run").tasks
     assert task.entries[0].scores == [3]
@@ -58,13 +40,13 @@ def test_runs_are_grouped_by_the_options_in_which_they_differ(runs):
     assert found.to_json()["groups"][0]["options"] == {"learning_rate": 0.01}
 
 
-def test_a_key_that_does_not_change_what_is_learned_separates_nothing(tmp_path):
+def test_a_key_that_does_not_change_what_is_learned_separates_nothing(tmp_path, write_run):
     write_run(tmp_path / "a", 1, seed=0, top={"device": "cuda", "log_interval": 5})
     write_run(tmp_path / "b", 2, seed=1)
     assert [group.label for group in compare(tmp_path).groups] == ["sac"]
 
 
-def test_by_separates_runs_by_the_named_keys_alone_and_names_the_others(tmp_path):
+def test_by_separates_runs_by_the_named_keys_alone_and_names_the_others(tmp_path, write_run):
     for seed, (rate, size) in enumerate([(0.01, 64), (0.01, 128), (0.1, 64), (0.1, 128)]):
         write_run(tmp_path / str(seed), seed, seed=seed, learning_rate=rate, batch_size=size)
     for key in ("batch_size", "algo_kwargs.batch_size"):
@@ -77,14 +59,14 @@ def test_by_separates_runs_by_the_named_keys_alone_and_names_the_others(tmp_path
         compare(tmp_path, by=["batchsize"])
 
 
-def test_config_keys_of_the_run_separate_too(tmp_path):
+def test_config_keys_of_the_run_separate_too(tmp_path, write_run):
     write_run(tmp_path / "a", 1, top={"env_kwargs": {"gravity": 9.8}})
     write_run(tmp_path / "b", 2, top={"env_kwargs": {"gravity": 1.6}})
     assert [group.label for group in compare(tmp_path).groups] == ["sac env_kwargs.gravity=9.8",
                                                                   "sac env_kwargs.gravity=1.6"]  # fmt: skip
 
 
-def test_the_same_seed_twice_is_refused(tmp_path):
+def test_the_same_seed_twice_is_refused(tmp_path, write_run):
     write_run(tmp_path / "a", 1)
     write_run(tmp_path / "b", 2)
     with pytest.raises(ValueError, match=r"seed 0 of sac on X-v1 occurs twice, in .*a and .*b; leave one out"):
@@ -95,7 +77,7 @@ def test_a_run_named_twice_counts_once(runs):
     assert len(compare(runs, runs / "td3").groups[-1].seeds) == 3
 
 
-def test_runs_without_a_score_are_named_with_the_reason(tmp_path):
+def test_runs_without_a_score_are_named_with_the_reason(tmp_path, write_run):
     write_run(tmp_path / "a", 1)
     write_run(tmp_path / "b", 2, seed=1, status="stopped")
     write_run(tmp_path / "c", 2, seed=2, status=None)
@@ -109,7 +91,7 @@ def test_runs_without_a_score_are_named_with_the_reason(tmp_path):
         compare(tmp_path / "d")
 
 
-def test_a_bench_and_runs_stand_side_by_side_with_a_warning(tmp_path):
+def test_a_bench_and_runs_stand_side_by_side_with_a_warning(tmp_path, write_run):
     cell = tmp_path / "bench" / "sac-X-v1"
     cell.mkdir(parents=True)
     (tmp_path / "bench" / "bench.yaml").write_text("algos: [sac]\nenvs: [X-v1]\n")
@@ -133,7 +115,7 @@ def test_patterns_are_expanded_and_paths_without_runs_refused(runs, tmp_path):
         compare(tmp_path / "empty")
 
 
-def test_seeds_are_found_in_the_order_of_their_numbers(tmp_path):
+def test_seeds_are_found_in_the_order_of_their_numbers(tmp_path, write_run):
     for seed in (10, 2, 0):
         write_run(tmp_path / f"seed_{seed}", 1, seed=seed)
     write_run(tmp_path / "seed_0" / "checkpoints" / "copy", 1, seed=7)
@@ -165,7 +147,7 @@ def test_the_command_prints_what_it_grouped(cli, runs, tmp_path):
     assert [task["env"] for task in json.loads(cli("compare", runs, "--json").stdout)["tasks"]] == ["X-v1"]
 
 
-def test_runs_are_listed_with_status_step_and_returns(cli, runs, tmp_path):
+def test_runs_are_listed_with_status_step_and_returns(cli, runs, tmp_path, write_run):
     write_run(tmp_path / "runs" / "new", seed=4, status=None, env=None, top={"dataset": "logs.parquet"})
     (tmp_path / "runs" / "broken").mkdir()
     (tmp_path / "runs" / "broken" / "config.yaml").write_text("[")

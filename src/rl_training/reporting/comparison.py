@@ -76,8 +76,7 @@ def compare(*paths: Path | str, by: Sequence[str] = ()) -> Comparison:
             raise ValueError(f"no run of {names} has a score: {', '.join(found.left_out[:3])}")
         raise ValueError(f"no cell of {names} is done yet. Run them with rl-training bench")
     results = [group.cell for group in found.groups]
-    entries = {name: [_entry(cell) for cell in cells] for name, cells in by_task(results).items()}
-    tasks = [Task(name, each, [_pair(a, b) for a, b in combinations(each, 2)]) for name, each in entries.items()]
+    tasks = [task_of(name, cells) for name, cells in by_task(results).items()]
     return Comparison(tasks, found.missing, results, found.groups, found.left_out, found.notes)
 
 
@@ -87,6 +86,12 @@ def by_task(results: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str,
         name = result["env"] if result["dataset"] is None else f"{result['env']} from {Path(result['dataset']).stem}"
         tasks.setdefault(name, []).append(result)
     return tasks
+
+
+def task_of(name: str, results: Sequence[Mapping[str, Any]]) -> Task:
+    """Scores and pairwise comparisons of the results of one task."""
+    entries = [_entry(result) for result in results]
+    return Task(name, entries, [_pair(a, b) for a, b in combinations(entries, 2)])
 
 
 def _entry(result: Mapping[str, Any]) -> Entry:

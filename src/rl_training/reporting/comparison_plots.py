@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from rl_training.reporting.comparison import Comparison, Entry, Task
 from rl_training.reporting.plots import INK, PALETTE, new_figure, plain
@@ -14,9 +15,23 @@ from rl_training.reporting.plots import INK, PALETTE, new_figure, plain
 LEVELS, RESAMPLES = 101, 1000
 
 
-def profile(scores: Sequence[float], levels: Sequence[float]) -> list[float]:
+def profile(scores: ArrayLike, levels: Sequence[float]) -> list[float]:
     """Fraction of runs with a score above each level."""
-    return [float(np.mean(np.asarray(scores) > level)) for level in levels]
+    fractions: list[float] = _fractions(np.asarray(scores), levels).tolist()
+    return fractions
+
+
+def profile_band(scores: ArrayLike, levels: Sequence[float]) -> tuple[list[float], list[float]]:
+    """95% bootstrap interval of the profile at each level: its lower and its upper bounds."""
+    checked = np.asarray(scores)
+    resampled = np.random.default_rng(0).choice(checked, (RESAMPLES, len(checked)))
+    low, high = np.quantile(_fractions(resampled, levels), [0.025, 0.975], axis=0)
+    return low.tolist(), high.tolist()
+
+
+def _fractions(scores: NDArray[np.float64], levels: Sequence[float]) -> NDArray[np.float64]:
+    """Fractions along the last axis: [runs] -> [levels], or [resamples, runs] -> [resamples, levels]."""
+    return np.stack([(scores > level).mean(-1) for level in levels], -1)
 
 
 def save_profiles(found: Comparison, target: Path) -> Path:
@@ -24,7 +39,7 @@ def save_profiles(found: Comparison, target: Path) -> Path:
     figure = new_figure(7, 3.4 * len(found.tasks) + 0.4)
     for number, task in enumerate(found.tasks):
         axes = figure.add_subplot(len(found.tasks), 1, number + 1)
-        levels = _levels(task)
+        levels = profile_levels(task)
         for place, entry in enumerate(task.entries):
             _draw_profile(axes, entry, levels, PALETTE[place % len(PALETTE)], ("-", "--", ":")[place // 6 % 3])
         axes.set_title(task.name, loc="left", fontsize=11, fontweight="bold", color=INK)
@@ -37,7 +52,8 @@ def save_profiles(found: Comparison, target: Path) -> Path:
     return target
 
 
-def _levels(task: Task) -> list[float]:
+def profile_levels(task: Task) -> list[float]:
+    """Levels from below the lowest to above the highest score of a task."""
     scores = [score for entry in task.entries for score in entry.scores]
     low, high = min(scores), max(scores)
     room = 0.05 * (high - low) or 1.0
@@ -47,9 +63,7 @@ def _levels(task: Task) -> list[float]:
 
 def _draw_profile(axes: Any, entry: Entry, levels: Sequence[float], color: str, line: str) -> None:
     if len(entry.scores) > 1:
-        scores = np.asarray(entry.scores)
-        resampled = np.random.default_rng(0).choice(scores, (RESAMPLES, len(scores)))
-        low, high = np.quantile([profile(each, levels) for each in resampled], [0.025, 0.975], axis=0)
+        low, high = profile_band(entry.scores, levels)
         axes.fill_between(levels, low, high, color=color, alpha=0.2, linewidth=0, step="post")
     seeds = "1 seed" if len(entry.scores) == 1 else f"{len(entry.scores)} seeds"
     axes.step(

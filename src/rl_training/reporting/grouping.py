@@ -51,7 +51,7 @@ def group_runs(paths: Sequence[str], by: Sequence[str] = ()) -> Grouped:
     runs: dict[Path, StoredRun] = {}
     for path in expand(paths):
         if is_bench(path):
-            done, absent = _bench_groups(path)
+            done, absent = bench_groups(path)
             groups, missing = groups + done, missing + absent
             continue
         directories = list(run_directories(path))
@@ -71,7 +71,7 @@ def _reason(run: StoredRun) -> str:
     return "it has no evaluations"
 
 
-def _bench_groups(directory: Path) -> tuple[list[Group], list[str]]:
+def bench_groups(directory: Path) -> tuple[list[Group], list[str]]:
     files = {cell.name: directory / cell.name / "result.json" for cell in read_plan(directory).cells()}
     groups = []
     for file in files.values():
@@ -83,26 +83,46 @@ def _bench_groups(directory: Path) -> tuple[list[Group], list[str]]:
     return groups, [name for name, file in files.items() if not file.is_file()]
 
 
+class Setting(NamedTuple):
+    """Runs of one algorithm, environment and dataset whose options that matter are equal."""
+
+    algo: str
+    env: str
+    dataset: str | None
+    options: dict[str, Any]  # in which it differs from other settings
+    runs: list[StoredRun]
+
+    @property
+    def label(self) -> str:
+        return " ".join([self.algo, *(f"{key}={shown_value(value)}" for key, value in self.options.items())])
+
+
 def _run_groups(runs: Sequence[StoredRun], by: Sequence[str]) -> tuple[list[Group], list[str]]:
+    settings, notes = settings_of(runs, by)
+    return [_group(setting) for setting in settings], notes
+
+
+def settings_of(runs: Sequence[StoredRun], by: Sequence[str] = ()) -> tuple[list[Setting], list[str]]:
+    """Separates runs by setting; the notes name options in which runs of one setting differ because of `by`."""
     keys = {run.path: {key: value for key, value in flat(run.config).items() if key not in IGNORED} for run in runs}
     wanted = _known(by, [*keys.values()]) if by else None
     families: dict[tuple[str, str, str | None], list[StoredRun]] = {}
     for run in runs:
         families.setdefault((run.algo, str(run.env), run.dataset), []).append(run)
-    groups, notes = [], []
+    settings, notes = [], []
     for (algo, env, dataset), members in families.items():
-        differing = _differing([keys[run.path] for run in members])
+        differing = differing_keys([keys[run.path] for run in members])
         chosen = differing if wanted is None else wanted
         if pooled := [key for key in differing if key not in chosen]:
             notes.append(f"{algo} on {env} pools runs that differ in {', '.join(pooled)}")
-        settings: dict[str, list[StoredRun]] = {}
+        by_options: dict[str, list[StoredRun]] = {}
         for run in members:
             options = {key: keys[run.path][key] for key in chosen if key in keys[run.path]}
-            settings.setdefault(json.dumps(options, sort_keys=True), []).append(run)
-        for text, same in settings.items():
+            by_options.setdefault(json.dumps(options, sort_keys=True), []).append(run)
+        for text, same in by_options.items():
             options = {key: json.loads(text)[key] for key in chosen if key in json.loads(text)}
-            groups.append(_group(algo, env, dataset, options, same))
-    return groups, notes
+            settings.append(Setting(algo, env, dataset, options, same))
+    return settings, notes
 
 
 def _known(by: Sequence[str], configs: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -117,13 +137,14 @@ def _known(by: Sequence[str], configs: Sequence[Mapping[str, Any]]) -> list[str]
     return found
 
 
-def _differing(configs: Sequence[Mapping[str, Any]]) -> list[str]:
+def differing_keys(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     keys = dict.fromkeys(key for config in configs for key in config)
     return [key for key in keys if len({json.dumps(config.get(key), sort_keys=True) for config in configs}) > 1]
 
 
-def _group(algo: str, env: str, dataset: str | None, options: dict[str, Any], runs: Sequence[StoredRun]) -> Group:
-    label = " ".join([algo, *(f"{key}={shown_value(value)}" for key, value in options.items())])
+def _group(setting: Setting) -> Group:
+    _, env, dataset, options, runs = setting
+    label = setting.label
     by_seed: dict[int, StoredRun] = {}
     for run in sorted(runs, key=lambda run: run.seed):
         if run.seed in by_seed:
