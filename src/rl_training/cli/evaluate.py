@@ -34,10 +34,6 @@ Ope = Annotated[
 ]
 Updates = Annotated[int | None, typer.Option(metavar="N", min=1, help="Updates of the estimate (default 10,000).")]
 Gamma = Annotated[float | None, typer.Option(metavar="G", help="Discount of the estimate (default 0.99).")]
-CAUTION = (
-    "the estimate does not cover states that are missing in the data, and the interval does not show this. "
-    "Use it to compare policies, not as an absolute value"
-)
 
 
 class Playing(NamedTuple):
@@ -126,7 +122,7 @@ def estimate(
         import torch
 
         from rl_training.experiment.agent import load_agent
-        from rl_training.experiment.ope import evaluate_policy_offline, load_dataset_for
+        from rl_training.experiment.ope import CAUTION, evaluate_policy_offline, load_dataset_for
         from rl_training.runtime.callbacks.progress import ShowProgress
 
         torch.set_num_threads(1)  # as in training: results do not depend on the number of cores
