@@ -16,8 +16,8 @@ from rl_training.cli import app
 
 COMMANDS: list[list[str]] = [
     [], ["train"], ["resume"], ["evaluate"], ["predict"], ["configs"], ["configs", "ls"], ["configs", "show"],
-    ["configs", "copy"], ["algos"], ["explain"], ["doctor"], ["bench"], ["compare"], ["data"], ["data", "check"],
-    ["data", "show"], ["data", "convert"], ["data", "collect"], ["dream"], ["tune"], ["verify"],
+    ["configs", "copy"], ["algos"], ["explain"], ["doctor"], ["bench"], ["compare"], ["report"], ["data"],
+    ["data", "check"], ["data", "show"], ["data", "convert"], ["data", "collect"], ["dream"], ["verify"],
 ]  # fmt: skip
 
 ALL_HELP = """

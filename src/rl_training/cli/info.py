@@ -16,8 +16,8 @@ from rl_training.types import ACTION_SPACES
 EXTRAS = {  # optional dependencies, and the modules they install
     "data": ("h5py", "pyarrow"), "mujoco": ("mujoco", "imageio"), "atari": ("ale_py",), "box2d": ("Box2D",),
     "log": ("tensorboard",), "wandb": ("wandb",), "mlflow": ("mlflow",), "plot": ("matplotlib",),
-    "tune": ("optuna",),
-    "video": ("imageio", "imageio_ffmpeg", "PIL", "pygame"), "export": ("onnx", "onnxscript", "onnxruntime"),
+    "report": ("bokeh", "jinja2"), "video": ("imageio", "imageio_ffmpeg", "PIL", "pygame"),
+    "export": ("onnx", "onnxscript", "onnxruntime"),
 }  # fmt: skip
 
 

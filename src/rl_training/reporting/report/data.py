@@ -1,0 +1,178 @@
+"""Dataset checks and off-policy estimates of a report."""
+
+from __future__ import annotations
+
+import glob
+import json
+import shlex
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rl_training.data.datasets.checks import inspect_source
+from rl_training.data.datasets.report import DatasetReport
+from rl_training.reporting.report.groups import MALFORMED, Gathered, Member, ReportGroup, finite
+from rl_training.reporting.report.texts import bytes_text, interval_text, number_text, short_text
+from rl_training.reporting.stored_runs import StoredRun
+from rl_training.runtime.checkpoints.format import MANIFEST, CheckpointError, parse_manifest
+from rl_training.runtime.checkpoints.reading import list_checkpoints
+from rl_training.statistics import Interval
+from rl_training.types import EnvSpec
+
+MOST_BYTES = 200_000_000  # of a dataset that is checked while a report is written
+READ_HERE = (".npz", ".csv", ".parquet", ".h5", ".hdf5")  # files; Minari ids may ask a server
+ESTIMATES = "ope*.json"  # in a run directory: the output of `evaluate --ope DATA --json`
+
+
+class CheckedData(NamedTuple):
+    source: str
+    groups: list[ReportGroup]
+    command: str
+    report: DatasetReport | None
+    reason: str  # without a report
+
+    @property
+    def distributions(self) -> list[tuple[str, ...]]:
+        if self.report is None:
+            return []
+        named = {"return": self.report.returns, "length": self.report.lengths, "reward": self.report.rewards}
+        return [(name, *(f"{value:.4g}" for value in values)) for name, values in named.items() if values]
+
+
+class Estimate(NamedTuple):
+    group: int
+    run: str
+    dataset: str
+    estimate: str
+    interval: str
+    behaviour: str
+    gamma: str
+    unseen: str
+    warnings: list[str]
+
+
+class Estimates(NamedTuple):
+    rows: list[Estimate]
+    caution: str
+    commands: list[str]  # which would add an estimate for groups without one
+
+
+def checked_datasets(gathered: Gathered) -> list[CheckedData]:
+    """Checks each dataset file of the runs, with the options and the spaces of the first run that uses it."""
+    uses: dict[str, tuple[StoredRun, list[ReportGroup]]] = {}
+    for group in gathered.groups:
+        if (run := group.first_run) is None:
+            continue
+        for source in _sources(run.config.get("dataset")):
+            _, groups = uses.setdefault(source, (run, []))
+            groups.append(group)
+    return [_checked(source, run, groups) for source, (run, groups) in uses.items()]
+
+
+def _sources(dataset: Any) -> Iterator[str]:
+    """Files and recipes of the `dataset` key of a config."""
+    if isinstance(dataset, list):
+        for part in dataset:
+            yield from _sources(part)
+    elif isinstance(dataset, dict):
+        yield str(dataset["source"]) if "source" in dataset else json.dumps(dataset)
+    elif dataset is not None:
+        yield str(dataset)
+
+
+def _checked(source: str, run: StoredRun, groups: list[ReportGroup]) -> CheckedData:
+    command = shlex.join(["rl-training", "data", "check", source])
+    if source.startswith("{"):
+        return CheckedData(source, groups, "", None, "collected in the environment when the run started")
+    files = _files(source)
+    if not files:
+        return CheckedData(source, groups, command, None, "not on this machine, or no file")
+    if (size := sum(file.stat().st_size for file in files)) > MOST_BYTES:
+        return CheckedData(source, groups, command, None, f"{bytes_text(size)}: too large to check for each report")
+    stamp = tuple((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files)
+    config = run.config
+    options = {key: config.get(key) for key in ("dataset_columns", "action_range", "allow")}
+    try:
+        return CheckedData(source, groups, command, _inspect(source, json.dumps(options), _spec_of(run), stamp), "")
+    except (*MALFORMED, ImportError) as error:
+        return CheckedData(source, groups, command, None, short_text(str(error)))
+
+
+def _files(source: str) -> list[Path]:
+    found = [Path(source)] if Path(source).is_file() else map(Path, glob.glob(source) if glob.has_magic(source) else [])
+    return [file for file in found if file.is_file() and file.suffix in READ_HERE]
+
+
+@lru_cache(maxsize=32)
+def _inspect(source: str, options: str, spec: str | None, stamp: tuple[Any, ...]) -> DatasetReport:
+    """Cached by the time and size of the files."""
+    given = json.loads(options)
+    bounds, columns, allow = given["action_range"], given["dataset_columns"] or {}, tuple(given["allow"] or ())
+    known = None if spec is None else EnvSpec.from_json(json.loads(spec))
+    action_range = None if bounds is None else tuple(bounds)
+    return inspect_source(source, columns=columns, spec=known, action_range=action_range, allow=allow)
+
+
+def _spec_of(run: StoredRun) -> str | None:
+    """The spaces in the newest checkpoint as JSON; the environment itself is not imported."""
+    for path in reversed(list_checkpoints(run.path / "checkpoints")):
+        try:
+            return json.dumps(parse_manifest(path, (path / MANIFEST).read_bytes()).info["spec"])
+        except (CheckpointError, OSError, KeyError):
+            continue
+    return None
+
+
+def estimates(gathered: Gathered) -> Estimates:
+    rows = [
+        estimate
+        for group in gathered.groups
+        for member in group.members
+        for file in sorted(member.path.glob(ESTIMATES))
+        if (estimate := _estimate(group.number, member, file)) is not None
+    ]
+    estimated = {row.run for row in rows}
+    missing = [
+        group.first_run
+        for group in gathered.groups
+        if group.dataset is not None and not estimated & {str(member.path) for member in group.members}
+    ]
+    return Estimates(rows, _caution() if rows else "", [command for run in missing if run for command in _command(run)])
+
+
+def _caution() -> str:
+    from rl_training.experiment.ope import CAUTION  # imports the algorithms
+
+    return CAUTION[:1].upper() + CAUTION[1:] + "."
+
+
+def _estimate(number: int, member: Member, file: Path) -> Estimate | None:
+    try:
+        found = json.loads(file.read_bytes())
+        interval, behaviour = found.get("interval"), found.get("behaviour_interval")
+        gamma, unseen = finite(found.get("gamma")), finite(found.get("unseen_actions"))
+        return Estimate(
+            number, str(member.path), short_text(str(found.get("dataset", ""))), number_text(float(found["estimate"])),
+            _interval(interval), f"{number_text(float(found['behaviour_return']))}{_in_brackets(behaviour)}",
+            "" if gamma is None else f"{gamma:g}", "" if unseen is None else f"{unseen:.0%}",
+            [short_text(str(warning)) for warning in found.get("warnings") or []],
+        )  # fmt: skip
+    except MALFORMED:
+        return None
+
+
+def _interval(bounds: Any) -> str:
+    return "" if bounds is None else interval_text(Interval(*map(float, bounds)))
+
+
+def _in_brackets(bounds: Any) -> str:
+    return "" if bounds is None else f" ({_interval(bounds)})"
+
+
+def _command(run: StoredRun) -> list[str]:
+    source = run.config.get("dataset")
+    if not isinstance(source, str):
+        return []
+    words = shlex.join(["rl-training", "evaluate", str(run.path), "--ope", source, "--json"])
+    return [f"{words} > {shlex.quote(str(run.path / 'ope.json'))}"]

@@ -1,0 +1,132 @@
+"""Finds the runs of a report and groups them: every run counts, whether it has finished or not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from rl_training.experiment.bench.plan import Cell, read_plan
+from rl_training.reporting.grouping import BENCH, RUN, Group, Setting, bench_groups, settings_of
+from rl_training.reporting.report.groups import MALFORMED, Gathered, Member, ReportGroup, finite, points
+from rl_training.reporting.report.labels import with_labels
+from rl_training.reporting.stored_runs import StoredRun, expand, is_bench, is_run, read_run, run_directories
+
+SILENT_SECONDS = 120.0  # without a new row in its log, a run without a result is no longer called training
+SLACK = 2.0  # seconds between the last row of a log and the result
+
+
+def gather(paths: Sequence[str], by: Sequence[str] = ()) -> Gathered:
+    """Reads benches, runs, folders of runs and patterns. Folders without runs and damaged runs become notes."""
+    groups: list[ReportGroup] = []
+    notes: list[str] = []
+    runs: dict[Path, StoredRun] = {}
+    for path in expand(paths):
+        if is_bench(path):
+            groups += _bench(path, notes)
+            continue
+        found = {directory.resolve(): run for directory, run in _read(path, notes)}
+        if not found and not notes:
+            notes.append(f"{path} has no runs yet")
+        runs |= found
+    settings, pooled = settings_of([*runs.values()], by)
+    if groups and settings:
+        notes.append(f"scores are measured differently: {BENCH} and {RUN}")
+    groups += [_from_runs(setting, notes) for setting in settings]
+    return Gathered(with_labels(groups), [*notes, *pooled])
+
+
+def _read(path: Path, notes: list[str]) -> Iterator[tuple[Path, StoredRun]]:
+    for directory in run_directories(path):
+        try:
+            run = read_run(directory)
+            as_member(run)
+        except MALFORMED as error:
+            notes.append(f"{directory} cannot be read: {error}")
+        else:
+            yield directory, run
+
+
+def _bench(path: Path, notes: list[str]) -> list[ReportGroup]:
+    cells = {cell.name: cell for cell in read_plan(path).cells()}
+    done, missing = bench_groups(path)
+    groups = [_from_cell(group) for group in done]
+    for name in missing:
+        runs = [run for _, run in _read(path / name, notes)]
+        if runs:
+            groups.append(_unfinished_cell(cells[name], runs, notes))
+    waiting = [name for name in missing if not (path / name).is_dir()]
+    if waiting:
+        notes.append(f"not started: {', '.join(waiting)}")
+    return groups
+
+
+def _from_cell(group: Group) -> ReportGroup:
+    members = [
+        _cell_member(Path(path), facts) for path, facts in zip(group.paths, group.cell["runs"], strict=True)
+    ]  # fmt: skip
+    task = task_name(group.env, group.dataset)
+    return ReportGroup(group.label, {}, task, group.env, group.dataset, members, group.cell)
+
+
+def _cell_member(path: Path, facts: dict[str, Any]) -> Member:
+    score, curve = finite(facts["score"]["return_mean"]), points(facts.get("curve") or [])
+    if is_run(path):
+        stored = as_member(read_run(path))
+        return Member(**{**vars(stored), "bench_score": score, "evaluations": curve or stored.evaluations})
+    steps = int(facts.get("steps") or 0)
+    return Member(facts["seed"], path, None, str(facts.get("status", "finished")), steps, steps, None, curve, [],
+                  score, facts)  # fmt: skip
+
+
+def _unfinished_cell(cell: Cell, runs: list[StoredRun], notes: list[str]) -> ReportGroup:
+    first = runs[0]
+    setting = Setting(cell.learner, str(first.env), cell.dataset or first.dataset, {}, runs)
+    return _from_runs(setting, notes)
+
+
+def _from_runs(setting: Setting, notes: list[str]) -> ReportGroup:
+    """Keeps the newest of runs with the same seed, because a copy is no further evidence."""
+    newest: dict[int, Member] = {}
+    for member in sorted(map(as_member, setting.runs), key=lambda member: -(member.silent_seconds or 0)):
+        if member.seed in newest:
+            older = newest[member.seed].path
+            notes.append(
+                f"seed {member.seed} of {setting.label} occurs twice: {older} is left out, {member.path} is newer"
+            )
+        newest[member.seed] = member
+    members = [newest[seed] for seed in sorted(newest)]
+    env = setting.runs[0].env
+    return ReportGroup(setting.algo, setting.options, task_name(env, setting.dataset), env, setting.dataset, members)
+
+
+def as_member(run: StoredRun) -> Member:
+    log = run.path / "metrics.jsonl"
+    written = log.stat().st_mtime if log.exists() else (run.path / "config.yaml").stat().st_mtime
+    evaluations = points((each.get("step"), each.get("return_mean")) for each in run.evaluations)
+    training = points((row.get("step"), row.get("episode_return")) for row in run.rows)
+    silent = max(0.0, time.time() - written)
+    return Member(run.seed, run.path, run, _status(run, written, silent), run.step, run.total_steps, silent,
+                  evaluations, training, facts=run.result)  # fmt: skip
+
+
+def _status(run: StoredRun, written: float, silent: float) -> str:
+    """A run that continues after it was stopped has rows that are newer than its result."""
+    result = run.path / "result.json"
+    if run.is_finished:
+        return run.status
+    if run.result and written <= result.stat().st_mtime + SLACK:
+        return run.status
+    times = [time for row in run.rows[-20:] if (time := finite(row.get("time"))) is not None]
+    gaps = [later - earlier for earlier, later in pairwise(times)]
+    return "training" if silent < max(SILENT_SECONDS, 5 * max(gaps, default=0)) else "incomplete"
+
+
+def task_name(env: str | None, dataset: str | None) -> str:
+    if dataset is None:
+        return str(env)
+    source = "several datasets" if dataset.startswith("[") else "a recipe" if dataset.startswith("{") else dataset
+    stem = Path(source).stem or source
+    return stem if env is None else f"{env} from {stem}"

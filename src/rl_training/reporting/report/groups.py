@@ -1,0 +1,93 @@
+"""The groups of a report and their members."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rl_training.reporting.stored_runs import StoredRun
+
+MALFORMED = (ValueError, TypeError, KeyError, AttributeError, OSError)  # files of a run that were edited or damaged
+
+Points = list[tuple[float, float]]  # steps and returns
+
+
+@dataclass(frozen=True)
+class Member:
+    """One seed of a group."""
+
+    seed: int
+    path: Path
+    run: StoredRun | None  # None if a bench's run directories were deleted
+    status: str  # finished, early_stop, stopped, failed, training or incomplete
+    step: int
+    total_steps: int
+    silent_seconds: float | None  # since the last row of the log
+    evaluations: Points
+    training: Points
+    bench_score: float | None = None
+    facts: dict[str, Any] = field(default_factory=dict)  # of result.json, or of the bench's result
+
+    @property
+    def is_finished(self) -> bool:
+        return self.status not in ("stopped", "failed", "training", "incomplete")
+
+    @property
+    def last_evaluation(self) -> float | None:
+        return self.evaluations[-1][1] if self.evaluations else None
+
+    @property
+    def score(self) -> float | None:
+        """The score that counts in the comparison: that of the bench, or the last evaluation."""
+        return self.last_evaluation if self.bench_score is None else self.bench_score
+
+
+@dataclass(frozen=True)
+class ReportGroup:
+    algo: str  # or the config of a bench cell
+    options: dict[str, Any]  # in which it differs from other groups of its algorithm
+    task: str  # the environment, and the dataset if there is one
+    env: str | None
+    dataset: str | None
+    members: list[Member]
+    cell: dict[str, Any] | None = None  # result.json of a bench cell
+    label: str = ""  # short; the same in every task
+    name: str = ""  # the label, and the task if there are several
+    number: int = 0  # of its label: its colour
+
+    @property
+    def counted(self) -> list[Member]:
+        """The members of the score: those that have finished, or all with an evaluation while none has."""
+        scored = [member for member in self.members if member.score is not None]
+        return [member for member in scored if member.is_finished] or scored
+
+    @property
+    def is_preliminary(self) -> bool:
+        return not any(member.is_finished for member in self.counted)
+
+    @property
+    def first_run(self) -> StoredRun | None:
+        return next((member.run for member in self.members if member.run is not None), None)
+
+
+@dataclass(frozen=True)
+class Gathered:
+    groups: list[ReportGroup]
+    notes: list[str]
+
+    @property
+    def members(self) -> list[Member]:
+        return [member for group in self.groups for member in group.members]
+
+
+def points(pairs: Any) -> Points:
+    """The pairs of finite numbers, in the order of their steps."""
+    numbers = ((finite(step), finite(value)) for step, value in pairs)
+    return sorted({step: (step, value) for step, value in numbers if step is not None and value is not None}.values())
+
+
+def finite(value: Any) -> float | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and math.isfinite(value) else None

@@ -1,0 +1,159 @@
+"""The tables of scores, pairs and runs of a report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rl_training.reporting.comparison import MOST_SEEDS, Entry
+from rl_training.reporting.report.groups import Gathered, Member, ReportGroup
+from rl_training.reporting.report.machines import member_seconds
+from rl_training.reporting.report.scores import ScoredTask
+from rl_training.reporting.report.texts import duration_text, interval_text, number_text
+from rl_training.reporting.stored_runs import seed_ranges
+
+MARGIN = 4.0  # per cent of the width of a picture in a table
+FEW_SEEDS = 4  # up to which an interval is too narrow
+STATES = ("finished", "early_stop", "training", "stopped", "incomplete", "failed")
+WORDS = {"early_stop": "stopped early"}
+
+
+class Marks(NamedTuple):
+    """Positions in the picture of a score, in per cent."""
+
+    middle: float
+    low: float | None
+    high: float | None
+    seeds: list[float]
+
+
+class SummaryRow(NamedTuple):
+    number: int
+    label: str
+    seeds: str
+    counted: int  # seeds in the score
+    score: str
+    interval: str
+    normalized: str
+    marks: Marks | None
+    states: str
+    notes: list[str]
+
+
+class PairRow(NamedTuple):
+    task: str
+    a: str
+    b: str
+    probability: str
+    interval: str
+    difference: str
+    seeds_needed: str
+    is_clear: bool
+
+
+class RunRow(NamedTuple):
+    number: int
+    seed: int
+    path: str
+    status: str
+    progress: str
+    last: str
+    best: str
+    seconds: str
+
+
+def summary_rows(task: ScoredTask) -> list[SummaryRow]:
+    return [_row(group, entry, task.bounds) for group, entry in task.groups]
+
+
+def _row(group: ReportGroup, entry: Entry | None, bounds: tuple[float, float] | None) -> SummaryRow:
+    seeds, states = seed_ranges([member.seed for member in group.members]), states_text(group.members)
+    if entry is None or bounds is None:
+        return SummaryRow(group.number, group.label, seeds, 0, "", "", "", None, states, _without_score(group))
+    return SummaryRow(
+        group.number, group.label, seeds, len(entry.scores), number_text(entry.middle),
+        "" if entry.interval is None else interval_text(entry.interval),
+        "" if entry.normalized is None else number_text(entry.normalized, 1),
+        _marks(entry, *bounds), states, _notes(group),
+    )  # fmt: skip
+
+
+def _marks(entry: Entry, low: float, high: float) -> Marks:
+    def place(value: float) -> float:
+        share = 0.5 if high == low else (value - low) / (high - low)
+        return round(MARGIN + (100 - 2 * MARGIN) * share, 2)
+
+    seeds = [place(score) for score in entry.scores]
+    if entry.interval is None:
+        return Marks(place(entry.middle), None, None, seeds)
+    return Marks(place(entry.middle), place(entry.interval.low), place(entry.interval.high), seeds)
+
+
+def _without_score(group: ReportGroup) -> list[str]:
+    returns = [member.training[-1][1] for member in group.members if member.training]
+    if not returns:
+        return ["no episode has finished yet"] if group.dataset is None else ["no evaluations"]
+    mean = number_text(sum(returns) / len(returns))
+    return [f"no evaluations; mean return of the last training episodes: {mean}"]
+
+
+def _notes(group: ReportGroup) -> list[str]:
+    counted, notes = group.counted, []
+    if group.is_preliminary:
+        steps = min(member.step for member in counted)
+        notes.append(f"so far, at step {steps:,}: no seed has finished")
+    elif left_out := [member.seed for member in group.members if member not in counted]:
+        words = "seed {}, which has" if len(left_out) == 1 else "seeds {}, which have"
+        notes.append(f"without {words.format(seed_ranges(left_out))} no final score")
+    if len(counted) == 1:
+        notes.append("one seed: no interval")
+    elif len(counted) <= FEW_SEEDS:
+        notes.append(f"{len(counted)} seeds: the interval is too narrow")
+    return notes
+
+
+def states_text(members: Sequence[Member]) -> str:
+    counts = Counter(member.status for member in members)
+    known = [state for state in STATES if counts[state]] + [state for state in counts if state not in STATES]
+    return ", ".join(f"{counts[state]} {WORDS.get(state, state)}{_progress(state, members)}" for state in known)
+
+
+def _progress(state: str, members: Sequence[Member]) -> str:
+    running = [member.step / member.total_steps for member in members if member.status == state and member.total_steps]
+    return f" ({sum(running) / len(running):.0%})" if state == "training" and running else ""
+
+
+def pair_rows(tasks: Sequence[ScoredTask]) -> list[PairRow]:
+    return [
+        PairRow(
+            task.name, pair.a, pair.b, number_text(pair.probability, 2),
+            "" if pair.interval is None else f"{pair.interval.low:.2f} to {pair.interval.high:.2f}",
+            f"{pair.difference:+,.1f}" if abs(pair.difference) >= 1 else f"{pair.difference:+.3g}",
+            _seeds_needed(pair.seeds_needed),
+            pair.interval is not None and not pair.interval.low <= 0.5 <= pair.interval.high,
+        )
+        for task in tasks for pair in task.pairs
+    ]  # fmt: skip
+
+
+def _seeds_needed(seeds: int | None) -> str:
+    return "" if seeds is None else f"about {seeds:,}" if seeds <= MOST_SEEDS else f"more than {MOST_SEEDS:,}"
+
+
+def run_rows(gathered: Gathered) -> list[RunRow]:
+    return [
+        RunRow(
+            group.number, member.seed, str(member.path), WORDS.get(member.status, member.status),
+            f"{member.step:,} of {member.total_steps:,}", _last(member),
+            number_text(max(value for _, value in member.evaluations)) if member.evaluations else "",
+            duration_text(member_seconds(member)),
+        )
+        for group in gathered.groups for member in group.members
+    ]  # fmt: skip
+
+
+def _last(member: Member) -> str:
+    if member.score is not None:
+        return number_text(member.score)
+    return f"{number_text(member.training[-1][1])} (training)" if member.training else ""
