@@ -17,7 +17,7 @@ from rl_training.cli import app
 COMMANDS: list[list[str]] = [
     [], ["train"], ["resume"], ["evaluate"], ["predict"], ["configs"], ["configs", "ls"], ["configs", "show"],
     ["configs", "copy"], ["algos"], ["explain"], ["doctor"], ["bench"], ["compare"], ["report"], ["data"],
-    ["data", "check"], ["data", "show"], ["data", "convert"], ["data", "collect"], ["dream"], ["verify"],
+    ["data", "check"], ["data", "show"], ["data", "convert"], ["data", "collect"], ["dream"], ["tune"], ["verify"],
 ]  # fmt: skip
 
 ALL_HELP = """

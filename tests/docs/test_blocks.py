@@ -35,6 +35,7 @@ SHORT_KEYWORDS = {"total_timesteps": "256", "rows": "400", "updates": "20"}
 SHORT_COMMANDS = {  # added to a command; the last value of a repeated option counts
     "train": "--steps 16 --set eval_episodes=1 --quiet",
     "bench": "--steps 8 --seeds 0 --episodes 1 --jobs 1 --set eval_interval=4 --set eval_episodes=1",
+    "tune": "--trials 1 --steps 256 --seeds 0 --final-seeds 100 --episodes 1 --no-baseline --set eval_episodes=1",
     "data collect": "--steps 64",
     "evaluate": "--episodes 1",
     "evaluate --ope": "--updates 20",
@@ -155,7 +156,7 @@ def short_options(words: list[str]) -> list[str]:
     command += " --ope" if "--ope" in words else ""
     options = SHORT_COMMANDS.get(command, "").split()
     for option, value in SHORT_OPTIONS.items():
-        options += [option, value] if option in words else []
+        options += [option, value] if option in words and command != "tune" else []
     return options + (SHORT_MODELS.get(words[1].split("/")[0], "").split() if command == "train" else [])
 
 

@@ -21,6 +21,7 @@ from rl_training.cli import (
     predict,
     report,
     train,
+    tune,
     verify,
 )
 from rl_training.experiment.user_errors import USER_ERRORS, message_of
@@ -78,7 +79,7 @@ def rl_training(
 
 COMMANDS: tuple[Callable[..., None], ...] = (
     train.train, train.resume, evaluate.evaluate, predict.predict, export.export, dreams.dream, bench.bench,
-    compare.compare, report.report, info.algos, info.explain, info.doctor, verify.verify,
+    compare.compare, report.report, tune.tune, info.algos, info.explain, info.doctor, verify.verify,
 )  # fmt: skip
 for command in COMMANDS:
     app.command()(command)

@@ -16,7 +16,7 @@ from rl_training.types import ACTION_SPACES
 EXTRAS = {  # optional dependencies, and the modules they install
     "data": ("h5py", "pyarrow"), "mujoco": ("mujoco", "imageio"), "atari": ("ale_py",), "box2d": ("Box2D",),
     "log": ("tensorboard",), "wandb": ("wandb",), "mlflow": ("mlflow",), "plot": ("matplotlib",),
-    "report": ("bokeh", "jinja2"), "video": ("imageio", "imageio_ffmpeg", "PIL", "pygame"),
+    "tune": ("optuna",), "report": ("bokeh", "jinja2"), "video": ("imageio", "imageio_ffmpeg", "PIL", "pygame"),
     "export": ("onnx", "onnxscript", "onnxruntime"),
 }  # fmt: skip
 

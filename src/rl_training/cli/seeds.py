@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 MOST_SEEDS = 1000
 
 
-def parse_seeds(text: str) -> list[int]:
+def parse_seeds(text: str, option: str = "--seeds") -> list[int]:
     """Parses 0-4 or 0,2,5."""
     seeds: list[int] = []
     for part in text.split(","):
         ends = re.fullmatch(r"\s*(\d{1,18})(?:-(\d{1,18}))?\s*", part)
         if ends is None:
-            raise ValueError(f"--seeds must be like 0-4 or 0,2,5, got {text!r}")
+            raise ValueError(f"{option} must be like 0-4 or 0,2,5, got {text!r}")
         first, last = int(ends[1]), int(ends[2] or ends[1])
         if last < first or last - first >= MOST_SEEDS:
-            raise ValueError(f"--seeds must be increasing ranges of at most {MOST_SEEDS} seeds, got {text!r}")
+            raise ValueError(f"{option} must be increasing ranges of at most {MOST_SEEDS} seeds, got {text!r}")
         seeds += range(first, last + 1)
     if len(set(seeds)) < len(seeds):
-        raise ValueError(f"--seeds must not repeat a seed, got {text!r}")
+        raise ValueError(f"{option} must not repeat a seed, got {text!r}")
     return seeds
 
 

@@ -120,8 +120,14 @@ def resume(run: Run, steps: TotalSteps = None, trust: Trust = None, as_json: Jso
 
 
 def read_config(target: str, given: dict[str, Any], overrides: list[str], trust: list[str]) -> TrainConfig:
-    """Merges the config, the options and --set; later ones override earlier ones."""
-    from rl_training.experiment.config.train_config import ConfigError, apply_overrides, load_config, parse_config
+    from rl_training.experiment.config.train_config import parse_config
+
+    return parse_config(merge_config(target, given, overrides, trust))
+
+
+def merge_config(target: str, given: dict[str, Any], overrides: list[str], trust: list[str]) -> dict[str, Any]:
+    """Merges the config, the options and --set, not yet validated; later ones override earlier ones."""
+    from rl_training.experiment.config.train_config import ConfigError, apply_overrides, load_config
     from rl_training.experiment.config.yaml_text import read_yaml
     from rl_training.experiment.trust import approve_typed
 
@@ -135,7 +141,7 @@ def read_config(target: str, given: dict[str, Any], overrides: list[str], trust:
             raise ConfigError(f"--dataset: {error}") from None
     merged = apply_overrides({**values, **given}, overrides)
     approve_typed(merged, apply_overrides(given, overrides), Path(target) if named else None, trust)
-    return parse_config(merged)
+    return merged
 
 
 def profile_of(configs: list[TrainConfig]) -> Profile:

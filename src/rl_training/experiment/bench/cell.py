@@ -11,13 +11,12 @@ from typing import Any
 
 from rl_training.experiment.bench.plan import BenchPlan, Cell
 from rl_training.experiment.bench.scoring import EVALUATION_SEED
-from rl_training.experiment.executors.base import LOG, OUTPUT, Executor, Handle, Work
+from rl_training.experiment.executors.base import LOG, OUTPUT, Executor, Handle, Work, last_error
 from rl_training.experiment.executors.local import LocalExecutor
 from rl_training.experiment.processes.runner import Job
 from rl_training.experiment.result import UNFINISHED
 from rl_training.experiment.run_directory import RunDirectory, RunLockedError, locked_file
 from rl_training.experiment.trust import modules_of
-from rl_training.processes import describe_exit
 
 LOCK_SECONDS = 2  # processes that were killed keep the lock for a moment
 
@@ -74,7 +73,7 @@ class CellRun(Job):
             return
         self.process = None
         if code != 0 and not stopping:
-            self.state, self.error = "failed", self._error_message(code)
+            self.state, self.error = "failed", last_error(self._log(), code)
         elif code == 0 and self.executor.remote:
             self._collect()
         elif code == 0 and self.state == "evaluating":
@@ -89,6 +88,11 @@ class CellRun(Job):
             self._launch("evaluating", scoring)
         if self.process is None:
             self._lock.close()
+
+    def _log(self) -> Path:
+        """The log of the training, or of the command that should have started it elsewhere."""
+        own = self.folder / LOG
+        return own if own.exists() else self.folder / ".work" / LOG
 
     def _output(self) -> Any:
         return json.loads((self.folder / OUTPUT).read_text(encoding="utf-8").splitlines()[-1])
@@ -117,13 +121,6 @@ class CellRun(Job):
         self.process = self.executor.submit(
             Work(self.cell.name, tuple(arguments), folder or self.folder, self.keep_open)
         )
-
-    def _error_message(self, code: int) -> str:
-        """The last line of the log, or the exit code if the log is empty."""
-        logs = [log for log in (self.folder / LOG, self.folder / ".work" / LOG) if log.exists()]
-        text = "\n".join(log.read_text(encoding="utf-8", errors="replace") for log in logs[:1])
-        lines = [line.strip().removeprefix("error: ") for line in text.split("\n") if line.strip()]
-        return lines[-1] if lines else describe_exit(code)
 
     def _finish(self, scores: list[dict[str, Any]]) -> None:
         """Writes result.json, which holds everything that a comparison needs and can be copied without the runs."""

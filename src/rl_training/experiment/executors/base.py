@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from rl_training.processes import describe_exit
+
 OUTPUT, LOG = "stdout.txt", "log.txt"  # of a work
 
 
@@ -54,6 +56,13 @@ class Executor(ABC):
 
     def close(self) -> None:  # noqa: B027  # most have nothing to end
         """Ends what the executor has started, such as a local Ray."""
+
+
+def last_error(log: Path, code: int) -> str:
+    """The last line of a log, or the exit code if there is none."""
+    text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+    lines = [line.strip().removeprefix("error: ") for line in text.split("\n") if line.strip()]
+    return lines[-1] if lines else describe_exit(code)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,150 @@
+"""`tune` searches for better values of config keys."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rl_training.cli.executors import takes_executor
+from rl_training.cli.options import Json, Trust
+from rl_training.cli.output import stdout_for_results
+from rl_training.cli.train import Dataset, Env, Overrides, Steps, Target, merge_config
+from rl_training.experiment.executors.base import ExecutorOptions
+
+if TYPE_CHECKING:
+    from rl_training.experiment.config.train_config import TrainConfig
+    from rl_training.experiment.tuning.plan import TunePlan
+
+Search = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KEY=VALUES", help="Key to tune: KEY=LOW:HIGH, LOW:HIGH:log, LOW:HIGH:STEP or A,B,C; repeatable."
+    ),
+]
+Trials = Annotated[int, typer.Option(metavar="N", min=1, help="Trials of the study; a larger N extends it.")]
+Seeds = Annotated[str, typer.Option(metavar="0-2", help="Random seeds of a trial; its score is their mean return.")]
+Sampler = Annotated[str, typer.Option(metavar="tpe|random", help="How values are suggested.")]
+SamplerSeed = Annotated[int, typer.Option(metavar="S", min=0, help="Random seed of the suggestions.")]
+NoPrune = Annotated[bool, typer.Option("--no-prune", help="Train every trial to the end.")]
+FinalSeeds = Annotated[
+    str | None,
+    typer.Option(metavar="100-104", help="Other seeds, to score the best config.", show_default="from 100, at least 5"),
+]
+Episodes = Annotated[int, typer.Option(metavar="N", min=1, help="Episodes of each final seed.")]
+Baseline = Annotated[
+    bool, typer.Option("--baseline/--no-baseline", help="Score the untuned config on the final seeds too.")
+]
+Jobs = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help="Trials run in parallel.", show_default="as the cores allow")
+]
+Output = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Output directory.", show_default="runs/tune-<algo>-<env>")
+]
+
+
+@takes_executor
+def tune(
+    target: Target, env: Env = None, search: Search = None, trials: Trials = 30, seeds: Seeds = "0-2",
+    dataset: Dataset = None, steps: Steps = None, overrides: Overrides = None, sampler: Sampler = "tpe",
+    sampler_seed: SamplerSeed = 0, no_prune: NoPrune = False, final_seeds: FinalSeeds = None, episodes: Episodes = 50,
+    baseline: Baseline = True, jobs: Jobs = None, output: Output = None, trust: Trust = None, as_json: Json = False,
+    *, executor: ExecutorOptions,
+) -> None:  # fmt: skip
+    """Tune config keys and algorithm options with Optuna. Repeat the command to continue."""
+    require_optuna()
+    from rl_training.cli.bench import watching
+    from rl_training.cli.seeds import parse_seeds
+    from rl_training.cli.tune_output import finish, watching_trials
+    from rl_training.experiment.executors.opening import open_executor
+    from rl_training.experiment.tuning.plan import FinalPlan, parse_plan
+    from rl_training.experiment.tuning.plan import final_seeds as other_seeds
+    from rl_training.experiment.tuning.tuning import Tuning
+
+    tuned = parse_seeds(seeds)
+    chosen = None if final_seeds is None else parse_seeds(final_seeds, "--final-seeds")
+    final = FinalPlan(seeds=other_seeds(tuned, chosen), episodes=episodes, baseline=baseline)
+    typed = {"--search": search, "--trials": trials, "--seeds": seeds, "--dataset": dataset, "--steps": steps,
+             "--set": overrides, "--sampler": sampler, "--sampler-seed": sampler_seed, "--no-prune": no_prune,
+             "--final-seeds": final_seeds, "--episodes": episodes}  # fmt: skip
+    with stdout_for_results():
+        given = {"env_id": env, "dataset": dataset, "total_timesteps": steps}
+        values = merge_config(target, given, overrides or [], trust or [])
+        what = searched(values, search or [], given_keys(given, overrides or []), trials)
+        how = {"seeds": tuned, "sampler": sampler, "sampler_seed": sampler_seed, "prune": not no_prune}
+        plan = parse_plan({**what, **how})
+        output = output or default_output(plan.train_config())
+        words = [target, *([env] if env else [])]
+        study = Tuning(plan, output, trials, command(words, {**typed, "--output": str(output)}))
+        options = replace(executor, jobs=jobs or default_jobs(executor, plan))
+        with closing(open_executor(options)) as opened:
+            study.run(opened, final, watching_trials, watching)
+    finish(study, as_json=as_json)
+    if study.status != "done":
+        raise typer.Exit(1 if study.signal is None else 128 + study.signal)
+
+
+def require_optuna() -> None:
+    try:
+        import optuna  # noqa: F401
+    except ImportError as error:
+        raise ImportError('tune needs optuna: pip install "rl-training[tune]"') from error
+
+
+def given_keys(given: dict[str, Any], overrides: Sequence[str]) -> list[str]:
+    """The config keys that the command line sets."""
+    from rl_training.experiment.config.messages import key_and_value
+
+    typed = [key_and_value(text, what="--set")[0] for text in overrides]
+    return [*(key for key, value in given.items() if value is not None), *typed]
+
+
+def searched(values: dict[str, Any], search: Sequence[str], fixed: Sequence[str], trials: int) -> dict[str, Any]:
+    """The config of the trials, without a seed and with evaluations, and the search space, both validated."""
+    from rl_training.experiment.config.messages import key_and_value
+    from rl_training.experiment.config.train_config import parse_config
+    from rl_training.experiment.tuning.plan import with_evaluations
+    from rl_training.experiment.tuning.space import checked, parse_search
+
+    values = {key: value for key, value in values.items() if key not in ("seed", "output_dir")}
+    space = parse_search(search)
+    every = with_evaluations(parse_config(values))
+    if every is not None:
+        typer.echo(f"eval_interval is 0, but tuning needs evaluations; every run has one every {every} steps", err=True)
+        values["eval_interval"] = every
+    size = checked(space, values, fixed).size
+    if trials > size:
+        raise ValueError(f"--search allows {size:.0f} different configs, so --trials must be at most {size:.0f}")
+    texts = [key_and_value(text, what="--search")[1] for text in search]
+    return {"config": values, "search": dict(zip(space.dimensions, texts, strict=True))}
+
+
+def default_jobs(executor: ExecutorOptions, plan: TunePlan) -> int | None:
+    """As many trials as the cores can train at a time; seeds that are no population have a process each."""
+    from rl_training.experiment.seeds.sweep import as_population
+
+    if executor.name != "local" or executor.devices:
+        return None
+    return max(1, (os.cpu_count() or 1) // (1 if as_population(plan.train_config()) else len(plan.seeds)))
+
+
+def default_output(config: TrainConfig) -> Path:
+    from rl_training.experiment.run import default_directory
+
+    run = default_directory(config)
+    return run.with_name(f"tune-{run.name.removesuffix(f'-s{config.seed}')}")
+
+
+def command(words: Sequence[str], options: dict[str, Any]) -> str:
+    """The command as it can be typed again."""
+    flags: list[str] = []
+    for name, value in options.items():
+        each = value if isinstance(value, list) else [] if value in (None, False) else [value]
+        flags += [word for one in each for word in ([name] if one is True else [name, str(one)])]
+    return shlex.join(["rl-training", "tune", *words, *flags])

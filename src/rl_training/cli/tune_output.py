@@ -1,0 +1,201 @@
+"""Output of `tune`: the trials while they run, then a table, pictures or JSON."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from rl_training.cli.output import duration, print_facts, print_json, print_table
+from rl_training.experiment.bench.cell import seconds_left
+from rl_training.experiment.tuning.space import describe_params, shown_value
+from rl_training.experiment.user_errors import message_of
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from rl_training.experiment.tuning.final import Final, Score
+    from rl_training.experiment.tuning.trial import TrialRun
+    from rl_training.experiment.tuning.tuning import Tuning, Watch
+
+SHOWN = 5  # trials in the table of the best
+ENDED = ("done", "pruned", "failed")
+RUNNING = ("queued", "running")
+
+
+@contextmanager
+def watching_trials() -> Iterator[Watch]:
+    """Yields a function that shows the trials on stderr: a live table on a terminal, otherwise changes line by line."""
+    if not sys.stderr.isatty():
+        yield TrialLines()
+        return
+    from rich.console import Console
+    from rich.live import Live
+
+    with Live(console=Console(stderr=True), auto_refresh=False) as live:
+        live_table = LiveTable()
+        yield lambda trials: live.update(live_table(trials), refresh=True)
+
+
+class TrialLines:
+    """Prints a line when the state of a trial changes."""
+
+    def __init__(self) -> None:
+        self.printed: dict[int, str] = {}
+
+    def __call__(self, trials: Sequence[TrialRun]) -> None:
+        first = not self.printed
+        for trial in trials:
+            known = self.printed.get(trial.number)
+            self.printed[trial.number] = trial.state
+            if known != trial.state and not (first and trial.state in ENDED) and trial.state != "waiting":
+                typer.echo(line(trial), err=True)
+        ended = sum(trial.state in ENDED for trial in trials)
+        if first and ended:
+            typer.echo(f"{ended} of {len(trials)} trials ended earlier", err=True)
+
+
+def line(trial: TrialRun) -> str:
+    details = {
+        "done": f"return {trial.value:,.1f}" if trial.value is not None else "",
+        "pruned": f"return {trial.value:,.1f} at step {trial.step:,}" if trial.value is not None else "",
+        "failed": trial.error,
+        "running": describe_params(trial.params),
+    }.get(trial.state)
+    return f"trial {trial.number}: {trial.state}{f', {details}' if details else ''}"
+
+
+class LiveTable:
+    """The running trials and the best ones, with the time left in the title."""
+
+    def __init__(self) -> None:
+        self.began = time.monotonic()
+        self.before: float | None = None
+
+    def __call__(self, trials: Sequence[TrialRun]) -> Table:
+        from rich import box
+        from rich.table import Table
+        from rich.text import Text
+
+        now = sum(progress(trial) for trial in trials) / len(trials)
+        self.before = now if self.before is None else self.before
+        left = seconds_left(time.monotonic() - self.began, self.before, now)
+        title = f"{sum(trial.state in ENDED for trial in trials)} of {len(trials)} trials ended"
+        title += "" if left is None else f", about {duration(left)} left"
+        grid = Table(box=box.SIMPLE_HEAD, show_edge=False, title=title, title_justify="left")
+        for column in ("trial", "state", "progress", "return", "values"):
+            grid.add_column(column, justify="right" if column in ("progress", "return") else "left")
+        for trial in [*(trial for trial in trials if trial.state in RUNNING), *best_trials(trials)]:
+            value = "" if trial.value is None else f"{trial.value:,.1f}"
+            words = (str(trial.number), trial.state, f"{progress(trial):.0%}", value, describe_params(trial.params))
+            grid.add_row(*map(Text, words))
+        return grid
+
+
+def progress(trial: TrialRun) -> float:
+    return 1.0 if trial.state in ENDED else min(1.0, max(0, trial.step) / trial.steps)
+
+
+def best_trials(trials: Sequence[TrialRun]) -> list[TrialRun]:
+    done = [trial for trial in trials if trial.state == "done"]
+    return sorted(done, key=lambda trial: (-(trial.value or 0.0), trial.number))[:SHOWN]
+
+
+def finish(study: Tuning, *, as_json: bool) -> None:
+    pictures = draw(study)
+    if as_json:
+        print_json(report(study) | {name: str(file) for name, file in pictures.items()})
+        return
+    shown = best_trials(study.trials)
+    if shown:
+        keys = list(shown[0].params)
+        rows = [(str(trial.number), f"{trial.value:,.1f}", *(shown_value(trial.params[key]) for key in keys))
+                for trial in shown]  # fmt: skip
+        print_table(("trial", "return", *keys), rows)
+    counts = {state: sum(trial.state == state for trial in study.trials) for state in ENDED}
+    waiting = len(study.trials) - sum(counts.values())
+    named = [f"{count} {state}" for state, count in counts.items() if count]
+    final = study.final
+    print_facts({
+        "trials": ", ".join([*named, *([f"{waiting} to do"] if waiting else [])]),
+        "score": None if final is None else _score(final.best), "untuned": None if final is None else _untuned(final),
+        "improvement": _improvement(study), "error": _error(study),
+        "importance": ", ".join(f"{key} {share:.0%}" for key, share in study.importance.items()) or None,
+        "plots": ", ".join(map(str, pictures.values())) or None, "study": str(study.directory), "next": _next(study),
+    })  # fmt: skip
+
+
+def _score(score: Score | None) -> str | None:
+    from rl_training.experiment.tuning.final import seeds_text
+
+    return None if score is None else f"{score} on seeds {seeds_text(score.seeds)}, not tuned on"
+
+
+def _untuned(final: Final) -> str | None:
+    return _score(final.baseline) if final.baseline_error is None else f"no score: {final.baseline_error}"
+
+
+def _improvement(study: Tuning) -> str | None:
+    share = None if study.final is None else study.final.improvement
+    return None if share is None else f"a tuned run scores above an untuned one with probability {share:.2f}"
+
+
+def _error(study: Tuning) -> str | None:
+    if study.final is not None:
+        return study.final.error
+    errors = [trial.error for trial in study.trials if trial.error is not None]
+    return f"no trial was trained to the end: {errors[0]}" if errors and study.signal is None else None
+
+
+def _next(study: Tuning) -> str:
+    if study.status == "done":
+        return f"rl-training train {study.best_config}"
+    return "repeat the command to continue" if study.signal is not None else f"read log.txt in {study.directory}/trials"
+
+
+def draw(study: Tuning) -> dict[str, Path]:
+    """Draws history and importance if there is something to draw; without matplotlib, draws nothing."""
+    from rl_training.reporting.tuning_plots import save_history, save_importance
+
+    try:
+        drawn = {
+            "history_plot": save_history(study.trials, study.directory / "history.png"),
+            "importance_plot": save_importance(study.importance, study.directory / "importance.png"),
+        }
+    except ImportError:
+        return {}
+    except Exception as error:  # a plot must not fail a study
+        typer.echo(f"the pictures were not drawn: {message_of(error)}; the study is complete", err=True)
+        return {}
+    return {name: file for name, file in drawn.items() if file is not None}
+
+
+def report(study: Tuning) -> dict[str, Any]:
+    trials = [{"number": trial.number, "state": trial.state, "value": trial.value, "params": trial.params,
+               "error": trial.error, "directory": str(trial.folder)} for trial in study.trials]  # fmt: skip
+    return {
+        "tune": str(study.directory), "status": study.status, "trials": trials, "best": _best(study),
+        "baseline": study.final and _score_json(study.final.baseline), "importance": study.importance,
+        "error": _error(study), "best_config": study.best_config and str(study.best_config),
+    }  # fmt: skip
+
+
+def _best(study: Tuning) -> dict[str, Any] | None:
+    final = study.final
+    if final is None:
+        return None
+    score = _score_json(final.best) or dict.fromkeys(("score", "interval", "seeds", "scores"))
+    trial = {"trial": final.trial.number, "params": final.trial.params, "value": final.trial.value}
+    return {**trial, **score, "probability_of_improvement": final.improvement}
+
+
+def _score_json(score: Score | None) -> dict[str, Any] | None:
+    if score is None:
+        return None
+    interval = score.interval and list(score.interval)
+    return {"score": score.middle, "interval": interval, "seeds": score.seeds, "scores": score.scores}
