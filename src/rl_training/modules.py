@@ -5,6 +5,7 @@ is searched last.
 """
 
 import importlib
+import inspect
 import os
 import pkgutil
 import re
@@ -45,6 +46,19 @@ def name_of(thing: Any) -> str:
     if module != "__main__" and module_in(f"{module}:{name}") and found is thing and module_files(module) is not None:
         return f"{module}:{name}"
     return f"{LOCAL}{name.rpartition('.')[2].strip('<>')} in {module or 'this process'}"
+
+
+def option_hint(create: Any, error: Exception, *, positional: int = 0) -> str:
+    """Returns the suggestion to append to the error of a call with a misspelt option, or an empty text.
+
+    `create` is the class or function that was called; its first `positional` parameters are no options.
+    """
+    unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error)) if isinstance(error, TypeError) else None
+    options: list[str] = []
+    with suppress(ValueError, TypeError):  # it has no signature
+        options = list(inspect.signature(create).parameters)[positional:]
+    near = [] if unknown is None else get_close_matches(unknown[1], options, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def approve(modules: Iterable[str]) -> None:

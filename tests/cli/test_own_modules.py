@@ -106,6 +106,12 @@ def test_a_class_is_trained_evaluated_resumed_and_collected_with_its_wrappers(fo
         (["own_grids.py:Grid"], "env_id 'own_grids.py:Grid' must name a module and not a file; write it without .py: "),
         (["CartPole-v1", "--set", "env_wrappers=own_grids:Huge"], "env_wrappers 'own_grids:Huge' not found"),
         (["CartPole-v1", "--set", "env_wrappers=math:sqrt"], "env_wrappers: math:sqrt could not wrap the environment"),
+        (
+            ["CartPole-v1", "--set", "env_wrappers={wrapper: gymnasium.wrappers:TimeLimit, max_episode_step: 5}"],
+            "env_wrappers: gymnasium.wrappers:TimeLimit could not wrap the environment: TypeError: "
+            "TimeLimit.__init__() got an unexpected keyword argument "
+            "'max_episode_step'; did you mean 'max_episode_steps'?",
+        ),
         (["CartPole-v1", "--set", "env_wrappers=builtins:id"], "env_wrappers: builtins:id must return an environment"),
         (["CartPole-v1", "--set", "env_wrappers=own_grids"], "env_wrappers: must be module:Name or {wrapper: "),
     ],

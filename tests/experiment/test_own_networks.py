@@ -146,7 +146,11 @@ def test_a_network_that_is_given_twice_is_refused():
         ("NoModule", "must be a subclass of torch.nn.Module, got the class NoModule"),
         ("function", "must be a subclass of torch.nn.Module, got a function"),
         ("Absent", "own_nets has no Absent"),
-        ({"kind": "own_nets:Trunk", "widht": 3}, "could not be created: TypeError: .* argument 'widht'"),
+        (
+            {"kind": "own_nets:Trunk", "widht": 3},
+            r"could not be created: TypeError: .* argument 'widht'; did you mean 'width'\?$",
+        ),
+        ({"kind": "own_nets:Trunk", "input": 3}, "could not be created: TypeError: .* argument 'input'$"),
     ],
 )
 def test_a_mistake_in_the_class_is_named_before_training(own_nets, network, message):

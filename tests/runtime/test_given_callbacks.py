@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
-from rl_training import DQN, Callback
+from rl_training import DQN, Callback, resume_training
 from rl_training.envs.group import EnvError
+from rl_training.experiment import training_run
 from rl_training.experiment.config.messages import ConfigError
+from rl_training.experiment.config.train_config import parse_config
+from rl_training.experiment.run import run_population
 from rl_training.experiment.user_errors import USER_ERRORS
 from rl_training.runtime.callbacks.failures import CallbackError
 
@@ -28,6 +31,8 @@ class Own(Exception):
 
 
 class Fails(Callback):
+    name = "fails"  # its state is saved
+
     def __init__(self, method: str, error: BaseException | None = None) -> None:
         self.error = error
         setattr(self, method, self.fail)
@@ -36,6 +41,10 @@ class Fails(Callback):
         if self.error is not None:
             raise self.error
         _ = 1.0 >= "best"  # type: ignore[operator]  # <- the line
+
+
+class Saved(Callback):
+    name = "fails"
 
 
 class Steps(Callback):
@@ -50,7 +59,10 @@ def learn(directory: Path, callbacks: Any) -> Any:
     return DQN("CartPole-v1", output_dir=str(directory), **OPTIONS).learn(callbacks=callbacks)
 
 
-@pytest.mark.parametrize("method", ["on_train_start", "on_collect_end", "on_update_end", "on_step_end", "on_train_end"])
+EVENTS = ["on_train_start", "on_collect_end", "on_update_end", "on_step_end", "on_train_end"]
+
+
+@pytest.mark.parametrize("method", [*EVENTS, "next_due", "state_dict"])
 def test_an_error_in_a_callback_names_it_and_the_line(tmp_path: Path, method: str):
     with pytest.raises(CallbackError) as raised:
         learn(tmp_path, [Fails(method)])
@@ -59,6 +71,29 @@ def test_an_error_in_a_callback_names_it_and_the_line(tmp_path: Path, method: st
     )
     assert re.fullmatch(rf"{re.escape(sentence)} \(\S*test_given_callbacks.py:{LINE}\)", str(raised.value))
     assert not isinstance(raised.value, USER_ERRORS)
+
+
+def test_a_next_step_that_is_no_number_names_the_callback(tmp_path: Path):
+    class Words(Callback):
+        def next_due(self, state: Any) -> Any:
+            return "ten"
+
+    with pytest.raises(CallbackError, match="callback Words must return a step or None in next_due, got 'ten'"):
+        learn(tmp_path, [Words()])
+
+
+def test_an_error_on_resume_names_the_callback(tmp_path: Path):
+    learn(tmp_path, [Saved()])
+    with pytest.raises(CallbackError, match=r"callback Fails failed in load_state_dict: TypeError: .* not supported"):
+        resume_training(tmp_path, total_timesteps=12, callbacks=[Fails("load_state_dict")])
+
+
+def test_an_error_in_a_callback_of_a_population_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(training_run, "callbacks_of", lambda config: [Fails("next_due")])
+    values = {"algo": "dqn", "env_id": "CartPole-v1", "total_timesteps": 8, "eval_interval": 0}
+    configs = [parse_config({**values, "seed": seed, "output_dir": str(tmp_path / str(seed))}) for seed in (0, 1)]
+    with pytest.raises(CallbackError, match="callback Fails failed in next_due: TypeError"):
+        run_population(configs)
 
 
 @pytest.mark.parametrize("error", [EnvError("x"), ConfigError("x"), Own("x"), KeyboardInterrupt("x")])

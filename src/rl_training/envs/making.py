@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from multiprocessing.reduction import ForkingPickler
@@ -33,6 +31,7 @@ from rl_training.modules import (
     load_object,
     module_in,
     name_of,
+    option_hint,
 )
 from rl_training.types import EnvSpec
 
@@ -160,21 +159,12 @@ def _call(creator: MakeEnv, env_kwargs: Mapping[str, Any]) -> gym.Env[Any, Any]:
     except TypeError as error:
         if not re.search(r"missing \d+ required|unexpected keyword argument", str(error)):
             raise
-        name, near = name_of(creator).removeprefix(LOCAL), _similar_option(creator, str(error))
-        hint = f"did you mean {near!r}?" if near else "see env_kwargs, or pass a function"
-        raise TypeError(f"{name} could not be created: {error}; {hint}") from error
+        hint = option_hint(creator, error) or "; see env_kwargs, or pass a function"
+        raise TypeError(f"{name_of(creator).removeprefix(LOCAL)} could not be created: {error}{hint}") from error
     if not isinstance(env, gym.Env):
         found = f"env_id must be an id or a function returning a gymnasium.Env, got {type(env).__name__}"
         raise TypeError(f"{found}; {_what_to_return(env)}")
     return env
-
-
-def _similar_option(creator: MakeEnv, error: str) -> str | None:
-    unknown = re.search(r"unexpected keyword argument '(\w+)'", error)
-    with suppress(ValueError, TypeError):  # it has no signature
-        near = get_close_matches(unknown[1], inspect.signature(creator).parameters, n=1) if unknown else []
-        return near[0] if near else None
-    return None
 
 
 def _what_to_return(got: Any) -> str:

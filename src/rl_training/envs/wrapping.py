@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 import gymnasium as gym
 
 from rl_training.messages import describe_error
-from rl_training.modules import LOCAL, UntrustedModuleError, is_local, load_object, name_of
+from rl_training.modules import LOCAL, UntrustedModuleError, is_local, load_object, name_of, option_hint
 
 Wrapper: TypeAlias = str | Mapping[str, Any] | Callable[[gym.Env[Any, Any]], gym.Env[Any, Any]]
 
@@ -26,7 +26,8 @@ def wrap(env: gym.Env[Any, Any], wrapper: Wrapper) -> gym.Env[Any, Any]:
     except UntrustedModuleError:
         raise
     except Exception as error:
-        raise ValueError(f"env_wrappers: {name} could not wrap the environment: {describe_error(error)}") from error
+        failure = describe_error(error) + option_hint(create, error, positional=1)
+        raise ValueError(f"env_wrappers: {name} could not wrap the environment: {failure}") from error
     if not isinstance(wrapped, gym.Env):
         raise TypeError(f"env_wrappers: {name} must return an environment, got {type(wrapped).__name__}")
     return wrapped

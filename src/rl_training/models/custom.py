@@ -20,8 +20,9 @@ from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.lazy import LazyModuleMixin
 
+from rl_training.messages import describe_error
 from rl_training.models.encoders import unpack
-from rl_training.modules import load_object
+from rl_training.modules import load_object, option_hint
 from rl_training.types import EnvSpec
 
 ROLES = ("features", "trunk", "model")
@@ -103,7 +104,8 @@ class CustomNetwork(NamedTuple):
         try:
             module = make()
         except Exception as error:
-            raise ValueError(f"network {self.name} could not be created: {type(error).__name__}: {error}") from error
+            hint = option_hint(self.kind, error, positional=1)
+            raise ValueError(f"network {self.name} could not be created: {describe_error(error)}{hint}") from error
         if not isinstance(module, nn.Module):
             raise ValueError(f"network {self.name} must be a torch.nn.Module, got {type(module).__name__}")
         if any(isinstance(part, _BatchNorm) for part in module.modules()):

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from itertools import dropwhile
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 from rl_training.envs.interrupts import Interrupted
-from rl_training.runtime.callbacks.failures import named_failure
+from rl_training.runtime.callbacks.failures import CallbackError, named_failure
 from rl_training.runtime.state import CollectResult, TrainerState
 from rl_training.types import UpdateResult
 
@@ -60,8 +60,7 @@ def _collect(state: TrainerState, callbacks: Sequence[Callback]) -> bool:
     lane = state.lane
     if not state.cut:
         state.previous_step = lane.step
-    dues = (callback.next_due(state) for callback in callbacks)
-    horizon = min(state.total_timesteps, lane.step + STRIDE, *(due for due in dues if due is not None))
+    horizon = min(state.total_timesteps, lane.step + STRIDE, *dues(callbacks, state))
     try:
         result = lane.collect(horizon - lane.step)
     except Interrupted:
@@ -85,24 +84,37 @@ def end_step(state: TrainerState, callbacks: Sequence[Callback]) -> None:
     """Notifies the callbacks up to an evaluation that a stop has ended; the resume continues with that evaluation."""
     left = dropwhile(lambda callback: not callback.evaluates, callbacks) if state.evaluation_due else callbacks
     for callback in left:
-        try:
-            callback.on_step_end(state)
-        except Exception as error:
-            _fail(callback, "on_step_end", error)
+        call(callback, "on_step_end", state)
         if state.evaluation_due:
             return
 
 
 def notify(callbacks: Sequence[Callback], event: str, *arguments: Any) -> None:
     for callback in callbacks:
-        try:
-            getattr(callback, event)(*arguments)
-        except Exception as error:
-            _fail(callback, event, error)
+        call(callback, event, *arguments)
 
 
-def _fail(callback: Callback, method: str, error: Exception) -> NoReturn:
-    named = named_failure(callback, method, error)
-    if named is error:
-        raise error
-    raise named from error
+def dues(callbacks: Sequence[Callback], state: TrainerState) -> list[int]:
+    """Returns the next steps at which `on_step_end` must be called."""
+    found = []
+    for callback in callbacks:
+        due = call(callback, "next_due", state)
+        if due is None:
+            continue
+        if not isinstance(due, int | float) and not hasattr(due, "__index__"):
+            raise CallbackError(
+                f"callback {type(callback).__name__} must return a step or None in next_due, got {due!r}"
+            )
+        found.append(due)
+    return found
+
+
+def call(callback: Callback, method: str, *arguments: Any) -> Any:
+    """Calls a method of a callback; an error in one of the user's names it."""
+    try:
+        return getattr(callback, method)(*arguments)
+    except Exception as error:
+        named = named_failure(callback, method, error)
+        if named is error:
+            raise
+        raise named from error

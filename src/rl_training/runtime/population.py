@@ -10,7 +10,7 @@ from rl_training.algorithms import Updater
 from rl_training.data.replay.replay_buffer import MemberReplay
 from rl_training.envs.pool import EnvPool, Transition
 from rl_training.runtime.callbacks.logging import MembersMetrics
-from rl_training.runtime.engine import Callback, end_step, notify, start
+from rl_training.runtime.engine import Callback, dues, end_step, notify, start
 from rl_training.runtime.state import CollectResult, TrainerState
 from rl_training.types import UpdateResult
 
@@ -123,8 +123,7 @@ class Members(Callback):
         self.members, self.num_envs = members, num_envs
 
     def next_due(self, state: TrainerState) -> int | None:
-        dues = [callback.next_due(member) for member, callbacks in self.members for callback in callbacks]
-        return min((due for due in dues if due is not None), default=None)
+        return min((due for member, callbacks in self.members for due in dues(callbacks, member)), default=None)
 
     def on_train_start(self, state: TrainerState) -> None:
         state.previous_step = self.members[0][0].previous_step  # only the members are restored by a resume

@@ -6,7 +6,7 @@ from typing import Any
 from rl_training.experiment.config.messages import ConfigError
 from rl_training.experiment.config.train_config import TrainConfig
 from rl_training.messages import describe_error
-from rl_training.modules import load_object
+from rl_training.modules import load_object, option_hint
 from rl_training.runtime.engine import Callback
 
 EVENTS = ("on_train_start", "on_collect_end", "on_update_end", "on_step_end", "on_train_end")
@@ -29,7 +29,8 @@ def _created(options: dict[str, Any]) -> Callback:
     try:
         made = make(**options)
     except Exception as error:
-        raise ConfigError(f"callbacks: {name} could not be created: {describe_error(error)}") from error
+        hint = option_hint(make, error)
+        raise ConfigError(f"callbacks: {name} could not be created: {describe_error(error)}{hint}") from error
     if not isinstance(made, Callback):
         raise ConfigError(f"callbacks: {name} must be a subclass of rl_training.Callback, got {type(made).__name__}")
     if _is_of_stable_baselines(made):

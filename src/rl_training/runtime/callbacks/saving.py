@@ -7,7 +7,7 @@ from typing import Any
 from rl_training.runtime.checkpoints.reading import Checkpoint
 from rl_training.runtime.checkpoints.replay_segments import ReplaySegments
 from rl_training.runtime.checkpoints.writing import save_checkpoint
-from rl_training.runtime.engine import Callback
+from rl_training.runtime.engine import Callback, call
 from rl_training.runtime.state import TrainerState
 
 
@@ -83,7 +83,7 @@ def trainer_state(state: TrainerState, callbacks: Sequence[Callback]) -> dict[st
         "learner": {name: updater.pop(name) for name in ("parameters", "buffers")},
         "updater": updater,
         "lane": state.lane.state_dict(),
-        "callbacks": {callback.name: callback.state_dict() for callback in callbacks if callback.name},
+        "callbacks": {callback.name: call(callback, "state_dict") for callback in callbacks if callback.name},
         "trainer": state.state_dict(),
     }
 
@@ -99,7 +99,7 @@ def restore_trainer(
         segments.forget()  # restoring has marked the newest transitions as truncated
     for callback in callbacks:
         if callback.name in saved["callbacks"]:
-            callback.load_state_dict(saved["callbacks"][callback.name])
+            call(callback, "load_state_dict", saved["callbacks"][callback.name])
     state.load_state_dict(saved["trainer"])
     # Last, because it restores the random generator of the updates.
     state.updater.load_state_dict({**saved["updater"], **saved["learner"]})
