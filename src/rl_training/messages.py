@@ -4,6 +4,10 @@ import sys
 from collections.abc import Callable
 
 Warn = Callable[[str], None]
+OPE_CAUTION = (
+    "the estimate does not cover states that are missing in the data, and the interval does not show this. "
+    "Use it to compare policies, not as an absolute value"
+)
 
 
 def print_warning(message: str) -> None:

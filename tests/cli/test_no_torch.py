@@ -60,3 +60,10 @@ def test_data_check_of_rows_that_must_be_mended(tmp_path):
 def test_data_show(tmp_path):
     pytest.importorskip("matplotlib")
     run_without_torch("data", "show", write(tmp_path / "log.npz"), "--out", tmp_path / "log.png")
+
+
+def test_compare_and_report(tmp_path, write_run):
+    run = write_run(tmp_path / "run", 5, 10, algo="iql", top={"dataset": str(write(tmp_path / "log.npz"))})
+    run_without_torch("compare", run)
+    pytest.importorskip("bokeh")
+    run_without_torch("report", run, "--out", tmp_path / "report.html")

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from rl_training.cli.app import app
+from rl_training.experiment.config.overrides import MAY_CHANGE
 from rl_training.experiment.config.train_config import ConfigError, TrainConfig, parse_config
-from rl_training.experiment.edited_config import MAY_CHANGE
 from rl_training.experiment.run import resume_run, run_training
 from rl_training.experiment.verify import compare_runs
 from rl_training.runtime.callbacks.training import StopAtStep

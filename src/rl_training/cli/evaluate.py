@@ -8,6 +8,7 @@ import typer
 from rl_training.cli.data import ActionRange, Allow, Columns, read_options
 from rl_training.cli.options import Best, Json, Run, Trust
 from rl_training.cli.output import print_facts, print_json, score, stdout_for_results
+from rl_training.messages import OPE_CAUTION
 
 Episodes = Annotated[int | None, typer.Option(metavar="N", min=1, help="Episodes to run (default 10).")]
 Seed = Annotated[int, typer.Option(metavar="S", min=0, help="Random seed for the episodes or the estimate.")]
@@ -122,7 +123,7 @@ def estimate(
         import torch
 
         from rl_training.experiment.agent import load_agent
-        from rl_training.experiment.ope import CAUTION, evaluate_policy_offline, load_dataset_for
+        from rl_training.experiment.ope import evaluate_policy_offline, load_dataset_for
         from rl_training.runtime.callbacks.progress import ShowProgress
 
         torch.set_num_threads(1)  # as in training: results do not depend on the number of cores
@@ -144,7 +145,7 @@ def estimate(
     )
     for warning in found.warnings:
         typer.echo(f"warning     {warning}")
-    typer.echo(f"caution     {CAUTION}")
+    typer.echo(f"caution     {OPE_CAUTION}")
 
 
 def with_interval(value: float, interval: tuple[float, float] | None) -> str:

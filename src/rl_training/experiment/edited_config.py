@@ -3,18 +3,12 @@
 from typing import Any
 
 from rl_training.experiment.config.messages import ConfigError, shown
+from rl_training.experiment.config.overrides import MAY_CHANGE
 from rl_training.experiment.config.train_config import TrainConfig, config_differences, parse_config
 from rl_training.experiment.run_directory import ELSEWHERE, RunDirectory
 from rl_training.messages import Warn
 from rl_training.runtime.checkpoints.format import MANIFEST, CheckpointError, parse_manifest
 from rl_training.runtime.checkpoints.reading import list_checkpoints
-
-# Keys that change neither updates nor environment steps; `threads` changes the last bits, which resume reports.
-MAY_CHANGE = (
-    "callbacks", "checkpoint_interval", "env_workers", "eval_episodes", "eval_interval", "eval_max_steps",
-    "eval_stochastic", "keep_checkpoints", "log", "log_interval", "max_env_restarts",
-    "record_video_interval", "threads",
-)  # fmt: skip
 
 
 def accept_edits(directory: RunDirectory, config: TrainConfig, warn: Warn) -> set[str]:

@@ -24,10 +24,6 @@ from rl_training.runtime.state import DivergedError, TrainerState
 from rl_training.statistics import Interval, student_interval
 from rl_training.types import EnvSpec, Policy
 
-CAUTION = (
-    "the estimate does not cover states that are missing in the data, and the interval does not show this. "
-    "Use it to compare policies, not as an absolute value"
-)
 UPDATES, MEMBERS = 10_000, 10
 CHUNK = 16_384  # observations per forward pass of the policy
 PROBES, COMPARED = 1_000, 20_000  # states to check for unseen actions, and states to compare them with

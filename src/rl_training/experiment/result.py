@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rl_training.runtime.metrics_table import Table, read_metrics
+if TYPE_CHECKING:
+    from rl_training.runtime.metrics_table import Table
 
 SAME_IN_JSON = ("steps", "updates", "updates_per_second", "seconds", "metrics", "evaluation", "stop_reason")
 UNFINISHED = ("stopped", "failed")  # the status of runs that the same command continues
@@ -31,6 +32,8 @@ class TrainResult:
 
     def read_metrics(self, *, table: Table | None = None) -> Any:
         """Returns every logged row as a data frame; see `rl_training.read_metrics`. `metrics` holds the last values."""
+        from rl_training.runtime.metrics_table import read_metrics  # imports torch
+
         return read_metrics(self.run_dir, table=table)
 
     def report(self) -> dict[str, Any]:

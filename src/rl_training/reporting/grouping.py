@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from rl_training.experiment.bench.plan import read_plan
 from rl_training.experiment.config.messages import did_you_mean, shown
-from rl_training.experiment.edited_config import MAY_CHANGE
+from rl_training.experiment.config.overrides import MAY_CHANGE
 from rl_training.reporting.stored_runs import StoredRun, expand, flat, is_bench, read_run, run_directories, seed_ranges
 
 # Keys about where and how a run was computed, which do not affect what is learned.

@@ -1,4 +1,4 @@
-"""Overrides of `--set` that hold for one command only, not for a run."""
+"""Keys of a config that may change after a run has started, and overrides of `--set` that hold for one command."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,6 +8,13 @@ from rl_training.experiment.config.train_config import TrainConfig, apply_overri
 
 ENVIRONMENT = ("env_kwargs", "env_wrappers")
 EVALUATION = (*ENVIRONMENT, *(name for name in TrainConfig.model_fields if name.startswith("eval_")))
+
+# Keys that change neither updates nor environment steps; `threads` changes the last bits, which resume reports.
+MAY_CHANGE = (
+    "callbacks", "checkpoint_interval", "env_workers", "eval_episodes", "eval_interval", "eval_max_steps",
+    "eval_stochastic", "keep_checkpoints", "log", "log_interval", "max_env_restarts",
+    "record_video_interval", "threads",
+)  # fmt: skip
 
 
 def environment_config(env_id: str, assignments: Iterable[str]) -> TrainConfig:

@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 
 from rl_training.data.datasets.checks import inspect_source
 from rl_training.data.datasets.report import DatasetReport
+from rl_training.messages import OPE_CAUTION
 from rl_training.reporting.report.groups import MALFORMED, Gathered, Member, ReportGroup, finite
 from rl_training.reporting.report.texts import bytes_text, interval_text, number_text, short_text
 from rl_training.reporting.stored_runs import StoredRun
-from rl_training.runtime.checkpoints.format import MANIFEST, CheckpointError, parse_manifest
-from rl_training.runtime.checkpoints.reading import list_checkpoints
 from rl_training.statistics import Interval
 from rl_training.types import EnvSpec
 
@@ -115,11 +114,11 @@ def _inspect(source: str, options: str, spec: str | None, stamp: tuple[Any, ...]
 
 
 def _spec_of(run: StoredRun) -> str | None:
-    """The spaces in the newest checkpoint as JSON; the environment itself is not imported."""
-    for path in reversed(list_checkpoints(run.path / "checkpoints")):
+    """The spaces in the newest checkpoint as JSON. Neither the environment nor PyTorch is imported."""
+    for manifest in sorted(run.path.glob("checkpoints/step_*/manifest.json"), reverse=True):
         try:
-            return json.dumps(parse_manifest(path, (path / MANIFEST).read_bytes()).info["spec"])
-        except (CheckpointError, OSError, KeyError):
+            return json.dumps(json.loads(manifest.read_bytes())["info"]["spec"])
+        except MALFORMED:
             continue
     return None
 
@@ -138,13 +137,11 @@ def estimates(gathered: Gathered) -> Estimates:
         for group in gathered.groups
         if group.dataset is not None and not estimated & {str(member.path) for member in group.members}
     ]
-    return Estimates(rows, _caution() if rows else "", [command for run in missing if run for command in _command(run)])
-
-
-def _caution() -> str:
-    from rl_training.experiment.ope import CAUTION  # imports the algorithms
-
-    return CAUTION[:1].upper() + CAUTION[1:] + "."
+    return Estimates(
+        rows,
+        f"{OPE_CAUTION[:1].upper()}{OPE_CAUTION[1:]}.",
+        [command for run in missing if run for command in _command(run)],
+    )
 
 
 def _estimate(number: int, member: Member, file: Path) -> Estimate | None:
