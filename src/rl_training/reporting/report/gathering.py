@@ -15,6 +15,7 @@ from rl_training.reporting.report.labels import with_labels
 from rl_training.reporting.stored_runs import StoredRun, expand, is_bench, is_run, read_run, run_directories
 
 SILENT_SECONDS = 120.0  # without a new row in its log, a run without a result is no longer called training
+NAMED = 5  # runs in a note
 SLACK = 2.0  # seconds between the last row of a log and the result
 
 
@@ -27,15 +28,23 @@ def gather(paths: Sequence[str], by: Sequence[str] = ()) -> Gathered:
         if is_bench(path):
             groups += _bench(path, notes)
             continue
+        known = len(notes)
         found = {directory.resolve(): run for directory, run in _read(path, notes)}
-        if not found and not notes:
+        if not found and len(notes) == known:
             notes.append(f"{path} has no runs yet")
         runs |= found
     settings, pooled = settings_of([*runs.values()], by)
     if groups and settings:
         notes.append(f"scores are measured differently: {BENCH} and {RUN}")
-    groups += [_from_runs(setting, notes) for setting in settings]
-    return Gathered(with_labels(groups), [*notes, *pooled])
+    groups += [_from_runs(setting) for setting in settings]
+    shown = {member.path for group in groups for member in group.members}
+    older = [str(run.path) for run in runs.values() if run.path not in shown]
+    return Gathered(with_labels(groups), [*notes, *pooled, *_older(older)])
+
+
+def _older(paths: Sequence[str]) -> list[str]:
+    named = ", ".join(paths[:NAMED]) + (f" and {len(paths) - NAMED} more" if len(paths) > NAMED else "")
+    return [f"left out, because a newer run has the same setting and seed: {named}"] if paths else []
 
 
 def _read(path: Path, notes: list[str]) -> Iterator[tuple[Path, StoredRun]]:
@@ -53,11 +62,12 @@ def _bench(path: Path, notes: list[str]) -> list[ReportGroup]:
     cells = {cell.name: cell for cell in read_plan(path).cells()}
     done, missing = bench_groups(path)
     groups = [_from_cell(group) for group in done]
+    waiting = []
     for name in missing:
-        runs = [run for _, run in _read(path / name, notes)]
-        if runs:
-            groups.append(_unfinished_cell(cells[name], runs, notes))
-    waiting = [name for name in missing if not (path / name).is_dir()]
+        if runs := [run for _, run in _read(path / name, notes)]:
+            groups.append(_unfinished_cell(cells[name], runs))
+        else:
+            waiting.append(name)
     if waiting:
         notes.append(f"not started: {', '.join(waiting)}")
     return groups
@@ -81,22 +91,15 @@ def _cell_member(path: Path, facts: dict[str, Any]) -> Member:
                   score, facts)  # fmt: skip
 
 
-def _unfinished_cell(cell: Cell, runs: list[StoredRun], notes: list[str]) -> ReportGroup:
+def _unfinished_cell(cell: Cell, runs: list[StoredRun]) -> ReportGroup:
     first = runs[0]
-    setting = Setting(cell.learner, str(first.env), cell.dataset or first.dataset, {}, runs)
-    return _from_runs(setting, notes)
+    return _from_runs(Setting(cell.learner, str(first.env), cell.dataset or first.dataset, {}, runs))
 
 
-def _from_runs(setting: Setting, notes: list[str]) -> ReportGroup:
+def _from_runs(setting: Setting) -> ReportGroup:
     """Keeps the newest of runs with the same seed, because a copy is no further evidence."""
-    newest: dict[int, Member] = {}
-    for member in sorted(map(as_member, setting.runs), key=lambda member: -(member.silent_seconds or 0)):
-        if member.seed in newest:
-            older = newest[member.seed].path
-            notes.append(
-                f"seed {member.seed} of {setting.label} occurs twice: {older} is left out, {member.path} is newer"
-            )
-        newest[member.seed] = member
+    oldest_first = sorted(map(as_member, setting.runs), key=lambda member: -(member.silent_seconds or 0))
+    newest = {member.seed: member for member in oldest_first}
     members = [newest[seed] for seed in sorted(newest)]
     env = setting.runs[0].env
     return ReportGroup(setting.algo, setting.options, task_name(env, setting.dataset), env, setting.dataset, members)
