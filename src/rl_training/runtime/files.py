@@ -1,6 +1,9 @@
-"""Writes files so that a crash leaves either the old contents or the new."""
+"""Writes files and directories so that a crash leaves either the old contents or the new."""
 
+import contextlib
 import os
+import shutil
+import uuid
 from pathlib import Path
 
 
@@ -26,3 +29,27 @@ def fsync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def temporary_directory(parent: Path) -> Path:
+    """The name of a new hidden directory; what a crash leaves in one is deleted later."""
+    return parent / f".tmp-{uuid.uuid4().hex}"
+
+
+def publish_directory(temporary: Path, target: Path) -> None:
+    """Renames a complete directory to `target`, which it replaces."""
+    if target.exists():
+        # If the process dies between the two renames, `checkpoints_by_step` still finds the old checkpoint.
+        old = target.with_suffix(".old")
+        remove_directory(old)
+        os.replace(target, old)
+    os.replace(temporary, target)
+    fsync_directory(target.parent)
+
+
+def remove_directory(path: Path) -> None:
+    """Renames the directory before deleting it, so that a partly deleted one is never taken for a complete one."""
+    temporary = temporary_directory(path.parent)
+    with contextlib.suppress(OSError):  # the next save tries again
+        os.replace(path, temporary)
+    shutil.rmtree(temporary, ignore_errors=True)

@@ -1,9 +1,6 @@
 """Writes checkpoints: to a temporary directory first, renamed once every file is on disk."""
 
-import contextlib
-import os
 import shutil
-import uuid
 from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,7 +18,7 @@ from rl_training.runtime.checkpoints.format import (
     write_file,
 )
 from rl_training.runtime.checkpoints.reading import Checkpoint, checkpoints_by_step
-from rl_training.runtime.files import fsync_directory
+from rl_training.runtime.files import fsync_directory, publish_directory, remove_directory, temporary_directory
 
 
 class ReplayWriter(Protocol):
@@ -45,10 +42,10 @@ def save_checkpoint(
     if keep < 1:
         raise ValueError(f"keep must be 1 or more, got {keep}")
     contents, plain_info = serialize(state), json_values(info)
-    target, temporary = directory / step_name(step), _temporary(directory)
+    target, temporary = directory / step_name(step), temporary_directory(directory)
     try:
         manifest = _write(temporary, target, step, contents, plain_info, replay)
-        _publish(temporary, target)
+        publish_directory(temporary, target)
     except OSError as error:
         raise CheckpointError(
             f"could not write checkpoint {target}: {error.strerror}; free disk space or choose another directory "
@@ -60,10 +57,6 @@ def save_checkpoint(
         replay.remember(Checkpoint(target, manifest))
     _prune(directory, step, keep, protect)
     return target
-
-
-def _temporary(directory: Path) -> Path:
-    return directory / f".tmp-{uuid.uuid4().hex}"
 
 
 def _write(
@@ -84,32 +77,14 @@ def _write(
     return manifest
 
 
-def _publish(temporary: Path, target: Path) -> None:
-    if target.exists():
-        # If the process dies between the two renames, `checkpoints_by_step` still finds the old checkpoint.
-        old = target.with_suffix(".old")
-        _remove(old)
-        os.replace(target, old)
-    os.replace(temporary, target)
-    fsync_directory(target.parent)
-
-
 def _prune(directory: Path, newest: int, keep: int, protect: Container[int]) -> None:
     for path in directory.glob("step_*.old"):
         if path.with_suffix("").exists():
-            _remove(path)
+            remove_directory(path)
     found = checkpoints_by_step(directory)
     # Later steps stay: they belong to a run that was resumed from an earlier checkpoint.
     for step in sorted(step for step in found if step <= newest)[:-keep]:
         if step not in protect:
-            _remove(found[step])
+            remove_directory(found[step])
     for path in directory.glob(".tmp-*"):
         shutil.rmtree(path, ignore_errors=True)
-
-
-def _remove(path: Path) -> None:
-    """Renames the directory before deleting it, so that a partly deleted one is never taken for a checkpoint."""
-    temporary = _temporary(path.parent)
-    with contextlib.suppress(OSError):  # the next save tries again
-        os.replace(path, temporary)
-    shutil.rmtree(temporary, ignore_errors=True)
