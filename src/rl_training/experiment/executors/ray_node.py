@@ -1,0 +1,47 @@
+"""Two small programs around Ray, each run as a process of its own: a local Ray, and a trial connection to a cluster.
+
+The local Ray ends with its standard input, so it outlives the process that started it in no case. In a session of its
+own it does not receive the signals of the terminal, which would end it before the works have saved.
+"""
+
+import sys
+from pathlib import Path
+
+OBJECT_STORE_BYTES = 100 * 2**20  # results of works are files, so it holds next to nothing
+SETTINGS = {"log_to_driver": False, "logging_level": "ERROR"}
+
+
+def run_local(folder: str) -> None:
+    """Starts Ray on this machine, prints its address and waits for the end of the standard input."""
+    import ray
+
+    try:
+        context = ray.init(
+            include_dashboard=False, object_store_memory=OBJECT_STORE_BYTES, _temp_dir=folder, **SETTINGS
+        )
+        print(context.address_info["gcs_address"], flush=True)
+        sys.stdin.read()
+    finally:
+        ray.shutdown()
+        import shutil
+
+        shutil.rmtree(Path(folder), ignore_errors=True)
+
+
+def try_connection(address: str) -> None:
+    """Connects to a cluster and prints the reason if that fails. `ray.init` alone may wait for minutes."""
+    import ray
+
+    try:
+        ray.init(address=address, **SETTINGS)
+    except Exception as error:
+        reasons: list[BaseException] = [error]
+        while (cause := reasons[-1].__cause__) is not None:
+            reasons.append(cause)
+        print(f"{type(reasons[-1]).__name__}: {reasons[-1]}", flush=True)
+        sys.exit(1)
+    ray.shutdown()
+
+
+if __name__ == "__main__":
+    {"local": run_local, "try": try_connection}[sys.argv[1]](sys.argv[2])

@@ -1,0 +1,61 @@
+"""The resources that Ray reserves for one work, and the nodes that have them."""
+
+from typing import Any, NamedTuple
+
+from rl_training.experiment.executors.base import ExecutorOptions
+
+GIB = 2**30
+
+
+class Resources(NamedTuple):
+    """CPU cores, GPUs and bytes of RAM of one work."""
+
+    cpus: int = 1
+    gpus: float = 0.0
+    memory: int = 0
+
+    def options(self) -> dict[str, Any]:
+        """Arguments of `ray.remote`. Ray itself restarts nothing: a work continues when its command is repeated."""
+        memory = {"memory": self.memory} if self.memory else {}
+        return {"num_cpus": self.cpus, "num_gpus": self.gpus, "max_restarts": 0, "max_task_retries": 0, **memory}
+
+    def fit_somewhere(self) -> bool:
+        """Whether one node has all of them, in use or not."""
+        return any(
+            node["CPU"] >= self.cpus and node["GPU"] >= self.gpus and node["memory"] >= self.memory for node in _nodes()
+        )
+
+    def refusal(self) -> str:
+        has = "; ".join(sorted({_words(int(node["CPU"]), node["GPU"], int(node["memory"])) for node in _nodes()}))
+        wanted = _words(self.cpus, self.gpus, self.memory)
+        return f"no node of the Ray cluster has {wanted} (a node has {has or 'nothing'})"
+
+
+def resources_of(options: ExecutorOptions) -> Resources:
+    gpus, slots = options.gpus, options.slots
+    if slots is not None and gpus not in (None, 1.0):
+        raise ValueError(f"--slots {slots} divides one GPU, got --gpus {gpus:g}; leave one of the two out")
+    if slots is not None:
+        gpus = 1 / slots
+    if gpus is not None and gpus > 1 and not gpus.is_integer():
+        raise ValueError(f"--gpus must be at most 1 or a whole number, got {gpus:g}")
+    return Resources(options.cpus or 1, gpus or 0.0, options.memory or 0)
+
+
+def unused_gpus(resources: Resources) -> int:
+    """The GPUs of the cluster if the works ask for none."""
+    return 0 if resources.gpus else int(sum(node["GPU"] for node in _nodes()))
+
+
+def _nodes() -> list[dict[str, float]]:
+    import ray
+
+    empty = {"CPU": 0.0, "GPU": 0.0, "memory": 0.0}
+    return [{**empty, **node["Resources"]} for node in ray.nodes() if node["Alive"]]
+
+
+def _words(cpus: int, gpus: float, memory: int) -> str:
+    parts = [f"{cpus} CPU{'' if cpus == 1 else 's'}"]
+    parts += [f"{gpus:g} GPU{'' if gpus == 1 else 's'}"] if gpus else []
+    parts += [f"{memory / GIB:.1f} GiB of memory"] if memory else []
+    return ", ".join(parts)

@@ -1,0 +1,241 @@
+"""Works on a real Ray cluster of two nodes on this machine: where they run, how they stop, how they continue."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from rl_training.experiment.executors.base import ExecutorOptions, Handle, Work
+from rl_training.experiment.executors.opening import open_executor
+from rl_training.experiment.executors.ray_resources import Resources, resources_of
+from rl_training.experiment.executors.ray_worker import TOKEN
+
+Submit = Callable[..., Handle]
+
+
+@pytest.fixture(scope="module")
+def submit(ray_nodes) -> Iterator[Submit]:
+    """Submits a work that saves a checkpoint every 0.2 s; with two CPUs it runs on the node that shares no folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in ray_nodes.variables.items():
+            patch.setenv(name, value)
+        executor = open_executor(ExecutorOptions("ray", address=ray_nodes.address))
+        wait_until(lambda: ray_nodes.reason or Resources(4).fit_somewhere())
+
+        def submit(output: Path, steps: int, *, cpus: int = 1, gpus: float = 0.0, pause: float = 0.2) -> Handle:
+            if cpus + gpus > 1 and ray_nodes.reason:
+                pytest.skip(ray_nodes.reason)
+            executor._resources = Resources(cpus, gpus)  # type: ignore[attr-defined]
+            output.mkdir(exist_ok=True)
+            words = ("tiny_work", "--output", str(output), "--steps", str(steps), "--pause", str(pause))
+            return executor.submit(Work("cell", words, output / "cell" / ".work"))
+
+        yield submit
+        executor.close()
+
+
+def ended(handle: Handle, seconds: float = 60.0) -> int | None:
+    wait_until(lambda: handle.poll() is not None, seconds)
+    return handle.poll()
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it took too long"
+        time.sleep(0.02)
+
+
+def facts(output: Path) -> dict[str, str]:
+    return json.loads((output / "cell" / ".work" / "stdout.txt").read_text())
+
+
+def starts(output: Path) -> list[int]:
+    return [int(line) for line in (output / "cell" / "starts.txt").read_text().split()]
+
+
+def steps(output: Path) -> list[int]:
+    return sorted(int(path.name.removeprefix("step_")) for path in output.glob("cell/run/checkpoints/step_*"))
+
+
+def is_alive(process: int) -> bool:
+    status = Path(f"/proc/{process}/stat")
+    try:
+        return status.read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_a_work_runs_as_it_would_here(submit, tmp_path):
+    handle = submit(tmp_path, 2, pause=0.0)
+    assert ended(handle) == 0
+    expected = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "directory": os.getcwd(), "input": ""}
+    assert facts(tmp_path).items() >= expected.items()
+    assert (tmp_path / "cell" / ".work" / "log.txt").read_text() == "started\n"
+    assert (steps(tmp_path), starts(tmp_path)) == ([1, 2], [0])
+
+
+def test_each_work_sees_the_gpu_that_ray_reserves_for_it(submit, ray_nodes):
+    outputs = [ray_nodes.hidden / f"gpu{number}" for number in range(3)]
+    handles = [submit(output, 1000, gpus=gpus) for output, gpus in zip(outputs, [1.0, 0.5, 0.5], strict=True)]
+    wait_until(lambda: all(steps(output) for output in outputs))
+    for handle in handles:
+        handle.terminate()
+    assert [ended(handle) for handle in handles] == [143] * 3
+    whole, half, other = (facts(output)["CUDA_VISIBLE_DEVICES"] for output in outputs)
+    assert {whole, half} == {"0", "1"}
+    assert half == other
+
+
+def test_the_second_work_waits_for_the_cpu_of_the_first(submit, ray_nodes, tmp_path):
+    first, second = submit(tmp_path / "a", 1000), submit(tmp_path / "b", 1000, cpus=4)
+    third = submit(tmp_path / "c", 1, cpus=4)
+    wait_until(lambda: first.started and second.started)
+    assert not third.started
+    for handle in (first, second, third):
+        handle.terminate()
+    assert [ended(handle) for handle in (first, second, third)] == [143, 143, -signal.SIGTERM]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_request_to_stop_reaches_the_process(submit, tmp_path, number):
+    handle = submit(tmp_path, 1000)
+    wait_until(lambda: steps(tmp_path))
+    handle.stop(number)
+    assert ended(handle) == 128 + number
+
+
+def test_a_second_request_ends_it_at_once(submit, tmp_path):
+    handle = submit(tmp_path, 2, pause=1000)
+    wait_until(lambda: steps(tmp_path))
+    handle.stop(signal.SIGTERM)
+    time.sleep(1.5)
+    assert handle.poll() is None
+    handle.stop(signal.SIGTERM)
+    assert ended(handle) == 3
+
+
+def test_a_killed_work_ends(submit, tmp_path):
+    handle = submit(tmp_path, 1000)
+    wait_until(lambda: steps(tmp_path))
+    handle.kill()
+    assert ended(handle) == -signal.SIGKILL
+    wait_until(lambda: not is_alive(int(facts(tmp_path)["process"])))
+
+
+def test_a_dead_workers_work_continues_from_its_checkpoint(submit, tmp_path, capfd):
+    handle = submit(tmp_path, 8)
+    wait_until(lambda: len(steps(tmp_path)) == 2)
+    os.kill(worker_of(int(facts(tmp_path)["process"])), signal.SIGKILL)
+    assert ended(handle) == 0
+    first, again = starts(tmp_path)
+    assert (first, again >= 2) == (0, True)
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert "cell: its worker on " in captured.err
+    assert captured.err.endswith("died; it continues from its last checkpoint on another worker\n")
+
+
+def worker_of(process: int) -> int:
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def test_files_of_a_node_that_shares_no_folder_are_copied_back(submit, ray_nodes):
+    output = ray_nodes.hidden / "copied"
+    handle = submit(output, 4, cpus=2)
+    assert ended(handle) == 0
+    assert (steps(output), starts(output)) == ([3, 4], [0])
+    assert (output / "cell/run/checkpoints/step_000000004/state.json").read_text() == "4" * 1000
+    assert json.loads((output / "cell/result.json").read_text()) == {"steps": 4}
+    assert (output / "cell" / ".work" / "log.txt").read_text() == "started\n"
+    assert [path.name for path in output.iterdir()] == ["cell", TOKEN]
+
+
+def test_a_copied_work_continues_from_the_last_checkpoint_that_came_back(submit, ray_nodes):
+    output = ray_nodes.hidden / "continued"
+    handle = submit(output, 8, cpus=2, pause=0.4)
+    wait_until(lambda: steps(output)[-1:] >= [3])
+    os.kill(worker_of(int(facts(output)["process"])), signal.SIGKILL)
+    assert ended(handle) == 0
+    first, again = starts(output)
+    assert (first, again >= 3, steps(output)) == (0, True, [7, 8])
+
+
+def test_a_stopped_work_is_copied_back_and_continues_elsewhere(submit, ray_nodes):
+    output = ray_nodes.hidden / "stopped"
+    handle = submit(output, 1000, cpus=2)
+    wait_until(lambda: steps(output))
+    handle.terminate()
+    assert ended(handle) == 143
+    reached = steps(output)[-1]
+    assert ended(submit(output, reached + 1)) == 0  # on the first node, which sees the folder
+    assert (starts(output), steps(output)) == ([0, reached], [reached, reached + 1])
+
+
+DRIVER = """
+import sys, time
+from pathlib import Path
+from rl_training.experiment.executors.base import ExecutorOptions, Work
+from rl_training.experiment.executors.opening import open_executor
+executor = open_executor(ExecutorOptions("ray", address=sys.argv[1]))
+words = ("tiny_work", "--output", sys.argv[2], "--steps", "1000", "--pause", "0.2")
+handle = executor.submit(Work("cell", words, Path(sys.argv[2]) / "cell" / ".work"))
+time.sleep(1000)
+"""
+
+
+def test_nothing_outlives_a_driver_that_was_killed(ray_nodes, tmp_path):
+    driver = subprocess.Popen([sys.executable, "-c", DRIVER, ray_nodes.address, str(tmp_path)],
+                              env={**os.environ, **ray_nodes.variables})  # fmt: skip
+    try:
+        wait_until(lambda: steps(tmp_path))
+    finally:
+        driver.kill()
+        driver.wait()
+    wait_until(lambda: not is_alive(int(facts(tmp_path)["process"])))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cpus": 64}, "no node of the Ray cluster has 64 CPUs (a node has "),
+        ({"gpus": 8}, "no node of the Ray cluster has 1 CPU, 8 GPUs (a node has "),
+        ({"memory": 2**50}, "no node of the Ray cluster has 1 CPU, 1048576.0 GiB of memory (a node has "),
+    ],
+)
+def test_works_that_no_node_can_hold_are_refused(submit, options, message):
+    assert not Resources(**options).fit_somewhere()
+    assert Resources(**options).refusal().startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [({}, (1, 0.0)), ({"slots": 4}, (1, 0.25)), ({"gpus": 1.0, "slots": 2}, (1, 0.5)), ({"gpus": 2.0}, (1, 2.0))],
+)
+def test_slots_are_fractions_of_a_gpu(options, expected):
+    assert resources_of(ExecutorOptions("ray", **options))[:2] == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"gpus": 1.5}, "--gpus must be at most 1 or a whole number, got 1.5"),
+        ({"gpus": 2.0, "slots": 2}, "--slots 2 divides one GPU, got --gpus 2; leave one of the two out"),
+        ({"address": "nowhere"}, "--address must be HOST:PORT or auto, got 'nowhere'"),
+        ({"address": "ray://127.0.0.1:10001"}, "--address must not be one of Ray Client; give auto on a node "),
+    ],
+)
+def test_wrong_options_are_refused_in_a_sentence(options, message):
+    if find_spec("ray") is None:
+        pytest.skip("ray is not installed")
+    with pytest.raises(ValueError, match=f"^{message}"):
+        open_executor(ExecutorOptions("ray", **options))
