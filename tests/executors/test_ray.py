@@ -96,14 +96,16 @@ def test_each_work_sees_the_gpu_that_ray_reserves_for_it(submit, ray_nodes):
     assert half == other
 
 
-def test_the_second_work_waits_for_the_cpu_of_the_first(submit, ray_nodes, tmp_path):
-    first, second = submit(tmp_path / "a", 1000), submit(tmp_path / "b", 1000, cpus=4)
-    third = submit(tmp_path / "c", 1, cpus=4)
-    wait_until(lambda: first.started and second.started)
-    assert not third.started
-    for handle in (first, second, third):
-        handle.terminate()
-    assert [ended(handle) for handle in (first, second, third)] == [143, 143, -signal.SIGTERM]
+def test_a_work_waits_until_a_node_has_its_cpus(submit, tmp_path):
+    first = submit(tmp_path / "a", 1000, cpus=4)
+    wait_until(lambda: steps(tmp_path / "a"))
+    second = submit(tmp_path / "b", 1, cpus=4)
+    time.sleep(0.5)
+    assert (first.started, second.started) == (True, False)
+    second.terminate()
+    assert ended(second) == -signal.SIGTERM
+    first.terminate()
+    assert ended(first) == 143
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -239,3 +241,27 @@ def test_wrong_options_are_refused_in_a_sentence(options, message):
         pytest.skip("ray is not installed")
     with pytest.raises(ValueError, match=f"^{message}"):
         open_executor(ExecutorOptions("ray", **options))
+
+
+@pytest.mark.slow
+def test_a_work_whose_node_dies_continues_on_another_node(submit, ray_nodes, capfd):
+    filler = submit(ray_nodes.hidden / "filler", 10_000)
+    wait_until(lambda: steps(ray_nodes.hidden / "filler"))
+    output = ray_nodes.hidden / "moved"
+    handle = submit(output, 60, cpus=1)  # the first node is full
+    wait_until(lambda: steps(output)[-1:] >= [2])
+    for process in [*below(ray_nodes.second.pid), ray_nodes.second.pid]:
+        os.kill(process, signal.SIGKILL)
+    filler.terminate()
+    assert ended(filler) == 143
+    assert ended(handle, 100) == 0
+    first, again = starts(output)
+    assert (first, again >= 2, steps(output)) == (0, True, [59, 60])
+    assert "died with its node; it continues from its last checkpoint on another worker" in capfd.readouterr().err
+
+
+def below(process: int) -> list[int]:
+    """The processes that a process has started, directly or not."""
+    children = [int(word) for task in Path(f"/proc/{process}/task").iterdir()
+                for word in (task / "children").read_text().split()]  # fmt: skip
+    return [each for child in children for each in (child, *below(child))]
