@@ -96,14 +96,20 @@ def test_low_trials_are_pruned_after_a_quarter_of_the_run_and_five_full_trials(t
     assert not study.should_prune(7, STEPS)
 
 
-def test_no_config_is_tried_twice_in_a_small_space(tmp_path):
-    space = parse_search(["size=64,128,256", "flag=true,false"])
-    study = Study(tmp_path, space)
-    for number in range(6):
+@pytest.mark.parametrize("sampler", ["tpe", "random"])
+def test_no_config_is_tried_twice_in_a_small_space(tmp_path, sampler):
+    space = parse_search(["size=64,128,256", "flag=true,false", "rate=0:0.4:0.2"])
+    study = Study(tmp_path, space, sampler=sampler)
+    for number in range(18):
         study.create(number)
         study.complete(number, 0.0)
-    tried = [(trial.params["size"], trial.params["flag"]) for trial in study.trials()]
-    assert len({*tried}) == 6
+    assert len({tuple(trial.params.values()) for trial in study.trials()}) == 18
+
+
+def test_another_seed_of_the_sampler_suggests_other_values(tmp_path):
+    (tmp_path / "other").mkdir()
+    first, other = Study(tmp_path, SPACE), Study(tmp_path / "other", SPACE, seed=1)
+    assert first.create(0).params != other.create(0).params
 
 
 def test_the_journal_continues_after_a_line_that_was_cut_off(tmp_path):
