@@ -44,9 +44,9 @@ def test_the_best_config_trains_as_it_is(finished):
     file = study / "best.yaml"
     comments = [line for line in file.read_text().splitlines() if line.startswith("#")]
     best = found["best"]
-    chosen = f"mean return {best['value']:,.1f} on seeds 0, which it was chosen by."
+    chosen = f"mean return {best['value']:,.1f} on seed 0, by which it was chosen."
     assert comments[0] == f"# Trial {best['trial']} of 4: {chosen}"
-    assert comments[1] == f"# Score on seeds 100, which were not tuned on: {best['score']:,.1f}"
+    assert comments[1] == f"# Score on seed 100, not tuned on: {best['score']:,.1f} (mean return; 2 episodes per seed)."
     assert comments[-1].startswith("# rl-training tune ppo CartPole-v1 --search learning_rate=1e-4:1e-1:log --search")
     config = parse_config(load_config(str(file)))
     assert config.algo_kwargs["learning_rate"] == best["params"]["learning_rate"]

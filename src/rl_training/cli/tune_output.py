@@ -133,7 +133,7 @@ def finish(study: Tuning, *, as_json: bool) -> None:
 def _score(score: Score | None) -> str | None:
     from rl_training.experiment.tuning.final import seeds_text
 
-    return None if score is None else f"{score} on seeds {seeds_text(score.seeds)}, not tuned on"
+    return None if score is None else f"{score} on {seeds_text(score.seeds)}, not tuned on"
 
 
 def _untuned(final: Final) -> str | None:

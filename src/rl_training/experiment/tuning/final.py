@@ -82,11 +82,12 @@ class Final:
         return target
 
     def _comments(self, count: int, command: str) -> list[str]:
-        chosen = f"mean return {self.trial.value:,.1f} on seeds {seeds_text(self.plan.seeds)}, which it was chosen by"
+        chosen = f"mean return {self.trial.value:,.1f} on {seeds_text(self.plan.seeds)}, by which it was chosen"
         lines = [f"Trial {self.trial.number} of {count}: {chosen}."]
         if self.best is not None:
-            lines.append(f"Score on seeds {seeds_text(self.best.seeds)}, which were not tuned on: {self.best}")
-            lines.append(f"(interquartile mean and 95% bootstrap interval; {self.final.episodes} episodes per seed).")
+            lines.append(f"Score on {seeds_text(self.best.seeds)}, not tuned on: {self.best}")
+            kind = "mean return" if self.best.interval is None else "interquartile mean and 95% bootstrap interval"
+            lines[-1] += f" ({kind}; {self.final.episodes} episodes per seed)."
         if self.baseline is not None:
             lines.append(f"Untuned config on the same seeds: {self.baseline}; ")
             lines[-1] += f"probability of improvement {self.improvement:.2f}."
@@ -112,6 +113,8 @@ def score_of(result: Mapping[str, Any] | None) -> Score | None:
 
 
 def seeds_text(seeds: Sequence[int]) -> str:
-    """0-4 for consecutive seeds, otherwise 0,2,5; as `--seeds` takes them."""
-    consecutive = len(seeds) > 1 and list(seeds) == list(range(seeds[0], seeds[-1] + 1))
-    return f"{seeds[0]}-{seeds[-1]}" if consecutive else ",".join(map(str, seeds))
+    """`seed 7`, `seeds 0-4` or `seeds 0,2,5`."""
+    if len(seeds) == 1:
+        return f"seed {seeds[0]}"
+    consecutive = list(seeds) == list(range(seeds[0], seeds[-1] + 1))
+    return f"seeds {seeds[0]}-{seeds[-1]}" if consecutive else f"seeds {','.join(map(str, seeds))}"

@@ -73,9 +73,9 @@ class Study:
             try:
                 backend = JournalFileBackend(str(file), lock_obj=_NoLock(str(file)))
                 self._storage = optuna.storages.JournalStorage(backend)
-                self._study = optuna.create_study(
-                    storage=self._storage, study_name=NAME, direction="maximize", load_if_exists=True
-                )
+                if not self._storage.get_all_studies():
+                    optuna.create_study(storage=self._storage, study_name=NAME, direction="maximize")
+                self._study = optuna.load_study(storage=self._storage, study_name=NAME)
             except (ValueError, KeyError, TypeError) as error:
                 raise ConfigError(f"{file} is damaged ({error}); restore it from a copy") from None
         self._id = self._storage.get_study_id_from_name(NAME)
