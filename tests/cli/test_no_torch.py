@@ -67,3 +67,26 @@ def test_compare_and_report(tmp_path, write_run):
     run_without_torch("compare", run)
     pytest.importorskip("bokeh")
     run_without_torch("report", run, "--out", tmp_path / "report.html")
+
+
+WITHOUT_EXECUTORS = """
+import sys
+from typer.testing import CliRunner
+from rl_training.cli import app
+result = CliRunner().invoke(app, sys.argv[1:])
+assert result.exit_code == 0, result.output
+assert not {"ray", "submitit", "optuna"} & set(sys.modules)
+assert "--help" not in sys.argv or not {"torch", "pydantic", "numpy", "rich"} & set(sys.modules)
+"""
+TRAIN = ["bc", "Pendulum-v1", "--dataset", "{kind: random, rows: 64}", "--steps", "2", "--set", "hidden_sizes=[8]",
+         "--set", "eval_interval=0", "--set", "log=[]", "--quiet"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["train", "--help"], ["bench", "--help"], ["train", *TRAIN, "--seeds", "0-1", "--output", "run"]],
+)
+def test_no_executor_is_imported_unless_it_is_used(tmp_path, arguments):
+    command = [sys.executable, "-c", WITHOUT_EXECUTORS, *arguments]
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr

@@ -30,9 +30,10 @@ LAYERS = [
 ALLOWED_UPWARD = {
     # The public contract has `train_<name>` in `rl_training.runtime` too; it is loaded on first use.
     ("rl_training.runtime", "rl_training.api.catalogue"),
-    # Cells of a benchmark and trials of a study run the command line in a process of its own.
+    # Cells of a benchmark, trials of a study and seeds by an executor run the command line in a process of their own.
     ("rl_training.experiment.bench.cell", "rl_training.cli"),
     ("rl_training.experiment.tuning.trial", "rl_training.cli"),
+    ("rl_training.experiment.seeds.works", "rl_training.cli"),
 }
 # These load modules by names that they compute: public names of a package, optional dependencies, the catalogue.
 COMPUTED_IMPORTS = {

@@ -65,20 +65,22 @@ def bench(
     stored = one_cell is not None and not values and not overrides
     work = Bench(read_plan(output) if stored else parse_plan(with_seeds_and_overrides(values, overrides or [])), output)
     with watching(work) as watch:
-        if one_cell is not None:
-            work.run_cell(one_cell, watch=watch)
-        else:
-            run_all(work, replace(executor, jobs=jobs), watch)
+        run(work, replace(executor, jobs=jobs), watch, one_cell=one_cell)
     print_result(work, as_json=as_json)
     if work.signal is not None or work.status == "failed":
         raise typer.Exit(1 if work.signal is None else 128 + work.signal)
 
 
-def run_all(work: Bench, options: ExecutorOptions, watch: Watch) -> None:
-    from rl_training.experiment.executors.opening import open_executor
+def run(work: Bench, options: ExecutorOptions, watch: Watch, *, one_cell: str | None) -> None:
+    from rl_training.experiment.executors.opening import for_devices, open_executor
 
-    with closing(open_executor(options)) as executor:
-        work.run(executor=executor, watch=watch)
+    if one_cell is not None and options.name != "local":
+        raise ValueError(f"--cell runs one cell on this machine, so leave out --executor {options.name}, or --cell")
+    with closing(open_executor(for_devices(options, {cell.config.device for cell in work.cells}))) as executor:
+        if one_cell is None:
+            work.run(executor=executor, watch=watch)
+        else:
+            work.run_cell(one_cell, executor=executor, watch=watch)
 
 
 def read_plan_file(path: Path | None) -> dict[str, Any]:

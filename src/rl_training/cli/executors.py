@@ -5,6 +5,7 @@ import inspect
 import re
 import typing
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Annotated, Any
 
 import typer
@@ -38,10 +39,31 @@ def _choices(
     from rl_training.experiment.config.messages import key_and_value
 
     return ExecutorOptions(
-        name=executor, devices=tuple(part.strip() for part in devices.split(",")) if devices else (), slots=slots,
+        name=executor, devices=device_names(devices), slots=slots,
         cpus=cpus, gpus=gpus, memory=size("--memory", memory), gpu_memory=size("--gpu-memory", gpu_memory),
         address=address, slurm=dict(key_and_value(text, what="--slurm") for text in slurm or []),
     )  # fmt: skip
+
+
+def given_options(options: ExecutorOptions) -> list[str]:
+    """The options with another value than their default, as they are typed."""
+    defaults = ExecutorOptions()
+    changed = [each.name for each in fields(options) if getattr(options, each.name) != getattr(defaults, each.name)]
+    return [f"--{'executor' if name == 'name' else name.replace('_', '-')}" for name in changed]
+
+
+def device_names(text: str | None) -> tuple[str, ...]:
+    """Parses 0,1,2 or 0-3, and names such as GPU-1a2b."""
+    if text is None:
+        return ()
+    names: list[str] = []
+    for part in (part.strip() for part in text.split(",")):
+        ends = re.fullmatch(r"(\d{1,3})-(\d{1,3})", part)
+        added = [part] if ends is None else [str(number) for number in range(int(ends[1]), int(ends[2]) + 1)]
+        names += added
+        if not part or not added:
+            raise ValueError(f"--devices must be like 0,1,2 or 0-3, got {text!r}")
+    return tuple(names)
 
 
 def size(option: str, text: str | None) -> int | None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rl_training.cli.data import ActionRange, Allow, Columns, read_options
+from rl_training.cli.executors import PANEL, given_options, takes_executor
 from rl_training.cli.options import Json, Trust
 from rl_training.cli.output import print_json, print_profile, print_report, stdout_for_results
+from rl_training.experiment.executors.base import ExecutorOptions
 from rl_training.experiment.user_errors import message_of
 
 if TYPE_CHECKING:
@@ -54,6 +58,13 @@ Output = Annotated[
 Device = Annotated[str | None, typer.Option(metavar="auto|cpu|cuda", help="Device of the networks.")]
 Threads = Annotated[int | None, typer.Option(metavar="N", min=1, help="CPU threads for PyTorch (default 1).")]
 Compile = Annotated[str | None, typer.Option("--compile", metavar="auto|on|off", help="Whether to use torch.compile.")]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=1, help="With --seeds: processes that train in parallel.", rich_help_panel=PANEL,
+        show_default="one population, or one process per core",
+    ),
+]  # fmt: skip
 Fresh = Annotated[bool, typer.Option("--fresh", help="Delete the run in DIR and start over.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print the result only, no progress.")]
 Profiled = Annotated[
@@ -62,33 +73,21 @@ Profiled = Annotated[
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory, or a checkpoint in it.")]
 
 
+@takes_executor
 def train(
-    target: Target,
-    env: Env = None,
-    dataset: Dataset = None,
-    columns: Columns = None,
-    action_range: ActionRange = None,
-    allow: Allow = None,
-    steps: Steps = None,
-    online_steps: OnlineSteps = None,
-    seed: Seed = None,
-    seeds: Seeds = None,
-    overrides: Overrides = None,
-    output: Output = None,
-    device: Device = None,
-    threads: Threads = None,
-    compile_: Compile = None,
-    fresh: Fresh = False,
-    quiet: Quiet = False,
-    profile: Profiled = False,
-    trust: Trust = None,
-    as_json: Json = False,
-) -> None:
+    target: Target, env: Env = None, dataset: Dataset = None, columns: Columns = None, action_range: ActionRange = None,
+    allow: Allow = None, steps: Steps = None, online_steps: OnlineSteps = None, seed: Seed = None, seeds: Seeds = None,
+    overrides: Overrides = None, output: Output = None, device: Device = None, threads: Threads = None,
+    compile_: Compile = None, jobs: Jobs = None, fresh: Fresh = False, quiet: Quiet = False, profile: Profiled = False,
+    trust: Trust = None, as_json: Json = False, *, executor: ExecutorOptions,
+) -> None:  # fmt: skip
     """Train an agent. Repeat the command to continue a stopped run, or to print the result of a finished one."""
     from rl_training.cli.seeds import parse_seeds, seed_configs, summary
 
     if seed is not None and seeds is not None:
         raise ValueError("--seed and --seeds exclude each other; give one of them")
+    executor = replace(executor, jobs=jobs)
+    check_executor(executor, several=seeds is not None, profile=profile)
     given = {"env_id": env, "dataset": dataset, "total_timesteps": steps, "online_steps": online_steps, "seed": seed,
              "output_dir": output, "device": device, "threads": threads, "compile": compile_}  # fmt: skip
     with stdout_for_results():
@@ -97,7 +96,10 @@ def train(
         chosen = None if seeds is None else parse_seeds(seeds)
         configs = [config] if chosen is None else seed_configs(config, chosen)
         watch = profile_of(configs) if profile else None
-        results = train_all(configs, fresh=fresh, quiet=quiet, callbacks=[] if watch is None else [watch])
+        if given_options(executor):
+            results = train_elsewhere(configs, executor, fresh=fresh, quiet=quiet)
+        else:
+            results = train_all(configs, fresh=fresh, quiet=quiet, callbacks=[] if watch is None else [watch])
     report = results[0].report() if chosen is None else summary(chosen, results)
     if watch is not None:
         report["profile"] = watch.summary()
@@ -153,6 +155,26 @@ def profile_of(configs: list[TrainConfig]) -> Profile:
             f"--profile measures one process, and seeds of {configs[0].algo} train in one process each; give one --seed"
         )
     return Profile()
+
+
+def check_executor(options: ExecutorOptions, *, several: bool, profile: bool) -> None:
+    given = given_options(options)
+    if given and not several:
+        hint = "; --device cuda:1 chooses the GPU of one run" if given[0] == "--devices" else ""
+        raise ValueError(f"{given[0]} needs --seeds, because one run is one process{hint}")
+    if given and profile:
+        raise ValueError(f"--profile measures this process, and with {given[0]} seeds train in others; give one --seed")
+
+
+def train_elsewhere(
+    configs: list[TrainConfig], options: ExecutorOptions, *, fresh: bool, quiet: bool
+) -> list[TrainResult]:
+    """Trains the seeds by an executor."""
+    from rl_training.experiment.executors.opening import for_devices, open_executor
+    from rl_training.experiment.seeds.sweep import train_seeds
+
+    with closing(open_executor(for_devices(options, {configs[0].device}))) as executor:
+        return train_seeds(configs, fresh=fresh, quiet=quiet, executor=executor)
 
 
 def train_all(

@@ -59,6 +59,11 @@ class CellRun(Job):
         except RunLockedError as error:
             self.state, self.error = "failed", str(error)
             return
+        self.result = RunDirectory(self.folder).read("result.json")
+        if self.result is not None:  # the process that held the lock has finished the cell
+            self.state = "done"
+            self._lock.close()
+            return
         self.keep_open = (*self.keep_open, lock)
         (self.folder / LOG).unlink(missing_ok=True)
         command = self.cell.train_command(self.plan, str(self.folder))

@@ -14,6 +14,7 @@ from rl_training.experiment.run_directory import locked_file, make_directory
 from rl_training.runtime.files import write_atomically
 
 Watch = Callable[[Sequence[CellRun]], None]
+PLAN_SECONDS = 30
 
 
 class Bench:
@@ -43,7 +44,7 @@ class Bench:
             self._begin()
             self._run(self.cells, executor or LocalExecutor(jobs), (lock,), watch)
 
-    def run_cell(self, name: str, *, watch: Watch = lambda cells: None) -> None:
+    def run_cell(self, name: str, *, executor: Executor | None = None, watch: Watch = lambda cells: None) -> None:
         """Runs one cell on this machine, beside others; `cells` has only this one from then on."""
         named = {cell.cell.name: cell for cell in self.cells}
         if name not in named:
@@ -53,7 +54,7 @@ class Bench:
         make_directory(self.directory)
         self._begin()
         self.cells = [named[name]]
-        self._run(self.cells, LocalExecutor(1), (), watch)
+        self._run(self.cells, executor or LocalExecutor(1), (), watch)
 
     def _run(self, cells: Sequence[CellRun], executor: Executor, locks: tuple[int, ...], watch: Watch) -> None:
         for cell in cells:
@@ -62,9 +63,12 @@ class Bench:
         self.signal = caught[0] if caught else None
 
     def _begin(self) -> None:
-        self._check()
-        if not (self.directory / PLAN).exists():
-            write_atomically(self.directory / PLAN, plan_yaml(self.plan))
+        """Writes the plan; commands for several cells may do so at the same time."""
+        busy = f"another process is writing the plan in {self.directory}; repeat the command"
+        with locked_file(self.directory / ".plan.lock", busy, seconds=PLAN_SECONDS):
+            self._check()
+            if not (self.directory / PLAN).exists():
+                write_atomically(self.directory / PLAN, plan_yaml(self.plan))
 
     def _check(self) -> None:
         """Raises if the directory holds other files or another bench."""

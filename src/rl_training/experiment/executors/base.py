@@ -46,9 +46,13 @@ class Handle(ABC):
 
 
 class Executor(ABC):
-    """Runs works, at most `limit` at a time. A `remote` executor runs a whole cell of a bench as one work."""
+    """Runs works, at most `limit` at a time. A `remote` executor runs a whole cell of a bench as one work.
+
+    With `one_folder`, a work may write only below one folder of its `--output`, which holds the folder of the work.
+    """
 
     remote: bool = False
+    one_folder: bool = False
     limit: int
 
     @abstractmethod
@@ -59,15 +63,22 @@ class Executor(ABC):
 
 
 def last_error(log: Path, code: int) -> str:
-    """The last line of a log, or the exit code if there is none."""
+    """The last line of a log, or the exit code if there is none; after a lack of memory, with advice."""
     text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
     lines = [line.strip().removeprefix("error: ") for line in text.split("\n") if line.strip()]
+    if code == -signal.SIGKILL:
+        return f"{describe_exit(code)}; if memory ran out, run fewer jobs at a time: give --memory or --jobs"
+    if lines and "CUDA out of memory" in lines[-1]:
+        return f"{lines[-1]}; run fewer jobs at a time on a GPU: give --gpu-memory or --slots"
     return lines[-1] if lines else describe_exit(code)
 
 
 @dataclass(frozen=True)
 class ExecutorOptions:
-    """The executor that was asked for. `cpus`, `gpus`, `memory` and `gpu_memory` (bytes) are those of one work."""
+    """The executor that was asked for. `cpus`, `gpus`, `memory` and `gpu_memory` (bytes) are those of one work.
+
+    `placed` is False if works choose their device themselves; see `opening.for_devices`.
+    """
 
     name: str = "local"
     jobs: int | None = None
@@ -79,3 +90,4 @@ class ExecutorOptions:
     gpu_memory: int | None = None
     address: str | None = None
     slurm: Mapping[str, str] = field(default_factory=dict)
+    placed: bool = True

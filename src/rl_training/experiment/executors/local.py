@@ -4,9 +4,12 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Mapping
 
 from rl_training.experiment.executors.base import LOG, OUTPUT, Executor, Handle, Work
+from rl_training.experiment.executors.capacity import cores
+from rl_training.experiment.executors.devices import VISIBLE
 from rl_training.experiment.processes.signals import forward_signal, hidden_from_ctrl_c
 from rl_training.processes import starter_variable
 
@@ -40,10 +43,31 @@ class LocalProcess(Handle):
 
 
 class LocalExecutor(Executor):
-    """`limit` processes at a time."""
+    """Runs `limit` processes at a time. With `slots`, each sees one GPU alone, and a GPU has so many at a time."""
 
-    def __init__(self, limit: int | None = None) -> None:
-        self.limit = limit or os.cpu_count() or 1
+    def __init__(self, limit: int | None = None, slots: Mapping[str, int] | None = None) -> None:
+        self._slots, self._processes = dict(slots or {}), list[tuple[str, LocalProcess]]()
+        self.limit = min(limit or sys.maxsize, sum(self._slots.values()) or limit or cores())
 
     def submit(self, work: Work) -> Handle:
-        return LocalProcess(work, {})
+        if not self._slots:
+            return LocalProcess(work, {})
+        self._processes = [(device, process) for device, process in self._processes if process.poll() is None]
+        device = self._free_device()
+        process = LocalProcess(work, device_variables(device))
+        self._processes.append((device, process))
+        return process
+
+    def _free_device(self) -> str:
+        """The GPU with the most free slots."""
+        used = Counter(device for device, _ in self._processes)
+        device = max(self._slots, key=lambda name: self._slots[name] - used[name])
+        if used[device] >= self._slots[device]:
+            raise RuntimeError(f"more than {self.limit} jobs at a time")
+        return device
+
+
+def device_variables(device: str) -> dict[str, str]:
+    """Variables by which a process sees one GPU. A number is that of nvidia-smi, or an entry that was set before."""
+    order = {} if VISIBLE in os.environ else {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    return {VISIBLE: device, **order}

@@ -1,17 +1,21 @@
 """Chooses an executor by name. Ray and submitit are imported only here."""
 
+from collections.abc import Collection
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from typing import cast
 
 from rl_training.experiment.config.messages import ConfigError
 from rl_training.experiment.executors.base import Executor, ExecutorOptions
+from rl_training.experiment.executors.capacity import slots_of_devices, works_at_a_time
 from rl_training.experiment.executors.local import LocalExecutor
 
 NAMES = ("local", "ray", "slurm")
 # Options that only some executors have.
 OF = {
     "devices": ("local",),
+    "slots": ("local", "ray"),
     "gpu_memory": ("local",),
     "address": ("ray",),
     "slurm": ("slurm",),
@@ -23,13 +27,25 @@ PACKAGES = {"ray": "ray", "slurm": "submitit"}
 def open_executor(options: ExecutorOptions) -> Executor:
     check_options(options)
     if options.name == "local":
-        return LocalExecutor(options.jobs)
+        slots = slots_of_devices(options)
+        return LocalExecutor(works_at_a_time(options, on_gpus=sum(slots.values())), slots)
     require_package(options.name)
     if options.name == "ray":
         made = import_module("rl_training.experiment.executors.ray_cluster").RayExecutor(options)
     else:
         made = import_module("rl_training.experiment.executors.slurm").SlurmExecutor(options)
     return cast(Executor, made)
+
+
+def for_devices(options: ExecutorOptions, devices: Collection[str]) -> ExecutorOptions:
+    """The options for works whose configs have these values of the key `device`."""
+    own = sorted(device for device in devices if device not in ("auto", "cuda"))
+    if not own:
+        return options
+    asked = [name for name in ("devices", "slots", "gpu_memory") if getattr(options, name)]
+    if asked and options.name == "local":
+        raise ConfigError(f"{_option(asked[0])} needs device auto or cuda, and the config has device {own[0]}")
+    return replace(options, placed=False)
 
 
 def require_package(name: str) -> None:
@@ -43,5 +59,8 @@ def check_options(options: ExecutorOptions) -> None:
         raise ConfigError(f"--executor must be local, ray or slurm, got {options.name!r}")
     for key, names in OF.items():
         if getattr(options, key) and options.name not in names:
-            option = f"--{key.replace('_', '-')}"
-            raise ConfigError(f"{option} needs --executor {' or '.join(names)}, got --executor {options.name}")
+            raise ConfigError(f"{_option(key)} needs --executor {' or '.join(names)}, got --executor {options.name}")
+
+
+def _option(key: str) -> str:
+    return f"--{key.replace('_', '-')}"

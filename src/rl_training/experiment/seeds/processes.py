@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from rl_training.experiment.config.train_config import TrainConfig
 from rl_training.experiment.processes.runner import Job, exit_code
@@ -128,11 +128,17 @@ class SeedJob(Job):
             raise SeedError(f"seed {self.seed} {describe_exit(self.exit_code)}")
 
 
+class ShownSeed(Protocol):
+    seed: int
+    progress: SeedProgress | None
+    messages: list[str]
+
+
 class SeedGroup:
     """Shows several seeds as one training: steps are summed, scores averaged. `taken` holds steps of earlier runs."""
 
     def __init__(
-        self, seeds: Sequence[SeedJob], total_timesteps: int, taken: Mapping[int, int], *, quiet: bool
+        self, seeds: Sequence[ShownSeed], total_timesteps: int, taken: Mapping[int, int], *, quiet: bool
     ) -> None:
         self.seeds, self.total_timesteps, self.taken = seeds, total_timesteps, taken
         self._progress = None if quiet else ShowProgress()

@@ -1,18 +1,20 @@
 """Trains several seeds of one config: as one population where the lane supports it, otherwise in processes."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from rl_training.experiment.agent import read_record
 from rl_training.experiment.config.train_config import TrainConfig
+from rl_training.experiment.executors.base import Executor
 from rl_training.experiment.lanes import lane_of
 from rl_training.experiment.processes.runner import run_jobs
 from rl_training.experiment.result import UNFINISHED, TrainResult, finished_earlier
 from rl_training.experiment.run import run_population, run_training
 from rl_training.experiment.run_directory import RunDirectory
 from rl_training.experiment.seeds.processes import SeedGroup, SeedJob
+from rl_training.experiment.seeds.works import divide, train_in_works
 from rl_training.experiment.starts import find_starts
 from rl_training.experiment.training_run import default_directory
 from rl_training.experiment.trust import warn_of_changed_source
@@ -21,8 +23,9 @@ from rl_training.runtime.engine import Callback
 
 
 def train_seeds(
-    configs: Sequence[TrainConfig], *, callbacks: Sequence[Callback] = (), fresh: bool = False, quiet: bool = True
-) -> list[TrainResult]:
+    configs: Sequence[TrainConfig], *, callbacks: Sequence[Callback] = (), fresh: bool = False, quiet: bool = True,
+    executor: Executor | None = None,
+) -> list[TrainResult]:  # fmt: skip
     """Trains every seed. Finished seeds are not trained again; their stored results are returned."""
     results = {} if fresh else {config.seed: result for config in configs if (result := _finished_result(config))}
     waiting = [config for config in configs if config.seed not in results]
@@ -30,7 +33,9 @@ def train_seeds(
         print_warning(finished_earlier(len(results)))
         warn_of_changed_source(read_record(_directory(configs[0]).path), print_warning)
     with _no_empty_directories(waiting):
-        if len(waiting) == 1:
+        if waiting and executor is not None:
+            results |= train_by_executor(configs, {*results}, executor, fresh=fresh, quiet=quiet)
+        elif len(waiting) == 1:
             results[waiting[0].seed] = run_training(waiting[0], callbacks=callbacks, fresh=fresh, quiet=quiet)
         elif waiting and as_population(waiting[0]):
             trained = run_population(waiting, callbacks=callbacks, fresh=fresh, quiet=quiet)
@@ -104,6 +109,26 @@ def train_in_processes(
     }
     results = {seed.seed: replace(found[seed.seed], trained=seed.trained) for seed in seeds}
     return {seed: replace(result, signal=caught[0]) for seed, result in results.items()} if caught else results
+
+
+def train_by_executor(
+    configs: Sequence[TrainConfig], finished: Collection[int], executor: Executor, *, fresh: bool, quiet: bool
+) -> dict[int, TrainResult]:
+    """Divides the seeds into works: populations where the lane supports it, otherwise one seed each."""
+    single = executor.one_folder or not as_population(configs[0])
+    divided = [[config] for config in configs] if single else divide(configs, executor.limit, fresh=fresh)
+    groups = [group for group in divided if any(config.seed not in finished for config in group)]
+    waiting = [config for group in groups for config in group if config.seed not in finished]
+    earlier = {} if fresh else {config.seed: _stored_result(config) for config in waiting}
+    for config in [] if fresh else waiting:
+        _check_checkpoints(config)
+    caught = train_in_works(groups, executor, fresh=fresh, quiet=quiet)
+    results: dict[int, TrainResult] = {}
+    for config in waiting:
+        result, before = _stored_result(config) or _without_result(config), earlier.get(config.seed)
+        trained = result.steps != (0 if before is None else before.steps)
+        results[config.seed] = replace(result, trained=trained, signal=caught[0] if caught else None)
+    return results
 
 
 def _check_checkpoints(config: TrainConfig) -> None:

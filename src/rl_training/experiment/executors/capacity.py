@@ -1,0 +1,94 @@
+"""How many works fit on this machine at a time: by its cores, its memory and its GPUs."""
+
+import os
+from collections.abc import Iterator, Sequence
+from math import ceil
+from pathlib import Path
+
+from rl_training.experiment.config.messages import ConfigError
+from rl_training.experiment.executors.base import ExecutorOptions
+from rl_training.experiment.executors.devices import Device, choose_devices
+
+CGROUPS = Path("/sys/fs/cgroup")
+
+
+def works_at_a_time(options: ExecutorOptions, *, on_gpus: int = 0) -> int:
+    """The lowest of all limits: `--jobs`, `--cpus`, `--memory`, and `on_gpus`, or one work per core without GPUs."""
+    limits = [limit for limit in (options.jobs, on_gpus) if limit] or [cores()]
+    if options.cpus is not None:
+        if options.cpus > cores():
+            raise ConfigError(f"--cpus {options.cpus} is more than the cores of this machine, {cores()}")
+        limits.append(cores() // options.cpus)
+    if options.memory is not None:
+        if options.memory > ram():
+            raise ConfigError(f"--memory {gib(options.memory)} is more than this machine has, {gib(ram())}")
+        limits.append(ram() // options.memory)
+    return min(limits)
+
+
+def slots_of_devices(options: ExecutorOptions) -> dict[str, int]:
+    """The works at a time on each GPU; empty if works are not assigned to GPUs.
+
+    They are if an option asks for it, or if there are several GPUs.
+    """
+    asked = options.devices or options.slots or options.gpu_memory
+    if not asked and not options.placed:
+        return {}
+    devices = choose_devices(options.devices)
+    if not devices and asked:
+        option = "--slots" if options.slots else "--gpu-memory"
+        raise ConfigError(f"{option} needs a GPU, and PyTorch finds none on this machine; limit jobs with --jobs")
+    if not asked and len(devices) < 2:
+        return {}
+    slots = {device.name: _slots(options, device, devices) for device in devices}
+    full = [device for device in devices if not slots[device.name]]
+    if full and (options.devices or len(full) == len(devices)):
+        has = gib(full[0].memory or 0)
+        raise ConfigError(f"--gpu-memory {gib(options.gpu_memory or 0)} is more than GPU {full[0].name} has, {has}")
+    return {name: number for name, number in slots.items() if number}
+
+
+def _slots(options: ExecutorOptions, device: Device, devices: Sequence[Device]) -> int:
+    if options.gpu_memory is not None:
+        if device.memory is None:
+            raise ConfigError(f"--gpu-memory: the memory of GPU {device.name} is unknown; use --slots")
+        fitting = device.memory // options.gpu_memory
+        return fitting if options.slots is None else min(fitting, options.slots)
+    if options.slots is None and options.jobs is not None and not options.devices:
+        return ceil(options.jobs / len(devices))  # --jobs alone: as many as before, on all GPUs
+    return options.slots or 1
+
+
+def cores() -> int:
+    """The cores that this process may use: its affinity, and the quota of its container."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    for text in _cgroup_values("cpu.max"):
+        quota, _, period = text.partition(" ")
+        if quota.isdigit() and period.isdigit():
+            allowed = min(allowed, max(int(quota) // int(period), 1))
+    return allowed
+
+
+def ram() -> int:
+    """The memory of this machine or the limit of its container, in bytes."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limits = (*_cgroup_values("memory.max"), *_cgroup_values("memory.limit_in_bytes", controller="memory"))
+    return min([total, *(int(text) for text in limits if text.isdigit())])
+
+
+def _cgroup_values(name: str, controller: str = "") -> Iterator[str]:
+    """The values of a limit in the cgroup of this process and in those above it; with a `controller`, of version 1."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:  # not Linux
+        return
+    mark = f":{controller}:/"
+    below = next((line.partition(mark)[2] for line in lines if mark in line), "")
+    root = CGROUPS / controller
+    for folder in (root / below, *(root / below).parents):
+        if folder.is_relative_to(root) and (file := folder / name).is_file():
+            yield file.read_text().strip()
+
+
+def gib(size: int) -> str:
+    return f"{size / 2**30:.3g} GiB"
