@@ -177,6 +177,13 @@ def test_a_cell_that_the_bench_does_not_have_is_refused(cli, bench):
     assert ended.stderr.endswith("has no cell 'bc-Pendulum-v2'; did you mean bc-Pendulum-v1?\n")
 
 
+def test_a_cell_runs_on_this_machine(cli, bench):
+    ended = cli("bench", "--output", bench, "--cell", "bc-Pendulum-v1", "--executor", "slurm")
+    assert (ended.exit_code, ended.stderr) == (
+        2, "error: --cell runs one cell on this machine, so leave out --executor slurm, or --cell\n"
+    )  # fmt: skip
+
+
 def test_a_cell_needs_a_plan(cli, tmp_path):
     ended = cli("bench", "--output", str(tmp_path), "--cell", "bc-Pendulum-v1")
     assert (ended.exit_code, "is not a bench directory: it has no bench.yaml" in ended.stderr) == (2, True)

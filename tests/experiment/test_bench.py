@@ -124,6 +124,38 @@ def test_a_cell_that_another_process_runs_is_not_started(tmp_path, monkeypatch):
     )  # fmt: skip
 
 
+def test_a_cell_that_another_process_has_finished_meanwhile_is_not_repeated(tmp_path):
+    bench = Bench(parse_plan({**TWO_CELLS, "algos": ["bc"]}), tmp_path)
+    (tmp_path / "bc-Pendulum-v1").mkdir()
+    (tmp_path / "bc-Pendulum-v1" / "result.json").write_text('{"runs": []}')
+    (tmp_path / "bench.yaml").write_text(plan_yaml(bench.plan))
+    bench.run_cell("bc-Pendulum-v1")
+    assert (bench.status, bench.cells[0].result) == ("done", {"runs": []})
+    assert not (tmp_path / "bc-Pendulum-v1" / "log.txt").exists()
+
+
+@pytest.mark.slow  # six processes that import torch
+@pytest.mark.timeout(300)
+def test_commands_for_several_cells_may_write_the_plan_at_the_same_moment(tmp_path):
+    plan = parse_plan({**TWO_CELLS, "envs": [f"Absent{number}-v1" for number in range(3)]})
+    (file := tmp_path / "plan.yaml").write_text(plan_yaml(plan))
+    command = [
+        sys.executable,
+        "-m",
+        "rl_training.cli",
+        "bench",
+        str(file),
+        "--output",
+        str(tmp_path / "bench"),
+        "--json",
+    ]
+    cells = [cell.name for cell in plan.cells()][:3]
+    started = [subprocess.Popen([*command, "--cell", name], stdout=subprocess.PIPE, text=True) for name in cells]
+    reports = [json.loads(process.communicate()[0])["cells"][0] for process in started]
+    assert [(report["cell"], report["state"]) for report in reports] == [(name, "failed") for name in cells]
+    assert all("Absent" in report["error"] for report in reports)  # its training was started
+
+
 def test_time_left_goes_by_the_pace_since_the_start():
     assert seconds_left(10.0, before=0.5, now=0.75) == 10.0  # a quarter took ten seconds, and a quarter is left
     assert seconds_left(10.0, before=0.5, now=0.5) is None
