@@ -31,10 +31,10 @@ def open_executor(options: ExecutorOptions) -> Executor:
         return LocalExecutor(works_at_a_time(options, on_gpus=sum(slots.values())), slots)
     require_package(options.name)
     if options.name == "ray":
-        made = import_module("rl_training.experiment.executors.ray_cluster").RayExecutor(options)
-    else:
-        made = import_module("rl_training.experiment.executors.slurm").SlurmExecutor(options)
-    return cast(Executor, made)
+        from rl_training.experiment.executors.ray_cluster import RayExecutor
+
+        return RayExecutor(options)
+    return cast(Executor, import_module("rl_training.experiment.executors.slurm").SlurmExecutor(options))
 
 
 def for_devices(options: ExecutorOptions, devices: Collection[str]) -> ExecutorOptions:

@@ -20,6 +20,7 @@ class RayExecutor(Executor):
     """Submits each work as an actor that starts its process; see `ray_worker`."""
 
     remote = True
+    one_folder = True  # the one that is copied if a node does not share it
 
     def __init__(self, options: ExecutorOptions) -> None:
         self.limit = options.jobs or MOST_WORKS
