@@ -10,7 +10,7 @@ from rl_training.reporting.comparison import MOST_SEEDS, Entry
 from rl_training.reporting.report.groups import Gathered, Member, ReportGroup
 from rl_training.reporting.report.machines import member_seconds
 from rl_training.reporting.report.scores import ScoredTask
-from rl_training.reporting.report.texts import duration_text, interval_text, number_text
+from rl_training.reporting.report.texts import decimals, duration_text, interval_text, number_text
 from rl_training.reporting.stored_runs import seed_ranges
 
 MARGIN = 4.0  # per cent of the width of a picture in a table
@@ -71,9 +71,10 @@ def _row(group: ReportGroup, entry: Entry | None, bounds: tuple[float, float] | 
     seeds, states = seed_ranges([member.seed for member in group.members]), states_text(group.members)
     if entry is None or bounds is None:
         return SummaryRow(group.number, group.label, seeds, 0, "", "", "", None, states, _without_score(group))
+    digits = decimals(bounds)
     return SummaryRow(
-        group.number, group.label, seeds, len(entry.scores), number_text(entry.middle),
-        "" if entry.interval is None else interval_text(entry.interval),
+        group.number, group.label, seeds, len(entry.scores), number_text(entry.middle, digits),
+        "" if entry.interval is None else interval_text(entry.interval, digits),
         "" if entry.normalized is None else number_text(entry.normalized, 1),
         _marks(entry, *bounds), states, _notes(group),
     )  # fmt: skip

@@ -13,15 +13,15 @@ LONGEST = 300  # characters of one value
 
 
 def number_text(value: float, digits: int | None = None) -> str:
-    return f"{value:,.{_digits([value]) if digits is None else digits}f}"
+    return f"{value:,.{decimals([value]) if digits is None else digits}f}"
 
 
-def interval_text(interval: Interval) -> str:
-    digits = _digits(interval)
+def interval_text(interval: Interval, digits: int | None = None) -> str:
+    digits = decimals(interval) if digits is None else digits
     return f"{number_text(interval.low, digits)} to {number_text(interval.high, digits)}"
 
 
-def _digits(values: Sequence[float]) -> int:
+def decimals(values: Sequence[float]) -> int:
     """Decimals for about four digits."""
     largest = max(map(abs, values))
     return 1 if largest >= 100 else 2 if largest >= 1 or largest == 0 else 4

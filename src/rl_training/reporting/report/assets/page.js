@@ -20,6 +20,14 @@
   const groupColor = group => color("c" + group % 6);
   const groupDash = group => DASHES[Math.floor(group / 6) % 3];
 
+  // 50k, 1.5M; numbers below `least` in full.
+  function tick(value, least) {
+    const plain = number => number.toLocaleString("en", {maximumSignificantDigits: 6});
+    for (const [size, unit] of [[1e9, "G"], [1e6, "M"], [1e3, "k"]])
+      if (Math.abs(value) >= Math.max(size, least)) return plain(value / size) + unit;
+    return plain(value);
+  }
+
   // A Gaussian around each point, in units of x; points without a value keep none.
   function smooth(x, y, share) {
     if (!share || x.length < 3) return y;
@@ -53,13 +61,14 @@
     figure.toolbar.logo = null;
     for (const axis of [...figure.xaxes, ...figure.yaxes]) {
       axis.minor_tick_line_color = null;
+      const least = axis === figure.xaxes[0] && x_axis_label !== "score" ? 1e3 : 1e4;
+      axis.formatter = new Bokeh.Models.BasicTickFormatter();
+      axis.formatter.doFormat = ticks => ticks.map(value => tick(value, least));
       axis.axis_label_text_font_style = "normal";
       axis.axis_label_text_font = axis.major_label_text_font = getComputedStyle(document.body).fontFamily;
       axis.axis_label_text_font_size = axis.major_label_text_font_size = "12px";
     }
-    figure.xaxes[0].formatter = new Bokeh.Models.NumeralTickFormatter({format: "0,0.[00]a"});
-    figure.yaxes[0].formatter = new Bokeh.Models.NumeralTickFormatter({format: "0,0.[000]"});
-    figure.xaxes[0].ticker.desired_num_ticks = 5;
+    figure.xaxes[0].ticker.desired_num_ticks = innerWidth < 600 ? 4 : 5;
     figure.on_event("rangesupdate", event => {
       state.zoom[id] = [event.x0, event.x1, event.y0, event.y1];
       save();
@@ -134,7 +143,6 @@
 
   function drawProfile(profile, id, element) {
     const figure = newFigure(id, element, "score", "fraction of runs above it");
-    figure.xaxes[0].formatter = new Bokeh.Models.NumeralTickFormatter({format: "0,0.[00]"});
     const parts = profile.groups.map(entry => {
       const {levels: x} = profile, {y, low = y, high = y} = entry;
       const source = new Bokeh.ColumnDataSource({data: {x, y, low, high}});
