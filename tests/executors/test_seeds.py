@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from rl_training.cli import app
 from rl_training.cli.train import read_config
+from rl_training.experiment.executors.base import Handle, Work
 from rl_training.experiment.executors.local import LocalExecutor
 from rl_training.experiment.manager import ExperimentManager
 from rl_training.experiment.run import run_training
@@ -113,6 +114,18 @@ def weights(run: Path) -> dict[str, bytes]:
     return {str(file.relative_to(run)): file.read_bytes() for file in run.glob("checkpoints/*/*.safetensors")}
 
 
+class Recorder(LocalExecutor):
+    """Keeps the names of the works that it has started."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self.names: list[str] = []
+
+    def submit(self, work: Work) -> Handle:
+        self.names.append(work.name)
+        return super().submit(work)
+
+
 @starts_processes
 def test_seeds_in_works_end_as_single_runs_do_and_are_not_repeated(tmp_path, capfd):
     seeds = configs(tmp_path / "all", (0, 1))
@@ -130,10 +143,11 @@ def test_seeds_in_works_end_as_single_runs_do_and_are_not_repeated(tmp_path, cap
 
 
 @starts_processes
-def test_a_user_error_of_a_work_is_raised_and_leaves_no_directory(tmp_path):
+def test_a_user_error_of_a_work_stops_all_and_leaves_no_directory(tmp_path):
+    executor = Recorder(1)
     with pytest.raises(ValueError, match="env_id 'CartPol-v1' not found"):
-        train_seeds(configs(tmp_path / "all", [0], {**PPO, "env_id": "CartPol-v1"}), executor=LocalExecutor(1))
-    assert list(tmp_path.iterdir()) == []
+        train_seeds(configs(tmp_path / "all", [0, 1], {**PPO, "env_id": "CartPol-v1"}), executor=executor)
+    assert (executor.names, list(tmp_path.iterdir())) == (["seed 0"], [])
 
 
 @starts_processes

@@ -26,9 +26,15 @@ class Work(NamedTuple):
 
 
 class Handle(ABC):
-    """A submitted work. `started` is False while it waits in a queue."""
+    """A submitted work. `started` is False while it waits in a queue.
+
+    After its end, `stopped` is True if someone else has stopped it, such as a user of the cluster, and `error` is the
+    reason of its end if the executor knows more than the log.
+    """
 
     started: bool = True
+    stopped: bool = False
+    error: str | None = None
 
     @abstractmethod
     def poll(self) -> int | None:

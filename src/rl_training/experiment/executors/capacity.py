@@ -91,4 +91,4 @@ def _cgroup_values(name: str, controller: str = "") -> Iterator[str]:
 
 
 def gib(size: int) -> str:
-    return f"{size / 2**30:.3g} GiB"
+    return f"{round(size / 2**30, 1):,g} GiB"

@@ -49,6 +49,7 @@ class SeedsWork(Job):
         self.folder = run_directory(configs[0]) / FOLDER
         self.code: int | None = None
         self.error: str | None = None
+        self.stopped = False  # by someone else, such as a user of the cluster
         self.keep_open: tuple[int, ...] = ()
         self._command = train_command(configs, fresh=fresh)
         self._executor, self._submitted = executor, False
@@ -85,8 +86,9 @@ class SeedsWork(Job):
             seed.read()
         self._read_log()
         if code is not None:
-            self.code, self.process = code, None
-            self.error = last_error(self.folder / LOG, code) if code else None
+            ended, self.process = self.process, None
+            self.code, self.stopped = code, ended.stopped
+            self.error = ended.error or (last_error(self.folder / LOG, code) if code else None)
 
     def _read_log(self) -> None:
         """Passes the new complete lines on, up to an error."""
@@ -104,9 +106,12 @@ class SeedsWork(Job):
             self.seeds[0].messages += [line] if line.strip() else []
 
     def raise_failure(self) -> None:
-        if self.code == USER_ERROR:
+        """Raises the error of the process, if any; warns if someone else has stopped it."""
+        if self.stopped:
+            print_warning(f"{self.name}: {self.error}")
+        elif self.code == USER_ERROR:
             raise ValueError(self.error)
-        if self.code:
+        elif self.code:
             raise SeedError(f"{self.name}: {self.error}")
 
 
