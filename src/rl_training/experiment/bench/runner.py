@@ -48,9 +48,8 @@ class Bench:
         """Runs one cell on this machine, beside others; `cells` has only this one from then on."""
         named = {cell.cell.name: cell for cell in self.cells}
         if name not in named:
-            raise ConfigError(
-                f"{self.directory} has no cell {name!r}{did_you_mean(name, {each: each for each in named})}"
-            )
+            near = did_you_mean(name, {each: each for each in named}) or f"; its cells are {', '.join(named)}"
+            raise ConfigError(f"{self.directory} has no cell {name!r}{near}")
         make_directory(self.directory)
         self._begin()
         self.cells = [named[name]]
