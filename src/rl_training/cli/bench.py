@@ -67,7 +67,7 @@ def bench(
     with watching(work) as watch:
         run(work, replace(executor, jobs=jobs), watch, one_cell=one_cell)
     print_result(work, as_json=as_json)
-    if work.signal is not None or work.status == "failed":
+    if work.signal is not None or work.status in ("failed", "stopped"):
         raise typer.Exit(1 if work.signal is None else 128 + work.signal)
 
 

@@ -76,9 +76,11 @@ class CellRun(Job):
             if self.state in ("queued", "training"):
                 self.state = "training" if self.process.started else "queued"
             return
-        self.process = None
-        if code != 0 and not stopping:
-            self.state, self.error = "failed", last_error(self._log(), code)
+        ended, self.process = self.process, None
+        if ended.stopped:
+            self.state, self.error = "stopped", ended.error
+        elif code != 0 and not stopping:
+            self.state, self.error = "failed", ended.error or last_error(self._log(), code)
         elif code == 0 and self.executor.remote:
             self._collect()
         elif code == 0 and self.state == "evaluating":
@@ -122,10 +124,9 @@ class CellRun(Job):
         return seconds_left(time.monotonic() - began, before, self.progress()) if self.state == "training" else None
 
     def _launch(self, state: str, arguments: list[str], folder: Path | None = None) -> None:
-        self.state = state
-        self.process = self.executor.submit(
-            Work(self.cell.name, tuple(arguments), folder or self.folder, self.keep_open)
-        )
+        work = Work(self.cell.name, tuple(arguments), folder or self.folder, self.keep_open)
+        self.process = self.executor.submit(work)
+        self.state = state if self.process.started else "queued"
 
     def _finish(self, scores: list[dict[str, Any]]) -> None:
         """Writes result.json, which holds everything that a comparison needs and can be copied without the runs."""

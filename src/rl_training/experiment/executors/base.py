@@ -61,6 +61,11 @@ class Executor(ABC):
     one_folder: bool = False
     limit: int
 
+    @property
+    def parallel(self) -> int:
+        """Works that run at a time; `limit` is larger where a queue holds those that wait."""
+        return self.limit
+
     @abstractmethod
     def submit(self, work: Work) -> Handle: ...
 

@@ -171,7 +171,7 @@ def train_in_works(
         seeds = [seed for work in works for seed in work.seeds]
         shown = SeedGroup(seeds, sum(config.duration for config in configs), _steps_taken(seeds), quiet=quiet)
         if not quiet:
-            print_warning(_plan(len(seeds), len(works), executor.limit))
+            print_warning(_plan(len(seeds), len(works), executor.parallel))
         try:
             caught = run_jobs(works, limit=executor.limit, watch=shown.show)
         finally:

@@ -91,15 +91,15 @@ class TrialRun(Job):
             elif time.monotonic() > self._deadline:
                 self.process.kill()
             return
-        self.process = None
+        ended, self.process = self.process, None
         if self.state == "pruned":
             return
         if code == 0:
             self._finish()
-        elif stopping or self.failures.hopeless:
+        elif stopping or self.failures.hopeless or ended.stopped:
             self.state = "stopped"
         else:
-            self._fail(last_error(self.folder / LOG, code), user_error=code == USER_ERROR)
+            self._fail(ended.error or last_error(self.folder / LOG, code), user_error=code == USER_ERROR)
 
     def _follow(self) -> None:
         """Reports new evaluations; prunes the trial at the first one that is too low.

@@ -99,7 +99,7 @@ class Tuning:
         for trial, earlier in zip(self.trials, stored, strict=False):
             trial.load(earlier)
         with watch() as show:
-            caught = run_jobs(self.trials, limit=executor.limit, watch=lambda: show(self.trials))
+            caught = run_jobs(self.trials, limit=executor.parallel, watch=lambda: show(self.trials))
         self.signal = caught[0] if caught else None
         if failures.hopeless and not caught:
             raise ConfigError(f"no trial can be trained: {failures.error}")
