@@ -48,6 +48,8 @@ Output = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Output directory.", show_default="runs/tune-<algo>-<env>")
 ]
 
+QUEUED_TRIALS = 10  # at a time; the values of later trials depend on the results of earlier ones
+
 
 @takes_executor
 def tune(
@@ -129,6 +131,8 @@ def default_jobs(executor: ExecutorOptions, plan: TunePlan) -> int | None:
     """As many trials as the cores can train at a time; seeds that are no population have a process each."""
     from rl_training.experiment.seeds.sweep import as_population
 
+    if executor.name == "slurm":
+        return QUEUED_TRIALS
     if executor.name != "local" or executor.devices:
         return None
     return max(1, (os.cpu_count() or 1) // (1 if as_population(plan.train_config()) else len(plan.seeds)))

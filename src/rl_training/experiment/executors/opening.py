@@ -2,9 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import replace
-from importlib import import_module
 from importlib.util import find_spec
-from typing import cast
 
 from rl_training.experiment.config.messages import ConfigError
 from rl_training.experiment.executors.base import Executor, ExecutorOptions
@@ -34,7 +32,9 @@ def open_executor(options: ExecutorOptions) -> Executor:
         from rl_training.experiment.executors.ray_cluster import RayExecutor
 
         return RayExecutor(options)
-    return cast(Executor, import_module("rl_training.experiment.executors.slurm").SlurmExecutor(options))
+    from rl_training.experiment.executors.slurm import SlurmExecutor
+
+    return SlurmExecutor(options)
 
 
 def for_devices(options: ExecutorOptions, devices: Collection[str]) -> ExecutorOptions:

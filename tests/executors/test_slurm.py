@@ -1,0 +1,307 @@
+"""The executor `slurm` on a real Slurm cluster of one node, which the tests start and end."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickletools
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rl_training.experiment.executors import slurm, slurm_job
+from rl_training.experiment.executors.base import ExecutorOptions, Handle, Work
+from rl_training.experiment.executors.opening import open_executor
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+import slurm_cluster  # type: ignore[import-not-found]  # noqa: E402
+
+sys.path.pop(0)
+
+REASON = slurm_cluster.missing() if find_spec("submitit") else "submitit is not installed"
+pytestmark = [
+    pytest.mark.skipif(REASON is not None, reason=str(REASON)),
+    pytest.mark.timeout(300),  # a cluster of another process may have to end first
+]
+TINY = ["bench", "--algos", "dqn", "--envs", "CartPole-v1", "--seeds", "0", "--steps", "1000",
+        "--episodes", "2", "--set", "hidden_sizes=[8]", "--set", "learning_starts=100", "--set", "eval_interval=0",
+        "--set", "checkpoint_interval=100", "--json"]  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    """The environment variables of a running cluster, for this process and those it starts."""
+    with slurm_cluster.one_node_cluster() as variables, pytest.MonkeyPatch.context() as patch:
+        for name, value in {**variables, "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])}.items():
+            patch.setenv(name, value)
+        patch.setattr(slurm, "QUERY_SECONDS", (0.3, 0.3))
+        yield
+
+
+@pytest.fixture
+def executor() -> slurm.SlurmExecutor:
+    return opened()
+
+
+def opened(**options: Any) -> slurm.SlurmExecutor:
+    found = open_executor(ExecutorOptions("slurm", **options))
+    assert isinstance(found, slurm.SlurmExecutor)
+    return found
+
+
+def counting(run: Path, steps: int) -> Work:
+    return Work(run.name, ("counting_work", str(run), str(steps)), run / ".work")
+
+
+def starts(run: Path) -> int:
+    file = run / "starts.txt"
+    return file.read_text().count("start") if file.exists() else 0
+
+
+def assert_started(handle: Handle, run: Path, times: int) -> None:
+    wait_for(lambda: handle.poll() is None and starts(run) == times)
+
+
+def wait_for(ready: Callable[[], object], seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not ready():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.1)
+
+
+def ends(*handles: Handle, seconds: float = 120) -> list[int | None]:
+    wait_for(lambda: all(handle.poll() is not None for handle in handles), seconds)
+    return [handle.poll() for handle in handles]
+
+
+def slurm_command(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+
+
+def start_now(job: str) -> None:
+    """Slurm starts a requeued job only after two minutes, and a start in the same second fails."""
+    wait_for(lambda: " PENDING " in slurm_command("squeue", "-h", "-r", "-j", job, "-o", " %T "))
+    time.sleep(1.5)
+    slurm_command("scontrol", "update", f"jobid={job}", "StartTime=now")
+
+
+def test_works_are_one_job_array_that_runs_as_many_at_a_time_as_asked(tmp_path):
+    executor = opened(jobs=2, cpus=1)
+    handles = [executor.submit(counting(tmp_path / f"run_{index}", 5)) for index in range(3)]
+    assert not any(handle.started for handle in handles)
+    assert ends(*handles) == [0, 0, 0]
+    jobs = [handle.job for handle in handles]
+    array = jobs[0].split("_")[0]
+    assert jobs == [f"{array}_{index}" for index in range(3)]
+    script = (tmp_path / ".slurm" / f"{array}_submission.sh").read_text()
+    assert "--array=0-2%2" in script
+    assert "--cpus-per-task=1" in script
+    assert [starts(tmp_path / f"run_{index}") for index in range(3)] == [1, 1, 1]
+    assert (tmp_path / "run_0" / ".work" / "stdout.txt").read_text() == "done\n"
+
+
+def test_pickles_hold_only_the_name_of_a_function_and_strings(executor, tmp_path):
+    assert ends(executor.submit(counting(tmp_path / "run", 1))) == [0]
+    (pickle,) = (tmp_path / ".slurm").glob("*_submitted.pkl")
+    words = [argument for _, argument, _ in pickletools.genops(pickle.read_bytes()) if isinstance(argument, str)]
+    modules = {word for word in words if "." in word and "/" not in word}
+    assert modules == {"submitit.core.utils", "rl_training.experiment.executors.slurm_job"}
+
+
+def test_the_time_limit_requeues_a_job_which_then_continues(executor, tmp_path):
+    run = tmp_path / "run"
+    handle = executor.submit(counting(run, 40))
+    wait_for(lambda: handle.poll() is None and (run / "checkpoints" / "step_3").exists())
+    slurm_command("scancel", "--batch", "--signal=USR2", handle.job)  # as Slurm does before the time limit
+    start_now(handle.job)
+    assert ends(handle) == [0]
+    assert starts(run) == 2
+
+
+def test_a_preempted_job_which_slurm_requeues_continues(executor, tmp_path):
+    run = tmp_path / "run"
+    handle = executor.submit(counting(run, 40))
+    wait_for(lambda: handle.poll() is None and (run / "checkpoints" / "step_3").exists())
+    slurm_command("scontrol", "requeue", handle.job)
+    start_now(handle.job)
+    assert ends(handle) == [0]
+    assert starts(run) == 2
+
+
+def test_a_job_without_progress_fails_after_three_attempts(executor, tmp_path, monkeypatch):
+    run = tmp_path / "run"
+    handle = executor.submit(counting(run, 0))
+    for attempt in range(slurm_job.IDLE_ATTEMPTS):
+        assert_started(handle, run, attempt + 1)
+        slurm_command("scancel", "--batch", "--signal=USR2", handle.job)
+        start_now(handle.job)
+    assert ends(handle) == [1]
+    assert "no checkpoint was saved in 3 attempts" in str(handle.error)
+    assert str(handle.error) in (run / ".work" / "log.txt").read_text()
+
+
+def test_a_job_that_the_user_cancels_is_stopped_and_not_requeued(executor, tmp_path):
+    run = tmp_path / "run"
+    handle = executor.submit(counting(run, 1000))
+    wait_for(lambda: handle.poll() is None and (run / "checkpoints" / "step_3").exists())
+    slurm_command("scancel", handle.job)
+    assert ends(handle) == [128 + signal.SIGTERM]
+    assert (handle.stopped, starts(run)) == (True, 1)
+    assert handle.error == f"job {handle.job} was cancelled; repeat the command to continue"
+
+
+def test_a_request_to_stop_ends_running_and_waiting_jobs(tmp_path):
+    executor = opened(jobs=1)
+    running, waiting = [executor.submit(counting(tmp_path / name, 1000)) for name in ("running", "waiting")]
+    wait_for(lambda: running.poll() is None and (tmp_path / "running" / "checkpoints" / "step_3").exists())
+    assert (running.started, waiting.started) == (True, False)
+    for handle in (running, waiting):
+        handle.stop(signal.SIGINT)
+    assert ends(running, waiting) == [128 + signal.SIGTERM, -signal.SIGTERM]
+    assert not (tmp_path / "waiting" / "starts.txt").exists()
+
+
+def test_a_job_that_does_not_end_after_a_request_is_cancelled(executor, tmp_path, monkeypatch):
+    monkeypatch.setattr(slurm, "SAVE_SECONDS", 0.5)
+    work = Work("sleep", ("timeit", "-n1", "-r1", "-s", "import signal as s, time; s.signal(15, s.SIG_IGN)",
+                          "time.sleep(100)"), tmp_path / "run" / ".work")  # fmt: skip
+    handle = executor.submit(work)
+    wait_for(lambda: handle.poll() is None and handle.started)
+    time.sleep(2)
+    handle.stop(signal.SIGTERM)
+    assert ends(handle)[0] != 0
+
+
+def test_a_failed_work_has_its_exit_code_and_its_log(executor, tmp_path):
+    handle = executor.submit(counting(tmp_path / "run", -1))
+    assert ends(handle) == [1]
+    assert (tmp_path / "run" / ".work" / "log.txt").read_text() == "error: no number below 0\n"
+
+
+def test_a_job_that_ends_without_a_trace_is_submitted_again_three_times(executor, tmp_path, monkeypatch):
+    monkeypatch.setattr(slurm, "LOST_JOBS", 1)
+    run = tmp_path / "run"
+    handle = executor.submit(counting(run, 0))
+    for attempt in range(2):
+        assert_started(handle, run, attempt + 1)
+        slurm_command("scancel", "--batch", "--signal=KILL", handle.job)
+    assert ends(handle) == [1]
+    assert "ended without a result" in str(handle.error)
+
+
+def test_a_second_executor_attaches_to_the_jobs_of_the_first(executor, tmp_path):
+    run = tmp_path / "run"
+    first = executor.submit(counting(run, 20))
+    assert first.poll() is None
+    second = opened().submit(counting(run, 20))
+    assert ends(second) == [0]
+    assert (second.job, starts(run)) == (first.job, 1)
+
+
+def test_what_sbatch_refuses_is_reported_in_one_sentence(tmp_path, capfd):
+    handle = opened(slurm={"partition": "nope"}).submit(counting(tmp_path / "run", 1))
+    with pytest.raises(ValueError, match=r"^Slurm refused the jobs: .*invalid partition.*nope") as error:
+        handle.poll()
+    assert "\n" not in str(error.value)
+    assert capfd.readouterr().err == ""
+
+
+def bench(output: Path, command: list[str], *options: str) -> subprocess.Popen[str]:
+    words = [sys.executable, "-m", "rl_training.cli", *command, "--output", str(output), *options]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def report(process: subprocess.Popen[str], seconds: float = 200) -> dict[str, Any]:
+    try:
+        output, errors = process.communicate(timeout=seconds)
+    finally:
+        process.kill()
+    assert process.returncode == 0, errors
+    return dict(json.loads(output))
+
+
+def table(found: dict[str, Any]) -> list[Any]:
+    return [(cell["cell"], cell["state"], cell["scores"]) for cell in found["cells"]]
+
+
+def weights(output: Path) -> dict[str, bytes]:
+    """The networks and optimizers in the last checkpoint of every run."""
+    last = [max(folder.iterdir()) for folder in output.glob("*/seed_*/checkpoints")]
+    return {
+        str((step / name).relative_to(output)): (step / name).read_bytes()
+        for step in last
+        for name in ("learner.safetensors", "updater.safetensors")
+    }
+
+
+def jobs_of(output: Path) -> list[str]:
+    return sorted(path.name.removesuffix("_submitted.pkl") for path in (output / ".slurm").glob("*_submitted.pkl"))
+
+
+@pytest.mark.timeout(600)
+def test_ctrl_c_a_killed_driver_and_a_time_limit_change_neither_table_nor_weights(tmp_path):
+    alone, disturbed, options = tmp_path / "local", tmp_path / "slurm", ["--executor", "slurm", "--slurm", "time=5"]
+    undisturbed = bench(alone, TINY, "--executor", "local")
+    driver = bench(disturbed, TINY, *options)
+    wait_for(lambda: steps_saved(disturbed) > 0)
+    driver.send_signal(signal.SIGINT)
+    stdout, _ = driver.communicate(timeout=120)
+    assert (driver.returncode, json.loads(stdout)["status"]) == (128 + signal.SIGINT, "stopped")
+    assert slurm_command("squeue", "-h") == ""
+
+    stopped_at = steps_saved(disturbed)
+    driver = bench(disturbed, TINY, *options)
+    wait_for(lambda: steps_saved(disturbed) > stopped_at)
+    driver.kill()
+    driver.wait()
+    job = max(jobs_of(disturbed), key=int)
+    slurm_command("scancel", "--batch", "--signal=USR2", job)  # as before the time limit
+    start_now(job)
+
+    found = report(bench(disturbed, TINY, *options))
+    assert table(found) == table(report(undisturbed))
+    assert weights(disturbed) == weights(alone)
+    assert len(jobs_of(disturbed)) == 2  # none after the driver was killed
+
+
+def steps_saved(output: Path) -> int:
+    return max((int(path.name.removeprefix("step_")) for path in output.glob("*/seed_0/checkpoints/step_*")), default=0)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+def test_a_bench_of_12_cells_has_the_same_table_and_weights_as_on_this_machine(tmp_path):
+    envs = "CartPole-v0,CartPole-v1,Acrobot-v1,MountainCar-v0,FrozenLake-v1,Taxi-v4"
+    command = ["bench", "--algos", "dqn,ppo", "--envs", envs, "--seeds", "0,1", "--steps", "300", "--episodes", "2",
+               "--set", "hidden_sizes=[8]", "--json"]  # fmt: skip
+    alone, slurmed = tmp_path / "local", tmp_path / "slurm"
+    expected = table(report(bench(alone, command, "--jobs", "2"), 1400))
+    assert len(expected) == 12
+    assert table(report(bench(slurmed, command, "--jobs", "2", "--executor", "slurm"), 1400)) == expected
+    assert weights(slurmed) == weights(alone)
+    assert len(jobs_of(slurmed)) == 12
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_a_run_longer_than_a_time_limit_of_one_minute_ends_with_the_weights_of_an_undisturbed_one(tmp_path):
+    command = [*TINY, "--steps", "40000"]
+    alone, limited = tmp_path / "local", tmp_path / "slurm"
+    expected = table(report(bench(alone, command), 500))
+    driver = bench(limited, command, "--executor", "slurm", "--slurm", "time=1")
+    while driver.poll() is None:
+        for job in slurm_command("squeue", "-h", "-t", "PENDING", "-o", "%i").split():
+            subprocess.run(["scontrol", "update", f"jobid={job}", "StartTime=now"], capture_output=True, timeout=60)
+        time.sleep(1)
+    assert table(report(driver)) == expected
+    assert weights(limited) == weights(alone)
+    (log,) = (limited / ".slurm").glob("*_log.out")
+    assert "DUE TO JOB REQUEUE" in log.read_text()
