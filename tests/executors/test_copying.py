@@ -75,6 +75,7 @@ def test_a_cell_goes_there_with_its_plan_and_comes_back_with_what_changed(source
     assert files(there) == {path: text for path, text in files(source).items() if not path.startswith("other")}
     outbox, inbox = Outbox(there, "cell"), Inbox(back, "cell")
     copy(outbox, inbox)
+    inbox.close()
     assert files(back) == {path: text for path, text in files(there).items() if path.startswith("cell")}
     write(there / "cell/seed_0/metrics.jsonl", "1\n2\n")
     assert copy(outbox, inbox) == ["cell/seed_0/metrics.jsonl"]
@@ -124,7 +125,11 @@ def test_a_checkpoint_that_is_replaced_meanwhile_is_left_out_as_a_whole(source, 
             write(directory / "manifest.json", "1, again")
 
     monkeypatch.setattr(outbox_module, "link_or_copy", link_and_replace)
-    assert [group for group in Outbox(source, "cell").snapshot().groups if group.checkpoint] == []
+    outbox = Outbox(source, "cell")
+    assert [group for group in outbox.snapshot().groups if group.checkpoint] == []
+    outbox.done()
+    monkeypatch.undo()
+    assert [group.checkpoint for group in outbox.snapshot().groups] == [f"{CHECKPOINTS}/step_000000001"]
 
 
 def test_a_file_that_grows_is_copied_as_it_was_at_the_snapshot(source, tmp_path):

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
@@ -159,7 +160,9 @@ def test_files_of_a_node_that_shares_no_folder_are_copied_back(submit, ray_nodes
     assert (output / "cell/run/checkpoints/step_000000004/state.json").read_text() == "4" * 1000
     assert json.loads((output / "cell/result.json").read_text()) == {"steps": 4}
     assert (output / "cell" / ".work" / "log.txt").read_text() == "started\n"
-    assert [path.name for path in output.iterdir()] == ["cell", TOKEN]
+    assert sorted(path.name for path in output.iterdir()) == [TOKEN, "cell"]
+    assert sorted(path.name for path in (output / "cell").glob(".*")) == [".work"]
+    assert list(Path(tempfile.gettempdir()).glob("rl-training-work-*")) == []
 
 
 def test_a_copied_work_continues_from_the_last_checkpoint_that_came_back(submit, ray_nodes):

@@ -21,6 +21,10 @@ CONNECT_SECONDS = 30
 CLOSE_SECONDS = 20
 NODE = "rl_training.experiment.executors.ray_node"
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0"}
+CLOSED = {
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # binds every socket to 127.0.0.1
+    "RAY_AUTH_MODE": "token",
+}
 LONGEST_FOLDER = 30  # sockets lie below it, and their paths are limited to 107 characters
 AUTO = "auto on a node of the cluster"
 ADVICE = "give --address HOST:PORT of a running cluster, or leave --address out to start Ray on this machine"
@@ -31,19 +35,12 @@ class RayConnection:
 
     def __init__(self, address: str | None) -> None:
         self._local: subprocess.Popen[str] | None = None
-        if address is None:
-            variables = {
-                **QUIET,
-                "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # binds every socket to 127.0.0.1
-                "RAY_AUTH_MODE": "token",
-                "RAY_AUTH_TOKEN": secrets.token_hex(32),
-            }
-            _refuse_imported()
-            self._local, address = _start(variables)
-        else:
-            variables = QUIET
-            _check(address, variables)
+        variables = QUIET if address is not None else {**QUIET, **CLOSED, "RAY_AUTH_TOKEN": secrets.token_hex(32)}
         try:
+            if address is None:
+                address = self._start(variables)
+            else:
+                _check(address, variables)
             with _environment(variables):
                 _connect(address)
         except BaseException:
@@ -66,6 +63,28 @@ class RayConnection:
                 self._local.wait()
             self._local = None
 
+    def _start(self, variables: Mapping[str, str]) -> str:
+        """Starts a local Ray and returns its address."""
+        if "ray" in sys.modules:
+            raise ValueError("this process has imported ray already; start Ray and give its address")
+        parent = tempfile.gettempdir()
+        folder = Path(tempfile.mkdtemp(prefix="ray-", dir=parent if len(parent) <= LONGEST_FOLDER else "/tmp"))
+        errors = folder / "start.txt"
+        with errors.open("wb") as error_file:
+            process = self._local = subprocess.Popen(
+                [sys.executable, "-m", NODE, "local", str(folder)], env={**os.environ, **variables},
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=error_file, text=True, start_new_session=True,
+            )  # fmt: skip
+        timer = threading.Timer(START_SECONDS, process.kill)
+        timer.start()
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        timer.cancel()
+        if not address:
+            reason = errors.read_text(errors="replace") if errors.exists() else ""
+            raise ValueError(f"Ray did not start on this machine: {_last_line(reason)}")
+        return address
+
 
 def _connect(address: str) -> None:
     import ray
@@ -78,39 +97,6 @@ def _connect(address: str) -> None:
     ray.init(address=address, **SETTINGS)
     if in_main_thread:  # Ray's own handler would exit without saving
         signal.signal(signal.SIGTERM, before)
-
-
-def _refuse_imported() -> None:
-    if "ray" in sys.modules:
-        raise ValueError(
-            "ray was imported before rl_training could bind it to this machine; start Ray and give its address"
-        )
-
-
-def _start(variables: Mapping[str, str]) -> tuple[subprocess.Popen[str], str]:
-    parent = tempfile.gettempdir()
-    folder = Path(tempfile.mkdtemp(prefix="ray-", dir=parent if len(parent) <= LONGEST_FOLDER else "/tmp"))
-    errors = folder / "start.txt"
-    with errors.open("wb") as error_file:
-        process = subprocess.Popen(
-            [sys.executable, "-m", NODE, "local", str(folder)], env={**os.environ, **variables},
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=error_file, text=True, start_new_session=True,
-        )  # fmt: skip
-    timer = threading.Timer(START_SECONDS, process.kill)
-    timer.start()
-    try:
-        assert process.stdout is not None
-        address = process.stdout.readline().strip()
-    except BaseException:
-        process.kill()
-        raise
-    finally:
-        timer.cancel()
-    if not address:
-        reason = _last_line(errors.read_text(errors="replace")) if errors.exists() else ""
-        process.wait()
-        raise ValueError(f"Ray did not start on this machine{': ' if reason else ''}{reason}")
-    return process, address
 
 
 def _check(address: str, variables: Mapping[str, str]) -> None:

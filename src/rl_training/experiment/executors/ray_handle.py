@@ -1,6 +1,5 @@
-"""A work on a Ray cluster: a thread follows its actor, forwards requests to stop, and copies files back."""
+"""A work on a Ray cluster: a thread follows its actor and forwards requests to stop."""
 
-import json
 import os
 import signal
 import threading
@@ -8,17 +7,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rl_training.experiment.executors.base import LOG, OUTPUT, Handle, Work
-from rl_training.experiment.executors.copying.inbox import Inbox
-from rl_training.experiment.executors.copying.outbox import Outbox
-from rl_training.experiment.executors.copying.snapshots import CopyError, Snapshot, copy_groups
+import rl_training
+from rl_training.experiment.executors.base import LOG, Handle, Work
+from rl_training.experiment.executors.ray_copies import Copies
 from rl_training.experiment.executors.ray_resources import Resources
 from rl_training.experiment.executors.ray_worker import OUTPUT_OPTION, RayWorker
 from rl_training.messages import print_warning
-from rl_training.runtime.files import write_atomically
 
-POLL_SECONDS = 0.2
-COPY_SECONDS = 10.0  # between copies of small files, which show the progress
+POLL_SECONDS, LONGEST_POLL = 0.2, 1.0  # at the start, and after a while
+NODES_SECONDS = 10.0  # between looks at the nodes of the cluster
 UNPLACED_SECONDS = 300.0  # a work that no node can hold any more fails after this time
 RETRY_SECONDS = 2.0  # processes that were killed keep their locks for a moment
 ATTEMPTS = 5
@@ -32,14 +29,15 @@ class RayHandle(Handle):
     """Follows one work through at most `ATTEMPTS` actors, each after the death of the one before."""
 
     def __init__(self, work: Work, resources: Resources, token: str) -> None:
-        self.started, self.error = False, ""
+        self.started = False
         self._work, self._resources, self._token = work, resources, token
         self._root, self._below = output_of(work)
         self._code: int | None = None
         self._requests: list[int] = []
+        self._forwarded = 0
+        self._woken = threading.Event()
         self._actor: Any = None
         self._killed = False
-        self._log_size = 0  # of log.txt before this attempt
         self._node = "a node"
         self.thread = threading.Thread(target=self._follow, daemon=True)
         self.thread.start()
@@ -49,46 +47,50 @@ class RayHandle(Handle):
 
     def stop(self, number: int) -> None:
         self._requests.append(number)
+        self._woken.set()
 
     def kill(self) -> None:
         self._killed = True
         _kill(self._actor)
 
     def _follow(self) -> None:
+        code = 1
         try:
-            self._code = self._attempts()
+            code = self._attempts()
         except StoppedError as stopped:
-            self._code = -stopped.args[0]
+            code = -stopped.args[0]
         except Exception as error:
-            self._fail(f"{self._work.name}: {_one_line(error)}")
+            self._fail(_one_line(error))
+        finally:
+            self._code = code
 
-    def _attempts(self) -> int | None:
+    def _attempts(self) -> int:
         from ray.exceptions import RayError, RayTaskError
 
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 return self._attempt()
             except RayTaskError as error:
-                return self._fail(f"{self._work.name} on {self._node}: {_one_line(error.cause)}")
+                return self._fail(f"on {self._node}: {_one_line(error.cause)}")
             except RayError as error:
                 self.started = False
                 if self._killed or self._requests:
                     return -signal.SIGKILL
                 if "No module named" in str(error):
-                    return self._fail(f"{self._work.name}: rl_training is not installed on every node of the cluster")
-                lost = f"{self._work.name}: its worker on {self._node} died{_reason(error)}"
+                    return self._fail("rl_training is not installed on every node of the Ray cluster")
+                lost = f"its worker on {self._node} died{_reason(error)}"
                 if attempt == ATTEMPTS:
-                    return self._fail(f"{lost}, {ATTEMPTS} times")
-                print_warning(f"{lost}; it continues from its last checkpoint on another worker")
+                    break
+                print_warning(f"{self._work.name}: {lost}; it continues from its last checkpoint on another worker")
                 time.sleep(RETRY_SECONDS)
-        return None
+        return self._fail(f"{lost}, {ATTEMPTS} times")
 
     def _fail(self, message: str) -> int:
+        """Records why the work could not be run, also at the end of its log."""
         self.error = message
         self._work.folder.mkdir(parents=True, exist_ok=True)
         with (self._work.folder / LOG).open("a", encoding="utf-8") as log:
             log.write(f"error: {message}\n")
-        self._code = 1
         return 1
 
     def _attempt(self) -> int:
@@ -97,100 +99,64 @@ class RayHandle(Handle):
         actor = self._actor = ray.remote(**self._resources.options())(RayWorker).remote()
         try:
             place = str(self._root), self._below, self._token
-            self._node, shared = self._placed(actor.prepare.remote(os.getcwd(), *place))
-            copies = None if shared else Copies(actor, self._work.folder, self._root, self._below)
-            if copies is not None:
+            self._node, version, shared = self._placed(actor.prepare.remote(os.getcwd(), *place))
+            if version != rl_training.__version__:
+                return self._fail(f"{self._node} has rl_training {version}, and this machine {rl_training.__version__}")
+            copies = None
+            if not shared:
+                copies = Copies(actor, self._work.folder, self._root, self._below, lambda: self._forward(actor))
                 copies.send()
             ray.get(actor.start.remote(str(self._work.folder.absolute()), *self._work.arguments))
             self.started = True
-            return self._watch(actor, copies)
+            code = self._watch(actor, copies)
+            ray.get(actor.remove.remote())
+            return code
         finally:
             _kill(actor)
 
-    def _placed(self, prepared: Any) -> tuple[str, bool]:
+    def _placed(self, prepared: Any) -> tuple[str, str, bool]:
         """Waits until Ray has started the actor on a node."""
         import ray
 
-        unplaced: float | None = None
+        unplaced, looked = None, time.monotonic()
         while not ray.wait([prepared], timeout=POLL_SECONDS)[0]:
             if self._requests or self._killed:
                 raise StoppedError(self._requests[0] if self._requests else signal.SIGKILL)
+            now = time.monotonic()
+            if now - looked < NODES_SECONDS:
+                continue
+            looked = now
             if self._resources.fit_somewhere():
                 unplaced = None
             elif unplaced is None:
-                unplaced = time.monotonic()
+                unplaced = now
                 print_warning(f"{self._work.name}: waits, because {self._resources.refusal()}")
-            elif time.monotonic() - unplaced > UNPLACED_SECONDS:
+            elif now - unplaced > UNPLACED_SECONDS:
                 raise RuntimeError(self._resources.refusal())
-        name, shared = ray.get(prepared)
-        return name, shared
+        name, version, shared = ray.get(prepared)
+        return name, version, shared
 
-    def _watch(self, actor: Any, copies: "Copies | None") -> int:
+    def _watch(self, actor: Any, copies: Copies | None) -> int:
         """Waits for the end of the process and returns its exit code."""
         import ray
 
-        forwarded = 0
+        self._forwarded, began = 0, time.monotonic()
         while True:
-            for number in self._requests[forwarded:]:
-                ray.get(actor.stop.remote(number))
-                forwarded += 1
+            self._forward(actor)
             code, checkpoints = ray.get(actor.poll.remote())
             if copies is not None:
                 copies.fetch(checkpoints, ended=code is not None)
             if code is not None:
                 return int(code)
-            time.sleep(POLL_SECONDS)
+            self._woken.wait(min(POLL_SECONDS + (time.monotonic() - began) / 100, LONGEST_POLL))
+            self._woken.clear()
 
-
-class Copies:
-    """The files of a work that runs on a node without the folder of the driver: sent there first, and copied back."""
-
-    def __init__(self, actor: Any, folder: Path, root: Path, below: str) -> None:
-        self._actor, self._folder, self._root, self._below = actor, folder, root, below
-        self._checkpoints, self._time = "", time.monotonic()
-        self._log_size = (folder / LOG).stat().st_size if (folder / LOG).exists() else 0
-        folder.mkdir(parents=True, exist_ok=True)
-        self._inbox = Inbox(root, below)
-
-    def send(self) -> None:
+    def _forward(self, actor: Any) -> None:
         import ray
 
-        outbox = Outbox(self._root, self._below, top_level=True)
-        copy_groups(
-            outbox.snapshot(), outbox.read, lambda group: group.files,
-            lambda *piece: ray.get(self._actor.write.remote(*piece)),
-            lambda group: ray.get(self._actor.publish.remote(json.dumps(group))),
-        )  # fmt: skip
-        outbox.done()
-
-    def fetch(self, checkpoints: str, *, ended: bool) -> None:
-        """Copies everything at a new checkpoint and at the end, and small files at times."""
-        changed = checkpoints != self._checkpoints
-        if not ended and not changed and time.monotonic() - self._time < COPY_SECONDS:
-            return
-        try:
-            self._copy(checkpoints=changed or ended)
-            self._checkpoints = checkpoints
-        except CopyError:
-            if ended:
-                raise
-        self._time = time.monotonic()  # a file that was cut during the copy is copied next time
-
-    def _copy(self, *, checkpoints: bool) -> None:
-        import ray
-
-        actor, inbox = self._actor, self._inbox
-        output, log = ray.get(actor.printed.remote())
-        write_atomically(self._folder / OUTPUT, output)
-        with (self._folder / LOG).open("ab") as file:
-            file.truncate(self._log_size)
-            file.write(log)
-        snapshot = Snapshot.from_json(ray.get(actor.snapshot.remote(checkpoints)))
-        read = lambda path, offset: ray.get(actor.read.remote(path, offset))  # noqa: E731
-        copy_groups(snapshot, read, inbox.wanted, inbox.write, inbox.publish)
-        if checkpoints:
-            inbox.keep_only(snapshot.checkpoints)
-        ray.get(actor.done.remote())
+        while self._forwarded < len(self._requests):
+            ray.get(actor.stop.remote(self._requests[self._forwarded]))
+            self._forwarded += 1
 
 
 def output_of(work: Work) -> tuple[Path, str]:
@@ -215,7 +181,7 @@ def _reason(error: Exception) -> str:
     text = str(error)
     if "memory" in type(error).__name__.lower() or "OutOfMemory" in text or "node was low on memory" in text:
         return " for lack of memory (--memory reserves more)"
-    return " with its node" if "node" in text.lower() and "died" in text and "NODE_DIED" in text else ""
+    return " with its node" if "node" in text and "NODE_DIED" in text else ""
 
 
 def _one_line(error: BaseException) -> str:

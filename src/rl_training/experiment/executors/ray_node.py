@@ -5,14 +5,16 @@ own it does not receive the signals of the terminal, which would end it before t
 """
 
 import sys
-from pathlib import Path
+from typing import Any
 
 OBJECT_STORE_BYTES = 100 * 2**20  # results of works are files, so it holds next to nothing
-SETTINGS = {"log_to_driver": False, "logging_level": "ERROR"}
+SETTINGS: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
 
 
 def run_local(folder: str) -> None:
     """Starts Ray on this machine, prints its address and waits for the end of the standard input."""
+    import shutil
+
     import ray
 
     try:
@@ -23,9 +25,7 @@ def run_local(folder: str) -> None:
         sys.stdin.read()
     finally:
         ray.shutdown()
-        import shutil
-
-        shutil.rmtree(Path(folder), ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def try_connection(address: str) -> None:

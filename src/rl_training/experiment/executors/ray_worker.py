@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+import rl_training
 from rl_training.experiment.executors.base import LOG, OUTPUT
 from rl_training.experiment.executors.copying.inbox import Inbox
 from rl_training.experiment.executors.copying.outbox import Outbox
@@ -36,18 +37,18 @@ class RayWorker:
         self._root, self._below, self._working_directory = Path(), "", ""
         self._copied: tuple[Path, IO[bytes]] | None = None  # a folder on this node, and its lock
 
-    def prepare(self, working_directory: str, root: str, below: str, token: str) -> tuple[str, bool]:
-        """Returns the name of this node, and whether it sees the folder `root` of the driver."""
+    def prepare(self, working_directory: str, root: str, below: str, token: str) -> tuple[str, str, bool]:
+        """Returns the name of this node, its version of this package, and whether it sees the folder of the driver."""
         self._working_directory = working_directory if os.path.isdir(working_directory) else ""
         self._root, self._below = Path(root), below
         with suppress(OSError):
             if (self._root / TOKEN).read_text() == token:
-                return socket.gethostname(), True
+                return socket.gethostname(), rl_training.__version__, True
         self._copied = _new_folder()
         self._root = self._copied[0] / self._root.name
         (self._root / below).mkdir(parents=True)
         self._inbox, self._outbox = Inbox(self._root, below, top_level=True), Outbox(self._root, below)
-        return socket.gethostname(), False
+        return socket.gethostname(), rl_training.__version__, False
 
     def write(self, path: str, offset: int, data: bytes) -> None:
         self._inbox.write(path, offset, data)
@@ -67,7 +68,7 @@ class RayWorker:
         with (self._folder / OUTPUT).open("wb") as output, (self._folder / LOG).open("ab") as log, hidden_from_ctrl_c():
             self._process = subprocess.Popen(
                 [sys.executable, "-m", *words], stdin=subprocess.DEVNULL, stdout=output, stderr=log,
-                env={**variables, **starter_variable(), **ONE_THREAD}, cwd=self._working_directory or None,
+                env={**variables, **starter_variable(), **ONE_THREAD}, cwd=self._working_directory or self._root,
             )  # fmt: skip
 
     def poll(self) -> tuple[int | None, str]:

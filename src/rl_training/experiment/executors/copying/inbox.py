@@ -28,7 +28,7 @@ class Inbox:
         self.root, self.below, self.top_level = root, below, top_level
         self._incoming = root / below / INCOMING
         self._linked: dict[str, Path] = {}  # files of the present group that are here, by the path of their copy
-        shutil.rmtree(self._incoming, ignore_errors=True)  # of a copy that was cut off
+        self.close()  # what a copy that was cut off has left
 
     def wanted(self, group: Group) -> list[CopiedFile]:
         """The files of a group that have to be sent; hard links to files that are here need not."""
@@ -79,15 +79,16 @@ class Inbox:
             if path not in kept and path.parent in runs:
                 remove_directory(path)
 
+    def close(self) -> None:
+        shutil.rmtree(self._incoming, ignore_errors=True)
+
     def _checked(self, path: str) -> Path:
         """The path to write, which must be relative, below the folder of the work, and lead through no link."""
         parts = PurePosixPath(path).parts
         inside = not self.below or (parts[:1] == (self.below,) and len(parts) > 1)
         beside = self.top_level and len(parts) == 1 and Path(path).suffix in TOP_LEVEL
-        strange = (
-            not parts or "\\" in path or "\0" in path or any(part == "/" or part.startswith(".") for part in parts)
-        )
-        if strange or not (inside or beside):
+        hidden = any(part == "/" or part.startswith(".") for part in parts)  # `..` too
+        if not parts or hidden or "\\" in path or "\0" in path or not (inside or beside):
             raise CopyError(f"a copy must not write {path!r}")
         target = self.root / path
         for each in [target, *target.parents[: len(parts) - 1]]:

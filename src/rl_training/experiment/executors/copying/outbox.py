@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -40,11 +41,11 @@ class Outbox:
         Files that grow are held at their present size. Hidden files, links and unfinished checkpoints are left out.
         """
         self._clear()
-        present = [self._relative(path) for path in checkpoints_below(self.folder)] if checkpoints else []
         paths = [self._relative(path) for path in plain_files(self.folder)]
         claims = self._groups([path for path in paths if Path(path).name in CLAIMS]) if checkpoints else []
+        present = [self._relative(path) for path in checkpoints_below(self.folder)] if checkpoints else []
         saved = [group for path in present if (group := self._checkpoint(path)) is not None]
-        others = [path for path in paths if Path(path).name not in CLAIMS]
+        others = [self._relative(path) for path in plain_files(self.folder) if path.name not in CLAIMS]
         if self.top_level and self.folder != self.root:
             others += [path.name for path in self.root.iterdir() if path.suffix in TOP_LEVEL and path.is_file()]
         plain = self._groups(others if checkpoints else [path for path in others if self._size(path) <= SMALL])
@@ -92,18 +93,19 @@ class Outbox:
             return None
         staged = self._staged.get(f"{path}/{MANIFEST}")
         if None in copies or staged is None or staged[0].read_bytes() != before:
+            for name in names:  # not recorded as copied
+                self._staged.pop(f"{path}/{name}", None)
             return None
         return Group(path, [copy for copy in copies if copy is not None])
 
     def _stage(self, path: str, *, again: bool = False) -> CopiedFile | None:
         """Holds a file; returns None if it has gone or was replaced meanwhile, or was copied before and not `again`."""
-        source, target = self.root / path, self.folder / OUTGOING / str(len(self._staged))
+        source, target = self.root / path, self.folder / OUTGOING / uuid.uuid4().hex
         try:
             stamp = stamp_of(source)
             if not again and self._sent.get(path) == stamp:
                 return None
             target.parent.mkdir(exist_ok=True)
-            target.unlink(missing_ok=True)
             link_or_copy(source, target)
             if stamp_of(source)[0] != stamp[0]:
                 return None
