@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -47,8 +46,7 @@ Jobs = Annotated[
 Output = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Output directory.", show_default="runs/tune-<algo>-<env>")
 ]
-
-QUEUED_TRIALS = 10  # at a time; the values of later trials depend on the results of earlier ones
+REMOTE_JOBS = 8  # trials at a time on a cluster, unless --jobs is given
 
 
 @takes_executor
@@ -85,8 +83,7 @@ def tune(
         words = [target, *([env] if env else [])]
         study = Tuning(plan, output, trials, command(words, {**typed, "--output": str(output)}))
         options = replace(executor, jobs=jobs or default_jobs(executor, plan))
-        with closing(open_executor(options)) as opened:
-            study.run(opened, final, watching_trials, watching)
+        study.run(lambda: open_executor(options), final, watching_trials, watching)
     finish(study, as_json=as_json)
     if study.status != "done":
         raise typer.Exit(1 if study.signal is None else 128 + study.signal)
@@ -128,12 +125,15 @@ def searched(values: dict[str, Any], search: Sequence[str], fixed: Sequence[str]
 
 
 def default_jobs(executor: ExecutorOptions, plan: TunePlan) -> int | None:
-    """As many trials as the cores can train at a time; seeds that are no population have a process each."""
+    """As many trials as the cores can train at a time; seeds that are no population have a process each.
+
+    A cluster would take all trials at once, before any score could guide them.
+    """
     from rl_training.experiment.seeds.sweep import as_population
 
-    if executor.name == "slurm":
-        return QUEUED_TRIALS
-    if executor.name != "local" or executor.devices:
+    if executor.name != "local":
+        return REMOTE_JOBS
+    if executor.devices:
         return None
     return max(1, (os.cpu_count() or 1) // (1 if as_population(plan.train_config()) else len(plan.seeds)))
 

@@ -69,9 +69,9 @@ class TrialRun(Job):
             self.params = self.study.create(self.number).params
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / LOG).unlink(missing_ok=True)
-        self.state = "running"
         arguments = ("rl_training.cli", *self.command(), "--json", "--quiet")
         self.process = self.executor.submit(Work(f"trial {self.number}", arguments, self.folder, self.keep_open))
+        self.state = "running" if self.process.started else "queued"
 
     def command(self) -> list[str]:
         """The arguments after `rl-training`."""

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 
 from rl_training.experiment.config.messages import ConfigError
@@ -42,21 +42,27 @@ class Tuning:
             return "stopped"
         return "failed" if self.final is None or self.final.best is None else "done"
 
-    def run(self, executor: Executor, final: FinalPlan, watch: WatchTrials, watch_final: WatchBench) -> None:
+    def run(
+        self, open_executor: Callable[[], Executor], final: FinalPlan, watch: WatchTrials, watch_final: WatchBench
+    ) -> None:
         """Runs the trials that are not done, at most as many at a time as the executor takes; then scores the best."""
         make_directory(self.directory)
         busy = f"another study is running in {self.directory}; wait for it or choose another --output"
         with locked_file(self.directory / ".lock", busy, seconds=LOCK_SECONDS) as lock:
             self._begin()
-            study = self._run_trials(executor, (lock,), watch)
+            with closing(open_executor()) as executor:
+                study = self._run_trials(executor, (lock,), watch)
+                best = study.best()
+                if self.signal is None and best is not None:
+                    self._score(Final(self.directory, self.plan, final, best), executor, watch_final)
             self.importance = study.importance()
-            best = study.best()
-            if self.signal is None and best is not None:
-                self.final = Final(self.directory, self.plan, final, best)
-                self.final.run(executor, watch_final)
-                self.signal = self.final.signal
-                if self.signal is None:
-                    self.best_config = self.final.write(len(self.trials), self.command)
+
+    def _score(self, final: Final, executor: Executor, watch: WatchBench) -> None:
+        self.final = final
+        final.run(executor, watch)
+        self.signal = final.signal
+        if final.best is not None and self.signal is None:
+            self.best_config = final.write(len(self.trials), self.command)
 
     def _begin(self) -> None:
         """Writes the plan, or raises ConfigError if the directory holds other files or another study."""
