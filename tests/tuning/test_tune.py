@@ -11,9 +11,10 @@ import sys
 
 import pytest
 
+from rl_training.cli.tune import trial_options
 from rl_training.experiment.config.train_config import load_config, parse_config
-from rl_training.experiment.executors.base import Handle, Work
-from rl_training.experiment.tuning.plan import final_seeds, read_plan
+from rl_training.experiment.executors.base import ExecutorOptions, Handle, Work
+from rl_training.experiment.tuning.plan import final_seeds, parse_plan, read_plan
 
 pytest.importorskip("optuna")
 
@@ -248,3 +249,27 @@ def test_without_optuna_the_extra_is_named(studies, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     result = studies.tune()
     assert (result.exit_code, result.stderr) == (2, 'error: tune needs optuna: pip install "rl-training[tune]"\n')
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (ExecutorOptions(), {"jobs": None, "cpus": 3}),
+        (ExecutorOptions(jobs=7), {"jobs": 7, "cpus": None}),
+        (ExecutorOptions(cpus=2), {"jobs": None, "cpus": 2}),
+        (ExecutorOptions("ray"), {"jobs": 8, "cpus": None}),
+        (ExecutorOptions("slurm", jobs=20), {"jobs": 20, "cpus": None}),
+    ],
+)
+def test_the_trials_at_a_time_are_limited_by_cores_and_by_the_scores_they_learn_from(monkeypatch, options, expected):
+    monkeypatch.setattr("rl_training.experiment.executors.capacity.cores", lambda: 4)
+    config = {"algo": "ppo", "env_id": "CartPole-v1"}
+    plan = parse_plan({"config": config, "search": {"gamma": "0.9:1"}, "seeds": [0, 1, 2]})
+    found = trial_options(options, plan)
+    assert {"jobs": found.jobs, "cpus": found.cpus} == expected
+
+
+def test_seeds_of_a_population_share_a_core():
+    config = {"algo": "sac", "env_id": "Pendulum-v1"}
+    plan = parse_plan({"config": config, "search": {"gamma": "0.9:1"}, "seeds": [0, 1, 2]})
+    assert trial_options(ExecutorOptions(), plan).cpus == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
@@ -82,7 +81,7 @@ def tune(
         output = output or default_output(plan.train_config())
         words = [target, *([env] if env else [])]
         study = Tuning(plan, output, trials, command(words, {**typed, "--output": str(output)}))
-        options = replace(executor, jobs=jobs or default_jobs(executor, plan))
+        options = trial_options(replace(executor, jobs=jobs), plan)
         study.run(lambda: open_executor(options), final, watching_trials, watching)
     finish(study, as_json=as_json)
     if study.status != "done":
@@ -124,18 +123,23 @@ def searched(values: dict[str, Any], search: Sequence[str], fixed: Sequence[str]
     return {"config": values, "search": dict(zip(space.dimensions, texts, strict=True))}
 
 
-def default_jobs(executor: ExecutorOptions, plan: TunePlan) -> int | None:
-    """As many trials as the cores can train at a time; seeds that are no population have a process each.
+def trial_options(executor: ExecutorOptions, plan: TunePlan) -> ExecutorOptions:
+    """The options of the executor, with the trials at a time limited unless --jobs is given.
 
-    A cluster would take all trials at once, before any score could guide them.
+    On this machine each process of a trial has a core: one for a population, otherwise one per seed. A cluster would
+    take all trials at once, before any score could guide them.
     """
+    from rl_training.experiment.executors.capacity import cores
+    from rl_training.experiment.executors.opening import for_devices
     from rl_training.experiment.seeds.sweep import as_population
 
-    if executor.name != "local":
-        return REMOTE_JOBS
-    if executor.devices:
-        return None
-    return max(1, (os.cpu_count() or 1) // (1 if as_population(plan.train_config()) else len(plan.seeds)))
+    config = plan.train_config()
+    processes = 1 if as_population(config) else len(plan.seeds)
+    if executor.jobs is None and executor.name != "local":
+        executor = replace(executor, jobs=REMOTE_JOBS)
+    elif executor.jobs is None and executor.cpus is None:
+        executor = replace(executor, cpus=min(processes, cores()))
+    return for_devices(executor, {config.device})
 
 
 def default_output(config: TrainConfig) -> Path:
