@@ -166,6 +166,14 @@ def test_a_stopped_trial_stays_running_in_the_journal(study, tmp_path):
     assert (trial.state, study.trial(5).state) == ("stopped", "running")
 
 
+def test_a_trial_that_a_user_of_the_cluster_has_cancelled_can_be_continued(study, tmp_path):
+    trial, executor = trial_of(study, tmp_path)
+    trial.start()
+    executor.handle.code, executor.handle.stopped, executor.handle.error = 143, True, "job 7 was cancelled"
+    trial.poll(stopping=False)
+    assert (trial.state, trial.error, study.trial(5).state) == ("stopped", "job 7 was cancelled", "running")
+
+
 def test_a_trial_that_diverged_is_recorded_with_its_error(study, tmp_path):
     trial, executor = trial_of(study, tmp_path)
     trial.start()

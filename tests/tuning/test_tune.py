@@ -257,7 +257,7 @@ def test_without_optuna_the_extra_is_named(studies, monkeypatch):
         (ExecutorOptions(), {"jobs": None, "cpus": 3}),
         (ExecutorOptions(jobs=7), {"jobs": 7, "cpus": None}),
         (ExecutorOptions(cpus=2), {"jobs": None, "cpus": 2}),
-        (ExecutorOptions("ray"), {"jobs": 8, "cpus": None}),
+        (ExecutorOptions("ray"), {"jobs": 10, "cpus": None}),
         (ExecutorOptions("slurm", jobs=20), {"jobs": 20, "cpus": None}),
     ],
 )

@@ -45,7 +45,7 @@ Jobs = Annotated[
 Output = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Output directory.", show_default="runs/tune-<algo>-<env>")
 ]
-REMOTE_JOBS = 8  # trials at a time on a cluster, unless --jobs is given
+QUEUED_TRIALS = 10  # trials at a time on a cluster, unless --jobs is given
 
 
 @takes_executor
@@ -136,7 +136,7 @@ def trial_options(executor: ExecutorOptions, plan: TunePlan) -> ExecutorOptions:
     config = plan.train_config()
     processes = 1 if as_population(config) else len(plan.seeds)
     if executor.jobs is None and executor.name != "local":
-        executor = replace(executor, jobs=REMOTE_JOBS)
+        executor = replace(executor, jobs=QUEUED_TRIALS)
     elif executor.jobs is None and executor.cpus is None:
         executor = replace(executor, cpus=min(processes, cores()))
     return for_devices(executor, {config.device})

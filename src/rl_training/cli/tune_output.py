@@ -149,13 +149,17 @@ def _error(study: Tuning) -> str | None:
     if study.final is not None:
         return study.final.error
     errors = [trial.error for trial in study.trials if trial.error is not None]
-    return f"no trial was trained to the end: {errors[0]}" if errors and study.signal is None else None
+    if study.status == "stopped":
+        return next((trial.error for trial in study.trials if trial.state == "stopped"), None)
+    return f"no trial was trained to the end: {errors[0]}" if errors else None
 
 
 def _next(study: Tuning) -> str:
     if study.status == "done":
         return f"rl-training train {study.best_config}"
-    return "repeat the command to continue" if study.signal is not None else f"read log.txt in {study.directory}/trials"
+    return (
+        "repeat the command to continue" if study.status == "stopped" else f"read log.txt in {study.directory}/trials"
+    )
 
 
 def draw(study: Tuning) -> dict[str, Path]:

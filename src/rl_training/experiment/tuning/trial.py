@@ -68,7 +68,8 @@ class TrialRun(Job):
         if not self.params:
             self.params = self.study.create(self.number).params
         self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / LOG).unlink(missing_ok=True)
+        if not self.executor.remote:  # a job that has outlived its driver may be writing it
+            (self.folder / LOG).unlink(missing_ok=True)
         arguments = ("rl_training.cli", *self.command(), "--json", "--quiet")
         self.process = self.executor.submit(Work(f"trial {self.number}", arguments, self.folder, self.keep_open))
         self.state = "running" if self.process.started else "queued"
@@ -97,7 +98,7 @@ class TrialRun(Job):
         if code == 0:
             self._finish()
         elif stopping or self.failures.hopeless or ended.stopped:
-            self.state = "stopped"
+            self.state, self.error = "stopped", ended.error
         else:
             self._fail(ended.error or last_error(self.folder / LOG, code), user_error=code == USER_ERROR)
 

@@ -37,8 +37,8 @@ class Tuning:
 
     @property
     def status(self) -> str:
-        """stopped, failed if no trial or no final run has a score, or done."""
-        if self.signal is not None:
+        """stopped if a trial was, failed if no trial or no final run has a score, otherwise done."""
+        if self.signal is not None or any(trial.state == "stopped" for trial in self.trials):
             return "stopped"
         return "failed" if self.final is None or self.final.best is None else "done"
 
@@ -53,7 +53,7 @@ class Tuning:
             with closing(open_executor()) as executor:
                 study = self._run_trials(executor, (lock,), watch)
                 best = study.best()
-                if self.signal is None and best is not None:
+                if self.status != "stopped" and best is not None:
                     self._score(Final(self.directory, self.plan, final, best), executor, watch_final)
             self.importance = study.importance()
 
