@@ -177,6 +177,26 @@ def test_damaged_runs_are_named_and_the_others_shown(runs):
     assert "4 runs in 2 groups" in page.text
 
 
+ODD = [None, True, -1, 10**400, 1e400, "x", "\ud800", [], [[{}]], {"a": {"b": None}}, "$$x$$", "</script>"]
+
+
+@pytest.mark.parametrize("value", ODD, ids=range(len(ODD)))
+def test_odd_values_in_the_files_of_a_run_never_stop_the_report(runs, write_run, value):
+    names = ("env_id", "seed", "dataset", "total_timesteps", "allow", "action_range", "algo_kwargs")
+    for number, name in enumerate(names):
+        write_run(runs / "odd" / str(number), 1, 2, seed=number, top={name: value})
+    for file in ("run.json", "result.json", "ope.json"):
+        run = write_run(runs / "odd" / file, 1, 2, note=file)
+        keys = ("status", "seconds", "stop_reason", "argv", "hardware", "versions", "choices", "git", "estimate")
+        (run / file).write_text(json.dumps(dict.fromkeys((*keys, "warnings"), value)))
+    run = write_run(runs / "odd" / "rows", 1, 2, note="rows")
+    row = {"step": value, "time": value, "episode_return": value, "evaluation": {"step": 1, "return_mean": value}}
+    (run / "metrics.jsonl").write_text(f"{json.dumps(row)}\n{json.dumps({**row, 'evaluation': value})}\n[1]\n")
+    page = page_of(runs)
+    assert "3 11.00 10.00 to 12.00" in page.text
+    assert len(page.scripts) == 5
+
+
 def test_every_task_has_a_panel_and_a_group_has_one_colour_in_all(tmp_path, write_run):
     for env in ("A-v1", "B-v1"):
         for algo in ("ppo", "sac"):
@@ -202,7 +222,7 @@ def test_offline_runs_have_updates_below_and_their_data_is_checked(tmp_path, wri
     page = page_of(tmp_path / "runs")
     assert page.data["curves"][0]["x_label"] == "updates"
     assert "8 rows, 8 usable transitions, 2 episodes: 2 terminated, 0 truncated." in page.text
-    assert "Not checked: not on this machine, or no file." in page.text
+    assert "Not checked: there is no such file here." in page.text
     assert f"--ope {data} --json > {tmp_path}/runs/a/ope.json" in page.text
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
+from zipfile import BadZipFile, ZipFile
 
 from rl_training.data.datasets.checks import inspect_source
 from rl_training.data.datasets.report import DatasetReport
@@ -81,26 +82,44 @@ def _sources(dataset: Any) -> Iterator[str]:
 
 
 def _checked(source: str, run: StoredRun, groups: list[ReportGroup]) -> CheckedData:
-    command = shlex.join(["rl-training", "data", "check", source])
+    command = "" if source.startswith("{") else shlex.join(["rl-training", "data", "check", source])
+    try:
+        report, reason = _check(source, run)
+    except (*MALFORMED, ImportError) as error:
+        report, reason = None, short_text(str(error))
+    return CheckedData(source, groups, command, report, reason)
+
+
+def _check(source: str, run: StoredRun) -> tuple[DatasetReport | None, str]:
+    """The report, or None and the reason why there is none."""
     if source.startswith("{"):
-        return CheckedData(source, groups, "", None, "collected in the environment when the run started")
+        return None, "collected in the environment when the run started"
     files = _files(source)
     if not files:
-        return CheckedData(source, groups, command, None, "not on this machine, or no file")
-    if (size := sum(file.stat().st_size for file in files)) > MOST_BYTES:
-        return CheckedData(source, groups, command, None, f"{bytes_text(size)}: too large to check for each report")
+        return None, "there is no such file here"
+    if (size := sum(map(_size, files))) > MOST_BYTES:
+        return None, f"{bytes_text(size)} are too large to check for each report"
     stamp = tuple((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files)
-    config = run.config
-    options = {key: config.get(key) for key in ("dataset_columns", "action_range", "allow")}
-    try:
-        return CheckedData(source, groups, command, _inspect(source, json.dumps(options), _spec_of(run), stamp), "")
-    except (*MALFORMED, ImportError) as error:
-        return CheckedData(source, groups, command, None, short_text(str(error)))
+    options = {key: run.config.get(key) for key in ("dataset_columns", "action_range", "allow")}
+    return _inspect(source, json.dumps(options), _spec_of(run), stamp), ""
 
 
 def _files(source: str) -> list[Path]:
-    found = [Path(source)] if Path(source).is_file() else map(Path, glob.glob(source) if glob.has_magic(source) else [])
+    """The file, the file of a Minari directory, or the files of a pattern in one folder, since others may take long."""
+    path = Path(source)
+    found = [path, path / "data" / "main_data.hdf5"]
+    if glob.has_magic(source) and not glob.has_magic(str(path.parent)):
+        found += sorted(map(Path, glob.glob(source)))
     return [file for file in found if file.is_file() and file.suffix in READ_HERE]
+
+
+def _size(file: Path) -> int:
+    """Bytes to read; those of the columns of an .npz file, which may be compressed."""
+    try:
+        with ZipFile(file) as columns:
+            return sum(column.file_size for column in columns.infolist())
+    except (BadZipFile, OSError):
+        return file.stat().st_size
 
 
 @lru_cache(maxsize=32)

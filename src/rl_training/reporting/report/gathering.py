@@ -101,11 +101,14 @@ def _from_runs(setting: Setting) -> ReportGroup:
     oldest_first = sorted(map(as_member, setting.runs), key=lambda member: -(member.silent_seconds or 0))
     newest = {member.seed: member for member in oldest_first}
     members = [newest[seed] for seed in sorted(newest)]
-    env = setting.runs[0].env
+    env = None if setting.runs[0].env is None else setting.env
     return ReportGroup(setting.algo, setting.options, task_name(env, setting.dataset), env, setting.dataset, members)
 
 
 def as_member(run: StoredRun) -> Member:
+    """Raises one of the errors of `MALFORMED` if the files of a run make no sense."""
+    if finite(run.step) is None or finite(run.total_steps) is None:
+        raise ValueError("its steps are too large")
     log = run.path / "metrics.jsonl"
     written = log.stat().st_mtime if log.exists() else (run.path / "config.yaml").stat().st_mtime
     evaluations = points((each.get("step"), each.get("return_mean")) for each in run.evaluations)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rl_training.reporting.stored_runs import StoredRun
 
-MALFORMED = (ValueError, TypeError, KeyError, AttributeError, OSError)  # files of a run that were edited or damaged
+# Errors of files that were edited or damaged; a number may be too large for a float, and JSON nested too deeply.
+MALFORMED = (ValueError, TypeError, KeyError, AttributeError, OSError, OverflowError, RecursionError)
+
+LARGEST = 1e300  # sums of a few returns stay finite
 
 Points = list[tuple[float, float]]  # steps and returns
 
@@ -89,5 +91,7 @@ def points(pairs: Any) -> Points:
 
 
 def finite(value: Any) -> float | None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and math.isfinite(value) else None
+    """The value as a float; None if it is no number, not finite, or too large."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not -LARGEST <= value <= LARGEST:
+        return None
+    return float(value)

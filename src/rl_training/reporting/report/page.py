@@ -56,13 +56,14 @@ def write_report(paths: Sequence[str | Path], out: Path, options: Options | None
     if not options.command:
         options = options._replace(command=shlex.join(["rl-training", "report", *names, "--out", str(out)]))
     page = render(gathered, out, options)
-    stamp = hashlib.sha256(page.encode()).hexdigest()[:16]
+    stamp = hashlib.sha256(page.encode(errors="replace")).hexdigest()[:16]
+    now = f"{datetime.now(timezone.utc):%d %b %Y, %H:%M:%S} UTC"
+    content = page.replace(STAMP, stamp).replace(WRITTEN, now).encode(errors="replace")  # half a surrogate pair
     if stamp != options.unless:
-        page = page.replace(STAMP, stamp).replace(WRITTEN, f"{datetime.now(timezone.utc):%d %b %Y, %H:%M:%S} UTC")
-        write_atomically(out, page)
+        write_atomically(out, content)
     seconds = time.monotonic() - began
     runs, groups = len(gathered.members), len(gathered.groups)
-    return Written(out, runs, groups, len(page.encode()), seconds, gathered.notes, stamp)
+    return Written(out, runs, groups, len(content), seconds, gathered.notes, stamp)
 
 
 def render(gathered: Gathered, out: Path, options: Options) -> str:

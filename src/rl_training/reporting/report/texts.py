@@ -51,4 +51,4 @@ def short_text(text: str, longest: int = LONGEST) -> str:
 def relative_link(path: Path, page: Path) -> str:
     """A link from the page to a file; it starts with a dot, so that no name is taken for a protocol."""
     relative = os.path.relpath(path.resolve(), page.resolve().parent)
-    return f"./{quote(relative)}" if not relative.startswith("..") else quote(relative)
+    return f"{'' if relative.startswith('..') else './'}{quote(os.fsencode(relative))}"
