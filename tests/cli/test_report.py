@@ -78,6 +78,7 @@ def test_the_page_has_scores_intervals_seeds_and_pairs(runs):
     assert "sac learning_rate=0.01 3 seeds: the interval is too narrow 3 11.00 10.00 to 12.00" in page.text
     assert "sac learning_rate=0.01 over sac learning_rate=0.001 1.00 1.00 to 1.00 +9.0 about 2" in page.text
     assert "learning_rate 0.01 0.001" in page.text  # config differences
+    assert "6 finished · 4.0 s of training" in page.text  # seeds of a population have the same time
     assert page.data["groups"] == ["sac learning_rate=0.01", "sac learning_rate=0.001"]
     assert [profile["title"] for profile in page.data["profiles"]] == ["X-v1"]
 

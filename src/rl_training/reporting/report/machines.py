@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rl_training.reporting.report.groups import Gathered, Member, ReportGroup, finite
-from rl_training.reporting.report.texts import count_text, duration_text, number_text, short_text
+from rl_training.reporting.report.texts import duration_text, number_text, short_text
 from rl_training.reporting.stored_runs import seed_ranges
 
 PROGRAMS = ("rl-training", "__main__.py")
@@ -78,11 +78,16 @@ def _time(group: ReportGroup) -> GroupTime:
     rates = [member.step / seconds for member, seconds in known if seconds > 0 and member.step]
     choices = [_mapping(_record(group, member), "choices") for member in group.members]
     devices = dict.fromkeys(str(each["device"]) for each in choices if "device" in each)
-    total = duration_text(sum(seconds for _, seconds in known)) if known else ""
+    total = duration_text(group_seconds(group)) if known else ""
     return GroupTime(
         group.number, group.name, ", ".join(devices), total,
         number_text(sum(rates) / len(rates), 0) if rates else "", f"{sum(member.step for member in group.members):,}",
     )  # fmt: skip
+
+
+def group_seconds(group: ReportGroup) -> float:
+    """Time of all seeds. Seeds of a population are trained together and have the same time, which counts once."""
+    return sum({seconds for member in group.members if (seconds := member_seconds(member)) is not None})
 
 
 def member_seconds(member: Member) -> float | None:
@@ -140,7 +145,6 @@ def _reason(member: Member) -> str:
     return f"{reason} ({where})"
 
 
-def hardware_summary(gathered: Gathered) -> str:
-    seconds = [each for member in gathered.members if (each := member_seconds(member)) is not None]
-    runs = count_text(len(seconds), "run")
-    return f"{duration_text(sum(seconds))} of training in {runs}" if seconds else ""
+def time_summary(gathered: Gathered) -> str:
+    seconds = sum(map(group_seconds, gathered.groups))
+    return f"{duration_text(seconds)} of training" if seconds else ""

@@ -136,7 +136,7 @@ def _title(tasks: Sequence[scores.ScoredTask]) -> str:
 def _facts(gathered: Gathered) -> list[str]:
     members = gathered.members
     counts = [f"{count_text(len(members), 'run')} in {count_text(len(gathered.groups), 'group')}",
-              summary.states_text(members), machines.hardware_summary(gathered)]  # fmt: skip
+              summary.states_text(members), machines.time_summary(gathered)]  # fmt: skip
     return [*(filter(None, counts) if members else ()), f"written {WRITTEN}", f"rl-training {__version__}"]
 
 
