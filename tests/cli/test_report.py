@@ -178,7 +178,7 @@ def test_damaged_runs_are_named_and_the_others_shown(runs):
     assert "4 runs in 2 groups" in page.text
 
 
-ODD = [None, True, -1, 10**400, 1e400, "x", "\ud800", [], [[{}]], {"a": {"b": None}}, "$$x$$", "</script>"]
+ODD: list[Any] = [None, True, -1, 10**400, 1e400, "x", "\ud800", [], [[{}]], {"a": {"b": None}}, "$$x$$", "</script>"]
 
 
 @pytest.mark.parametrize("value", ODD, ids=range(len(ODD)))
