@@ -32,12 +32,14 @@ def submit(ray_nodes) -> Iterator[Submit]:
         executor = open_executor(ExecutorOptions("ray", address=ray_nodes.address))
         wait_until(lambda: ray_nodes.reason or Resources(4).fit_somewhere())
 
-        def submit(output: Path, steps: int, *, cpus: int = 1, gpus: float = 0.0, pause: float = 0.2) -> Handle:
+        def submit(
+            output: Path, steps: int, *more: str, cpus: int = 1, gpus: float = 0.0, pause: float = 0.2
+        ) -> Handle:
             if cpus + gpus > 1 and ray_nodes.reason:
                 pytest.skip(ray_nodes.reason)
             executor._resources = Resources(cpus, gpus)  # type: ignore[attr-defined]
             output.mkdir(exist_ok=True)
-            words = ("tiny_work", "--output", str(output), "--steps", str(steps), "--pause", str(pause))
+            words = ("tiny_work", "--output", str(output), "--steps", str(steps), "--pause", str(pause), *more)
             return executor.submit(Work("cell", words, output / "cell" / ".work"))
 
         yield submit
@@ -154,8 +156,11 @@ def worker_of(process: int) -> int:
 
 def test_files_of_a_node_that_shares_no_folder_are_copied_back(submit, ray_nodes):
     output = ray_nodes.hidden / "copied"
-    handle = submit(output, 4, cpus=2)
+    config = ray_nodes.hidden / "base.yaml"
+    config.write_text("algo: dqn")
+    handle = submit(output, 4, "--config", str(config), cpus=2)
     assert ended(handle) == 0
+    assert facts(output)["config"] == "algo: dqn"
     assert (steps(output), starts(output)) == ([3, 4], [0])
     assert (output / "cell/run/checkpoints/step_000000004/state.json").read_text() == "4" * 1000
     assert json.loads((output / "cell/result.json").read_text()) == {"steps": 4}
@@ -220,6 +225,13 @@ def test_nothing_outlives_a_driver_that_was_killed(ray_nodes, tmp_path):
 def test_works_that_no_node_can_hold_are_refused(submit, options, message):
     assert not Resources(**options).fit_somewhere()
     assert Resources(**options).refusal().startswith(message)
+
+
+def test_the_nodes_together_hold_a_number_of_works(submit, ray_nodes):
+    if ray_nodes.reason:
+        pytest.skip(ray_nodes.reason)
+    asked = [Resources(1), Resources(2), Resources(1, 0.5), Resources(1, 2 / 3), Resources(5)]
+    assert [each.capacity() for each in asked] == [5, 2, 4, 3, 0]
 
 
 @pytest.mark.parametrize(

@@ -150,9 +150,10 @@ def test_a_worker_and_then_the_driver_are_killed_and_no_cell_is_trained_twice(he
     bench = start(output, *command)
     try:
         wait_until(lambda: half_trained(output))
-        victim = next(each for each, line in below(bench.pid).items() if f"--cell {half_trained(output)[0]} " in line)
+        first = half_trained(output)[0]
+        victim = next(each for each, line in below(bench.pid).items() if f"--cell {first} " in line)
         os.kill(processes()[victim][0], signal.SIGKILL)  # the worker of Ray that started it
-        wait_until(lambda: sum(len(each) > 1 for each in starts(output).values()) and half_trained(output))
+        wait_until(lambda: len([*output.glob("*/result.json")]) > 2 and {*half_trained(output)} - {first}, 900)
         ours = below(bench.pid)
     finally:
         bench.kill()

@@ -1,4 +1,4 @@
-"""A work without torch for tests of executors: `python -m tiny_work --output DIR --steps N [--pause S]`.
+"""A work without torch for tests of executors: `python -m tiny_work --output DIR --steps N --pause S [--config FILE]`.
 
 It appends a line to DIR/cell/starts.txt, saves a checkpoint at each step, keeps two, and continues from the last one. A
 first SIGTERM or SIGINT ends it after the present step, a second one at once.
@@ -17,14 +17,14 @@ from rl_training.processes import kill_with_starter
 VARIABLES = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
 
 
-def main(output: Path, steps: int, pause: float) -> int:
+def main(output: Path, steps: int, pause: float, config: str | None) -> int:
     checkpoints = output / "cell" / "run" / "checkpoints"
     checkpoints.mkdir(parents=True, exist_ok=True)
     found = sorted(int(path.name.removeprefix("step_")) for path in checkpoints.glob("step_*"))
     first = found[-1] if found else 0
     with (output / "cell" / "starts.txt").open("a") as file:
         file.write(f"{first}\n")
-    facts = {name: os.environ.get(name) for name in VARIABLES}
+    facts = {name: os.environ.get(name) for name in VARIABLES} | {"config": config and Path(config).read_text()}
     print(
         json.dumps({**facts, "directory": os.getcwd(), "input": sys.stdin.read(), "process": os.getpid()}), flush=True
     )
@@ -58,4 +58,5 @@ def save(checkpoints: Path, step: int) -> None:
 if __name__ == "__main__":
     kill_with_starter()
     options = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=True))
-    sys.exit(main(Path(options["--output"]), int(options["--steps"]), float(options.get("--pause", "0"))))
+    numbers = int(options["--steps"]), float(options["--pause"])
+    sys.exit(main(Path(options["--output"]), *numbers, options.get("--config")))

@@ -41,6 +41,10 @@ class RayExecutor(Executor):
         if gpus := unused_gpus(self._resources):
             print_warning(f"the Ray cluster has {gpus} GPUs, and jobs use none; give each some with --gpus")
 
+    @property
+    def parallel(self) -> int:
+        return max(min(self.limit, self._resources.capacity()), 1)
+
     def submit(self, work: Work) -> Handle:
         self._mark(output_of(work)[0])
         handle = RayHandle(work, self._resources, self._token)

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from rl_training.experiment.executors.copying.outbox import Outbox
 from rl_training.experiment.executors.copying.snapshots import CopyError, Snapshot, copy_groups
 from rl_training.runtime.files import write_atomically
 
+CONFIGS = (".yaml", ".yml")
 COPY_SECONDS = 10.0  # between copies of small files, which show the progress
 
 
@@ -25,9 +26,13 @@ class Copies:
         self._log_size = (folder / LOG).stat().st_size if (folder / LOG).exists() else 0
         self._inbox = Inbox(root, below)
 
-    def send(self) -> None:
+    def send(self, arguments: Sequence[str]) -> None:
+        """Sends the folder of the work, small files beside it, and config files among the arguments."""
         import ray
 
+        for place, word in enumerate(arguments):
+            if Path(word).suffix in CONFIGS and Path(word).is_file():
+                ray.get(self._actor.write_config.remote(place, Path(word).name, Path(word).read_bytes()))
         outbox = Outbox(self._root, self._below, top_level=True)
         copy_groups(
             outbox.snapshot(), outbox.read, lambda group: group.files,

@@ -105,7 +105,7 @@ class RayHandle(Handle):
             copies = None
             if not shared:
                 copies = Copies(actor, self._work.folder, self._root, self._below, lambda: self._forward(actor))
-                copies.send()
+                copies.send(self._work.arguments)
             ray.get(actor.start.remote(str(self._work.folder.absolute()), *self._work.arguments))
             self.started = True
             code = self._watch(actor, copies)

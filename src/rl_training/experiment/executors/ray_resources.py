@@ -21,9 +21,12 @@ class Resources(NamedTuple):
 
     def fit_somewhere(self) -> bool:
         """Whether one node has all of them, in use or not."""
-        return any(
-            node["CPU"] >= self.cpus and node["GPU"] >= self.gpus and node["memory"] >= self.memory for node in _nodes()
-        )
+        return self.capacity() > 0
+
+    def capacity(self) -> int:
+        """The number of works that all nodes together hold at a time."""
+        wanted = {"CPU": self.cpus, "GPU": self.gpus, "memory": self.memory}
+        return sum(min(int(node[key] / each + 1e-6) for key, each in wanted.items() if each) for node in _nodes())
 
     def refusal(self) -> str:
         has = "; ".join(sorted({_words(int(node["CPU"]), node["GPU"], int(node["memory"])) for node in _nodes()}))

@@ -36,6 +36,7 @@ class RayWorker:
         self._process: subprocess.Popen[bytes] | None = None
         self._root, self._below, self._working_directory = Path(), "", ""
         self._copied: tuple[Path, IO[bytes]] | None = None  # a folder on this node, and its lock
+        self._configs: dict[int, Path] = {}
 
     def prepare(self, working_directory: str, root: str, below: str, token: str) -> tuple[str, str, bool]:
         """Returns the name of this node, its version of this package, and whether it sees the folder of the driver."""
@@ -56,9 +57,16 @@ class RayWorker:
     def publish(self, group: str) -> None:
         self._inbox.publish(group_of(json.loads(group)))
 
+    def write_config(self, place: int, name: str, data: bytes) -> None:
+        """Stores the config file that is the argument at this place."""
+        assert self._copied is not None
+        self._configs[place] = self._copied[0] / f"{place}" / Path(name).name
+        self._configs[place].parent.mkdir()
+        self._configs[place].write_bytes(data)
+
     def start(self, folder: str, *arguments: str) -> None:
         """Starts `python -m arguments...` with its output in a folder; if files are copied, with that of this node."""
-        words = [*arguments]
+        words = [str(self._configs.get(place, word)) for place, word in enumerate(arguments)]
         if self._copied is not None or not self._working_directory:
             for place in (place for place, word in enumerate(words[:-1]) if word == OUTPUT_OPTION):
                 words[place + 1] = str(self._root)
