@@ -114,6 +114,8 @@ def test_another_study_in_the_directory_is_refused_with_the_differences(finished
          "those; 0 is in both"),
         (["--final-seeds", "a"], "--final-seeds must be like 0-4 or 0,2,5, got 'a'"),
         (["--sampler", "grid"], "sampler: must be 'tpe' or 'random', got 'grid'"),
+        (["--executor", "pbs"], "--executor must be local, ray or slurm, got 'pbs'"),
+        (["--executor", "ray", "--devices", "0"], "--devices needs --executor local, got --executor ray"),
     ],
 )  # fmt: skip
 def test_mistakes_are_reported_before_anything_is_written(tmp_path, studies, options, message):

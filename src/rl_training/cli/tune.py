@@ -130,9 +130,10 @@ def trial_options(executor: ExecutorOptions, plan: TunePlan) -> ExecutorOptions:
     take all trials at once, before any score could guide them.
     """
     from rl_training.experiment.executors.capacity import cores
-    from rl_training.experiment.executors.opening import for_devices
+    from rl_training.experiment.executors.opening import check_options, for_devices
     from rl_training.experiment.seeds.sweep import as_population
 
+    check_options(executor)
     config = plan.train_config()
     processes = 1 if as_population(config) else len(plan.seeds)
     if executor.jobs is None and executor.name != "local":
