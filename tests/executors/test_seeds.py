@@ -204,3 +204,24 @@ def test_a_signal_stops_every_seed_and_the_same_command_continues(tmp_path, numb
                                                  "eval_interval": 0})  # fmt: skip
     assert seeds_of(divide(again, 7, fresh=False)) == [[0, 1], [2, 3]]
     assert stopped[0] == stopped[1] > 0
+
+
+@pytest.mark.slow  # a dozen processes that import torch
+@starts_processes
+def test_killed_and_continued_with_fewer_jobs_seeds_end_the_same_byte_for_byte(tmp_path):
+    values = {**BC, "checkpoint_interval": 50, "total_timesteps": 2000, "eval_interval": 0}
+    process = start(tmp_path / "all", "--jobs", "2", "--steps", "2000", "--set", "eval_interval=0")
+    try:
+        while not all(list(tmp_path.glob(f"all/seed_{seed}/checkpoints/step_*")) for seed in (1, 3)):
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.05)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    executor = Recorder(1)
+    results = train_seeds(configs(tmp_path / "all", range(4), values), executor=executor)
+    assert executor.names == ["seeds 0, 1", "seeds 2, 3"]
+    assert [(result.status, result.steps) for result in results] == [("finished", 2000)] * 4
+    whole = train_seeds(configs(tmp_path / "whole", (2, 3), values))  # one population in this process
+    for result, undisturbed in zip(results[2:], whole, strict=True):
+        assert weights(result.run_dir) == weights(undisturbed.run_dir) != {}
