@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -175,11 +176,15 @@ def test_fresh_starts_remote_seeds_over_once(tmp_path):
     assert [(tmp_path / f"seed_{seed}" / "result.json").stat().st_mtime_ns for seed in (0, 1)] != written
 
 
-def start(folder: Path, *options: str) -> subprocess.Popen[str]:
+def command_line(folder: Path, *options: str) -> list[str]:
     values = [f"--set={key}={json.dumps(value)}" for key, value in {**BC, "checkpoint_interval": 50}.items()
               if key not in ("algo", "total_timesteps")]  # fmt: skip
-    command = [sys.executable, "-m", "rl_training.cli", "train", "bc", *values, "--seeds", "0-3", "--output",
-               str(folder), "--quiet", "--json", *options]  # fmt: skip
+    return [sys.executable, "-m", "rl_training.cli", "train", "bc", *values, "--seeds", "0-3", "--output",
+            str(folder), "--quiet", "--json", *options]  # fmt: skip
+
+
+def start(folder: Path, *options: str) -> subprocess.Popen[str]:
+    command = command_line(folder, *options)
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 
@@ -225,3 +230,37 @@ def test_killed_and_continued_with_fewer_jobs_seeds_end_the_same_byte_for_byte(t
     whole = train_seeds(configs(tmp_path / "whole", (2, 3), values))  # one population in this process
     for result, undisturbed in zip(results[2:], whole, strict=True):
         assert weights(result.run_dir) == weights(undisturbed.run_dir) != {}
+
+
+def train_all(words: list[str], **settings: Any) -> dict[str, Any]:
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=500, **settings)
+    assert ended.returncode == 0, ended.stderr
+    report: dict[str, Any] = json.loads(ended.stdout)
+    return report
+
+
+@pytest.mark.slow  # starts Ray and three processes that import torch
+@starts_processes
+def test_seeds_on_a_ray_node_without_the_folder_come_back_as_they_are_here(ray_nodes, tmp_path):
+    if ray_nodes.second is None:
+        pytest.skip(ray_nodes.reason)
+    words = command_line(ray_nodes.hidden / "seeds", "--steps", "20", "--executor", "ray", "--cpus", "2")
+    report = train_all([*words, "--address", ray_nodes.address], env={**os.environ, **ray_nodes.variables})
+    assert_as_single_runs(report, tmp_path)
+
+
+@pytest.mark.slow  # starts Slurm and three processes that import torch
+@starts_processes
+def test_seeds_on_slurm_are_as_they_are_here(tmp_path):
+    cluster = [sys.executable, str(Path(__file__).with_name("slurm_cluster.py"))]
+    tried = subprocess.run([*cluster, "true"], capture_output=True, text=True)
+    if find_spec("submitit") is None or tried.returncode:
+        pytest.skip(tried.stderr or "submitit is not installed")
+    words = command_line(tmp_path / "seeds", "--steps", "20", "--executor", "slurm")
+    assert_as_single_runs(train_all([*cluster, *words]), tmp_path)
+
+
+def assert_as_single_runs(report: dict[str, Any], folder: Path) -> None:
+    assert [(run["seed"], run["status"]) for run in report["runs"]] == [(seed, "finished") for seed in range(4)]
+    (alone,) = configs(folder / "alone", [3], {**BC, "checkpoint_interval": 50})
+    assert weights(run_training(alone).run_dir) == weights(Path(report["runs"][3]["run_dir"])) != {}

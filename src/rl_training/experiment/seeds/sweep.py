@@ -116,7 +116,7 @@ def train_by_executor(
 ) -> dict[int, TrainResult]:
     """Divides the seeds into works: populations where the lane supports it, otherwise one seed each."""
     single = executor.one_folder or not as_population(configs[0])
-    divided = [[config] for config in configs] if single else divide(configs, executor.limit, fresh=fresh)
+    divided = [[config] for config in configs] if single else divide(configs, executor.parallel, fresh=fresh)
     groups = [group for group in divided if any(config.seed not in finished for config in group)]
     waiting = [config for group in groups for config in group if config.seed not in finished]
     earlier = {} if fresh else {config.seed: _stored_result(config) for config in waiting}
