@@ -5,6 +5,7 @@ import platform
 import shutil
 import subprocess
 import sys
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -56,6 +57,11 @@ def worth_compiling(config: TrainConfig, device: str) -> bool:
 
 
 def versions() -> dict[str, str]:
+    return dict(_versions())
+
+
+@cache
+def _versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -72,8 +78,12 @@ def facts() -> dict[str, Any]:
     return {"versions": versions(), "git": _git_commit(), "argv": sys.argv, "hardware": hardware}
 
 
+@cache
 def _git_commit() -> str | None:
-    """Returns the commit of this package's checkout, marked if it has changes; None outside a checkout."""
+    """Returns the commit of this package's checkout, marked if it has changes; None outside a checkout.
+
+    It is looked up once: this process runs the code that it has imported.
+    """
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
     try:
         described = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=5)
