@@ -13,6 +13,10 @@ import pytest
 import torch
 from hypothesis import settings
 
+from rl_training.experiment import datasets
+from rl_training.runtime.callbacks.trackers.guarded import OPENERS
+from rl_training.runtime.recipes import roll_dataset
+
 torch.set_num_threads(1)
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
@@ -59,6 +63,27 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip("no folder shared/data beside the repository")
     return folder
+
+
+@pytest.fixture
+def tensorboard() -> None:
+    """Keeps the default tracker, which costs a small run a sixth of its time. Other tests run without it."""
+
+
+@pytest.fixture(autouse=True)
+def _without_tensorboard(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "tensorboard" not in request.fixturenames:
+        monkeypatch.delitem(OPENERS, "tensorboard")
+
+
+@pytest.fixture
+def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cuts the datasets that configs generate in this process to 1,000 transitions, for runs of a few steps."""
+
+    def cut(*arguments: Any, rows: int, **options: Any) -> Any:
+        return roll_dataset(*arguments, rows=min(rows, 1_000), **options)
+
+    monkeypatch.setattr(datasets, "roll_dataset", cut)
 
 
 @pytest.fixture(scope="session", autouse=True)

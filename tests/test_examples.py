@@ -23,6 +23,7 @@ def test_the_docs_name_every_example(example):
     assert example == "demo.py" or any(f"examples/{example}" in page for page in pages)
 
 
+@pytest.mark.usefixtures("few_rows")
 @pytest.mark.parametrize("example", [name for name in EXAMPLES if name.endswith("_reference.py")])
 def test_reference_example_runs(example, tmp_path, monkeypatch, capsys):
     run_example(monkeypatch, tmp_path, example, "--steps", "2")

@@ -1,7 +1,7 @@
 """Every Python and shell block of the README and the docs runs, or carries a marker with a reason.
 
 The blocks of a page run in order in one folder, and its Python blocks share one namespace. The tables below shorten
-step counts. A comment just before a block changes how it is tested:
+step counts, and generated datasets are cut. A comment just before a block changes how it is tested:
 
     <!-- file: NAME -->        the block is written to NAME, where later blocks can import it
     <!-- needs data -->        not run: it needs files that are not in the repository
@@ -45,7 +45,9 @@ SHORT_COMMANDS = {  # added to a command; the last value of a repeated option co
 }
 SHORT_OPTIONS = {"--online-steps": "16", "--seeds": "0-1"}  # replace the value of an option that is given
 MANY = ("--configs", "--algos", "--envs", "--datasets")  # lists of a bench
+SHORT_ROLLOUT = 64  # steps of PPO between updates, where a page has its default of 2,048
 SHORT_MODELS = {  # for configs that would take many seconds
+    "ppo": f"--set num_steps={SHORT_ROLLOUT}",
     "dreamer": "--set learning_starts=64 --set batch_size=2 --set horizon=2",
     "mbpo": "--set model_max_epochs=1 --set rollout_batch_size=64 --set learning_starts=8",
 }
@@ -98,7 +100,7 @@ def unchanged_catalogue():
     CATALOGUE.update(before)
 
 
-@pytest.mark.usefixtures("unchanged_catalogue")
+@pytest.mark.usefixtures("unchanged_catalogue", "few_rows")
 @pytest.mark.parametrize("page", RUNNABLE, ids=name)
 @pytest.mark.timeout(240)  # seconds of work each, but benchmark cells are processes
 def test_the_blocks_of_a_page_run_in_order(page, tmp_path, monkeypatch):
@@ -135,7 +137,9 @@ def write_logs(folder: Path) -> None:
 def shortened(code: str) -> str:
     for keyword, value in SHORT_KEYWORDS.items():
         code = re.sub(rf'("?{keyword}"?(?:=|: ))\d[\d_]*', rf"\g<1>{value}", code)
-    return code
+    return re.sub(
+        r"PPO\((?!.*num_steps)(.*)total_timesteps=", rf"PPO(\g<1>num_steps={SHORT_ROLLOUT}, total_timesteps=", code
+    )
 
 
 def run_commands(block: str) -> None:

@@ -16,7 +16,10 @@ from rl_training.experiment.run import run_population, run_training
 from rl_training.runtime.callbacks.training import StopAtStep
 from rl_training.runtime.engine import Callback
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="counts the files in /proc/self/fd")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="counts the files in /proc/self/fd"),
+    pytest.mark.usefixtures("tensorboard"),
+]
 
 
 class Fails(Callback):

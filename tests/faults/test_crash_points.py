@@ -7,21 +7,19 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import cache, partial
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rl_training.experiment import machine, training_run
 from rl_training.experiment.config.train_config import ConfigError, parse_config
 from rl_training.experiment.run import run_population, run_training
 from rl_training.experiment.run_directory import RunDirectory
 from rl_training.experiment.starts import UnusableRunError
 from rl_training.experiment.verify import compare_runs
 from rl_training.runtime.callbacks.logging import MetricsFile
-from rl_training.runtime.callbacks.trackers.guarded import OPENERS
 from rl_training.runtime.callbacks.training import StopAtStep
 from rl_training.runtime.checkpoints import replay_segments
 from rl_training.runtime.checkpoints.reading import list_checkpoints
@@ -42,10 +40,6 @@ RUNS: dict[str, dict[str, Any]] = {
 @pytest.fixture(autouse=True)
 def _small_and_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay_segments, "SEGMENT_ROWS", 5)
-    monkeypatch.delitem(OPENERS, "tensorboard")
-    versions = cache(machine.versions)
-    monkeypatch.setattr(machine, "versions", versions)
-    monkeypatch.setattr(training_run, "versions", versions)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 

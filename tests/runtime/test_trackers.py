@@ -22,6 +22,9 @@ OPTIONS: dict[str, Any] = {
 }  # fmt: skip
 
 
+pytestmark = pytest.mark.usefixtures("tensorboard")
+
+
 @pytest.fixture
 def local(monkeypatch, tmp_path) -> Path:
     """Runs offline in a folder of its own."""
