@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from rl_training.processes import describe_exit
-
 OUTPUT, LOG = "stdout.txt", "log.txt"  # of a work
 
 
@@ -75,6 +73,8 @@ class Executor(ABC):
 
 def last_error(log: Path, code: int) -> str:
     """The last line of a log, or the exit code if there is none; after a lack of memory, with advice."""
+    from rl_training.processes import describe_exit  # imports multiprocessing, which --help does not need
+
     text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
     lines = [line.strip().removeprefix("error: ") for line in text.split("\n") if line.strip()]
     if code == -signal.SIGKILL:
