@@ -1,0 +1,1 @@
+"""Environments as batched PyTorch, which step on the device of the networks."""
