@@ -122,12 +122,14 @@ class ParameterGroup(NamedTuple):
 class Source(Protocol):
     """A dataset, replay buffer or rollout that batches are sampled from."""
 
+    position: int  # state of sampling that is kept on the host; a captured graph holds for one position
     samples_on_device: bool  # sampling uses only `generator` and device tensors, so a CUDA graph can capture it
 
     @property
     def generator(self) -> torch.Generator: ...
 
     def sample(self, batch_size: int, members: tuple[int, ...] = ()) -> Batch: ...
+    def skip(self, batches: int, batch_size: int) -> None: ...
 
 
 class Trainable(Protocol):

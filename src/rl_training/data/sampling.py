@@ -18,10 +18,18 @@ def row_bytes(layout: Mapping[str, Layout]) -> int:
     return sum(math.prod(shape) * dtype.itemsize for shape, dtype in layout.values())
 
 
-class SeededSampler:
-    """Owns the generator that rows are sampled with, so that other random streams do not change."""
+class DeviceSampling:
+    """Sampling that a CUDA graph can capture; see `rl_training.types.Source`."""
 
     samples_on_device = True
+    position = 0
+
+    def skip(self, batches: int, batch_size: int) -> None:
+        """Advances the position as `batches` calls of `sample` do."""
+
+
+class SeededSampler(DeviceSampling):
+    """Owns the generator that rows are sampled with, so that other random streams do not change."""
 
     def __init__(self, device: torch.device | str = "cpu") -> None:
         self.generator = torch.Generator(device)

@@ -16,6 +16,8 @@ from gymnasium.envs.registration import parse_env_id
 from rl_training.envs.atari import is_atari, make_atari
 from rl_training.envs.checks.first_steps import describe_failure
 from rl_training.envs.checks.user_code import place_of_error
+from rl_training.envs.device.base import TensorEnv
+from rl_training.envs.device.single import SingleEnv
 from rl_training.envs.group import EnvError
 from rl_training.envs.lending import LentEnv
 from rl_training.envs.modules import module_of
@@ -161,6 +163,8 @@ def _call(creator: MakeEnv, env_kwargs: Mapping[str, Any]) -> gym.Env[Any, Any]:
             raise
         hint = option_hint(creator, error) or "; see env_kwargs, or pass a function"
         raise TypeError(f"{name_of(creator).removeprefix(LOCAL)} could not be created: {error}{hint}") from error
+    if isinstance(env, TensorEnv):
+        return SingleEnv(env)
     if not isinstance(env, gym.Env):
         found = f"env_id must be an id or a function returning a gymnasium.Env, got {type(env).__name__}"
         raise TypeError(f"{found}; {_what_to_return(env)}")

@@ -51,6 +51,8 @@ class EnvPool:
     - `like` is the spec of the run that the pool is for, if it has started; see `with_library_spaces`.
     """
 
+    on_device = False  # steps take and return arrays
+
     def __init__(
         self, env_id: str | MakeEnv | EnvFactory, num_envs: int = 1, *, seed: int = 0,
         env_kwargs: Mapping[str, Any] | None = None, workers: int = 0, training: bool = False,

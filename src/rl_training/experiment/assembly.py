@@ -13,6 +13,8 @@ import torch
 from rl_training import streams
 from rl_training.algorithms import Learner, Updater
 from rl_training.data import TransitionDataset
+from rl_training.envs.device.pool import DevicePool
+from rl_training.envs.device.registry import make_tensor_env
 from rl_training.envs.lending import LentEnv
 from rl_training.envs.pool import EnvPool
 from rl_training.experiment.config.registry import build_learner, get_algorithm_spec
@@ -45,7 +47,7 @@ class Assembly:
     member: int | None = None  # its index in a population
     dataset: TransitionDataset | None = None
     fingerprint: str | None = None
-    pool: EnvPool | None = None
+    pool: EnvPool | DevicePool | None = None
 
     def close(self) -> None:
         if self.pool is not None:
@@ -66,7 +68,7 @@ def assemble(
     dataset, change = _load(config)
     fingerprint = None if dataset is None else dataset.fingerprint()
     with ExitStack() as opened:
-        pools = [opened.enter_context(new_pool(each, warn, start)) for each in configs] if lane.acts else []
+        pools = [opened.enter_context(new_pool(each, warn, start, choices)) for each in configs] if lane.acts else []
         for note in pools[0].notes if pools else ():
             warn(note)
         spec = dataset.spec if dataset is not None and lane.offline else pools[0].spec
@@ -141,12 +143,15 @@ def new_learner(config: TrainConfig, spec: EnvSpec, options: Any, choices: Choic
         return build_learner(config.algo, spec, options).to(choices.device)
 
 
-def new_pool(config: TrainConfig, warn: Warn, start: Checkpoint | None = None) -> EnvPool:
-    source = config.environment()
+def new_pool(config: TrainConfig, warn: Warn, start: Checkpoint | None, choices: Choices) -> EnvPool | DevicePool:
+    source, seed = config.environment(), streams.derive(config.seed, "training")
     if source is None:
         raise ConfigError(f"{config.algo} trains online and needs an environment; set env_id, for example CartPole-v1")
+    if config.env_backend == "device":
+        env = make_tensor_env(source.env, source.kwargs)
+        return DevicePool(env, config.num_envs, seed=seed, device=choices.device)
     pool = EnvPool(
-        source, config.num_envs, seed=streams.derive(config.seed, "training"), workers=config.env_workers,
+        source, config.num_envs, seed=seed, workers=config.env_workers,
         training=True, max_restarts=config.max_env_restarts, warn=warn,
         like=None if start is None else EnvSpec.from_json(start.info["spec"]),
     )  # fmt: skip
@@ -167,9 +172,9 @@ def new_callbacks(
 ) -> list[Callback]:
     """Returns the callbacks in the order in which they are notified; saving comes after them."""
     total = config.duration
-    pool = parts.pool if config.env_workers else None
+    pool = parts.pool if config.env_workers or config.env_backend == "device" else None
     every = interval(config.log_interval, total, 100)
-    callbacks: list[Callback] = [LogMetrics(every, *writers, member=parts.member, workers=pool)]
+    callbacks: list[Callback] = [LogMetrics(every, *writers, member=parts.member, pool=pool)]
     callbacks.append(LogWarnings(parts.learner.warnings, warn))
     moving, defaults = _schedules(config, parts.learner)
     callbacks += [Schedules(moving, defaults)] if moving else []

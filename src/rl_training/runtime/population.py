@@ -8,6 +8,7 @@ import torch
 
 from rl_training.algorithms import Updater
 from rl_training.data.replay.replay_buffer import MemberReplay
+from rl_training.envs.device.pool import DevicePool
 from rl_training.envs.pool import EnvPool, Transition
 from rl_training.runtime.callbacks.logging import MembersMetrics
 from rl_training.runtime.engine import Callback, dues, end_step, notify, start
@@ -18,25 +19,26 @@ from rl_training.types import UpdateResult
 class PoolGroup:
     """The pools of all members, stepped in turn; arrays have a leading member axis."""
 
-    def __init__(self, pools: Sequence[EnvPool]) -> None:
+    def __init__(self, pools: Sequence[EnvPool | DevicePool]) -> None:
         self.pools, self.spec, self.num_envs = pools, pools[0].spec, pools[0].num_envs
-        self.stacks_frames = pools[0].stacks_frames
+        self.stacks_frames, self.on_device = pools[0].stacks_frames, pools[0].on_device
+        self._stack: Any = torch.stack if self.on_device else np.stack
 
     @property
-    def obs(self) -> np.ndarray[Any, Any]:
-        return np.stack([pool.obs for pool in self.pools])
+    def obs(self) -> Any:
+        return self._stack([pool.obs for pool in self.pools])
 
-    def reset(self) -> np.ndarray[Any, Any]:
-        return np.stack([pool.reset() for pool in self.pools])
+    def reset(self) -> Any:
+        return self._stack([pool.reset() for pool in self.pools])
 
-    def step(self, actions: np.ndarray[Any, Any]) -> Transition:
+    def step(self, actions: Any) -> Transition:
         stepped = [pool.step(own) for pool, own in zip(self.pools, actions, strict=True)]
         finished = [
             episode._replace(env=member * self.num_envs + episode.env)
             for member, each in enumerate(stepped)
             for episode in each.finished
         ]
-        columns = {name: np.stack([getattr(each, name) for each in stepped]) for name in Transition._fields[:-1]}
+        columns = {name: self._stack([getattr(each, name) for each in stepped]) for name in Transition._fields[:-1]}
         return Transition(**columns, finished=finished)
 
 

@@ -23,7 +23,7 @@ class Steps(Protocol):
 
 
 class CapturedUpdates:
-    """One graph per source and sequence of phases; all graphs share one memory pool.
+    """One graph per source, its position and sequence of phases; all graphs share one memory pool.
 
     A replay may overwrite what another graph has left in the pool, so metrics are copied to memory of their own: the
     log keeps those of a phase that the next updates leave out.
@@ -33,7 +33,7 @@ class CapturedUpdates:
         self.updater = updater
         self.warm_ups: dict[tuple[str, ...], int] = {}
         self.metrics: dict[tuple[str, ...], Metrics] = {}  # of the last warm-up, for their shapes
-        self.graphs: dict[tuple[int, Phases], tuple[torch.cuda.CUDAGraph, Metrics]] = {}
+        self.graphs: dict[tuple[int, int, Phases], tuple[torch.cuda.CUDAGraph, Metrics]] = {}
         self.stream = torch.cuda.Stream(updater.device)
 
     def run(self, source: Source, count: int) -> Metrics:
@@ -60,8 +60,10 @@ class CapturedUpdates:
         return metrics
 
     def _replay(self, source: Source, phases: Phases) -> Metrics:
-        key = (id(source), phases)
-        if key not in self.graphs:
+        key = (id(source), source.position, phases)
+        if key in self.graphs:
+            source.skip(len(phases), self.updater.learner.config.batch_size)
+        else:
             self.graphs[key] = self._capture(source, phases)
         graph, metrics = self.graphs[key]
         graph.replay()

@@ -5,14 +5,12 @@ from torch import Tensor
 
 from rl_training.data.datasets.transition_dataset import TransitionDataset
 from rl_training.data.replay.replay_buffer import ReplayBuffer
-from rl_training.data.sampling import gather
+from rl_training.data.sampling import DeviceSampling, gather
 from rl_training.types import Batch
 
 
-class BootstrapSampler:
+class BootstrapSampler(DeviceSampling):
     """Epochs over a dataset or replay buffer, in batches [members, batch_size]."""
-
-    samples_on_device = True
 
     def __init__(self, source: TransitionDataset | ReplayBuffer, members: int, generator: torch.Generator) -> None:
         self.source, self.generator = source, generator

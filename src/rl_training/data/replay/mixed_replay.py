@@ -6,13 +6,12 @@ import torch
 
 from rl_training.data.datasets.transition_dataset import TransitionDataset
 from rl_training.data.replay.replay_buffer import ReplayBuffer
+from rl_training.data.sampling import DeviceSampling
 from rl_training.types import Batch
 
 
-class MixedReplay:
+class MixedReplay(DeviceSampling):
     """Samples a fraction `ratio` of each batch from the dataset; batches hold the columns that both have."""
-
-    samples_on_device = True
 
     def __init__(self, dataset: TransitionDataset | ReplayBuffer, replay: ReplayBuffer, ratio: float) -> None:
         if not 0 <= ratio <= 1:

@@ -8,19 +8,22 @@ from rl_training.types import Batch
 
 
 class RolloutBuffer(SeededSampler):
-    """Appends steps [envs, ...], stacks them to [time, envs, ...] and serves shuffled minibatches."""
+    """Appends steps [envs, ...], stacks them to [time, envs, ...] and serves shuffled minibatches.
 
-    samples_on_device = False  # the position in the permutation is kept on the host
+    The position in the permutation is kept on the host. On CUDA the rows keep their place in memory, so that a graph
+    that was captured at a position can be replayed there for every rollout.
+    """
 
     def __init__(self, device: torch.device | str = "cpu") -> None:
         super().__init__(device)
+        self.samples_on_device = self.generator.device.type == "cuda"
+        self._flat: Batch = {}
+        self._shuffled: Batch = {}
         self.clear()
 
     def clear(self) -> None:
         self._steps: list[Batch] = []
-        self._flat: Batch = {}
-        self._shuffled: Batch = {}
-        self._length = self._served = 0
+        self._length = self.position = 0
 
     def __len__(self) -> int:
         return len(self._steps)
@@ -38,7 +41,18 @@ class RolloutBuffer(SeededSampler):
         lengths = {name: len(column) for name, column in flat.items()}
         if len(set(lengths.values())) != 1:
             raise ValueError(f"all columns must have the same length, got {lengths}")
-        self._flat, self._length, self._shuffled = flat, next(iter(lengths.values())), {}
+        self._length = self.position = next(iter(lengths.values()))  # nothing is left to serve, so `sample` shuffles
+        if self.samples_on_device and _layout(flat) == _layout(self._flat):
+            for name, column in flat.items():
+                self._flat[name].copy_(column)
+        else:
+            self._flat = {name: column.clone() for name, column in flat.items()} if self.samples_on_device else flat
+            self._shuffled = {name: torch.empty_like(column) for name, column in flat.items()}
+
+    def skip(self, batches: int, batch_size: int) -> None:
+        """Advances the position as `sample` does, without sampling."""
+        for _ in range(batches):
+            self.position = batch_size if self.position + batch_size > self._length else self.position + batch_size
 
     def sample(self, batch_size: int, members: tuple[int, ...] = ()) -> Batch:
         """Returns the next minibatch of the current permutation; reshuffles after each epoch."""
@@ -46,12 +60,26 @@ class RolloutBuffer(SeededSampler):
             raise ValueError(f"a rollout serves one learner, got members={members}")
         if not self._length or self._length % batch_size:
             raise ValueError(f"batch_size must divide the {self._length} rows of the rollout, got {batch_size}")
-        if not self._shuffled or self._served + batch_size > self._length:
-            order = torch.randperm(self._length, generator=self.generator, device=self.generator.device)
-            self._shuffled, self._served = gather(self._flat, order), 0  # minibatches are then views
-        rows = slice(self._served, self._served + batch_size)
-        self._served += batch_size
+        if self.position + batch_size > self._length:
+            self._shuffle()
+        rows = slice(self.position, self.position + batch_size)
+        self.position += batch_size
         return {name: column[rows] for name, column in self._shuffled.items()}
+
+    def _shuffle(self) -> None:
+        """Orders the rows anew; minibatches are then views."""
+        if self.samples_on_device:
+            order = torch.rand(self._length, generator=self.generator, device=self.generator.device).argsort()
+            for name, column in gather(self._flat, order).items():
+                self._shuffled[name].copy_(column)
+        else:
+            order = torch.randperm(self._length, generator=self.generator)
+            self._shuffled = gather(self._flat, order)
+        self.position = 0
+
+
+def _layout(columns: Batch) -> dict[str, tuple[torch.Size, torch.dtype]]:
+    return {name: (column.shape, column.dtype) for name, column in columns.items()}
 
 
 def generalized_advantages(
@@ -66,8 +94,20 @@ def generalized_advantages(
 
 def decayed_sums(steps: Tensor, decay: Tensor) -> Tensor:
     """sums[t] = steps[t] + decay[t] * sums[t + 1] over the leading time axis."""
+    if steps.is_cuda:
+        return _scanned(steps, decay)
     # On the host in NumPy, which is ten times faster than torch for many small additions.
     sums, decays = steps.cpu().numpy().copy(), decay.cpu().numpy()
     for t in range(len(sums) - 2, -1, -1):
         sums[t] += decays[t] * sums[t + 1]
     return torch.from_numpy(sums).to(steps.device)
+
+
+def _scanned(steps: Tensor, decay: Tensor) -> Tensor:
+    """The same sums in log2(time) steps, each twice as wide as the one before; reads no value on the host."""
+    sums, decays, reach = steps.clone(), decay.clone(), 1
+    while reach < len(sums):
+        sums = torch.cat((sums[:-reach] + decays[:-reach] * sums[reach:], sums[-reach:]))
+        decays = torch.cat((decays[:-reach] * decays[reach:], torch.zeros_like(decays[-reach:])))
+        reach *= 2
+    return sums

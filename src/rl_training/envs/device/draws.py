@@ -29,8 +29,7 @@ class Draws:
     @classmethod
     def of(cls, seed: int, *parts: Tensor) -> "Draws":
         """Draws that depend on the seed and on each part, an int64 tensor [rows]; two 32-bit keys for each row."""
-        low, high = seed & MASK, seed >> 32 & MASK
-        keys = torch.tensor([[low], [high ^ STEP]], device=parts[0].device)
+        keys = torch.stack([torch.full_like(parts[0], half & MASK) for half in (seed, seed >> 32 ^ STEP)])
         for part in parts:
             keys = mix(keys + part * STEP & MASK)
         return cls(keys)

@@ -30,6 +30,12 @@ class Finished(NamedTuple):
     returns: float
     lengths: float
 
+    def means(self) -> dict[str, float | None]:
+        """The metrics of the episodes; empty without any."""
+        if not self.count:
+            return {}
+        return {"episode_return": self.returns / self.count, "episode_length": self.lengths / self.count}
+
 
 class DevicePool:
     """Environments stepped together on a device and reset automatically at the end of an episode.

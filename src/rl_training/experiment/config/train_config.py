@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, Field, JsonValue, PrivateAttr, 
 
 from rl_training.experiment.config import dataset_config, messages
 from rl_training.experiment.config.dataset_config import ActionRange, Dataset, DatasetRecipe, Faults, RewardTransform
+from rl_training.experiment.config.differences import differences
 from rl_training.experiment.config.fields import (
     CallbackNames,
     Count,
@@ -69,6 +70,9 @@ class TrainConfig(Section):
     output_dir: Location | None = Field(None, description="run directory; none: runs/<algo>-<env>-s<seed>")
     device: Annotated[str, BeforeValidator(_device)] = Field("auto", description="auto, cpu, cuda or cuda:N")
     num_envs: Count = Field(1, description="parallel environments")
+    env_backend: Literal["gymnasium", "device"] = Field(
+        "gymnasium", description="device: environments as batched PyTorch, on the device of the networks"
+    )
     env_workers: CountOrZero = Field(
         0, description="worker processes for the environments; 0: step them in the main process"
     )
@@ -170,6 +174,9 @@ class TrainConfig(Section):
         dataset_config.require_weights(self.dataset)
         if self.dataset_stride > 1 and self.rewards.normalize != "none":
             raise ValueError("rewards.normalize needs every reward of an episode, so dataset_stride must be 1")
+        if self.env_backend == "device" and (self.env_workers or self.env_wrappers):
+            option = "env_workers" if self.env_workers else "env_wrappers"
+            raise ValueError(f"env_backend: device runs its environments without {option}; remove it")
         if self.online_steps and (self.env_id is None or self.dataset is None):
             raise ValueError("online_steps need a dataset and an environment: give dataset and env_id")
         if self.early_stopping is not None and self.eval_interval == 0:
@@ -282,18 +289,7 @@ def _set(values: dict[str, Any], path: list[str], value: Any) -> None:
 def config_differences(a: TrainConfig, b: TrainConfig) -> dict[str, tuple[Any, Any]]:
     """Dotted keys with different values, and both values; ignores output_dir."""
     ignored = {"output_dir"}
-    return _differences(a.model_dump(mode="json", exclude=ignored), b.model_dump(mode="json", exclude=ignored))
-
-
-def _differences(a: Mapping[str, Any], b: Mapping[str, Any], prefix: str = "") -> dict[str, tuple[Any, Any]]:
-    found: dict[str, tuple[Any, Any]] = {}
-    for key in dict.fromkeys([*a, *b]):
-        first, second = a.get(key), b.get(key)
-        if isinstance(first, dict) and isinstance(second, dict):
-            found |= _differences(first, second, f"{prefix}{key}.")
-        elif first != second:
-            found[prefix + key] = (first, second)
-    return found
+    return differences(a.model_dump(mode="json", exclude=ignored), b.model_dump(mode="json", exclude=ignored))
 
 
 def config_yaml(config: TrainConfig) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rl_training.envs.device.pool import DevicePool
 from rl_training.envs.group import Episode
 from rl_training.envs.pool import EnvPool
 from rl_training.runtime.callbacks.trackers.subject import Row
@@ -94,15 +95,17 @@ class MembersMetrics(dict[str, Tensor]):
 class LogMetrics(Callback):
     """Writes a row at each interval: the last metrics of lane and updates, and means over the episodes since then.
 
-    If the environments are in worker processes, `workers` is their pool, and a row has `env_restarts`.
+    `pool` is given if the environments are in worker processes, for `env_restarts`, or if they are on the device, for
+    their episodes.
     """
 
     name = "log"
 
     def __init__(
-        self, interval: int, *writers: Callable[[Row], None], member: int | None = None, workers: EnvPool | None = None
+        self, interval: int, *writers: Callable[[Row], None], member: int | None = None,
+        pool: EnvPool | DevicePool | None = None,
     ) -> None:
-        self.interval, self.writers, self.member, self.workers = interval, writers, member, workers
+        self.interval, self.writers, self.member, self.pool = interval, writers, member, pool
         self.update_metrics: Metrics = {}
         self.skipped_phases: Metrics = {}  # last metrics of phases that the last update did not run
         self.lane_metrics: Metrics = {}
@@ -143,8 +146,10 @@ class LogMetrics(Callback):
         if self.episodes:
             episodes["episode_return"] = sum(e.return_ for e in self.episodes) / len(self.episodes)
             episodes["episode_length"] = sum(e.length for e in self.episodes) / len(self.episodes)
-        if self.workers is not None:
-            episodes["env_restarts"] = self.workers.restarts
+        if isinstance(self.pool, DevicePool):
+            episodes |= self.pool.take_finished().means()
+        elif self.pool is not None:
+            episodes["env_restarts"] = self.pool.restarts
         return {**numbers, **episodes}
 
     def last(self) -> dict[str, float]:

@@ -48,7 +48,7 @@ class Actor:
 
     def step(self, action: Action) -> tuple[Batch, Transition]:
         """Steps every environment. A transition's `next_obs` is its episode's own, never that of the next episode."""
-        stepped = self.pool.step(finite_actions(action).numpy())
+        stepped = self.pool.step(action.actions if self.pool.on_device else finite_actions(action).numpy())
         batch = {
             "obs": self.obs,
             "actions": action.actions,
@@ -60,8 +60,8 @@ class Actor:
         }
         self.obs = batch["next_obs"] if stepped.obs is stepped.next_obs else self._tensor(stepped.obs)
         self.memory.keep(action, batch["dones"] + batch["truncated"])
-        if self.noise is not None and stepped.finished:
-            self.noise_value[self._tensor(stepped.terminated | stepped.truncated)] = 0
+        if self.noise is not None and (stepped.finished or self.pool.on_device):
+            self.noise_value.masked_fill_(self._tensor(stepped.terminated | stepped.truncated).unsqueeze(-1), 0)
         return batch, stepped
 
     def state_dict(self) -> dict[str, Any]:

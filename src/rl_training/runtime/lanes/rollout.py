@@ -10,6 +10,7 @@ from rl_training.algorithms.core.config import RolloutConfig
 from rl_training.algorithms.core.updater import load_tensors
 from rl_training.data import RolloutBuffer
 from rl_training.runtime.lanes.acting import ActingLane, Actor
+from rl_training.runtime.lanes.captured_rollout import CapturedRollout
 from rl_training.runtime.lanes.context import LaneContext
 from rl_training.runtime.lanes.reward_scale import RewardScale
 from rl_training.runtime.state import CollectResult
@@ -27,6 +28,8 @@ class RolloutLane(ActingLane):
         super().__init__(actor, buffer)
         self.learner, self.config, self._due = learner, config, config.epochs * (steps // config.batch_size)
         self._is_cut = False
+        on_gpu = actor.pool.on_device and actor.device.type == "cuda"
+        self.captured = CapturedRollout(actor, config.num_steps) if on_gpu else None
         self.scale = RewardScale(envs, config.gamma).to(actor.device) if config.normalize_rewards else None
 
     @classmethod
@@ -35,21 +38,35 @@ class RolloutLane(ActingLane):
 
     def collect(self, limit: int) -> CollectResult:
         result = CollectResult()
-        if not self._is_cut:
-            self.source.clear()
-        while len(self.source) < self.config.num_steps:
-            self.source.append(self.act(None, result))
-            if self.is_overdue() and len(self.source) < self.config.num_steps:
-                result.cut = self._is_cut = True
-                return result
-        self._is_cut = False
-        rollout = self.rewarded(self.source.stack(), result)
+        steps = self._captured_steps(result) if self.captured is not None else self._steps(result)
+        if steps is None:
+            return result
+        rollout = self.rewarded(steps, result)
         if self.scale is not None:
             ends = rollout["dones"] + rollout["truncated"]  # never both
             rollout["rewards"] = self.scale(rollout["rewards"], ends)
         prepared = self.learner.prepare(rollout)
         self.source.fill({name: column.flatten(0, 1) for name, column in prepared.items()})
         return result
+
+    def _captured_steps(self, result: CollectResult) -> Batch:
+        assert self.captured is not None
+        rollout = self.captured.collect()
+        result.num_env_steps = self.config.num_steps * self.actor.pool.num_envs
+        self.step += result.num_env_steps
+        return rollout
+
+    def _steps(self, result: CollectResult) -> Batch | None:
+        """Returns the stacked steps, or None if a request to stop has cut them."""
+        if not self._is_cut:
+            self.source.clear()
+        while len(self.source) < self.config.num_steps:
+            self.source.append(self.act(None, result))
+            if self.is_overdue() and len(self.source) < self.config.num_steps:
+                result.cut = self._is_cut = True
+                return None
+        self._is_cut = False
+        return self.source.stack()
 
     def rewarded(self, rollout: Batch, result: CollectResult) -> Batch:
         """Returns the rollout with the rewards the learner trains on; subclasses replace them and add metrics."""

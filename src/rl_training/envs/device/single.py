@@ -1,0 +1,58 @@
+"""One device environment as a Gymnasium environment, for evaluation and your own loops."""
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+
+from rl_training.envs.device.base import State, TensorEnv
+from rl_training.envs.device.draws import Draws
+
+
+class SingleEnv(gym.Env[np.ndarray, Any]):
+    """Plays a `TensorEnv` on the CPU, with actions in the units of its spec. Each reset with a seed repeats itself."""
+
+    def __init__(self, env: TensorEnv) -> None:
+        self.env, spec = env, env.spec
+        if spec.obs_dtype == "uint8":
+            self.observation_space = gym.spaces.Box(0, 255, spec.obs_shape, np.uint8)
+        else:
+            self.observation_space = gym.spaces.Box(-np.inf, np.inf, spec.obs_shape, np.float32)
+        self._low, self._high = (np.array(bound, np.float32) for bound in (spec.action_low, spec.action_high))
+        if spec.action_kind == "box":
+            shape = spec.action_shape
+            self.action_space: gym.Space[Any] = gym.spaces.Box(self._low.reshape(shape), self._high.reshape(shape))
+        elif spec.action_kind == "discrete":
+            self.action_space = gym.spaces.Discrete(spec.action_dim, start=spec.action_start)
+        else:
+            self.action_space = gym.spaces.MultiDiscrete(np.array(spec.action_sizes))
+        self._state: State = {}
+        self._seed, self._episode, self._steps = 0, -1, 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._episode = 0 if seed is not None else self._episode + 1
+        self._seed, self._steps = self._seed if seed is None else seed, 0
+        self._state = self.env.initial(self._draws())
+        return self._obs(), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self._steps += 1
+        self._state, rewards, terminated = self.env.step(self._state, self._converted(action), self._draws())
+        ended, limit = bool(terminated[0]), self.env.time_limit
+        truncated = limit is not None and self._steps >= limit and not ended
+        return self._obs(), float(rewards[0]), ended, truncated, {}
+
+    def _converted(self, action: Any) -> torch.Tensor:
+        """The action in the library's units: Box in [-1, 1], others from 0."""
+        if self.env.spec.action_kind == "box":
+            flat = np.asarray(action, np.float32).reshape(-1)
+            return torch.as_tensor((flat - self._low) / (self._high - self._low) * 2 - 1)[None]
+        return torch.as_tensor(np.asarray(action) - self.env.spec.action_start)[None]
+
+    def _draws(self) -> Draws:
+        return Draws.of(self._seed, *(torch.tensor([each]) for each in (0, self._episode, self._steps)))
+
+    def _obs(self) -> np.ndarray:
+        return self.env.observe(self._state)[0].numpy()

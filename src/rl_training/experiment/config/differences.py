@@ -1,0 +1,16 @@
+"""Differences between two configs."""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def differences(a: Mapping[str, Any], b: Mapping[str, Any], prefix: str = "") -> dict[str, tuple[Any, Any]]:
+    """Dotted keys with different values, and both values."""
+    found: dict[str, tuple[Any, Any]] = {}
+    for key in dict.fromkeys([*a, *b]):
+        first, second = a.get(key), b.get(key)
+        if isinstance(first, dict) and isinstance(second, dict):
+            found |= differences(first, second, f"{prefix}{key}.")
+        elif first != second:
+            found[prefix + key] = (first, second)
+    return found

@@ -1,0 +1,92 @@
+"""Training in device environments: every lane that acts, exact resume, populations, and captured rollouts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from rl_training.experiment.config.train_config import ConfigError, parse_config
+from rl_training.experiment.run import resume_run, run_training
+from rl_training.experiment.seeds.sweep import train_seeds
+
+SMALL: dict[str, Any] = {"hidden_sizes": [8], "batch_size": 16}
+RUNS = {
+    "ppo": {"algo": "ppo", "env_id": "CartPole-v1", "algo_kwargs": {**SMALL, "num_steps": 16}},
+    "dqn": {"algo": "dqn", "env_id": "CartPole-v1", "algo_kwargs": {**SMALL, "learning_starts": 64, "n_step": 3}},
+    "sac": {"algo": "sac", "env_id": "Pendulum-v1", "algo_kwargs": {**SMALL, "learning_starts": 64}},
+    "td3": {"algo": "td3", "env_id": "MountainCarContinuous-v0", "algo_kwargs": {**SMALL, "learning_starts": 64}},
+}
+
+
+def config(tmp_path: Path, name: str = "ppo", folder: str = "run", **changes: Any) -> Any:
+    values = {"total_timesteps": 512, "num_envs": 4, "env_backend": "device", "eval_episodes": 1, "log": (),
+              "eval_interval": 0, "checkpoint_interval": 256, "output_dir": str(tmp_path / folder)}  # fmt: skip
+    return parse_config({**values, **RUNS[name], **changes})
+
+
+def weights(run: Path) -> dict[str, bytes]:
+    last = max(run.glob("checkpoints/step_*"))
+    return {file.name: file.read_bytes() for file in last.rglob("*") if file.suffix == ".safetensors"}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_resumed_run_ends_with_the_same_bytes(tmp_path, name):
+    whole = run_training(config(tmp_path, name, "whole"))
+    half = run_training(config(tmp_path, name, "half", total_timesteps=256))
+    resumed = resume_run(half.run_dir, steps=512)
+    assert (whole.steps, resumed.steps) == (512, 512)
+    assert weights(whole.run_dir) == weights(resumed.run_dir) != {}
+
+
+def test_episodes_are_logged(tmp_path):
+    result = run_training(config(tmp_path, log_interval=128))
+    rows = [json.loads(line) for line in (result.run_dir / "metrics.jsonl").read_text().splitlines()]
+    assert len(rows) == 4
+    assert all(5 < row["episode_return"] == row["episode_length"] < 100 for row in rows)
+
+
+def test_an_evaluation_plays_gymnasiums_environment(tmp_path):
+    result = run_training(config(tmp_path, eval_interval=512, eval_episodes=3))
+    assert result.evaluation is not None
+    assert result.evaluation["episodes"] == 3
+
+
+def test_seeds_train_as_a_population_as_they_do_alone(tmp_path):
+    configs = [config(tmp_path, "dqn", f"seed_{seed}", seed=seed) for seed in (0, 1)]
+    population = train_seeds(configs)
+    assert [result.steps for result in population] == [512, 512]
+    first, second = (weights(result.run_dir) for result in population)
+    assert first != second
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"env_id": "Taxi-v3"}, "env_backend: device does not have Taxi-v3; it has CartPole-v1, Pendulum-v1"),
+        ({"env_kwargs": {"sutton_barto_reward": True}}, "device has CartPole-v1 without options; remove env_kwargs"),
+        ({"env_workers": 2}, "env_backend: device runs its environments without env_workers; remove it"),
+        ({"env_wrappers": ("gymnasium.wrappers:TimeAwareObservation",)}, "without env_wrappers; remove it"),
+        ({"env_id": "fractions:Fraction"}, "needs a subclass of TensorEnv, got Fraction"),
+    ],
+)
+def test_what_device_environments_cannot_do_is_refused(tmp_path, changes, message):
+    with pytest.raises((ConfigError, ValueError, TypeError), match=message):
+        run_training(config(tmp_path, **changes))
+
+
+cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="captured rollouts need CUDA")
+
+
+@cuda
+@pytest.mark.parametrize("backend", ["device", "gymnasium"])
+@pytest.mark.parametrize("name", ["ppo", "dqn"])
+def test_a_run_on_a_gpu_resumes_exactly(tmp_path, name, backend):
+    changes = {"env_backend": backend, "device": "cuda", "total_timesteps": 1024, "checkpoint_interval": 512}
+    whole = run_training(config(tmp_path, name, "whole", **changes))
+    half = run_training(config(tmp_path, name, "half", **{**changes, "total_timesteps": 512}))
+    resumed = resume_run(half.run_dir, steps=1024)
+    assert weights(whole.run_dir) == weights(resumed.run_dir) != {}
