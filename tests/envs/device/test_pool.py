@@ -30,7 +30,9 @@ def played(pool: DevicePool, steps: int, seed: int = 0) -> list[TensorTransition
 
 
 def equal(a: list[TensorTransition], b: list[TensorTransition]) -> bool:
-    return all(torch.equal(x, y) for one, two in zip(a, b, strict=True) for x, y in zip(one[:-1], two[:-1], strict=True))
+    return all(
+        torch.equal(x, y) for one, two in zip(a, b, strict=True) for x, y in zip(one[:-1], two[:-1], strict=True)
+    )
 
 
 @pytest.mark.parametrize("env", ENVS, **names)
@@ -113,7 +115,9 @@ def test_seeds_and_episodes_start_differently():
 def test_a_snapshot_of_another_pool_is_refused():
     pool = DevicePool(CartPole(), 4)
     pool.reset()
-    with pytest.raises(ValueError, match="the snapshot has 4 environments with seed 0, but this pool has 3 with seed 0"):
+    with pytest.raises(
+        ValueError, match="the snapshot has 4 environments with seed 0, but this pool has 3 with seed 0"
+    ):
         DevicePool(CartPole(), 3).restore(pool.snapshot())
     with pytest.raises(RuntimeError, match=r"call reset\(\) before step\(\)"):
         DevicePool(CartPole(), 3).step(torch.zeros(3))

@@ -20,7 +20,7 @@ class Outcome(NamedTuple):
 
 
 class TensorEnv(ABC):
-    """Many copies of one environment. All methods are functions of their arguments, without reading a value on the host.
+    """Many copies of one environment. Methods depend on their arguments alone, and read no value on the host.
 
     - `spec` describes the spaces as the library sees them: Box actions arrive in [-1, 1], others count from 0.
     - `time_limit` is the number of steps after which an episode is truncated.

@@ -26,6 +26,7 @@ from rl_training.experiment.config.fields import (
 )
 from rl_training.experiment.config.messages import ConfigError, KeyPath, KnownKeys, shown
 from rl_training.experiment.config.packaged import copy_config, load_config, packaged_config_text, packaged_configs
+from rl_training.experiment.config.sections import SECTION, lift_network, with_backend
 from rl_training.experiment.config.yaml_text import read_yaml, write_yaml
 from rl_training.modules import module_in
 from rl_training.schedules import Schedule
@@ -191,7 +192,7 @@ def parse_config(values: object) -> TrainConfig:
         values = values.model_dump()
     if not isinstance(values, Mapping):
         raise ConfigError(f"a config must be a mapping, got {shown(values)}")
-    values = lift_network(dataset_config.lift_dataset(values))
+    values = with_backend(lift_network(dataset_config.lift_dataset(values)))
     options_type, errors = _options_type(values.get("algo"))
     known = partial(_known_keys, [] if options_type is None else list(options_type.model_fields))
 
@@ -249,6 +250,14 @@ def _known_keys(options: list[str], section: KeyPath) -> dict[str, str]:
 
 def apply_overrides(values: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
     """Applies KEY=VALUE in order; a KEY that TrainConfig does not have is an option of the algorithm."""
+    given = list(assignments)
+    changed = _assigned(values, given)
+    if SECTION in changed and changed.get("env_backend") == "device":
+        changed = _assigned(with_backend({**values, "env_backend": "device"}), given)  # these override the section
+    return changed
+
+
+def _assigned(values: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
     changed: dict[str, Any] = lift_network(dataset_config.lift_dataset(copy.deepcopy(dict(values))))
     for assignment in assignments:
         key, text = messages.key_and_value(assignment, what="an override")
@@ -259,17 +268,6 @@ def apply_overrides(values: Mapping[str, Any], assignments: Iterable[str]) -> di
             raise ConfigError(f"{key}: {error}") from None
         _set(changed, path if path[0] in TrainConfig.model_fields else ["algo_kwargs", *path], value)
     return dataset_config.lift_dataset(changed)
-
-
-def lift_network(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Moves `network` from the top level to the options of the algorithm."""
-    options = values.get("algo_kwargs")
-    if "network" not in values or not isinstance(options or {}, Mapping):
-        return dict(values)
-    rest = {key: value for key, value in values.items() if key != "network"}
-    if (options or {}).get("network") is not None:
-        raise ConfigError("network is given twice, at the top level and in algo_kwargs; remove one")
-    return {**rest, "algo_kwargs": {**(options or {}), "network": values["network"]}}
 
 
 def _set(values: dict[str, Any], path: list[str], value: Any) -> None:

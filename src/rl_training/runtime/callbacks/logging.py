@@ -102,7 +102,10 @@ class LogMetrics(Callback):
     name = "log"
 
     def __init__(
-        self, interval: int, *writers: Callable[[Row], None], member: int | None = None,
+        self,
+        interval: int,
+        *writers: Callable[[Row], None],
+        member: int | None = None,
         pool: EnvPool | DevicePool | None = None,
     ) -> None:
         self.interval, self.writers, self.member, self.pool = interval, writers, member, pool
