@@ -64,6 +64,7 @@ class BC(ManagedAlgorithm):
         output_dir: str | Path | None = None,
         device: str = "auto",
         num_envs: int = 1,
+        env_backend: Literal["gymnasium", "device"] = "gymnasium",
         env_workers: int = 0,
         max_env_restarts: int = 20,
         eval_episodes: int = 10,
@@ -116,6 +117,7 @@ class BC(ManagedAlgorithm):
             output_dir: run directory; none: runs/<algo>-<env>-s<seed>
             device: auto, cpu, cuda or cuda:N
             num_envs: parallel environments
+            env_backend: device: environments as batched PyTorch, on the device of the networks
             env_workers: worker processes for the environments; 0: step them in the main process
             max_env_restarts: worker processes that may die and be replaced before the run stops with an error
             eval_episodes: episodes per evaluation
@@ -193,6 +195,7 @@ class C51(ManagedAlgorithm):
         output_dir: str | Path | None = None,
         device: str = "auto",
         num_envs: int = 1,
+        env_backend: Literal["gymnasium", "device"] = "gymnasium",
         env_workers: int = 0,
         max_env_restarts: int = 20,
         eval_episodes: int = 10,
@@ -264,6 +267,7 @@ class C51(ManagedAlgorithm):
             output_dir: run directory; none: runs/<algo>-<env>-s<seed>
             device: auto, cpu, cuda or cuda:N
             num_envs: parallel environments
+            env_backend: device: environments as batched PyTorch, on the device of the networks
             env_workers: worker processes for the environments; 0: step them in the main process
             max_env_restarts: worker processes that may die and be replaced before the run stops with an error
             eval_episodes: episodes per evaluation
@@ -332,6 +336,7 @@ class CalQL(ManagedAlgorithm):
         output_dir: str | Path | None = None,
         device: str = "auto",
         num_envs: int = 1,
+        env_backend: Literal["gymnasium", "device"] = "gymnasium",
         env_workers: int = 0,
         max_env_restarts: int = 20,
         eval_episodes: int = 10,
@@ -395,6 +400,7 @@ class CalQL(ManagedAlgorithm):
             output_dir: run directory; none: runs/<algo>-<env>-s<seed>
             device: auto, cpu, cuda or cuda:N
             num_envs: parallel environments
+            env_backend: device: environments as batched PyTorch, on the device of the networks
             env_workers: worker processes for the environments; 0: step them in the main process
             max_env_restarts: worker processes that may die and be replaced before the run stops with an error
             eval_episodes: episodes per evaluation
@@ -463,6 +469,7 @@ class CQL(ManagedAlgorithm):
         output_dir: str | Path | None = None,
         device: str = "auto",
         num_envs: int = 1,
+        env_backend: Literal["gymnasium", "device"] = "gymnasium",
         env_workers: int = 0,
         max_env_restarts: int = 20,
         eval_episodes: int = 10,
@@ -526,6 +533,7 @@ class CQL(ManagedAlgorithm):
             output_dir: run directory; none: runs/<algo>-<env>-s<seed>
             device: auto, cpu, cuda or cuda:N
             num_envs: parallel environments
+            env_backend: device: environments as batched PyTorch, on the device of the networks
             env_workers: worker processes for the environments; 0: step them in the main process
             max_env_restarts: worker processes that may die and be replaced before the run stops with an error
             eval_episodes: episodes per evaluation
@@ -601,6 +609,7 @@ class DQN(ManagedAlgorithm):
         output_dir: str | Path | None = None,
         device: str = "auto",
         num_envs: int = 1,
+        env_backend: Literal["gymnasium", "device"] = "gymnasium",
         env_workers: int = 0,
         max_env_restarts: int = 20,
         eval_episodes: int = 10,
@@ -669,6 +678,7 @@ class DQN(ManagedAlgorithm):
             output_dir: run directory; none: runs/<algo>-<env>-s<seed>
             device: auto, cpu, cuda or cuda:N
             num_envs: parallel environments
+            env_backend: device: environments as batched PyTorch, on the device of the networks
             env_workers: worker processes for the environments; 0: step them in the main process
             max_env_restarts: worker processes that may die and be replaced before the run stops with an error
             eval_episodes: episodes per evaluation
@@ -764,6 +774,7 @@ class Dreamer(ManagedAlgorithm):
         output_dir: str | Path | None = None,
         device: str = "auto",
         num_envs: int = 1,
+        env_backend: Literal["gymnasium", "device"] = "gymnasium",
         env_workers: int = 0,
         max_env_restarts: int = 20,
         eval_episodes: int = 10,
@@ -837,6 +848,7 @@ class Dreamer(ManagedAlgorithm):
             output_dir: run directory; none: runs/<algo>-<env>-s<seed>
             device: auto, cpu, cuda or cuda:N
             num_envs: parallel environments
+            env_backend: device: environments as batched PyTorch, on the device of the networks
             env_workers: worker processes for the environments; 0: step them in the main process
             max_env_restarts: worker processes that may die and be replaced before the run stops with an error
             eval_episodes: episodes per evaluation
@@ -916,6 +928,7 @@ class FQF(ManagedAlgorithm):
         output_dir: str | Path | None = None,
         device: str = "auto",
         num_envs: int = 1,
+        env_backend: Literal["gymnasium", "device"] = "gymnasium",
         env_workers: int = 0,
         max_env_restarts: int = 20,
         eval_episodes: int = 10,
@@ -989,6 +1002,7 @@ class FQF(ManagedAlgorithm):
             output_dir: run directory; none: runs/<algo>-<env>-s<seed>
             device: auto, cpu, cuda or cuda:N
             num_envs: parallel environments
+            env_backend: device: environments as batched PyTorch, on the device of the networks
             env_workers: worker processes for the environments; 0: step them in the main process
             max_env_restarts: worker processes that may die and be replaced before the run stops with an error
             eval_episodes: episodes per evaluation
@@ -1065,6 +1079,7 @@ class GAIL(ManagedAlgorithm):
         output_dir: str | Path | None = None,
         device: str = "auto",
         num_envs: int = 1,
+        env_backend: Literal["gymnasium", "device"] = "gymnasium",
         env_workers: int = 0,
         max_env_restarts: int = 20,
         eval_episodes: int = 10,
@@ -1135,6 +1150,7 @@ class GAIL(ManagedAlgorithm):
             output_dir: run directory; none: runs/<algo>-<env>-s<seed>
             device: auto, cpu, cuda or cuda:N
             num_envs: parallel environments
+            env_backend: device: environments as batched PyTorch, on the device of the networks
             env_workers: worker processes for the environments; 0: step them in the main process
             max_env_restarts: worker processes that may die and be replaced before the run stops with an error
             eval_episodes: episodes per evaluation
@@ -1197,6 +1213,7 @@ class IQL(ManagedAlgorithm):
         output_dir: str | Path | None = None,
         device: str = "auto",
         num_envs: int = 1,
+        env_backend: Literal["gymnasium", "device"] = "gymnasium",
         env_workers: int = 0,
         max_env_restarts: int = 20,
         eval_episodes: int = 10,
@@ -1253,6 +1270,7 @@ class IQL(ManagedAlgorithm):
             output_dir: run directory; none: runs/<algo>-<env>-s<seed>
             device: auto, cpu, cuda or cuda:N
             num_envs: parallel environments
+            env_backend: device: environments as batched PyTorch, on the device of the networks
             env_workers: worker processes for the environments; 0: step them in the main process
             max_env_restarts: worker processes that may die and be replaced before the run stops with an error
             eval_episodes: episodes per evaluation
@@ -1331,6 +1349,7 @@ class IQN(ManagedAlgorithm):
         output_dir: str | Path | None = None,
         device: str = "auto",
         num_envs: int = 1,
+        env_backend: Literal["gymnasium", "device"] = "gymnasium",
         env_workers: int = 0,
         max_env_restarts: int = 20,
         eval_episodes: int = 10,
@@ -1403,6 +1422,7 @@ class IQN(ManagedAlgorithm):
             output_dir: run directory; none: runs/<algo>-<env>-s<seed>
             device: auto, cpu, cuda or cuda:N
             num_envs: parallel environments
+            env_backend: device: environments as batched PyTorch, on the device of the networks
             env_workers: worker processes for the environments; 0: step them in the main process
             max_env_restarts: worker processes that may die and be replaced before the run stops with an error
             eval_episodes: episodes per evaluation
@@ -1488,6 +1508,7 @@ class MBPO(ManagedAlgorithm):
         output_dir: str | Path | None = None,
         device: str = "auto",
         num_envs: int = 1,
+        env_backend: Literal["gymnasium", "device"] = "gymnasium",
         env_workers: int = 0,
         max_env_restarts: int = 20,
         eval_episodes: int = 10,
@@ -1567,6 +1588,7 @@ class MBPO(ManagedAlgorithm):
             output_dir: run directory; none: runs/<algo>-<env>-s<seed>
             device: auto, cpu, cuda or cuda:N
             num_envs: parallel environments
+            env_backend: device: environments as batched PyTorch, on the device of the networks
             env_workers: worker processes for the environments; 0: step them in the main process
             max_env_restarts: worker processes that may die and be replaced before the run stops with an error
             eval_episodes: episodes per evaluation
@@ -1646,6 +1668,7 @@ class MOPO(ManagedAlgorithm):
         output_dir: str | Path | None = None,
         device: str = "auto",
         num_envs: int = 1,
+        env_backend: Literal["gymnasium", "device"] = "gymnasium",
         env_workers: int = 0,
         max_env_restarts: int = 20,
         eval_episodes: int = 10,
@@ -1718,6 +1741,7 @@ class MOPO(ManagedAlgorithm):
             output_dir: run directory; none: runs/<algo>-<env>-s<seed>
             device: auto, cpu, cuda or cuda:N
             num_envs: parallel environments
+            env_backend: device: environments as batched PyTorch, on the device of the networks
             env_workers: worker processes for the environments; 0: step them in the main process
             max_env_restarts: worker processes that may die and be replaced before the run stops with an error
             eval_episodes: episodes per evaluation
@@ -1786,6 +1810,7 @@ class PPO(ManagedAlgorithm):
         output_dir: str | Path | None = None,
         device: str = "auto",
         num_envs: int = 1,
+        env_backend: Literal["gymnasium", "device"] = "gymnasium",
         env_workers: int = 0,
         max_env_restarts: int = 20,
         eval_episodes: int = 10,
@@ -1848,6 +1873,7 @@ class PPO(ManagedAlgorithm):
             output_dir: run directory; none: runs/<algo>-<env>-s<seed>
             device: auto, cpu, cuda or cuda:N
             num_envs: parallel environments
+            env_backend: device: environments as batched PyTorch, on the device of the networks
             env_workers: worker processes for the environments; 0: step them in the main process
             max_env_restarts: worker processes that may die and be replaced before the run stops with an error
             eval_episodes: episodes per evaluation
@@ -1924,6 +1950,7 @@ class QRDQN(ManagedAlgorithm):
         output_dir: str | Path | None = None,
         device: str = "auto",
         num_envs: int = 1,
+        env_backend: Literal["gymnasium", "device"] = "gymnasium",
         env_workers: int = 0,
         max_env_restarts: int = 20,
         eval_episodes: int = 10,
@@ -1994,6 +2021,7 @@ class QRDQN(ManagedAlgorithm):
             output_dir: run directory; none: runs/<algo>-<env>-s<seed>
             device: auto, cpu, cuda or cuda:N
             num_envs: parallel environments
+            env_backend: device: environments as batched PyTorch, on the device of the networks
             env_workers: worker processes for the environments; 0: step them in the main process
             max_env_restarts: worker processes that may die and be replaced before the run stops with an error
             eval_episodes: episodes per evaluation
@@ -2072,6 +2100,7 @@ class Rainbow(ManagedAlgorithm):
         output_dir: str | Path | None = None,
         device: str = "auto",
         num_envs: int = 1,
+        env_backend: Literal["gymnasium", "device"] = "gymnasium",
         env_workers: int = 0,
         max_env_restarts: int = 20,
         eval_episodes: int = 10,
@@ -2143,6 +2172,7 @@ class Rainbow(ManagedAlgorithm):
             output_dir: run directory; none: runs/<algo>-<env>-s<seed>
             device: auto, cpu, cuda or cuda:N
             num_envs: parallel environments
+            env_backend: device: environments as batched PyTorch, on the device of the networks
             env_workers: worker processes for the environments; 0: step them in the main process
             max_env_restarts: worker processes that may die and be replaced before the run stops with an error
             eval_episodes: episodes per evaluation
@@ -2214,6 +2244,7 @@ class REDQ(ManagedAlgorithm):
         output_dir: str | Path | None = None,
         device: str = "auto",
         num_envs: int = 1,
+        env_backend: Literal["gymnasium", "device"] = "gymnasium",
         env_workers: int = 0,
         max_env_restarts: int = 20,
         eval_episodes: int = 10,
@@ -2279,6 +2310,7 @@ class REDQ(ManagedAlgorithm):
             output_dir: run directory; none: runs/<algo>-<env>-s<seed>
             device: auto, cpu, cuda or cuda:N
             num_envs: parallel environments
+            env_backend: device: environments as batched PyTorch, on the device of the networks
             env_workers: worker processes for the environments; 0: step them in the main process
             max_env_restarts: worker processes that may die and be replaced before the run stops with an error
             eval_episodes: episodes per evaluation
@@ -2347,6 +2379,7 @@ class SAC(ManagedAlgorithm):
         output_dir: str | Path | None = None,
         device: str = "auto",
         num_envs: int = 1,
+        env_backend: Literal["gymnasium", "device"] = "gymnasium",
         env_workers: int = 0,
         max_env_restarts: int = 20,
         eval_episodes: int = 10,
@@ -2409,6 +2442,7 @@ class SAC(ManagedAlgorithm):
             output_dir: run directory; none: runs/<algo>-<env>-s<seed>
             device: auto, cpu, cuda or cuda:N
             num_envs: parallel environments
+            env_backend: device: environments as batched PyTorch, on the device of the networks
             env_workers: worker processes for the environments; 0: step them in the main process
             max_env_restarts: worker processes that may die and be replaced before the run stops with an error
             eval_episodes: episodes per evaluation
@@ -2478,6 +2512,7 @@ class TD3(ManagedAlgorithm):
         output_dir: str | Path | None = None,
         device: str = "auto",
         num_envs: int = 1,
+        env_backend: Literal["gymnasium", "device"] = "gymnasium",
         env_workers: int = 0,
         max_env_restarts: int = 20,
         eval_episodes: int = 10,
@@ -2540,6 +2575,7 @@ class TD3(ManagedAlgorithm):
             output_dir: run directory; none: runs/<algo>-<env>-s<seed>
             device: auto, cpu, cuda or cuda:N
             num_envs: parallel environments
+            env_backend: device: environments as batched PyTorch, on the device of the networks
             env_workers: worker processes for the environments; 0: step them in the main process
             max_env_restarts: worker processes that may die and be replaced before the run stops with an error
             eval_episodes: episodes per evaluation
@@ -2602,6 +2638,7 @@ class TD3BC(ManagedAlgorithm):
         output_dir: str | Path | None = None,
         device: str = "auto",
         num_envs: int = 1,
+        env_backend: Literal["gymnasium", "device"] = "gymnasium",
         env_workers: int = 0,
         max_env_restarts: int = 20,
         eval_episodes: int = 10,
@@ -2658,6 +2695,7 @@ class TD3BC(ManagedAlgorithm):
             output_dir: run directory; none: runs/<algo>-<env>-s<seed>
             device: auto, cpu, cuda or cuda:N
             num_envs: parallel environments
+            env_backend: device: environments as batched PyTorch, on the device of the networks
             env_workers: worker processes for the environments; 0: step them in the main process
             max_env_restarts: worker processes that may die and be replaced before the run stops with an error
             eval_episodes: episodes per evaluation
@@ -2723,6 +2761,7 @@ class XQL(ManagedAlgorithm):
         output_dir: str | Path | None = None,
         device: str = "auto",
         num_envs: int = 1,
+        env_backend: Literal["gymnasium", "device"] = "gymnasium",
         env_workers: int = 0,
         max_env_restarts: int = 20,
         eval_episodes: int = 10,
@@ -2782,6 +2821,7 @@ class XQL(ManagedAlgorithm):
             output_dir: run directory; none: runs/<algo>-<env>-s<seed>
             device: auto, cpu, cuda or cuda:N
             num_envs: parallel environments
+            env_backend: device: environments as batched PyTorch, on the device of the networks
             env_workers: worker processes for the environments; 0: step them in the main process
             max_env_restarts: worker processes that may die and be replaced before the run stops with an error
             eval_episodes: episodes per evaluation

@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from rl_training.data import RolloutBuffer, generalized_advantages
+from rl_training.data.replay.rollout_buffer import _scanned, decayed_sums
 
 
 def test_steps_are_stacked_over_time():
@@ -115,3 +116,24 @@ def test_advantages_agree_with_their_definition_on_random_episodes():
     inputs = (rewards, values, next_values, dones, truncated)
     expected = advantages_by_definition(*inputs, 0.97, 0.9)
     assert torch.allclose(generalized_advantages(*inputs, gamma=0.97, gae_lambda=0.9), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5, 32, 33])
+def test_sums_by_doubling_equal_sums_in_order(steps):
+    generator = torch.Generator().manual_seed(0)
+    values, decay = torch.rand(2, steps, 3, generator=generator, dtype=torch.float64)
+    torch.testing.assert_close(_scanned(values, decay), decayed_sums(values, decay), rtol=0, atol=1e-12)
+
+
+def test_skipped_batches_advance_the_position_as_sampled_ones_do():
+    sampled, skipped = RolloutBuffer(), RolloutBuffer()
+    for buffer in (sampled, skipped):
+        buffer.fill({"x": torch.arange(12)})
+    positions = []
+    for count in (1, 2, 4, 1):
+        for _ in range(count):
+            sampled.sample(4)
+        skipped.skip(count, 4)
+        positions.append(sampled.position)
+        assert skipped.position == sampled.position
+    assert positions == [4, 12, 4, 8]

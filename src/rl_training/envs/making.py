@@ -16,8 +16,6 @@ from gymnasium.envs.registration import parse_env_id
 from rl_training.envs.atari import is_atari, make_atari
 from rl_training.envs.checks.first_steps import describe_failure
 from rl_training.envs.checks.user_code import place_of_error
-from rl_training.envs.device.base import TensorEnv
-from rl_training.envs.device.single import SingleEnv
 from rl_training.envs.group import EnvError
 from rl_training.envs.lending import LentEnv
 from rl_training.envs.modules import module_of
@@ -163,12 +161,21 @@ def _call(creator: MakeEnv, env_kwargs: Mapping[str, Any]) -> gym.Env[Any, Any]:
             raise
         hint = option_hint(creator, error) or "; see env_kwargs, or pass a function"
         raise TypeError(f"{name_of(creator).removeprefix(LOCAL)} could not be created: {error}{hint}") from error
-    if isinstance(env, TensorEnv):
-        return SingleEnv(env)
+    env = _as_gymnasium(env)
     if not isinstance(env, gym.Env):
         found = f"env_id must be an id or a function returning a gymnasium.Env, got {type(env).__name__}"
         raise TypeError(f"{found}; {_what_to_return(env)}")
     return env
+
+
+def _as_gymnasium(env: Any) -> Any:
+    """Wraps a device environment. Its module, which imports torch, is loaded only if there is such an environment."""
+    base = sys.modules.get("rl_training.envs.device.base")
+    if base is None or not isinstance(env, base.TensorEnv):
+        return env
+    from rl_training.envs.device.single import SingleEnv
+
+    return SingleEnv(env)
 
 
 def _what_to_return(got: Any) -> str:

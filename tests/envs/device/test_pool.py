@@ -115,9 +115,7 @@ def test_seeds_and_episodes_start_differently():
 def test_a_snapshot_of_another_pool_is_refused():
     pool = DevicePool(CartPole(), 4)
     pool.reset()
-    with pytest.raises(
-        ValueError, match="has 4 environments with seed 0, but this pool has 3 with seed 0"
-    ):
+    with pytest.raises(ValueError, match="has 4 environments with seed 0, but this pool has 3 with seed 0"):
         DevicePool(CartPole(), 3).restore(pool.snapshot())
     with pytest.raises(RuntimeError, match=r"call reset\(\) before step\(\)"):
         DevicePool(CartPole(), 3).step(torch.zeros(3))
