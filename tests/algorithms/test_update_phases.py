@@ -12,6 +12,7 @@ from torch import nn
 
 from rl_training.algorithms import Updater
 from rl_training.algorithms.core.updater import clip_gradients
+from rl_training.data.sampling import DeviceSampling
 from rl_training.types import Batch, Loss, ParameterGroup
 
 
@@ -121,7 +122,7 @@ def test_a_halted_learner_is_left_as_it_is_from_that_batch_on():
 
 
 def test_run_goes_no_further_than_the_batch_that_halts():
-    class Rising:
+    class Rising(DeviceSampling):
         samples_on_device, generator, drawn = False, torch.Generator(), 0
 
         def sample(self, batch_size: int, members: tuple[int, ...] = ()) -> Batch:

@@ -12,6 +12,7 @@ from torch import nn
 
 from rl_training.algorithms import Updater
 from rl_training.algorithms.core.updater import clip_gradients
+from rl_training.data.sampling import DeviceSampling
 from rl_training.types import Batch, Loss, ParameterGroup
 
 
@@ -148,7 +149,7 @@ def test_buffers_of_the_loss_are_written_after_the_step(count):
 def test_run_samples_as_often_as_told_and_hands_back_the_last_metrics():
     asked = []
 
-    class Counting:
+    class Counting(DeviceSampling):
         samples_on_device, generator = False, torch.Generator()
 
         def sample(self, batch_size: int, members: tuple[int, ...] = ()) -> Batch:

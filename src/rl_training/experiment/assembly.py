@@ -68,7 +68,10 @@ def assemble(
     dataset, change = _load(config)
     fingerprint = None if dataset is None else dataset.fingerprint()
     with ExitStack() as opened:
-        pools = [opened.enter_context(new_pool(each, warn, start, choices)) for each in configs] if lane.acts else []
+        pools: list[EnvPool | DevicePool] = []
+        for each in configs if lane.acts else ():
+            pools.append(new_pool(each, warn, start, choices))
+            opened.callback(pools[-1].close)
         for note in pools[0].notes if pools else ():
             warn(note)
         spec = dataset.spec if dataset is not None and lane.offline else pools[0].spec

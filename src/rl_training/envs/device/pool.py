@@ -26,15 +26,15 @@ class TensorTransition(NamedTuple):
 class Finished(NamedTuple):
     """Sums over finished episodes."""
 
-    count: int
+    episodes: int
     returns: float
     lengths: float
 
     def means(self) -> dict[str, float | None]:
         """The metrics of the episodes; empty without any."""
-        if not self.count:
+        if not self.episodes:
             return {}
-        return {"episode_return": self.returns / self.count, "episode_length": self.lengths / self.count}
+        return {"episode_return": self.returns / self.episodes, "episode_length": self.lengths / self.episodes}
 
 
 class DevicePool:
