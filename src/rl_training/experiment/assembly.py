@@ -68,12 +68,7 @@ def assemble(
     dataset, change = _load(config)
     fingerprint = None if dataset is None else dataset.fingerprint()
     with ExitStack() as opened:
-        pools: list[EnvPool | DevicePool] = []
-        for each in configs if lane.acts else ():
-            pools.append(new_pool(each, warn, start, choices))
-            opened.callback(pools[-1].close)
-        for note in pools[0].notes if pools else ():
-            warn(note)
+        pools = new_pools(configs, warn, start, choices, opened) if lane.acts else []
         spec = dataset.spec if dataset is not None and lane.offline else pools[0].spec
         learners = [new_learner(each, spec, options, choices) for each in configs]
         if dataset is not None and lane.offline:
@@ -144,6 +139,19 @@ def _fine_tuning(config: TrainConfig, change: RewardChange, total: int) -> FineT
 def new_learner(config: TrainConfig, spec: EnvSpec, options: Any, choices: Choices) -> Learner:
     with streams.fork(config.seed, "init"):
         return build_learner(config.algo, spec, options).to(choices.device)
+
+
+def new_pools(
+    configs: Sequence[TrainConfig], warn: Warn, start: Checkpoint | None, choices: Choices, opened: ExitStack
+) -> list[EnvPool | DevicePool]:
+    """Returns the pool of each run; `opened` closes them."""
+    pools: list[EnvPool | DevicePool] = []
+    for config in configs:
+        pools.append(new_pool(config, warn, start, choices))
+        opened.callback(pools[-1].close)
+    for note in pools[0].notes:
+        warn(note)
+    return pools
 
 
 def new_pool(config: TrainConfig, warn: Warn, start: Checkpoint | None, choices: Choices) -> EnvPool | DevicePool:
