@@ -383,7 +383,7 @@ def test_every_writes_a_page_only_after_a_change_and_ctrl_c_ends_it(runs, tmp_pa
             assert process.stdout is not None
             assert "6 runs" in process.stdout.readline()
             first = page.read_bytes()
-            assert b'data-every="1.0"' in first
+            assert b'data-every="1"' in first
             time.sleep(2.5)
             assert page.read_bytes() == first
             write_run(runs / "slow" / "seed_3", 4, seed=3)

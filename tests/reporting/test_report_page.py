@@ -111,6 +111,17 @@ def test_seeds_bands_and_groups_are_turned_on_and_off(browser, page):
     assert browser.errors == []
 
 
+def test_a_band_covers_only_steps_with_several_seeds(browser, tmp_path, write_run):
+    write_run(tmp_path / "runs" / "seed_0", 1, 2, 3, 4)
+    write_run(tmp_path / "runs" / "seed_1", 8, 9, seed=1, status=None)
+    write_report([tmp_path / "runs"], tmp_path / "report.html")
+    browser.open(tmp_path / "report.html")
+    band = f"{FIGURES}[0].renderers.find(each => each.glyph.type === 'VArea').data_source.data"
+    assert browser.run(f"{band}.x") == [50, 75, 100]
+    assert browser.run(f"{LINES}.at(-1).data_source.data.x") == [25, 50, 75, 100]
+    assert browser.run(f"{LINES}.at(-1).data_source.data.interval")[:2] == ["none, one seed", "2 to 8"]
+
+
 def test_the_kind_of_return_can_be_chosen(browser, page):
     lengths = f"{LINES}.filter(line => line.visible).map(line => line.data_source.data.x.length)"
     assert browser.run(lengths) == [4, 4]

@@ -103,8 +103,9 @@
     const parts = panel.groups.map(entry => {
       const label = data.groups[entry.group];
       const most = Math.max(...["evaluation", "training"].map(kind => entry[kind] ? entry[kind].seeds.length : 0));
-      const source = new Bokeh.ColumnDataSource({data: {x: [], y: [], low: [], high: [], n: []}});
-      const band = figure.varea({x: {field: "x"}, y1: {field: "low"}, y2: {field: "high"}, source, fill_alpha: 0.18, level: "underlay"});
+      const source = new Bokeh.ColumnDataSource({data: {x: [], y: [], n: [], interval: []}});
+      const band = figure.varea({x: {field: "x"}, y1: {field: "low"}, y2: {field: "high"}, fill_alpha: 0.18, level: "underlay",
+        source: new Bokeh.ColumnDataSource({data: {x: [], low: [], high: []}})});
       const seeds = Array.from({length: most}, () => figure.line({x: {field: "x"}, y: {field: "y"},
         source: new Bokeh.ColumnDataSource({data: {x: [], y: [], seed: []}}), name: label, line_width: 1, line_alpha: 0.55}));
       const line = figure.line({x: {field: "x"}, y: {field: "y"}, source, name: label, line_width: 2.2, line_dash: groupDash(entry.group)});
@@ -113,14 +114,20 @@
       return {entry, source, band, seeds, line, dots};
     });
     hover(figure, parts.map(part => part.line), [["group", "$name"], [panel.x_label, "@x{0,0}"], ["return", "@y{0,0.[00]}"],
-      ["95 % interval", "@low{0,0.[00]} to @high{0,0.[00]}"], ["seeds", "@n"]]);
+      ["95 % interval", "@interval"], ["seeds", "@n"]]);
     hover(figure, parts.flatMap(part => part.seeds), [["group", "$name"], ["seed", "@seed"], [panel.x_label, "@x{0,0}"], ["return", "@y{0,0.[00]}"]]);
     const refresh = () => {
       for (const {entry, source, band, seeds, line, dots} of parts) {
         const {middle, seeds: curves} = entry[state.kind] || entry.evaluation || entry.training;
         const shown = !state.hidden.includes(data.groups[entry.group]);
-        const smoothed = name => smooth(middle.x, middle[name], state.smoothing);
-        source.data = {x: middle.x, y: smoothed("y"), low: smoothed("low"), high: smoothed("high"), n: middle.n};
+        const several = middle.x.map((_, i) => i).filter(i => middle.n[i] > 1);  // one seed alone has no band
+        const pick = name => several.map(i => middle[name][i]);
+        const smoothed = name => smooth(pick("x"), pick(name), state.smoothing);
+        const [low, high] = [smoothed("low"), smoothed("high")];
+        const intervals = new Map(several.map((i, place) => [i, tick(low[place], 1e9) + " to " + tick(high[place], 1e9)]));
+        source.data = {x: middle.x, y: smooth(middle.x, middle.y, state.smoothing), n: middle.n,
+          interval: middle.x.map((_, i) => intervals.get(i) || "none, one seed")};
+        band.data_source.data = {x: pick("x"), low, high};
         line.visible = shown;
         dots.visible = shown && middle.x.length === 1;
         band.visible = shown && state.bands && curves.length > 1;
