@@ -17,7 +17,7 @@ EXTRAS = {  # optional dependencies, and the modules they install
     "data": ("h5py", "pyarrow"), "mujoco": ("mujoco", "imageio"), "atari": ("ale_py",), "box2d": ("Box2D",),
     "log": ("tensorboard",), "wandb": ("wandb",), "mlflow": ("mlflow",), "plot": ("matplotlib",),
     "tune": ("optuna",), "report": ("bokeh", "jinja2"), "video": ("imageio", "imageio_ffmpeg", "PIL", "pygame"),
-    "export": ("onnx", "onnxscript", "onnxruntime"),
+    "ray": ("ray",), "export": ("onnx", "onnxscript", "onnxruntime"), "slurm": ("submitit",),
 }  # fmt: skip
 
 
