@@ -11,9 +11,10 @@ import sys
 
 import pytest
 
-from rl_training.cli.tune import trial_options
+from rl_training.cli.tune import command, trial_options
 from rl_training.experiment.config.train_config import load_config, parse_config
 from rl_training.experiment.executors.base import ExecutorOptions, Handle, Work
+from rl_training.experiment.run_directory import locked_file
 from rl_training.experiment.tuning.plan import final_seeds, parse_plan, read_plan
 
 pytest.importorskip("optuna")
@@ -122,6 +123,22 @@ def test_mistakes_are_reported_before_anything_is_written(tmp_path, studies, opt
     result = studies.tune(*options)
     assert (result.exit_code, result.stderr.splitlines()) == (2, [f"error: {message}"])
     assert not studies.folder.exists()
+
+
+def test_two_commands_do_not_run_the_same_study(finished, studies, monkeypatch):
+    monkeypatch.setattr("rl_training.experiment.tuning.tuning.LOCK_SECONDS", 0)
+    studies.folder = finished[0]
+    with locked_file(studies.folder / ".lock", "busy"):
+        result = studies.tune()
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"error: another study is running in {studies.folder}; wait for it or choose another --output\n",
+    )
+
+
+def test_the_command_is_a_comment_of_one_line():
+    written = command(["ppo"], {"--set": ["env_kwargs={a: 1,\n b: 2}"], "--no-prune": True, "--steps": None})
+    assert written == "rl-training tune ppo --set 'env_kwargs={a: 1,  b: 2}' --no-prune"
 
 
 def test_a_folder_with_other_files_is_refused(studies):

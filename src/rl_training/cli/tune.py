@@ -156,4 +156,4 @@ def command(words: Sequence[str], options: dict[str, Any]) -> str:
     for name, value in options.items():
         each = value if isinstance(value, list) else [] if value in (None, False) else [value]
         flags += [word for one in each for word in ([name] if one is True else [name, str(one)])]
-    return shlex.join(["rl-training", "tune", *words, *flags])
+    return shlex.join(["rl-training", "tune", *words, *flags]).replace("\n", " ")  # it becomes a comment of one line
