@@ -32,7 +32,7 @@ REFUSED = {
     **{key: MEASURE for key in TrainConfig.model_fields if key.startswith("eval_")},
     **dict.fromkeys(
         ("device", "threads", "compile", "log", "log_interval", "checkpoint_interval", "keep_checkpoints", "callbacks",
-         "record_video_interval", "env_workers", "max_env_restarts"),
+         "record_video_interval", "env_workers", "env_backend", "max_env_restarts"),
         NO_EFFECT,
     ),
 }  # fmt: skip
