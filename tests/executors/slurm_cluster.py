@@ -2,10 +2,10 @@
 
     python tests/executors/slurm_cluster.py COMMAND ...     runs a command while the cluster is up
 
-The cluster has its own folder, ports and munge key, so a Slurm that is installed on the machine is left alone.
+The cluster has its own folder, ports and munge key. Several can run at a time, and a Slurm that is installed on the
+machine is left alone.
 """
 
-import fcntl
 import os
 import shutil
 import signal
@@ -21,7 +21,6 @@ from typing import IO
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol", "setpriv")
 START_SECONDS = 30
-LOCK = Path(tempfile.gettempdir()) / "rl_training_slurm_cluster.lock"
 CONFIG = """
 ClusterName=loopback
 SlurmctldHost={host}(127.0.0.1)
@@ -68,13 +67,8 @@ def _path() -> str:
 
 @contextmanager
 def one_node_cluster(*, cpus: int = 4) -> Iterator[dict[str, str]]:
-    """Yields the environment variables with which Slurm's commands reach the cluster. Ends all daemons and jobs.
-
-    Clusters of other processes wait for this one to end: two at a time would share the machine's cores.
-    """
+    """Yields the environment variables with which Slurm's commands reach the cluster. Ends all daemons and jobs."""
     with ExitStack() as stack:
-        lock = stack.enter_context(LOCK.open("w"))
-        fcntl.flock(lock, fcntl.LOCK_EX)
         folder = Path(tempfile.mkdtemp(prefix="slurm-"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         stack.callback(_kill_rest, folder)

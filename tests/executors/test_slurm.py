@@ -29,7 +29,7 @@ sys.path.pop(0)
 REASON = slurm_cluster.missing() if find_spec("submitit") else "submitit is not installed"
 pytestmark = [
     pytest.mark.skipif(REASON is not None, reason=str(REASON)),
-    pytest.mark.timeout(300),  # a cluster of another process may have to end first
+    pytest.mark.timeout(300),
 ]
 TINY = ["bench", "--algos", "dqn", "--envs", "CartPole-v1", "--seeds", "0", "--steps", "1000",
         "--episodes", "2", "--set", "hidden_sizes=[8]", "--set", "learning_starts=100", "--set", "eval_interval=0",
@@ -206,6 +206,16 @@ def test_a_second_executor_attaches_to_the_jobs_of_the_first(executor, tmp_path)
     assert (second.job, starts(run)) == (first.job, 1)
 
 
+def test_a_job_that_may_never_start_is_reported_once(tmp_path, capsys):
+    handle = opened(slurm={"time": "1000"}).submit(counting(tmp_path / "run", 1))
+    wait_for(lambda: handle.poll() is None and "PartitionTimeLimit" in capsys.readouterr().err)
+    time.sleep(1)
+    assert handle.poll() is None
+    assert capsys.readouterr().err == ""
+    handle.stop(signal.SIGTERM)
+    assert ends(handle) == [-signal.SIGTERM]
+
+
 def test_what_sbatch_refuses_is_reported_in_one_sentence(tmp_path, capfd):
     handle = opened(slurm={"partition": "nope"}).submit(counting(tmp_path / "run", 1))
     with pytest.raises(ValueError, match=r"^Slurm refused the jobs: .*invalid partition.*nope") as error:
@@ -280,7 +290,7 @@ def steps_saved(output: Path) -> int:
 @pytest.mark.timeout(3000)
 def test_a_bench_of_12_cells_has_the_same_table_and_weights_as_on_this_machine(tmp_path):
     envs = "CartPole-v0,CartPole-v1,Acrobot-v1,MountainCar-v0,FrozenLake-v1,Taxi-v4"
-    command = ["bench", "--algos", "dqn,ppo", "--envs", envs, "--seeds", "0,1", "--steps", "300", "--episodes", "2",
+    command = ["bench", "--algos", "dqn,ppo", "--envs", envs, "--seeds", "0", "--steps", "200", "--episodes", "2",
                "--set", "hidden_sizes=[8]", "--json"]  # fmt: skip
     alone, slurmed = tmp_path / "local", tmp_path / "slurm"
     expected = table(report(bench(alone, command, "--jobs", "2"), 1400))
@@ -293,7 +303,7 @@ def test_a_bench_of_12_cells_has_the_same_table_and_weights_as_on_this_machine(t
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_a_run_longer_than_a_time_limit_of_one_minute_ends_with_the_weights_of_an_undisturbed_one(tmp_path):
-    command = [*TINY, "--steps", "40000"]
+    command = [*TINY, "--steps", "5000", "--set", "env_wrappers=[slow_steps:SlowSteps]"]
     alone, limited = tmp_path / "local", tmp_path / "slurm"
     expected = table(report(bench(alone, command), 500))
     driver = bench(limited, command, "--executor", "slurm", "--slurm", "time=1")

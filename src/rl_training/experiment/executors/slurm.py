@@ -14,7 +14,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +152,7 @@ class SlurmExecutor(Executor):
         self._files: dict[str, Path] = {}  # the folder of submitit, of each submission
         self._submitted = self._next_query = 0.0  # times
         self._warned = False
+        self._reasons: set[str] = set()  # reasons to wait that were reported
 
     @property
     def parallel(self) -> int:
@@ -192,10 +193,18 @@ class SlurmExecutor(Executor):
             self._warned = True
             return
         self._warned = False
+        self._warn_of_held_jobs(listed.values())
         for handle in list(self._handles):
             if handle.place is not None:
                 handle.update(listed.get(handle.place))
         self._handles = [each for each in self._handles if each.code is None]
+
+    def _warn_of_held_jobs(self, listed: Iterable[Listed]) -> None:
+        """Reports each reason once, since such a job may never start."""
+        for reason, job in {each.reason: each.job for each in listed if each.held_back}.items():
+            if reason not in self._reasons:
+                print_warning(f"job {job} may never start ({reason}); see `scontrol show job {job}`")
+                self._reasons.add(reason)
 
     def _stop_jobs(self, now: float) -> None:
         stopping = [each for each in self._handles if each.requests]

@@ -8,6 +8,8 @@ from typing import NamedTuple
 COMMAND_SECONDS = 60
 RUNNING = {"RUNNING", "COMPLETING", "STAGE_OUT", "SIGNALING", "SUSPENDED", "STOPPED", "RESIZING"}
 
+ORDINARY = {"None", "Priority", "Resources", "JobArrayTaskLimit", "BeginTime", "Dependency", "Licenses", "Reservation"}
+
 
 class SlurmError(RuntimeError):
     """A command of Slurm failed."""
@@ -21,14 +23,20 @@ class Place(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """A job in the queue. `job` is the id that scancel takes, such as 12_3."""
+    """A job in the queue. `job` is the id that scancel takes, such as 12_3; `reason` is why it waits."""
 
     job: str
     state: str
+    reason: str
 
     @property
     def started(self) -> bool:
         return self.state in RUNNING
+
+    @property
+    def held_back(self) -> bool:
+        """Whether it waits for something else than its turn, such as a time limit above that of the partition."""
+        return self.state == "PENDING" and self.reason not in ORDINARY
 
 
 def listed_jobs(submissions: Collection[str]) -> dict[Place, Listed]:
@@ -37,9 +45,12 @@ def listed_jobs(submissions: Collection[str]) -> dict[Place, Listed]:
         return {}
     names = ",".join(sorted(submissions))
     mine = ["squeue", "--noheader", "--array", f"--user={os.getuid()}"]
-    lines = _run([*mine, f"--name={names}", "--format=%i|%K|%T|%j"]).splitlines()
-    found = [line.strip().split("|", 3) for line in lines if line.count("|") >= 3]
-    return {Place(name, int(task) if task.isdecimal() else 0): Listed(job, state) for job, task, state, name in found}
+    lines = _run([*mine, f"--name={names}", "--format=%i|%K|%T|%r|%j"]).splitlines()
+    found = [line.strip().split("|", 4) for line in lines if line.count("|") >= 4]
+    return {
+        Place(name, int(task) if task.isdecimal() else 0): Listed(job, state, reason)
+        for job, task, state, reason, name in found
+    }
 
 
 def request_stop(jobs: Sequence[str]) -> None:
@@ -78,5 +89,6 @@ def _run(command: Sequence[str]) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SlurmError(f"{command[0]}: {error}") from error
     if done.returncode != 0:
-        raise SlurmError(f"{command[0]}: {done.stderr.strip() or f'exit code {done.returncode}'}")
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        raise SlurmError(lines[-1] if lines else f"{command[0]} ended with exit code {done.returncode}")
     return done.stdout
