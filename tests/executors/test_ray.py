@@ -17,6 +17,7 @@ import pytest
 
 from rl_training.experiment.executors.base import ExecutorOptions, Handle, Work
 from rl_training.experiment.executors.opening import open_executor
+from rl_training.experiment.executors.ray_connection import reason
 from rl_training.experiment.executors.ray_resources import Resources, resources_of
 from rl_training.experiment.executors.ray_worker import TOKEN
 
@@ -258,6 +259,57 @@ def test_wrong_options_are_refused_in_a_sentence(options, message):
         open_executor(ExecutorOptions("ray", **options))
 
 
+MISMATCH = """RuntimeError: Version mismatch: The cluster was started with:
+    Ray: 2.54.0
+    Python: 3.12.3
+This process on node 10.0.0.2 was started with:
+    Ray: 2.60.0
+    Python: 3.11.7
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (MISMATCH, "the Ray cluster at auto runs Ray 2.54.0 and Python 3.12.3, and this is Ray 2.60.0 and Python "
+                   "3.11.7; install the same versions"),
+        ("AuthenticationError: RPC error: InvalidAuthToken", "the Ray cluster at auto requires a token; "
+                   "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN"),
+        ("RuntimeError: two\nlines", "cannot connect to the Ray cluster at auto: RuntimeError: two lines"),
+    ],
+)  # fmt: skip
+def test_a_failed_connection_is_explained_in_a_sentence(error, message):
+    assert reason("auto", error) == message
+
+
+SHORT = ["--steps", "300", "--set", "hidden_sizes=[8]", "--set", "eval_interval=0", "--set", "checkpoint_interval=100"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "command",
+    [["bench", "--algos", "dqn", "--envs", "CartPole-v1", "--episodes", "2", "--seeds", "0,1"],
+     ["train", "ppo", "CartPole-v1", "--seeds", "0,1"]],
+    ids=["bench", "train"],
+)  # fmt: skip
+def test_training_on_a_node_without_the_folder_gives_the_same_files(ray_nodes, tmp_path, command):
+    if ray_nodes.reason:
+        pytest.skip(ray_nodes.reason)
+    copied = ray_nodes.hidden / command[0]
+    words = [sys.executable, "-m", "rl_training.cli", *command, *SHORT, "--output"]
+    elsewhere = ["--executor", "ray", "--address", ray_nodes.address, "--cpus", "2"]
+    for more in ([str(copied), *elsewhere], [str(tmp_path / "here")]):
+        ended = subprocess.run(
+            [*words, *more], env={**os.environ, **ray_nodes.variables}, capture_output=True, text=True
+        )
+        assert ended.returncode == 0, ended.stderr
+    files = {path.relative_to(copied): path.read_bytes() for path in copied.rglob("step_*/*.safetensors")}
+    here = tmp_path / "here"
+    assert files == {path.relative_to(here): path.read_bytes() for path in here.rglob("step_*/*.safetensors")} != {}
+    assert list(Path(tempfile.gettempdir()).glob("rl-training-work-*")) == []
+
+
 @pytest.mark.slow
 def test_a_work_whose_node_dies_continues_on_another_node(submit, ray_nodes, capfd):
     filler = submit(ray_nodes.hidden / "filler", 10_000)
@@ -272,7 +324,7 @@ def test_a_work_whose_node_dies_continues_on_another_node(submit, ray_nodes, cap
     assert ended(handle, 100) == 0
     first, again = starts(output)
     assert (first, again >= 2, steps(output)) == (0, True, [59, 60])
-    assert "died with its node; it continues from its last checkpoint on another worker" in capfd.readouterr().err
+    assert "died; it continues from its last checkpoint on another worker" in capfd.readouterr().err
 
 
 def below(process: int) -> list[int]:

@@ -116,10 +116,10 @@ def _check(address: str, variables: Mapping[str, str]) -> None:
     except (subprocess.TimeoutExpired, OSError, OverflowError):
         raise ValueError(f"no Ray cluster answers at {address}; {ADVICE}") from None
     if trial.returncode != 0:
-        raise ValueError(_reason(address, trial.stdout.strip() or _last_line(trial.stderr)))
+        raise ValueError(reason(address, trial.stdout.strip() or _last_line(trial.stderr)))
 
 
-def _reason(address: str, error: str) -> str:
+def reason(address: str, error: str) -> str:
     words = " ".join(error.split())
     if versions := re.search(r"Ray: (\S+) Python: (\S+).*Ray: (\S+) Python: (\S+)", words):
         theirs, ours = f"Ray {versions[1]} and Python {versions[2]}", f"Ray {versions[3]} and Python {versions[4]}"

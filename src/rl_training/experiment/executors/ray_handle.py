@@ -178,10 +178,8 @@ def _kill(actor: Any) -> None:
 
 
 def _reason(error: Exception) -> str:
-    text = str(error)
-    if "memory" in type(error).__name__.lower() or "OutOfMemory" in text or "node was low on memory" in text:
-        return " for lack of memory (--memory reserves more)"
-    return " with its node" if "node" in text and "NODE_DIED" in text else ""
+    text = f"{type(error).__name__} {error}"
+    return " for lack of memory (--memory reserves more)" if "OutOfMemory" in text or "low on memory" in text else ""
 
 
 def _one_line(error: BaseException) -> str:
