@@ -163,6 +163,24 @@ def _kill_rest(folder: Path) -> None:
                 os.kill(int(process.name), signal.SIGKILL)
 
 
+def wait_for(ready: Callable[[], object], seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not ready():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.1)
+
+
+def slurm_command(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+
+
+def start_now(job: str) -> None:
+    """Slurm starts a requeued job only after two minutes, and a start in the same second fails."""
+    wait_for(lambda: " PENDING " in slurm_command("squeue", "-h", "-r", "-j", job, "-o", " %T "))
+    time.sleep(1.5)
+    slurm_command("scontrol", "update", f"jobid={job}", "StartTime=now")
+
+
 def main(command: list[str]) -> int:
     if reason := missing():
         print(f"error: {reason}", file=sys.stderr)

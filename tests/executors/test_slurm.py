@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from rl_training.experiment.executors.opening import open_executor
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 import slurm_cluster  # type: ignore[import-not-found]  # noqa: E402
+from slurm_cluster import slurm_command, start_now, wait_for  # noqa: E402
 
 sys.path.pop(0)
 
@@ -70,27 +71,9 @@ def assert_started(handle: Handle, run: Path, times: int) -> None:
     wait_for(lambda: handle.poll() is None and starts(run) == times)
 
 
-def wait_for(ready: Callable[[], object], seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while not ready():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.1)
-
-
 def ends(*handles: Handle, seconds: float = 120) -> list[int | None]:
     wait_for(lambda: all(handle.poll() is not None for handle in handles), seconds)
     return [handle.poll() for handle in handles]
-
-
-def slurm_command(*command: str) -> str:
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
-
-
-def start_now(job: str) -> None:
-    """Slurm starts a requeued job only after two minutes, and a start in the same second fails."""
-    wait_for(lambda: " PENDING " in slurm_command("squeue", "-h", "-r", "-j", job, "-o", " %T "))
-    time.sleep(1.5)
-    slurm_command("scontrol", "update", f"jobid={job}", "StartTime=now")
 
 
 def test_works_are_one_job_array_that_runs_as_many_at_a_time_as_asked(tmp_path):
@@ -136,7 +119,7 @@ def test_a_preempted_job_which_slurm_requeues_continues(executor, tmp_path):
     assert starts(run) == 2
 
 
-def test_a_job_without_progress_fails_after_three_attempts(executor, tmp_path, monkeypatch):
+def test_a_job_without_progress_fails_after_three_attempts(executor, tmp_path):
     run = tmp_path / "run"
     handle = executor.submit(counting(run, 0))
     for attempt in range(slurm_job.IDLE_ATTEMPTS):
@@ -186,7 +169,7 @@ def test_a_failed_work_has_its_exit_code_and_its_log(executor, tmp_path):
     assert (tmp_path / "run" / ".work" / "log.txt").read_text() == "error: no number below 0\n"
 
 
-def test_a_job_that_ends_without_a_trace_is_submitted_again_three_times(executor, tmp_path, monkeypatch):
+def test_a_job_that_ends_without_a_trace_is_submitted_again_and_then_has_failed(executor, tmp_path, monkeypatch):
     monkeypatch.setattr(slurm, "LOST_JOBS", 1)
     run = tmp_path / "run"
     handle = executor.submit(counting(run, 0))
