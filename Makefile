@@ -37,7 +37,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.version_info < (3, 10) and sys.exit("Python 3.10 or newer is needed: make PYTHON=python3.12")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install torch==2.13.0
-	$(BIN)/python -m pip install -c constraints.txt -e '.[dev,data,mujoco,atari,plot,tune,report,log,wandb,mlflow,video,export,slurm,docs]'
+	$(BIN)/python -m pip install -c constraints.txt -e '.[dev,data,mujoco,atari,plot,tune,report,log,wandb,mlflow,video,export,ray,slurm,docs]'
 	$(BIN)/python -m pip install -c constraints.txt --no-deps MinAtar  # what it draws with is not needed
 	$(BIN)/python -m pip install -c constraints.txt 'gymnasium[box2d]' || $(MAKE) box2d || echo "Box2D is not installed; its tests are skipped"
 	touch $(INSTALLED)
