@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from rl_training.experiment.executors.copying import outbox as outbox_module
-from rl_training.experiment.executors.copying import snapshots
-from rl_training.experiment.executors.copying.inbox import Inbox
-from rl_training.experiment.executors.copying.outbox import Outbox
-from rl_training.experiment.executors.copying.snapshots import (
+from rl_training.experiment.executors.ray.copying import outbox as outbox_module
+from rl_training.experiment.executors.ray.copying import snapshots
+from rl_training.experiment.executors.ray.copying.inbox import Inbox
+from rl_training.experiment.executors.ray.copying.outbox import Outbox
+from rl_training.experiment.executors.ray.copying.snapshots import (
     PIECE,
     CopiedFile,
     CopyError,

@@ -17,9 +17,9 @@ import pytest
 
 from rl_training.experiment.executors.base import ExecutorOptions, Handle, Work
 from rl_training.experiment.executors.opening import open_executor
-from rl_training.experiment.executors.ray_connection import reason
-from rl_training.experiment.executors.ray_resources import Resources, resources_of
-from rl_training.experiment.executors.ray_worker import TOKEN
+from rl_training.experiment.executors.ray.connection import reason
+from rl_training.experiment.executors.ray.resources import Resources, resources_of
+from rl_training.experiment.executors.ray.worker import TOKEN
 
 Submit = Callable[..., Handle]
 

@@ -96,7 +96,7 @@ def test_pickles_hold_only_the_name_of_a_function_and_strings(executor, tmp_path
     (pickle,) = (tmp_path / ".slurm").glob("*_submitted.pkl")
     words = [argument for _, argument, _ in pickletools.genops(pickle.read_bytes()) if isinstance(argument, str)]
     modules = {word for word in words if "." in word and "/" not in word}
-    assert modules == {"submitit.core.utils", "rl_training.experiment.executors.slurm_job"}
+    assert modules == {"submitit.core.utils", "rl_training.experiment.executors.slurm.job"}
 
 
 def test_the_time_limit_requeues_a_job_which_then_continues(executor, tmp_path):

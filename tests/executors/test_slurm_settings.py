@@ -9,7 +9,7 @@ import pytest
 
 from rl_training.experiment.executors.base import ExecutorOptions
 from rl_training.experiment.executors.opening import open_executor
-from rl_training.experiment.executors.slurm_settings import read_settings, time_in_minutes
+from rl_training.experiment.executors.slurm.settings import read_settings, time_in_minutes
 
 
 def sbatch(slurm: dict[str, str] | None = None, **options: Any) -> dict[str, Any]:

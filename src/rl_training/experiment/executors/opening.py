@@ -29,10 +29,10 @@ def open_executor(options: ExecutorOptions) -> Executor:
         return LocalExecutor(works_at_a_time(options, on_gpus=sum(slots.values())), slots)
     require_package(options.name)
     if options.name == "ray":
-        from rl_training.experiment.executors.ray_cluster import RayExecutor
+        from rl_training.experiment.executors.ray.executor import RayExecutor
 
         return RayExecutor(options)
-    from rl_training.experiment.executors.slurm import SlurmExecutor
+    from rl_training.experiment.executors.slurm.executor import SlurmExecutor
 
     return SlurmExecutor(options)
 

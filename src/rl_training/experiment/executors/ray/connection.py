@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rl_training.experiment.executors.ray_node import SETTINGS
+from rl_training.experiment.executors.ray.node import SETTINGS
 
 START_SECONDS = 120
 CONNECT_SECONDS = 30
 CLOSE_SECONDS = 20
-NODE = "rl_training.experiment.executors.ray_node"
+NODE = "rl_training.experiment.executors.ray.node"
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0"}
 CLOSED = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # binds every socket to 127.0.0.1

@@ -20,7 +20,7 @@ from typing import Any
 
 from rl_training.experiment.config.messages import ConfigError
 from rl_training.experiment.executors.base import Executor, ExecutorOptions, Handle, Work
-from rl_training.experiment.executors.slurm_job import (
+from rl_training.experiment.executors.slurm.job import (
     ATTEMPT,
     OUTCOME,
     STOPPED,
@@ -30,7 +30,7 @@ from rl_training.experiment.executors.slurm_job import (
     runs_of,
     saved_files,
 )
-from rl_training.experiment.executors.slurm_queue import (
+from rl_training.experiment.executors.slurm.queue import (
     Listed,
     Place,
     SlurmError,
@@ -39,7 +39,7 @@ from rl_training.experiment.executors.slurm_queue import (
     listed_jobs,
     request_stop,
 )
-from rl_training.experiment.executors.slurm_settings import read_settings
+from rl_training.experiment.executors.slurm.settings import read_settings
 from rl_training.messages import print_warning
 from rl_training.runtime.files import write_atomically
 

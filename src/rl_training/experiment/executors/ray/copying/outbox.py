@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-from rl_training.experiment.executors.copying.snapshots import (
+from rl_training.experiment.executors.ray.copying.snapshots import (
     MANIFEST,
     PIECE,
     TOP_LEVEL,

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from rl_training.experiment.executors.base import LOG, OUTPUT
-from rl_training.experiment.executors.copying.inbox import Inbox
-from rl_training.experiment.executors.copying.outbox import Outbox
-from rl_training.experiment.executors.copying.snapshots import CopyError, Snapshot, copy_groups
+from rl_training.experiment.executors.ray.copying.inbox import Inbox
+from rl_training.experiment.executors.ray.copying.outbox import Outbox
+from rl_training.experiment.executors.ray.copying.snapshots import CopyError, Snapshot, copy_groups
 from rl_training.runtime.files import write_atomically
 
 CONFIGS = (".yaml", ".yml")

@@ -17,10 +17,10 @@ from typing import IO
 
 import rl_training
 from rl_training.experiment.executors.base import LOG, OUTPUT
-from rl_training.experiment.executors.copying.inbox import Inbox
-from rl_training.experiment.executors.copying.outbox import Outbox
-from rl_training.experiment.executors.copying.snapshots import PIECE, checkpoints_below, group_of
 from rl_training.experiment.executors.local import ONE_THREAD
+from rl_training.experiment.executors.ray.copying.inbox import Inbox
+from rl_training.experiment.executors.ray.copying.outbox import Outbox
+from rl_training.experiment.executors.ray.copying.snapshots import PIECE, checkpoints_below, group_of
 from rl_training.experiment.processes.signals import forward_signal, hidden_from_ctrl_c
 from rl_training.processes import starter_variable
 

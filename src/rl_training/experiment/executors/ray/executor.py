@@ -5,10 +5,10 @@ import time
 from pathlib import Path
 
 from rl_training.experiment.executors.base import Executor, ExecutorOptions, Handle, Work
-from rl_training.experiment.executors.ray_connection import RayConnection
-from rl_training.experiment.executors.ray_handle import RayHandle, output_of
-from rl_training.experiment.executors.ray_resources import resources_of, unused_gpus
-from rl_training.experiment.executors.ray_worker import TOKEN
+from rl_training.experiment.executors.ray.connection import RayConnection
+from rl_training.experiment.executors.ray.handle import RayHandle, output_of
+from rl_training.experiment.executors.ray.resources import resources_of, unused_gpus
+from rl_training.experiment.executors.ray.worker import TOKEN
 from rl_training.messages import print_warning
 from rl_training.runtime.files import write_atomically
 
@@ -17,7 +17,7 @@ CLOSE_SECONDS = 10.0
 
 
 class RayExecutor(Executor):
-    """Submits each work as an actor that starts its process; see `ray_worker`."""
+    """Submits each work as an actor that starts its process; see `worker`."""
 
     remote = True
     one_folder = True  # the one that is copied if a node does not share it

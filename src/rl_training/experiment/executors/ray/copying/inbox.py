@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from rl_training.experiment.executors.copying.snapshots import (
+from rl_training.experiment.executors.ray.copying.snapshots import (
     PIECE,
     TOP_LEVEL,
     CopiedFile,

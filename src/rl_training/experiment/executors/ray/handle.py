@@ -9,9 +9,9 @@ from typing import Any
 
 import rl_training
 from rl_training.experiment.executors.base import LOG, Handle, Work
-from rl_training.experiment.executors.ray_copies import Copies
-from rl_training.experiment.executors.ray_resources import Resources
-from rl_training.experiment.executors.ray_worker import OUTPUT_OPTION, RayWorker
+from rl_training.experiment.executors.ray.copies import Copies
+from rl_training.experiment.executors.ray.resources import Resources
+from rl_training.experiment.executors.ray.worker import OUTPUT_OPTION, RayWorker
 from rl_training.messages import print_warning
 
 POLL_SECONDS, LONGEST_POLL = 0.2, 1.0  # at the start, and after a while
