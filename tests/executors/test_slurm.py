@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
-from rl_training.experiment.executors import slurm, slurm_job
 from rl_training.experiment.executors.base import ExecutorOptions, Handle, Work
 from rl_training.experiment.executors.opening import open_executor
+from rl_training.experiment.executors.slurm import executor as slurm
+from rl_training.experiment.executors.slurm import job as slurm_job
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
