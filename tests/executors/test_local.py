@@ -70,11 +70,12 @@ def environments() -> list[dict[str, str]]:
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             text = (folder / "environ").read_bytes().decode()
-            state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+            state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
         except OSError:  # it has ended, or is another user's
             continue
         variables = dict(part.partition("=")[::2] for part in text.split("\0"))
-        if state != "Z" and variables.get(STARTER) == str(os.getpid()):
+        # A process that a work has forked shows the environment of the work until it starts its own program.
+        if state != "Z" and parent == variables.get(STARTER) == str(os.getpid()):
             found.append(variables)
     return found
 
