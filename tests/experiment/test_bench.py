@@ -228,3 +228,14 @@ def assert_saved(bench: Path) -> None:
     assert not (bench / "iql-Pendulum-v1").exists()
     with (bench / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # no process of a cell is left
+
+
+@pytest.mark.parametrize("executor", [LocalExecutor, Elsewhere])
+def test_a_warning_of_a_training_is_printed_once_with_the_first_cell(tmp_path, capfd, executor):
+    short = {"algos": ["dqn"], "envs": ["CartPole-v1", "Acrobot-v1"], "seeds": [0], "steps": 20, "episodes": 1}
+    bench = Bench(parse_plan({**short, "set": {"hidden_sizes": [8], "eval_interval": 0}}), tmp_path)
+    bench.run(executor=executor(1))
+    assert bench.status == "done"
+    warning = "nothing will be learnt in 20 steps: dqn starts learning"
+    (line,) = [line for line in capfd.readouterr().err.splitlines() if warning in line]
+    assert line.startswith(f"dqn-CartPole-v1: {warning}")

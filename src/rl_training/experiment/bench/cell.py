@@ -13,11 +13,13 @@ from rl_training.experiment.bench.plan import BenchPlan, Cell
 from rl_training.experiment.bench.scoring import EVALUATION_SEED
 from rl_training.experiment.executors.base import LOG, OUTPUT, Executor, Handle, Work, last_error
 from rl_training.experiment.executors.local import LocalExecutor
+from rl_training.experiment.executors.work_log import WorkLog
 from rl_training.experiment.processes.runner import Job
 from rl_training.experiment.result import UNFINISHED
 from rl_training.experiment.run_directory import RunDirectory, RunLockedError, locked_file
 from rl_training.experiment.trust import modules_of
 
+STATES = ("waiting", "queued", "training", "evaluating", "done", "failed", "stopped")
 LOCK_SECONDS = 2  # processes that were killed keep the lock for a moment
 
 
@@ -38,6 +40,8 @@ class CellRun(Job):
         self.error: str | None = None
         self.executor: Executor = LocalExecutor()
         self.keep_open: tuple[int, ...] = ()  # file descriptors that processes inherit, such as the lock of the bench
+        self.warnings: list[str] = []  # of its works, not printed yet
+        self._warnings = WorkLog(self.folder / LOG)
         self._lock = ExitStack()
         self._trained: dict[str, Any] = {}
         self._start = (0.0, 0.0)  # time and progress
@@ -51,6 +55,7 @@ class CellRun(Job):
         self.folder.mkdir(exist_ok=True)
         if self.executor.remote:
             bench = ["bench", "--output", str(self.folder.parent), "--cell", self.cell.name, "--json"]
+            self._warnings = WorkLog(self.folder / ".work" / LOG, skip=True)
             self._launch("training", ["rl_training.cli", *bench], self.folder / ".work")
             return
         busy = f"another process is running this cell in {self.folder}; wait for it"
@@ -72,6 +77,7 @@ class CellRun(Job):
     def poll(self, *, stopping: bool) -> None:
         assert self.process is not None
         code = self.process.poll()
+        self._read_warnings()
         if code is None:
             if self.state in ("queued", "training"):
                 self.state = "training" if self.process.started else "queued"
@@ -95,6 +101,14 @@ class CellRun(Job):
             self._launch("evaluating", scoring)
         if self.process is None:
             self._lock.close()
+
+    def _read_warnings(self) -> None:
+        """Reads new warnings. A command elsewhere prints them with the name of the cell, among changes of its state."""
+        new, prefix = self._warnings.warnings(), f"{self.cell.name}: "
+        if self.executor.remote:
+            named = [line.removeprefix(prefix) for line in new if line.startswith(prefix)]
+            new = [line for line in named if line.partition(":")[0] not in STATES]
+        self.warnings += new
 
     def _log(self) -> Path:
         """The log of the training, or of the command that should have started it elsewhere."""

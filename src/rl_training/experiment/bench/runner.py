@@ -9,6 +9,7 @@ from rl_training.experiment.bench.plan import PLAN, BenchPlan, plan_differences,
 from rl_training.experiment.config.messages import ConfigError, did_you_mean
 from rl_training.experiment.executors.base import Executor
 from rl_training.experiment.executors.local import LocalExecutor
+from rl_training.experiment.executors.work_log import WarnOnce
 from rl_training.experiment.processes.runner import run_jobs
 from rl_training.experiment.run_directory import locked_file, make_directory
 from rl_training.runtime.files import write_atomically
@@ -24,6 +25,7 @@ class Bench:
         self.plan, self.directory = plan, Path(directory)
         self.cells = [CellRun(cell, plan, self.directory) for cell in plan.cells()]
         self.signal: int | None = None  # the signal that stopped the bench
+        self.warn = WarnOnce()
 
     @property
     def status(self) -> str:
@@ -58,7 +60,14 @@ class Bench:
     def _run(self, cells: Sequence[CellRun], executor: Executor, locks: tuple[int, ...], watch: Watch) -> None:
         for cell in cells:
             cell.executor, cell.keep_open = executor, locks
-        caught = run_jobs(cells, limit=executor.limit, watch=lambda: watch(cells))
+
+        def show() -> None:
+            for cell in cells:
+                self.warn(cell.cell.name, cell.warnings)
+                cell.warnings.clear()
+            watch(cells)
+
+        caught = run_jobs(cells, limit=executor.limit, watch=show)
         self.signal = caught[0] if caught else None
 
     def _begin(self) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from rl_training.experiment.bench.cell import LOCK_SECONDS, metrics
 from rl_training.experiment.config.train_config import TrainConfig
 from rl_training.experiment.executors.base import LOG, Executor, Handle, Work, last_error
+from rl_training.experiment.executors.work_log import WorkLog
 from rl_training.experiment.processes.runner import Job, run_jobs
 from rl_training.experiment.run_directory import RunDirectory, locked_file, make_directory
 from rl_training.experiment.seeds.processes import SeedError, SeedGroup, SeedProgress
@@ -53,7 +54,7 @@ class SeedsWork(Job):
         self.keep_open: tuple[int, ...] = ()
         self._command = train_command(configs, fresh=fresh)
         self._executor, self._submitted = executor, False
-        self._read_at, self._log_position = 0.0, 0
+        self._read_at, self._log = 0.0, WorkLog(self.folder / LOG)
 
     @property
     def name(self) -> str:
@@ -72,8 +73,7 @@ class SeedsWork(Job):
         self._submitted = True
         self.folder.mkdir(parents=True, exist_ok=True)
         write_atomically(self.folder / SEEDS, json.dumps([seed.seed for seed in self.seeds]))
-        log = self.folder / LOG
-        self._log_position = log.stat().st_size if log.exists() else 0
+        self._log = WorkLog(self.folder / LOG, skip=True)
         self.process = self._executor.submit(Work(self.name, self._command, self.folder, self.keep_open))
 
     def poll(self, *, stopping: bool) -> None:
@@ -84,26 +84,13 @@ class SeedsWork(Job):
         self._read_at = time.monotonic()
         for seed in self.seeds if self.process.started else ():
             seed.read()
-        self._read_log()
+        warnings = self._log.warnings()
+        for seed in self.seeds:
+            seed.messages += warnings
         if code is not None:
             ended, self.process = self.process, None
             self.code, self.stopped = code, ended.stopped
             self.error = ended.error or (last_error(self.folder / LOG, code) if code else None)
-
-    def _read_log(self) -> None:
-        """Passes the new complete lines on, up to an error."""
-        log = self.folder / LOG
-        if not log.exists():
-            return
-        with log.open("rb") as file:
-            file.seek(self._log_position)
-            new = file.read()
-        lines, _, rest = new.rpartition(b"\n")
-        self._log_position += len(new) - len(rest)
-        for line in lines.decode(errors="replace").splitlines():
-            if line.startswith("error: "):
-                return
-            self.seeds[0].messages += [line] if line.strip() else []
 
     def raise_failure(self) -> None:
         """Raises the error of the process, if any; warns if someone else has stopped it."""

@@ -11,6 +11,7 @@ from rl_training.experiment.bench.plan import plan_yaml as bench_yaml
 from rl_training.experiment.bench.runner import Bench, Watch
 from rl_training.experiment.config.yaml_text import write_yaml
 from rl_training.experiment.executors.base import Executor
+from rl_training.experiment.executors.work_log import WarnOnce
 from rl_training.experiment.run_directory import RunDirectory, make_directory
 from rl_training.experiment.tuning.plan import FinalPlan, TunePlan
 from rl_training.experiment.tuning.space import merged
@@ -39,8 +40,8 @@ class Score(NamedTuple):
 class Final:
     """A bench in `final/` of one or two cells: the best trial's config and, as a baseline, the untuned one."""
 
-    def __init__(self, directory: Path, plan: TunePlan, final: FinalPlan, best: Trial) -> None:
-        self.directory, self.plan, self.final, self.trial = directory, plan, final, best
+    def __init__(self, directory: Path, plan: TunePlan, final: FinalPlan, best: Trial, warn: WarnOnce) -> None:
+        self.directory, self.plan, self.final, self.trial, self.warn = directory, plan, final, best, warn
         self.config = merged(plan.config, best.params)
         self.signal: int | None = None
         self.error: str | None = None  # of the best config
@@ -59,6 +60,7 @@ class Final:
         for name in (cell.name for cell in plan.cells()):
             drop_other_result(folder / name, plan)
         bench = Bench(plan, folder)
+        bench.warn = self.warn
         with watch(bench) as show:
             bench.run(executor=executor, watch=show)
         self.signal = bench.signal

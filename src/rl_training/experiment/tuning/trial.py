@@ -10,6 +10,7 @@ from typing import Any
 
 from rl_training.experiment.config.train_config import TrainConfig
 from rl_training.experiment.executors.base import LOG, Executor, Handle, Work, last_error
+from rl_training.experiment.executors.work_log import WorkLog
 from rl_training.experiment.processes.runner import SAVE_SECONDS, Job
 from rl_training.experiment.tuning.evaluations import Evaluations
 from rl_training.experiment.tuning.failures import Failures
@@ -39,6 +40,8 @@ class TrialRun(Job):
         self.step = -1  # of the last evaluation that was reported
         self.executor: Executor | None = None
         self.keep_open: tuple[int, ...] = ()
+        self.warnings: list[str] = []  # not printed yet
+        self._log = WorkLog(self.folder / LOG)
         self.steps, self._interval = config.duration, evaluation_interval(config)
         self._evaluations = Evaluations(self.runs())
         self._judged = -1  # step up to which it is decided that the trial goes on
@@ -70,6 +73,7 @@ class TrialRun(Job):
         self.folder.mkdir(parents=True, exist_ok=True)
         if not self.executor.remote:  # a job that has outlived its driver may be writing it
             (self.folder / LOG).unlink(missing_ok=True)
+        self._log = WorkLog(self.folder / LOG, skip=True)
         arguments = ("rl_training.cli", *self.command(), "--json", "--quiet")
         self.process = self.executor.submit(Work(f"trial {self.number}", arguments, self.folder, self.keep_open))
         self.state = "running" if self.process.started else "queued"
@@ -84,6 +88,7 @@ class TrialRun(Job):
     def poll(self, *, stopping: bool) -> None:
         assert self.process is not None
         code = self.process.poll()  # before reading, so that no evaluation is left after the end
+        self.warnings += self._log.warnings()
         if self.state != "pruned":
             self._follow()
         if code is None:

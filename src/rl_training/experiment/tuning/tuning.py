@@ -8,6 +8,7 @@ from pathlib import Path
 from rl_training.experiment.config.messages import ConfigError
 from rl_training.experiment.config.yaml_text import write_yaml
 from rl_training.experiment.executors.base import Executor
+from rl_training.experiment.executors.work_log import WarnOnce
 from rl_training.experiment.processes.runner import run_jobs
 from rl_training.experiment.run_directory import locked_file, make_directory
 from rl_training.experiment.tuning.failures import Failures
@@ -34,6 +35,7 @@ class Tuning:
         self.best_config: Path | None = None
         self.importance: dict[str, float] = {}
         self.signal: int | None = None  # the signal that stopped the study
+        self.warn = WarnOnce()
 
     @property
     def status(self) -> str:
@@ -54,7 +56,7 @@ class Tuning:
                 study = self._run_trials(executor, (lock,), watch)
                 best = study.best()
                 if self.status != "stopped" and best is not None:
-                    self._score(Final(self.directory, self.plan, final, best), executor, watch_final)
+                    self._score(Final(self.directory, self.plan, final, best, self.warn), executor, watch_final)
             self.importance = study.importance()
 
     def _score(self, final: Final, executor: Executor, watch: WatchBench) -> None:
@@ -90,6 +92,11 @@ class Tuning:
             )
         self.plan = stored
 
+    def _print_warnings(self) -> None:
+        for trial in self.trials:
+            self.warn(f"trial {trial.number}", trial.warnings)
+            trial.warnings.clear()
+
     def _run_trials(self, executor: Executor, locks: tuple[int, ...], watch: WatchTrials) -> Study:
         space, config = checked(self.plan.space(), self.plan.config, ()), self.plan.train_config()
         study = Study(self.directory, space, sampler=self.plan.sampler, seed=self.plan.sampler_seed)
@@ -105,7 +112,12 @@ class Tuning:
         for trial, earlier in zip(self.trials, stored, strict=False):
             trial.load(earlier)
         with watch() as show:
-            caught = run_jobs(self.trials, limit=executor.parallel, watch=lambda: show(self.trials))
+
+            def show_all() -> None:
+                self._print_warnings()
+                show(self.trials)
+
+            caught = run_jobs(self.trials, limit=executor.parallel, watch=show_all)
         self.signal = caught[0] if caught else None
         if failures.hopeless and not caught:
             raise ConfigError(f"no trial can be trained: {failures.error}")
