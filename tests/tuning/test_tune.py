@@ -292,3 +292,28 @@ def test_seeds_of_a_population_share_a_core():
     config = {"algo": "sac", "env_id": "Pendulum-v1"}
     plan = parse_plan({"config": config, "search": {"gamma": "0.9:1"}, "seeds": [0, 1, 2]})
     assert trial_options(ExecutorOptions(), plan).cpus == 1
+
+
+def test_an_executor_that_cannot_be_opened_leaves_no_study(studies, monkeypatch):
+    def refuse(options: ExecutorOptions) -> None:
+        raise ValueError("no cluster here")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("rl_training.experiment.executors.opening.open_executor", refuse)
+        studies.folder = studies.folder / "below"
+        result = studies.tune()
+        assert (result.exit_code, result.stderr) == (2, "error: no cluster here\n")
+        assert not studies.folder.parent.exists()
+        studies.folder.mkdir(parents=True)
+        assert studies.tune().exit_code == 2
+    assert [path.name for path in studies.folder.iterdir()] == [".lock"]
+
+
+def test_a_warning_of_the_trials_is_printed_once(studies):
+    short = ["tune", "dqn", "CartPole-v1", "--steps", "8", "--set", "hidden_sizes=[8]", "--set", "log=none",
+             "--set", "eval_interval=4", "--set", "eval_episodes=1", "--search", "gamma=0.9,0.99", "--trials", "2",
+             "--seeds", "0", "--final-seeds", "100", "--episodes", "1"]  # fmt: skip
+    result = studies.tune(base=short)
+    assert result.exit_code == 0, result.stderr
+    (line,) = [line for line in result.stderr.splitlines() if "nothing will be learnt in 8 steps" in line]
+    assert line.startswith("trial 0: ")

@@ -1,8 +1,8 @@
 """Runs a study: its trials, then the best config on other seeds. The same command continues it and repeats nothing."""
 
 import os
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 
 from rl_training.experiment.config.messages import ConfigError
@@ -48,16 +48,33 @@ class Tuning:
         self, open_executor: Callable[[], Executor], final: FinalPlan, watch: WatchTrials, watch_final: WatchBench
     ) -> None:
         """Runs the trials that are not done, at most as many at a time as the executor takes; then scores the best."""
-        make_directory(self.directory)
-        busy = f"another study is running in {self.directory}; wait for it or choose another --output"
-        with locked_file(self.directory / ".lock", busy, seconds=LOCK_SECONDS) as lock:
-            self._begin()
-            with closing(open_executor()) as executor:
+        with self._opened(open_executor) as (executor, lock):
+            with closing(executor):
+                self._write()
                 study = self._run_trials(executor, (lock,), watch)
                 best = study.best()
                 if self.status != "stopped" and best is not None:
                     self._score(Final(self.directory, self.plan, final, best, self.warn), executor, watch_final)
             self.importance = study.importance()
+
+    @contextmanager
+    def _opened(self, open_executor: Callable[[], Executor]) -> Iterator[tuple[Executor, int]]:
+        """Locks the directory and opens the executor. After an error, no new directory is left."""
+        new = [folder for folder in (self.directory, *self.directory.parents) if not folder.exists()]
+        make_directory(self.directory)
+        busy = f"another study is running in {self.directory}; wait for it or choose another --output"
+        with locked_file(self.directory / ".lock", busy, seconds=LOCK_SECONDS) as lock:
+            try:
+                self._check()
+                executor = open_executor()
+            except Exception:
+                if new:
+                    (self.directory / ".lock").unlink()
+                for folder in new:
+                    with suppress(OSError):  # another process has written into it
+                        folder.rmdir()
+                raise
+            yield executor, lock
 
     def _score(self, final: Final, executor: Executor, watch: WatchBench) -> None:
         self.final = final
@@ -66,10 +83,9 @@ class Tuning:
         if final.best is not None and self.signal is None:
             self.best_config = final.write(len(self.trials), self.command)
 
-    def _begin(self) -> None:
-        """Writes the plan, or raises ConfigError if the directory holds other files or another study."""
-        file = self.directory / PLAN
-        if file.exists():
+    def _check(self) -> None:
+        """Takes over the stored plan, or raises ConfigError if the directory holds other files or another study."""
+        if (self.directory / PLAN).exists():
             self._continue(read_plan(self.directory))
             return
         others = sorted(name for name in os.listdir(self.directory) if not name.startswith("."))
@@ -78,8 +94,11 @@ class Tuning:
                 f"{self.directory} is not the directory of a study and is not empty ({others[0]}, …); "
                 "choose another --output"
             )
-        write_atomically(self.directory / BASE, write_yaml(self.plan.config))
-        write_atomically(file, f"# {self.command}\n{plan_yaml(self.plan)}")
+
+    def _write(self) -> None:
+        if not (self.directory / PLAN).exists():
+            write_atomically(self.directory / BASE, write_yaml(self.plan.config))
+            write_atomically(self.directory / PLAN, f"# {self.command}\n{plan_yaml(self.plan)}")
 
     def _continue(self, stored: TunePlan) -> None:
         """Takes over the stored plan, whose order of keys the suggestions depend on."""
