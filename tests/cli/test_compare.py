@@ -69,8 +69,12 @@ def test_config_keys_of_the_run_separate_too(tmp_path, write_run):
 def test_the_same_seed_twice_is_refused(tmp_path, write_run):
     write_run(tmp_path / "a", 1)
     write_run(tmp_path / "b", 2)
-    with pytest.raises(ValueError, match=r"seed 0 of sac on X-v1 occurs twice, in .*a and .*b; leave one out"):
+    advice = "leave one out: give only the folders that you want"
+    with pytest.raises(ValueError, match=rf"seed 0 of sac on X-v1 occurs twice, in .*a and .*b; {advice}$"):
         compare(tmp_path)
+    write_run(tmp_path / "c", 2, batch_size=32)
+    with pytest.raises(ValueError, match=r"in .*/a and .*/c; .* or separate them with --by batch_size$"):
+        compare(tmp_path / "a", tmp_path / "c", by=["learning_rate"])
 
 
 def test_a_run_named_twice_counts_once(runs):
@@ -102,6 +106,104 @@ def test_a_bench_and_runs_stand_side_by_side_with_a_warning(tmp_path, write_run)
     assert [group.label for group in found.groups] == [f"sac in {cell}", f"sac in {tmp_path}/mine"]
     assert found.notes == ["scores are measured differently: evaluation of the last checkpoint by `bench` and last "
                            "evaluation in training"]  # fmt: skip
+
+
+def write_cell(bench: Path, write_run, *scores: float, plan: str = "", top=None, **options) -> Path:
+    """A bench of sac on X-v1; without options its run directories are absent."""
+    folder = bench / "sac-X-v1"
+    folder.mkdir(parents=True)
+    (bench / "bench.yaml").write_text(f"algos: [sac]\nenvs: [X-v1]\n{plan}")
+    facts = [{"seed": seed, "score": {"return_mean": score}, "curve": []} for seed, score in enumerate(scores)]
+    result = {"cell": "sac-X-v1", "algo": "sac", "env": "X-v1", "dataset": None, "runs": facts}
+    (folder / "result.json").write_text(json.dumps(result))
+    for seed in range(len(scores)) if options else ():
+        write_run(folder / f"seed_{seed}", 1, seed=seed, top=top, **options)
+    return bench
+
+
+def test_benches_are_labelled_by_the_options_in_which_they_differ(tmp_path, write_run):
+    fast = write_cell(tmp_path / "fast", write_run, 4, 5, learning_rate=0.01, top={"total_timesteps": 300})
+    slow = write_cell(tmp_path / "slow", write_run, 6, 7, learning_rate=0.1, top={"total_timesteps": 200})
+    found = compare(fast, slow)
+    assert [group.label for group in found.groups] == ["sac total_timesteps=300 learning_rate=0.01",
+                                                      "sac total_timesteps=200 learning_rate=0.1"]  # fmt: skip
+    assert found.to_json()["groups"][1]["options"] == {"total_timesteps": 200, "learning_rate": 0.1}
+    assert [entry.algo for entry in found.tasks[0].entries] == [group.label for group in found.groups]
+    assert found.notes == []
+    chosen = compare(fast, slow, by=["learning_rate"])
+    assert [group.label for group in chosen.groups] == ["sac learning_rate=0.01", "sac learning_rate=0.1"]
+
+
+def test_benches_without_their_runs_are_labelled_by_their_plans(tmp_path, write_run):
+    fast = write_cell(tmp_path / "fast", write_run, 4, plan="set: {learning_rate: 0.01}\nsteps: 300\n")
+    plain = write_cell(tmp_path / "plain", write_run, 5, plan="steps: 300\n")
+    whole = write_cell(tmp_path / "whole", write_run, 6, learning_rate=0.1, top={"total_timesteps": 300})
+    assert [group.label for group in compare(fast, plain).groups] == ["sac learning_rate=0.01", "sac"]
+    labels = [group.label for group in compare(fast, whole).groups]
+    assert labels == ["sac learning_rate=0.01", "sac learning_rate=0.1"]
+    assert compare(fast, by=["learning_rate"]).groups[0].label == "sac learning_rate=0.01"
+
+
+def test_benches_with_equal_settings_are_named_by_their_folders_with_a_note(tmp_path, write_run):
+    benches = [write_cell(tmp_path / name, write_run, 4, 5, learning_rate=0.01) for name in "ab"]
+    found = compare(*benches)
+    folders = [f"{bench}/sac-X-v1" for bench in benches]
+    assert [group.label for group in found.groups] == [f"sac in {folder}" for folder in folders]
+    assert found.notes == [f"sac on X-v1 has the same settings in {' and '.join(folders)}"]
+
+
+def test_a_misspelt_key_is_refused_for_benches_too(tmp_path, write_run):
+    bench = write_cell(tmp_path / "bench", write_run, 4, learning_rate=0.01)
+    with pytest.raises(ValueError, match=r"--by learning_rat: no run has this key; did you mean learning_rate\?"):
+        compare(bench, by=["learning_rat"])
+
+
+def test_a_bench_has_its_own_scores_from_its_parent_and_from_the_folder_of_a_cell(tmp_path, write_run, monkeypatch):
+    bench = write_cell(tmp_path / "runs" / "bench", write_run, 4, 5, learning_rate=0.01)
+    cell = bench / "sac-X-v1"
+    for paths in ([bench], [tmp_path / "runs"], [cell], [bench, cell], [cell, tmp_path]):
+        found = compare(*paths)
+        assert [entry.scores for entry in found.tasks[0].entries] == [[4, 5]]
+        assert found.notes == []
+    monkeypatch.chdir(cell)
+    assert compare(".").tasks[0].entries[0].scores == [4, 5]
+    found = compare(cell / "seed_0")
+    assert found.tasks[0].entries[0].scores == [1]
+    assert found.notes == [f"runs of the bench {bench} have their last evaluation in training as their score; give "
+                           f"{bench} for the scores of the bench"]  # fmt: skip
+
+
+def test_trials_of_a_study_count_only_from_their_folder(tmp_path, write_run):
+    study = tmp_path / "runs" / "tune"
+    for trial in range(2):
+        write_run(study / "trials" / f"{trial:04}" / "seed_0", 9, learning_rate=0.1 + trial)
+    (study / "tune.yaml").write_text("{}")
+    with pytest.raises(ValueError, match=r"tune has only trials of a study, .* give .*tune/trials to compare them"):
+        compare(study)
+    write_cell(study / "final", write_run, 4, 5, learning_rate=0.1)
+    for path in (study, tmp_path / "runs"):
+        found = compare(path)
+        assert [group.seeds for group in found.groups] == [[0, 1]]
+        assert found.notes == [f"trials of the study {study} are left out (runs: 2); their scores are too high: the "
+                               "best of many"]  # fmt: skip
+    assert len(compare(study / "trials").groups) == 2
+    assert compare(study / "trials" / "0001").groups[0].paths == [str(study / "trials" / "0001" / "seed_0")]
+
+
+def test_algo_and_env_id_are_keys_that_always_separate(tmp_path, write_run):
+    write_run(tmp_path / "a", 1, learning_rate=0.1)
+    write_run(tmp_path / "b", 1, seed=1, learning_rate=0.2)
+    write_run(tmp_path / "c", 1, algo="td3")
+    for key in ("algo", "env_id"):
+        found = compare(tmp_path, by=[key])
+        assert [(group.label, group.seeds) for group in found.groups] == [("sac", [0, 1]), ("td3", [0])]
+        assert found.notes == ["sac on X-v1 pools runs that differ in learning_rate"]
+
+
+def test_no_note_about_pooling_where_no_group_pools(tmp_path, write_run):
+    write_run(tmp_path / "a", 1, learning_rate=0.1, batch_size=32)
+    write_run(tmp_path / "b", 1, learning_rate=0.2)
+    assert compare(tmp_path, by=["learning_rate"]).notes == []
 
 
 def test_patterns_are_expanded_and_paths_without_runs_refused(runs, tmp_path):
@@ -162,4 +264,7 @@ def test_runs_are_listed_with_status_step_and_returns(cli, runs, tmp_path, write
     }  # fmt: skip
     table = cli("runs", "ls", tmp_path / "runs").stdout
     assert "1.5 (training)" in table
+    assert "100 of 100" in table
+    write_run(tmp_path / "short", 1, top={"total_timesteps": 30})
+    assert "100 (asked 30)" in cli("runs", "ls", tmp_path / "short").stdout
     assert cli("runs", "ls", tmp_path / "none").exit_code == 2

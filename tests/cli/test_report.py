@@ -287,6 +287,25 @@ def test_a_bench_shows_cells_that_are_done_training_and_waiting(tmp_path, write_
     assert "rl-training train sac X-v1" in page.text
 
 
+def test_benches_below_a_folder_keep_their_scores_and_show_their_options(tmp_path, write_run):
+    for name, rate in (("a", 0.01), ("b", 0.1)):
+        folder = tmp_path / "runs" / name / "sac-X-v1"
+        write_run(folder / "seed_0", 9, 7, learning_rate=rate, top={"total_timesteps": 30})
+        (folder.parent / "bench.yaml").write_text("algos: [sac]\nenvs: [X-v1]\n")
+        facts = [{"seed": 0, "score": {"return_mean": 40.0}, "curve": [[50, 9.0], [100, 7.0]]}]
+        cell = {"algo": "sac", "env": "X-v1", "dataset": None, "runs": facts}
+        (folder / "result.json").write_text(json.dumps(cell))
+    text = page_of(tmp_path / "runs").text
+    assert "sac learning_rate=0.01 one seed: no interval 1 40.0" in text
+    assert "sac learning_rate=0.1 one seed: no interval 1 40.0" in text
+    assert "100 (asked 30) 7.00 9.00" in text  # last and best return are evaluations in training
+    assert "40.0" in page_of(tmp_path / "runs" / "a" / "sac-X-v1").text
+    with pytest.raises(ValueError, match="did you mean learning_rate"):
+        page_of(tmp_path / "runs" / "a", by=["learning_rat"])
+    (tmp_path / "runs" / "b" / "bench.yaml").write_text("[")
+    assert "cannot be read" in page_of(tmp_path / "runs").text
+
+
 def test_commands_that_started_the_runs_are_given(runs):
     words = ["/x/bin/rl-training", "train", "sac", "--set", "a=[1, 2]"]
     (runs / "fast" / "seed_0" / "run.json").write_text(json.dumps({"argv": words}))

@@ -152,10 +152,12 @@ def describe(run: StoredRun) -> dict[str, Any]:
 
 
 def row(run: dict[str, Any], folder: Path) -> tuple[str, ...]:
+    from rl_training.reporting.stored_runs import progress_text
+
     last = "" if run["last_return"] is None else f"{run['last_return']:,.1f}{'' if run['evaluated'] else ' (training)'}"
     best = "" if run["best_return"] is None else f"{run['best_return']:,.1f}"
     task = run["env"] or run["dataset"] or ""
-    step = f"{run['step']:,} of {run['total_steps']:,}"
+    step = progress_text(run["step"], run["total_steps"])
     path = Path(run["run_dir"])
     name = str(path.relative_to(folder)) if path != folder else str(path)
     return name, run["algo"], task, str(run["seed"]), run["status"], step, last, best, duration(run["age_seconds"])

@@ -94,10 +94,16 @@ def run_directories(path: Path) -> Iterator[Path]:
     if is_run(path):
         yield path
         return
-    if path.is_dir():
-        for child in sorted(path.iterdir(), key=lambda each: _by_number(each.name)):
-            if child.is_dir() and not child.is_symlink() and child.name not in SKIPPED:
-                yield from run_directories(child)
+    for child in children(path):
+        yield from run_directories(child)
+
+
+def children(path: Path) -> list[Path]:
+    """Returns the folders that may hold runs, in the order of their names."""
+    if not path.is_dir():
+        return []
+    folders = [child for child in path.iterdir() if child.is_dir() and not child.is_symlink()]
+    return sorted((child for child in folders if child.name not in SKIPPED), key=lambda each: _by_number(each.name))
 
 
 def _by_number(name: str) -> tuple[str, int]:
@@ -144,6 +150,11 @@ def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             found[name] = value
     return found
+
+
+def progress_text(step: int, total: int) -> str:
+    """`50 of 100`; a rollout may end after the steps that were asked for."""
+    return f"{step:,} of {total:,}" if step <= total else f"{step:,} (asked {total:,})"
 
 
 def seed_ranges(seeds: Sequence[int]) -> str:

@@ -6,9 +6,9 @@ import json
 from typing import Any, NamedTuple
 
 from rl_training.experiment.config.yaml_text import write_yaml
-from rl_training.reporting.grouping import differing_keys, shown_value
 from rl_training.reporting.report.groups import Gathered, ReportGroup
 from rl_training.reporting.report.texts import short_text
+from rl_training.reporting.settings import differing_keys, shown_value
 from rl_training.reporting.stored_runs import flat
 
 OF_A_RUN = {"seed", "output_dir"}

@@ -8,11 +8,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from rl_training.experiment.bench.plan import Cell, read_plan
-from rl_training.reporting.grouping import BENCH, RUN, Group, Setting, bench_groups, settings_of
+from rl_training.reporting.bench_cells import BenchCell, read_cells
+from rl_training.reporting.finding import find
+from rl_training.reporting.grouping import BENCH, RUN, Group, cell_group
 from rl_training.reporting.report.groups import MALFORMED, Gathered, Member, ReportGroup, finite, points
 from rl_training.reporting.report.labels import with_labels
-from rl_training.reporting.stored_runs import StoredRun, expand, is_bench, is_run, read_run, run_directories
+from rl_training.reporting.settings import Setting, settings_of
+from rl_training.reporting.stored_runs import StoredRun, is_run, read_run, run_directories
 
 SILENT_SECONDS = 120.0  # without a new row in its log, a run without a result is no longer called training
 NAMED = 5  # runs in a note
@@ -21,25 +23,18 @@ SLACK = 2.0  # seconds between the last row of a log and the result
 
 def gather(paths: Sequence[str], by: Sequence[str] = ()) -> Gathered:
     """Reads benches, runs, folders of runs and patterns. Folders without runs and damaged runs become notes."""
-    groups: list[ReportGroup] = []
-    notes: list[str] = []
-    runs: dict[Path, StoredRun] = {}
-    for path in expand(paths):
-        if is_bench(path):
-            groups += _bench(path, notes)
-            continue
-        known = len(notes)
-        found = {directory.resolve(): run for directory, run in _read(path, notes)}
-        if not found and len(notes) == known:
-            notes.append(f"{path} has no runs yet")
-        runs |= found
-    settings, pooled = settings_of([*runs.values()], by)
-    if groups and settings:
+    found = find(paths)
+    notes = [*found.notes, *(f"{path} has no runs yet" for path in found.empty if path not in found.studies)]
+    cells = [cell for bench, only in found.benches.values() for cell in _read_cells(bench, only, notes)]
+    runs = [run for path in found.runs.values() for run in _read(path, notes)]
+    settings = settings_of(runs, by, cells)
+    groups = _cells(cells, settings.cells, notes)
+    if groups and settings.runs:
         notes.append(f"scores are measured differently: {BENCH} and {RUN}")
-    groups += [_from_runs(setting) for setting in settings]
+    groups += [_from_runs(setting) for setting in settings.runs]
     shown = {member.path for group in groups for member in group.members}
-    older = [str(run.path) for run in runs.values() if run.path not in shown]
-    return Gathered(with_labels(groups), [*notes, *pooled, *_older(older)])
+    older = [str(run.path) for run in runs if run.path not in shown]
+    return Gathered(with_labels(groups), [*notes, *settings.notes, *_older(older)])
 
 
 def _older(paths: Sequence[str]) -> list[str]:
@@ -47,7 +42,7 @@ def _older(paths: Sequence[str]) -> list[str]:
     return [f"left out, because a newer run has the same setting and seed: {named}"] if paths else []
 
 
-def _read(path: Path, notes: list[str]) -> Iterator[tuple[Path, StoredRun]]:
+def _read(path: Path, notes: list[str]) -> Iterator[StoredRun]:
     for directory in run_directories(path):
         try:
             run = read_run(directory)
@@ -55,30 +50,38 @@ def _read(path: Path, notes: list[str]) -> Iterator[tuple[Path, StoredRun]]:
         except MALFORMED as error:
             notes.append(f"{directory} cannot be read: {error}")
         else:
-            yield directory, run
+            yield run
 
 
-def _bench(path: Path, notes: list[str]) -> list[ReportGroup]:
-    cells = {cell.name: cell for cell in read_plan(path).cells()}
-    done, missing = bench_groups(path)
-    groups = [_from_cell(group) for group in done]
-    waiting = []
-    for name in missing:
-        if runs := [run for _, run in _read(path / name, notes)]:
-            groups.append(_unfinished_cell(cells[name], runs))
+def _read_cells(bench: Path, only: set[str] | None, notes: list[str]) -> list[BenchCell]:
+    try:
+        return read_cells(bench, only)
+    except MALFORMED as error:
+        notes.append(f"{bench} cannot be read: {error}")
+        return []
+
+
+def _cells(cells: Sequence[BenchCell], options: Sequence[dict[str, Any]], notes: list[str]) -> list[ReportGroup]:
+    groups, waiting = [], []
+    for cell, chosen in zip(cells, options, strict=True):
+        if cell.result is not None:
+            groups.append(_from_cell(cell_group(cell, chosen), cell.family[0]))
+        elif runs := [*_read(cell.folder, notes)]:
+            dataset = cell.cell.dataset or runs[0].dataset
+            groups.append(_from_runs(Setting(cell.cell.learner, str(runs[0].env), dataset, chosen, runs)))
         else:
-            waiting.append(name)
+            waiting.append(cell.cell.name)
     if waiting:
         notes.append(f"not started: {', '.join(waiting)}")
     return groups
 
 
-def _from_cell(group: Group) -> ReportGroup:
+def _from_cell(group: Group, algo: str) -> ReportGroup:
     members = [
         _cell_member(Path(path), facts) for path, facts in zip(group.paths, group.cell["runs"], strict=True)
     ]  # fmt: skip
     task = task_name(group.env, group.dataset)
-    return ReportGroup(group.label, {}, task, group.env, group.dataset, members, group.cell)
+    return ReportGroup(algo, group.options, task, group.env, group.dataset, members, group.cell)
 
 
 def _cell_member(path: Path, facts: dict[str, Any]) -> Member:
@@ -89,11 +92,6 @@ def _cell_member(path: Path, facts: dict[str, Any]) -> Member:
     steps = int(facts.get("steps") or 0)
     return Member(facts["seed"], path, None, str(facts.get("status", "finished")), steps, steps, None, curve, [],
                   score, facts)  # fmt: skip
-
-
-def _unfinished_cell(cell: Cell, runs: list[StoredRun]) -> ReportGroup:
-    first = runs[0]
-    return _from_runs(Setting(cell.learner, str(first.env), cell.dataset or first.dataset, {}, runs))
 
 
 def _from_runs(setting: Setting) -> ReportGroup:

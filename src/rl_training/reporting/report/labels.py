@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from rl_training.reporting.grouping import shown_value
 from rl_training.reporting.report.groups import ReportGroup
+from rl_training.reporting.settings import shown_value
 
 
 def with_labels(groups: Sequence[ReportGroup]) -> list[ReportGroup]:

@@ -11,7 +11,7 @@ from rl_training.reporting.report.groups import Gathered, Member, ReportGroup
 from rl_training.reporting.report.machines import member_seconds
 from rl_training.reporting.report.scores import ScoredTask
 from rl_training.reporting.report.texts import decimals, duration_text, interval_text, number_text
-from rl_training.reporting.stored_runs import seed_ranges
+from rl_training.reporting.stored_runs import progress_text, seed_ranges
 
 MARGIN = 4.0  # per cent of the width of a picture in a table
 FEW_SEEDS = 4  # up to which an interval is too narrow
@@ -146,7 +146,7 @@ def run_rows(gathered: Gathered) -> list[RunRow]:
     return [
         RunRow(
             group.number, member.seed, str(member.path), WORDS.get(member.status, member.status),
-            f"{member.step:,} of {member.total_steps:,}", _last(member),
+            progress_text(member.step, member.total_steps), _last(member),
             number_text(max(value for _, value in member.evaluations)) if member.evaluations else "",
             duration_text(member_seconds(member)),
         )
@@ -155,6 +155,9 @@ def run_rows(gathered: Gathered) -> list[RunRow]:
 
 
 def _last(member: Member) -> str:
+    """Prefers evaluations in training to the bench's score, because the best return is one of them."""
+    if member.last_evaluation is not None:
+        return number_text(member.last_evaluation)
     if member.score is not None:
         return number_text(member.score)
     return f"{number_text(member.training[-1][1])} (training)" if member.training else ""

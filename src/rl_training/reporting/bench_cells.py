@@ -1,0 +1,59 @@
+"""Reads the cells of a bench: plan, result, and the config of their runs if it is still there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rl_training.experiment.bench.plan import BenchPlan, Cell, read_plan
+from rl_training.experiment.config.train_config import load_config
+from rl_training.reporting.stored_runs import flat
+
+
+class BenchCell(NamedTuple):
+    folder: Path
+    cell: Cell
+    result: dict[str, Any] | None  # result.json; None if the cell is not done
+    planned: dict[str, Any]  # flattened keys that the plan sets
+    config: dict[str, Any]  # of its runs; the planned keys if the runs are absent
+    is_whole: bool  # False if the runs are absent
+
+    @property
+    def family(self) -> tuple[str, str, str | None]:
+        if self.result is not None:
+            return str(self.result["algo"]), str(self.result["env"]), self.result["dataset"]
+        return self.cell.learner, str(self.cell.env or self.config.get("env_id")), self.cell.dataset
+
+
+def read_cells(directory: Path, only: Collection[str] | None = None) -> list[BenchCell]:
+    """Reads all cells of a bench, or those with the names `only`."""
+    plan = read_plan(directory)
+    return [_read(directory / cell.name, cell, plan) for cell in plan.cells() if only is None or cell.name in only]
+
+
+def _read(folder: Path, cell: Cell, plan: BenchPlan) -> BenchCell:
+    file = folder / "result.json"
+    result = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+    planned, config = _planned(cell, plan), _run_config(folder)
+    return BenchCell(folder, cell, result, planned, planned if config is None else config, config is not None)
+
+
+def _planned(cell: Cell, plan: BenchPlan) -> dict[str, Any]:
+    """The file of a config may be absent where results were copied."""
+    values = _load(cell.learner) if cell.learner in plan.configs else None
+    steps = {} if plan.steps is None else {"total_timesteps": plan.steps}
+    return {**flat(values or {}), **steps, **{key.removeprefix("algo_kwargs."): each for key, each in plan.set.items()}}
+
+
+def _run_config(folder: Path) -> dict[str, Any] | None:
+    found = (_load(str(file)) for file in sorted(folder.glob("seed_*/config.yaml")))
+    return next((config for config in found if config is not None), None)
+
+
+def _load(name: str) -> dict[str, Any] | None:
+    try:
+        return load_config(name)
+    except (ValueError, OSError):
+        return None
