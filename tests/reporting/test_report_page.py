@@ -167,6 +167,42 @@ def test_a_narrow_window_never_scrolls_sideways(browser, page, dark):
     assert (background == "rgb(255, 255, 255)") is not dark
 
 
+def test_a_narrow_toolbar_still_has_its_reset_tool(browser, page):
+    browser.open(page, width=400, height=800)
+    browser.wait(f"{FIGURES}.length === 6")
+    # A horizontal toolbar hides tools in a menu if it is laid out while the plot is still narrow.
+    assert browser.run(f"{FIGURES}.map(figure => figure.toolbar_location)") == ["right"] * 6
+    places = browser.run("""(() => {
+      const found = [];
+      const search = node => {
+        if (node.shadowRoot) search(node.shadowRoot);
+        for (const child of node.children) {
+          if (child.title === "Reset") found.push(child.getBoundingClientRect());
+          search(child);
+        }
+      };
+      search(document.body);
+      return found.map(({width, right}) => [width, right]);
+    })()""")
+    assert len(places) == 6
+    assert all(width > 0 and right <= 400 for width, right in places), places
+
+
+def test_long_names_of_groups_wrap_in_the_table_of_configs(browser, tmp_path, write_run):
+    for number in range(4):
+        name = f"runs/study/final/trial_{number:04}_with_a_long_name.yaml"
+        write_run(tmp_path / "runs" / str(number), 1, algo=name, learning_rate=0.1 + number)
+    write_report([tmp_path / "runs"], tmp_path / "report.html")
+    browser.open(tmp_path / "report.html", width=1400, height=800)
+    over = browser.run("""[...document.querySelectorAll(".configs thead th .group")].map(each => {
+      const {right} = each.closest("th").getBoundingClientRect();
+      const padding = parseFloat(getComputedStyle(each.closest("th")).paddingRight);
+      return each.lastChild.getBoundingClientRect().right - (right - padding);
+    })""")
+    assert len(over) == 4
+    assert max(over) <= 1, over
+
+
 def test_the_tables_need_no_script(browser, page):
     browser.call("Emulation.setScriptExecutionDisabled", value=True)
     try:

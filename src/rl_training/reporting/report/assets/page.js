@@ -49,7 +49,7 @@
   function newFigure(id, element, x_axis_label, y_axis_label) {
     const figure = Bokeh.Plotting.figure({
       name: id, height: 340, min_width: 200, sizing_mode: "stretch_width", x_axis_label, y_axis_label,
-      tools: [], toolbar_location: "above", output_backend: "canvas",
+      tools: [], toolbar_location: innerWidth < 600 ? "right" : "above", output_backend: "canvas",
       background_fill_color: null, border_fill_color: null, outline_line_color: null,
       x_range: new Bokeh.Models.DataRange1d({only_visible: true, range_padding: 0.03}),
       y_range: new Bokeh.Models.DataRange1d({only_visible: true, range_padding: 0.08}),
