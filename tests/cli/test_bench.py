@@ -11,6 +11,7 @@ import pytest
 
 from rl_training.cli.executors import size
 from rl_training.data.writers import save_npz
+from rl_training.experiment.run_directory import locked_file
 from rl_training.runtime.recipes import roll_dataset
 
 TINY = ["--seeds", "0-1", "--steps", "4", "--episodes", "2", "--set", "dataset={kind: random, rows: 200}",
@@ -141,7 +142,7 @@ def test_options_win_over_the_plan_file(cli, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "a bench needs algorithms or configs; give algos or configs"),
+        ([], "a bench needs algorithms or configs; give --algos or --configs"),
         (["iql/pendulum"], "a plan must be a .yaml file, got iql/pendulum; use --configs for configs"),
         (["--algos", "sac", "--envs", "A-v1", "--seeds", "4-0"], "--seeds must be increasing ranges"),
         (["--algos", "sac", "--envs", "A-v1", "--set", "gamma"], "--set must be KEY=VALUE, got 'gamma'"),
@@ -209,3 +210,20 @@ def test_options_of_another_executor_are_refused(cli, tmp_path, options, message
                                                 ("2048", 2048)])  # fmt: skip
 def test_sizes_are_read_in_binary_units(text, expected):
     assert size("--memory", text) == expected
+
+
+def test_a_bench_continues_by_its_directory_alone(cli, ended, bench):
+    again = cli("bench", "--output", bench, "--json")
+    first, second = (json.loads(each.stdout)["cells"][0] for each in (ended, again))
+    assert (again.exit_code, second) == (1, first)  # the other cell fails again
+
+
+def test_a_cell_that_another_process_runs_can_be_asked_for_again(cli, tmp_path, monkeypatch):
+    monkeypatch.setattr("rl_training.experiment.bench.cell.LOCK_SECONDS", 0)
+    output, name = tmp_path / "bench", "ppo-CartPole-v1"
+    (output / name).mkdir(parents=True)
+    (output / "bench.yaml").write_text("algos: [ppo]\nenvs: [CartPole-v1]\n")
+    with locked_file(output / name / ".lock", "busy"):
+        ended = cli("bench", "--output", output, "--cell", name)
+    assert (ended.exit_code, "correct the error" in ended.stdout) == (1, False)
+    assert "repeat the command once the other process has ended" in ended.stdout

@@ -42,8 +42,8 @@ def test_a_config_brings_its_own_environment():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({}, "a bench needs algorithms or configs; give algos or configs"),
-        ({"algos": ["sac"]}, "algos need environments; give envs (configs name their own)"),
+        ({}, "a bench needs algorithms or configs; give --algos or --configs"),
+        ({"algos": ["sac"]}, "algos need environments; give --envs, or envs in a plan file (configs name their own)"),
         ({"algos": ["sac", "sac"], "envs": ["A-v1"]}, "two cells have the name sac-A-v1; give each"),
         ({"algos": ["bc"], "envs": ["A"], "datasets": ["a/x.npz", "b/x.npz"]}, "two cells have the name bc-A-x"),
         ({"algos": ["sac"], "envs": ["A-v1"], "seeds": [1, 1]}, "seeds must not repeat a seed, got [1, 1]"),
@@ -119,9 +119,9 @@ def test_a_cell_that_another_process_runs_is_not_started(tmp_path, monkeypatch):
         fcntl.flock(lock, fcntl.LOCK_EX)
         bench = Bench(plan, tmp_path)
         bench.run_cell("bc-Pendulum-v1")
-    assert (bench.status, bench.cells[0].error) == (
-        "failed", f"another process is running this cell in {tmp_path / 'bc-Pendulum-v1'}; wait for it"
-    )  # fmt: skip
+    folder = tmp_path / "bc-Pendulum-v1"
+    error = f"another process is running this cell in {folder}; repeat the command later for its result"
+    assert (bench.status, bench.cells[0].error) == ("failed", error)
 
 
 def test_a_cell_that_another_process_has_finished_meanwhile_is_not_repeated(tmp_path):

@@ -44,7 +44,12 @@ OneCell = Annotated[
     str | None, typer.Option("--cell", metavar="NAME", help="Run only this cell, of the bench in DIR if there is one.")
 ]
 Output = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Output directory.", show_default="runs/bench, or runs/PLAN")
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Output directory; alone, it continues its bench.",
+        show_default="runs/bench, or runs/PLAN",
+    ),
 ]
 
 
@@ -55,14 +60,15 @@ def bench(
     output: Output = None, one_cell: OneCell = None, as_json: Json = False, *, executor: ExecutorOptions,
 ) -> None:  # fmt: skip
     """Train algorithms on environments or datasets with several seeds. Repeat the command to continue."""
-    from rl_training.experiment.bench.plan import parse_plan, read_plan
+    from rl_training.experiment.bench.plan import PLAN, parse_plan, read_plan
     from rl_training.experiment.bench.runner import Bench
 
     given = {"algos": algos, "configs": configs, "envs": envs, "datasets": datasets, "seeds": seeds, "steps": steps,
              "episodes": episodes}  # fmt: skip
     values = read_plan_file(plan) | {key: value for key, value in given.items() if value is not None}
+    continued = output is not None and (output / PLAN).is_file()
     output = output or Path("runs") / ("bench" if plan is None else plan.stem)
-    stored = one_cell is not None and not values and not overrides
+    stored = not values and not overrides and (continued or one_cell is not None)
     work = Bench(read_plan(output) if stored else parse_plan(with_seeds_and_overrides(values, overrides or [])), output)
     with watching(work) as watch:
         run(work, replace(executor, jobs=jobs), watch, one_cell=one_cell)
@@ -174,6 +180,8 @@ def print_result(work: Bench, *, as_json: bool) -> None:
 
 
 def _next(work: Bench) -> str:
+    if work.status == "failed" and all(cell.busy for cell in work.cells if cell.state == "failed"):
+        return "repeat the command once the other process has ended"
     if work.status == "failed":
         return "correct the error (log.txt in the folder of the cell has the details), then repeat the command"
     return f"rl-training compare {work.directory}" if work.status == "done" else "repeat the command to continue"

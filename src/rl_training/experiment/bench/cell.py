@@ -38,6 +38,7 @@ class CellRun(Job):
         self.result = RunDirectory(self.folder).read("result.json")
         self.state = "waiting" if self.result is None else "done"
         self.error: str | None = None
+        self.busy = False  # another process runs it
         self.executor: Executor = LocalExecutor()
         self.keep_open: tuple[int, ...] = ()  # file descriptors that processes inherit, such as the lock of the bench
         self.warnings: list[str] = []  # of its works, not printed yet
@@ -58,11 +59,11 @@ class CellRun(Job):
             self._warnings = WorkLog(self.folder / ".work" / LOG, skip=True)
             self._launch("training", ["rl_training.cli", *bench], self.folder / ".work")
             return
-        busy = f"another process is running this cell in {self.folder}; wait for it"
+        busy = f"another process is running this cell in {self.folder}; repeat the command later for its result"
         try:
             lock = self._lock.enter_context(locked_file(self.folder / ".lock", busy, seconds=LOCK_SECONDS))
         except RunLockedError as error:
-            self.state, self.error = "failed", str(error)
+            self.state, self.error, self.busy = "failed", str(error), True
             return
         self.result = RunDirectory(self.folder).read("result.json")
         if self.result is not None:  # the process that held the lock has finished the cell

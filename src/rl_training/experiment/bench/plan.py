@@ -104,9 +104,11 @@ def parse_plan(values: Mapping[str, Any]) -> BenchPlan:
         known = {key: key for key in BenchPlan.model_fields}
         raise ConfigError("\n".join(describe(error, values, lambda section: known))) from None
     if not plan.algos and not plan.configs:
-        raise ConfigError("a bench needs algorithms or configs; give algos or configs")
+        raise ConfigError(
+            "a bench needs algorithms or configs; give --algos or --configs, or algos or configs in a plan file"
+        )
     if plan.algos and not plan.envs:
-        raise ConfigError("algos need environments; give envs (configs name their own)")
+        raise ConfigError("algos need environments; give --envs, or envs in a plan file (configs name their own)")
     duplicates = [name for name, count in Counter(cell.name for cell in plan.cells()).items() if count > 1]
     if duplicates:
         raise ConfigError(f"two cells have the name {duplicates[0]}; give each algorithm, environment and file once")
