@@ -162,9 +162,9 @@ def test_cores_memory_and_jobs_limit_together(monkeypatch):
     assert limit(memory=10 * GIB) == 6
     assert limit(cpus=4, memory=30 * GIB) == 2
     assert limit(cpus=2, memory=8 * GIB, jobs=5) == 5
-    with pytest.raises(ConfigError, match="--cpus 17 is more than the cores of this machine, 16"):
+    with pytest.raises(ConfigError, match="--cpus 17 is more than the cores of this machine, 16; give fewer"):
         limit(cpus=17)
-    with pytest.raises(ConfigError, match="--memory 65 GiB is more than this machine has, 64 GiB"):
+    with pytest.raises(ConfigError, match="--memory 65 GiB is more than this machine has, 64 GiB; give less"):
         limit(memory=65 * GIB)
 
 
@@ -186,8 +186,11 @@ def test_gpus_limit_together_with_the_machine(two_gpus, monkeypatch):
     [
         ({"devices": ("0", "2")}, "--devices: this machine has no GPU '2', but 0, 1"),
         ({"devices": ("0", "0")}, "--devices has GPU 0 twice; --slots 2 runs two jobs at a time on each GPU"),
-        ({"gpu_memory": 81 * GIB}, "--gpu-memory 81 GiB is more than GPU 0 has, 80 GiB"),
-        ({"gpu_memory": 60 * GIB, "devices": ("0", "1")}, "--gpu-memory 60 GiB is more than GPU 1 has, 40 GiB"),
+        ({"gpu_memory": 81 * GIB}, "--gpu-memory 81 GiB is more than GPU 0 has, 80 GiB; give less"),
+        (
+            {"gpu_memory": 60 * GIB, "devices": ("0", "1")},
+            "--gpu-memory 60 GiB is more than GPU 1 has, 40 GiB; give less",
+        ),
     ],
 )
 def test_what_the_gpus_cannot_give_is_refused(two_gpus, options, message):
@@ -199,7 +202,8 @@ def test_what_the_gpus_cannot_give_is_refused(two_gpus, options, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"devices": ("0", "1")}, "--devices 0,1: PyTorch finds no GPU on this machine"),
+        ({"devices": ("0", "1")}, "--devices 0,1: PyTorch finds no GPU on this machine; "
+                                  "leave out --devices to run on the CPU"),
         ({"slots": 2}, "--slots needs a GPU, and PyTorch finds none on this machine; limit jobs with --jobs"),
         ({"gpu_memory": GIB}, "--gpu-memory needs a GPU, and PyTorch finds none on this machine; "
                               "limit jobs with --jobs"),

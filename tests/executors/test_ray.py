@@ -237,7 +237,7 @@ def test_the_nodes_together_hold_a_number_of_works(submit, ray_nodes):
 
 @pytest.mark.parametrize(
     ("options", "expected"),
-    [({}, (1, 0.0)), ({"slots": 4}, (1, 0.25)), ({"gpus": 1.0, "slots": 2}, (1, 0.5)), ({"gpus": 2.0}, (1, 2.0))],
+    [({}, (1, 0.0)), ({"slots": 4}, (1, 0.25)), ({"gpus": 2.0}, (1, 2.0))],
 )
 def test_slots_are_fractions_of_a_gpu(options, expected):
     assert resources_of(ExecutorOptions("ray", **options))[:2] == expected
@@ -247,7 +247,10 @@ def test_slots_are_fractions_of_a_gpu(options, expected):
     ("options", "message"),
     [
         ({"gpus": 1.5}, "--gpus must be at most 1 or a whole number, got 1.5"),
-        ({"gpus": 2.0, "slots": 2}, "--slots 2 divides one GPU, got --gpus 2; leave one of the two out"),
+        (
+            {"gpus": 1.0, "slots": 2},
+            r"--gpus 1 and --slots 2 both set the GPUs of a job \(--slots 2 is --gpus 0.5\); give",
+        ),
         ({"address": "nowhere"}, "--address must be HOST:PORT or auto, got 'nowhere'"),
         ({"address": "ray://127.0.0.1:10001"}, "--address must not be one of Ray Client; give auto on a node "),
     ],

@@ -72,5 +72,8 @@ def test_mistakes_are_named_in_one_sentence(message):
 @pytest.mark.skipif(find_spec("submitit") is None, reason="submitit is not installed")
 def test_without_sbatch_the_message_says_what_to_do(monkeypatch):
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(ValueError, match=r"not on this machine; start the command on a login node .* --cell NAME"):
+    with pytest.raises(
+        ValueError,
+        match=r"start the command on a login node .*`train --seed`.*`bench --cell`",
+    ):
         open_executor(ExecutorOptions("slurm"))

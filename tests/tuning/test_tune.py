@@ -110,7 +110,7 @@ def test_another_study_in_the_directory_is_refused_with_the_differences(finished
     ("options", "message"),
     [
         (["--search", "gama=0.9:1"], "--search gama: unknown key; did you mean gamma?"),
-        (["--search", "epochs=1:3"], "--search epochs would overwrite epochs, which is given too; remove one"),
+        (["--search", "epochs=1:3"], "--search epochs and --set epochs set the same key; give one of them"),
         (["--final-seeds", "0-3"], "--final-seeds must be other seeds than --seeds, because the trials were chosen by "
          "those; 0 is in both"),
         (["--final-seeds", "a"], "--final-seeds must be like 0-4 or 0,2,5, got 'a'"),

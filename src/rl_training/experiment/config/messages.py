@@ -1,6 +1,7 @@
 """Error messages for configs: which key is wrong, what is allowed, and the value given."""
 
 import difflib
+import re
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -104,5 +105,5 @@ def _allowed(item: Any) -> str:
         return "must be a mapping"
     if item["type"] in ("tuple_type", "list_type"):
         return "must be a list, such as [1, 2]"
-    text, _, _ = str(item["msg"]).partition(", unable to parse")
+    text, *_ = re.split(", unable to parse|, got ", str(item["msg"]))
     return text.removeprefix("Input ").replace("should", "must")

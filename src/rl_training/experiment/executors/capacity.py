@@ -17,11 +17,11 @@ def works_at_a_time(options: ExecutorOptions, *, on_gpus: int = 0) -> int:
     limits = [limit for limit in (options.jobs, on_gpus) if limit] or [cores()]
     if options.cpus is not None:
         if options.cpus > cores():
-            raise ConfigError(f"--cpus {options.cpus} is more than the cores of this machine, {cores()}")
+            raise ConfigError(f"--cpus {options.cpus} is more than the cores of this machine, {cores()}; give fewer")
         limits.append(cores() // options.cpus)
     if options.memory is not None:
         if options.memory > ram():
-            raise ConfigError(f"--memory {gib(options.memory)} is more than this machine has, {gib(ram())}")
+            raise ConfigError(f"--memory {gib(options.memory)} is more than this machine has, {gib(ram())}; give less")
         limits.append(ram() // options.memory)
     return min(limits)
 
@@ -44,7 +44,9 @@ def slots_of_devices(options: ExecutorOptions) -> dict[str, int]:
     full = [device for device in devices if not slots[device.name]]
     if full and (options.devices or len(full) == len(devices)):
         has = gib(full[0].memory or 0)
-        raise ConfigError(f"--gpu-memory {gib(options.gpu_memory or 0)} is more than GPU {full[0].name} has, {has}")
+        raise ConfigError(
+            f"--gpu-memory {gib(options.gpu_memory or 0)} is more than GPU {full[0].name} has, {has}; give less"
+        )
     return {name: number for name, number in slots.items() if number}
 
 

@@ -33,7 +33,8 @@ def choose_devices(wanted: Sequence[str]) -> list[Device]:
     if not found:
         visible = os.environ.get(VISIBLE)
         reason = "" if visible is None else f" with {VISIBLE}={visible}"
-        raise ConfigError(f"--devices {','.join(wanted)}: PyTorch finds no GPU on this machine{reason}")
+        none = f"PyTorch finds no GPU on this machine{reason}"
+        raise ConfigError(f"--devices {','.join(wanted)}: {none}; leave out --devices to run on the CPU")
     chosen: list[Device] = []
     for name in wanted:
         device = next((each for each in found if each.matches(name)), None)

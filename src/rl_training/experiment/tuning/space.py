@@ -164,6 +164,8 @@ def _dimension(text: str) -> Range | Choices:
     distinct = {json.dumps(value, sort_keys=True) for value in values}
     if len(distinct) < len(values):
         raise ConfigError(f"must not repeat a value, got {text}")
+    if len(values) < 2 and isinstance(values[0], str) and 2 <= len(parts) <= 3:
+        raise ConfigError(f"the ends of a range must be numbers, got {text}; or give several values, A,B,C")
     if len(values) < 2:
         raise ConfigError(f"has one value, {text}; give several, or fix it with --set")
     return Choices(tuple(values))
@@ -204,7 +206,8 @@ def checked(space: SearchSpace, values: Mapping[str, Any], fixed: Iterable[str])
         plain = key.removeprefix("algo_kwargs.")
         for searched in space.dimensions:
             if plain == searched or _contains(searched, plain):
-                raise ConfigError(f"--search {searched} would overwrite {plain}, which is given too; remove one")
+                option = "--dataset" if plain == "dataset" else f"--set {plain}"
+                raise ConfigError(f"--search {searched} and {option} set the same key; give one of them")
     dimensions = {}
     for key, dimension in space.dimensions.items():
         for value in dimension.samples():

@@ -36,8 +36,9 @@ class Resources(NamedTuple):
 
 def resources_of(options: ExecutorOptions) -> Resources:
     gpus, slots = options.gpus, options.slots
-    if slots is not None and gpus not in (None, 1.0):
-        raise ValueError(f"--slots {slots} divides one GPU, got --gpus {gpus:g}; leave one of the two out")
+    if slots is not None and gpus is not None:
+        same = f"--slots {slots} is --gpus {1 / slots:.3g}"
+        raise ValueError(f"--gpus {gpus:g} and --slots {slots} both set the GPUs of a job ({same}); give one of them")
     if slots is not None:
         gpus = 1 / slots
     if gpus is not None and gpus > 1 and not gpus.is_integer():

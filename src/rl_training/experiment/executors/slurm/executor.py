@@ -52,7 +52,7 @@ ALIVE = {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "REQUEUED", "SUSPEND
 ARRAY_SIZE = 1000  # the default limit of Slurm is 1001
 NO_SLURM = (
     "--executor slurm needs Slurm's command sbatch, which is not on this machine; start the command on a login node of "
-    "the cluster, or for another scheduler run `rl-training bench --output DIR --cell NAME` in a job for each cell"
+    "the cluster. A job of another scheduler can run one seed (`train --seed`) or one cell of a bench (`bench --cell`)"
 )
 FILES = ".slurm"  # folder for the files of submitit
 
