@@ -13,7 +13,8 @@ import pytest
 from rl_training.envs.group import EnvError
 from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.manager import ExperimentManager
-from rl_training.experiment.seeds.processes import Failure, SeedError, SeedJob
+from rl_training.experiment.seeds import processes
+from rl_training.experiment.seeds.processes import Failure, SeedError, SeedJob, SeedMessages
 from rl_training.experiment.seeds.sweep import as_population, train_in_processes, train_seeds
 from rl_training.runtime.callbacks import progress
 
@@ -155,3 +156,21 @@ def test_a_failure_has_the_nearest_class_that_every_process_can_import(error, ki
     failure = Failure.of(error)
     assert failure.kind is kind
     assert failure.message.startswith(message)
+
+
+def test_a_warning_names_a_seed_only_if_no_other_seed_has_it(capsys, monkeypatch):
+    messages = SeedMessages()
+    messages.add(2, "of all")
+    messages.add(0, "of one")
+    messages.show(2)
+    messages.add(0, "of all")
+    messages.show(2)
+    messages.add(2, "of all")
+    messages.show(2)
+    assert capsys.readouterr().err == "of all\n"
+    monkeypatch.setattr(processes, "HOLD_SECONDS", -1.0)
+    messages.show(2)
+    messages.add(2, "late")
+    messages.show(2, closing=True)
+    messages.show(2, closing=True)
+    assert capsys.readouterr().err == "seed 0: of one\nseed 2: late\n"

@@ -24,6 +24,8 @@ from rl_training.runtime.callbacks.progress import REFRESH_SECONDS, ShowProgress
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.state import TrainerState
 
+HOLD_SECONDS = 5.0  # seeds that start together send the same warning within this time
+
 
 class SeedError(RuntimeError):
     """The process of a seed failed, and not because of user input."""
@@ -134,6 +136,26 @@ class ShownSeed(Protocol):
     messages: list[str]
 
 
+class SeedMessages:
+    """Prints each message once; with the seed only if no other seed has sent it in HOLD_SECONDS."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, tuple[float, set[int]]] = {}
+        self._printed: set[str] = set()
+
+    def add(self, seed: int, message: str) -> None:
+        if message not in self._printed:
+            self._held.setdefault(message, (time.monotonic(), set()))[1].add(seed)
+
+    def show(self, seeds: int, *, closing: bool = False) -> None:
+        """Prints messages of all `seeds`, and others after their time or when `closing`."""
+        for message, (began, senders) in list(self._held.items()):
+            if closing or len(senders) == seeds or time.monotonic() - began > HOLD_SECONDS:
+                print_warning(message if len(senders) > 1 else f"seed {min(senders)}: {message}")
+                self._printed.add(message)
+                del self._held[message]
+
+
 class SeedGroup:
     """Shows several seeds as one training: steps are summed, scores averaged. `taken` holds steps of earlier runs."""
 
@@ -142,7 +164,7 @@ class SeedGroup:
     ) -> None:
         self.seeds, self.total_timesteps, self.taken = seeds, total_timesteps, taken
         self._progress = None if quiet else ShowProgress()
-        self._printed: set[str] = set()
+        self._messages = SeedMessages()
         self._shown = False
 
     @property
@@ -163,16 +185,16 @@ class SeedGroup:
         """Prints new messages, each once for all seeds; then updates progress, once the first seed trains."""
         for seed in self.seeds:
             for message in seed.messages:
-                if message not in self._printed:
-                    print_warning(f"seed {seed.seed}: {message}")
-                self._printed.add(message)
+                self._messages.add(seed.seed, message)
             seed.messages.clear()
+        self._messages.show(len(self.seeds))
         if self._progress is not None and self.seeds[0].progress is not None:
             show = self._progress.on_step_end if self._shown else self._progress.on_train_start
             show(self)
             self._shown = True
 
     def close(self) -> None:
+        self._messages.show(len(self.seeds), closing=True)
         if self._progress is not None and self._shown:
             self._progress.on_train_end(self)
 
