@@ -29,6 +29,8 @@ MediaSize = Annotated[
     float, typer.Option("--media-mb", metavar="MB", min=0, help="Megabytes of videos and images in the page, at most.")
 ]
 
+POLL_SECONDS = 0.1
+
 
 def report(
     paths: Paths,
@@ -76,14 +78,21 @@ def print_written(written: Written, as_json: bool) -> None:
 
 def repeat(paths: list[str], out: Path, options: Options, written: Written, as_json: bool) -> None:
     """Writes the page whenever the runs have changed. Ctrl-C writes it once more, as a page that is final."""
+    from rl_training.experiment.processes.signals import caught_signals
+
     typer.echo(f"refreshed every {options.every:g} s; Ctrl-C ends it", err=True)
-    try:
-        while True:
-            time.sleep(options.every or 0)
+    with caught_signals() as caught:  # a KeyboardInterrupt could be lost in a destructor
+        while not caught:
+            _sleep(options.every or 0, caught)
             try:
                 written = write(paths, out, options._replace(unless=written.stamp), as_json)
             except (*USER_ERRORS, OSError) as error:  # the next round may find the files again
                 typer.echo(f"not refreshed: {message_of(error)}", err=True)
-    except KeyboardInterrupt:
-        write(paths, out, options._replace(every=None), as_json)
-        raise
+    write(paths, out, options._replace(every=None), as_json)
+    raise typer.Exit(128 + caught[0])
+
+
+def _sleep(seconds: float, caught: list[int]) -> None:
+    end = time.monotonic() + seconds
+    while not caught and time.monotonic() < end:
+        time.sleep(POLL_SECONDS)
