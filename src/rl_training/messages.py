@@ -1,7 +1,10 @@
 """Warnings for the user, and the text of an error."""
 
+import logging
 import sys
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 Warn = Callable[[str], None]
 OPE_CAUTION = (
@@ -21,3 +24,17 @@ def describe_error(error: BaseException) -> str:
     except Exception:  # an error of user code may fail to print
         message = ""
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
+@contextmanager
+def quiet_logger(name: str) -> Iterator[None]:
+    """Hides the warnings of Python and of this logger, whose errors are still logged."""
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)

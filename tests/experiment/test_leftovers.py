@@ -30,7 +30,7 @@ class Fails(Callback):
 
 @pytest.fixture(autouse=True)
 def _no_collector() -> Iterator[None]:
-    """What only the garbage collector would close counts as left open."""
+    """Counts files and threads without the garbage collector, which would close some of them."""
     gc.collect()
     gc.disable()
     yield

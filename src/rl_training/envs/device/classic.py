@@ -1,6 +1,7 @@
 """Gymnasium's classic control as batched PyTorch, with its equations, types and constants."""
 
 import math
+from abc import abstractmethod
 from typing import ClassVar
 
 import torch
@@ -20,8 +21,9 @@ class VectorState(TensorEnv):
     def observe(self, state: State) -> Tensor:
         return self.vector(*state["x"].unbind(-1)).float()
 
+    @abstractmethod
     def start(self, draws: Draws) -> Tensor:
-        raise NotImplementedError
+        """Returns the first vector of an episode for each row."""
 
     def vector(self, *state: Tensor) -> Tensor:
         """The observation; the state itself by default."""

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -14,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from rl_training.experiment.export.policy import ExportedPolicy
+from rl_training.messages import quiet_logger
 from rl_training.types import Arrays
 
 Runnable: TypeAlias = Callable[[Arrays], Arrays]  # named inputs to named outputs, all with a leading batch axis
@@ -31,7 +29,7 @@ def format_of(path: Path) -> str:
 
 def write_policy(policy: ExportedPolicy, path: Path) -> dict[str, Any]:
     """Writes the file and returns what its format adds to the description."""
-    with _quiet():
+    with quiet_logger("torch.onnx"):
         return WRITERS[path.suffix](policy, path)
 
 
@@ -113,20 +111,6 @@ def _open_pt2(path: Path) -> Runnable:
         return {name: each.numpy() for name, each in outputs.items()}
 
     return run
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Hides what the exporters log about packages that policies do not need."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.setLevel(level)
 
 
 WRITERS = {".onnx": _write_onnx, ".pt2": _write_pt2}

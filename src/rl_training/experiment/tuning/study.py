@@ -5,10 +5,6 @@ Every change is one line of the journal, so a kill at any moment leaves a journa
 
 from __future__ import annotations
 
-import logging
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +16,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from rl_training.experiment.config.messages import ConfigError
 from rl_training.experiment.tuning.space import SearchSpace
+from rl_training.messages import quiet_logger
 
 JOURNAL = "journal.jsonl"
 NAME = "tune"
@@ -69,7 +66,7 @@ class Study:
         self._distributions = space.distributions()
         file = directory / JOURNAL
         drop_incomplete_line(file)
-        with _quiet():
+        with quiet_logger("optuna"):
             try:
                 backend = JournalFileBackend(str(file), lock_obj=_NoLock(str(file)))
                 self._storage = optuna.storages.JournalStorage(backend)
@@ -114,7 +111,7 @@ class Study:
     def _sample(self, earlier: list[FrozenTrial], key: list[int]) -> dict[str, Any]:
         """Samples in a copy of the study in memory, with a generator of its own."""
         seed = int(np.random.SeedSequence(key).generate_state(1)[0])
-        with _quiet():
+        with quiet_logger("optuna"):
             samplers = {"tpe": optuna.samplers.TPESampler, "random": optuna.samplers.RandomSampler}
             copy = optuna.create_study(direction="maximize", sampler=samplers[self.sampler](seed=seed))
             copy.add_trials(earlier)
@@ -147,7 +144,7 @@ class Study:
             return {}
         if len(self._distributions) == 1:
             return dict.fromkeys(self._distributions, 1.0)
-        with _quiet():
+        with quiet_logger("optuna"):
             evaluator = optuna.importance.PedAnovaImportanceEvaluator()
             found = optuna.importance.get_param_importances(self._study, evaluator=evaluator)
         return {key: float(value) for key, value in found.items()}
@@ -174,17 +171,3 @@ def drop_incomplete_line(file: Path) -> None:
     if complete < len(content):
         with file.open("r+b") as journal:
             journal.truncate(complete)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Hides what Optuna logs for its own use of a study, and its warnings about experimental parts."""
-    logger = logging.getLogger("optuna")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.setLevel(level)
