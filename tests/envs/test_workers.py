@@ -153,3 +153,29 @@ def test_no_worker_outlives_its_run(killed: bool):
             run.kill()
         assert run.stderr.read() == ""  # closes with the last process that has it open
         assert run.wait(20) == (-signal.SIGKILL if killed else 0)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_step_in_two_parts_equals_a_step(workers: int):
+    with EnvPool("CartPole-v1", 2, seed=3, workers=workers) as split, EnvPool("CartPole-v1", 2, seed=3) as whole:
+        with pytest.raises(RuntimeError, match="call begin_step"):
+            split.end_step()
+        split.reset(), whole.reset()
+        for _ in range(30):
+            split.begin_step(np.array([0, 1]))
+            one, other = split.end_step(), whole.step(np.array([0, 1]))
+            for column in range(5):
+                np.testing.assert_array_equal(one[column], other[column])
+            assert one.finished == other.finished
+
+
+def test_a_pool_is_not_saved_during_a_step():
+    with EnvPool("CartPole-v1") as pool:
+        pool.reset()
+        state = pool.snapshot()
+        pool.begin_step(np.array([0]))
+        for call in (pool.snapshot, pool.reset, partial(pool.restore, state), partial(pool.begin_step, np.array([0]))):
+            with pytest.raises(RuntimeError, match=r"call end_step\(\) before .*: a step of the pool is under way"):
+                call()
+        pool.end_step()
+        pool.snapshot()

@@ -45,6 +45,7 @@ class EnvGroup:
         for row, env in enumerate(envs):
             check_first_steps(env, warn if first + row == 0 else _ignore)
         self._actions = [bytearray() for _ in envs]  # of the running episodes, if kind is "replay"
+        self._pending = np.empty(0)
         space: Any = envs[0].observation_space
         self._rows, self._shape = (len(envs), *space.shape), space.shape
         self._pixels = space.dtype == np.uint8
@@ -59,8 +60,13 @@ class EnvGroup:
             self._begin_episode(row, obs)
         return obs
 
-    def step(self, actions: np.ndarray) -> GroupStep:
-        """Steps every environment once; actions are in the environment's units."""
+    def begin_step(self, actions: np.ndarray) -> None:
+        """Keeps the actions, in the environment's units, for `end_step`."""
+        self._pending = actions
+
+    def end_step(self) -> GroupStep:
+        """Steps every environment once."""
+        actions = self._pending
         next_obs, count = np.empty(self._rows, self._dtype), len(self._envs)
         rewards, terminated, truncated = [0.0] * count, np.zeros(count, bool), np.zeros(count, bool)
         ended, row = [], 0

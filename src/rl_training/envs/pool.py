@@ -75,7 +75,7 @@ class EnvPool:
         self._convert_actions = ActionConverter(env.action_space, self.spec, num_envs)
         self._places = {method: place_of_method(env, method) for method in ("reset", "step")}
         self._obs: np.ndarray | None = None
-        self._steps = 0
+        self._steps, self._is_stepping = 0, False
         self._returns, self._starts = [0.0] * num_envs, [0] * num_envs  # return and first step of the running episodes
         self._group: EnvGroup | Workers
         if workers:
@@ -108,6 +108,7 @@ class EnvPool:
         return self._group.restarts
 
     def reset(self) -> np.ndarray:
+        self._require_no_step("reset")
         with environment_calls:
             self._obs = self._group.reset()
         self._require_finite(self._obs, "reset")
@@ -115,11 +116,24 @@ class EnvPool:
         return self._obs
 
     def step(self, actions: np.ndarray) -> Transition:
+        self.begin_step(actions)
+        return self.end_step()
+
+    def begin_step(self, actions: np.ndarray) -> None:
+        """Sends the actions to the workers and returns at once. Without workers, `end_step` does all the work."""
         if self._obs is None:
             raise RuntimeError("call reset() before step()")
-        converted = self._convert_actions(np.asarray(actions))
+        self._require_no_step("begin_step")
+        self._group.begin_step(self._convert_actions(np.asarray(actions)))
+        self._is_stepping = True
+
+    def end_step(self) -> Transition:
+        """Waits for the step that `begin_step` began."""
+        if not self._is_stepping:
+            raise RuntimeError("call begin_step() before end_step()")
+        self._is_stepping = False
         with environment_calls:
-            step = self._group.step(converted)
+            step = self._group.end_step()
         self._require_finite(step.next_obs, "step")
         self._steps += 1
         for env, reward in enumerate(step.rewards):
@@ -139,6 +153,7 @@ class EnvPool:
 
     def snapshot(self) -> dict[str, Any]:
         """Returns the state of all environments as nested dicts of arrays and JSON values."""
+        self._require_no_step("snapshot")
         restarts = {"restarts": self.restarts} if self.restarts else {}
         return {
             "seed": self.seed,
@@ -151,6 +166,7 @@ class EnvPool:
 
     def restore(self, state: Mapping[str, Any]) -> list[str]:
         """Restores a snapshot; returns a message for each environment that had to start a new episode instead."""
+        self._require_no_step("restore")
         saved = snapshots.to_numpy(state)
         if (len(saved["envs"]), saved["seed"]) != (self.num_envs, self.seed):
             raise ValueError(
@@ -165,6 +181,10 @@ class EnvPool:
         self._starts = [self._steps - length for length in lengths]
         failed = [(env, reason) for env, reason in enumerate(reasons) if reason is not None]
         return [f"environment {env} could not be restored exactly: {reason}" for env, reason in failed]
+
+    def _require_no_step(self, method: str) -> None:
+        if self._is_stepping:
+            raise RuntimeError(f"call end_step() before {method}(): a step of the pool is under way")
 
     def _require_finite(self, obs: np.ndarray, method: str) -> None:
         index = first_non_finite(obs)

@@ -56,8 +56,11 @@ class Workers:
         self._obs = np.concatenate(parts)
         return self._obs
 
-    def step(self, actions: np.ndarray) -> GroupStep:
-        replies = self._ask("step", [(actions[share],) for share in self._shares])
+    def begin_step(self, actions: np.ndarray) -> None:
+        self._send("step", [(actions[share],) for share in self._shares])
+
+    def end_step(self) -> GroupStep:
+        replies = self._receive("step")
         parts = [self._lost_step(number) if reply is None else reply for number, reply in enumerate(replies)]
         next_obs, terminated, truncated = (
             np.concatenate(column)
@@ -114,8 +117,14 @@ class Workers:
 
     def _ask(self, method: str, arguments: list[Any]) -> list[Any]:
         """Calls a method in all workers in parallel; the reply of a dead worker is None."""
+        self._send(method, arguments)
+        return self._receive(method)
+
+    def _send(self, method: str, arguments: list[Any]) -> None:
         for worker, args in zip(self._workers, arguments, strict=True):
             worker.send(method, *args)
+
+    def _receive(self, method: str) -> list[Any]:
         deadline = time.monotonic() + SILENT_SECONDS
         for number, worker in enumerate(self._workers):  # all of them before a reply is waited for without a limit
             if not worker.replies_within(max(0.0, deadline - time.monotonic())):
@@ -254,7 +263,7 @@ def serve(pipe: Connection, build: Callable[[], EnvGroup], lasting: bool) -> Non
         pipe.send((built, None if built else group))
         while built:
             method, args = pipe.recv()
-            pipe.send(_attempt(getattr(group, method), *args))
+            pipe.send(_attempt(_step, group, *args) if method == "step" else _attempt(getattr(group, method), *args))
     if built:
         group.close()
 
@@ -263,6 +272,11 @@ def _build_group(
     make: Callable[[], gym.Env[Any, Any]], first: int, episodes: list[int], *, seed: int, kind: str
 ) -> EnvGroup:
     return EnvGroup([make() for _ in episodes], first, episodes=episodes, seed=seed, kind=kind)
+
+
+def _step(group: EnvGroup, actions: np.ndarray) -> GroupStep:
+    group.begin_step(actions)
+    return group.end_step()
 
 
 def _attempt(call: Callable[..., Any], *args: Any) -> tuple[bool, Any]:

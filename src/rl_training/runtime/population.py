@@ -17,7 +17,7 @@ from rl_training.types import UpdateResult
 
 
 class PoolGroup:
-    """The pools of all members, stepped in turn; arrays have a leading member axis."""
+    """The pools of all members, stepped together; arrays have a leading member axis."""
 
     def __init__(self, pools: Sequence[EnvPool | DevicePool]) -> None:
         self.pools, self.spec, self.num_envs = pools, pools[0].spec, pools[0].num_envs
@@ -32,7 +32,15 @@ class PoolGroup:
         return self._stack([pool.reset() for pool in self.pools])
 
     def step(self, actions: Any) -> Transition:
-        stepped = [pool.step(own) for pool, own in zip(self.pools, actions, strict=True)]
+        self.begin_step(actions)
+        return self.end_step()
+
+    def begin_step(self, actions: Any) -> None:
+        for pool, own in zip(self.pools, actions, strict=True):
+            pool.begin_step(own)
+
+    def end_step(self) -> Transition:
+        stepped = [pool.end_step() for pool in self.pools]
         finished = [
             episode._replace(env=member * self.num_envs + episode.env)
             for member, each in enumerate(stepped)

@@ -63,6 +63,7 @@ class DevicePool:
         self._finished = torch.zeros(3, dtype=torch.float64, device=self.device)  # count, returns, lengths
         self._state: State = {}
         self._obs: Tensor | None = None
+        self._begun: Tensor | None = None  # actions of a step that has begun
 
     @property
     def obs(self) -> Tensor:
@@ -102,6 +103,16 @@ class DevicePool:
             _where(ended, self.env.observe(first), next_obs),
         )
         return TensorTransition(next_obs, outcome.rewards, outcome.terminated, truncated, self.obs)
+
+    def begin_step(self, actions: Tensor) -> None:
+        """Keeps the actions; `end_step` does all the work."""
+        self._begun = actions
+
+    def end_step(self) -> TensorTransition:
+        if self._begun is None:
+            raise RuntimeError("call begin_step() before end_step()")
+        actions, self._begun = self._begun, None
+        return self.step(actions)
 
     def take_finished(self) -> Finished:
         """Returns the sums over the episodes that ended since the last call; waits for the device."""
