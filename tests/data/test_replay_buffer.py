@@ -8,6 +8,7 @@ from rl_training.data.sampling import PackedColumns, gather
 from rl_training.types import Batch, EnvSpec
 
 BOX = EnvSpec((2,), "box", 3, action_shape=(3,), action_low=(-1.0,) * 3, action_high=(1.0,) * 3)
+DISCRETE = EnvSpec((2,), "discrete", 30)
 
 
 def numbered(start: int, stop: int) -> Batch:
@@ -125,3 +126,26 @@ def test_packed_columns_gather_the_same_rows_as_separate_columns() -> None:
         assert torch.equal(packed[name], columns[name])
         assert torch.equal(column, columns[name][rows])
     assert packed["obs"].untyped_storage().data_ptr() == packed["rewards"].untyped_storage().data_ptr()
+
+
+@pytest.mark.parametrize("members", [None, 2])
+def test_writing_on_the_device_equals_adding(members):
+    lead = () if members is None else (members,)
+    options = {"members": members, "stride": 2, "n_step": 3, "prioritized": True}
+    added, written = (ReplayBuffer(9, DISCRETE, **options) for _ in range(2))
+    for start, stop in ((0, 4), (4, 6), (6, 12), (12, 20), (20, 22)):  # past the last slot three times
+        rows = {**numbered(start, stop), "actions": torch.arange(start, stop)}
+        rows["dones"][1] = 1
+        rows = rows if members is None else {name: torch.stack([each, each + 1]) for name, each in rows.items()}
+        added.add(rows)
+        written.write(rows)
+        written.advance(stop - start)
+        assert (len(written), written.added) == (len(added), added.added)
+        for buffer in (added, written):
+            buffer.seed(start)
+            buffer.set_priorities(torch.tensor([1, 3]).expand(*lead, 2), torch.tensor([5.0, 0.1]).expand(*lead, 2))
+        sampled = written.sample(32, lead)
+        assert all(torch.equal(column, sampled[name]) for name, column in added.sample(32, lead).items())
+    state, other = added.state_dict(), written.state_dict()
+    assert all(torch.equal(column, written.columns[name]) for name, column in added.columns.items())
+    assert all(torch.equal(value, other["priorities"][name]) for name, value in state["priorities"].items())

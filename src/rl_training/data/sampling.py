@@ -74,6 +74,16 @@ class PackedColumns(dict[str, Tensor]):
             if name not in self.shapes
         }
 
+    def put(self, rows: Tensor, batch: Batch) -> None:
+        """Writes a batch to rows of the flattened leading axes."""
+        lead = self.matrix.dim() - 1
+        packed = [batch[name].flatten(0, lead - 1).flatten(1) if shape else batch[name].reshape(-1, 1)
+                  for name, shape in self.shapes.items()]  # fmt: skip
+        self.matrix.view(-1, self.matrix.shape[-1]).index_copy_(0, rows, torch.cat(packed, -1))
+        for name, column in self.items():
+            if name not in self.shapes:
+                column.view(-1, *column.shape[lead:]).index_copy_(0, rows, batch[name].flatten(0, lead - 1))
+
     def _views(self, matrix: Tensor) -> Batch:
         parts = matrix.split([math.prod(shape) for shape in self.shapes.values()], -1)
         return {

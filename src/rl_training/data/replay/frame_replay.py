@@ -22,6 +22,8 @@ class FrameReplayBuffer(ReplayBuffer):
     slightly early, when their frames are overwritten.
     """
 
+    writes_on_device = False  # the number of frames depends on the values
+
     def __init__(self, capacity: int, spec: EnvSpec, *, members: int | None = None, **options: Any) -> None:
         if len(spec.obs_shape) != 3 or spec.obs_dtype != "uint8":
             raise ValueError(

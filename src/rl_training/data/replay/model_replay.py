@@ -12,6 +12,8 @@ from rl_training.types import EnvSpec
 class ModelReplayBuffer(ReplayBuffer):
     """A ReplayBuffer that samples from its newest `kept` transitions only."""
 
+    writes_on_device = False  # `kept` is counted on the host
+
     def __init__(self, capacity: int, spec: EnvSpec, *, device: torch.device | str = "cpu") -> None:
         self.kept = capacity  # of the longest rollouts: captured CUDA graphs need memory at a fixed address
         super().__init__(capacity, spec, device=device)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -28,6 +28,8 @@ class ReplayBuffer(SeededSampler):
     - With `prioritized`, batches also hold `slots` and `probabilities`, relative to uniform sampling.
     """
 
+    writes_on_device: ClassVar[bool] = True  # has `write`
+
     def __init__(
         self, capacity: int, spec: EnvSpec, *, device: torch.device | str = "cpu",
         extra: Mapping[str, Layout] | None = None, members: int | None = None, stride: int = 1, n_step: int = 1,
@@ -42,6 +44,7 @@ class ReplayBuffer(SeededSampler):
         lead = (capacity,) if members is None else (members, capacity)
         self.columns = PackedColumns(lead, {**self.layout(spec), **(extra or {})}, device)
         # On the device, so that captured CUDA graphs see the buffer grow.
+        self._count = torch.zeros((), dtype=torch.int64, device=device)  # transitions ever added
         self._size = torch.ones((), dtype=torch.int64, device=device)
         self._newest = torch.zeros((), dtype=torch.int64, device=device)  # slot of the newest
         self._steps = stride * torch.arange(n_step, device=device)
@@ -58,16 +61,27 @@ class ReplayBuffer(SeededSampler):
         return {"replay": self}
 
     def add(self, rows: Batch) -> None:
-        lead = () if self.members is None else (self.members,)
-        count = _count(rows, self.columns, lead=lead)
-        if count > self.capacity:
-            raise ValueError(f"cannot add {count} transitions at once to a buffer of capacity {self.capacity}")
-        if count % self.stride:
-            raise ValueError(f"transitions must be whole steps of {self.stride} environments, got {count}")
-        _write(rows, self.columns, self.added % self.capacity, axis=len(lead))
+        count = self._checked_count(rows)
+        _write(rows, self.columns, self.added % self.capacity, axis=0 if self.members is None else 1)
         if self.priorities is not None:
             self.priorities.renew(self._slots(self.added, self.added + count))
         self._set_added(self.added + count)
+
+    def write(self, rows: Batch) -> None:
+        """Adds transitions without the host, so that a CUDA graph can capture it; call `advance` after each replay."""
+        count = self._checked_count(rows)
+        slots = (self._count + torch.arange(count, device=self._count.device)) % self.capacity
+        self.columns.put(self._positions(slots.expand(self.members or 1, -1)).flatten(), rows)
+        if self.priorities is not None:
+            self.priorities.renew(slots)
+        self._count += count
+        torch.clamp(self._count, max=self.capacity, out=self._size)
+        torch.remainder(self._count - 1, self.capacity, out=self._newest)
+
+    def advance(self, count: int) -> None:
+        """Counts transitions on the host that `write` has added."""
+        self.added += count
+        self.evicted = max(self.evicted, self.added - self.capacity)
 
     def sample(self, batch_size: int, members: tuple[int, ...] = ()) -> Batch:
         """Samples transitions with replacement, [*members, batch_size]."""
@@ -140,6 +154,15 @@ class ReplayBuffer(SeededSampler):
         if (priorities := self._priorities_of(member)) is not None:
             priorities.load_state_dict(state["priorities"])
 
+    def _checked_count(self, rows: Batch) -> int:
+        """Number of rows that are to be added; raises ValueError if they do not fit the buffer."""
+        count = _count(rows, self.columns, lead=() if self.members is None else (self.members,))
+        if count > self.capacity:
+            raise ValueError(f"cannot add {count} transitions at once to a buffer of capacity {self.capacity}")
+        if count % self.stride:
+            raise ValueError(f"transitions must be whole steps of {self.stride} environments, got {count}")
+        return count
+
     def _uniform_slots(self, shape: tuple[int, ...]) -> Tensor:
         return torch.randint(LARGE, shape, generator=self.generator, device=self.generator.device) % self._size
 
@@ -172,7 +195,8 @@ class ReplayBuffer(SeededSampler):
         return self.columns if member is None else {name: column[member] for name, column in self.columns.items()}
 
     def _set_added(self, added: int) -> None:
-        self.added, self.evicted = added, max(self.evicted, added - self.capacity)
+        self.advance(added - self.added)
+        self._count.fill_(added)
         self._size.fill_(max(len(self), 1))
         self._newest.fill_((added - 1) % self.capacity)
 
