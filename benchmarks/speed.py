@@ -6,6 +6,7 @@ python benchmarks/speed.py data > benchmarks/results/data_speed.json
 python benchmarks/speed.py dreamer > benchmarks/results/dreamer_speed.json
 python benchmarks/speed.py engine > benchmarks/results/engine_overhead.json
 python benchmarks/speed.py priorities > benchmarks/results/priorities.json
+python benchmarks/speed.py gpu > benchmarks/results/gpu_training.json
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ import argparse
 import json
 
 from provenance import provenance
-from speed_cases import compiled, data, dreamer, engine, priorities, throughput
+from speed_cases import compiled, data, dreamer, engine, gpu, priorities, throughput
 
 CASES = {
     "throughput": throughput, "compiled": compiled, "data": data, "dreamer": dreamer, "engine": engine,
-    "priorities": priorities,
+    "priorities": priorities, "gpu": gpu,
 }  # fmt: skip
 
 
