@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
@@ -142,9 +143,13 @@ time.sleep(float(sys.argv[1]))
 """
 
 
+def shared_memory_files() -> set[Path]:
+    return set(Path("/dev/shm").glob("*"))
+
+
 @pytest.mark.parametrize("killed", [True, False])
 def test_no_worker_outlives_its_run(killed: bool):
-    command = [sys.executable, "-c", USES_WORKERS, "60" if killed else "0"]
+    command, before = [sys.executable, "-c", USES_WORKERS, "60" if killed else "0"], shared_memory_files()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         assert run.stdout
         assert run.stderr
@@ -153,6 +158,7 @@ def test_no_worker_outlives_its_run(killed: bool):
             run.kill()
         assert run.stderr.read() == ""  # closes with the last process that has it open
         assert run.wait(20) == (-signal.SIGKILL if killed else 0)
+    assert shared_memory_files() <= before
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -179,3 +185,94 @@ def test_a_pool_is_not_saved_during_a_step():
                 call()
         pool.end_step()
         pool.snapshot()
+
+
+class Noise(CartPoleEnv):
+    """Random images, some of them the first and the last of an episode."""
+
+    observation_space = gym.spaces.Box(0, 255, (8, 8, 3), np.uint8)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = type(self).observation_space
+
+    def reset(self, **options: Any) -> Any:
+        super().reset(**options)
+        return self._image(), {}
+
+    def step(self, action: Any) -> Any:
+        _, reward, terminated, truncated, info = super().step(action)
+        return self._image(), reward, terminated, truncated, info
+
+    def _image(self) -> np.ndarray:
+        return self.np_random.integers(0, 256, (8, 8, 3), np.uint8)
+
+
+def test_images_of_workers_equal_those_of_this_process():
+    with EnvPool(Noise, 3, seed=2) as alone, EnvPool(Noise, 3, seed=2, workers=2) as spread:
+        expected, found = rolled(alone, 60), rolled(spread, 60)
+    assert sum(len(step.finished) for step in expected) > 3
+    for one, other in zip(expected, found, strict=True):  # `found` also keeps its values after later steps
+        assert other.next_obs.dtype == np.uint8
+        for column in range(5):
+            np.testing.assert_array_equal(one[column], other[column])
+        assert one.finished == other.finished
+
+
+class Keeping(CartPoleEnv):
+    """Observes the action of the step before."""
+
+    action_space = gym.spaces.Box(-1, 1, (4,), np.float32)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.action_space, self.kept = type(self).action_space, np.zeros(4, np.float32)
+
+    def step(self, action: Any) -> Any:
+        before, self.kept = self.kept, action
+        return before, 0.0, False, False, {}
+
+
+def test_an_action_that_an_environment_keeps_does_not_change():
+    with EnvPool(Keeping, workers=1) as pool:
+        pool.reset()
+        for value in (0.25, 0.5):
+            step = pool.step(np.full((1, 4), value, np.float32))
+        assert step.next_obs.tolist() == [[0.25] * 4]
+
+
+def member_pools(workers: int) -> EnvPool:
+    return EnvPool("CartPole-v1", 6, seed=(2, 5, 7), workers=workers)
+
+
+@pytest.mark.parametrize("workers", [0, 1, 4])
+def test_each_member_has_the_trajectories_and_snapshots_of_its_own_pool(workers: int):
+    actions = np.random.default_rng(0).integers(0, 2, (2, 40, 6))
+    with member_pools(workers) as pool, EnvPool("CartPole-v1", 2, seed=5) as own:
+        pool.reset(), own.reset()
+        for row in actions[0]:
+            together, alone = pool.step(row), own.step(row[2:4])
+            for column in range(5):
+                np.testing.assert_array_equal(together[column][2:4], alone[column])
+            assert [e._replace(env=e.env - 2) for e in together.finished if e.env in (2, 3)] == alone.finished
+        saved = pool.snapshot(1)
+        assert str(saved) == str(own.snapshot())
+        for row in actions[1]:
+            pool.step(row)
+        assert pool.restore(saved, 1) == []
+        for row in actions[1]:
+            np.testing.assert_array_equal(pool.step(row).obs[2:4], own.step(row[2:4]).obs)
+
+
+def test_a_worker_that_dies_while_one_member_is_restored_is_replaced_at_the_next_step():
+    with EnvPool("CartPole-v1", 2, seed=(2, 5), workers=1, warn=[].append) as pool:
+        pool.reset()
+        saved, before = pool.snapshot(1), pool.obs.copy()
+        kill_the_only_worker()
+        assert pool.restore(saved, 1) == ["environment 0 could not be restored exactly: its worker process died"]
+        step = pool.step(np.array([0, 0]))
+        np.testing.assert_array_equal(step.next_obs, before)
+        assert (step.truncated.tolist(), step.finished, pool.restarts) == ([True, True], [], 1)
+        with EnvPool("CartPole-v1", 1, seed=5) as own:
+            own.reset()
+            np.testing.assert_array_equal(step.obs[1:], own.reset())  # episode 1

@@ -8,8 +8,9 @@ import numpy as np
 
 from rl_training.envs import snapshots
 from rl_training.envs.checks.first_steps import EnvFault, check_first_steps, describe_failure
+from rl_training.envs.layout import Layout
+from rl_training.envs.shared_rows import StepArrays, obs_dtype
 from rl_training.messages import Warn, describe_error, print_warning
-from rl_training.streams import episode_seed
 
 
 class Episode(NamedTuple):
@@ -37,10 +38,10 @@ class EnvGroup:
     restarts = 0
 
     def __init__(
-        self, envs: list[gym.Env[Any, Any]], first: int, *, episodes: list[int], seed: int, kind: str,
+        self, envs: list[gym.Env[Any, Any]], first: int, *, episodes: list[int], layout: Layout, kind: str,
         warn: Warn = print_warning,
     ) -> None:  # fmt: skip
-        self._envs, self._first, self._episodes, self._seed, self._kind = envs, first, episodes, seed, kind
+        self._envs, self._first, self._episodes, self._layout, self._kind = envs, first, episodes, layout, kind
         self._warn = warn
         for row, env in enumerate(envs):
             check_first_steps(env, warn if first + row == 0 else _ignore)
@@ -48,8 +49,8 @@ class EnvGroup:
         self._pending = np.empty(0)
         space: Any = envs[0].observation_space
         self._rows, self._shape = (len(envs), *space.shape), space.shape
-        self._pixels = space.dtype == np.uint8
-        self._dtype = np.uint8 if self._pixels else np.float32
+        self._dtype = obs_dtype(space)
+        self._pixels = self._dtype == np.uint8
 
     def wrap(self, wrapper: Callable[[int, gym.Env[Any, Any]], gym.Env[Any, Any]]) -> None:
         self._envs = [wrapper(self._first + row, env) for row, env in enumerate(self._envs)]
@@ -65,10 +66,28 @@ class EnvGroup:
         self._pending = actions
 
     def end_step(self) -> GroupStep:
-        """Steps every environment once."""
-        actions = self._pending
+        """Steps every environment once; the arrays are the caller's."""
         next_obs, count = np.empty(self._rows, self._dtype), len(self._envs)
         rewards, terminated, truncated = [0.0] * count, np.zeros(count, bool), np.zeros(count, bool)
+        ended = self._step(self._pending, next_obs, rewards, terminated, truncated)
+        if not ended:
+            return GroupStep(next_obs, rewards, terminated, truncated, None, ended)
+        obs = next_obs.copy()
+        for row in ended:
+            self._begin_episode(row, obs)
+        return GroupStep(next_obs, rewards, terminated, truncated, obs, [self._first + row for row in ended])
+
+    def step_in(self, arrays: StepArrays) -> None:
+        """Steps every environment once, with actions and results in the given arrays."""
+        arrays.terminated[:] = arrays.truncated[:] = False
+        actions = arrays.actions.copy()  # an environment may keep its action
+        for row in self._step(actions, arrays.next_obs, arrays.rewards, arrays.terminated, arrays.truncated):
+            self._begin_episode(row, arrays.first_obs)
+
+    def _step(
+        self, actions: np.ndarray, next_obs: np.ndarray, rewards: Any, terminated: np.ndarray, truncated: np.ndarray
+    ) -> list[int]:
+        """Writes the outcome into the arrays and returns the rows whose episode ended."""
         ended, row = [], 0
         try:
             for row, env in enumerate(self._envs):
@@ -85,17 +104,12 @@ class EnvGroup:
         if self._kind == "replay":
             for taken, action in zip(self._actions, actions, strict=True):
                 taken += action.tobytes()
-        if not ended:
-            return GroupStep(next_obs, rewards, terminated, truncated, None, ended)
-        obs = next_obs.copy()
-        for row in ended:
-            self._begin_episode(row, obs)
-        return GroupStep(next_obs, rewards, terminated, truncated, obs, [self._first + row for row in ended])
+        return ended
 
-    def snapshot(self) -> list[dict[str, Any]]:
+    def snapshot(self, rows: slice) -> list[dict[str, Any]]:
         space: Any = self._envs[0].action_space
         states = []
-        for env, episode, taken in zip(self._envs, self._episodes, self._actions, strict=True):
+        for env, episode, taken in zip(self._envs[rows], self._episodes[rows], self._actions[rows], strict=True):
             if self._kind == "snapshot":
                 state = snapshots.save_state(env)
             else:
@@ -103,18 +117,21 @@ class EnvGroup:
             states.append({"kind": self._kind, "episode": episode, **state})
         return states
 
-    def restore(self, states: list[dict[str, Any]], obs: np.ndarray) -> tuple[np.ndarray, list[str | None]]:
+    def restore(
+        self, rows: slice, states: list[dict[str, Any]], obs: np.ndarray
+    ) -> tuple[np.ndarray, list[str | None]]:
         """Returns the current observations, and the reason for each environment that had to start a new episode."""
-        current = obs.copy()
+        current = np.empty(self._rows, self._dtype)
+        current[rows] = obs
         reasons: list[str | None] = [None] * len(states)
-        for row, state in enumerate(states):
+        for number, (row, state) in enumerate(zip(range(rows.start, rows.stop), states, strict=True)):
             self._episodes[row] = state["episode"]
             try:
-                self._restore_episode(row, state, obs[row])
+                self._restore_episode(row, state, obs[number])
             except Exception as error:  # start a new episode whatever is wrong with the saved one
-                reasons[row] = str(error) if isinstance(error, ValueError) else describe_error(error)
+                reasons[number] = str(error) if isinstance(error, ValueError) else describe_error(error)
                 self._begin_episode(row, current)
-        return current, reasons
+        return current[rows], reasons
 
     def close(self) -> None:
         for row, env in enumerate(self._envs):
@@ -128,7 +145,7 @@ class EnvGroup:
         """Resets one environment with the seed of its current episode number."""
         self._actions[row].clear()
         try:
-            first, _ = self._envs[row].reset(seed=episode_seed(self._seed, self._first + row, self._episodes[row]))
+            first, _ = self._envs[row].reset(seed=self._layout.episode_seed(self._first + row, self._episodes[row]))
             self._write(obs, row, first)
         except KeyboardInterrupt:
             raise
@@ -162,8 +179,8 @@ class EnvGroup:
 
     def _failure(self, row: int, method: str, error: BaseException) -> EnvError:
         if isinstance(error, EnvFault):
-            return EnvError(f"environment {self._first + row}: {error}")
-        return EnvError(f"environment {self._first + row} failed in {method}: {describe_failure(error)}")
+            return EnvError(f"{self._layout.name(self._first + row)}: {error}")
+        return EnvError(f"{self._layout.name(self._first + row)} failed in {method}: {describe_failure(error)}")
 
 
 def _ignore(message: str) -> None: ...

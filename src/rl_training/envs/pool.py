@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from rl_training.envs.atari import AtariGame
 from rl_training.envs.checks.user_code import place_of_method
 from rl_training.envs.group import EnvError, EnvGroup, Episode, close_env
 from rl_training.envs.interrupts import environment_calls
+from rl_training.envs.layout import Layout
 from rl_training.envs.making import EnvFactory, MakeEnv, make_env
 from rl_training.envs.spaces import LibrarySpaces
 from rl_training.envs.spec import env_spec_of
@@ -46,6 +47,8 @@ class EnvPool:
     - Box actions are in [-1, 1], clipped and scaled here; Discrete and MultiDiscrete actions count from 0.
     - An episode lost with its worker is truncated and is not listed in `finished`. `warn` reports the death, and
       more than `max_restarts` of them raise `TooManyRestarts`.
+    - Several seeds are those of the members of a population, which share the environments equally, in order. Each
+      member has the trajectories of a pool of its own.
     - `max_steps` truncates longer episodes, without workers only.
     - `training` selects the training settings of environments that have them (Atari).
     - `like` is the spec of the run that the pool is for, if it has started; see `with_library_spaces`.
@@ -54,7 +57,7 @@ class EnvPool:
     on_device = False  # steps take and return arrays
 
     def __init__(
-        self, env_id: str | MakeEnv | EnvFactory, num_envs: int = 1, *, seed: int = 0,
+        self, env_id: str | MakeEnv | EnvFactory, num_envs: int = 1, *, seed: int | Sequence[int] = 0,
         env_kwargs: Mapping[str, Any] | None = None, workers: int = 0, training: bool = False,
         max_restarts: int = MAX_RESTARTS, warn: Warn = print_warning, max_steps: int | None = None,
         like: EnvSpec | None = None,
@@ -67,7 +70,9 @@ class EnvPool:
         make = partial(make_env, source, training=training, like=like)
         env = make()
         exact = not callable(source.env) and snapshots.is_exact_for(env)
-        self.num_envs, self.seed, self.spec = num_envs, int(seed), env_spec_of(env)
+        seeds = (int(seed),) if isinstance(seed, int | np.integer) else tuple(seed)
+        self.layout = Layout(seeds, num_envs // len(seeds))
+        self.num_envs, self.workers, self.spec = num_envs, workers, env_spec_of(env)
         self.notes = env.notes if isinstance(env, LibrarySpaces) else []  # about converted spaces, for the user
         self.replaces_bounds = isinstance(env, LibrarySpaces) and env.replaces_bounds
         self.resume_kind = "snapshot" if exact else "replay"
@@ -82,12 +87,13 @@ class EnvPool:
             close_env(env, 0, warn)
             source.require_importable("worker processes")
             self._group = Workers(
-                make, num_envs, workers, seed=self.seed, kind=self.resume_kind, max_restarts=max_restarts, warn=warn
+                make, env, workers, layout=self.layout, kind=self.resume_kind, max_restarts=max_restarts, warn=warn
             )
         else:
             envs = [env, *(make() for _ in range(num_envs - 1))]
             envs = envs if max_steps is None else [TimeLimit(each, max_steps) for each in envs]
-            self._group = EnvGroup(envs, 0, episodes=[-1] * num_envs, seed=self.seed, kind=self.resume_kind, warn=warn)
+            episodes = [-1] * num_envs
+            self._group = EnvGroup(envs, 0, episodes=episodes, layout=self.layout, kind=self.resume_kind, warn=warn)
 
     def wrap(self, wrapper: Callable[[int, gym.Env[Any, Any]], gym.Env[Any, Any]]) -> None:
         """Wraps each environment, given its index, before the first reset; without workers only."""
@@ -139,7 +145,7 @@ class EnvPool:
         for env, reward in enumerate(step.rewards):
             if not abs(reward) <= LARGEST_REWARD:
                 kind = "reward too large for float32" if math.isfinite(reward) else "NaN or infinite reward"
-                raise EnvError(f"environment {env} returned a {kind}: {reward}{self._place('step')}")
+                raise EnvError(f"{self.layout.name(env)} returned a {kind}: {reward}{self._place('step')}")
             self._returns[env] += reward
         finished, self._obs = [], step.next_obs
         if step.obs is not None:
@@ -151,34 +157,40 @@ class EnvPool:
         rewards = np.array(step.rewards, np.float32)
         return Transition(step.next_obs, rewards, step.terminated, step.truncated, self._obs, finished)
 
-    def snapshot(self) -> dict[str, Any]:
-        """Returns the state of all environments as nested dicts of arrays and JSON values."""
+    def snapshot(self, member: int = 0) -> dict[str, Any]:
+        """Returns the state of a member's environments as nested dicts of arrays and JSON values."""
         self._require_no_step("snapshot")
+        rows = self.layout.rows(member)
         restarts = {"restarts": self.restarts} if self.restarts else {}
         return {
-            "seed": self.seed,
-            "obs": self.obs.copy(),
-            "returns": list(self._returns),
-            "lengths": [self._steps - start for start in self._starts],
-            "envs": {str(env): state for env, state in enumerate(self._group.snapshot())},
+            "seed": self.layout.seeds[member],
+            "obs": self.obs[rows].copy(),
+            "returns": self._returns[rows],
+            "lengths": [self._steps - start for start in self._starts[rows]],
+            "envs": {str(env): state for env, state in enumerate(self._group.snapshot(rows))},
             **restarts,
         }
 
-    def restore(self, state: Mapping[str, Any]) -> list[str]:
+    def restore(self, state: Mapping[str, Any], member: int = 0) -> list[str]:
         """Restores a snapshot; returns a message for each environment that had to start a new episode instead."""
         self._require_no_step("restore")
-        saved = snapshots.to_numpy(state)
-        if (len(saved["envs"]), saved["seed"]) != (self.num_envs, self.seed):
+        saved, rows, count = snapshots.to_numpy(state), self.layout.rows(member), self.layout.num_envs
+        if (len(saved["envs"]), saved["seed"]) != (count, self.layout.seeds[member]):
             raise ValueError(
                 f"the snapshot has {len(saved['envs'])} environments with seed {saved['seed']}, "
-                f"but this pool has {self.num_envs} with seed {self.seed}"
+                f"but this pool has {count} with seed {self.layout.seeds[member]}"
             )
-        self._group.restarts = saved.get("restarts", 0)
-        states = [saved["envs"][str(env)] for env in range(self.num_envs)]
-        self._obs, reasons = self._group.restore(states, saved["obs"])
-        self._returns = [r if reason is None else 0.0 for r, reason in zip(saved["returns"], reasons, strict=True)]
-        lengths = [n if reason is None else 0 for n, reason in zip(saved["lengths"], reasons, strict=True)]
-        self._starts = [self._steps - length for length in lengths]
+        self._group.restarts = max(self._group.restarts, saved.get("restarts", 0))  # members share the workers
+        states = [saved["envs"][str(env)] for env in range(count)]
+        obs, reasons = self._group.restore(rows, states, saved["obs"])
+        if self._obs is None:
+            self._obs = np.zeros((self.num_envs, *obs.shape[1:]), obs.dtype)
+        self._obs = self._obs.copy()  # the caller has the old one
+        self._obs[rows] = obs
+        kept = [reason is None for reason in reasons]
+        self._returns[rows] = [r if keep else 0.0 for r, keep in zip(saved["returns"], kept, strict=True)]
+        lengths = [n if keep else 0 for n, keep in zip(saved["lengths"], kept, strict=True)]
+        self._starts[rows] = [self._steps - length for length in lengths]
         failed = [(env, reason) for env, reason in enumerate(reasons) if reason is not None]
         return [f"environment {env} could not be restored exactly: {reason}" for env, reason in failed]
 
@@ -191,7 +203,7 @@ class EnvPool:
         if index is not None:
             env, *rest = index
             found = f"{obs[tuple(index)]} at {rest}{self._place(method)}"
-            raise EnvError(f"environment {env} returned a NaN or infinite observation: {found}")
+            raise EnvError(f"{self.layout.name(env)} returned a NaN or infinite observation: {found}")
 
     def _place(self, method: str) -> str:
         place = self._places[method]

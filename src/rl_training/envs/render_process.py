@@ -26,7 +26,7 @@ from gymnasium.wrappers import TimeLimit
 from rl_training.envs.lending import LentEnv
 from rl_training.envs.making import EnvFactory, make_env
 from rl_training.envs.rendering import Camera, Clip, VideoError, described, env_name, has_opengl
-from rl_training.envs.workers import IGNORED_SIGNALS
+from rl_training.envs.worker_process import IGNORED_SIGNALS
 from rl_training.processes import describe_exit, hidden_from, kill_with_starter, starter_variable
 from rl_training.types import EnvSpec
 

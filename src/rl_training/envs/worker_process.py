@@ -1,0 +1,146 @@
+"""One worker process of a pool: it steps consecutive environments and replies over a pipe."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import select
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from multiprocessing.util import Finalize
+from typing import Any
+
+from rl_training.envs.group import EnvError, EnvGroup
+from rl_training.envs.shared_rows import SharedRows, StepArrays
+from rl_training.messages import describe_error
+from rl_training.processes import describe_exit, end_with_parent, start_hidden
+
+CLOSING_SECONDS = 3.0  # time limit for the workers to close their environments
+IGNORED_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+STEP, STEPPED = b"s", b"d"  # all other messages are pickled, and a pickle begins with another byte
+
+
+class WorkerDied(Exception):
+    """The worker process has ended."""
+
+
+class WorkerError(Exception):
+    """The traceback of an error in a worker process."""
+
+
+class Worker:
+    """An `EnvGroup` in its own process, which exits when the pipe closes. Its steps use the shared `rows`."""
+
+    def __init__(self, build: Callable[[], EnvGroup], shared: SharedRows, rows: slice) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, worker_end = context.Pipe()
+        lasting = threading.current_thread() is threading.main_thread()
+        self.process = context.Process(target=serve, args=(worker_end, build, shared, rows, lasting), daemon=True)
+        try:
+            start_hidden(self.process, *IGNORED_SIGNALS)
+        except OSError:
+            raise
+        except Exception as error:  # the function cannot be pickled
+            raise TypeError(
+                "with workers, env_id must be an id or a function that other processes can import, not a lambda"
+            ) from error
+        worker_end.close()
+        self._replies = select.poll()  # `Connection.poll` creates a selector at each call
+        self._replies.register(self._pipe.fileno(), select.POLLIN)
+        # Runs on close, on garbage collection, and at exit before multiprocessing joins its children.
+        self._deadline: list[float] = []
+        self.close = Finalize(self, _close, (self._pipe, self.process, self._deadline), exitpriority=10)
+
+    def send(self, method: str, *args: Any) -> None:
+        with suppress(OSError):  # `receive` reports a dead worker
+            self._pipe.send((method, args))
+
+    def begin_step(self) -> None:
+        with suppress(OSError):
+            self._pipe.send_bytes(STEP)
+
+    def replies_within(self, seconds: float) -> bool:
+        return self._pipe.closed or bool(self._replies.poll(seconds * 1000))  # `receive` reports a dead worker
+
+    def receive(self) -> Any:
+        """Returns the reply, which is True for a step."""
+        try:
+            message = self._pipe.recv_bytes()
+        except (EOFError, OSError) as error:
+            raise WorkerDied from error
+        if message == STEPPED:
+            return True
+        succeeded, reply = pickle.loads(message)
+        if not succeeded:
+            message, trace = reply
+            raise EnvError(message) from WorkerError(trace)
+        return reply
+
+    def hang_up(self, deadline: float) -> None:
+        """Closes the pipe, which asks the worker to end; `close` waits for it until the deadline."""
+        self._pipe.close()
+        self._deadline.append(deadline)
+
+    def end(self) -> str:
+        """Describes how a dead worker ended."""
+        self.process.join(CLOSING_SECONDS)  # its pipe may close before it ends
+        code = self.process.exitcode
+        self.close()
+        return "closed its pipe" if code is None else describe_exit(code)
+
+
+def _close(pipe: Connection, process: BaseProcess, deadline: list[float]) -> None:
+    pipe.close()
+    try:
+        process.join(max(0.0, deadline[0] - time.monotonic()) if deadline else CLOSING_SECONDS)
+    finally:  # also if a signal ends the waiting
+        if process.is_alive():
+            process.kill()
+            process.join()
+        process.close()  # its pipes would stay open until the garbage collector comes
+
+
+def serve(pipe: Connection, build: Callable[[], EnvGroup], shared: SharedRows, rows: slice, lasting: bool) -> None:
+    """Runs in the worker process: builds the group, then serves calls until the pipe closes.
+
+    `lasting`: the thread that started this process lasts as long as the parent process.
+    """
+    for signum in IGNORED_SIGNALS:  # the parent handles signals, saves and closes the pipe
+        signal.signal(signum, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, IGNORED_SIGNALS)
+    end_with_parent(signalled=lasting)
+    built, group = _attempt(build)
+    with suppress(EOFError, OSError):
+        pipe.send((built, None if built else group))
+        while built:
+            _reply(pipe, group, shared.arrays.rows(rows))
+    if built:
+        group.close()
+
+
+def _reply(pipe: Connection, group: EnvGroup, arrays: StepArrays) -> None:
+    message = pipe.recv_bytes()
+    if message == STEP:
+        succeeded, result = _attempt(group.step_in, arrays)
+    else:
+        method, args = pickle.loads(message)
+        succeeded, result = _attempt(getattr(group, method), *args)
+    if succeeded and message == STEP:
+        pipe.send_bytes(STEPPED)
+    else:
+        pipe.send((succeeded, result))
+
+
+def _attempt(call: Callable[..., Any], *args: Any) -> tuple[bool, Any]:
+    """Returns (True, result), or (False, (error message, traceback))."""
+    try:
+        return True, call(*args)
+    except BaseException as error:  # SystemExit and KeyboardInterrupt of an environment are its errors, too
+        message = str(error) if isinstance(error, EnvError) else f"a worker failed: {describe_error(error)}"
+        return False, (message, "".join(traceback.format_exception(error)))
