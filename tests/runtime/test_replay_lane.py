@@ -12,13 +12,14 @@ import torch
 from rl_training.algorithms import DQNAlgorithm, DQNConfig
 from rl_training.algorithms.core.config import ReplayConfig
 from rl_training.data import ReplayBuffer
+from rl_training.envs.members import PopulationPool
 from rl_training.envs.pool import EnvPool
 from rl_training.runtime.checkpoints.reading import read_checkpoint
 from rl_training.runtime.checkpoints.replay_segments import ReplaySegments
 from rl_training.runtime.checkpoints.writing import save_checkpoint
 from rl_training.runtime.lanes import Actor, LaneContext, ReplayLane
 from rl_training.runtime.policies import RandomPolicy
-from rl_training.runtime.population import MemberLane, PoolGroup
+from rl_training.runtime.population import MemberLane
 from rl_training.types import Action
 
 
@@ -134,7 +135,7 @@ def test_what_was_lived_ends_where_the_environments_start_anew():
 
 
 def test_a_member_acts_on_what_its_new_environments_show_and_the_others_go_on():
-    pool = PoolGroup([EnvPool(Clock, 2), EnvPool(Clock, 2)])
+    pool = PopulationPool(EnvPool(Clock, 4, seed=(0, 1)))
     lane = lane_of(pool, members=2)
     lane.collect(1)
     state = MemberLane(lane, 1).state_dict()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import pickle
 import select
 import signal
 import threading
@@ -23,7 +22,7 @@ from rl_training.processes import describe_exit, end_with_parent, start_hidden
 
 CLOSING_SECONDS = 3.0  # time limit for the workers to close their environments
 IGNORED_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-STEP, STEPPED = b"s", b"d"  # all other messages are pickled, and a pickle begins with another byte
+STEP, OBJECT = b"s", b"o"  # each message in both directions: a step is begun or done, or an object follows
 
 
 class WorkerDied(Exception):
@@ -59,7 +58,7 @@ class Worker:
 
     def send(self, method: str, *args: Any) -> None:
         with suppress(OSError):  # `receive` reports a dead worker
-            self._pipe.send((method, args))
+            _send_object(self._pipe, (method, args))
 
     def begin_step(self) -> None:
         with suppress(OSError):
@@ -71,12 +70,11 @@ class Worker:
     def receive(self) -> Any:
         """Returns the reply, which is True for a step."""
         try:
-            message = self._pipe.recv_bytes()
+            if self._pipe.recv_bytes() == STEP:
+                return True
+            succeeded, reply = self._pipe.recv()
         except (EOFError, OSError) as error:
             raise WorkerDied from error
-        if message == STEPPED:
-            return True
-        succeeded, reply = pickle.loads(message)
         if not succeeded:
             message, trace = reply
             raise EnvError(message) from WorkerError(trace)
@@ -117,7 +115,7 @@ def serve(pipe: Connection, build: Callable[[], EnvGroup], shared: SharedRows, r
     end_with_parent(signalled=lasting)
     built, group = _attempt(build)
     with suppress(EOFError, OSError):
-        pipe.send((built, None if built else group))
+        _send_object(pipe, (built, None if built else group))
         while built:
             _reply(pipe, group, shared.arrays.rows(rows))
     if built:
@@ -125,16 +123,21 @@ def serve(pipe: Connection, build: Callable[[], EnvGroup], shared: SharedRows, r
 
 
 def _reply(pipe: Connection, group: EnvGroup, arrays: StepArrays) -> None:
-    message = pipe.recv_bytes()
-    if message == STEP:
-        succeeded, result = _attempt(group.step_in, arrays)
+    """Waits for a message and replies to it."""
+    if pipe.recv_bytes() == OBJECT:
+        method, args = pipe.recv()
+        _send_object(pipe, _attempt(getattr(group, method), *args))
+        return
+    succeeded, error = _attempt(group.step_in, arrays)
+    if succeeded:
+        pipe.send_bytes(STEP)
     else:
-        method, args = pickle.loads(message)
-        succeeded, result = _attempt(getattr(group, method), *args)
-    if succeeded and message == STEP:
-        pipe.send_bytes(STEPPED)
-    else:
-        pipe.send((succeeded, result))
+        _send_object(pipe, (False, error))
+
+
+def _send_object(pipe: Connection, value: Any) -> None:
+    pipe.send_bytes(OBJECT)
+    pipe.send(value)
 
 
 def _attempt(call: Callable[..., Any], *args: Any) -> tuple[bool, Any]:

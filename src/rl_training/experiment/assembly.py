@@ -16,6 +16,7 @@ from rl_training.data import TransitionDataset
 from rl_training.envs.device.pool import DevicePool
 from rl_training.envs.device.registry import make_tensor_env
 from rl_training.envs.lending import LentEnv
+from rl_training.envs.members import MemberPool, PopulationPool
 from rl_training.envs.pool import EnvPool
 from rl_training.experiment.config.registry import build_learner, get_algorithm_spec
 from rl_training.experiment.config.train_config import ConfigError, RewardTransform, TrainConfig
@@ -36,6 +37,9 @@ from rl_training.runtime.state import Lane, TrainerState
 from rl_training.runtime.video import Video
 from rl_training.types import SKIP_UPDATES, EnvSpec
 
+RunPool = EnvPool | MemberPool | DevicePool  # of one run
+LanePool = EnvPool | PopulationPool | DevicePool | PoolGroup
+
 
 @dataclass
 class Assembly:
@@ -47,7 +51,7 @@ class Assembly:
     member: int | None = None  # its index in a population
     dataset: TransitionDataset | None = None
     fingerprint: str | None = None
-    pool: EnvPool | DevicePool | None = None
+    pool: RunPool | None = None
 
     def close(self) -> None:
         if self.pool is not None:
@@ -68,7 +72,7 @@ def assemble(
     dataset, change = _load(config)
     fingerprint = None if dataset is None else dataset.fingerprint()
     with ExitStack() as opened:
-        pools = new_pools(configs, warn, start, choices, opened) if lane.acts else []
+        pool, pools = new_pools(configs, warn, start, choices, opened) if lane.acts else (None, ())
         spec = dataset.spec if dataset is not None and lane.offline else pools[0].spec
         learners = [new_learner(each, spec, options, choices) for each in configs]
         if dataset is not None and lane.offline:
@@ -76,7 +80,7 @@ def assemble(
         updater = Updater(learners, compile=choices.compile, capture=choices.device.startswith("cuda"))
         context = LaneContext(
             learners, updater.population or learners[0], spec, options, config.seed, torch.device(choices.device),
-            compile=choices.compile, pool=PoolGroup(pools) if len(pools) > 1 else next(iter(pools), None),
+            compile=choices.compile, pool=pool,
             dataset=dataset, dataset_stride=config.dataset_stride, env_kwargs=config.env_kwargs,
             env_id=None if config.env_wrappers else config.env_id,
             fine_tuning=_fine_tuning(config, change, total), total_timesteps=total,
@@ -143,33 +147,31 @@ def new_learner(config: TrainConfig, spec: EnvSpec, options: Any, choices: Choic
 
 def new_pools(
     configs: Sequence[TrainConfig], warn: Warn, start: Checkpoint | None, choices: Choices, opened: ExitStack
-) -> list[EnvPool | DevicePool]:
-    """Returns the pool of each run; `opened` closes them."""
-    pools: list[EnvPool | DevicePool] = []
-    for config in configs:
-        pools.append(new_pool(config, warn, start, choices))
-        opened.callback(pools[-1].close)
-    for note in pools[0].notes:
-        warn(note)
-    return pools
-
-
-def new_pool(config: TrainConfig, warn: Warn, start: Checkpoint | None, choices: Choices) -> EnvPool | DevicePool:
-    source, seed = config.environment(), streams.derive(config.seed, "training")
+) -> tuple[LanePool, Sequence[RunPool]]:
+    """Returns the pool of the lane and that of each run; `opened` closes them."""
+    config, source = configs[0], configs[0].environment()
+    seeds = [streams.derive(each.seed, "training") for each in configs]
     if source is None:
         raise ConfigError(f"{config.algo} trains online and needs an environment; set env_id, for example CartPole-v1")
     if config.env_backend == "device":
         env = make_tensor_env(source.env, source.kwargs)
-        return DevicePool(env, config.num_envs, seed=seed, device=choices.device)
+        pools = [DevicePool(env, config.num_envs, seed=seed, device=choices.device) for seed in seeds]
+        return (pools[0] if len(pools) == 1 else PoolGroup(pools)), pools
+    count = config.num_envs * len(configs)
     pool = EnvPool(
-        source, config.num_envs, seed=seed, workers=config.env_workers,
+        source, count, seed=seeds, workers=min(config.env_workers, count),
         training=True, max_restarts=config.max_env_restarts, warn=warn,
         like=None if start is None else EnvSpec.from_json(start.info["spec"]),
     )  # fmt: skip
+    opened.callback(pool.close)
     if config.action_range is not None and config.dataset is None and not pool.replaces_bounds:
-        pool.close()
         raise ConfigError(f"action_range is for infinite action bounds, and those of {source} are finite; remove it")
-    return pool
+    for note in pool.notes:
+        warn(note)
+    if len(configs) == 1:
+        return pool, [pool]
+    population = PopulationPool(pool)
+    return population, population.pools
 
 
 def new_callbacks(
@@ -183,7 +185,7 @@ def new_callbacks(
 ) -> list[Callback]:
     """Returns the callbacks in the order in which they are notified; saving comes after them."""
     total = config.duration
-    pool = parts.pool if config.env_workers or config.env_backend == "device" else None
+    pool = parts.pool if parts.pool is not None and (parts.pool.workers or parts.pool.on_device) else None
     every = interval(config.log_interval, total, 100)
     callbacks: list[Callback] = [LogMetrics(every, *writers, member=parts.member, pool=pool)]
     callbacks.append(LogWarnings(parts.learner.warnings, warn))

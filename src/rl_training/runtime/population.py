@@ -3,13 +3,12 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import torch
+from torch import Tensor
 
 from rl_training.algorithms import Updater
 from rl_training.data.replay.replay_buffer import MemberReplay
-from rl_training.envs.device.pool import DevicePool
-from rl_training.envs.pool import EnvPool, Transition
+from rl_training.envs.device.pool import DevicePool, TensorTransition
 from rl_training.runtime.callbacks.logging import MembersMetrics
 from rl_training.runtime.engine import Callback, dues, end_step, notify, start
 from rl_training.runtime.state import CollectResult, TrainerState
@@ -17,37 +16,33 @@ from rl_training.types import UpdateResult
 
 
 class PoolGroup:
-    """The pools of all members, stepped together; arrays have a leading member axis."""
+    """The device pools of all members; tensors have a leading member axis. See `PopulationPool` for the others."""
 
-    def __init__(self, pools: Sequence[EnvPool | DevicePool]) -> None:
+    on_device = True
+    stacks_frames = False
+
+    def __init__(self, pools: Sequence[DevicePool]) -> None:
         self.pools, self.spec, self.num_envs = pools, pools[0].spec, pools[0].num_envs
-        self.stacks_frames, self.on_device = pools[0].stacks_frames, pools[0].on_device
-        self._stack: Any = torch.stack if self.on_device else np.stack
 
     @property
-    def obs(self) -> Any:
-        return self._stack([pool.obs for pool in self.pools])
+    def obs(self) -> Tensor:
+        return torch.stack([pool.obs for pool in self.pools])
 
-    def reset(self) -> Any:
-        return self._stack([pool.reset() for pool in self.pools])
+    def reset(self) -> Tensor:
+        return torch.stack([pool.reset() for pool in self.pools])
 
-    def step(self, actions: Any) -> Transition:
+    def step(self, actions: Tensor) -> TensorTransition:
         self.begin_step(actions)
         return self.end_step()
 
-    def begin_step(self, actions: Any) -> None:
+    def begin_step(self, actions: Tensor) -> None:
         for pool, own in zip(self.pools, actions, strict=True):
             pool.begin_step(own)
 
-    def end_step(self) -> Transition:
-        stepped = [pool.end_step() for pool in self.pools]
-        finished = [
-            episode._replace(env=member * self.num_envs + episode.env)
-            for member, each in enumerate(stepped)
-            for episode in each.finished
-        ]
-        columns = {name: self._stack([getattr(each, name) for each in stepped]) for name in Transition._fields[:-1]}
-        return Transition(**columns, finished=finished)
+    def end_step(self) -> TensorTransition:
+        columns = zip(*(pool.end_step()[:-1] for pool in self.pools), strict=True)
+        next_obs, rewards, terminated, truncated, obs = map(torch.stack, columns)
+        return TensorTransition(next_obs, rewards, terminated, truncated, obs)
 
 
 class MemberUpdater:

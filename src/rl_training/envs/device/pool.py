@@ -49,7 +49,7 @@ class DevicePool:
     resume_kind = "snapshot"
     replaces_bounds = stacks_frames = False
     notes: tuple[str, ...] = ()
-    restarts = 0
+    restarts = workers = 0
 
     def __init__(self, env: TensorEnv, num_envs: int = 1, *, seed: int = 0, device: torch.device | str = "cpu") -> None:
         if num_envs < 1:

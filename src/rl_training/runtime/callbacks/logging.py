@@ -15,6 +15,7 @@ from torch import Tensor
 
 from rl_training.envs.device.pool import DevicePool
 from rl_training.envs.group import Episode
+from rl_training.envs.members import MemberPool
 from rl_training.envs.pool import EnvPool
 from rl_training.runtime.callbacks.trackers.subject import Row
 from rl_training.runtime.engine import Callback
@@ -106,7 +107,7 @@ class LogMetrics(Callback):
         interval: int,
         *writers: Callable[[Row], None],
         member: int | None = None,
-        pool: EnvPool | DevicePool | None = None,
+        pool: EnvPool | MemberPool | DevicePool | None = None,
     ) -> None:
         self.interval, self.writers, self.member, self.pool = interval, writers, member, pool
         self.update_metrics: Metrics = {}
