@@ -12,6 +12,7 @@ import torch
 from rl_training.experiment.config.train_config import ConfigError, parse_config
 from rl_training.experiment.run import resume_run, run_training
 from rl_training.experiment.seeds.sweep import train_seeds
+from rl_training.runtime.lanes.captured_collect import CapturedCollect
 
 SMALL: dict[str, Any] = {"hidden_sizes": [8], "batch_size": 16}
 RUNS = {
@@ -70,7 +71,7 @@ def test_seeds_train_as_a_population_as_they_do_alone(tmp_path):
         ({"env_kwargs": {"sutton_barto_reward": True}}, "device has CartPole-v1 without options; remove env_kwargs"),
         ({"env_workers": 2}, "env_backend: device runs its environments without env_workers; remove it"),
         ({"env_wrappers": ("gymnasium.wrappers:TimeAwareObservation",)}, "without env_wrappers; remove it"),
-        ({"env_id": "fractions:Fraction"}, "needs a subclass of TensorEnv, got Fraction"),
+        ({"env_id": "fractions:Fraction"}, "needs a TensorEnv or VectorSimulator, got Fraction"),
     ],
 )
 def test_what_device_environments_cannot_do_is_refused(tmp_path, changes, message):
@@ -78,13 +79,54 @@ def test_what_device_environments_cannot_do_is_refused(tmp_path, changes, messag
         run_training(config(tmp_path, **changes))
 
 
-cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="captured rollouts need CUDA")
+ALGORITHMS = ["dqn", "qr_dqn", "c51", "iqn", "fqf", "rainbow", "sac", "td3"]
+
+
+def collecting(tmp_path: Path, algo: str, folder: str, **changes: Any) -> Any:
+    """Random first steps, a collect that starts with some of them, exploration, n-step returns and priorities."""
+    continuous = {"action_noise": "ornstein_uhlenbeck"} if algo in ("sac", "td3") else {}
+    options = {**SMALL, **continuous, "collect_steps": 8, "updates_per_collect": 2, "learning_starts": 80,
+               "buffer_size": 300}  # fmt: skip
+    env = "Pendulum-v1" if continuous else "CartPole-v1"
+    return config(tmp_path, "dqn", folder, algo=algo, env_id=env, algo_kwargs=options, **changes)
+
+
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_a_collect_stores_what_single_steps_store(tmp_path, algo, monkeypatch):
+    collected = run_training(collecting(tmp_path, algo, "one"))
+    monkeypatch.setattr(CapturedCollect, "collect", lambda *_: 0)
+    stepped = run_training(collecting(tmp_path, algo, "two"))
+    assert weights(collected.run_dir) == weights(stepped.run_dir) != {}
+
+
+cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU")
+ON_GPU = {"device": "cuda", "total_timesteps": 1024, "checkpoint_interval": 512}
 
 
 @cuda
 def test_captured_rollouts_and_updates_resume_exactly(tmp_path):
-    changes = {"device": "cuda", "total_timesteps": 1024, "checkpoint_interval": 512}
-    whole = run_training(config(tmp_path, "ppo", "whole", **changes))
-    half = run_training(config(tmp_path, "ppo", "half", **{**changes, "total_timesteps": 512}))
+    whole = run_training(config(tmp_path, "ppo", "whole", **ON_GPU))
+    half = run_training(config(tmp_path, "ppo", "half", **{**ON_GPU, "total_timesteps": 512}))
     resumed = resume_run(half.run_dir, steps=1024)
     assert weights(whole.run_dir) == weights(resumed.run_dir) != {}
+
+
+@cuda
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_captured_collects_resume_exactly_and_store_what_single_steps_store(tmp_path, algo, monkeypatch):
+    whole = run_training(collecting(tmp_path, algo, "whole", **ON_GPU))
+    half = run_training(collecting(tmp_path, algo, "half", **{**ON_GPU, "total_timesteps": 512}))
+    resumed = resume_run(half.run_dir, steps=1024)
+    assert weights(whole.run_dir) == weights(resumed.run_dir) != {}
+    monkeypatch.setattr(CapturedCollect, "collect", lambda *_: 0)
+    stepped = run_training(collecting(tmp_path, algo, "stepped", **ON_GPU))
+    assert weights(whole.run_dir) == weights(stepped.run_dir)
+
+
+@cuda
+def test_a_population_on_a_gpu_repeats_itself(tmp_path):
+    def trained(folder: str, **changes: Any) -> list[dict[str, bytes]]:
+        runs = [collecting(tmp_path, "dqn", f"{folder}_{seed}", seed=seed, **ON_GPU, **changes) for seed in (0, 1)]
+        return [weights(result.run_dir) for result in train_seeds(runs)]
+
+    assert trained("one") == trained("two")

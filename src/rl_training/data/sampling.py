@@ -79,10 +79,10 @@ class PackedColumns(dict[str, Tensor]):
         lead = self.matrix.dim() - 1
         packed = [batch[name].flatten(0, lead - 1).flatten(1) if shape else batch[name].reshape(-1, 1)
                   for name, shape in self.shapes.items()]  # fmt: skip
-        self.matrix.view(-1, self.matrix.shape[-1]).index_copy_(0, rows, torch.cat(packed, -1))
+        self.matrix.view(-1, self.matrix.shape[-1]).index_copy_(0, rows, torch.cat(packed, -1).to(self.matrix))
         for name, column in self.items():
             if name not in self.shapes:
-                column.view(-1, *column.shape[lead:]).index_copy_(0, rows, batch[name].flatten(0, lead - 1))
+                column.view(-1, *column.shape[lead:]).index_copy_(0, rows, batch[name].flatten(0, lead - 1).to(column))
 
     def _views(self, matrix: Tensor) -> Batch:
         parts = matrix.split([math.prod(shape) for shape in self.shapes.values()], -1)

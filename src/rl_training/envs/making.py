@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -155,7 +156,7 @@ def _make(env_id: str | MakeEnv, env_kwargs: Mapping[str, Any], *, training: boo
 
 def _call(creator: MakeEnv, env_kwargs: Mapping[str, Any]) -> gym.Env[Any, Any]:
     try:
-        env = creator(**env_kwargs)
+        env = creator(**{**_of_one_environment(creator), **env_kwargs})
     except TypeError as error:
         if not re.search(r"missing \d+ required|unexpected keyword argument", str(error)):
             raise
@@ -169,13 +170,27 @@ def _call(creator: MakeEnv, env_kwargs: Mapping[str, Any]) -> gym.Env[Any, Any]:
 
 
 def _as_gymnasium(env: Any) -> Any:
-    """Wraps a device environment. Its module, which imports torch, is loaded only if there is such an environment."""
-    base = sys.modules.get("rl_training.envs.device.base")
-    if base is None or not isinstance(env, base.TensorEnv):
-        return env
-    from rl_training.envs.device.single import SingleEnv
+    """Wraps an environment of a device. Modules that import torch are loaded only if there is one."""
+    base, simulator = (sys.modules.get(f"rl_training.envs.device.{name}") for name in ("base", "simulator"))
+    if base is not None and isinstance(env, base.TensorEnv):
+        from rl_training.envs.device.single import SingleEnv
 
-    return SingleEnv(env)
+        return SingleEnv(env)
+    if simulator is not None and isinstance(env, simulator.VectorSimulator):
+        from rl_training.envs.device.single import SingleSimulator
+
+        return SingleSimulator(env)
+    return env
+
+
+def _of_one_environment(creator: MakeEnv) -> dict[str, Any]:
+    """Arguments for one environment of a simulator, whose class or function requires `num_envs`."""
+    if "rl_training.envs.device.simulator" not in sys.modules:
+        return {}
+    parameters = inspect.signature(creator).parameters
+    if "num_envs" not in parameters or parameters["num_envs"].default is not inspect.Parameter.empty:
+        return {}
+    return {"num_envs": 1, **({"device": "cpu"} if "device" in parameters else {})}
 
 
 def _what_to_return(got: Any) -> str:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
@@ -13,8 +14,9 @@ import torch
 from rl_training import streams
 from rl_training.algorithms import Learner, Updater
 from rl_training.data import TransitionDataset
-from rl_training.envs.device.pool import DevicePool
-from rl_training.envs.device.registry import make_tensor_env
+from rl_training.envs.device.contract import TensorPool
+from rl_training.envs.device.group import PoolGroup, grouped
+from rl_training.envs.device.registry import make_pool
 from rl_training.envs.lending import LentEnv
 from rl_training.envs.members import MemberPool, PopulationPool
 from rl_training.envs.pool import EnvPool
@@ -32,13 +34,13 @@ from rl_training.runtime.engine import Callback
 from rl_training.runtime.evaluation import evaluate
 from rl_training.runtime.lanes import FineTuning, LaneContext, TrainingLane
 from rl_training.runtime.lanes.memory_limits import NotEnoughMemoryError
-from rl_training.runtime.population import PoolGroup, member_states
+from rl_training.runtime.population import member_states
 from rl_training.runtime.state import Lane, TrainerState
 from rl_training.runtime.video import Video
 from rl_training.types import SKIP_UPDATES, EnvSpec
 
-RunPool = EnvPool | MemberPool | DevicePool  # of one run
-LanePool = EnvPool | PopulationPool | DevicePool | PoolGroup
+RunPool = EnvPool | MemberPool | TensorPool  # of one run
+LanePool = EnvPool | PopulationPool | TensorPool | PoolGroup[Any]
 
 
 @dataclass
@@ -154,9 +156,11 @@ def new_pools(
     if source is None:
         raise ConfigError(f"{config.algo} trains online and needs an environment; set env_id, for example CartPole-v1")
     if config.env_backend == "device":
-        env = make_tensor_env(source.env, source.kwargs)
-        pools = [DevicePool(env, config.num_envs, seed=seed, device=choices.device) for seed in seeds]
-        return (pools[0] if len(pools) == 1 else PoolGroup(pools)), pools
+        make = partial(make_pool, source.env, source.kwargs, config.num_envs, device=choices.device)
+        pools = [make(seed=seed) for seed in seeds]
+        for each in pools:
+            opened.callback(each.close)
+        return grouped(pools), pools
     count = config.num_envs * len(configs)
     pool = EnvPool(
         source, count, seed=seeds, workers=min(config.env_workers, count),

@@ -4,45 +4,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from rl_training.algorithms import Updater
 from rl_training.data.replay.replay_buffer import MemberReplay
-from rl_training.envs.device.pool import DevicePool, TensorTransition
 from rl_training.runtime.callbacks.logging import MembersMetrics
 from rl_training.runtime.engine import Callback, dues, end_step, notify, start
 from rl_training.runtime.state import CollectResult, TrainerState
 from rl_training.types import UpdateResult
-
-
-class PoolGroup:
-    """The device pools of all members; tensors have a leading member axis. See `PopulationPool` for the others."""
-
-    on_device = True
-    stacks_frames = False
-
-    def __init__(self, pools: Sequence[DevicePool]) -> None:
-        self.pools, self.spec, self.num_envs = pools, pools[0].spec, pools[0].num_envs
-
-    @property
-    def obs(self) -> Tensor:
-        return torch.stack([pool.obs for pool in self.pools])
-
-    def reset(self) -> Tensor:
-        return torch.stack([pool.reset() for pool in self.pools])
-
-    def step(self, actions: Tensor) -> TensorTransition:
-        self.begin_step(actions)
-        return self.end_step()
-
-    def begin_step(self, actions: Tensor) -> None:
-        for pool, own in zip(self.pools, actions, strict=True):
-            pool.begin_step(own)
-
-    def end_step(self) -> TensorTransition:
-        columns = zip(*(pool.end_step()[:-1] for pool in self.pools), strict=True)
-        next_obs, rewards, terminated, truncated, obs = map(torch.stack, columns)
-        return TensorTransition(next_obs, rewards, terminated, truncated, obs)
 
 
 class MemberUpdater:

@@ -7,8 +7,10 @@ import torch
 from torch import Tensor
 
 from rl_training.envs.device.classic import Acrobot, CartPole, MountainCar, MountainCarContinuous, Pendulum
+from rl_training.envs.device.contract import TensorTransition
+from rl_training.envs.device.group import DevicePoolGroup
 from rl_training.envs.device.minatar import Breakout, Freeway
-from rl_training.envs.device.pool import DevicePool, TensorTransition
+from rl_training.envs.device.pool import DevicePool
 
 ENVS = [CartPole(), Pendulum(), Acrobot(), MountainCar(), MountainCarContinuous(), Breakout(), Freeway()]
 
@@ -122,3 +124,30 @@ def test_a_snapshot_of_another_pool_is_refused():
         DevicePool(CartPole(), 3).restore(pool.snapshot())
     with pytest.raises(RuntimeError, match=r"call reset\(\) before step\(\)"):
         DevicePool(CartPole(), 3).step(torch.zeros(3))
+
+
+@pytest.mark.parametrize("env", [CartPole(), Pendulum(), Breakout()], ids=name_of)
+def test_pools_of_a_group_do_as_they_do_alone(env):
+    alone, members = ([DevicePool(env, 3, seed=seed) for seed in (5, 6)] for _ in range(2))
+    group = DevicePoolGroup(members)
+    assert torch.equal(group.reset(), torch.stack([pool.reset() for pool in alone]))
+    generators = [torch.Generator().manual_seed(0) for _ in range(2)]
+    for _ in range(250):
+        chosen = [actions(pool, generator) for pool, generator in zip(alone, generators, strict=True)]
+        step, expected = group.step(torch.stack(chosen)), [pool.step(a) for pool, a in zip(alone, chosen, strict=True)]
+        for together, *each in zip(step[:-1], *(one[:-1] for one in expected), strict=True):
+            assert torch.equal(together, torch.stack(each))
+    assert [pool.take_finished() for pool in members] == [pool.take_finished() for pool in alone]
+    for pool, other in zip(members, alone, strict=True):
+        assert pool.restore(other.snapshot()) == []
+    assert torch.equal(group.obs, torch.stack([pool.obs for pool in alone]))
+
+
+def test_a_snapshot_of_an_older_version_is_restored():
+    pool, other = (DevicePool(CartPole(), 4) for _ in range(2))
+    pool.reset()
+    played(pool, 50)
+    saved = pool.snapshot()
+    saved["tensors"]["finished"] = saved["tensors"]["finished"].sum(0)
+    other.restore(saved)
+    assert other.take_finished() == pool.take_finished()

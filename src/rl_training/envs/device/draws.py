@@ -30,9 +30,14 @@ class Draws:
     def of(cls, seed: int, *parts: Tensor) -> "Draws":
         """Draws that depend on the seed and on each part, an int64 tensor [rows]; two 32-bit keys for each row."""
         keys = torch.stack([torch.full_like(parts[0], half & MASK) for half in (seed, seed >> 32 ^ STEP)])
+        return cls(keys).at(*parts)
+
+    def at(self, *parts: Tensor) -> "Draws":
+        """Draws that depend on these and on each part."""
+        keys = self.keys
         for part in parts:
             keys = mix(keys + part * STEP & MASK)
-        return cls(keys)
+        return Draws(keys)
 
     def uniform(self, count: int, low: float = 0.0, high: float = 1.0) -> Tensor:
         """Returns [rows, count] float64 numbers in [low, high), multiples of 2**-32 of the range."""

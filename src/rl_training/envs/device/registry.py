@@ -1,9 +1,16 @@
-"""Device environments by the id of the Gymnasium environment that they equal, or by `module:Class`."""
+"""Device environments by the id of the Gymnasium environment that they equal, or by `module:Name`."""
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
+
 from rl_training.envs.device.base import TensorEnv
+from rl_training.envs.device.contract import TensorPool
+from rl_training.envs.device.pool import DevicePool
+from rl_training.envs.device.simulator import VectorSimulator
+from rl_training.envs.device.simulator_pool import SimulatorPool
 from rl_training.modules import import_named, load_object, module_in
 
 HOME = "rl_training.envs.device"
@@ -18,24 +25,44 @@ BUILT_IN = {
 }
 
 
-def make_tensor_env(env_id: Any, env_kwargs: Mapping[str, Any]) -> TensorEnv:
-    """Creates a built-in device environment, or the class or function `module:Name` of a user."""
+def make_pool(
+    env_id: Any, env_kwargs: Mapping[str, Any], num_envs: int, *, seed: int, device: torch.device | str
+) -> TensorPool:
+    """Creates the pool of a built-in device environment, or of `module:Name`: a TensorEnv or a VectorSimulator."""
+    env = _made(env_id, env_kwargs, num_envs, str(device))
+    if isinstance(env, TensorEnv):
+        return DevicePool(env, num_envs, seed=seed, device=device)
+    if not isinstance(env, VectorSimulator):
+        raise TypeError(
+            f"env_backend: device needs a TensorEnv or VectorSimulator, got {type(env).__name__}; {_offer()}"
+        )
+    if env.num_envs != num_envs:
+        env.close()
+        raise ValueError(f"{env_id} has {env.num_envs} environments, but num_envs is {num_envs}; set one to the other")
+    return SimulatorPool(env, seed=seed, device=device)
+
+
+def _made(env_id: Any, env_kwargs: Mapping[str, Any], num_envs: int, device: str) -> Any:
     if env_id in BUILT_IN:
         if env_kwargs:
             raise ValueError(f"env_backend: device has {env_id} without options; remove env_kwargs")
         module, _, name = BUILT_IN[env_id].partition(":")
-        env = getattr(import_named(f"{HOME}.{module}", env_id, "env_id"), name)()
-    elif callable(env_id):
-        env = env_id(**env_kwargs)
-    elif module_in(env_id) is not None:
-        env = load_object(env_id, "env_id")(**env_kwargs)
-    else:
+        return getattr(import_named(f"{HOME}.{module}", env_id, "env_id"), name)()
+    if not callable(env_id) and module_in(env_id) is None:
         raise ValueError(f"env_backend: device does not have {env_id}; {_offer()}")
-    if not isinstance(env, TensorEnv):
-        raise TypeError(f"env_backend: device needs a subclass of TensorEnv, got {type(env).__name__}; {_offer()}")
-    return env
+    creator = env_id if callable(env_id) else load_object(env_id, "env_id")
+    return creator(**{**_accepted(creator, num_envs=num_envs, device=device), **env_kwargs})
+
+
+def _accepted(creator: Callable[..., Any], **offered: Any) -> dict[str, Any]:
+    """The arguments that a class or function has parameters for."""
+    try:
+        parameters = inspect.signature(creator).parameters
+    except (TypeError, ValueError):  # of C code
+        return {}
+    return {name: value for name, value in offered.items() if name in parameters}
 
 
 def _offer() -> str:
     names = ", ".join(name.rpartition(":")[2] for name in BUILT_IN)
-    return f"it has {names}, and your subclasses of rl_training.envs.device.base.TensorEnv as module:Class"
+    return f"it has {names}, and your classes and functions as module:Name"

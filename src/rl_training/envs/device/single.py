@@ -1,4 +1,4 @@
-"""One device environment as a Gymnasium environment, for evaluation and your own loops."""
+"""One environment of a device as a Gymnasium environment, for evaluation and your own loops."""
 
 from typing import Any
 
@@ -8,13 +8,15 @@ import torch
 
 from rl_training.envs.device.base import State, TensorEnv
 from rl_training.envs.device.draws import Draws
+from rl_training.envs.device.simulator import VectorSimulator
+from rl_training.envs.device.simulator_pool import SimulatorPool
+from rl_training.types import EnvSpec
 
 
-class SingleEnv(gym.Env[np.ndarray, Any]):
-    """Plays a `TensorEnv` on the CPU, with actions in the units of its spec. Each reset with a seed repeats itself."""
+class GymnasiumSpaces(gym.Env[np.ndarray, Any]):
+    """The spaces of a spec; actions are in its units."""
 
-    def __init__(self, env: TensorEnv) -> None:
-        self.env, spec = env, env.spec
+    def __init__(self, spec: EnvSpec) -> None:
         if spec.obs_dtype == "uint8":
             self.observation_space = gym.spaces.Box(0, 255, spec.obs_shape, np.uint8)
         else:
@@ -27,6 +29,14 @@ class SingleEnv(gym.Env[np.ndarray, Any]):
             self.action_space = gym.spaces.Discrete(spec.action_dim, start=spec.action_start)
         else:
             self.action_space = gym.spaces.MultiDiscrete(np.array(spec.action_sizes))
+
+
+class SingleEnv(GymnasiumSpaces):
+    """Plays a `TensorEnv` on the CPU. Each reset with a seed repeats itself."""
+
+    def __init__(self, env: TensorEnv) -> None:
+        super().__init__(env.spec)
+        self.env = env
         self._state: State = {}
         self._seed, self._episode, self._steps = 0, -1, 0
 
@@ -56,3 +66,30 @@ class SingleEnv(gym.Env[np.ndarray, Any]):
 
     def _obs(self) -> np.ndarray:
         return self.env.observe(self._state)[0].numpy()
+
+
+class SingleSimulator(GymnasiumSpaces):
+    """Plays the first environment of a `VectorSimulator`, on the device of its observations."""
+
+    def __init__(self, simulator: VectorSimulator) -> None:
+        super().__init__(simulator.spec)
+        self.simulator = simulator
+        self._pool: SimulatorPool | None = None
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._pool = SimulatorPool(self.simulator, seed=int(self.np_random.integers(2**31)))
+        return self._row(self._pool.reset()), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        assert self._pool is not None
+        actions = torch.as_tensor(np.asarray(action)).expand(self.simulator.num_envs, *np.shape(action))
+        step = self._pool.step_in_units(actions)
+        return self._row(step.next_obs), float(step.rewards[0]), bool(step.terminated[0]), bool(step.truncated[0]), {}
+
+    def close(self) -> None:
+        self.simulator.close()
+
+    @staticmethod
+    def _row(rows: torch.Tensor) -> np.ndarray:
+        return rows[0].cpu().numpy().copy()

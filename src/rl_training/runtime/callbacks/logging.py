@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rl_training.envs.device.pool import DevicePool
+from rl_training.envs.device.contract import TensorPool
 from rl_training.envs.group import Episode
 from rl_training.envs.members import MemberPool
 from rl_training.envs.pool import EnvPool
@@ -107,7 +107,7 @@ class LogMetrics(Callback):
         interval: int,
         *writers: Callable[[Row], None],
         member: int | None = None,
-        pool: EnvPool | MemberPool | DevicePool | None = None,
+        pool: EnvPool | MemberPool | TensorPool | None = None,
     ) -> None:
         self.interval, self.writers, self.member, self.pool = interval, writers, member, pool
         self.update_metrics: Metrics = {}
@@ -150,7 +150,7 @@ class LogMetrics(Callback):
         if self.episodes:
             episodes["episode_return"] = sum(e.return_ for e in self.episodes) / len(self.episodes)
             episodes["episode_length"] = sum(e.length for e in self.episodes) / len(self.episodes)
-        if isinstance(self.pool, DevicePool):
+        if isinstance(self.pool, TensorPool):
             episodes |= self.pool.take_finished().means()
         elif self.pool is not None:
             episodes["env_restarts"] = self.pool.restarts

@@ -9,6 +9,7 @@ from rl_training import streams
 from rl_training.algorithms.core.config import ReplayConfig
 from rl_training.data import FrameReplayBuffer, ReplayBuffer
 from rl_training.runtime.lanes.acting import ActingLane, Actor
+from rl_training.runtime.lanes.captured_collect import CapturedCollect
 from rl_training.runtime.lanes.context import COMPILE_AFTER, LaneContext
 from rl_training.runtime.policies import RandomPolicy
 from rl_training.runtime.state import CollectResult
@@ -25,6 +26,7 @@ class ReplayLane(ActingLane):
         super().__init__(actor, buffer)
         self.replay, self.config, self.random = buffer, config, RandomPolicy(actor.pool.spec)
         self.collected = 0  # steps of a collect that is not complete
+        self.captured = CapturedCollect.build(actor, buffer, config.collect_steps, self.random)
 
     @classmethod
     def build(cls, context: LaneContext) -> ReplayLane:
@@ -57,6 +59,11 @@ class ReplayLane(ActingLane):
 
     def collect(self, limit: int) -> CollectResult:
         result = CollectResult()
+        if self.captured is not None and not self.collected:
+            result.num_env_steps = self.captured.collect(self.config.learning_starts - self.step)
+            self.step += result.num_env_steps
+            if result.num_env_steps:
+                return result
         while self.collected < self.config.collect_steps:
             policy = self.random if self.step < self.config.learning_starts else None
             self.source.add(self.act(policy, result))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from rl_training import streams
@@ -10,7 +11,7 @@ from rl_training.algorithms.core.config import RolloutConfig
 from rl_training.algorithms.core.updater import load_tensors
 from rl_training.data import RolloutBuffer
 from rl_training.runtime.lanes.acting import ActingLane, Actor
-from rl_training.runtime.lanes.captured_rollout import CapturedRollout
+from rl_training.runtime.lanes.captured_steps import CapturedSteps, stacked_steps
 from rl_training.runtime.lanes.context import LaneContext
 from rl_training.runtime.lanes.reward_scale import RewardScale
 from rl_training.runtime.state import CollectResult
@@ -28,8 +29,8 @@ class RolloutLane(ActingLane):
         super().__init__(actor, buffer)
         self.learner, self.config, self._due = learner, config, config.epochs * (steps // config.batch_size)
         self._is_cut = False
-        on_gpu = actor.pool.on_device and actor.device.type == "cuda"
-        self.captured = CapturedRollout(actor, config.num_steps) if on_gpu else None
+        captures = actor.pool.on_device and actor.pool.capturable and actor.device.type == "cuda"
+        self.captured = CapturedSteps(actor, partial(stacked_steps, actor, config.num_steps)) if captures else None
         self.scale = RewardScale(envs, config.gamma).to(actor.device) if config.normalize_rewards else None
 
     @classmethod
@@ -51,7 +52,7 @@ class RolloutLane(ActingLane):
 
     def _captured_steps(self, result: CollectResult) -> Batch:
         assert self.captured is not None
-        rollout = self.captured.collect()
+        rollout = self.captured()
         result.num_env_steps = self.config.num_steps * self.actor.pool.num_envs
         self.step += result.num_env_steps
         return rollout
