@@ -1,6 +1,6 @@
 """The training loop. Lanes supply batches; everything periodic is a callback."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import dropwhile
 from typing import Any, ClassVar
 
@@ -21,6 +21,7 @@ class Callback:
 
     name: ClassVar[str] = ""  # the state of a named callback is saved under its name
     evaluates: ClassVar[bool] = False  # sets `state.evaluation_due` until its evaluation has ended
+    only_when_due: ClassVar[bool] = False  # `on_step_end` acts only if a callback of the run is due or the run ends
     interval: int = 0
 
     def on_train_start(self, state: TrainerState) -> None: ...
@@ -94,7 +95,13 @@ def notify(callbacks: Sequence[Callback], event: str, *arguments: Any) -> None:
         call(callback, event, *arguments)
 
 
-def dues(callbacks: Sequence[Callback], state: TrainerState) -> list[int]:
+def overriding(callbacks: Iterable[Callback], event: str) -> list[Callback]:
+    """Returns the callbacks that have their own method for an event; the others need no call."""
+    nothing = getattr(Callback, event)
+    return [each for each in callbacks if getattr(getattr(each, event), "__func__", None) is not nothing]
+
+
+def dues(callbacks: Iterable[Callback], state: TrainerState) -> list[int]:
     """Returns the next steps at which `on_step_end` must be called."""
     found = []
     for callback in callbacks:

@@ -1,5 +1,6 @@
 """Several seeds trained as one program; each member has the state and callbacks of a single run."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -8,7 +9,7 @@ import torch
 from rl_training.algorithms import Updater
 from rl_training.data.replay.replay_buffer import MemberReplay
 from rl_training.runtime.callbacks.logging import MembersMetrics
-from rl_training.runtime.engine import Callback, dues, end_step, notify, start
+from rl_training.runtime.engine import Callback, dues, end_step, notify, overriding, start
 from rl_training.runtime.state import CollectResult, TrainerState
 from rl_training.types import UpdateResult
 
@@ -91,36 +92,63 @@ def member_states(state: TrainerState) -> list[TrainerState]:
     return [TrainerState(updater, lane, state.total_timesteps, population=state) for updater, lane in members]
 
 
+MemberCallbacks = tuple[TrainerState, Sequence[Callback]]
+
+
 class Members(Callback):
-    def __init__(self, members: Sequence[tuple[TrainerState, Sequence[Callback]]], *, num_envs: int) -> None:
+    """Notifies the callbacks of all members. Most steps have nothing for them, and those cost almost nothing."""
+
+    def __init__(self, members: Sequence[MemberCallbacks], *, num_envs: int) -> None:
         self.members, self.num_envs = members, num_envs
+        self._due, self._is_first = 0, True  # callbacks that are `only_when_due` have nothing to do before that step
+        self._waiting = [(member, [each for each in own if _waits(each)]) for member, own in members]
+        self._others = [(member, [each for each in own if not _waits(each)]) for member, own in members]
+        self._listening: dict[str, list[MemberCallbacks]] = {}
 
     def next_due(self, state: TrainerState) -> int | None:
-        return min((due for member, callbacks in self.members for due in dues(callbacks, member)), default=None)
+        if state.global_step >= self._due:
+            self._due = min((due for member, own in self._waiting for due in dues(own, member)), default=sys.maxsize)
+        return min([self._due, *(due for member, own in self._others for due in dues(own, member))])
 
     def on_train_start(self, state: TrainerState) -> None:
         state.previous_step = self.members[0][0].previous_step  # only the members are restored by a resume
-        for member, callbacks in self._members(state):
+        for member, callbacks in self._members(state, self.members):
             start(member, callbacks)
 
     def on_collect_end(self, state: TrainerState, result: CollectResult) -> None:
-        for number, (member, callbacks) in enumerate(self.members):
+        for number, (member, callbacks) in enumerate(self._listeners("on_collect_end")):
             notify(callbacks, "on_collect_end", member, self._share(result, number))
 
     def on_update_end(self, state: TrainerState, result: UpdateResult) -> None:
         shared = result._replace(metrics=MembersMetrics(result.metrics))
-        for member, callbacks in self.members:
+        for member, callbacks in self._listeners("on_update_end"):
             notify(callbacks, "on_update_end", member, shared)
 
     def on_step_end(self, state: TrainerState) -> None:
-        for member, callbacks in self._members(state):
-            end_step(member, callbacks)
+        # The first step may complete a collect that began before a resume, and have passed any interval.
+        if self._is_first or state.global_step >= self._due or _ends(state):
+            self._end_step(state, self.members)
+        else:
+            self._end_step(state, self._others)
+            if _ends(state):
+                self._end_step(state, self._waiting)
+        self._is_first = False
         first = self.members[0][0]
         state.metrics, state.evaluation = first.metrics, first.evaluation
 
+    def _end_step(self, state: TrainerState, members: Sequence[MemberCallbacks]) -> None:
+        for member, callbacks in self._members(state, members):
+            end_step(member, callbacks)
+
     def on_train_end(self, state: TrainerState) -> None:
-        for member, callbacks in self._members(state):
+        for member, callbacks in self._members(state, self.members):
             notify(callbacks, "on_train_end", member)
+
+    def _listeners(self, event: str) -> list[MemberCallbacks]:
+        """Returns the members with those of their callbacks that have a method for an event."""
+        if event not in self._listening:
+            self._listening[event] = [(member, overriding(own, event)) for member, own in self.members]
+        return self._listening[event]
 
     def _share(self, result: CollectResult, number: int) -> CollectResult:
         if not result.episodes:
@@ -129,12 +157,23 @@ class Members(Callback):
         own = [e._replace(env=e.env % count) for e in result.episodes if e.env // count == number]
         return CollectResult(result.num_env_steps, own)
 
-    def _members(self, state: TrainerState) -> Iterator[tuple[TrainerState, Sequence[Callback]]]:
-        """Yields the members with the state of the population; the stop of one of them stops it."""
-        for member, callbacks in self.members:
+    def _members(self, state: TrainerState, members: Sequence[MemberCallbacks]) -> Iterator[MemberCallbacks]:
+        """Yields members that have callbacks, with the state of the population; the stop of one member stops it."""
+        for member, callbacks in members:
+            if not callbacks:
+                continue
             member.previous_step, member.lost = state.previous_step, state.lost
             if member.stop_reason is None:
                 member.status, member.stop_reason = state.status, state.stop_reason
             yield member, callbacks
             if member.stop_reason is not None:
                 state.request_stop(member.stop_reason, status=member.status)
+
+
+def _ends(state: TrainerState) -> bool:
+    return state.stop_reason is not None or state.global_step >= state.total_timesteps
+
+
+def _waits(callback: Callback) -> bool:
+    """Whether a callback is `only_when_due`. A subclass has to declare it again, because its methods may differ."""
+    return vars(type(callback)).get("only_when_due", False)

@@ -101,6 +101,7 @@ class LogMetrics(Callback):
     """
 
     name = "log"
+    only_when_due = True
 
     def __init__(
         self,
@@ -124,7 +125,8 @@ class LogMetrics(Callback):
         self.lane_metrics = {**self.lane_metrics, **result.metrics}
 
     def on_update_end(self, state: TrainerState, result: UpdateResult) -> None:
-        if missing := self.update_metrics.keys() - result.metrics.keys():
+        if not self.update_metrics.keys() <= result.metrics.keys():
+            missing = self.update_metrics.keys() - result.metrics.keys()
             skipped = {name: self._of_member(self.update_metrics[name]) for name in missing}
             self.skipped_phases = {**self.skipped_phases, **skipped}
         self.update_metrics = result.metrics

@@ -20,6 +20,8 @@ class SaveCheckpoints(Callback):
     the same step if the checkpoint has its final name.
     """
 
+    only_when_due = True
+
     def __init__(
         self, directory: Path, interval: int, callbacks: Sequence[Callback], *, segments: ReplaySegments, keep: int,
         info: dict[str, Any], in_population: bool = False, start: int | None = None, saved: int = -1,

@@ -29,6 +29,8 @@ class Schedules(Callback):
 class LogWarnings(Callback):
     """Logs the first warnings that `check` returns for the last logged metrics."""
 
+    only_when_due = True
+
     def __init__(self, check: Callable[[Mapping[str, float | None]], list[str]], log: Callable[[str], None]) -> None:
         self.check, self.log, self.done = check, log, False
 
@@ -47,7 +49,7 @@ class Evaluate(Callback):
     `video` returns a video to record of an evaluation, or None.
     """
 
-    evaluates = True
+    evaluates = only_when_due = True
 
     def __init__(
         self, interval: int, evaluate: Callable[..., dict[str, Any]],
@@ -99,6 +101,7 @@ class EarlyStop(Callback):
     """Stops after `patience` evaluations in a row without an improvement of more than `min_delta`."""
 
     name = "early_stop"
+    only_when_due = True
 
     def __init__(self, patience: int, min_delta: float = 0.0) -> None:
         self.patience, self.min_delta = patience, min_delta
