@@ -106,7 +106,7 @@ def print_report(report: Mapping[str, Any], curve: Path | None, *, data: str | N
 def print_profile(seconds: Mapping[str, float]) -> None:
     whole = max(sum(seconds.values()), 1e-9)
     rows = [(part, f"{each:.1f} s", f"{100 * each / whole:.0f}%") for part, each in seconds.items()]
-    print_table(("part", "time", "share"), rows)
+    print_table(("part", "time", "share"), [*rows, ("total", f"{whole:.1f} s", "100%")])
 
 
 def _row(run: Mapping[str, Any]) -> tuple[str, str, str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, TypeAlias
 
 import torch
@@ -47,14 +48,17 @@ class SeededSampler(DeviceSampling):
 class PackedColumns(dict[str, Tensor]):
     """Columns whose float32 members are slices of one matrix [*lead, width], so that one read fetches a row."""
 
-    def __init__(self, lead: tuple[int, ...], layout: Mapping[str, Layout], device: torch.device | str) -> None:
+    def __init__(
+        self, lead: tuple[int, ...], layout: Mapping[str, Layout], device: torch.device | str, *, pinned: bool = False
+    ) -> None:
         packed = {name: shape for name, (shape, dtype) in layout.items() if dtype == torch.float32}
         # Not initialised: the operating system then allocates memory only for rows that are written.
-        self.matrix = torch.empty(*lead, sum(map(math.prod, packed.values())), device=device)
+        empty = partial(torch.empty, device=device, pin_memory=pinned)
+        self.matrix = empty(*lead, sum(map(math.prod, packed.values())))
         self.shapes = packed
         views = self._views(self.matrix)
         super().__init__(
-            (name, views[name] if name in views else torch.empty(*lead, *shape, dtype=dtype, device=device))
+            (name, views[name] if name in views else empty(*lead, *shape, dtype=dtype))
             for name, (shape, dtype) in layout.items()
         )
 

@@ -82,8 +82,8 @@ def assemble(
         updater = Updater(learners, compile=choices.compile, capture=choices.device.startswith("cuda"))
         context = LaneContext(
             learners, updater.population or learners[0], spec, options, config.seed, torch.device(choices.device),
-            compile=choices.compile, pool=pool,
-            dataset=dataset, dataset_stride=config.dataset_stride, env_kwargs=config.env_kwargs,
+            compile=choices.compile, overlap=choices.overlap, pool=pool, dataset=dataset,
+            dataset_stride=config.dataset_stride, env_kwargs=config.env_kwargs,
             env_id=None if config.env_wrappers else config.env_id,
             fine_tuning=_fine_tuning(config, change, total), total_timesteps=total,
         )  # fmt: skip

@@ -20,11 +20,12 @@ PACKAGES = ("rl-training", "torch", "numpy", "gymnasium", "mujoco", "ale-py")
 
 
 class Choices(NamedTuple):
-    """Device, threads and compilation of a run; stored in the run and used again by resume."""
+    """Device, threads, compilation and overlap of a run; stored in the run and used again by resume."""
 
     device: str
     threads: int
     compile: bool
+    overlap: bool = False
 
 
 def choose(config: TrainConfig) -> Choices:
@@ -35,7 +36,18 @@ def choose(config: TrainConfig) -> Choices:
     elif device.startswith("cuda") and not torch.cuda.is_available():
         raise ValueError(f"device {device!r} is not available: PyTorch finds no CUDA device; use cpu or auto")
     compile = config.compile == "on" or (config.compile == "auto" and worth_compiling(config, device))
-    return Choices(device, config.threads or 1, compile)
+    return Choices(device, config.threads or 1, compile, _overlaps(config, device))
+
+
+def _overlaps(config: TrainConfig, device: str) -> bool:
+    """Whether updates run while the environments step: `auto` means on a GPU, where this costs nothing."""
+    possible = lane_of(config).can_overlap and config.env_backend != "device"
+    if config.overlap_updates == "on" and not possible:
+        raise ValueError(
+            f"overlap_updates: {config.algo} in {config.env_backend} environments cannot update while they step; "
+            "remove it"
+        )
+    return possible and (config.overlap_updates == "on" or (config.overlap_updates == "auto" and device != "cpu"))
 
 
 def apply(choices: Choices) -> None:

@@ -91,7 +91,8 @@ def _for_this_machine(config: TrainConfig, choices: dict[str, Any], seeds: Seque
     """Returns the config of each seed with the run's device, threads and compilation, as far as they exist here."""
     missing = choices["device"].startswith("cuda") and not torch.cuda.is_available()
     device, compile = "cpu" if missing else choices["device"], "on" if choices["compile"] else "off"
-    machine = {"device": device, "threads": choices["threads"], "compile": compile}
+    overlap = "on" if choices.get("overlap") else "off"
+    machine = {"device": device, "threads": choices["threads"], "compile": compile, "overlap_updates": overlap}
     return [config.model_copy(update={**machine, "seed": seed, "log": ()}) for seed in seeds]
 
 

@@ -1,6 +1,7 @@
 """The training loop. Lanes supply batches; everything periodic is a callback."""
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import dropwhile
 from typing import Any, ClassVar
 
@@ -42,13 +43,14 @@ class Callback:
 
 def train(state: TrainerState, callbacks: Sequence[Callback] = ()) -> TrainerState:
     """Collects, runs the updates that are due and notifies the callbacks, until the last step or a requested stop."""
+    state.lane.run_updates = partial(_update, state, callbacks)
     start(state, callbacks)
     while not state.over:
         if not _collect(state, callbacks):
             break
         count = state.lane.due()
         if count:
-            notify(callbacks, "on_update_end", state, state.updater.run(state.lane.source, count))
+            _update(state, callbacks, count)
         end_step(state, callbacks)
     if state.stop_reason is None:
         state.status = "finished"
@@ -71,6 +73,10 @@ def _collect(state: TrainerState, callbacks: Sequence[Callback]) -> bool:
     state.cut = result.cut
     notify(callbacks, "on_collect_end", state, result)
     return not result.cut
+
+
+def _update(state: TrainerState, callbacks: Sequence[Callback], count: int) -> None:
+    notify(callbacks, "on_update_end", state, state.updater.run(state.lane.source, count))
 
 
 def start(state: TrainerState, callbacks: Sequence[Callback]) -> None:

@@ -69,7 +69,7 @@ def evaluate(
             watch()
             rows = torch.as_tensor(obs).to(device)
             action = policy.act(rows, memory.rows, deterministic=deterministic, generator=generator)
-            step = pool.step(finite_actions(action).numpy())
+            step = pool.step(finite_actions(action.actions).numpy())
             memory.keep(action, step.terminated | step.truncated)
             obs, unended = step.obs, 0 if step.finished else unended + 1
             if unended == UNENDED_STEPS < max_steps:

@@ -4,8 +4,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import torch
-
 from rl_training.algorithms import Updater
 from rl_training.data.replay.replay_buffer import MemberReplay
 from rl_training.runtime.callbacks.logging import MembersMetrics
@@ -75,7 +73,7 @@ class MemberLane:
         actor = self.lane.actor
         pool = actor.pool.pools[self.member]
         reasons: list[str] = pool.restore(state["actor"]["envs"])
-        actor.obs[self.member] = torch.as_tensor(pool.obs if reasons else state["actor"]["obs"])
+        actor.keep_obs(pool.obs if reasons else state["actor"]["obs"], self.member)
         if actor.noise is not None:
             actor.noise_value[self.member] = 0 if reasons else state["actor"]["drift"]
         actor.load_noise_state(state["actor"])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rl_training.envs.group import Episode
-from rl_training.types import Action, Metrics, Source
+from rl_training.types import Metrics, Source
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,6 +29,8 @@ class Lane(Protocol):
     """The source of batches; defines what one training step is."""
 
     stop_by: float  # time.monotonic() from which on `collect` ends early
+    overlap: bool  # `collect` runs the updates with `run_updates`, while the environments step
+    run_updates: Callable[[int], None]
 
     @property
     def step(self) -> int: ...
@@ -63,9 +66,9 @@ class DivergedError(RuntimeError):
     """Training diverged: values are NaN or infinite."""
 
 
-def finite_actions(action: Action) -> Tensor:
+def finite_actions(actions: Tensor) -> Tensor:
     """Returns the actions on the CPU; raises DivergedError if one is NaN or infinite."""
-    actions = action.actions.cpu()
+    actions = actions.cpu()
     if actions.is_floating_point() and not actions.isfinite().all():
         raise DivergedError("the policy's actions are NaN or infinite; lower the learning rate")
     return actions

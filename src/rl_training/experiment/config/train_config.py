@@ -129,6 +129,9 @@ class TrainConfig(Section):
     compile: Annotated[Literal["auto", "on", "off"], BeforeValidator(_switch)] = Field(
         "auto", description="torch.compile: auto, on or off"
     )
+    overlap_updates: Annotated[Literal["auto", "on", "off"], BeforeValidator(_switch)] = Field(
+        "auto", description="run updates while the environments step: auto (on a GPU), on or off"
+    )
 
     _given: Given | None = PrivateAttr(None)  # an environment given in Python, which no file can hold
 

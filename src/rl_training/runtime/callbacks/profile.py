@@ -13,39 +13,49 @@ from rl_training.runtime.engine import Callback
 from rl_training.runtime.state import TrainerState
 
 CAPTURED = "sample and update"  # one CUDA graph, which cannot be timed in parts
-PARTS = ("env", "act", "collect", "sample", "update", CAPTURED, "evaluate", "log", "checkpoint", "rest")
+PARTS = (
+    "start", "env", "act", "wait", "collect", "sample", "update", CAPTURED, "evaluate", "log", "checkpoint", "rest",
+)  # fmt: skip
 CALLBACK_PARTS: dict[type[Callback], str] = {Evaluate: "evaluate", LogMetrics: "log", SaveCheckpoints: "checkpoint"}
 
 
 class Profile(Callback):
-    """Seconds per part, excluding nested parts. `collect` includes storing transitions and fitting models.
+    """Seconds per part, excluding nested parts; they sum to the time since the profile was created.
 
-    Replaces methods by timed ones, so that runs without a profile have no overhead.
+    - `start` is the time before the first step; `collect` includes storing transitions and fitting models.
+    - `wait` is the time in which the host waits for the GPU. If updates overlap with the environments, nothing else
+      waits, so the parts of the GPU are the time that it takes to launch them.
+    - Methods are replaced by timed ones, so that runs without a profile have no overhead.
     """
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
-        self._stack, self._last, self._synchronize = ["rest"], 0.0, False
+        self._stack, self._last, self._synchronize = ["start"], time.perf_counter(), False
 
     def watch(self, state: TrainerState, callbacks: Sequence[Callback]) -> None:
         updater, lane = state.updater, state.lane
-        self._synchronize = updater.device.type == "cuda"  # CUDA calls return before their work is done
+        # CUDA calls return before their work is done.
+        self._synchronize = updater.device.type == "cuda" and not lane.overlap
         captured = updater.captured is not None and lane.source.samples_on_device
         self._time(updater, "run", CAPTURED if captured else "update")
         if not captured:
             self._time_sampling(updater)
         self._time(lane, "collect", "collect")
         actor = getattr(getattr(lane, "real", lane), "actor", None)  # model-based lanes wrap a real lane
-        if actor is not None:
+        if actor is not None and not actor.pool.on_device:  # a graph of several steps cannot be timed in parts
             self._time(actor, "choose", "act")
-            self._time(actor.pool, "step", "env")
+            self._time(actor.pool, "begin_step", "env")
+            self._time(actor.pool, "end_step", "env")
+            if updater.device.type == "cuda":
+                self._time(actor, "actions_on_host", "wait")
         for callback in callbacks:
             if type(callback) in CALLBACK_PARTS:
                 self._time(callback, "on_step_end", CALLBACK_PARTS[type(callback)])
                 self._time(callback, "on_train_end", CALLBACK_PARTS[type(callback)])
 
     def on_train_start(self, state: TrainerState) -> None:
-        self._last = time.perf_counter()
+        self._add_elapsed()
+        self._stack = ["rest"]
 
     def summary(self) -> dict[str, float]:
         return {part: self.seconds[part] for part in PARTS if part in self.seconds}

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from rl_training import streams
 from rl_training.data import RecurrentReplayBuffer, ReplayBuffer
 from rl_training.envs.pool import Transition
 from rl_training.runtime.lanes.action_noise import ActionNoise
-from rl_training.runtime.lanes.context import LaneContext, TrainingLane
+from rl_training.runtime.lanes.context import TrainingLane
 from rl_training.runtime.memory import Memory
 from rl_training.runtime.state import CollectResult, finite_actions
 from rl_training.types import Action, Batch, Policy
@@ -30,25 +30,31 @@ class Actor:
         lead = self.obs.shape[: self.obs.dim() - len(pool.spec.obs_shape)]
         self.noise, self.noise_value = noise, torch.zeros(*lead, pool.spec.action_dim, device=device)
 
-    @classmethod
-    def build(cls, context: LaneContext) -> Actor:
-        generator = streams.generator(context.seed, "exploration", device=context.device)
-        noise = ActionNoise.build(context.options)
-        return cls(context.policy, context.pool, generator, context.device, noise=noise)
-
     @torch.no_grad()
     def choose(self, policy: Policy | None = None, *, deterministic: bool = False) -> Action:
         """Returns the actions of `policy`, or of the actor's own policy with exploration noise added."""
+        return self.act_on(self.obs, policy, deterministic=deterministic)
+
+    def act_on(self, obs: Tensor, policy: Policy | None, *, deterministic: bool) -> Action:
         acting = policy or self.policy
-        action = acting.act(self.obs, self.memory.rows, deterministic=deterministic, generator=self.generator)
+        action = acting.act(obs, self.memory.rows, deterministic=deterministic, generator=self.generator)
         if policy is not None or self.noise is None:
             return action
-        self.noise_value = self.noise.next(self.noise_value, self.generator)
+        self.noise_value.copy_(self.noise.next(self.noise_value, self.generator))
         return action._replace(actions=(action.actions + self.noise_value).clamp(-1, 1))
 
-    def step(self, action: Action) -> tuple[Batch, Transition]:
-        """Steps every environment. A transition's `next_obs` is its episode's own, never that of the next episode."""
-        stepped = self.pool.step(action.actions if self.pool.on_device else finite_actions(action).numpy())
+    def actions_on_host(self, action: Action) -> Any:
+        return finite_actions(action.actions).numpy()
+
+    def step(self, action: Action, meanwhile: Callable[[], None] | None = None) -> tuple[Batch, Transition]:
+        """Steps every environment. A transition's `next_obs` is its episode's own, never that of the next episode.
+
+        Calls `meanwhile` while environments in worker processes step.
+        """
+        self.pool.begin_step(action.actions if self.pool.on_device else self.actions_on_host(action))
+        if meanwhile is not None:
+            meanwhile()
+        stepped = self.pool.end_step()
         batch = {
             "obs": self.obs,
             "actions": action.actions,
@@ -60,9 +66,13 @@ class Actor:
         }
         self.obs = batch["next_obs"] if stepped.obs is stepped.next_obs else self._tensor(stepped.obs)
         self.memory.keep(action, batch["dones"] + batch["truncated"])
+        self.reset_noise(stepped)
+        return batch, stepped
+
+    def reset_noise(self, stepped: Transition) -> None:
+        """Resets the exploration noise of environments whose episode ended."""
         if self.noise is not None and (stepped.finished or self.pool.on_device):
             self.noise_value.masked_fill_(self._tensor(stepped.terminated | stepped.truncated).unsqueeze(-1), 0)
-        return batch, stepped
 
     def state_dict(self) -> dict[str, Any]:
         noise = {} if self.noise is None else {"drift": self.noise_value}
@@ -77,14 +87,21 @@ class Actor:
 
     def load_state_dict(self, state: dict[str, Any]) -> list[str]:
         reasons = self.pool.restore(state["envs"])
-        self.obs = self._tensor(self.pool.obs) if reasons else state["obs"].to(self.device)
+        self.keep_obs(self.pool.obs if reasons else state["obs"])
         if self.noise is not None:
-            self.noise_value = torch.zeros_like(self.noise_value) if reasons else state["drift"].to(self.device)
+            self.noise_value.copy_(torch.zeros_like(self.noise_value) if reasons else state["drift"])
         self.memory = Memory()
         if "memory" in state and not reasons:
             self.memory.rows = {name: column.to(self.device) for name, column in state["memory"].items()}
         self.load_noise_state(state)
         return reasons
+
+    def keep_obs(self, obs: Any, member: int | None = None) -> None:
+        """Sets the observations to act on next, of all environments or of one member's."""
+        if member is None:
+            self.obs = self._tensor(obs)
+        else:
+            self.obs[member] = torch.as_tensor(obs)
 
     def _tensor(self, array: Any) -> Tensor:
         return torch.as_tensor(array).to(self.device, copy=True)  # the pool may reuse its arrays
@@ -101,13 +118,16 @@ class ActingLane(TrainingLane):
     def __init__(self, actor: Actor, source: Any) -> None:
         self.actor, self.source, self.step = actor, source, 0
 
-    def act(self, policy: Policy | None, result: CollectResult) -> Batch:
+    def act(self, policy: Policy | None, result: CollectResult, meanwhile: Callable[[], None] | None = None) -> Batch:
         """Steps every environment once and appends finished episodes to `result`."""
-        batch, stepped = self.actor.step(self.actor.choose(policy))
+        batch, stepped = self.actor.step(self.actor.choose(policy), meanwhile)
+        self.count(stepped, result)
+        return batch
+
+    def count(self, stepped: Transition, result: CollectResult) -> None:
         self.step += self.actor.pool.num_envs
         result.num_env_steps += self.actor.pool.num_envs
         result.episodes += stepped.finished
-        return batch
 
     def is_overdue(self) -> bool:
         """Whether a collect of several steps must end after this one, because a stop was requested."""

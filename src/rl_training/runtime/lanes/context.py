@@ -41,6 +41,7 @@ class LaneContext:
     seed: int
     device: torch.device
     compile: bool = False
+    overlap: bool = False
     pool: Any = None  # an EnvPool or, for a population, a PoolGroup
     dataset: TransitionDataset | None = None  # of an offline run, or of the expert
     dataset_stride: int = 1
@@ -72,7 +73,10 @@ class TrainingLane:
     with_online_steps: ClassVar[str] = ""  # name of the lane for runs with online_steps, if they are supported
     supplies: ClassVar[tuple[str, ...]] = ()  # columns that it adds to online transitions
     compile_after: ClassVar[Mapping[str, int]] = {}  # updates from which compiling pays off, by device type
+    can_overlap: ClassVar[bool] = False  # updates can run while the environments step
     stop_by: float = math.inf
+    overlap: bool = False  # `collect` runs the updates itself, and `due` returns 0
+    run_updates: Callable[[int], None]  # set by the training loop
 
     @classmethod
     def build(cls, context: LaneContext) -> Lane:

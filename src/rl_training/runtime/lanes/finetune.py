@@ -12,6 +12,7 @@ from rl_training.data import ReplayBuffer, TransitionDataset
 from rl_training.data.datasets.returns import returns_to_go
 from rl_training.data.replay.mixed_replay import MixedReplay
 from rl_training.runtime.lanes.acting import ActingLane, Actor
+from rl_training.runtime.lanes.actors import new_actor
 from rl_training.runtime.lanes.context import COMPILE_AFTER, LaneContext
 from rl_training.runtime.lanes.offline import seeded_dataset
 from rl_training.runtime.state import CollectResult
@@ -48,7 +49,7 @@ class FineTuneLane(ActingLane):
         dataset, tuning, options = seeded_dataset(context), context.fine_tuning, context.options
         if tuning is None:
             raise ValueError("fine-tuning needs its settings: LaneContext.fine_tuning is None")
-        actor = Actor.build(context)
+        actor = new_actor(context)
         # Room for all online steps, so that the longest episode fits.
         capacity = min(max(tuning.online_steps, actor.pool.num_envs), MAX_REPLAY)
         extra = {column.name: column.layout(dataset.columns) for column in context.learner.needs}

@@ -12,6 +12,7 @@ from rl_training.algorithms import GAILConfig, GAILDiscriminator, Learner, Updat
 from rl_training.data import RolloutBuffer
 from rl_training.data.datasets.imitation import ImitationBatches, absorbing_rows, add_absorbing_rows, append_flag
 from rl_training.runtime.lanes.acting import Actor
+from rl_training.runtime.lanes.actors import new_actor
 from rl_training.runtime.lanes.context import LaneContext
 from rl_training.runtime.lanes.rollout import RolloutLane, new_rollout_buffer
 from rl_training.runtime.state import CollectResult
@@ -31,7 +32,7 @@ class ImitationLane(RolloutLane):
 
     @classmethod
     def build(cls, context: LaneContext) -> ImitationLane:
-        actor, buffer = Actor.build(context), new_rollout_buffer(context)
+        actor, buffer = new_actor(context), new_rollout_buffer(context)
         experts, options = context.dataset, context.options
         if experts is None:
             raise ValueError("imitation needs an expert's dataset")

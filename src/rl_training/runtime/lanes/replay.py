@@ -9,6 +9,8 @@ from rl_training import streams
 from rl_training.algorithms.core.config import ReplayConfig
 from rl_training.data import FrameReplayBuffer, ReplayBuffer
 from rl_training.runtime.lanes.acting import ActingLane, Actor
+from rl_training.runtime.lanes.actors import new_actor
+from rl_training.runtime.lanes.captured_acting import CapturedActor, CapturedStorage
 from rl_training.runtime.lanes.captured_collect import CapturedCollect
 from rl_training.runtime.lanes.context import COMPILE_AFTER, LaneContext
 from rl_training.runtime.policies import RandomPolicy
@@ -19,6 +21,7 @@ PRIORITY_OPTIONS = ("prioritized", "priority_alpha")  # only some algorithms hav
 
 class ReplayLane(ActingLane):
     takes_population: ClassVar[bool] = True
+    can_overlap: ClassVar[bool] = True
     compile_after: ClassVar[Mapping[str, int]] = COMPILE_AFTER
     replay: ReplayBuffer
 
@@ -27,10 +30,11 @@ class ReplayLane(ActingLane):
         self.replay, self.config, self.random = buffer, config, RandomPolicy(actor.pool.spec)
         self.collected = 0  # steps of a collect that is not complete
         self.captured = CapturedCollect.build(actor, buffer, config.collect_steps, self.random)
+        self.storage = CapturedStorage(actor, buffer) if isinstance(actor, CapturedActor) else None
 
     @classmethod
     def build(cls, context: LaneContext) -> ReplayLane:
-        actor, options, pool = Actor.build(context), context.options, context.pool
+        actor, options, pool = new_actor(context), context.options, context.pool
         stacked = getattr(options, "stacked_frames", None)
         by_frames = pool.stacks_frames if stacked is None else stacked
         kind = FrameReplayBuffer if by_frames else ReplayBuffer
@@ -42,7 +46,9 @@ class ReplayLane(ActingLane):
             **{name: getattr(options, name) for name in PRIORITY_OPTIONS if hasattr(options, name)},
         )  # fmt: skip
         replay.seed(streams.derive(context.seed, "sampling"))
-        return cls(actor, replay, options)
+        lane = cls(actor, replay, options)
+        lane.overlap = context.overlap
+        return lane
 
     @classmethod
     def count_updates(cls, options: Any, steps: int, num_envs: int) -> int:
@@ -65,8 +71,7 @@ class ReplayLane(ActingLane):
             if result.num_env_steps:
                 return result
         while self.collected < self.config.collect_steps:
-            policy = self.random if self.step < self.config.learning_starts else None
-            self.source.add(self.act(policy, result))
+            self._act_and_store(result)
             self.collected += 1
             if self.is_overdue() and self.collected < self.config.collect_steps and not self.replay.members:
                 result.cut = True
@@ -74,8 +79,27 @@ class ReplayLane(ActingLane):
         self.collected = 0
         return result
 
+    def _act_and_store(self, result: CollectResult) -> None:
+        policy = self.random if self.step < self.config.learning_starts else None
+        last = self.collected + 1 == self.config.collect_steps
+        meanwhile = self._update if self.overlap and last else None
+        if self.storage is None:
+            self.source.add(self.act(policy, result, meanwhile))
+        else:
+            self.count(self.storage.actor.step_pool(self.actor.choose(policy), meanwhile), result)
+            self.storage.store()
+
+    def _update(self) -> None:
+        """Runs the updates of this collect before its last step is stored, so that both can run at once."""
+        count = self._due_at(self.step + self.actor.pool.num_envs)
+        if count and self.replay.added:
+            self.run_updates(count)
+
     def due(self) -> int:
-        return self.config.updates_per_collect if self.step > self.config.learning_starts else 0
+        return 0 if self.overlap else self._due_at(self.step)
+
+    def _due_at(self, step: int) -> int:
+        return self.config.updates_per_collect if step > self.config.learning_starts else 0
 
     def state_dict(self) -> dict[str, Any]:
         collected = {"collected": self.collected} if self.collected else {}

@@ -11,6 +11,7 @@ from rl_training.algorithms.core.config import RolloutConfig
 from rl_training.algorithms.core.updater import load_tensors
 from rl_training.data import RolloutBuffer
 from rl_training.runtime.lanes.acting import ActingLane, Actor
+from rl_training.runtime.lanes.actors import new_actor
 from rl_training.runtime.lanes.captured_steps import CapturedSteps, stacked_steps
 from rl_training.runtime.lanes.context import LaneContext
 from rl_training.runtime.lanes.reward_scale import RewardScale
@@ -35,7 +36,7 @@ class RolloutLane(ActingLane):
 
     @classmethod
     def build(cls, context: LaneContext) -> RolloutLane:
-        return cls(context.learner, Actor.build(context), new_rollout_buffer(context), context.options)
+        return cls(context.learner, new_actor(context), new_rollout_buffer(context), context.options)
 
     def collect(self, limit: int) -> CollectResult:
         result = CollectResult()

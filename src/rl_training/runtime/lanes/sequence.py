@@ -14,6 +14,7 @@ from rl_training.algorithms.core.config import SequenceConfig
 from rl_training.data import RecurrentReplayBuffer
 from rl_training.data.sampling import Layout
 from rl_training.runtime.lanes.acting import ActingLane, Actor
+from rl_training.runtime.lanes.actors import new_actor
 from rl_training.runtime.lanes.context import LaneContext
 from rl_training.runtime.state import CollectResult
 
@@ -37,7 +38,7 @@ class SequenceLane(ActingLane):
 
     @classmethod
     def build(cls, context: LaneContext) -> SequenceLane:
-        actor, options = Actor.build(context), context.options
+        actor, options = new_actor(context), context.options
         latents = stored_memory(context.learner) if options.stored_latents else None
         size = RecurrentReplayBuffer.row_bytes(actor.pool.spec, latents)
         context.require_memory("buffer_size", options.buffer_size, size)
