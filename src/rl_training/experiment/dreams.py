@@ -96,7 +96,7 @@ def _play(agent: Agent, frames: int, episodes: int, seed: int) -> Rollouts:
             action = agent.learner.act(torch.as_tensor(pool.obs).to(device), memory.rows, generator=generator)
             frame, is_alive = (torch.as_tensor(each).to(device, copy=True) for each in (obs, alive))
             rows.append((frame, action.actions, is_alive))
-            step = pool.step(finite_actions(action).numpy())
+            step = pool.step(finite_actions(action.actions).numpy())
             memory.keep(action, step.terminated | step.truncated)
             obs, alive = step.next_obs, alive & ~ended
             ended = ended | step.terminated | step.truncated

@@ -37,7 +37,7 @@ def _play(agent: Agent, comparison: Comparison, count: int) -> str:
         obs = torch.as_tensor(pool.reset())
         for _ in range(0, count, width):
             action = comparison.act(obs)
-            finite_actions(action)
+            finite_actions(action.actions)
             explores = torch.rand(width, generator=generator) < RANDOM
             explores = explores.view(-1, *[1] * (action.actions.dim() - 1))
             uniform = random.act(obs, generator=generator).actions
