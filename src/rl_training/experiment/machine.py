@@ -51,10 +51,11 @@ def _overlaps(config: TrainConfig, device: str) -> bool:
 
 
 def apply(choices: Choices) -> None:
-    """Sets PyTorch's threads and, on CUDA, TF32 matrix products."""
+    """Sets PyTorch's threads and, on CUDA, TF32 matrix products and deterministic convolutions."""
     torch.set_num_threads(choices.threads)
     if choices.device.startswith("cuda"):
         torch.set_float32_matmul_precision("high")
+        torch.backends.cudnn.deterministic = True  # else a resumed run would differ in its last bits
 
 
 def worth_compiling(config: TrainConfig, device: str) -> bool:

@@ -6,20 +6,21 @@ import copy
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from rl_training.data.replay.replay_buffer import ReplayBuffer
 from rl_training.data.sampling import Layout
-from rl_training.types import Batch, EnvSpec
+from rl_training.types import Array, Batch, EnvSpec
 
 
 class LastStep(NamedTuple):
     """The newest step, on the host."""
 
-    ended: Tensor  # [..., environments]
-    numbers: Tensor  # [..., environments, stack], the frames of next_obs
-    stacks: Tensor  # next_obs
+    ended: Array  # [..., environments]
+    numbers: Array  # [..., environments, stack], the frames of next_obs
+    stacks: Array  # next_obs
 
 
 class FrameReplayBuffer(ReplayBuffer):
@@ -46,7 +47,7 @@ class FrameReplayBuffer(ReplayBuffer):
         device = self.generator.device
         self.frames = FrameStore(capacity, spec.obs_shape[1:], members=members, device=device)
         self._oldest = torch.zeros((), dtype=torch.int64, device=device)  # slot of the oldest transition
-        self._first_frames = torch.zeros(self.columns["obs"].shape[:-1], dtype=torch.int64)  # of `obs`, on the host
+        self._first_frames = np.zeros(self.columns["obs"].shape[:-1], np.int64)  # of `obs`, on the host
         self._last: LastStep | None = None  # read from the columns where it is not known
 
     @staticmethod
@@ -65,12 +66,12 @@ class FrameReplayBuffer(ReplayBuffer):
         """Adds one step of every environment."""
         if (count := rows["rewards"].shape[-1]) != self.stride:
             raise ValueError(f"add one step of {self.stride} environments at a time, got {count} rows")
-        rows = {name: column.cpu() for name, column in rows.items()}
-        obs, next_obs = self._store_frames(rows)
-        slots = torch.arange(self.added, self.added + count) % self.capacity
-        super().add({**rows, "obs": obs, "next_obs": next_obs})
+        arrays = {name: column.cpu().numpy() for name, column in rows.items()}
+        obs, next_obs = self._store_frames(arrays["obs"], arrays["next_obs"])
+        slots = np.arange(self.added, self.added + count) % self.capacity
+        super().add({**rows, "obs": torch.from_numpy(obs), "next_obs": torch.from_numpy(next_obs)})
         self._first_frames[..., slots] = obs[..., 0]
-        self._last = LastStep(rows["dones"] + rows["truncated"] > 0, next_obs, rows["next_obs"].clone())
+        self._last = LastStep(arrays["dones"] + arrays["truncated"] > 0, next_obs, arrays["next_obs"].copy())
         self._evict_without_frames()
 
     def restore(self, rows: Batch, start: int, *, member: int | None = None) -> None:
@@ -88,54 +89,50 @@ class FrameReplayBuffer(ReplayBuffer):
     def state_dict(self, *, member: int | None = None) -> dict[str, Any]:
         return {**super().state_dict(member=member), "gone": self.evicted}
 
-    def _store_frames(self, rows: Batch) -> tuple[Tensor, Tensor]:
+    def _store_frames(self, obs: Array, next_obs: Array) -> tuple[Array, Array]:
         """Stores new frames; returns the frame numbers of `obs` and `next_obs`, [..., environments, stack]."""
-        last, obs, next_obs = self._last_step(), rows["obs"], rows["next_obs"]
-        begins = last.ended if self.added else torch.ones_like(last.ended)  # flags of the first steps of episodes
-        first = obs[..., -1:, :, :].expand_as(obs)
+        last = self._last_step()
+        begins = last.ended if self.added else np.ones_like(last.ended)  # flags of the first steps of episodes
         # When a worker process dies, its episode is truncated with next_obs equal to obs.
-        unchanged = (obs == next_obs).flatten(-3).all(-1)
-        expected = torch.where(begins.view(*begins.shape, 1, 1, 1), first, last.stacks)
-        is_shifted = (obs[..., 1:, :, :] == next_obs[..., :-1, :, :]).flatten(-3).all(-1) | unchanged
-        if not (obs.equal(expected) and is_shifted.all()):
+        unchanged = (obs == next_obs).all((-3, -2, -1))
+        shifted = (obs[..., 1:, :, :] == next_obs[..., :-1, :, :]).all((-3, -2, -1))
+        expected = obs[..., -1:, :, :] if begins.all() else last.stacks
+        if begins.any():
+            expected = np.where(begins[..., None, None, None], obs[..., -1:, :, :], expected)
+        if not ((obs == expected).all() and (shifted | unchanged).all()):
             raise ValueError(
                 "observations are not frame stacks: each step must add one frame, and an episode must start with its "
                 "first frame repeated; set stacked_frames to false"
             )
-        count = self.frames.counts.unsqueeze(-1)
-        firsts = count + begins.cumsum(-1) - 1  # valid where an episode begins
-        newest = count + begins.sum(-1, keepdim=True) + torch.arange(self.stride)
-        self.frames.put(firsts, obs[..., -1, :, :], begins)
-        self.frames.put(newest, next_obs[..., -1, :, :], torch.ones_like(begins))
-        self.frames.counts += begins.sum(-1) + self.stride
-        numbers = torch.where(begins.unsqueeze(-1), firsts.unsqueeze(-1), last.numbers)
-        shifted = torch.cat([numbers[..., 1:], newest.unsqueeze(-1)], -1)
-        return numbers, torch.where(unchanged.unsqueeze(-1), numbers, shifted)
+        firsts, newest = self.frames.add(obs[..., -1, :, :], next_obs[..., -1, :, :], begins)
+        numbers = np.where(begins[..., None], firsts[..., None], last.numbers)
+        following = np.concatenate([numbers[..., 1:], newest[..., None]], -1)
+        return numbers, np.where(unchanged[..., None], numbers, following)
 
     def _last_step(self) -> LastStep:
         if self._last is None:
-            self._first_frames.copy_(self.columns["obs"][..., 0])
+            self._first_frames[:] = self.columns["obs"][..., 0].cpu().numpy()
             axis, slots = self.frames.counts.dim(), self._slots(self.added - self.stride, self.added)
             names = ("dones", "truncated", "next_obs")
             dones, truncated, numbers = (self.columns[name].index_select(axis, slots) for name in names)
             stacks = self.frames.stacks(numbers if self.added else torch.zeros_like(numbers))
-            self._last = LastStep((dones + truncated > 0).cpu(), numbers.cpu(), stacks.cpu())
+            self._last = LastStep(*(each.cpu().numpy() for each in (dones + truncated > 0, numbers, stacks)))
         return self._last
 
     def _evict_without_frames(self) -> None:
         """Evicts transitions whose frames were overwritten; frame numbers ascend, so the others are complete."""
-        before, oldest = self.evicted, self.frames.counts - self.frames.capacity
-        while self._oldest_frame(self.evicted).lt(oldest).any():
+        before, oldest = self.evicted, self.frames.counts.numpy() - self.frames.capacity
+        while (self._oldest_frame(self.evicted) < oldest).any():
             self.evicted += self.stride
         if self.priorities is not None and self.evicted > before:
             slots = self._slots(before, self.evicted).expand(*self.frames.counts.shape, -1)
             self.priorities.put(slots, torch.zeros(slots.shape, dtype=torch.float64, device=slots.device))
         self._set_added(self.added)
 
-    def _oldest_frame(self, start: int) -> Tensor:
+    def _oldest_frame(self, start: int) -> Array:
         """Oldest frame number in the time step that begins at row `start`."""
-        slots = torch.arange(start, start + self.stride) % self.capacity
-        return self._first_frames[..., slots].amin(-1)
+        slots = np.arange(start, start + self.stride) % self.capacity
+        return self._first_frames[..., slots].min(-1)
 
     def _uniform_slots(self, shape: tuple[int, ...]) -> Tensor:
         return (super()._uniform_slots(shape) + self._oldest) % self.capacity
@@ -170,14 +167,21 @@ class FrameStore:
         """Returns frames by number, [*numbers' shape, height, width]."""
         return self._flat().index_select(0, self._positions(numbers).flatten()).unflatten(0, numbers.shape)
 
-    def put(self, numbers: Tensor, frames: Tensor, mask: Tensor) -> None:
-        """Writes the frames [..., environments, height, width] of the host that `mask` selects."""
-        if mask.any():
-            slots = numbers % self.capacity
-            if self.counts.dim():
-                slots = slots + self.capacity * torch.arange(len(self.counts)).unsqueeze(-1)
-            device = self.frames.device
-            self._flat().index_copy_(0, slots[mask].to(device), frames[mask].to(device))
+    def add(self, first: Array, newest: Array, begins: Array) -> tuple[Array, Array]:
+        """Adds the first frames of episodes that begin and one frame of every environment; returns their numbers."""
+        counts = self.counts.numpy()[..., None]
+        firsts = counts + begins.cumsum(-1) - 1  # valid where an episode begins
+        numbers = counts + begins.sum(-1, keepdims=True) + np.arange(begins.shape[-1])
+        if begins.any():
+            self._put(firsts[begins], first[begins], np.nonzero(begins)[0])
+        self._put(numbers.ravel(), newest.reshape(-1, *newest.shape[-2:]), np.nonzero(np.ones_like(begins))[0])
+        self.counts += torch.from_numpy(np.asarray(begins.sum(-1) + begins.shape[-1]))
+        return firsts, numbers
+
+    def _put(self, numbers: Array, frames: Array, members: Array) -> None:
+        slots = numbers % self.capacity + (self.capacity * members if self.counts.dim() else 0)
+        device = self.frames.device
+        self._flat().index_copy_(0, torch.from_numpy(slots).to(device), torch.from_numpy(frames).to(device))
 
     def member(self, index: int) -> FrameStore:
         """One member's frames, as views of the same memory."""
