@@ -4,10 +4,11 @@
 for the managed class `rl_training.CalQL` that users train (`learn`, `predict`, `save`) and `rl_training.train_cal_ql`.
 
 `CATALOGUE` maps each name to its learner class. Every public class and function of the algorithm files is an attribute
-of this package, imported on first use.
+of this package. All are imported on first use.
 """
 
 import sys
+from collections.abc import Iterator, MutableMapping
 from importlib import import_module
 from typing import Any
 
@@ -21,9 +22,37 @@ ROWS = {
 SHARED = ("core.config", "core.network", "core.learner", "core.updater", "dynamics", "fqe")
 
 
+class _Catalogue(MutableMapping[str, Any]):
+    """Learner classes by name, each imported on first use: all of them take longer than a run needs to start."""
+
+    def __init__(self) -> None:
+        self._learners: dict[str, Any] = dict.fromkeys(ROWS)
+
+    def __getitem__(self, name: str) -> Any:
+        if self._learners[name] is None:
+            self._learners[name] = _defined_in(name)[f"{ROWS[name]}Algorithm"]
+        return self._learners[name]
+
+    def __setitem__(self, name: str, learner: Any) -> None:
+        self._learners[name] = learner
+
+    def __delitem__(self, name: str) -> None:
+        del self._learners[name]
+
+    def __contains__(self, name: object) -> bool:  # without importing it
+        return name in self._learners
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._learners)
+
+    def __len__(self) -> int:
+        return len(self._learners)
+
+
+CATALOGUE = _Catalogue()
+
+
 def __getattr__(name: str) -> Any:
-    if name == "CATALOGUE":
-        return globals().setdefault(name, {row: _defined_in(row)[f"{ROWS[row]}Algorithm"] for row in ROWS})
     if name in ROWS.values():
         # `from ... import` replaces an AttributeError, and its message, by one of its own.
         importing = sys._getframe(1).f_code.co_name == "_handle_fromlist"
@@ -31,14 +60,19 @@ def __getattr__(name: str) -> Any:
             f"{__name__}.{name} was removed. Use rl_training.{name} to train an agent, "
             f"or {__name__}.{name}Algorithm for the learner class."
         )
-    for file in () if name.startswith("_") else (*SHARED, *ROWS):
+    likely = [row for row in ROWS if _letters(name).startswith(_letters(row))]  # saves importing the others
+    for file in () if name.startswith("_") else (*likely, *SHARED, *ROWS):
         if name in (defined := _defined_in(file)):
             return globals().setdefault(name, defined[name])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), "CATALOGUE", *(name for file in (*SHARED, *ROWS) for name in _defined_in(file))})
+    return sorted({*globals(), *(name for file in (*SHARED, *ROWS) for name in _defined_in(file))})
+
+
+def _letters(name: str) -> str:
+    return name.replace("_", "").lower()
 
 
 def _defined_in(file: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from rl_training.cli.options import Json, Trust
 from rl_training.cli.output import print_json, print_profile, print_report, stdout_for_results
 from rl_training.experiment.executors.base import ExecutorOptions
 from rl_training.experiment.user_errors import message_of
+from rl_training.waiting import garbage_collection_off, show_line, waiting_for
 
 if TYPE_CHECKING:
     from rl_training.experiment.config.train_config import TrainConfig
@@ -92,7 +93,8 @@ def train(
              "output_dir": output, "device": device, "threads": threads, "compile": compile_}  # fmt: skip
     with stdout_for_results():
         given |= {key: value or None for key, value in read_options(columns, action_range, allow).items()}
-        config = read_config(target, given, overrides or [], trust or [])
+        with garbage_collection_off(), waiting_for("importing PyTorch", None if quiet else show_line):
+            config = read_config(target, given, overrides or [], trust or [])
         chosen = None if seeds is None else parse_seeds(seeds)
         configs = [config] if chosen is None else seed_configs(config, chosen)
         watch = profile_of(configs) if profile else None

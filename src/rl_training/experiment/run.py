@@ -18,6 +18,7 @@ from rl_training.experiment.edited_config import accept_edits
 from rl_training.experiment.lanes import lane_of
 from rl_training.experiment.machine import Choices, apply, choose
 from rl_training.experiment.processes.signals import StopAtOnce, caught_signals, stop_reason
+from rl_training.experiment.processes.startup import assembly_wait, first_update_wait, keep_compiled_code
 from rl_training.experiment.result import UNFINISHED, TrainResult, finished_earlier
 from rl_training.experiment.run_directory import RunDirectory
 from rl_training.experiment.starts import Starts, find_starts, set_aside
@@ -31,6 +32,7 @@ from rl_training.runtime.checkpoints.reading import Checkpoint, list_checkpoints
 from rl_training.runtime.engine import Callback, train
 from rl_training.runtime.population import Members
 from rl_training.runtime.state import DivergedError, TrainerState
+from rl_training.waiting import announce_first_call, show_line, waiting_for
 
 __all__ = ["TrainResult", "default_directory", "resume_run", "run_population", "run_training"]
 
@@ -108,7 +110,7 @@ def _run(
         planned = record.get("total_timesteps") or configs[0].duration
         callbacks = [*listed, *([] if steps is None or steps >= planned else [StopAtStep(steps)])]
         starts = _starts(directories, start_from, fresh=fresh, warn=warn)
-        state, members = assemble(configs, choices, max(steps or 0, planned), start=starts.checkpoints[0], warn=warn)
+        state, members = _assembled(configs, choices, max(steps or 0, planned), starts.checkpoints[0], quiet, warn)
         for parts in members:
             stack.callback(parts.close)
         runs = _training_runs(directories, configs, members, choices, callbacks, starts=starts.checkpoints, warn=warn)
@@ -125,6 +127,14 @@ def _run(
     if results[0].status == "finished" and not results[0].updates and not warned:
         _warn_no_updates(configs[0], None, warn)
     return results
+
+
+def _assembled(
+    configs: Sequence[TrainConfig], choices: Choices, total: int, start: Checkpoint | None, quiet: bool, warn: Warn
+) -> tuple[TrainerState, list[Assembly]]:
+    keep_compiled_code()
+    with waiting_for(assembly_wait(configs[0], choices.device), None if quiet else show_line):
+        return assemble(configs, choices, total, start=start, warn=warn)
 
 
 def _stored_results(directories: Sequence[RunDirectory], steps: int | None) -> list[TrainResult]:
@@ -177,7 +187,9 @@ def _warn_no_updates(config: TrainConfig, steps: int | None, warn: Warn) -> bool
 def _train(
     state: TrainerState, runs: Sequence[TrainingRun], callbacks: Sequence[Callback], *, num_envs: int, quiet: bool
 ) -> list[TrainResult]:
-    shown: list[Callback] = [] if quiet else [ShowProgress()]
+    shown = [] if quiet else [ShowProgress()]
+    for progress in shown:
+        announce_first_call(state.updater, "run", first_update_wait(runs[0].record["choices"]), progress.waiting)
     alone = len(runs) == 1
     members = [(run.state, run.callbacks) for run in runs]
     notified = runs[0].callbacks if alone else [Members(members, num_envs=num_envs), *callbacks]

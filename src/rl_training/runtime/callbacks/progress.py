@@ -59,6 +59,13 @@ class ShowProgress(Callback):
         else:
             self.console.print(f"{self.line(state)}  {self.left(state)}", highlight=False)
 
+    def waiting(self, text: str) -> None:
+        """Shows what the run waits for, until the next step."""
+        if self._bar:
+            self._bar.update(self._task, description=text)
+        else:
+            self.console.print(text, highlight=False)
+
     def on_train_end(self, state: HasProgress) -> None:
         if self._bar:
             self._bar.stop()

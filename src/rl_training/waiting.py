@@ -1,0 +1,55 @@
+"""Shows what a run waits for, if that takes longer than a second."""
+
+import gc
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+SECONDS = 1.0  # what takes less is not shown
+Show = Callable[[str], None]
+
+
+def show_line(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def waiting_for(what: str, show: Show | None = show_line) -> Iterator[None]:
+    """Shows `what` if the block takes longer than a second. None for `show`: never."""
+    if show is None:
+        yield
+        return
+    timer = threading.Timer(SECONDS, show, [f"{what} …"])
+    timer.daemon = True  # must not keep a process alive that ends meanwhile
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def announce_first_call(owner: Any, method: str, what: str, show: Show) -> None:
+    """Shows what the first call of a method waits for; later calls are those of the method itself."""
+    function = getattr(owner, method)
+
+    def first(*arguments: Any, **options: Any) -> Any:
+        if vars(owner).get(method) is first:
+            delattr(owner, method)
+        with waiting_for(what, show):
+            return function(*arguments, **options)
+
+    setattr(owner, method, first)
+
+
+@contextmanager
+def garbage_collection_off() -> Iterator[None]:
+    """Runs a block without garbage collection, which takes a tenth of the time of importing PyTorch."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -1,0 +1,103 @@
+"""The start of a run: few imports, compiled code is kept, and what takes long is shown."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from rl_training import waiting
+from rl_training.experiment.processes import startup
+
+TRAIN = """
+import sys
+from typer.testing import CliRunner
+from rl_training.cli import app
+import rl_training.cli.train as command
+command.draw_curve = lambda run: None  # imports matplotlib, after the run
+result = CliRunner().invoke(app, sys.argv[1:])
+assert result.exit_code == 0, result.output
+unwanted = {"torch._dynamo", "torch._inductor", "tensorboard", "matplotlib", "scipy", "pandas", "sympy", "minari",
+            "h5py", "mujoco", "ale_py", "ray", "submitit", "optuna", "bokeh"}
+assert not unwanted & set(sys.modules), unwanted & set(sys.modules)
+from rl_training.algorithms import ROWS
+print(sorted(name for name in ROWS if f"rl_training.algorithms.{name}" in sys.modules))
+"""  # fmt: skip
+OPTIONS = ["ppo/cartpole", "--steps", "256", "--device", "cpu", "--output", "run", "--set", "eval_interval=0",
+           "--set", "log=[]", "--compile", "off"]  # fmt: skip
+
+
+def test_a_run_imports_its_own_algorithm_and_no_slow_package(tmp_path):
+    command = [sys.executable, "-c", TRAIN, "train", *OPTIONS]
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.strip() == "['gail', 'ppo']"  # the imitation lane uses the discriminator of gail
+
+
+def test_a_long_wait_is_shown_and_a_short_one_is_not(monkeypatch):
+    monkeypatch.setattr(waiting, "SECONDS", 0.02)
+    shown: list[str] = []
+    with waiting.waiting_for("loading", shown.append):
+        until(lambda: bool(shown))
+    assert shown == ["loading …"]
+    monkeypatch.setattr(waiting, "SECONDS", 60.0)
+    with waiting.waiting_for("loading", shown.append):
+        pass
+    with waiting.waiting_for("loading", None):
+        pass
+    assert len(shown) == 1
+
+
+def test_only_the_first_call_is_announced(monkeypatch):
+    monkeypatch.setattr(waiting, "SECONDS", 0.02)
+    shown: list[str] = []
+
+    class Updater:
+        def run(self, count: int) -> int:
+            until(lambda: bool(shown))
+            return count
+
+    updater = Updater()
+    waiting.announce_first_call(updater, "run", "compiling", shown.append)
+    assert [updater.run(1), updater.run(2)] == [1, 2]
+    assert shown == ["compiling …"]
+    assert "run" not in vars(updater)
+
+
+def until(condition, seconds: float = 10.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize(
+    ("choices", "text"),
+    [
+        ({"device": "cpu", "compile": False}, "the first update"),
+        ({"device": "cpu", "compile": True}, "compiling the updates (up to a minute the first time, then stored)"),
+        ({"device": "cuda", "compile": False}, "capturing the updates as a CUDA graph"),
+    ],
+)
+def test_the_wait_of_the_first_update_is_named(choices, text):
+    assert startup.first_update_wait(choices) == text
+
+
+def test_compiled_code_is_kept_in_the_users_cache_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv(startup.CACHE_VARIABLE, "chosen")
+    startup.keep_compiled_code()
+    assert os.environ[startup.CACHE_VARIABLE] == "chosen"
+    monkeypatch.delenv(startup.CACHE_VARIABLE)
+    startup.keep_compiled_code()
+    assert os.environ[startup.CACHE_VARIABLE] == str(tmp_path / "rl_training" / "compiled")
+
+
+def test_a_cache_folder_that_cannot_be_made_is_left_to_pytorch(monkeypatch, tmp_path):
+    (tmp_path / "rl_training").write_text("a file, where the folder would be")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv(startup.CACHE_VARIABLE, raising=False)
+    startup.keep_compiled_code()
+    assert startup.CACHE_VARIABLE not in os.environ
