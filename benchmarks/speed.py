@@ -15,11 +15,11 @@ import argparse
 import json
 
 from provenance import provenance
-from speed_cases import compiled, data, dreamer, engine, gpu, priorities, throughput
+from speed_cases import compiled, data, dreamer, engine, gpu, priorities, throughput, trainings
 
 CASES = {
     "throughput": throughput, "compiled": compiled, "data": data, "dreamer": dreamer, "engine": engine,
-    "priorities": priorities, "gpu": gpu,
+    "priorities": priorities, "gpu": gpu, "trainings": trainings,
 }  # fmt: skip
 
 

@@ -83,14 +83,21 @@ def after_start(rows: Sequence[Row]) -> dict[str, Any]:
     learning = [row for row in rows if row["updates"]][1:]
     if len(learning) < 2:
         return {"steps_per_second": None, "updates_per_second": None, "seconds": 0.0, "steps": 0}
-    first, last = learning[0], learning[-1]
-    seconds = last["time"] - first["time"]
+    return rates(learning[0], learning[-1])
+
+
+def rates_between(rows: Sequence[Row], warm_up: int) -> dict[str, Any]:
+    """Rates from the first row at or after this step to the last row."""
+    return rates(next(row for row in rows if row["step"] >= warm_up), rows[-1])
+
+
+def rates(first: Row, last: Row) -> dict[str, Any]:
+    seconds, steps = last["time"] - first["time"], last["step"] - first["step"]
+    updates = last["updates"] - first["updates"]
+    divisor = max(seconds, 1e-9)
     return {
-        "steps_per_second": (last["step"] - first["step"]) / seconds,
-        "updates_per_second": (last["updates"] - first["updates"]) / seconds,
-        "seconds": seconds,
-        "steps": last["step"] - first["step"],
-    }
+        "steps_per_second": steps / divisor, "updates_per_second": updates / divisor, "seconds": seconds, "steps": steps
+    }  # fmt: skip
 
 
 def seconds_to_return(rows: Sequence[Row], score: float) -> float | None:
