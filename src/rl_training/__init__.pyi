@@ -65,7 +65,7 @@ class BC(ManagedAlgorithm):
         device: str = "auto",
         num_envs: int = 1,
         env_backend: Literal["gymnasium", "device"] = "gymnasium",
-        env_workers: int = 0,
+        env_workers: int | Literal["auto"] = "auto",
         max_env_restarts: int = 20,
         eval_episodes: int = 10,
         eval_max_steps: int = 1000000,
@@ -118,7 +118,7 @@ class BC(ManagedAlgorithm):
             device: auto, cpu, cuda or cuda:N
             num_envs: parallel environments
             env_backend: device: environments as batched PyTorch, on the device of the networks
-            env_workers: worker processes for the environments; 0: step them in the main process
+            env_workers: worker processes for the environments of all seeds; 0: none; auto: for slow environments
             max_env_restarts: worker processes that may die and be replaced before the run stops with an error
             eval_episodes: episodes per evaluation
             eval_max_steps: steps after which an evaluation episode is cut, with a warning
@@ -196,7 +196,7 @@ class C51(ManagedAlgorithm):
         device: str = "auto",
         num_envs: int = 1,
         env_backend: Literal["gymnasium", "device"] = "gymnasium",
-        env_workers: int = 0,
+        env_workers: int | Literal["auto"] = "auto",
         max_env_restarts: int = 20,
         eval_episodes: int = 10,
         eval_max_steps: int = 1000000,
@@ -268,7 +268,7 @@ class C51(ManagedAlgorithm):
             device: auto, cpu, cuda or cuda:N
             num_envs: parallel environments
             env_backend: device: environments as batched PyTorch, on the device of the networks
-            env_workers: worker processes for the environments; 0: step them in the main process
+            env_workers: worker processes for the environments of all seeds; 0: none; auto: for slow environments
             max_env_restarts: worker processes that may die and be replaced before the run stops with an error
             eval_episodes: episodes per evaluation
             eval_max_steps: steps after which an evaluation episode is cut, with a warning
@@ -337,7 +337,7 @@ class CalQL(ManagedAlgorithm):
         device: str = "auto",
         num_envs: int = 1,
         env_backend: Literal["gymnasium", "device"] = "gymnasium",
-        env_workers: int = 0,
+        env_workers: int | Literal["auto"] = "auto",
         max_env_restarts: int = 20,
         eval_episodes: int = 10,
         eval_max_steps: int = 1000000,
@@ -401,7 +401,7 @@ class CalQL(ManagedAlgorithm):
             device: auto, cpu, cuda or cuda:N
             num_envs: parallel environments
             env_backend: device: environments as batched PyTorch, on the device of the networks
-            env_workers: worker processes for the environments; 0: step them in the main process
+            env_workers: worker processes for the environments of all seeds; 0: none; auto: for slow environments
             max_env_restarts: worker processes that may die and be replaced before the run stops with an error
             eval_episodes: episodes per evaluation
             eval_max_steps: steps after which an evaluation episode is cut, with a warning
@@ -470,7 +470,7 @@ class CQL(ManagedAlgorithm):
         device: str = "auto",
         num_envs: int = 1,
         env_backend: Literal["gymnasium", "device"] = "gymnasium",
-        env_workers: int = 0,
+        env_workers: int | Literal["auto"] = "auto",
         max_env_restarts: int = 20,
         eval_episodes: int = 10,
         eval_max_steps: int = 1000000,
@@ -534,7 +534,7 @@ class CQL(ManagedAlgorithm):
             device: auto, cpu, cuda or cuda:N
             num_envs: parallel environments
             env_backend: device: environments as batched PyTorch, on the device of the networks
-            env_workers: worker processes for the environments; 0: step them in the main process
+            env_workers: worker processes for the environments of all seeds; 0: none; auto: for slow environments
             max_env_restarts: worker processes that may die and be replaced before the run stops with an error
             eval_episodes: episodes per evaluation
             eval_max_steps: steps after which an evaluation episode is cut, with a warning
@@ -610,7 +610,7 @@ class DQN(ManagedAlgorithm):
         device: str = "auto",
         num_envs: int = 1,
         env_backend: Literal["gymnasium", "device"] = "gymnasium",
-        env_workers: int = 0,
+        env_workers: int | Literal["auto"] = "auto",
         max_env_restarts: int = 20,
         eval_episodes: int = 10,
         eval_max_steps: int = 1000000,
@@ -679,7 +679,7 @@ class DQN(ManagedAlgorithm):
             device: auto, cpu, cuda or cuda:N
             num_envs: parallel environments
             env_backend: device: environments as batched PyTorch, on the device of the networks
-            env_workers: worker processes for the environments; 0: step them in the main process
+            env_workers: worker processes for the environments of all seeds; 0: none; auto: for slow environments
             max_env_restarts: worker processes that may die and be replaced before the run stops with an error
             eval_episodes: episodes per evaluation
             eval_max_steps: steps after which an evaluation episode is cut, with a warning
@@ -775,7 +775,7 @@ class Dreamer(ManagedAlgorithm):
         device: str = "auto",
         num_envs: int = 1,
         env_backend: Literal["gymnasium", "device"] = "gymnasium",
-        env_workers: int = 0,
+        env_workers: int | Literal["auto"] = "auto",
         max_env_restarts: int = 20,
         eval_episodes: int = 10,
         eval_max_steps: int = 1000000,
@@ -849,7 +849,7 @@ class Dreamer(ManagedAlgorithm):
             device: auto, cpu, cuda or cuda:N
             num_envs: parallel environments
             env_backend: device: environments as batched PyTorch, on the device of the networks
-            env_workers: worker processes for the environments; 0: step them in the main process
+            env_workers: worker processes for the environments of all seeds; 0: none; auto: for slow environments
             max_env_restarts: worker processes that may die and be replaced before the run stops with an error
             eval_episodes: episodes per evaluation
             eval_max_steps: steps after which an evaluation episode is cut, with a warning
@@ -929,7 +929,7 @@ class FQF(ManagedAlgorithm):
         device: str = "auto",
         num_envs: int = 1,
         env_backend: Literal["gymnasium", "device"] = "gymnasium",
-        env_workers: int = 0,
+        env_workers: int | Literal["auto"] = "auto",
         max_env_restarts: int = 20,
         eval_episodes: int = 10,
         eval_max_steps: int = 1000000,
@@ -1003,7 +1003,7 @@ class FQF(ManagedAlgorithm):
             device: auto, cpu, cuda or cuda:N
             num_envs: parallel environments
             env_backend: device: environments as batched PyTorch, on the device of the networks
-            env_workers: worker processes for the environments; 0: step them in the main process
+            env_workers: worker processes for the environments of all seeds; 0: none; auto: for slow environments
             max_env_restarts: worker processes that may die and be replaced before the run stops with an error
             eval_episodes: episodes per evaluation
             eval_max_steps: steps after which an evaluation episode is cut, with a warning
@@ -1080,7 +1080,7 @@ class GAIL(ManagedAlgorithm):
         device: str = "auto",
         num_envs: int = 1,
         env_backend: Literal["gymnasium", "device"] = "gymnasium",
-        env_workers: int = 0,
+        env_workers: int | Literal["auto"] = "auto",
         max_env_restarts: int = 20,
         eval_episodes: int = 10,
         eval_max_steps: int = 1000000,
@@ -1151,7 +1151,7 @@ class GAIL(ManagedAlgorithm):
             device: auto, cpu, cuda or cuda:N
             num_envs: parallel environments
             env_backend: device: environments as batched PyTorch, on the device of the networks
-            env_workers: worker processes for the environments; 0: step them in the main process
+            env_workers: worker processes for the environments of all seeds; 0: none; auto: for slow environments
             max_env_restarts: worker processes that may die and be replaced before the run stops with an error
             eval_episodes: episodes per evaluation
             eval_max_steps: steps after which an evaluation episode is cut, with a warning
@@ -1214,7 +1214,7 @@ class IQL(ManagedAlgorithm):
         device: str = "auto",
         num_envs: int = 1,
         env_backend: Literal["gymnasium", "device"] = "gymnasium",
-        env_workers: int = 0,
+        env_workers: int | Literal["auto"] = "auto",
         max_env_restarts: int = 20,
         eval_episodes: int = 10,
         eval_max_steps: int = 1000000,
@@ -1271,7 +1271,7 @@ class IQL(ManagedAlgorithm):
             device: auto, cpu, cuda or cuda:N
             num_envs: parallel environments
             env_backend: device: environments as batched PyTorch, on the device of the networks
-            env_workers: worker processes for the environments; 0: step them in the main process
+            env_workers: worker processes for the environments of all seeds; 0: none; auto: for slow environments
             max_env_restarts: worker processes that may die and be replaced before the run stops with an error
             eval_episodes: episodes per evaluation
             eval_max_steps: steps after which an evaluation episode is cut, with a warning
@@ -1350,7 +1350,7 @@ class IQN(ManagedAlgorithm):
         device: str = "auto",
         num_envs: int = 1,
         env_backend: Literal["gymnasium", "device"] = "gymnasium",
-        env_workers: int = 0,
+        env_workers: int | Literal["auto"] = "auto",
         max_env_restarts: int = 20,
         eval_episodes: int = 10,
         eval_max_steps: int = 1000000,
@@ -1423,7 +1423,7 @@ class IQN(ManagedAlgorithm):
             device: auto, cpu, cuda or cuda:N
             num_envs: parallel environments
             env_backend: device: environments as batched PyTorch, on the device of the networks
-            env_workers: worker processes for the environments; 0: step them in the main process
+            env_workers: worker processes for the environments of all seeds; 0: none; auto: for slow environments
             max_env_restarts: worker processes that may die and be replaced before the run stops with an error
             eval_episodes: episodes per evaluation
             eval_max_steps: steps after which an evaluation episode is cut, with a warning
@@ -1509,7 +1509,7 @@ class MBPO(ManagedAlgorithm):
         device: str = "auto",
         num_envs: int = 1,
         env_backend: Literal["gymnasium", "device"] = "gymnasium",
-        env_workers: int = 0,
+        env_workers: int | Literal["auto"] = "auto",
         max_env_restarts: int = 20,
         eval_episodes: int = 10,
         eval_max_steps: int = 1000000,
@@ -1589,7 +1589,7 @@ class MBPO(ManagedAlgorithm):
             device: auto, cpu, cuda or cuda:N
             num_envs: parallel environments
             env_backend: device: environments as batched PyTorch, on the device of the networks
-            env_workers: worker processes for the environments; 0: step them in the main process
+            env_workers: worker processes for the environments of all seeds; 0: none; auto: for slow environments
             max_env_restarts: worker processes that may die and be replaced before the run stops with an error
             eval_episodes: episodes per evaluation
             eval_max_steps: steps after which an evaluation episode is cut, with a warning
@@ -1669,7 +1669,7 @@ class MOPO(ManagedAlgorithm):
         device: str = "auto",
         num_envs: int = 1,
         env_backend: Literal["gymnasium", "device"] = "gymnasium",
-        env_workers: int = 0,
+        env_workers: int | Literal["auto"] = "auto",
         max_env_restarts: int = 20,
         eval_episodes: int = 10,
         eval_max_steps: int = 1000000,
@@ -1742,7 +1742,7 @@ class MOPO(ManagedAlgorithm):
             device: auto, cpu, cuda or cuda:N
             num_envs: parallel environments
             env_backend: device: environments as batched PyTorch, on the device of the networks
-            env_workers: worker processes for the environments; 0: step them in the main process
+            env_workers: worker processes for the environments of all seeds; 0: none; auto: for slow environments
             max_env_restarts: worker processes that may die and be replaced before the run stops with an error
             eval_episodes: episodes per evaluation
             eval_max_steps: steps after which an evaluation episode is cut, with a warning
@@ -1811,7 +1811,7 @@ class PPO(ManagedAlgorithm):
         device: str = "auto",
         num_envs: int = 1,
         env_backend: Literal["gymnasium", "device"] = "gymnasium",
-        env_workers: int = 0,
+        env_workers: int | Literal["auto"] = "auto",
         max_env_restarts: int = 20,
         eval_episodes: int = 10,
         eval_max_steps: int = 1000000,
@@ -1874,7 +1874,7 @@ class PPO(ManagedAlgorithm):
             device: auto, cpu, cuda or cuda:N
             num_envs: parallel environments
             env_backend: device: environments as batched PyTorch, on the device of the networks
-            env_workers: worker processes for the environments; 0: step them in the main process
+            env_workers: worker processes for the environments of all seeds; 0: none; auto: for slow environments
             max_env_restarts: worker processes that may die and be replaced before the run stops with an error
             eval_episodes: episodes per evaluation
             eval_max_steps: steps after which an evaluation episode is cut, with a warning
@@ -1951,7 +1951,7 @@ class QRDQN(ManagedAlgorithm):
         device: str = "auto",
         num_envs: int = 1,
         env_backend: Literal["gymnasium", "device"] = "gymnasium",
-        env_workers: int = 0,
+        env_workers: int | Literal["auto"] = "auto",
         max_env_restarts: int = 20,
         eval_episodes: int = 10,
         eval_max_steps: int = 1000000,
@@ -2022,7 +2022,7 @@ class QRDQN(ManagedAlgorithm):
             device: auto, cpu, cuda or cuda:N
             num_envs: parallel environments
             env_backend: device: environments as batched PyTorch, on the device of the networks
-            env_workers: worker processes for the environments; 0: step them in the main process
+            env_workers: worker processes for the environments of all seeds; 0: none; auto: for slow environments
             max_env_restarts: worker processes that may die and be replaced before the run stops with an error
             eval_episodes: episodes per evaluation
             eval_max_steps: steps after which an evaluation episode is cut, with a warning
@@ -2101,7 +2101,7 @@ class Rainbow(ManagedAlgorithm):
         device: str = "auto",
         num_envs: int = 1,
         env_backend: Literal["gymnasium", "device"] = "gymnasium",
-        env_workers: int = 0,
+        env_workers: int | Literal["auto"] = "auto",
         max_env_restarts: int = 20,
         eval_episodes: int = 10,
         eval_max_steps: int = 1000000,
@@ -2173,7 +2173,7 @@ class Rainbow(ManagedAlgorithm):
             device: auto, cpu, cuda or cuda:N
             num_envs: parallel environments
             env_backend: device: environments as batched PyTorch, on the device of the networks
-            env_workers: worker processes for the environments; 0: step them in the main process
+            env_workers: worker processes for the environments of all seeds; 0: none; auto: for slow environments
             max_env_restarts: worker processes that may die and be replaced before the run stops with an error
             eval_episodes: episodes per evaluation
             eval_max_steps: steps after which an evaluation episode is cut, with a warning
@@ -2245,7 +2245,7 @@ class REDQ(ManagedAlgorithm):
         device: str = "auto",
         num_envs: int = 1,
         env_backend: Literal["gymnasium", "device"] = "gymnasium",
-        env_workers: int = 0,
+        env_workers: int | Literal["auto"] = "auto",
         max_env_restarts: int = 20,
         eval_episodes: int = 10,
         eval_max_steps: int = 1000000,
@@ -2311,7 +2311,7 @@ class REDQ(ManagedAlgorithm):
             device: auto, cpu, cuda or cuda:N
             num_envs: parallel environments
             env_backend: device: environments as batched PyTorch, on the device of the networks
-            env_workers: worker processes for the environments; 0: step them in the main process
+            env_workers: worker processes for the environments of all seeds; 0: none; auto: for slow environments
             max_env_restarts: worker processes that may die and be replaced before the run stops with an error
             eval_episodes: episodes per evaluation
             eval_max_steps: steps after which an evaluation episode is cut, with a warning
@@ -2380,7 +2380,7 @@ class SAC(ManagedAlgorithm):
         device: str = "auto",
         num_envs: int = 1,
         env_backend: Literal["gymnasium", "device"] = "gymnasium",
-        env_workers: int = 0,
+        env_workers: int | Literal["auto"] = "auto",
         max_env_restarts: int = 20,
         eval_episodes: int = 10,
         eval_max_steps: int = 1000000,
@@ -2443,7 +2443,7 @@ class SAC(ManagedAlgorithm):
             device: auto, cpu, cuda or cuda:N
             num_envs: parallel environments
             env_backend: device: environments as batched PyTorch, on the device of the networks
-            env_workers: worker processes for the environments; 0: step them in the main process
+            env_workers: worker processes for the environments of all seeds; 0: none; auto: for slow environments
             max_env_restarts: worker processes that may die and be replaced before the run stops with an error
             eval_episodes: episodes per evaluation
             eval_max_steps: steps after which an evaluation episode is cut, with a warning
@@ -2513,7 +2513,7 @@ class TD3(ManagedAlgorithm):
         device: str = "auto",
         num_envs: int = 1,
         env_backend: Literal["gymnasium", "device"] = "gymnasium",
-        env_workers: int = 0,
+        env_workers: int | Literal["auto"] = "auto",
         max_env_restarts: int = 20,
         eval_episodes: int = 10,
         eval_max_steps: int = 1000000,
@@ -2576,7 +2576,7 @@ class TD3(ManagedAlgorithm):
             device: auto, cpu, cuda or cuda:N
             num_envs: parallel environments
             env_backend: device: environments as batched PyTorch, on the device of the networks
-            env_workers: worker processes for the environments; 0: step them in the main process
+            env_workers: worker processes for the environments of all seeds; 0: none; auto: for slow environments
             max_env_restarts: worker processes that may die and be replaced before the run stops with an error
             eval_episodes: episodes per evaluation
             eval_max_steps: steps after which an evaluation episode is cut, with a warning
@@ -2639,7 +2639,7 @@ class TD3BC(ManagedAlgorithm):
         device: str = "auto",
         num_envs: int = 1,
         env_backend: Literal["gymnasium", "device"] = "gymnasium",
-        env_workers: int = 0,
+        env_workers: int | Literal["auto"] = "auto",
         max_env_restarts: int = 20,
         eval_episodes: int = 10,
         eval_max_steps: int = 1000000,
@@ -2696,7 +2696,7 @@ class TD3BC(ManagedAlgorithm):
             device: auto, cpu, cuda or cuda:N
             num_envs: parallel environments
             env_backend: device: environments as batched PyTorch, on the device of the networks
-            env_workers: worker processes for the environments; 0: step them in the main process
+            env_workers: worker processes for the environments of all seeds; 0: none; auto: for slow environments
             max_env_restarts: worker processes that may die and be replaced before the run stops with an error
             eval_episodes: episodes per evaluation
             eval_max_steps: steps after which an evaluation episode is cut, with a warning
@@ -2762,7 +2762,7 @@ class XQL(ManagedAlgorithm):
         device: str = "auto",
         num_envs: int = 1,
         env_backend: Literal["gymnasium", "device"] = "gymnasium",
-        env_workers: int = 0,
+        env_workers: int | Literal["auto"] = "auto",
         max_env_restarts: int = 20,
         eval_episodes: int = 10,
         eval_max_steps: int = 1000000,
@@ -2822,7 +2822,7 @@ class XQL(ManagedAlgorithm):
             device: auto, cpu, cuda or cuda:N
             num_envs: parallel environments
             env_backend: device: environments as batched PyTorch, on the device of the networks
-            env_workers: worker processes for the environments; 0: step them in the main process
+            env_workers: worker processes for the environments of all seeds; 0: none; auto: for slow environments
             max_env_restarts: worker processes that may die and be replaced before the run stops with an error
             eval_episodes: episodes per evaluation
             eval_max_steps: steps after which an evaluation episode is cut, with a warning

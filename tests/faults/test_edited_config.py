@@ -87,13 +87,13 @@ def test_an_edit_of_a_finished_run_is_refused(run):
 
 def test_intervals_and_workers_may_change_and_training_stays_exact(run, tmp_path):
     edit(run, "log_interval: null", "log_interval: 1")
-    edit(run, "env_workers: 0", "env_workers: 2")
+    edit(run, "env_workers: auto", "env_workers: 2")
     edit(run, "checkpoint_interval: null", "checkpoint_interval: 3")
     edit(run, "eval_max_steps: 1000000", "eval_max_steps: 500")
     said: list[str] = []
     assert resume_run(run, warn=said.append).status == "finished"
     assert said == [
-        "config.yaml was edited after checkpoint step_000000030: env_workers was 0 and is now 2, eval_max_steps "
+        "config.yaml was edited after checkpoint step_000000030: env_workers was 'auto' and is now 2, eval_max_steps "
         "was 1000000 and is now 500, log_interval was None and is now 1, checkpoint_interval was None and is now 3; "
         "the run continues with the new values"
     ]

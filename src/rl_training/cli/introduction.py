@@ -28,6 +28,8 @@ class Introduction(Callback):
         if not offline and config.dataset is not None:
             source += f" with {data(config)}"
         words = [f"{config.algo} {source}", str(state.updater.device), many(torch.get_num_threads(), "thread")]
+        workers = getattr(getattr(getattr(state.lane, "actor", None), "pool", None), "workers", 0)
+        words += [many(workers, "environment worker")] if workers else []
         words.append(f"seed{'s' * several} {', '.join(map(str, self.seeds))}")
         words.append((length(config, total) if offline else many(total, "step")) + " each" * several)
         words += [f"resumed at {state.global_step:,}"] if state.global_step else []

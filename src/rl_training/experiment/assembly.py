@@ -20,6 +20,7 @@ from rl_training.envs.device.registry import make_pool
 from rl_training.envs.lending import LentEnv
 from rl_training.envs.members import MemberPool, PopulationPool
 from rl_training.envs.pool import EnvPool
+from rl_training.envs.worker_choice import choose_workers
 from rl_training.experiment.config.registry import build_learner, get_algorithm_spec
 from rl_training.experiment.config.train_config import ConfigError, RewardTransform, TrainConfig
 from rl_training.experiment.datasets import RewardChange, load_dataset
@@ -161,9 +162,11 @@ def new_pools(
         for each in pools:
             opened.callback(each.close)
         return grouped(pools), pools
-    count = config.num_envs * len(configs)
+    count, workers = config.num_envs * len(configs), config.env_workers
+    if workers == "auto":
+        workers = choose_workers(source, count) if len(configs) > 1 else 0
     pool = EnvPool(
-        source, count, seed=seeds, workers=min(config.env_workers, count),
+        source, count, seed=seeds, workers=min(workers, count),
         training=True, max_restarts=config.max_env_restarts, warn=warn,
         like=None if start is None else EnvSpec.from_json(start.info["spec"]),
     )  # fmt: skip
@@ -189,7 +192,8 @@ def new_callbacks(
 ) -> list[Callback]:
     """Returns the callbacks in the order in which they are notified; saving comes after them."""
     total = config.duration
-    pool = parts.pool if parts.pool is not None and (parts.pool.workers or parts.pool.on_device) else None
+    shown = config.env_workers not in (0, "auto") or config.env_backend == "device"  # the rows do not depend on `auto`
+    pool = parts.pool if shown else None
     every = interval(config.log_interval, total, 100)
     callbacks: list[Callback] = [LogMetrics(every, *writers, member=parts.member, pool=pool)]
     callbacks.append(LogWarnings(parts.learner.warnings, warn))

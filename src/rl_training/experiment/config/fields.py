@@ -14,6 +14,16 @@ def _not_bool(value: Any) -> Any:
     return value
 
 
+def _count_or_auto(value: Any) -> Any:
+    if value is None or value == "auto":
+        return "auto"
+    if (isinstance(value, str) and value.isdecimal()) or (isinstance(value, float) and value.is_integer()):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"must be auto or an integer of at least 0, got {value!r}")
+    return value
+
+
 def _text(value: Any) -> Any:
     return str(value) if isinstance(value, PurePath) else value
 
@@ -21,6 +31,7 @@ def _text(value: Any) -> Any:
 _MOST = 10**15  # floats hold every integer up to here exactly
 Count = Annotated[int, BeforeValidator(_not_bool), Field(ge=1, le=_MOST)]
 CountOrZero = Annotated[int, BeforeValidator(_not_bool), Field(ge=0, le=_MOST)]
+CountOrAuto = Annotated[int | Literal["auto"], BeforeValidator(_count_or_auto)]
 Name = Annotated[str, Field(min_length=1)]
 Location = Annotated[str, BeforeValidator(_text), Field(min_length=1)]
 

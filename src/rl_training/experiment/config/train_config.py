@@ -17,6 +17,7 @@ from rl_training.experiment.config.differences import differences
 from rl_training.experiment.config.fields import (
     CallbackNames,
     Count,
+    CountOrAuto,
     CountOrZero,
     Location,
     Name,
@@ -74,8 +75,8 @@ class TrainConfig(Section):
     env_backend: Literal["gymnasium", "device"] = Field(
         "gymnasium", description="device: environments as batched PyTorch, on the device of the networks"
     )
-    env_workers: CountOrZero = Field(
-        0, description="worker processes for the environments; 0: step them in the main process"
+    env_workers: CountOrAuto = Field(
+        "auto", description="worker processes for the environments of all seeds; 0: none; auto: for slow environments"
     )
     max_env_restarts: CountOrZero = Field(
         20, description="worker processes that may die and be replaced before the run stops with an error"
@@ -178,8 +179,9 @@ class TrainConfig(Section):
         dataset_config.require_weights(self.dataset)
         if self.dataset_stride > 1 and self.rewards.normalize != "none":
             raise ValueError("rewards.normalize needs every reward of an episode, so dataset_stride must be 1")
-        if self.env_backend == "device" and (self.env_workers or self.env_wrappers):
-            option = "env_workers" if self.env_workers else "env_wrappers"
+        has_workers = self.env_workers not in (0, "auto")
+        if self.env_backend == "device" and (has_workers or self.env_wrappers):
+            option = "env_workers" if has_workers else "env_wrappers"
             raise ValueError(f"env_backend: device runs its environments without {option}; remove it")
         if self.online_steps and (self.env_id is None or self.dataset is None):
             raise ValueError("online_steps need a dataset and an environment: give dataset and env_id")
