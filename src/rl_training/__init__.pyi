@@ -96,6 +96,7 @@ class BC(ManagedAlgorithm):
         record_video_interval: int = 0,
         threads: int | None = None,
         compile: Literal["auto", "on", "off"] = "auto",
+        overlap_updates: Literal["auto", "on", "off"] = "auto",
     ) -> None:
         """Creates an agent.
 
@@ -151,6 +152,7 @@ class BC(ManagedAlgorithm):
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1
             compile: torch.compile: auto, on or off
+            overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 
 class C51(ManagedAlgorithm):
@@ -227,6 +229,7 @@ class C51(ManagedAlgorithm):
         record_video_interval: int = 0,
         threads: int | None = None,
         compile: Literal["auto", "on", "off"] = "auto",
+        overlap_updates: Literal["auto", "on", "off"] = "auto",
     ) -> None:
         """Creates an agent.
 
@@ -301,6 +304,7 @@ class C51(ManagedAlgorithm):
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1
             compile: torch.compile: auto, on or off
+            overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 
 class CalQL(ManagedAlgorithm):
@@ -368,6 +372,7 @@ class CalQL(ManagedAlgorithm):
         record_video_interval: int = 0,
         threads: int | None = None,
         compile: Literal["auto", "on", "off"] = "auto",
+        overlap_updates: Literal["auto", "on", "off"] = "auto",
     ) -> None:
         """Creates an agent.
 
@@ -434,6 +439,7 @@ class CalQL(ManagedAlgorithm):
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1
             compile: torch.compile: auto, on or off
+            overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 
 class CQL(ManagedAlgorithm):
@@ -501,6 +507,7 @@ class CQL(ManagedAlgorithm):
         record_video_interval: int = 0,
         threads: int | None = None,
         compile: Literal["auto", "on", "off"] = "auto",
+        overlap_updates: Literal["auto", "on", "off"] = "auto",
     ) -> None:
         """Creates an agent.
 
@@ -567,6 +574,7 @@ class CQL(ManagedAlgorithm):
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1
             compile: torch.compile: auto, on or off
+            overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 
 class DQN(ManagedAlgorithm):
@@ -641,6 +649,7 @@ class DQN(ManagedAlgorithm):
         record_video_interval: int = 0,
         threads: int | None = None,
         compile: Literal["auto", "on", "off"] = "auto",
+        overlap_updates: Literal["auto", "on", "off"] = "auto",
     ) -> None:
         """Creates an agent.
 
@@ -712,6 +721,7 @@ class DQN(ManagedAlgorithm):
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1
             compile: torch.compile: auto, on or off
+            overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 
 class Dreamer(ManagedAlgorithm):
@@ -806,6 +816,7 @@ class Dreamer(ManagedAlgorithm):
         record_video_interval: int = 0,
         threads: int | None = None,
         compile: Literal["auto", "on", "off"] = "auto",
+        overlap_updates: Literal["auto", "on", "off"] = "auto",
     ) -> None:
         """Creates an agent.
 
@@ -882,6 +893,7 @@ class Dreamer(ManagedAlgorithm):
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1
             compile: torch.compile: auto, on or off
+            overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 
 class FQF(ManagedAlgorithm):
@@ -960,6 +972,7 @@ class FQF(ManagedAlgorithm):
         record_video_interval: int = 0,
         threads: int | None = None,
         compile: Literal["auto", "on", "off"] = "auto",
+        overlap_updates: Literal["auto", "on", "off"] = "auto",
     ) -> None:
         """Creates an agent.
 
@@ -1036,6 +1049,7 @@ class FQF(ManagedAlgorithm):
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1
             compile: torch.compile: auto, on or off
+            overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 
 class GAIL(ManagedAlgorithm):
@@ -1111,6 +1125,7 @@ class GAIL(ManagedAlgorithm):
         record_video_interval: int = 0,
         threads: int | None = None,
         compile: Literal["auto", "on", "off"] = "auto",
+        overlap_updates: Literal["auto", "on", "off"] = "auto",
     ) -> None:
         """Creates an agent.
 
@@ -1184,6 +1199,7 @@ class GAIL(ManagedAlgorithm):
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1
             compile: torch.compile: auto, on or off
+            overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 
 class IQL(ManagedAlgorithm):
@@ -1245,6 +1261,7 @@ class IQL(ManagedAlgorithm):
         record_video_interval: int = 0,
         threads: int | None = None,
         compile: Literal["auto", "on", "off"] = "auto",
+        overlap_updates: Literal["auto", "on", "off"] = "auto",
     ) -> None:
         """Creates an agent.
 
@@ -1304,6 +1321,7 @@ class IQL(ManagedAlgorithm):
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1
             compile: torch.compile: auto, on or off
+            overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 
 class IQN(ManagedAlgorithm):
@@ -1381,6 +1399,7 @@ class IQN(ManagedAlgorithm):
         record_video_interval: int = 0,
         threads: int | None = None,
         compile: Literal["auto", "on", "off"] = "auto",
+        overlap_updates: Literal["auto", "on", "off"] = "auto",
     ) -> None:
         """Creates an agent.
 
@@ -1456,6 +1475,7 @@ class IQN(ManagedAlgorithm):
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1
             compile: torch.compile: auto, on or off
+            overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 
 class MBPO(ManagedAlgorithm):
@@ -1540,6 +1560,7 @@ class MBPO(ManagedAlgorithm):
         record_video_interval: int = 0,
         threads: int | None = None,
         compile: Literal["auto", "on", "off"] = "auto",
+        overlap_updates: Literal["auto", "on", "off"] = "auto",
     ) -> None:
         """Creates an agent.
 
@@ -1622,6 +1643,7 @@ class MBPO(ManagedAlgorithm):
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1
             compile: torch.compile: auto, on or off
+            overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 
 class MOPO(ManagedAlgorithm):
@@ -1700,6 +1722,7 @@ class MOPO(ManagedAlgorithm):
         record_video_interval: int = 0,
         threads: int | None = None,
         compile: Literal["auto", "on", "off"] = "auto",
+        overlap_updates: Literal["auto", "on", "off"] = "auto",
     ) -> None:
         """Creates an agent.
 
@@ -1775,6 +1798,7 @@ class MOPO(ManagedAlgorithm):
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1
             compile: torch.compile: auto, on or off
+            overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 
 class PPO(ManagedAlgorithm):
@@ -1842,6 +1866,7 @@ class PPO(ManagedAlgorithm):
         record_video_interval: int = 0,
         threads: int | None = None,
         compile: Literal["auto", "on", "off"] = "auto",
+        overlap_updates: Literal["auto", "on", "off"] = "auto",
     ) -> None:
         """Creates an agent.
 
@@ -1907,6 +1932,7 @@ class PPO(ManagedAlgorithm):
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1
             compile: torch.compile: auto, on or off
+            overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 
 class QRDQN(ManagedAlgorithm):
@@ -1982,6 +2008,7 @@ class QRDQN(ManagedAlgorithm):
         record_video_interval: int = 0,
         threads: int | None = None,
         compile: Literal["auto", "on", "off"] = "auto",
+        overlap_updates: Literal["auto", "on", "off"] = "auto",
     ) -> None:
         """Creates an agent.
 
@@ -2055,6 +2082,7 @@ class QRDQN(ManagedAlgorithm):
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1
             compile: torch.compile: auto, on or off
+            overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 
 class Rainbow(ManagedAlgorithm):
@@ -2132,6 +2160,7 @@ class Rainbow(ManagedAlgorithm):
         record_video_interval: int = 0,
         threads: int | None = None,
         compile: Literal["auto", "on", "off"] = "auto",
+        overlap_updates: Literal["auto", "on", "off"] = "auto",
     ) -> None:
         """Creates an agent.
 
@@ -2206,6 +2235,7 @@ class Rainbow(ManagedAlgorithm):
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1
             compile: torch.compile: auto, on or off
+            overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 
 class REDQ(ManagedAlgorithm):
@@ -2276,6 +2306,7 @@ class REDQ(ManagedAlgorithm):
         record_video_interval: int = 0,
         threads: int | None = None,
         compile: Literal["auto", "on", "off"] = "auto",
+        overlap_updates: Literal["auto", "on", "off"] = "auto",
     ) -> None:
         """Creates an agent.
 
@@ -2344,6 +2375,7 @@ class REDQ(ManagedAlgorithm):
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1
             compile: torch.compile: auto, on or off
+            overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 
 class SAC(ManagedAlgorithm):
@@ -2411,6 +2443,7 @@ class SAC(ManagedAlgorithm):
         record_video_interval: int = 0,
         threads: int | None = None,
         compile: Literal["auto", "on", "off"] = "auto",
+        overlap_updates: Literal["auto", "on", "off"] = "auto",
     ) -> None:
         """Creates an agent.
 
@@ -2476,6 +2509,7 @@ class SAC(ManagedAlgorithm):
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1
             compile: torch.compile: auto, on or off
+            overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 
 class TD3(ManagedAlgorithm):
@@ -2544,6 +2578,7 @@ class TD3(ManagedAlgorithm):
         record_video_interval: int = 0,
         threads: int | None = None,
         compile: Literal["auto", "on", "off"] = "auto",
+        overlap_updates: Literal["auto", "on", "off"] = "auto",
     ) -> None:
         """Creates an agent.
 
@@ -2609,6 +2644,7 @@ class TD3(ManagedAlgorithm):
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1
             compile: torch.compile: auto, on or off
+            overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 
 class TD3BC(ManagedAlgorithm):
@@ -2670,6 +2706,7 @@ class TD3BC(ManagedAlgorithm):
         record_video_interval: int = 0,
         threads: int | None = None,
         compile: Literal["auto", "on", "off"] = "auto",
+        overlap_updates: Literal["auto", "on", "off"] = "auto",
     ) -> None:
         """Creates an agent.
 
@@ -2729,6 +2766,7 @@ class TD3BC(ManagedAlgorithm):
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1
             compile: torch.compile: auto, on or off
+            overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 
 class XQL(ManagedAlgorithm):
@@ -2793,6 +2831,7 @@ class XQL(ManagedAlgorithm):
         record_video_interval: int = 0,
         threads: int | None = None,
         compile: Literal["auto", "on", "off"] = "auto",
+        overlap_updates: Literal["auto", "on", "off"] = "auto",
     ) -> None:
         """Creates an agent.
 
@@ -2855,6 +2894,7 @@ class XQL(ManagedAlgorithm):
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1
             compile: torch.compile: auto, on or off
+            overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 
 def train_bc(

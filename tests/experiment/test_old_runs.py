@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from rl_training.experiment.agent import find_checkpoint, load_agent
+from rl_training.experiment.config.messages import ConfigError
 from rl_training.experiment.run import resume_run
 from rl_training.experiment.run_directory import RunDirectory
 
@@ -44,3 +45,13 @@ def test_an_old_run_is_resumed_to_the_same_weights(old_run):
     assert weights.keys() == expected.keys()
     for name, tensor in expected.items():
         torch.testing.assert_close(weights[name], tensor, rtol=1e-6, atol=1e-6)
+
+
+def test_the_default_of_env_workers_in_an_old_run_is_no_difference(old_run):
+    stored = RunDirectory(old_run).config()
+    assert stored is not None
+    assert stored.env_workers == 0
+    now = stored.model_copy(update={"env_workers": "auto"})
+    RunDirectory(old_run).check(now)
+    with pytest.raises(ConfigError, match="env_workers: 0 there, 2 here"):
+        RunDirectory(old_run).check(stored.model_copy(update={"env_workers": 2}))

@@ -34,6 +34,8 @@ SETUPS = {
     "dreamer": ["dreamer/catch", "--steps", "1150", "--set", "eval_interval=50"],
     "population": ["sac", "Pendulum-v1", "--seeds", "0-2", "--steps", "700", "--set", "learning_starts=200",
                    "--set", "hidden_sizes=[32,32]", "--set", "eval_interval=200"],
+    "population_workers": ["sac", "Pendulum-v1", "--seeds", "0-2", "--steps", "700", "--set", "learning_starts=200",
+                           "--set", "hidden_sizes=[32,32]", "--set", "eval_interval=200", "--set", "env_workers=2"],
     "processes": ["ppo", "CartPole-v1", "--seeds", "0,1", "--steps", "6144", "--set", "num_steps=128",
                   "--set", "eval_interval=2048"],
 }  # fmt: skip

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gymnasium.envs.classic_control import PendulumEnv
 from typer.testing import CliRunner
 
 from rl_training.cli.app import app
@@ -116,7 +117,7 @@ def test_auto_uses_workers_only_if_they_are_faster(monkeypatch: pytest.MonkeyPat
     source = EnvFactory("CartPole-v1")
     monkeypatch.setattr(worker_choice, "LEAST_SECONDS", 0.0)
     assert [worker_choice.choose_workers(source, count) for count in (2, 16)] == [2, 2]
-    assert worker_choice.choose_workers(EnvFactory(lambda: None), 16) == 0  # cannot be imported
+    assert worker_choice.choose_workers(EnvFactory(lambda: PendulumEnv()), 16) == 0  # cannot be imported
     assert worker_choice.choose_workers(EnvFactory("CartPole-v1", {"unknown": 1}), 16) == 0  # cannot be created
     monkeypatch.setattr(worker_choice, "LEAST_SECONDS", 3600.0)
     assert worker_choice.choose_workers(source, 16) == 0
