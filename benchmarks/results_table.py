@@ -1,10 +1,12 @@
-"""Writes docs/results.md and docs/pictures from the stored results in benchmarks/results."""
+"""Writes docs/results.md, the results in docs/performance.md and docs/pictures from benchmarks/results."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 from typing import Any
+
+from performance_page import write_page
 
 from rl_training.reporting import comparison
 from rl_training.reporting.plots import save_comparison
@@ -24,7 +26,8 @@ The file named in a row holds the commands, the score of every seed, hardware, v
 REPRODUCE = """\
 ## Reproduce
 
-`benchmarks/results_table.py` writes this page from `benchmarks/results/`, which these commands fill:
+`benchmarks/results_table.py` writes this page, and the results in [Performance](performance.md), from
+`benchmarks/results/`, which these commands fill:
 
 ```text
 python benchmarks/figures.py --data DATA
@@ -35,6 +38,11 @@ python benchmarks/speed.py data > benchmarks/results/data_speed.json
 python benchmarks/speed.py priorities > benchmarks/results/priorities.json
 python benchmarks/speed.py dreamer > benchmarks/results/dreamer_speed.json
 python benchmarks/speed.py dreamer --compile --precision bfloat16 > benchmarks/results/dreamer_speed_compiled.json
+python benchmarks/speed.py trainings --core 0 --peer NAME=VENV/bin/python > benchmarks/results/trainings.json
+python benchmarks/speed.py gpu > benchmarks/results/gpu_training.json
+python benchmarks/speed.py growth > benchmarks/results/growth.json
+python benchmarks/speed.py ceiling > benchmarks/results/ceiling.json
+python benchmarks/speed.py startup > benchmarks/results/startup.json
 python benchmarks/resume.py runs > benchmarks/results/kill_resume.json
 python benchmarks/resume.py bench > benchmarks/results/bench_resume.json
 python benchmarks/environments.py > benchmarks/results/environments.json
@@ -56,6 +64,7 @@ done
 def main() -> None:
     benches = stored_benches()
     (DOCS / "results.md").write_text(whole_page(benches), encoding="utf-8")
+    write_page()
     for name, found in benches.items():
         save_comparison(comparison.learning_curves(found), DOCS / "pictures" / f"{name}.png")
 
@@ -67,7 +76,11 @@ def stored_benches() -> dict[str, comparison.Comparison]:
 def whole_page(benches: dict[str, comparison.Comparison]) -> str:
     results = {file.name: json.loads(file.read_text(encoding="utf-8")) for file in sorted(RESULTS.glob("*.json"))}
     scores = {file: result for file, result in results.items() if "runs" in result}
-    others = {file: result for file, result in results.items() if file not in scores}
+    others = {
+        file: result
+        for file, result in results.items()
+        if file not in scores and result.get("page") != "performance"  # which has its own page
+    }
     pictures = [picture(result) for result in others.values() if "picture" in result]
     return "\n".join(
         [

@@ -7,6 +7,10 @@ python benchmarks/speed.py dreamer > benchmarks/results/dreamer_speed.json
 python benchmarks/speed.py engine > benchmarks/results/engine_overhead.json
 python benchmarks/speed.py priorities > benchmarks/results/priorities.json
 python benchmarks/speed.py gpu > benchmarks/results/gpu_training.json
+python benchmarks/speed.py startup > benchmarks/results/startup.json
+python benchmarks/speed.py ceiling > benchmarks/results/ceiling.json
+python benchmarks/speed.py growth > benchmarks/results/growth.json
+python benchmarks/speed.py trainings --core 0 --peer sb3=VENV/bin/python ... > benchmarks/results/trainings.json
 """
 
 from __future__ import annotations
@@ -15,11 +19,24 @@ import argparse
 import json
 
 from provenance import provenance
-from speed_cases import compiled, data, dreamer, engine, gpu, priorities, throughput, trainings
+from speed_cases import (
+    ceiling,
+    compiled,
+    data,
+    dreamer,
+    engine,
+    gpu,
+    growth,
+    priorities,
+    startup,
+    throughput,
+    trainings,
+)
 
 CASES = {
     "throughput": throughput, "compiled": compiled, "data": data, "dreamer": dreamer, "engine": engine,
     "priorities": priorities, "gpu": gpu, "trainings": trainings,
+    "ceiling": ceiling, "growth": growth, "startup": startup,
 }  # fmt: skip
 
 

@@ -128,6 +128,7 @@ def summary(results: dict[str, dict[str, Any]], args: argparse.Namespace) -> dic
         "what": "`rl-training train` on a GPU: steps (offline: updates) a second after the start, summed over seeds",
         "result": "; ".join(f"{name}: {rate:,.0f}" for name, rate in rates.items()),
         "goal": "; ".join(f"{name}: {TRAININGS[name].goal}" for name in results if TRAININGS[name].goal),
+        "page": "performance",
         "trainings": results,
         "commands": [
             f"rl-training train {' '.join(command(TRAININGS[name], 'DATA'))} --device {args.device}" for name in results

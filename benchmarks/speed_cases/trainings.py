@@ -50,7 +50,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--compile", choices=["auto", "on", "off"], default="auto", help="of rl_training (default auto)"
     )
-    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the ratios as bars")
 
 
 def peer(text: str) -> tuple[str, Path]:
@@ -71,12 +70,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
             repeats = [repeat(match, number, pythons, data, args) for number in range(args.repeats)]
             found[name] = {"what": match.what, "steps": match.steps, **compared(repeats)}
             print(f"{name}: {ratio_text(found[name]['ratios'])}", file=sys.stderr, flush=True)
-    result = summary(found, args)
-    if args.picture is not None:
-        from speed_cases.pictures import draw_ratios
-
-        draw_ratios(result, args.picture)
-    return result
+    return summary(found, args)
 
 
 def repeat(
@@ -174,6 +168,7 @@ def summary(found: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
         "what": f"Steps a second of whole trainings, {cores}, one thread, beside peers: median ratio [min, max]",
         "result": "; ".join(f"{each['what']}: {ratio_text(each['ratios'])}" for each in found.values()),
         "goal": "1.8 times stable-baselines3 with SAC, 2 with DQN, 3 with PPO",
+        "page": "performance",
         "seeds": list(range(args.repeats)),
         "trainings": found,
         "commands": [

@@ -16,7 +16,8 @@ COMMANDS = [
     "dreams", "dreams errors", "dreams rewards", "dynamics", "environments", "export_parity",
     "figures", "fine_tuning", "peers",
     "population", "resume", "resume runs", "resume bench", "speed", "speed throughput", "speed compiled", "speed data",
-    "speed dreamer", "speed engine", "speed priorities", "speed gpu", "speed trainings",
+    "speed dreamer", "speed engine", "speed priorities", "speed gpu", "speed trainings", "speed ceiling",
+    "speed growth", "speed startup",
 ]  # fmt: skip
 
 

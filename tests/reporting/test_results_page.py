@@ -14,9 +14,17 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def test_the_page_of_results_is_what_its_script_writes():
+def test_the_page_of_results_is_what_its_script_writes(monkeypatch):
+    monkeypatch.syspath_prepend(BENCHMARKS)
     script = runpy.run_path(str(BENCHMARKS / "results_table.py"))
     assert script["whole_page"](script["stored_benches"]()) == (ROOT / "docs" / "results.md").read_text()
+
+
+def test_the_results_on_the_page_of_performance_are_what_its_script_writes(monkeypatch):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    script = runpy.run_path(str(BENCHMARKS / "performance_page.py"))
+    page = (ROOT / "docs" / "performance.md").read_text()
+    assert script["whole_page"](page) == page
 
 
 @pytest.mark.parametrize(
