@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import runpy
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +47,7 @@ RESULTS: dict[str, dict[str, Any]] = {
 @pytest.fixture
 def page(monkeypatch, tmp_path) -> Any:
     monkeypatch.syspath_prepend(BENCHMARKS)
-    import performance_page
-
+    performance_page = import_module("performance_page")
     for name, result in RESULTS.items():
         (tmp_path / f"{name}.json").write_text(json.dumps({**SOURCE, **result}))
     monkeypatch.setattr(performance_page, "RESULTS", tmp_path)
