@@ -17,6 +17,16 @@ ORPHAN_SECONDS = 2.0  # time to end in order after the parent process has ended
 ORPHANED = getattr(signal, "SIGQUIT", signal.SIGTERM)
 STARTER = "RL_TRAINING_STARTER"  # environment variable: a process id
 PR_SET_PDEATHSIG = 1
+_job = threading.Event()  # set in a process that a job runner has started
+
+
+def usable_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def shares_the_machine() -> bool:
+    """Whether this process is one of several jobs, of a benchmark, a search or seeds."""
+    return _job.is_set() or multiprocessing.parent_process() is not None
 
 
 def describe_exit(code: int) -> str:
@@ -64,6 +74,7 @@ def kill_with_starter() -> None:
     """Kills this process at the end of the process that started it with `starter_variable()`, if one did."""
     starter = os.environ.pop(STARTER, None)  # not for the children of this process
     if starter is not None:
+        _job.set()
         if sys.platform == "linux":
             _signal_after(int(starter), signal.SIGKILL)
         _watch(int(starter), [], 0.0)

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 
+from rl_training.envs import workers
 from rl_training.envs.group import EnvError
 from rl_training.envs.pool import EnvPool, Transition
 from rl_training.envs.workers import TooManyRestarts
@@ -38,7 +39,9 @@ def rolled(pool: EnvPool, steps: int) -> list[Transition]:
     return [pool.step(np.array([rng.integers(2) for rng in draws])) for _ in range(steps)]
 
 
-def test_trajectories_do_not_depend_on_the_number_of_workers():
+@pytest.mark.parametrize("cores", [2, 64])  # with 64, processes wait for messages without sleep at first
+def test_trajectories_do_not_depend_on_the_number_of_workers(cores, monkeypatch):
+    monkeypatch.setattr(workers, "usable_cores", lambda: cores)
     with EnvPool("CartPole-v1", 4, seed=2) as alone, EnvPool("CartPole-v1", 4, seed=2, workers=2) as spread:
         expected = rolled(alone, 60)
         assert sum(len(step.finished) for step in expected) > 4
@@ -75,7 +78,9 @@ def kill_the_only_worker() -> None:
     worker.join()
 
 
-def test_the_episodes_of_a_killed_worker_are_truncated_and_its_environments_continue():
+@pytest.mark.parametrize("cores", [1, 64])
+def test_the_episodes_of_a_killed_worker_are_truncated_and_its_environments_continue(cores, monkeypatch):
+    monkeypatch.setattr(workers, "usable_cores", lambda: cores)
     make = partial(EnvPool, "CartPole-v1", 2, seed=4, env_kwargs={"max_episode_steps": 2})
     with make(workers=1) as pool, make() as calm:
         pool.reset(), calm.reset()

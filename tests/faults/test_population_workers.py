@@ -116,7 +116,10 @@ def test_a_dead_worker_is_replaced_for_all_its_members(tmp_path: Path) -> None:
 def test_auto_uses_workers_only_if_they_are_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     source = EnvFactory("CartPole-v1")
     monkeypatch.setattr(worker_choice, "LEAST_SECONDS", 0.0)
-    assert [worker_choice.choose_workers(source, count) for count in (2, 16)] == [2, 2]
+    assert [worker_choice.choose_workers(source, count) for count in (1, 2, 16)] == [0, 2, 2]
+    monkeypatch.setattr(worker_choice, "shares_the_machine", lambda: True)
+    assert worker_choice.choose_workers(source, 16) == 0  # beside other jobs
+    monkeypatch.setattr(worker_choice, "shares_the_machine", lambda: False)
     assert worker_choice.choose_workers(EnvFactory(lambda: PendulumEnv()), 16) == 0  # cannot be imported
     assert worker_choice.choose_workers(EnvFactory("CartPole-v1", {"unknown": 1}), 16) == 0  # cannot be created
     monkeypatch.setattr(worker_choice, "LEAST_SECONDS", 3600.0)

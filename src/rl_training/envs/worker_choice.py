@@ -1,9 +1,8 @@
-"""Chooses the number of worker processes for the environments of a population."""
+"""Chooses the number of worker processes for several environments."""
 
 from __future__ import annotations
 
 import multiprocessing
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -15,6 +14,7 @@ import gymnasium as gym
 
 from rl_training.envs.lending import LentEnv
 from rl_training.envs.making import EnvFactory, make_env
+from rl_training.processes import shares_the_machine, usable_cores
 
 LEAST_CORES = 4
 LEAST_SECONDS = 0.0005  # for one step of all environments in turn; messages to workers take a part of it
@@ -27,17 +27,15 @@ def choose_workers(source: EnvFactory, count: int) -> int:
     It changes the speed alone, so it may depend on the machine and on a measurement.
     """
     cores = usable_cores()
-    if cores < LEAST_CORES or not may_start_processes() or not _is_importable(source):
+    if count == 1 or cores < LEAST_CORES or shares_the_machine():
+        return 0
+    if not may_start_processes() or not _is_importable(source):
         return 0
     try:
         seconds = _step_seconds(lambda: make_env(source, training=True))
     except Exception:  # the pool raises it again, with a message
         return 0
     return min(count, cores // 2) if count * seconds >= LEAST_SECONDS else 0
-
-
-def usable_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def may_start_processes() -> bool:

@@ -22,6 +22,7 @@ from rl_training.processes import describe_exit, end_with_parent, start_hidden
 
 CLOSING_SECONDS = 3.0  # time limit for the workers to close their environments
 IGNORED_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SPIN_SECONDS = 0.003  # without sleep between two steps: waking up takes as long as a step of many environments
 STEP, OBJECT = b"s", b"o"  # each message in both directions: a step is begun or done, or an object follows
 
 
@@ -34,13 +35,18 @@ class WorkerError(Exception):
 
 
 class Worker:
-    """An `EnvGroup` in its own process, which exits when the pipe closes. Its steps use the shared `rows`."""
+    """An `EnvGroup` in its own process, which exits when the pipe closes. Its steps use the shared `rows`.
 
-    def __init__(self, build: Callable[[], EnvGroup], shared: SharedRows, rows: slice) -> None:
+    `spins`: both sides wait for a step without sleep at first. Each process then needs a core of its own.
+    """
+
+    def __init__(self, build: Callable[[], EnvGroup], shared: SharedRows, rows: slice, *, spins: bool) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, worker_end = context.Pipe()
         lasting = threading.current_thread() is threading.main_thread()
-        self.process = context.Process(target=serve, args=(worker_end, build, shared, rows, lasting), daemon=True)
+        self._spin = SPIN_SECONDS if spins else 0.0
+        options = (worker_end, build, shared, rows, lasting, self._spin)
+        self.process = context.Process(target=serve, args=options, daemon=True)
         try:
             start_hidden(self.process, *IGNORED_SIGNALS)
         except OSError:
@@ -63,6 +69,11 @@ class Worker:
     def begin_step(self) -> None:
         with suppress(OSError):
             self._pipe.send_bytes(STEP)
+
+    def await_step(self) -> None:
+        """Waits for the end of a step without sleep, for a short time; `receive` waits for the rest."""
+        if self._spin and not self._pipe.closed:
+            spin(self._replies, self._spin)
 
     def replies_within(self, seconds: float) -> bool:
         return self._pipe.closed or bool(self._replies.poll(seconds * 1000))  # `receive` reports a dead worker
@@ -104,7 +115,16 @@ def _close(pipe: Connection, process: BaseProcess, deadline: list[float]) -> Non
         process.close()  # its pipes would stay open until the garbage collector comes
 
 
-def serve(pipe: Connection, build: Callable[[], EnvGroup], shared: SharedRows, rows: slice, lasting: bool) -> None:
+def spin(messages: select.poll, seconds: float) -> None:
+    """Returns as soon as there is a message, or after this time."""
+    end = time.perf_counter() + seconds
+    while not messages.poll(0) and time.perf_counter() < end:
+        pass
+
+
+def serve(
+    pipe: Connection, build: Callable[[], EnvGroup], shared: SharedRows, rows: slice, lasting: bool, spin_seconds: float
+) -> None:
     """Runs in the worker process: builds the group, then serves calls until the pipe closes.
 
     `lasting`: the thread that started this process lasts as long as the parent process.
@@ -114,9 +134,13 @@ def serve(pipe: Connection, build: Callable[[], EnvGroup], shared: SharedRows, r
     signal.pthread_sigmask(signal.SIG_UNBLOCK, IGNORED_SIGNALS)
     end_with_parent(signalled=lasting)
     built, group = _attempt(build)
+    messages = select.poll()
+    messages.register(pipe.fileno(), select.POLLIN)
     with suppress(EOFError, OSError):
         _send_object(pipe, (built, None if built else group))
         while built:
+            if spin_seconds:
+                spin(messages, spin_seconds)
             _reply(pipe, group, shared.arrays.rows(rows))
     if built:
         group.close()

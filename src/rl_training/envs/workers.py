@@ -17,6 +17,7 @@ from rl_training.envs.layout import Layout
 from rl_training.envs.shared_rows import SharedRows
 from rl_training.envs.worker_process import CLOSING_SECONDS, Worker, WorkerDied
 from rl_training.messages import Warn
+from rl_training.processes import shares_the_machine, usable_cores
 
 MAX_RESTARTS = 20  # of all workers of a pool together
 SILENT_SECONDS = 60.0  # without a reply, before a warning
@@ -52,6 +53,7 @@ class Workers:
         self._shared = SharedRows(layout.count, env.observation_space, env.action_space)
         self._obs = self._shared.arrays.next_obs.copy()
         self.restarts, self._max_restarts, self._warn = 0, max_restarts, warn
+        self._spins = usable_cores() > workers and not shares_the_machine()
         self._workers = [self._start(share) for share in self._shares]
         self._await_start()
 
@@ -68,6 +70,8 @@ class Workers:
             worker.begin_step()
 
     def end_step(self) -> GroupStep:
+        for worker in self._workers:
+            worker.await_step()
         replies = self._receive("step", range(len(self._workers)))
         dead = [number for number, reply in replies.items() if reply is None]
         shared = self._shared.arrays
@@ -141,7 +145,7 @@ class Workers:
 
     def _start(self, share: slice) -> Worker:
         build = partial(self._build, share.start, self._episodes[share].tolist())
-        return Worker(build, self._shared, share)
+        return Worker(build, self._shared, share, spins=self._spins)
 
     def _size(self, number: int) -> int:
         return self._shares[number].stop - self._shares[number].start

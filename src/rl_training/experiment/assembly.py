@@ -164,7 +164,7 @@ def new_pools(
         return grouped(pools), pools
     count, workers = config.num_envs * len(configs), config.env_workers
     if workers == "auto":
-        workers = choose_workers(source, count) if len(configs) > 1 else 0
+        workers = choose_workers(source, count)
     pool = EnvPool(
         source, count, seed=seeds, workers=min(workers, count),
         training=True, max_restarts=config.max_env_restarts, warn=warn,

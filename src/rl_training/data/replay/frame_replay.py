@@ -180,8 +180,8 @@ class FrameStore:
 
     def _put(self, numbers: Array, frames: Array, members: Array) -> None:
         slots = numbers % self.capacity + (self.capacity * members if self.counts.dim() else 0)
-        device = self.frames.device
-        self._flat().index_copy_(0, torch.from_numpy(slots).to(device), torch.from_numpy(frames).to(device))
+        sent = (torch.from_numpy(each).to(self.frames.device, non_blocking=True) for each in (slots, frames))
+        self._flat().index_copy_(0, *sent)
 
     def member(self, index: int) -> FrameStore:
         """One member's frames, as views of the same memory."""

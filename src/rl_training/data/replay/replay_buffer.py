@@ -234,13 +234,17 @@ def _count(rows: Batch, columns: Batch, *, lead: tuple[int, ...]) -> int:
 
 
 def _write(rows: Batch, columns: Batch, slot: int, *, axis: int = 0) -> None:
-    """Writes rows from this slot on; rows beyond the last slot continue at slot 0."""
+    """Writes rows from this slot on; rows beyond the last slot continue at slot 0.
+
+    Rows of the host are sent without waiting for the device. Pinned rows must stay unchanged until it has read them.
+    """
     for name, column in columns.items():
         count = rows[name].shape[axis]
         before_end = min(count, column.shape[axis] - slot)
-        column.narrow(axis, slot, before_end).copy_(rows[name].narrow(axis, 0, before_end))
+        column.narrow(axis, slot, before_end).copy_(rows[name].narrow(axis, 0, before_end), non_blocking=True)
         if before_end < count:
-            column.narrow(axis, 0, count - before_end).copy_(rows[name].narrow(axis, before_end, count - before_end))
+            rest = rows[name].narrow(axis, before_end, count - before_end)
+            column.narrow(axis, 0, count - before_end).copy_(rest, non_blocking=True)
 
 
 def n_step_returns(rewards: Tensor, ended: Tensor, gamma: float) -> tuple[Tensor, Tensor, Tensor]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from rl_training.experiment.config.messages import ConfigError
 from rl_training.experiment.executors.base import ExecutorOptions
 from rl_training.experiment.executors.devices import Device, choose_devices
+from rl_training.processes import usable_cores
 
 CGROUPS = Path("/sys/fs/cgroup")
 
@@ -63,7 +64,7 @@ def _slots(options: ExecutorOptions, device: Device, devices: Sequence[Device]) 
 
 def cores() -> int:
     """The cores that this process may use: its affinity, and the quota of its container."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    allowed = usable_cores()
     for text in _cgroup_values("cpu.max"):
         quota, _, period = text.partition(" ")
         if quota.isdigit() and period.isdigit():
