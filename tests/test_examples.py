@@ -40,6 +40,13 @@ def run_example(monkeypatch, folder: Path, example: str, *arguments: str) -> Non
     runpy.run_path(str(ROOT / "examples" / example), run_name="__main__")
 
 
+def test_the_example_of_a_simulator_learns(tmp_path, monkeypatch, capsys):
+    run_example(monkeypatch, tmp_path, "own_simulator.py", "--steps", "30000")
+    printed = re.search(r"^return (\S+) of 100 at most$", capsys.readouterr().out, re.MULTILINE)
+    assert printed is not None
+    assert float(printed[1]) > 50  # without learning it is below -50
+
+
 @pytest.mark.slow
 def test_an_example_can_be_run_again_with_another_budget(tmp_path, monkeypatch, capsys):
     for arguments in (["--steps", "2"], ["--steps", "1", "--fresh"]):

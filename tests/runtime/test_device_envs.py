@@ -85,7 +85,8 @@ ALGORITHMS = ["dqn", "qr_dqn", "c51", "iqn", "fqf", "rainbow", "sac", "td3"]
 def collecting(tmp_path: Path, algo: str, folder: str, **changes: Any) -> Any:
     """Random first steps, a collect that starts with some of them, exploration, n-step returns and priorities."""
     continuous = {"action_noise": "ornstein_uhlenbeck"} if algo in ("sac", "td3") else {}
-    options = {**SMALL, **continuous, "collect_steps": 8, "updates_per_collect": 2, "learning_starts": 80,
+    constant = {} if continuous else {"epsilon_start": 0.3, "epsilon_end": 0.3, "priority_beta": 1.0}
+    options = {**SMALL, **continuous, **constant, "collect_steps": 8, "updates_per_collect": 2, "learning_starts": 80,
                "buffer_size": 300}  # fmt: skip
     env = "Pendulum-v1" if continuous else "CartPole-v1"
     return config(tmp_path, "dqn", folder, algo=algo, env_id=env, algo_kwargs=options, **changes)
