@@ -1,7 +1,7 @@
 """Trains PPO in a vectorised simulator of your own: many environments as one batch of tensors, on a CPU or a GPU.
 
-    python examples/own_simulator.py
-    cd examples; rl-training train ppo own_simulator:Carts --set env_backend=device --set num_envs=64 --steps 60000
+python examples/own_simulator.py
+cd examples; rl-training train ppo own_simulator:Carts --set env_backend=device --set num_envs=64 --steps 60000
 """
 
 import argparse

@@ -2,6 +2,7 @@
 
 import pytest
 
+from rl_training import PPO
 from rl_training.experiment.config.train_config import ConfigError, apply_overrides, load_config, parse_config
 
 FILE = {"algo": "ppo", "env_id": "CartPole-v1", "num_envs": 8, "algo_kwargs": {"epochs": 20, "gamma": 0.9},
@@ -18,11 +19,14 @@ def test_the_section_replaces_its_keys_and_overrides_replace_the_section():
     assert settings("env_backend=device") == (64, 10, 0.9)
     assert settings("num_envs=4", "env_backend=device", "epochs=3") == (4, 3, 0.9)
     assert parse_config({**FILE, "env_backend": "device"}).num_envs == 64
+    assert parse_config(apply_overrides(FILE, ["env_backend=device"], {"num_envs": 2})).num_envs == 2
+    assert PPO(FILE, env_backend="device").config.num_envs == 64
+    assert PPO(FILE, env_backend="device", num_envs=2, epochs=3).config.num_envs == 2
 
 
-@pytest.mark.parametrize("section", [{"seed": 1}, [1], {"num_envs": 4, "total_timesteps": 10}])
+@pytest.mark.parametrize("section", [{"seed": 1}, [1], {"num_envs": 4, "device": "cpu"}])
 def test_the_section_has_few_keys(section):
-    with pytest.raises(ConfigError, match="device_envs: must be a mapping with num_envs, schedules, algo_kwargs, got"):
+    with pytest.raises(ConfigError, match=r"device_envs: must be a mapping with total_timesteps, num_envs, .*, got"):
         parse_config({**FILE, "device_envs": section, "env_backend": "device"})
 
 

@@ -16,6 +16,7 @@ from rl_training.envs.given import Environment
 from rl_training.envs.wrapping import Wrapper
 from rl_training.experiment.agent import CHECKPOINTS, Agent, load_agent, run_of, with_environment
 from rl_training.experiment.config.other_libraries import argument_here
+from rl_training.experiment.config.sections import with_backend
 from rl_training.experiment.config.train_config import ConfigError, TrainConfig, parse_config
 from rl_training.experiment.run import TrainResult, default_directory, resume_run, run_training
 from rl_training.experiment.trust import Trust, modules_of, require_trusted
@@ -72,6 +73,7 @@ class ManagedAlgorithm:
             env = only_one(env, config)
         run = {name: value for name, value in options.items() if name in TrainConfig.model_fields}
         algorithm = {name: value for name, value in options.items() if name not in run}
+        given = with_backend({**given, **{key: run[key] for key in ("env_backend",) if key in run}})
         merged = {"algo": cls.algorithm, **given, **run} if cls.algorithm else {**given, **run}
         merged["algo_kwargs"] = {**merged.get("algo_kwargs", {}), **algorithm}
         parsed = parse_with_env(merged, env, wrappers, config.given if isinstance(config, TrainConfig) else None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -14,6 +15,7 @@ from rl_training.envs.device.simulator import SimulatorStep, VectorSimulator
 from rl_training.envs.device.simulator_pool import SimulatorPool
 from rl_training.envs.group import EnvError
 from rl_training.envs.making import make_env
+from rl_training.envs.spec import spec_of_spaces
 from rl_training.types import EnvSpec
 
 
@@ -170,3 +172,10 @@ def test_one_environment_plays_as_a_gymnasium_environment():
     steps = [env.step(np.array([0.5], np.float32)) for _ in range(5)]
     assert [step[3] for step in steps] == [False] * 4 + [True]
     assert steps[-1][0][1] == 5
+
+
+def test_a_spec_is_made_of_the_spaces_of_one_environment():
+    box = gym.spaces.Box(-1, 3, (2,), np.float32)
+    assert spec_of_spaces(box, box) == EnvSpec((2,), "box", 2, "float32", (2,), (-1.0, -1.0), (3.0, 3.0))
+    with pytest.raises(TypeError, match=r"needs Box observations and .*, got Dict and Box"):
+        spec_of_spaces(gym.spaces.Dict({"policy": box}), box)

@@ -9,7 +9,7 @@ from typing import Any
 from rl_training.experiment.config.messages import ConfigError
 
 SECTION = "device_envs"
-KEYS = ("num_envs", "schedules", "algo_kwargs")
+KEYS = ("total_timesteps", "num_envs", "eval_interval", "schedules", "algo_kwargs")
 
 
 def with_backend(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -253,12 +253,17 @@ def _known_keys(options: list[str], section: KeyPath) -> dict[str, str]:
     return {**{key: f"{key}, at the top level" for key in own}, **{option: option for option in options}}
 
 
-def apply_overrides(values: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
-    """Applies KEY=VALUE in order; a KEY that TrainConfig does not have is an option of the algorithm."""
-    given = list(assignments)
-    changed = _assigned(values, given)
-    if SECTION in changed and changed.get("env_backend") == "device":
-        changed = _assigned(with_backend({**values, "env_backend": "device"}), given)  # these override the section
+def apply_overrides(
+    values: Mapping[str, Any], assignments: Iterable[str], options: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Replaces values by options of the command line, then applies KEY=VALUE in order.
+
+    A KEY that TrainConfig does not have is an option of the algorithm.
+    """
+    given, options = list(assignments), options or {}
+    changed = _assigned({**values, **options}, given)
+    if SECTION in changed and changed.get("env_backend") == "device":  # options and KEY=VALUE override the section
+        changed = _assigned({**with_backend({**values, "env_backend": "device"}), **options}, given)
     return changed
 
 
