@@ -18,7 +18,8 @@ from rl_training.envs.modules import env_source, module_of
 from rl_training.envs.wrapping import Wrapper
 from rl_training.modules import LOCAL, approve, is_local, module_in, name_of
 
-Environment: TypeAlias = str | gym.Env[Any, Any] | Callable[..., gym.Env[Any, Any]]  # a class is a function, too
+# A function or class returns a gymnasium.Env or, with env_backend="device", a TensorEnv or VectorSimulator.
+Environment: TypeAlias = str | gym.Env[Any, Any] | Callable[..., Any]
 EXPECTED = "an environment id, a gymnasium.Env, or a class or function that creates one"
 
 

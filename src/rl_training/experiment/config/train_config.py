@@ -256,14 +256,11 @@ def _known_keys(options: list[str], section: KeyPath) -> dict[str, str]:
 def apply_overrides(
     values: Mapping[str, Any], assignments: Iterable[str], options: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Replaces values by options of the command line, then applies KEY=VALUE in order.
-
-    A KEY that TrainConfig does not have is an option of the algorithm.
-    """
-    given, options = list(assignments), options or {}
-    changed = _assigned({**values, **options}, given)
+    """Applies options, then KEY=VALUE in order; a KEY that TrainConfig does not have is an option of the algorithm."""
+    given = list(assignments)
+    changed = _assigned({**values, **(options or {})}, given)
     if SECTION in changed and changed.get("env_backend") == "device":  # options and KEY=VALUE override the section
-        changed = _assigned({**with_backend({**values, "env_backend": "device"}), **options}, given)
+        changed = _assigned({**with_backend({**values, "env_backend": "device"}), **(options or {})}, given)
     return changed
 
 
