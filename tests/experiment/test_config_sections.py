@@ -19,7 +19,7 @@ def test_the_section_replaces_its_keys_and_overrides_replace_the_section():
     assert settings("env_backend=device") == (64, 10, 0.9)
     assert settings("num_envs=4", "env_backend=device", "epochs=3") == (4, 3, 0.9)
     assert parse_config({**FILE, "env_backend": "device"}).num_envs == 64
-    assert parse_config(apply_overrides(FILE, ["env_backend=device"], {"num_envs": 2})).num_envs == 2
+    assert parse_config(apply_overrides(FILE, ["env_backend=device"], num_envs=2)).num_envs == 2
     assert PPO(FILE, env_backend="device").config.num_envs == 64
     assert PPO(FILE, env_backend="device", num_envs=2, epochs=3).config.num_envs == 2
 

@@ -143,7 +143,7 @@ def merge_config(target: str, given: dict[str, Any], overrides: list[str], trust
             given["dataset"] = read_yaml(given["dataset"])
         except ConfigError as error:
             raise ConfigError(f"--dataset: {error}") from None
-    merged = apply_overrides(values, overrides, given)
+    merged = apply_overrides(values, overrides, **given)
     approve_typed(merged, apply_overrides(given, overrides), Path(target) if named else None, trust)
     return merged
 

@@ -253,14 +253,12 @@ def _known_keys(options: list[str], section: KeyPath) -> dict[str, str]:
     return {**{key: f"{key}, at the top level" for key in own}, **{option: option for option in options}}
 
 
-def apply_overrides(
-    values: Mapping[str, Any], assignments: Iterable[str], options: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
+def apply_overrides(values: Mapping[str, Any], assignments: Iterable[str], **options: Any) -> dict[str, Any]:
     """Applies options, then KEY=VALUE in order; a KEY that TrainConfig does not have is an option of the algorithm."""
     given = list(assignments)
-    changed = _assigned({**values, **(options or {})}, given)
+    changed = _assigned({**values, **options}, given)
     if SECTION in changed and changed.get("env_backend") == "device":  # options and KEY=VALUE override the section
-        changed = _assigned({**with_backend({**values, "env_backend": "device"}), **(options or {})}, given)
+        changed = _assigned({**with_backend({**values, "env_backend": "device"}), **options}, given)
     return changed
 
 
