@@ -33,11 +33,12 @@ def waiting_for(what: str, show: Show | None = show_line) -> Iterator[None]:
 def announce_first_call(owner: Any, method: str, what: str, show: Show) -> None:
     """Shows what the first call of a method waits for; later calls are those of the method itself."""
     function = getattr(owner, method)
+    waits = iter([show])  # the first call alone, also if another wrapper around this one keeps it in place
 
     def first(*arguments: Any, **options: Any) -> Any:
         if vars(owner).get(method) is first:
             delattr(owner, method)
-        with waiting_for(what, show):
+        with waiting_for(what, next(waits, None)):
             return function(*arguments, **options)
 
     setattr(owner, method, first)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
 from rl_training import waiting
 from rl_training.experiment.processes import startup
+from rl_training.runtime.callbacks import progress
 
 TRAIN = """
 import sys
@@ -67,6 +71,23 @@ def test_only_the_first_call_is_announced(monkeypatch):
     assert "run" not in vars(updater)
 
 
+def test_only_the_first_call_is_announced_inside_another_wrapper(monkeypatch):
+    monkeypatch.setattr(waiting, "SECONDS", 0.0)
+    shown: list[str] = []
+
+    class Updater:
+        def run(self) -> None:
+            time.sleep(0.05)
+
+    updater = Updater()
+    waiting.announce_first_call(updater, "run", "compiling", shown.append)
+    announced = updater.run
+    updater.run = lambda: announced()  # type: ignore[method-assign]  # as a profile does
+    for _ in range(3):
+        updater.run()
+    assert shown == ["compiling …"]
+
+
 def until(condition, seconds: float = 10.0) -> None:
     end = time.monotonic() + seconds
     while not condition() and time.monotonic() < end:
@@ -101,3 +122,18 @@ def test_a_cache_folder_that_cannot_be_made_is_left_to_pytorch(monkeypatch, tmp_
     monkeypatch.delenv(startup.CACHE_VARIABLE, raising=False)
     startup.keep_compiled_code()
     assert startup.CACHE_VARIABLE not in os.environ
+
+
+def test_a_wait_is_no_part_of_the_rate(monkeypatch):
+    clock = iter([0.0, 0.0, 100.0, 110.0])
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock, 110.0))
+    text = io.StringIO()
+    shown = progress.ShowProgress(Console(file=text, width=200))
+    state = SimpleNamespace(global_step=0, total_timesteps=50, metrics={}, evaluation=None)
+    shown.on_train_start(state)
+    shown.waiting("compiling …")
+    state.global_step = 10
+    shown.on_step_end(state)
+    state.global_step = 20
+    shown.on_step_end(state)
+    assert text.getvalue().splitlines() == ["compiling …", "step 20 of 50  1/s  about 30 s left"]

@@ -36,7 +36,7 @@ class ShowProgress(Callback):
         self._bar: Progress | None = None
         self._task = TaskID(0)
         self._start, self._shown = (0.0, 0), 0.0
-        self._doing = ""
+        self._doing, self._waited = "", False
 
     def on_train_start(self, state: HasProgress) -> None:
         self._start, self._shown = (time.monotonic(), state.global_step), time.monotonic()
@@ -51,6 +51,8 @@ class ShowProgress(Callback):
 
     def on_step_end(self, state: HasProgress) -> None:
         now = time.monotonic()
+        if self._waited:  # the wait is no part of the rate
+            self._start, self._shown, self._waited = (now, state.global_step), now, False
         if now - self._shown < (REFRESH_SECONDS if self._bar else LINE_SECONDS):
             return
         self._shown = now
@@ -61,6 +63,7 @@ class ShowProgress(Callback):
 
     def waiting(self, text: str) -> None:
         """Shows what the run waits for, until the next step."""
+        self._waited = True
         if self._bar:
             self._bar.update(self._task, description=text)
         else:
