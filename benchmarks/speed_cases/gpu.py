@@ -52,9 +52,9 @@ TRAININGS = {
     "cql_16": offline("cql", 16, 250, "8,000"),
     "cql_64": offline("cql", 64, 100),
     "ppo_device_cartpole": Training(
-        "ppo CartPole-v1 --steps 60000000 --set env_backend=device --set num_envs=8192 --set num_steps=16 "
-        "--set batch_size=32768 --set epochs=4 --set learning_rate=0.003 --set gamma=0.98 --set gae_lambda=0.8 "
-        f"--set log_interval=524288 {ONLINE}",
+        "ppo CartPole-v1 --steps 60000000 --set env_backend=device --set num_envs=4096 --set num_steps=32 "
+        "--set batch_size=16384 --set epochs=4 --set learning_rate=0.002 --set log_interval=524288 "
+        f"{ONLINE}",
         "steps", goal="5,000,000", reach=475.0,
     ),
     "ppo_breakout": Training(f"ppo/breakout_atari --set log_interval=1024 {ONLINE}", "steps"),
