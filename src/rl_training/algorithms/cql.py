@@ -100,6 +100,7 @@ class CQLAlgorithm(Learner):
     model_type = MLPSACModel
     action_kinds: ClassVar[tuple[str, ...]] = ("box", "discrete")
     targets = ("critic",)
+    parts = ("critics", "policy")
     log_alpha: nn.Parameter
     target_entropy: float
 
@@ -114,10 +115,14 @@ class CQLAlgorithm(Learner):
         discrete = spec.action_kind == "discrete"
         return DiscreteCQL.build(spec, config, **options) if discrete else super().build(spec, config, **options)
 
-    def loss(self, batch: Batch) -> Loss:
+    def critics(self, batch: Batch) -> Loss:
         batch, alpha = self.normalized(batch), self.log_alpha.detach().exp()
-        critic, policy = self.critic_loss(batch, alpha), sac_policy_loss(self, batch["obs"], alpha)
-        return critic.plus(policy.terms, {**policy.metrics, "entropy_term": -alpha * policy.metrics["entropy"]})
+        return self.critic_loss(batch, alpha)
+
+    def policy(self, batch: Batch) -> Loss:
+        alpha = self.log_alpha.detach().exp()
+        policy = sac_policy_loss(self, self.normalizer(batch["obs"]), alpha)
+        return policy.plus({}, {"entropy_term": -alpha * policy.metrics["entropy"]})
 
     def cloning(self, batch: Batch) -> Loss:
         """`loss` with the policy loss mean of alpha * log pi(a'|s) - log pi(a|s), as the authors' code starts."""

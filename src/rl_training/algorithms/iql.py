@@ -40,15 +40,22 @@ def iql_loss(predictions: IQLPredictions, config: IQLConfig) -> Loss:
     - policy: mean of -min(exp(beta * A), max_advantage_weight) * log pi(a|s)
     """
     q, target_q, advantage, log_prob = predictions
+    policy = iql_policy_loss(advantage, log_prob, config)
+    return iql_critic_loss(q, target_q).plus(policy.terms, policy.metrics)
+
+
+def iql_critic_loss(q: Tensor, target_q: Tensor) -> Loss:
+    return Loss({"critic_loss": ensemble_squared_error(q, target_q)}, {"target_q_mean": target_q.mean()})
+
+
+def iql_policy_loss(advantage: Tensor, log_prob: Tensor, config: IQLConfig) -> Loss:
+    """Value and policy losses."""
     weight = (config.beta * advantage.detach()).exp().clamp(max=config.max_advantage_weight)
-    return Loss(
-        terms={
-            "critic_loss": ensemble_squared_error(q, target_q),
-            "value_loss": expectile_loss(advantage, config.expectile),
-            "actor_loss": -(weight * log_prob).mean(),
-        },
-        metrics={"target_q_mean": target_q.mean(), "advantage_weight_mean": weight.mean()},
-    )
+    terms = {
+        "value_loss": expectile_loss(advantage, config.expectile),
+        "actor_loss": -(weight * log_prob).mean(),
+    }
+    return Loss(terms, {"advantage_weight_mean": weight.mean()})
 
 
 class IQLAlgorithm(Learner):
@@ -58,22 +65,30 @@ class IQLAlgorithm(Learner):
     model_type = MLPIQLModel
     action_kinds = ("box",)
     targets = ("critic",)
+    parts = ("critics", "policy")
 
-    def loss(self, batch: Batch) -> Loss:
-        return iql_loss(self.predict_batch(batch), self.config)
+    def critics(self, batch: Batch) -> Loss:
+        return iql_critic_loss(*self.predict_q(batch))
+
+    def policy(self, batch: Batch) -> Loss:
+        return iql_policy_loss(*self.predict_policy(batch), self.config)
 
     def predict_batch(self, batch: Batch) -> IQLPredictions:
-        model, actions = self.model, batch["actions"]
-        obs = self.normalizer(batch["obs"])
+        return IQLPredictions(*self.predict_q(batch), *self.predict_policy(batch))
+
+    def predict_q(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Q(s, a) [critics, rows] and its TD target [rows]."""
         with torch.no_grad():
-            next_value = model.value(self.normalizer(batch["next_obs"]))
+            next_value = self.model.value(self.normalizer(batch["next_obs"]))
+        q = self.model.critic(self.normalizer(batch["obs"]), batch["actions"])
+        return q, td_target(batch["rewards"], batch["dones"], next_value, self.config.gamma)
+
+    def predict_policy(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Advantage min target Q(s, a) - V(s) and log pi(a|s), both [rows]."""
+        obs, actions = self.normalizer(batch["obs"]), batch["actions"]
+        with torch.no_grad():
             min_q = self.target["critic"](obs, actions).amin(0)
-        return IQLPredictions(
-            q=model.critic(obs, actions),
-            target_q=td_target(batch["rewards"], batch["dones"], next_value, self.config.gamma),
-            advantage=min_q - model.value(obs),
-            log_prob=model.actor(obs).log_prob(actions),
-        )
+        return min_q - self.model.value(obs), self.model.actor(obs).log_prob(actions)
 
     def parameter_groups(self) -> list[ParameterGroup]:
         return actor_critic_groups(self.config)

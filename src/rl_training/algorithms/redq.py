@@ -12,7 +12,6 @@ from torch.func import functional_call
 from rl_training.algorithms.core.learner import frozen
 from rl_training.algorithms.sac import SACAlgorithm, SACConfig
 from rl_training.models import MLPREDQModel
-from rl_training.types import Batch, Loss
 
 
 class REDQConfig(SACConfig):
@@ -51,9 +50,6 @@ class REDQAlgorithm(SACAlgorithm):
     def phases(self, update: int) -> tuple[str, ...]:
         delayed = (update + 1) % self.config.policy_delay == 0
         return ("loss" if delayed else "critics", "targets")
-
-    def critics(self, batch: Batch) -> Loss:
-        return self.critic_loss(batch, self.log_alpha.detach().exp())
 
     def next_value(self, next_obs: Tensor, actions: Tensor) -> Tensor:
         subset = random_subset(self.config.subset_size, self.config.num_critics, next_obs.device)

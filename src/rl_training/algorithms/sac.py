@@ -62,16 +62,18 @@ class SACAlgorithm(Learner):
     model_type = MLPSACModel
     action_kinds: ClassVar[tuple[str, ...]] = ("box",)
     targets = ("critic",)
+    parts = ("critics", "policy")
     log_alpha: nn.Parameter
     target_entropy: float
 
     def setup(self) -> None:
         add_temperature(self)
 
-    def loss(self, batch: Batch) -> Loss:
-        alpha = self.log_alpha.detach().exp()
-        critic, policy = self.critic_loss(batch, alpha), sac_policy_loss(self, batch["obs"], alpha)
-        return critic.plus(policy.terms, policy.metrics)
+    def critics(self, batch: Batch) -> Loss:
+        return self.critic_loss(batch, self.log_alpha.detach().exp())
+
+    def policy(self, batch: Batch) -> Loss:
+        return sac_policy_loss(self, batch["obs"], self.log_alpha.detach().exp())
 
     def critic_loss(self, batch: Batch, alpha: Tensor) -> Loss:
         """Critic loss: mean of (Q(s, a) - target)^2 / 2, summed over the critics."""

@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.nn.functional import huber_loss
 
 from rl_training.algorithms.core.ops import expectile_loss
-from rl_training.algorithms.iql import IQLAlgorithm, IQLConfig, IQLPredictions, iql_loss
+from rl_training.algorithms.iql import IQLAlgorithm, IQLConfig, IQLPredictions, iql_critic_loss, iql_policy_loss
 from rl_training.models import MLPXQLModel
 from rl_training.types import Batch, Loss
 
@@ -37,10 +37,18 @@ def xql_value_loss(advantage: Tensor, config: XQLConfig) -> Tensor:
 
 def xql_loss(predictions: IQLPredictions, config: XQLConfig) -> Loss:
     """IQL's loss with the Gumbel value loss and, for the critics, the Huber loss of Q(s, a) - target."""
-    q, target_q = predictions.q, predictions.target_q
+    q, target_q, advantage, log_prob = predictions
+    policy = xql_policy_loss(advantage, log_prob, config)
+    return xql_critic_loss(q, target_q).plus(policy.terms, policy.metrics)
+
+
+def xql_critic_loss(q: Tensor, target_q: Tensor) -> Loss:
     errors = huber_loss(q, target_q.expand_as(q), reduction="none", delta=HUBER_DELTA)
-    terms = {"critic_loss": errors.mean(-1).sum(), "value_loss": xql_value_loss(predictions.advantage, config)}
-    return iql_loss(predictions, config).plus(terms)
+    return iql_critic_loss(q, target_q).plus({"critic_loss": errors.mean(-1).sum()})
+
+
+def xql_policy_loss(advantage: Tensor, log_prob: Tensor, config: XQLConfig) -> Loss:
+    return iql_policy_loss(advantage, log_prob, config).plus({"value_loss": xql_value_loss(advantage, config)})
 
 
 class XQLAlgorithm(IQLAlgorithm):
@@ -48,5 +56,8 @@ class XQLAlgorithm(IQLAlgorithm):
     config_type = XQLConfig
     model_type = MLPXQLModel
 
-    def loss(self, batch: Batch) -> Loss:
-        return xql_loss(self.predict_batch(batch), self.config)
+    def critics(self, batch: Batch) -> Loss:
+        return xql_critic_loss(*self.predict_q(batch))
+
+    def policy(self, batch: Batch) -> Loss:
+        return xql_policy_loss(*self.predict_policy(batch), self.config)

@@ -1,7 +1,8 @@
 """CUDA graphs: sampling and up to 32 updates are captured and replayed as one graph."""
 
 import gc
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
 
 import torch
 
@@ -10,6 +11,28 @@ from rl_training.types import Metrics, Source, Trainable, UpdateResult
 MAX_UPDATES = 32  # per graph
 WARM_UPS = 3  # eager updates before capture; they count as updates
 Phases = tuple[tuple[str, ...], ...]
+Result = TypeVar("Result")
+
+
+class Branches:
+    """Runs independent functions on CUDA streams of their own, so that a captured graph executes them side by side."""
+
+    def __init__(self, device: torch.device, count: int) -> None:
+        self.streams = [torch.cuda.Stream(device) for _ in range(count - 1)]
+
+    def run(self, functions: Sequence[Callable[[], Result]]) -> list[Result]:
+        """Calls them in order, the first one on the current stream, which then waits for all."""
+        # A tensor allocated on a branch is freed to its stream, and that waits for this one before it allocates again.
+        main = torch.cuda.current_stream()
+        for stream in self.streams:
+            stream.wait_stream(main)
+        results = [functions[0]()]
+        for stream, function in zip(self.streams, functions[1:], strict=True):
+            with torch.cuda.stream(stream):
+                results.append(function())
+        for stream in self.streams:
+            main.wait_stream(stream)
+        return results
 
 
 class Steps(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
@@ -58,6 +58,13 @@ class Learner(nn.Module):
     needs_expert: ClassVar[bool] = False  # an expert's dataset, beside its own environment steps
     targets: ClassVar[tuple[str, ...]] = ()  # parts of the model that have a target network
     needs: ClassVar[tuple[Column, ...]] = ()  # columns of a batch beyond those of every transition
+    # Losses with gradients for different parameters, whose sum is `loss`; on a GPU they are computed side by side.
+    parts: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "loss" in vars(cls) and "parts" not in vars(cls):
+            cls.parts = ()  # a loss of its own replaces the inherited parts
 
     def __init__(self, model: nn.Module, config: AlgorithmConfig | None = None, **options: Any) -> None:
         super().__init__()
@@ -125,7 +132,11 @@ class Learner(nn.Module):
         return Normalizer(self.model.obs_shape) if getattr(self.config, "normalize_obs", False) else nn.Identity()
 
     def loss(self, batch: Batch) -> Loss:
-        raise NotImplementedError(f"{type(self).__name__} must define loss(batch)")
+        """Sum of `parts`; algorithms without parts define their own."""
+        if not self.parts:
+            raise NotImplementedError(f"{type(self).__name__} must define loss(batch)")
+        first, *rest = (getattr(self, part)(batch) for part in self.parts)
+        return reduce(lambda total, part: total.plus(part.terms, part.metrics), rest, first)
 
     def act(
         self, obs: Tensor, memory: Any = None, *, deterministic: bool = False, generator: torch.Generator | None = None

@@ -1,5 +1,6 @@
 """Adam, AdamW and LaProp by fused kernels, without the overhead of `torch.optim`, which is large for small networks."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -32,14 +33,32 @@ def laprop_(
 KERNELS: dict[str, Any] = {"adam": torch._fused_adam_, "adamw": torch._fused_adamw_, "laprop": laprop_}
 
 
+PIECES = 32  # tensors that one launch of a fused kernel takes
+MIN_PIECE, MAX_PIECE = 4096, 65_536  # entries; a fused kernel gives each piece, or each MAX_PIECE entries, to one block
+
+
+def piece_size(tensors: Sequence[Tensor]) -> int:
+    """Number of entries of a piece, a power of two, so that small networks keep most of a GPU's cores busy."""
+    share = sum(tensor.numel() for tensor in tensors) / PIECES
+    return min(max(1 << math.ceil(math.log2(max(share, 1))), MIN_PIECE), MAX_PIECE)
+
+
+def pieces(tensors: Sequence[Tensor], size: int | None) -> list[Tensor]:
+    """Cuts tensors into views of at most `size` entries; None: the tensors as they are."""
+    if size is None:
+        return list(tensors)
+    return [piece for tensor in tensors for piece in tensor.detach().reshape(-1).split(size)]
+
+
 class _Selected(NamedTuple):
-    """Parameters with a gradient in one phase, and their optimizer state."""
+    """Parameters with a gradient in one phase, and their optimizer state, in pieces on a GPU."""
 
     params: list[Tensor]
     means: list[Tensor]
     squares: list[Tensor]
     counts: list[Tensor]
     ones: Tensor  # [parameters of the group], 1 for each of these
+    piece: int | None  # entries of a piece
 
 
 def clip_to_weights(params: list[Tensor], grads: list[Tensor], ratio: float) -> None:
@@ -78,9 +97,10 @@ class Optimizer:
         if self.group.warm_up:
             rate = rate * (self.counts.amax() / self.group.warm_up).clamp(max=1.0)
         if self.group.max_grad_ratio is not None:
-            clip_to_weights(selected.params, list(gradients.values()), self.group.max_grad_ratio)
+            clip_to_weights([self.params[index] for index in indices], [*gradients.values()], self.group.max_grad_ratio)
         self.kernel(
-            selected.params, list(gradients.values()), selected.means, selected.squares, [], selected.counts,
+            selected.params, pieces([*gradients.values()], selected.piece), selected.means, selected.squares, [],
+            selected.counts,
             lr=rate, beta1=0.9, beta2=0.999, weight_decay=self.group.weight_decay, eps=self.group.eps,
             amsgrad=False, maximize=False, found_inf=skip,
         )  # fmt: skip
@@ -97,4 +117,11 @@ class Optimizer:
         ones[list(indices)] = 1
         state = (self.params, self.means, self.squares, self.counts.unbind())
         params, means, squares, counts = ([each[index] for index in indices] for each in state)
-        return _Selected(params, means, squares, counts, ones)
+        size = piece_size(params) if self._cuts(params) else None
+        if size is not None:  # one count for each piece
+            counts = [count for count, p in zip(counts, params, strict=True) for _ in range(-(-p.numel() // size))]
+        return _Selected(*(pieces(each, size) for each in (params, means, squares)), counts, ones, size)
+
+    def _cuts(self, params: list[Tensor]) -> bool:
+        fused = self.group.kind != "laprop"
+        return fused and params[0].is_cuda and all(parameter.is_contiguous() for parameter in params)

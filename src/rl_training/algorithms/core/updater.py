@@ -1,13 +1,14 @@
 """Gradient updates of one learner or of a population; the only module that uses optimizers."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from rl_training.algorithms.core.graphs import CapturedUpdates
-from rl_training.algorithms.core.optimizer import Optimizer
+from rl_training.algorithms.core.graphs import Branches, CapturedUpdates
+from rl_training.algorithms.core.optimizer import Optimizer, piece_size, pieces
 from rl_training.algorithms.core.population import Population
 from rl_training.types import SKIP_UPDATES, Batch, Loss, Metrics, Source, Trainable, UpdateResult
 
@@ -29,11 +30,15 @@ class Updater:
         if self.halted is not None and self.population:
             raise ValueError(f'a learner with the buffer "{SKIP_UPDATES}" cannot be a member of a population')
         self.captured = CapturedUpdates(self) if capture else None
+        self.parts = getattr(first, "parts", ()) if capture else ()  # without a graph they would only cost time
+        self.branches = Branches(self.device, len(self.parts)) if self.parts else None
         self.groups = list(zip(first.parameter_groups(), self._names_by_group(), strict=True))
         self.optimizers = [Optimizer([self.params[name] for name in names], group) for group, names in self.groups]
         targets = [name for name in self.params if name.startswith("target.")]
-        self.target_params = [self.params[name] for name in targets]
-        self.online_params = [self.params[name.replace("target.", "model.", 1)] for name in targets]
+        pairs = ([self.params[name] for name in targets],
+                 [self.params[name.replace("target.", "model.", 1)] for name in targets])  # fmt: skip
+        size = piece_size(pairs[0]) if self.device.type == "cuda" else None
+        self.target_params, self.online_params = (pieces(each, size) for each in pairs)
 
     def update(self, batch: Batch) -> UpdateResult:
         result = self.step(batch, self.learner.phases(self.updates))
@@ -74,25 +79,34 @@ class Updater:
                 with torch.no_grad():
                     torch._foreach_lerp_(self.target_params, self.online_params, self.learner.config.tau)
             else:
-                loss = self.loss(batch, phase)
-                metrics |= self._minimise(loss)
-                rows |= {name: value.detach() for name, value in loss.rows.items()}
+                for loss in self._minimise(batch, phase):
+                    metrics |= {name: value.detach() for name, value in {**loss.terms, **loss.metrics}.items()}
+                    rows |= {name: value.detach() for name, value in loss.rows.items()}
         return UpdateResult(metrics, 1, rows.pop("priorities", None), rows)
 
-    def _minimise(self, loss: Loss) -> Metrics:
+    def _minimise(self, batch: Batch, phase: str) -> list[Loss]:
+        """One optimizer step on the loss of this phase; returns the loss, or the losses of its parts."""
         for optimizer in self.optimizers:
             optimizer.zero_grad()
-        total = loss.total
-        (total.sum() if self.population else total).backward()  # members share no parameters
+        if self.branches is not None and phase == "loss":
+            losses = self.branches.run([partial(self._differentiated, batch, part) for part in self.parts])
+        else:
+            losses = [self._differentiated(batch, phase)]
         for group, names in self.groups:
             if group.max_grad_norm is not None:
                 clip_gradients([self.params[name] for name in names], group.max_grad_norm, by_member=self.members > 1)
         with torch.no_grad():
-            for name, value in loss.buffers.items():
+            for name, value in ((name, value) for loss in losses for name, value in loss.buffers.items()):
                 self.buffers[name].copy_(value)
         for optimizer in self.optimizers:
             optimizer.step(self.halted)
-        return {name: value.detach() for name, value in {**loss.terms, **loss.metrics}.items()}
+        return losses
+
+    def _differentiated(self, batch: Batch, phase: str) -> Loss:
+        """Loss of this phase, after its gradients have been added to the parameters'."""
+        loss = self.loss(batch, phase)
+        (loss.total.sum() if self.population else loss.total).backward()  # members share no parameters
+        return loss
 
     def schedule(self, name: str, value: float) -> None:
         """Sets `learning_rate` (all groups in proportion), the learning rate of one group, or a buffer."""
