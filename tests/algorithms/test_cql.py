@@ -181,7 +181,7 @@ def test_the_target_has_no_entropy_unless_asked(box, draw):
     targets = []
     for learner in learners:
         torch.manual_seed(1)
-        targets.append(learner.target_q(rows, torch.tensor(0.5)))
+        targets.append(learner.target_q(rows, learner.model.actor(rows["next_obs"]), torch.tensor(0.5)))
     torch.manual_seed(1)
     log_prob = squashed(learners[0], rows["next_obs"], torch.randn(1, 3, 2))[1][0]
     expected = -0.5 * log_prob * (1 - rows["dones"])  # nothing is paid after a termination

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -15,6 +16,7 @@ from rl_training.algorithms.core.learner import Learner, actor_critic_groups
 from rl_training.algorithms.core.ops import ensemble_squared_error, select_action, td_target
 from rl_training.algorithms.sac import TemperatureConfig, add_temperature, frozen_min_q, sac_policy_loss
 from rl_training.models import DiscreteCQLModel, MLPSACModel
+from rl_training.models.heads import SquashedGaussian
 from rl_training.types import Action, Batch, EnvSpec, Loss, Metrics, ParameterGroup
 
 
@@ -141,31 +143,36 @@ class CQLAlgorithm(Learner):
 
     def predict_batch(self, batch: Batch, alpha: Tensor) -> CQLPredictions:
         obs, actions, samples = batch["obs"], batch["actions"], self.config.num_cql_samples
-        uniform = uniform_actions(samples, actions)
-        policy_actions, log_prob = self.sample_policies(obs, batch["next_obs"])
+        uniform, policies = uniform_actions(samples, actions), self.policies(obs, batch["next_obs"])
+        policy_actions, log_prob = self.sample_policies(policies)
         all_actions = torch.cat([actions.unsqueeze(0), uniform, policy_actions])  # one pass of the critics at obs
         values = self.model.critic(obs.expand(len(all_actions), *obs.shape), all_actions)
         q, uniform_q, policy_q = values.split([1, samples, 2 * samples], 1)
         return CQLPredictions(
-            q=q.squeeze(1), target_q=self.target_q(batch, alpha), uniform_q=uniform_q, policy_q=policy_q,
+            q=q.squeeze(1), target_q=self.target_q(batch, policies[1], alpha), uniform_q=uniform_q, policy_q=policy_q,
             uniform_log_prob=-math.log(2) * actions.shape[-1], policy_log_prob=log_prob,
             log_multiplier=self.log_multiplier,
         )  # fmt: skip
 
     @torch.no_grad()
-    def sample_policies(self, obs: Tensor, next_obs: Tensor) -> tuple[Tensor, Tensor]:
+    def policies(self, obs: Tensor, next_obs: Tensor) -> list[SquashedGaussian]:
+        """pi(s) and pi(s'), by one pass of the actor."""
+        both = self.model.actor(torch.cat([obs, next_obs]))
+        return list(map(SquashedGaussian, both.mean.chunk(2), both.log_std.chunk(2)))
+
+    @torch.no_grad()
+    def sample_policies(self, policies: Sequence[SquashedGaussian]) -> tuple[Tensor, Tensor]:
         """Samples from pi(s) and pi(s') [2 * samples, rows, dims], and their log-probabilities."""
-        policies = [self.model.actor(each).repeated(self.config.num_cql_samples) for each in (obs, next_obs)]
-        actions, log_probs = zip(*(policy.sample_with_log_prob() for policy in policies), strict=True)
+        repeated = [policy.repeated(self.config.num_cql_samples) for policy in policies]
+        actions, log_probs = zip(*(policy.sample_with_log_prob() for policy in repeated), strict=True)
         return torch.cat(actions), torch.cat(log_probs)
 
     @torch.no_grad()
-    def target_q(self, batch: Batch, alpha: Tensor) -> Tensor:
+    def target_q(self, batch: Batch, next_policy: SquashedGaussian, alpha: Tensor) -> Tensor:
         """TD target r + gamma * (1 - done) * min target Q(s', a') for one a' from pi(s')."""
         # `max_target_backup` takes the maximum over several a' of that minimum, as in CORL and Cal-QL.
         c, next_obs = self.config, batch["next_obs"]
-        policy = self.model.actor(next_obs).repeated(c.num_cql_samples if c.max_target_backup else 1)
-        actions, log_prob = policy.sample_with_log_prob()
+        actions, log_prob = next_policy.repeated(c.num_cql_samples if c.max_target_backup else 1).sample_with_log_prob()
         next_q = self.target["critic"](next_obs.expand(len(actions), *next_obs.shape), actions).amin(0)
         if c.backup_entropy:
             next_q = next_q - alpha * log_prob

@@ -137,9 +137,10 @@ def test_an_action_that_pays_becomes_likelier(small):
         features, actions, torch.ones(2, 50), rewards, torch.stack([torch.ones(50), torch.zeros(50)])
     )
     updater = Updater([learner])
+    updater.loss = lambda batch, phase: learner.behaviour_loss(seen)[0]
     before = learner.model.actor(features[0]).logits.exp()[:, 1].mean()
     for _ in range(20):
-        updater._minimise(learner.behaviour_loss(seen)[0])
+        updater.step({}, ("behaviour",))
     assert learner.model.actor(features[0]).logits.exp()[:, 1].mean() > before + 0.01
 
 

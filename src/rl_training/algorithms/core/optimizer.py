@@ -120,7 +120,8 @@ class Optimizer:
         size = piece_size(params) if self._cuts(params) else None
         if size is not None:  # one count for each piece
             counts = [count for count, p in zip(counts, params, strict=True) for _ in range(-(-p.numel() // size))]
-        return _Selected(*(pieces(each, size) for each in (params, means, squares)), counts, ones, size)
+        params, means, squares = (pieces(each, size) for each in (params, means, squares))
+        return _Selected(params, means, squares, counts, ones, size)
 
     def _cuts(self, params: list[Tensor]) -> bool:
         fused = self.group.kind != "laprop"
