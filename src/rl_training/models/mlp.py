@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm as normalized
 
+from rl_training.models.products import Linear, ensemble_linear
+
 
 class EnsembleLinear(nn.Module):
     """Batch of linear layers: [copies, rows, fan_in] -> [copies, rows, fan_out]."""
@@ -21,7 +23,7 @@ class EnsembleLinear(nn.Module):
         self.bias = nn.Parameter(torch.empty(copies, 1, fan_out).uniform_(-bound, bound))
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.baddbmm(self.bias, x, self.weight)
+        return ensemble_linear(x, self.weight, self.bias)
 
 
 class EnsembleLayerNorm(nn.Module):
@@ -45,7 +47,7 @@ def mlp(
     """Linear layers of these sizes with activations between them, and optionally layer norm before the activation."""
     layers: list[nn.Module] = []
     for fan_in, fan_out in pairwise(sizes):
-        linear = nn.Linear(fan_in, fan_out) if copies is None else EnsembleLinear(copies, fan_in, fan_out)
+        linear = Linear(fan_in, fan_out) if copies is None else EnsembleLinear(copies, fan_in, fan_out)
         layers += [linear, *([new_layer_norm(fan_out, copies)] if layer_norm else []), activation()]
     return nn.Sequential(*layers[: -2 if layer_norm else -1])
 

@@ -1,0 +1,82 @@
+"""Linear layers in the forms that a GPU computes fastest: for populations, compiled losses and many rows."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+MANY_ROWS = 2048  # from here on the gradient of a weight sums over blocks of rows, which run in parallel
+MAX_BLOCKS = 32
+
+
+class _Transposed(torch.autograd.Function):
+    """x @ weight.mT. With `vmap`, PyTorch's own gradient of the weight is transposed in memory and has to be copied."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor) -> Tensor:
+        return x @ weight.mT
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor]:
+        x, weight = ctx.saved_tensors
+        inputs = gradient @ weight if ctx.needs_input_grad[0] else None
+        return inputs, gradient.flatten(0, -2).mT @ x.flatten(0, -2)
+
+
+class _ByBlocks(torch.autograd.Function):
+    """bmm(x, weight); the gradient of the weight is a sum of products over blocks of rows."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor) -> Tensor:
+        return torch.bmm(x, weight)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor]:
+        x, weight = ctx.saved_tensors
+        copies, rows, _ = x.shape
+        count = max(each for each in range(1, MAX_BLOCKS + 1) if rows % each == 0)
+        inputs, outputs = (each.reshape(copies * count, rows // count, -1) for each in (x, gradient))
+        products = torch.bmm(inputs.mT, outputs).unflatten(0, (copies, count))
+        return torch.bmm(gradient, weight.mT) if ctx.needs_input_grad[0] else None, products.sum(1)
+
+
+def in_population(weight: Tensor) -> bool:
+    """Whether `vmap` computes all members of a population at once."""
+    return torch._C._functorch.is_batchedtensor(weight)
+
+
+def fuses(x: Tensor) -> bool:
+    """Whether code is generated for a GPU, where sums over a layer's inputs join the operations around them."""
+    return x.is_cuda and torch.compiler.is_dynamo_compiling()
+
+
+def ensemble_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """x [copies, rows, fan_in] @ weight [copies, fan_in, fan_out] + bias [copies, 1, fan_out]."""
+    if fuses(x) and weight.shape[-1] == 1:
+        return (x * weight.mT).sum(-1, keepdim=True) + bias
+    if in_population(weight):
+        return torch.bmm(x, weight) + bias
+    if x.is_cuda and x.shape[1] >= MANY_ROWS and torch.is_grad_enabled():
+        return _ByBlocks.apply(x, weight) + bias  # type: ignore[no-any-return, no-untyped-call]
+    return torch.bmm(x, weight) + bias if fuses(x) else torch.baddbmm(bias, x, weight)
+
+
+class Linear(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        if fuses(x) and self.out_features == 1:
+            return (x * self.weight).sum(-1, keepdim=True) + self.bias
+        if in_population(self.weight):
+            return _Transposed.apply(x, self.weight) + self.bias  # type: ignore[no-any-return, no-untyped-call]
+        return super().forward(x)
