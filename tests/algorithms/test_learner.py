@@ -114,3 +114,28 @@ def test_learners_with_other_batches_compile_in_one_process(box, draw, monkeypat
         learner = SACAlgorithm.build(box, hidden_sizes=(8,), batch_size=rows)
         result = Updater([learner], compile=True).update(draw(box, rows))
         assert all(value.isfinite() for value in result.metrics.values())
+
+
+SMALL = EnvSpec((3,), "box", 2, action_shape=(2,), action_low=(-1.0, -1.0), action_high=(1.0, 1.0))
+
+
+def test_parts_of_a_loss_are_dropped_by_a_loss_of_your_own():
+    class Own(SACAlgorithm):
+        def loss(self, batch):
+            return super().loss(batch)
+
+    assert (SACAlgorithm.parts, Own.parts) == (("critics", "policy"), ())
+
+
+def test_parts_of_a_loss_are_not_separate_where_networks_share_parameters():
+    learner = SACAlgorithm.build(SMALL, hidden_sizes=(4,))
+    assert learner.separate_parts() == ("critics", "policy")
+    learner.model.critic.shared = learner.model.actor.net[0]
+    assert learner.separate_parts() == ()
+
+
+def test_parts_of_a_loss_are_not_separate_in_a_model_of_your_own():
+    class Model(SACAlgorithm.model_type):  # type: ignore[name-defined, misc]
+        pass
+
+    assert SACAlgorithm(Model(3, 2, (4,))).separate_parts() == ()

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from rl_training.algorithms.core.optimizer import Optimizer, clip_to_weights
+from rl_training.algorithms.core.optimizer import MAX_PIECE, MIN_PIECE, Optimizer, clip_to_weights, piece_size, pieces
 from rl_training.types import ParameterGroup
 
 TORCH = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
@@ -130,3 +130,36 @@ def test_the_rate_can_be_written_between_steps():
         parameter.backward()
         adam.step()
         assert parameter.item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_pieces_are_views_of_at_most_so_many_entries():
+    tensors = [torch.zeros(3, 5), torch.zeros(())]
+    cut = pieces(tensors, 4)
+    assert [len(piece) for piece in cut] == [4, 4, 4, 3, 1]
+    for piece in cut:
+        piece.add_(1)
+    assert all(tensor.eq(1).all() for tensor in tensors)
+    assert all(a is b for a, b in zip(pieces(tensors, None), tensors, strict=True))
+
+
+def test_small_networks_are_cut_finer_than_large_ones():
+    sizes = [piece_size([torch.empty(entries, device="meta")]) for entries in (1, 280_000, 4_000_000)]
+    assert sizes == [MIN_PIECE, 16_384, MAX_PIECE]
+
+
+def test_adam_in_pieces_moves_as_adam_on_whole_tensors(monkeypatch):
+    whole, cut = parameters(), parameters()
+    reference = Optimizer(whole, ParameterGroup(1e-2))
+    monkeypatch.setattr(Optimizer, "_cuts", lambda self, params: True)
+    monkeypatch.setattr("rl_training.algorithms.core.optimizer.MIN_PIECE", 4)
+    adam = Optimizer(cut, ParameterGroup(1e-2))
+    for chosen in (slice(0, 3), slice(1, 3), slice(0, 1)):
+        for params, optimizer in ((whole, reference), (cut, adam)):
+            optimizer.zero_grad()
+            torch.stack([parameter.pow(3).sum() for parameter in params[chosen]]).sum().backward()
+        reference.step()
+        adam.step()
+    assert len(adam._selected[0, 1, 2].params) == 6  # of 12, 5 and 1 entries
+    for a, b, state, expected in zip(cut, whole, adam.state(), reference.state(), strict=True):
+        torch.testing.assert_close(a, b)
+        torch.testing.assert_close(state, expected)

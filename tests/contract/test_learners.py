@@ -77,6 +77,24 @@ def test_the_loss_reads_normalised_observations(case, normalising):
         torch.testing.assert_close(normalising(batch, phase).total, expected)
 
 
+def test_the_parts_of_a_loss_add_up_and_train_different_parameters(case):
+    learner = case.build()
+    if not learner.parts:
+        pytest.skip("has a loss of one part")
+    batch, trained = case.batch(learner), set()
+    torch.manual_seed(1)
+    losses = [learner(batch, part) for part in learner.parts]
+    torch.manual_seed(1)
+    torch.testing.assert_close(torch.stack([loss.total for loss in losses]).sum(), learner(batch).total)
+    for loss in losses:
+        learner.zero_grad()
+        loss.total.backward()
+        reached = {name for name, parameter in learner.named_parameters() if parameter.grad is not None}
+        assert trained.isdisjoint(reached)
+        trained |= reached
+    assert trained == {name for name, parameter in learner.named_parameters() if parameter.requires_grad}
+
+
 @pytest.mark.parametrize("option", ["learning_rate", "batch_size"])
 def test_a_bad_option_is_refused_by_name(case, option):
     with pytest.raises(ValueError, match=option):

@@ -69,7 +69,7 @@ def ensemble_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     if in_population(weight):
         return torch.bmm(x, weight) + bias
     if x.is_cuda and x.shape[1] >= MANY_ROWS and torch.is_grad_enabled():
-        return _ByBlocks.apply(x, weight) + bias  # type: ignore[no-any-return, no-untyped-call]
+        return _ByBlocks.apply(x, weight) + bias
     return torch.bmm(x, weight) + bias if fuses(x) else torch.baddbmm(bias, x, weight)
 
 
@@ -78,5 +78,5 @@ class Linear(nn.Linear):
         if fuses(x) and self.out_features == 1:
             return (x * self.weight).sum(-1, keepdim=True) + self.bias
         if in_population(self.weight):
-            return _Transposed.apply(x, self.weight) + self.bias  # type: ignore[no-any-return, no-untyped-call]
+            return _Transposed.apply(x, self.weight) + self.bias
         return super().forward(x)

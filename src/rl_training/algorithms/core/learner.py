@@ -160,6 +160,11 @@ class Learner(nn.Module):
         """Returns the batch with normalised obs and next_obs."""
         return {**batch, **{name: self.normalizer(batch[name]) for name in ("obs", "next_obs")}}
 
+    def separate_parts(self) -> tuple[str, ...]:
+        """`parts`, or none if networks of your own may share parameters, whose gradients then come from every part."""
+        names = [parameter for _, parameter in self.named_parameters(remove_duplicate=False)]
+        return self.parts if type(self.model) is self.model_type and len(set(names)) == len(names) else ()
+
     def phases(self, update: int) -> tuple[str, ...]:
         """Names of the losses minimised at this update, in order; "targets" moves the target networks."""
         return ("loss", "targets") if self.targets else ("loss",)
