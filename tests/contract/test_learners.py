@@ -81,7 +81,7 @@ def test_the_parts_of_a_loss_add_up_and_train_different_parameters(case):
     learner = case.build()
     if not learner.parts:
         pytest.skip("has a loss of one part")
-    batch, trained = case.batch(learner), set()
+    batch, trained = case.batch(learner), set[str]()
     torch.manual_seed(1)
     losses = [learner(batch, part) for part in learner.parts]
     torch.manual_seed(1)

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 MANY_ROWS = 2048  # from here on the gradient of a weight sums over blocks of rows, which run in parallel
 MAX_BLOCKS = 32
+FEW_INPUTS = 8  # a compiled sum over so few inputs is part of the next operation
 
 
 class _Transposed(torch.autograd.Function):
@@ -62,15 +63,21 @@ def fuses(x: Tensor) -> bool:
     return x.is_cuda and torch.compiler.is_dynamo_compiling()
 
 
+def ensemble_product(x: Tensor, weight: Tensor) -> Tensor:
+    """x [copies, rows, fan_in] @ weight [copies, fan_in, fan_out]."""
+    if fuses(x) and weight.shape[1] <= FEW_INPUTS:
+        return (x.unsqueeze(-1) * weight.unsqueeze(1)).sum(2)
+    many = x.is_cuda and x.shape[1] >= MANY_ROWS and torch.is_grad_enabled() and not in_population(weight)
+    return _ByBlocks.apply(x, weight) if many else torch.bmm(x, weight)
+
+
 def ensemble_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """x [copies, rows, fan_in] @ weight [copies, fan_in, fan_out] + bias [copies, 1, fan_out]."""
+    """`ensemble_product`, plus the bias [copies, 1, fan_out]."""
     if fuses(x) and weight.shape[-1] == 1:
         return (x * weight.mT).sum(-1, keepdim=True) + bias
-    if in_population(weight):
-        return torch.bmm(x, weight) + bias
-    if x.is_cuda and x.shape[1] >= MANY_ROWS and torch.is_grad_enabled():
-        return _ByBlocks.apply(x, weight) + bias
-    return torch.bmm(x, weight) + bias if fuses(x) else torch.baddbmm(bias, x, weight)
+    if x.is_cuda or in_population(weight):
+        return ensemble_product(x, weight) + bias
+    return torch.baddbmm(bias, x, weight)
 
 
 class Linear(nn.Linear):

@@ -30,7 +30,7 @@ class Updater:
         if self.halted is not None and self.population:
             raise ValueError(f'a learner with the buffer "{SKIP_UPDATES}" cannot be a member of a population')
         self.captured = CapturedUpdates(self) if capture else None
-        self.parts = getattr(first, "separate_parts", tuple)() if capture else ()  # without a graph they cost time
+        self.parts: tuple[str, ...] = getattr(first, "separate_parts", tuple)() if capture else ()
         self.branches = Branches(self.device, len(self.parts)) if self.parts else None
         self.groups = list(zip(first.parameter_groups(), self._names_by_group(), strict=True))
         self.optimizers = [Optimizer([self.params[name] for name in names], group) for group, names in self.groups]
