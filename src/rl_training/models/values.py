@@ -38,14 +38,20 @@ class Critic(nn.Module):
 
 def sampled_q(critic: Any, obs: Tensor, actions: Tensor) -> Tensor:
     """Q(s, a) of several actions [samples, rows, dims] for each observation [rows, ...]; [copies, samples, rows]."""
-    first = critic.net[0] if isinstance(critic, Critic) and isinstance(critic.net, nn.Sequential) else None
-    if not (isinstance(first, EnsembleLinear) and obs.is_cuda):
-        values: Tensor = critic(obs.expand(len(actions), *obs.shape), actions)
-        return values
-    features = critic.features(obs)  # the first layer's product with them is computed once for all samples
+    layers = critic.net if isinstance(critic, Critic) else None
+    if obs.is_cuda and isinstance(layers, nn.Sequential) and isinstance(layers[0], EnsembleLinear):
+        return shared_first_layer(critic.features(obs), actions, layers)
+    values: Tensor = critic(obs.expand(len(actions), *obs.shape), actions)
+    return values
+
+
+def shared_first_layer(features: Tensor, actions: Tensor, layers: nn.Sequential) -> Tensor:
+    """`layers` for each pair, where the product with the features is computed once for all samples."""
+    first: Any = layers[0]
     weights = first.weight.split([features.shape[-1], actions.shape[-1]], 1)
-    copies, samples, rows = len(first.weight), len(actions), len(obs)
+    copies, lead = len(first.weight), actions.shape[:-1]
     by_obs = ensemble_linear(features.expand(copies, *features.shape), weights[0], first.bias)
     by_action = ensemble_product(actions.flatten(0, 1).expand(copies, -1, -1), weights[1])
-    hidden = by_obs.unsqueeze(1) + by_action.unflatten(1, (samples, rows))
-    return critic.net[1:](hidden.flatten(1, 2)).view(copies, samples, rows)
+    hidden = by_obs.unsqueeze(1) + by_action.unflatten(1, lead)
+    values: Tensor = layers[1:](hidden.flatten(1, 2))
+    return values.view(copies, *lead)
