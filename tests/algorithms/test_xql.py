@@ -81,7 +81,7 @@ def test_each_term_trains_its_own_network_alone(box, draw, reached):
 
 def test_the_state_value_alone_has_layer_norms_before_its_activations(box):
     model = XQLAlgorithm.build(box, hidden_sizes=(8, 8)).model
-    assert [type(layer) for layer in model.value.net[:3]] == [nn.Linear, nn.LayerNorm, nn.ReLU]
+    assert [type(layer).__name__ for layer in model.value.net[:3]] == ["Linear", "LayerNorm", "ReLU"]
     assert isinstance(model.value.net[-1], nn.Linear)
     normed = [name for name, module in model.named_modules() if isinstance(module, nn.LayerNorm)]
     assert normed == ["value.net.1", "value.net.4"]

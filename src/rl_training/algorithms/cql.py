@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
@@ -37,11 +37,14 @@ class CQLConfig(TemperatureConfig, OfflineConfig):
     actor_learning_rate: PositiveFloat | None = Field(
         1e-4, description="learning rate of the actor and the temperature (Box); none: learning_rate"
     )
+    precision: Literal["float32", "bfloat16"] = Field(
+        "float32", description="precision of the products that value the sampled actions (Box)"
+    )
 
 
 BOX_OPTIONS = (
     "temperature", "tune_temperature", "target_entropy", "num_cql_samples", "max_target_backup", "backup_entropy",
-    "cloning_updates", "actor_learning_rate",
+    "cloning_updates", "actor_learning_rate", "precision",
 )  # fmt: skip
 
 
@@ -147,7 +150,8 @@ class CQLAlgorithm(Learner):
         uniform, policies = uniform_actions(samples, actions), self.policies(obs, batch["next_obs"])
         policy_actions, log_prob = self.sample_policies(policies)
         all_actions = torch.cat([actions.unsqueeze(0), uniform, policy_actions])  # one pass of the critics at obs
-        values = sampled_q(self.model.critic, obs, all_actions)
+        with torch.autocast(obs.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16"):
+            values = sampled_q(self.model.critic, obs, all_actions).float()
         q, uniform_q, policy_q = values.split([1, samples, 2 * samples], 1)
         return CQLPredictions(
             q=q.squeeze(1), target_q=self.target_q(batch, policies[1], alpha), uniform_q=uniform_q, policy_q=policy_q,

@@ -67,6 +67,8 @@ def ensemble_product(x: Tensor, weight: Tensor) -> Tensor:
     """x [copies, rows, fan_in] @ weight [copies, fan_in, fan_out]."""
     if fuses(x) and weight.shape[1] <= FEW_INPUTS:
         return (x.unsqueeze(-1) * weight.unsqueeze(1)).sum(2)
+    if torch.is_autocast_enabled(x.device.type):  # gradients then have this precision too
+        x, weight = (each.to(torch.get_autocast_dtype(x.device.type)) for each in (x, weight))
     many = x.is_cuda and x.shape[1] >= MANY_ROWS and torch.is_grad_enabled() and not in_population(weight)
     return _ByBlocks.apply(x, weight) if many else torch.bmm(x, weight)
 
