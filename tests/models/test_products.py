@@ -7,7 +7,6 @@ from torch import Tensor, nn
 from rl_training.models import products
 from rl_training.models.mlp import EnsembleLinear, mlp
 from rl_training.models.products import Linear, ensemble_linear
-from rl_training.models.values import Critic, sampled_q, shared_first_layer
 
 
 def grads(output: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
@@ -73,13 +72,3 @@ def test_networks_keep_the_parameters_of_pytorchs_layers():
     net = mlp((3, 4, 1))
     assert [name for name, _ in net.named_parameters()] == ["0.weight", "0.bias", "2.weight", "2.bias"]
     assert isinstance(net[0], nn.Linear)
-
-
-def test_a_first_layer_shared_by_several_actions_gives_the_values_of_every_pair():
-    critic, obs, actions = Critic(3, 2, (8, 8)), torch.randn(7, 3), torch.randn(4, 7, 2, requires_grad=True)
-    expected = sampled_q(critic, obs, actions)
-    found = shared_first_layer(obs, actions, critic.net)
-    torch.testing.assert_close(expected, critic(obs.expand(4, 7, 3), actions))
-    torch.testing.assert_close(found, expected)
-    params = (actions, *critic.parameters())
-    torch.testing.assert_close(grads(found, *params), grads(expected, *params))

@@ -17,7 +17,6 @@ from rl_training.algorithms.core.ops import ensemble_squared_error, select_actio
 from rl_training.algorithms.sac import TemperatureConfig, add_temperature, frozen_min_q, sac_policy_loss
 from rl_training.models import DiscreteCQLModel, MLPSACModel
 from rl_training.models.heads import SquashedGaussian
-from rl_training.models.values import sampled_q
 from rl_training.types import Action, Batch, EnvSpec, Loss, Metrics, ParameterGroup
 
 
@@ -151,7 +150,7 @@ class CQLAlgorithm(Learner):
         policy_actions, log_prob = self.sample_policies(policies)
         all_actions = torch.cat([actions.unsqueeze(0), uniform, policy_actions])  # one pass of the critics at obs
         with torch.autocast(obs.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16"):
-            values = sampled_q(self.model.critic, obs, all_actions).float()
+            values = self.model.critic(obs.expand(len(all_actions), *obs.shape), all_actions).float()
         q, uniform_q, policy_q = values.split([1, samples, 2 * samples], 1)
         return CQLPredictions(
             q=q.squeeze(1), target_q=self.target_q(batch, policies[1], alpha), uniform_q=uniform_q, policy_q=policy_q,
@@ -178,7 +177,7 @@ class CQLAlgorithm(Learner):
         # `max_target_backup` takes the maximum over several a' of that minimum, as in CORL and Cal-QL.
         c, next_obs = self.config, batch["next_obs"]
         actions, log_prob = next_policy.repeated(c.num_cql_samples if c.max_target_backup else 1).sample_with_log_prob()
-        next_q = sampled_q(self.target["critic"], next_obs, actions).amin(0)
+        next_q = self.target["critic"](next_obs.expand(len(actions), *next_obs.shape), actions).amin(0)
         if c.backup_entropy:
             next_q = next_q - alpha * log_prob
         return td_target(batch["rewards"], batch["dones"], next_q.amax(0), c.gamma)

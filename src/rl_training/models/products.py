@@ -7,27 +7,6 @@ from torch import Tensor, nn
 
 MANY_ROWS = 2048  # from here on the gradient of a weight sums over blocks of rows, which run in parallel
 MAX_BLOCKS = 32
-FEW_INPUTS = 8  # a compiled sum over so few inputs is part of the next operation
-
-
-class _Transposed(torch.autograd.Function):
-    """x @ weight.mT. With `vmap`, PyTorch's own gradient of the weight is transposed in memory and has to be copied."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(x: Tensor, weight: Tensor) -> Tensor:
-        return x @ weight.mT
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor]:
-        x, weight = ctx.saved_tensors
-        inputs = gradient @ weight if ctx.needs_input_grad[0] else None
-        return inputs, gradient.flatten(0, -2).mT @ x.flatten(0, -2)
 
 
 class _ByBlocks(torch.autograd.Function):
@@ -63,29 +42,23 @@ def fuses(x: Tensor) -> bool:
     return x.is_cuda and torch.compiler.is_dynamo_compiling()
 
 
-def ensemble_product(x: Tensor, weight: Tensor) -> Tensor:
-    """x [copies, rows, fan_in] @ weight [copies, fan_in, fan_out]."""
-    if fuses(x) and weight.shape[1] <= FEW_INPUTS:
-        return (x.unsqueeze(-1) * weight.unsqueeze(1)).sum(2)
-    if torch.is_autocast_enabled(x.device.type):  # gradients then have this precision too
-        x, weight = (each.to(torch.get_autocast_dtype(x.device.type)) for each in (x, weight))
-    many = x.is_cuda and x.shape[1] >= MANY_ROWS and torch.is_grad_enabled() and not in_population(weight)
-    return _ByBlocks.apply(x, weight) if many else torch.bmm(x, weight)
-
-
 def ensemble_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """`ensemble_product`, plus the bias [copies, 1, fan_out]."""
+    """x [copies, rows, fan_in] @ weight [copies, fan_in, fan_out] + bias [copies, 1, fan_out]."""
     if fuses(x) and weight.shape[-1] == 1:
         return (x * weight.mT).sum(-1, keepdim=True) + bias
-    if x.is_cuda or in_population(weight):
-        return ensemble_product(x, weight) + bias
-    return torch.baddbmm(bias, x, weight)
+    populated = in_population(weight)
+    if not (x.is_cuda or populated):
+        return torch.baddbmm(bias, x, weight)
+    if torch.is_autocast_enabled(x.device.type):  # gradients then have this precision too
+        x, weight = (each.to(torch.get_autocast_dtype(x.device.type)) for each in (x, weight))
+    many = x.shape[1] >= MANY_ROWS and torch.is_grad_enabled() and not populated
+    return (_ByBlocks.apply(x, weight) if many else torch.bmm(x, weight)) + bias
 
 
 class Linear(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         if fuses(x) and self.out_features == 1:
             return (x * self.weight).sum(-1, keepdim=True) + self.bias
-        if in_population(self.weight):
-            return _Transposed.apply(x, self.weight) + self.bias
+        if in_population(self.weight):  # x @ weight.mT would have a transposed gradient, which has to be copied
+            return (self.weight @ x.flatten(0, -2).mT).mT.unflatten(0, x.shape[:-1]) + self.bias
         return super().forward(x)

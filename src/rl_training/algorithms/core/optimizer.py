@@ -34,13 +34,15 @@ KERNELS: dict[str, Any] = {"adam": torch._fused_adam_, "adamw": torch._fused_ada
 
 
 PIECES = 32  # tensors that one launch of a fused kernel takes
-MIN_PIECE, MAX_PIECE = 4096, 65_536  # entries; a fused kernel gives each piece, or each MAX_PIECE entries, to one block
+MIN_PIECE = 4096  # entries
+MAX_PIECE = 65_536  # entries that a fused kernel gives to one block, if a tensor has so many
 
 
-def piece_size(tensors: Sequence[Tensor]) -> int:
-    """Number of entries of a piece, a power of two, so that small networks keep most of a GPU's cores busy."""
+def piece_size(tensors: Sequence[Tensor]) -> int | None:
+    """Entries of a piece, a power of two, so that small networks use more cores of a GPU; None: do not cut."""
     share = sum(tensor.numel() for tensor in tensors) / PIECES
-    return min(max(1 << math.ceil(math.log2(max(share, 1))), MIN_PIECE), MAX_PIECE)
+    size = max(1 << math.ceil(math.log2(max(share, 1))), MIN_PIECE)
+    return size if size < MAX_PIECE else None
 
 
 def pieces(tensors: Sequence[Tensor], size: int | None) -> list[Tensor]:
