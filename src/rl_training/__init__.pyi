@@ -334,6 +334,7 @@ class CalQL(ManagedAlgorithm):
         backup_entropy: bool = False,
         cloning_updates: int = 0,
         actor_learning_rate: float | None = 0.0001,
+        precision: Literal["float32", "bfloat16"] = "float32",
         env_id: str | None = None,
         seed: int = 0,
         total_timesteps: int = 100000,
@@ -399,6 +400,7 @@ class CalQL(ManagedAlgorithm):
             backup_entropy: subtract alpha * log pi in the target, as SAC does (Box)
             cloning_updates: initial updates in which the actor clones the data (Box)
             actor_learning_rate: learning rate of the actor and the temperature (Box); none: learning_rate
+            precision: precision of the products that value the sampled actions (Box)
             env_id: environment: Gymnasium id, module:id or module:Class; none: learn from the dataset alone
             seed: random seed of the run
             total_timesteps: gradient steps offline, environment steps online
@@ -469,6 +471,7 @@ class CQL(ManagedAlgorithm):
         backup_entropy: bool = False,
         cloning_updates: int = 0,
         actor_learning_rate: float | None = 0.0001,
+        precision: Literal["float32", "bfloat16"] = "float32",
         env_id: str | None = None,
         seed: int = 0,
         total_timesteps: int = 100000,
@@ -534,6 +537,7 @@ class CQL(ManagedAlgorithm):
             backup_entropy: subtract alpha * log pi in the target, as SAC does (Box)
             cloning_updates: initial updates in which the actor clones the data (Box)
             actor_learning_rate: learning rate of the actor and the temperature (Box); none: learning_rate
+            precision: precision of the products that value the sampled actions (Box)
             env_id: environment: Gymnasium id, module:id or module:Class; none: learn from the dataset alone
             seed: random seed of the run
             total_timesteps: gradient steps offline, environment steps online
