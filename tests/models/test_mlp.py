@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from rl_training.models.mlp import EnsembleLayerNorm, EnsembleLinear, mlp, orthogonal
+from rl_training.models.mlp import EnsembleLayerNorm, EnsembleLinear, ReLU, mlp, orthogonal
 from rl_training.models.values import Critic, StateValue
 
 
@@ -84,3 +84,38 @@ def test_orthogonal_weights_have_rows_of_length_gain_and_zero_biases(copies):
 def test_orthogonal_copies_differ_from_one_another():
     weight = orthogonal(mlp((4, 4), copies=2)).get_parameter("0.weight")
     assert not torch.allclose(weight[0], weight[1])
+
+
+@pytest.mark.parametrize("by_member", [False, True])
+def test_relu_has_the_same_gradient_when_compiled(by_member):
+    torch.compiler.reset()
+    relu, x = ReLU(), torch.randn(3, 5)
+    x[0, 0] = 0
+    used = torch.vmap(relu) if by_member else relu
+
+    def gradient(loss):
+        leaf = x.clone().requires_grad_()
+        loss(leaf).backward()
+        return leaf.grad
+
+    def loss(leaf):
+        return (used(leaf) * torch.arange(15.0).view(3, 5)).sum()
+
+    compiled = torch.compile(loss, backend="aot_eager", fullgraph=True)
+    assert torch.equal(gradient(compiled), gradient(loss))
+    assert torch.equal(compiled(x), loss(x))
+
+
+@pytest.mark.parametrize(("activation", "mask"), [(nn.ReLU, True), (ReLU, False)])
+def test_a_compiled_relu_saves_no_mask_for_backward(activation, mask):
+    torch.compiler.reset()
+    relu, weight, saved = activation(), torch.randn(8, 8), []
+
+    def save(tensor):
+        saved.append(tensor.dtype)
+        return tensor
+
+    compiled = torch.compile(lambda x: (relu(x) @ weight).sum(), backend="aot_eager_decomp_partition", fullgraph=True)
+    with torch.autograd.graph.saved_tensors_hooks(save, lambda each: each):
+        compiled(torch.randn(8, 8, requires_grad=True))
+    assert (torch.bool in saved) == mask

@@ -10,12 +10,12 @@ from torch import nn
 
 from rl_training.models.custom import CustomNetwork
 from rl_training.models.encoders import encoder_for
-from rl_training.models.mlp import EnsembleLinear, mlp, new_layer_norm
+from rl_training.models.mlp import EnsembleLinear, ReLU, mlp, new_layer_norm
 from rl_training.types import EnvSpec
 
 Activation = Literal["relu", "tanh", "elu", "gelu", "silu", "leaky_relu", "selu", "mish"]
 ACTIVATIONS: dict[Activation, type[nn.Module]] = {
-    "relu": nn.ReLU, "tanh": nn.Tanh, "elu": nn.ELU, "gelu": nn.GELU, "silu": nn.SiLU, "leaky_relu": nn.LeakyReLU,
+    "relu": ReLU, "tanh": nn.Tanh, "elu": nn.ELU, "gelu": nn.GELU, "silu": nn.SiLU, "leaky_relu": nn.LeakyReLU,
     "selu": nn.SELU, "mish": nn.Mish,
 }  # fmt: skip
 
@@ -31,7 +31,7 @@ class Layers:
 
     hidden_sizes: tuple[int, ...] = (256, 256)
     kind: str = "mlp"
-    activation: type[nn.Module] = nn.ReLU
+    activation: type[nn.Module] = ReLU
     layer_norm: bool | None = None  # None: the network's own default
     custom: CustomNetwork | None = None  # replaces the encoder or the hidden layers
 

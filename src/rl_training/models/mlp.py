@@ -13,6 +13,39 @@ from torch.nn.functional import layer_norm as normalized
 from rl_training.models.products import Linear, ensemble_linear
 
 
+class _GatedReLU(torch.autograd.Function):
+    """ReLU whose gradient is multiplied by the sign of its output."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return x.relu()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (output,) = ctx.saved_tensors
+        return gradient * output.sign()
+
+
+class ReLU(nn.ReLU):
+    """ReLU that compiles to fast code on a CPU.
+
+    Compiled, PyTorch's own saves a mask of bool for backward, whose store is not vectorised and takes ten times as
+    long as the ReLU itself.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.device.type == "cpu" and torch.compiler.is_dynamo_compiling():  # not in exported policies
+            gated: Tensor = _GatedReLU.apply(x)
+            return gated
+        return super().forward(x)
+
+
 class EnsembleLinear(nn.Module):
     """Batch of linear layers: [copies, rows, fan_in] -> [copies, rows, fan_out]."""
 
@@ -42,7 +75,7 @@ def new_layer_norm(width: int, copies: int | None = None) -> nn.Module:
 
 
 def mlp(
-    sizes: Sequence[int], *, activation: type[nn.Module] = nn.ReLU, copies: int | None = None, layer_norm: bool = False
+    sizes: Sequence[int], *, activation: type[nn.Module] = ReLU, copies: int | None = None, layer_norm: bool = False
 ) -> nn.Sequential:
     """Linear layers of these sizes with activations between them, and optionally layer norm before the activation."""
     layers: list[nn.Module] = []

@@ -66,7 +66,7 @@ def _refuse_other_forms(value: Any) -> None:
     """Raises an error that says what to write, for the forms that other libraries have."""
     activation = value.get("activation") if isinstance(value, Mapping) else None
     kind = activation if isinstance(activation, type) else type(activation)
-    name = next((name for name, known in ACTIVATIONS.items() if known is kind), None)
+    name = next((name for name, known in ACTIVATIONS.items() if known.__name__ == kind.__name__), None)
     if name is not None:
         raise ValueError(f"activation must be a word; use {name!r} for {kind.__name__}")
     if isinstance(value, nn.Module):
