@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import partial
+from itertools import accumulate
 from typing import Any, TypeAlias
 
 import torch
@@ -55,7 +56,7 @@ class PackedColumns(dict[str, Tensor]):
         # Not initialised: the operating system then allocates memory only for rows that are written.
         empty = partial(torch.empty, device=device, pin_memory=pinned)
         self.matrix = empty(*lead, sum(map(math.prod, packed.values())))
-        self.shapes = packed
+        self.shapes, self.places = packed, _places(packed)
         views = self._views(self.matrix)
         super().__init__(
             (name, views[name] if name in views else empty(*lead, *shape, dtype=dtype))
@@ -78,22 +79,38 @@ class PackedColumns(dict[str, Tensor]):
             if name not in self.shapes
         }
 
+    @property
+    def stored(self) -> Batch:
+        """The matrix under the name "", and the columns beside it."""
+        return {"": self.matrix, **{name: column for name, column in self.items() if name not in self.shapes}}
+
+    def packed(self, batch: Batch) -> Batch:
+        """A batch [*lead, ...] in the form of `stored`, so that one write stores all float32 columns."""
+        lead = self.matrix.dim() - 1
+        parts = [
+            batch[name].flatten(lead) if shape else batch[name].unsqueeze(-1) for name, shape in self.shapes.items()
+        ]
+        return {"": torch.cat(parts, -1), **{name: batch[name] for name in self if name not in self.shapes}}
+
     def put(self, rows: Tensor, batch: Batch) -> None:
         """Writes a batch to rows of the flattened leading axes."""
-        lead = self.matrix.dim() - 1
-        packed = [batch[name].flatten(0, lead - 1).flatten(1) if shape else batch[name].reshape(-1, 1)
-                  for name, shape in self.shapes.items()]  # fmt: skip
-        self.matrix.view(-1, self.matrix.shape[-1]).index_copy_(0, rows, torch.cat(packed, -1).to(self.matrix))
-        for name, column in self.items():
-            if name not in self.shapes:
-                column.view(-1, *column.shape[lead:]).index_copy_(0, rows, batch[name].flatten(0, lead - 1).to(column))
+        lead, packed = self.matrix.dim() - 1, self.packed(batch)
+        for name, column in self.stored.items():
+            column.view(-1, *column.shape[lead:]).index_copy_(0, rows, packed[name].flatten(0, lead - 1).to(column))
 
     def _views(self, matrix: Tensor) -> Batch:
-        parts = matrix.split([math.prod(shape) for shape in self.shapes.values()], -1)
-        return {
-            name: part.unflatten(-1, shape) if shape else part.squeeze(-1)
-            for (name, shape), part in zip(self.shapes.items(), parts, strict=True)
-        }
+        views = {name: matrix[place] for name, place in self.places.items()}
+        return views | {name: views[name].unflatten(-1, shape) for name, shape in self.shapes.items() if len(shape) > 1}
+
+
+def _places(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
+    """Index of each column in a matrix [..., width] that holds them side by side."""
+    ends = list(accumulate(map(math.prod, shapes.values())))
+    starts = (0, *ends)
+    return {
+        name: (..., slice(start, end) if shape else start)
+        for (name, shape), start, end in zip(shapes.items(), starts, ends, strict=False)
+    }
 
 
 def gather(columns: Batch, rows: Tensor) -> Batch:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from rl_training.envs.actions import first_non_finite
 from rl_training.envs.group import Episode
 from rl_training.types import Metrics, Source
 
@@ -69,7 +70,7 @@ class DivergedError(RuntimeError):
 def finite_actions(actions: Tensor) -> Tensor:
     """Returns the actions on the CPU; raises DivergedError if one is NaN or infinite."""
     actions = actions.cpu()
-    if actions.is_floating_point() and not actions.isfinite().all():
+    if actions.is_floating_point() and first_non_finite(actions.numpy()) is not None:
         raise DivergedError("the policy's actions are NaN or infinite; lower the learning rate")
     return actions
 

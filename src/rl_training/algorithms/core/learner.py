@@ -184,6 +184,16 @@ class Learner(nn.Module):
         """Calls the method `phase`, so that `functional_call` and `vmap` reach every loss and `act`."""
         return getattr(self, phase)(batch, **options)
 
+    @property
+    def is_traceable(self) -> bool:
+        """Whether losses and actions depend on tensors alone, so that a trace repeats them.
+
+        It is not assumed of your own algorithms and networks, and recurrent ones are too long.
+        """
+        is_own = type(self).__module__.partition(".")[0] == "rl_training"
+        network = self.config.network
+        return is_own and self.lane != "sequence" and (network is None or network.kind in KINDS)
+
     @cached_property
     def updater(self) -> Updater:
         return Updater([self])

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rl_training.algorithms.core.flat import FlatLosses
 from rl_training.algorithms.core.graphs import Branches, CapturedUpdates
 from rl_training.algorithms.core.optimizer import Optimizer, piece_size, pieces
 from rl_training.algorithms.core.population import Population
@@ -34,6 +35,9 @@ class Updater:
         self.branches = Branches(self.device, len(self.parts)) if self.parts else None
         self.groups = list(zip(first.parameter_groups(), self._names_by_group(), strict=True))
         self.optimizers = [Optimizer([self.params[name] for name in names], group) for group, names in self.groups]
+        traceable = self.device.type == "cpu" and not compile and getattr(first, "is_traceable", False)
+        trained = [parameter for optimizer in self.optimizers for parameter in optimizer.params]
+        self.flat = FlatLosses(self.loss, trained) if traceable and not self.population else None
         targets = [name for name in self.params if name.startswith("target.")]
         pairs = ([self.params[name] for name in targets],
                  [self.params[name.replace("target.", "model.", 1)] for name in targets])  # fmt: skip
@@ -104,6 +108,8 @@ class Updater:
 
     def _differentiated(self, batch: Batch, phase: str) -> Loss:
         """Loss of this phase, after its gradients have been added to the parameters'."""
+        if self.flat is not None:
+            return self.flat(batch, phase)
         loss = self.loss(batch, phase)
         (loss.total.sum() if self.population else loss.total).backward()  # members share no parameters
         return loss

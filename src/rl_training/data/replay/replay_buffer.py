@@ -225,10 +225,10 @@ class MemberReplay:
 
 def _count(rows: Batch, columns: Batch, *, lead: tuple[int, ...]) -> int:
     """Number of rows; raises ValueError unless columns and shapes match the buffer's."""
-    shapes = {name: tuple(column.shape) for name, column in rows.items()}
     count = rows["rewards"].shape[-1] if "rewards" in rows else 0
     expected = {name: (*lead, count, *column.shape[len(lead) + 1 :]) for name, column in columns.items()}
-    if shapes != expected:
+    if {name: column.shape for name, column in rows.items()} != expected:
+        shapes = {name: tuple(column.shape) for name, column in rows.items()}
         raise ValueError(f"transitions must have the columns and shapes {expected}, got {shapes}")
     return count
 
@@ -238,13 +238,16 @@ def _write(rows: Batch, columns: Batch, slot: int, *, axis: int = 0) -> None:
 
     Rows of the host are sent without waiting for the device. Pinned rows must stay unchanged until it has read them.
     """
+    if isinstance(columns, PackedColumns) and rows["rewards"].device == columns.matrix.device:
+        rows, columns = columns.packed(rows), columns.stored
+    before = (slice(None),) * axis
     for name, column in columns.items():
-        count = rows[name].shape[axis]
-        before_end = min(count, column.shape[axis] - slot)
-        column.narrow(axis, slot, before_end).copy_(rows[name].narrow(axis, 0, before_end), non_blocking=True)
-        if before_end < count:
-            rest = rows[name].narrow(axis, before_end, count - before_end)
-            column.narrow(axis, 0, count - before_end).copy_(rest, non_blocking=True)
+        given, last = rows[name], column.shape[axis]
+        stop = slot + given.shape[axis]
+        if stop > last:
+            column[(*before, slice(stop - last))].copy_(given[(*before, slice(last - slot, None))], non_blocking=True)
+            given = given[(*before, slice(last - slot))]
+        column[(*before, slice(slot, stop))].copy_(given, non_blocking=True)
 
 
 def n_step_returns(rewards: Tensor, ended: Tensor, gamma: float) -> tuple[Tensor, Tensor, Tensor]:

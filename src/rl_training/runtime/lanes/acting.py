@@ -6,9 +6,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from rl_training.algorithms.core.flat import FlatFunction
 from rl_training.data import RecurrentReplayBuffer, ReplayBuffer
 from rl_training.envs.pool import Transition
 from rl_training.runtime.lanes.action_noise import ActionNoise
@@ -29,6 +31,8 @@ class Actor:
         self.obs, self.memory = self._tensor(pool.reset()), Memory()
         lead = self.obs.shape[: self.obs.dim() - len(pool.spec.obs_shape)]
         self.noise, self.noise_value = noise, torch.zeros(*lead, pool.spec.action_dim, device=device)
+        traceable = device.type == "cpu" and getattr(policy, "is_traceable", False)
+        self.flat = FlatFunction(self._act, generator=generator) if traceable else None
 
     @torch.no_grad()
     def choose(self, policy: Policy | None = None, *, deterministic: bool = False) -> Action:
@@ -36,12 +40,18 @@ class Actor:
         return self.act_on(self.obs, policy, deterministic=deterministic)
 
     def act_on(self, obs: Tensor, policy: Policy | None, *, deterministic: bool) -> Action:
-        acting = policy or self.policy
-        action = acting.act(obs, self.memory.rows, deterministic=deterministic, generator=self.generator)
+        if self.flat is not None and policy is None and self.memory.rows is None:
+            action: Action = self.flat({"obs": obs}, deterministic)
+        else:
+            acting = policy or self.policy
+            action = acting.act(obs, self.memory.rows, deterministic=deterministic, generator=self.generator)
         if policy is not None or self.noise is None:
             return action
         self.noise_value.copy_(self.noise.next(self.noise_value, self.generator))
         return action._replace(actions=(action.actions + self.noise_value).clamp(-1, 1))
+
+    def _act(self, batch: Batch, deterministic: bool) -> Action:
+        return self.policy.act(batch["obs"], deterministic=deterministic, generator=self.generator)
 
     def actions_on_host(self, action: Action) -> Any:
         return finite_actions(action.actions).numpy()
@@ -65,7 +75,7 @@ class Actor:
             **action.extras,
         }
         self.obs = batch["next_obs"] if stepped.obs is stepped.next_obs else self._tensor(stepped.obs)
-        self.memory.keep(action, batch["dones"] + batch["truncated"])
+        self.memory.keep(action, None if action.memory is None else batch["dones"] + batch["truncated"])
         self.reset_noise(stepped)
         return batch, stepped
 
@@ -104,9 +114,14 @@ class Actor:
             self.obs[member] = torch.as_tensor(obs)
 
     def _tensor(self, array: Any) -> Tensor:
-        return torch.as_tensor(array).to(self.device, copy=True)  # the pool may reuse its arrays
+        """Copies the array, because the pool may reuse it."""
+        if isinstance(array, np.ndarray) and self.device.type == "cpu":
+            return torch.from_numpy(array.copy())
+        return torch.as_tensor(array).to(self.device, copy=True)
 
     def _number(self, flags: Any) -> Tensor:
+        if isinstance(flags, np.ndarray) and self.device.type == "cpu":
+            return torch.from_numpy(flags.astype(np.float32))
         return torch.as_tensor(flags).to(self.device, torch.float32)
 
 

@@ -1,0 +1,110 @@
+"""Flat programs compute what the functions that they were traced from compute, bit for bit."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from rl_training.algorithms import CATALOGUE, Updater
+from rl_training.algorithms.core.flat import FlatFunction, FlatLosses
+from rl_training.types import Loss
+
+SOME = ("dqn", "iql", "ppo", "sac", "td3")  # each trace takes a second
+ALGORITHMS = [
+    name if name in SOME else pytest.param(name, marks=pytest.mark.slow)
+    for name, learner in CATALOGUE.items()
+    if learner.lane != "sequence"
+]
+UPDATES = 8
+
+
+def learner_and_batches(name, box, discrete, draw):
+    kind = CATALOGUE[name]
+    spec = box if "box" in kind.action_kinds else discrete
+    learner = kind.build(spec, hidden_sizes=(8, 8))
+    batches = [draw(spec, 6, seed=seed) for seed in range(UPDATES)]
+    if name in ("ppo", "gail"):
+        for batch in batches:
+            batch |= {"raw_actions": batch["actions"], "log_probs": -torch.ones(6)}
+            batch |= {"advantages": batch["rewards"], "returns": batch["rewards"]}
+    for batch in batches:
+        batch |= {column.name: torch.rand(6, *column.layout(batch)[0]) for column in kind.needs}
+    return learner, batches
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_flat_updates_equal_those_of_autograd(name, box, discrete, draw):
+    learner, batches = learner_and_batches(name, box, discrete, draw)
+    updaters = [Updater([learner]), Updater([copy.deepcopy(learner)])]
+    assert updaters[0].flat is not None
+    updaters[0].flat.after, updaters[1].flat = 2, None
+    results = []
+    for updater in updaters:
+        torch.manual_seed(1)
+        results.append([updater.update(batch) for batch in batches])
+    assert any(program is not None for program in updaters[0].flat.programs.values())
+    for flat, plain in zip(*results, strict=True):
+        assert flat.metrics.keys() == plain.metrics.keys()
+        assert all(torch.equal(flat.metrics[key], plain.metrics[key]) for key in flat.metrics)
+    params = zip(updaters[0].params.values(), updaters[1].params.values(), strict=True)
+    assert all(torch.equal(flat, plain) for flat, plain in params)
+
+
+@pytest.mark.parametrize("name", ["dqn", "rainbow", "ppo", "sac", "td3"])
+def test_flat_actions_equal_those_of_the_policy(name, box, discrete):
+    kind = CATALOGUE[name]
+    spec = box if "box" in kind.action_kinds else discrete
+    learner, generator = kind.build(spec, hidden_sizes=(8, 8)), torch.Generator().manual_seed(3)
+
+    @torch.no_grad()
+    def act(batch):
+        return learner.act(batch["obs"], generator=generator)
+
+    def played(policy):
+        generator.manual_seed(4)
+        return [policy({"obs": torch.full((2, 3), step / 10)}).actions for step in range(6)]
+
+    flat = FlatFunction(act, after=2, generator=generator)
+    assert torch.equal(torch.stack(played(flat)), torch.stack(played(act)))
+    assert list(flat.programs.values()) != [None]
+
+
+def test_a_function_that_cannot_be_traced_is_called_as_it_is():
+    flat = FlatFunction(lambda batch: batch["x"] * float(batch["x"].sum()), after=1)
+    for step in range(3):
+        assert flat({"x": torch.full((2,), 1.0 + step)}).tolist() == [2 * (1.0 + step) ** 2] * 2
+    assert list(flat.programs.values()) == [None]
+
+
+def test_a_function_with_a_state_of_its_own_is_called_as_it_is():
+    calls = []
+
+    def count(batch):
+        calls.append(1)
+        return batch["x"] + len(calls)
+
+    flat = FlatFunction(count, after=1)
+    assert [flat({"x": torch.zeros(())}).item() for _ in range(3)] == [1, 3, 4]  # the trace was the second call
+    assert list(flat.programs.values()) == [None]
+
+
+def test_batches_of_other_shapes_and_layouts_have_programs_of_their_own():
+    flat = FlatFunction(lambda batch: batch["x"].reshape(-1) * 2, after=1)
+    x = torch.arange(6.0).view(2, 3)
+    for each in (x, x.T, x, x.T, x[:1], x[:1]):
+        assert flat({"x": each}).tolist() == (each.reshape(-1) * 2).tolist()
+    assert len(flat.programs) == 3
+
+
+def test_parameters_that_share_a_gradient_are_left_to_autograd():
+    a, b = nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(2))
+    flat = FlatLosses(lambda batch, phase: Loss({"loss": ((a + b) * batch["x"]).sum()}), [a, b], after=1)
+    for _ in range(3):
+        a.grad = b.grad = None
+        flat({"x": torch.ones(2)}, "loss")
+        torch._foreach_mul_([a.grad], 2)  # as gradient clipping does
+        assert torch.equal(torch.ones(2), b.grad)
+    assert list(flat.programs.values()) == [None]
