@@ -226,7 +226,7 @@ def test_bad_values_are_refused_by_the_name_of_their_option(option, value):
 
 
 @pytest.mark.parametrize("members", [1, 2])
-def test_half_precision_changes_the_values_of_sampled_actions_by_rounding_alone(members, box, draw):
+def test_half_precision_changes_the_loss_by_rounding_alone(members, box, draw):
     rows = draw(box, 8)
     batch = rows if members == 1 else {name: torch.stack([column] * members) for name, column in rows.items()}
     metrics = []

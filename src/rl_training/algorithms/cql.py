@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 from torch.nn.functional import huber_loss
 
-from rl_training.algorithms.core.config import AlgorithmConfig, OfflineConfig, Rate
+from rl_training.algorithms.core.config import AlgorithmConfig, OfflineConfig, PrecisionConfig, Rate
 from rl_training.algorithms.core.learner import Learner, actor_critic_groups
 from rl_training.algorithms.core.ops import ensemble_squared_error, select_action, td_target
 from rl_training.algorithms.sac import TemperatureConfig, add_temperature, frozen_min_q, sac_policy_loss
@@ -20,7 +20,7 @@ from rl_training.models.heads import SquashedGaussian
 from rl_training.types import Action, Batch, EnvSpec, Loss, Metrics, ParameterGroup
 
 
-class CQLConfig(TemperatureConfig, OfflineConfig):
+class CQLConfig(TemperatureConfig, PrecisionConfig, OfflineConfig):
     hidden_sizes: tuple[PositiveInt, ...] = Field((256, 256, 256), description="widths of the hidden layers")
     cql_alpha: PositiveFloat = Field(5.0, description="weight of the conservative penalty")
     lagrange_threshold: float | None = Field(
@@ -35,9 +35,6 @@ class CQLConfig(TemperatureConfig, OfflineConfig):
     cloning_updates: NonNegativeInt = Field(0, description="initial updates in which the actor clones the data (Box)")
     actor_learning_rate: PositiveFloat | None = Field(
         1e-4, description="learning rate of the actor and the temperature (Box); none: learning_rate"
-    )
-    precision: Literal["float32", "bfloat16"] = Field(
-        "float32", description="precision of the products that value the sampled actions (Box)"
     )
 
 
@@ -149,7 +146,7 @@ class CQLAlgorithm(Learner):
         uniform, policies = uniform_actions(samples, actions), self.policies(obs, batch["next_obs"])
         policy_actions, log_prob = self.sample_policies(policies)
         all_actions = torch.cat([actions.unsqueeze(0), uniform, policy_actions])  # one pass of the critics at obs
-        with torch.autocast(obs.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16"):
+        with self.precision(batch):
             values = self.model.critic(obs.expand(len(all_actions), *obs.shape), all_actions).float()
         q, uniform_q, policy_q = values.split([1, samples, 2 * samples], 1)
         return CQLPredictions(

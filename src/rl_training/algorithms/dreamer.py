@@ -141,11 +141,6 @@ class DreamerAlgorithm(Learner):
             setattr(self, part, compile(getattr(self, part)))
         return loss
 
-    def precision(self, batch: Batch) -> torch.autocast:
-        """Autocast for one part of the loss; weights cast under `no_grad` would lose their gradients in the next."""
-        low = self.config.precision == "bfloat16"
-        return torch.autocast(batch["rewards"].device.type, torch.bfloat16, enabled=low)
-
     def observe(self, batch: Batch) -> LatentSequence:
         """Posterior and prior states of the batch's windows."""
         rssm, rewards = self.model.rssm, batch["rewards"]

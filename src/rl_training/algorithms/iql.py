@@ -6,14 +6,14 @@ import torch
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
-from rl_training.algorithms.core.config import OfflineConfig, Rate
+from rl_training.algorithms.core.config import OfflineConfig, PrecisionConfig, Rate
 from rl_training.algorithms.core.learner import Learner, actor_critic_groups
 from rl_training.algorithms.core.ops import ensemble_squared_error, expectile_loss, td_target
 from rl_training.models import MLPIQLModel
 from rl_training.types import Batch, Loss, ParameterGroup
 
 
-class IQLConfig(OfflineConfig):
+class IQLConfig(PrecisionConfig, OfflineConfig):
     expectile: Annotated[float, Field(gt=0, lt=1)] = Field(
         0.7, description="expectile of the value loss; 0.5 is the mean, towards 1 the maximum over actions"
     )
@@ -78,17 +78,19 @@ class IQLAlgorithm(Learner):
 
     def predict_q(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Q(s, a) [critics, rows] and its TD target [rows]."""
-        with torch.no_grad():
-            next_value = self.model.value(self.normalizer(batch["next_obs"]))
-        q = self.model.critic(self.normalizer(batch["obs"]), batch["actions"])
+        with self.precision(batch):
+            q = self.model.critic(self.normalizer(batch["obs"]), batch["actions"])
+            with torch.no_grad():
+                next_value = self.model.value(self.normalizer(batch["next_obs"]))
         return q, td_target(batch["rewards"], batch["dones"], next_value, self.config.gamma)
 
     def predict_policy(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Advantage min target Q(s, a) - V(s) and log pi(a|s), both [rows]."""
         obs, actions = self.normalizer(batch["obs"]), batch["actions"]
-        with torch.no_grad():
-            min_q = self.target["critic"](obs, actions).amin(0)
-        return min_q - self.model.value(obs), self.model.actor(obs).log_prob(actions)
+        with self.precision(batch):
+            with torch.no_grad():
+                min_q = self.target["critic"](obs, actions).amin(0)
+            return min_q - self.model.value(obs), self.model.actor(obs).log_prob(actions)
 
     def parameter_groups(self) -> list[ParameterGroup]:
         return actor_critic_groups(self.config)

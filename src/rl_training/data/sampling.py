@@ -73,7 +73,8 @@ class PackedColumns(dict[str, Tensor]):
 
     def rows(self, rows: Tensor) -> Batch:
         matrix = self.matrix.view(-1, self.matrix.shape[-1])
-        return self._views(matrix.index_select(0, rows)) | {
+        gathered = matrix[rows] if matrix.is_cuda else matrix.index_select(0, rows)  # the faster kernel of each
+        return self._views(gathered) | {
             name: column.view(-1, *column.shape[self.matrix.dim() - 1 :]).index_select(0, rows)
             for name, column in self.items()
             if name not in self.shapes

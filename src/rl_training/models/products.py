@@ -42,22 +42,28 @@ def fuses(x: Tensor) -> bool:
     return x.is_cuda and torch.compiler.is_dynamo_compiling()
 
 
+def lower_precision(x: Tensor) -> torch.dtype | None:
+    """Precision of matrix products with autocast."""
+    device = x.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+
+
 def ensemble_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """x [copies, rows, fan_in] @ weight [copies, fan_in, fan_out] + bias [copies, 1, fan_out]."""
-    if fuses(x) and weight.shape[-1] == 1:
+    populated, low = in_population(weight), lower_precision(x)
+    if weight.shape[-1] == 1 and (fuses(x) or low is not None):  # values keep their full precision
         return (x * weight.mT).sum(-1, keepdim=True) + bias
-    populated = in_population(weight)
     if not (x.is_cuda or populated):
         return torch.baddbmm(bias, x, weight)
-    if torch.is_autocast_enabled(x.device.type):  # gradients then have this precision too
-        x, weight = (each.to(torch.get_autocast_dtype(x.device.type)) for each in (x, weight))
+    if low is not None:  # gradients then have this precision, too
+        x, weight = x.to(low), weight.to(low)
     many = x.shape[1] >= MANY_ROWS and torch.is_grad_enabled() and not populated
     return (_ByBlocks.apply(x, weight) if many else torch.bmm(x, weight)) + bias
 
 
 class Linear(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
-        if fuses(x) and self.out_features == 1:
+        if self.out_features == 1 and (fuses(x) or lower_precision(x) is not None):
             return (x * self.weight).sum(-1, keepdim=True) + self.bias
         if in_population(self.weight):  # x @ weight.mT would have a transposed gradient, which has to be copied
             return (self.weight @ x.flatten(0, -2).mT).mT.unflatten(0, x.shape[:-1]) + self.bias

@@ -51,6 +51,10 @@ class OfflineConfig(AlgorithmConfig):
     normalize_obs: bool = Field(False, description="standardise observations by the dataset's mean and std")
 
 
+class PrecisionConfig(AlgorithmConfig):
+    precision: Literal["float32", "bfloat16"] = Field("float32", description="precision of matrix products in the loss")
+
+
 class ReplayConfig(AlgorithmConfig):
     buffer_size: PositiveInt = Field(1_000_000, description="capacity of the replay buffer in transitions")
     learning_starts: int = Field(1_000, ge=0, description="steps with random actions before the first update")

@@ -165,6 +165,11 @@ class Learner(nn.Module):
         names = [parameter for _, parameter in self.named_parameters(remove_duplicate=False)]
         return self.parts if type(self.model) is self.model_type and len(set(names)) == len(names) else ()
 
+    def precision(self, batch: Batch) -> torch.autocast:
+        """Autocast for one part of the loss; weights cast under `no_grad` would lose their gradients in the next."""
+        low = getattr(self.config, "precision", "float32") == "bfloat16"
+        return torch.autocast(batch["rewards"].device.type, torch.bfloat16, enabled=low)
+
     def phases(self, update: int) -> tuple[str, ...]:
         """Names of the losses minimised at this update, in order; "targets" moves the target networks."""
         return ("loss", "targets") if self.targets else ("loss",)
