@@ -323,6 +323,7 @@ class CalQL(ManagedAlgorithm):
         max_grad_norm: float | None = None,
         network: str | type[Any] | Mapping[str, Any] | None = None,
         normalize_obs: bool = False,
+        precision: Literal["float32", "bfloat16"] = "float32",
         temperature: float = 1.0,
         tune_temperature: bool = True,
         target_entropy: float | Literal["auto"] = "auto",
@@ -334,7 +335,6 @@ class CalQL(ManagedAlgorithm):
         backup_entropy: bool = False,
         cloning_updates: int = 0,
         actor_learning_rate: float | None = 0.0001,
-        precision: Literal["float32", "bfloat16"] = "float32",
         env_id: str | None = None,
         seed: int = 0,
         total_timesteps: int = 100000,
@@ -388,6 +388,7 @@ class CalQL(ManagedAlgorithm):
             max_grad_norm: maximum norm of the gradient; none: no clipping
             network: networks of policy and value functions: a kind, or its options; none: the algorithm's own
             normalize_obs: standardise observations by the dataset's mean and std
+            precision: precision of matrix products in the loss
             temperature: entropy coefficient alpha; its initial value if tuned
             tune_temperature: tune the temperature towards target_entropy
             target_entropy: auto: minus the number of action dimensions
@@ -400,7 +401,6 @@ class CalQL(ManagedAlgorithm):
             backup_entropy: subtract alpha * log pi in the target, as SAC does (Box)
             cloning_updates: initial updates in which the actor clones the data (Box)
             actor_learning_rate: learning rate of the actor and the temperature (Box); none: learning_rate
-            precision: precision of the products that value the sampled actions (Box)
             env_id: environment: Gymnasium id, module:id or module:Class; none: learn from the dataset alone
             seed: random seed of the run
             total_timesteps: gradient steps offline, environment steps online
@@ -460,6 +460,7 @@ class CQL(ManagedAlgorithm):
         max_grad_norm: float | None = None,
         network: str | type[Any] | Mapping[str, Any] | None = None,
         normalize_obs: bool = False,
+        precision: Literal["float32", "bfloat16"] = "float32",
         temperature: float = 1.0,
         tune_temperature: bool = True,
         target_entropy: float | Literal["auto"] = "auto",
@@ -471,7 +472,6 @@ class CQL(ManagedAlgorithm):
         backup_entropy: bool = False,
         cloning_updates: int = 0,
         actor_learning_rate: float | None = 0.0001,
-        precision: Literal["float32", "bfloat16"] = "float32",
         env_id: str | None = None,
         seed: int = 0,
         total_timesteps: int = 100000,
@@ -525,6 +525,7 @@ class CQL(ManagedAlgorithm):
             max_grad_norm: maximum norm of the gradient; none: no clipping
             network: networks of policy and value functions: a kind, or its options; none: the algorithm's own
             normalize_obs: standardise observations by the dataset's mean and std
+            precision: precision of matrix products in the loss
             temperature: entropy coefficient alpha; its initial value if tuned
             tune_temperature: tune the temperature towards target_entropy
             target_entropy: auto: minus the number of action dimensions
@@ -537,7 +538,6 @@ class CQL(ManagedAlgorithm):
             backup_entropy: subtract alpha * log pi in the target, as SAC does (Box)
             cloning_updates: initial updates in which the actor clones the data (Box)
             actor_learning_rate: learning rate of the actor and the temperature (Box); none: learning_rate
-            precision: precision of the products that value the sampled actions (Box)
             env_id: environment: Gymnasium id, module:id or module:Class; none: learn from the dataset alone
             seed: random seed of the run
             total_timesteps: gradient steps offline, environment steps online
@@ -1222,6 +1222,7 @@ class IQL(ManagedAlgorithm):
         max_grad_norm: float | None = None,
         network: str | type[Any] | Mapping[str, Any] | None = None,
         normalize_obs: bool = False,
+        precision: Literal["float32", "bfloat16"] = "float32",
         expectile: float = 0.7,
         beta: float = 3.0,
         max_advantage_weight: float = 100.0,
@@ -1280,6 +1281,7 @@ class IQL(ManagedAlgorithm):
             max_grad_norm: maximum norm of the gradient; none: no clipping
             network: networks of policy and value functions: a kind, or its options; none: the algorithm's own
             normalize_obs: standardise observations by the dataset's mean and std
+            precision: precision of matrix products in the loss
             expectile: expectile of the value loss; 0.5 is the mean, towards 1 the maximum over actions
             beta: inverse temperature: weight = exp(beta * advantage)
             max_advantage_weight: upper bound of that weight
@@ -2789,6 +2791,7 @@ class XQL(ManagedAlgorithm):
         max_grad_norm: float | None = None,
         network: str | type[Any] | Mapping[str, Any] | None = None,
         normalize_obs: bool = False,
+        precision: Literal["float32", "bfloat16"] = "float32",
         expectile: float = 0.7,
         beta: float = 3.0,
         max_advantage_weight: float = 100.0,
@@ -2850,6 +2853,7 @@ class XQL(ManagedAlgorithm):
             max_grad_norm: maximum norm of the gradient; none: no clipping
             network: networks of policy and value functions: a kind, or its options; none: the algorithm's own
             normalize_obs: standardise observations by the dataset's mean and std
+            precision: precision of matrix products in the loss
             expectile: expectile of the value loss; 0.5 is the mean, towards 1 the maximum over actions
             beta: inverse temperature: weight = exp(beta * advantage)
             max_advantage_weight: upper bound of that weight
