@@ -1,4 +1,4 @@
-"""Shows what a run waits for, if that takes longer than a second."""
+"""Shows what a run waits for: after a second on a terminal, after ten elsewhere."""
 
 import gc
 import sys
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-SECONDS = 1.0  # what takes less is not shown
+TERMINAL_SECONDS, LINE_SECONDS = 1.0, 10.0  # what takes less is not shown
 Show = Callable[[str], None]
 
 
@@ -17,11 +17,12 @@ def show_line(text: str) -> None:
 
 @contextmanager
 def waiting_for(what: str, show: Show | None = show_line) -> Iterator[None]:
-    """Shows `what` if the block takes longer than a second. None for `show`: never."""
+    """Shows `what` if the block takes long. None for `show`: never."""
     if show is None:
         yield
         return
-    timer = threading.Timer(SECONDS, show, [f"{what} …"])
+    seconds = TERMINAL_SECONDS if sys.stderr.isatty() else LINE_SECONDS
+    timer = threading.Timer(seconds, show, [f"{what} …"])
     timer.daemon = True  # must not keep a process alive that ends meanwhile
     timer.start()
     try:

@@ -40,7 +40,8 @@ def stopped(number: signal.Signals, run: Path, *arguments: str) -> tuple[int, st
     )  # fmt: skip
     try:
         assert process.stderr is not None
-        introduction = process.stderr.readline().strip()  # printed as training starts
+        lines = (line.strip() for line in process.stderr)
+        introduction = next(line for line in lines if not line.endswith("…"))  # printed as training starts
         while process.poll() is None and not list(run.glob("**/step_*")):
             time.sleep(0.01)
         process.send_signal(number)

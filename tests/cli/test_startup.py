@@ -42,12 +42,12 @@ def test_a_run_imports_its_own_algorithm_and_no_slow_package(tmp_path):
 
 
 def test_a_long_wait_is_shown_and_a_short_one_is_not(monkeypatch):
-    monkeypatch.setattr(waiting, "SECONDS", 0.02)
+    monkeypatch.setattr(waiting, "LINE_SECONDS", 0.02)
     shown: list[str] = []
     with waiting.waiting_for("loading", shown.append):
         until(lambda: bool(shown))
     assert shown == ["loading …"]
-    monkeypatch.setattr(waiting, "SECONDS", 60.0)
+    monkeypatch.setattr(waiting, "LINE_SECONDS", 60.0)
     with waiting.waiting_for("loading", shown.append):
         pass
     with waiting.waiting_for("loading", None):
@@ -56,7 +56,7 @@ def test_a_long_wait_is_shown_and_a_short_one_is_not(monkeypatch):
 
 
 def test_only_the_first_call_is_announced(monkeypatch):
-    monkeypatch.setattr(waiting, "SECONDS", 0.02)
+    monkeypatch.setattr(waiting, "LINE_SECONDS", 0.02)
     shown: list[str] = []
 
     class Updater:
@@ -72,7 +72,7 @@ def test_only_the_first_call_is_announced(monkeypatch):
 
 
 def test_only_the_first_call_is_announced_inside_another_wrapper(monkeypatch):
-    monkeypatch.setattr(waiting, "SECONDS", 0.0)
+    monkeypatch.setattr(waiting, "LINE_SECONDS", 0.0)
     shown: list[str] = []
 
     class Updater:
