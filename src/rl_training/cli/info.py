@@ -130,7 +130,7 @@ def doctor() -> None:
     """Check this machine. Checks versions, CUDA, threads, an environment, the runs directory and extras."""
     checks: dict[str, Callable[[], str]] = {
         "versions": _versions, "cuda": _cuda,
-        "threads": lambda: f"training uses 1 of {os.cpu_count()} cores (see --threads)",
+        "threads": lambda: f"training uses 1 of {os.cpu_count()} cores, or more if timing shows a gain (see --threads)",
         "environment": _environment, "runs": _runs,
     }  # fmt: skip
     failed = []

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 from rl_training.data import TransitionDataset, check_dataset
 from rl_training.envs.given import Given
@@ -16,7 +17,7 @@ from rl_training.experiment.config.registry import get_algorithm_spec
 from rl_training.experiment.config.train_config import ConfigError, DatasetRecipe, TrainConfig, parse_config
 from rl_training.experiment.edited_config import accept_edits
 from rl_training.experiment.lanes import lane_of
-from rl_training.experiment.machine import Choices, apply, choose
+from rl_training.experiment.machine import Choices, apply, choose, measure_threads
 from rl_training.experiment.processes.signals import StopAtOnce, caught_signals, stop_reason
 from rl_training.experiment.processes.startup import assembly_wait, first_update_wait, keep_compiled_code
 from rl_training.experiment.result import UNFINISHED, TrainResult, finished_earlier
@@ -104,8 +105,7 @@ def _run(
             warn(finished_earlier(len(results)))
             return results
         record = {} if fresh else directories[0].read("run.json") or {}
-        choices = Choices(**record["choices"]) if "choices" in record else choose(configs[0])
-        choices = choices._replace(threads=configs[0].threads or 1) if "threads" in edited else choices
+        choices = _choices(configs[0], record, edited)
         apply(choices)
         planned = record.get("total_timesteps") or configs[0].duration
         callbacks = [*listed, *([] if steps is None or steps >= planned else [StopAtStep(steps)])]
@@ -113,6 +113,7 @@ def _run(
         state, members = _assembled(configs, choices, max(steps or 0, planned), starts.checkpoints[0], quiet, warn)
         for parts in members:
             stack.callback(parts.close)
+        choices = choices if "choices" in record else _with_threads(configs, choices, members)
         runs = _training_runs(directories, configs, members, choices, callbacks, starts=starts.checkpoints, warn=warn)
         set_aside(directories, starts, warn)
         for run, config in zip(runs, configs, strict=True):
@@ -135,6 +136,19 @@ def _assembled(
     keep_compiled_code()
     with waiting_for(assembly_wait(configs[0], choices.device), None if quiet else show_line):
         return assemble(configs, choices, total, start=start, warn=warn)
+
+
+def _choices(config: TrainConfig, record: dict[str, Any], edited: set[str]) -> Choices:
+    choices = Choices(**record["choices"]) if "choices" in record else choose(config)
+    return choices._replace(threads=config.threads or 1) if "threads" in edited else choices
+
+
+def _with_threads(configs: Sequence[TrainConfig], choices: Choices, members: Sequence[Assembly]) -> Choices:
+    """Measures the threads of a new run, unless they are set or several seeds train together."""
+    if configs[0].threads is None and len(members) == 1:
+        choices = choices._replace(threads=measure_threads(configs[0], members[0].learner, members[0].spec))
+        apply(choices)
+    return choices
 
 
 def _stored_results(directories: Sequence[RunDirectory], steps: int | None) -> list[TrainResult]:

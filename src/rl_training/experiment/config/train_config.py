@@ -126,7 +126,7 @@ class TrainConfig(Section):
         ("tensorboard",), description="trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none"
     )
     record_video_interval: CountOrZero = Field(0, description="steps between videos of an evaluation episode; 0: none")
-    threads: Count | None = Field(None, description="CPU threads for PyTorch; none: 1")
+    threads: Count | None = Field(None, description="CPU threads for PyTorch; none: 1 to 4, by timing")
     compile: Annotated[Literal["auto", "on", "off"], BeforeValidator(_switch)] = Field(
         "auto", description="torch.compile: auto, on or off"
     )
