@@ -8,12 +8,13 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from command_line import COMMAND
 
-POLL_SECONDS = 0.1
+POLL_SECONDS, END_SECONDS = 0.1, 2.0
 Row = dict[str, Any]
 
 
@@ -62,10 +63,15 @@ def follow(process: subprocess.Popen[bytes], run: Path, window: float | None, li
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Kills the process and its workers; its run is not used any further."""
-    if process.poll() is None:
+    """Ends the process and its workers: the second signal ends it without a checkpoint, and it frees shared memory."""
+    for _ in range(2):
+        if process.poll() is None:
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(END_SECONDS)
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    process.wait()
 
 
 def log_rows(run: Path) -> list[Row]:
