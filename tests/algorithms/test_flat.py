@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 
 from rl_training.algorithms import CATALOGUE, Updater
+from rl_training.algorithms.core import flat as flat_module
 from rl_training.algorithms.core.flat import FlatFunction, FlatLosses
 from rl_training.algorithms.core.updater import clip_gradients
 from rl_training.types import Loss
@@ -41,7 +43,7 @@ def test_flat_updates_equal_those_of_autograd(name, box, discrete, draw):
     learner, batches = learner_and_batches(name, box, discrete, draw)
     updaters = [Updater([learner]), Updater([copy.deepcopy(learner)])]
     assert updaters[0].flat is not None
-    updaters[0].flat.after, updaters[1].flat = 2, None
+    updaters[0].flat.after, updaters[1].flat = 0, None
     results = []
     for updater in updaters:
         torch.manual_seed(1)
@@ -68,13 +70,13 @@ def test_flat_actions_equal_those_of_the_policy(name, box, discrete):
         generator.manual_seed(4)
         return [policy({"obs": torch.full((2, 3), step / 10)}).actions for step in range(6)]
 
-    flat = FlatFunction(act, after=2, generator=generator)
+    flat = FlatFunction(act, after=0, generator=generator)
     assert torch.equal(torch.stack(played(flat)), torch.stack(played(act)))
     assert list(flat.programs.values()) != [None]
 
 
 def test_a_function_that_cannot_be_traced_is_called_as_it_is():
-    flat = FlatFunction(lambda batch: batch["x"] * float(batch["x"].sum()), after=1)
+    flat = FlatFunction(lambda batch: batch["x"] * float(batch["x"].sum()), after=0)
     for step in range(3):
         assert flat({"x": torch.full((2,), 1.0 + step)}).tolist() == [2 * (1.0 + step) ** 2] * 2
     assert list(flat.programs.values()) == [None]
@@ -87,13 +89,13 @@ def test_a_function_with_a_state_of_its_own_is_called_as_it_is():
         calls.append(1)
         return batch["x"] + len(calls)
 
-    flat = FlatFunction(count, after=1)
+    flat = FlatFunction(count, after=0)
     assert [flat({"x": torch.zeros(())}).item() for _ in range(3)] == [1, 3, 4]  # the trace was the second call
     assert list(flat.programs.values()) == [None]
 
 
 def test_batches_of_other_shapes_and_layouts_have_programs_of_their_own():
-    flat = FlatFunction(lambda batch: batch["x"].reshape(-1) * 2, after=1)
+    flat = FlatFunction(lambda batch: batch["x"].reshape(-1) * 2, after=0)
     x = torch.arange(6.0).view(2, 3)
     for each in (x, x.T, x, x.T, x[:1], x[:1]):
         assert flat({"x": each}).tolist() == (each.reshape(-1) * 2).tolist()
@@ -102,7 +104,7 @@ def test_batches_of_other_shapes_and_layouts_have_programs_of_their_own():
 
 def test_parameters_that_share_a_gradient_are_left_to_autograd():
     params = [nn.Parameter(torch.ones(2)) for _ in range(2)]
-    flat = FlatLosses(lambda batch, phase: Loss({"loss": (sum(params) * batch["x"]).sum()}), params, after=1)
+    flat = FlatLosses(lambda batch, phase: Loss({"loss": (sum(params) * batch["x"]).sum()}), params, after=0)
     for _ in range(3):
         for each in params:
             each.grad = None
@@ -111,3 +113,14 @@ def test_parameters_that_share_a_gradient_are_left_to_autograd():
         norm = torch.linalg.vector_norm(torch.cat([each.grad for each in params if each.grad is not None]))
         assert norm.item() == pytest.approx(0.1, rel=1e-3)
     assert list(flat.programs.values()) == [None]
+
+
+def test_a_function_is_traced_once_it_has_taken_the_time_of_a_trace(monkeypatch):
+    clock = iter(range(100))
+    monkeypatch.setattr(flat_module, "time", SimpleNamespace(perf_counter=lambda: next(clock)))  # one second a call
+    flat = FlatFunction(lambda batch: batch["x"] * 2, after=3.0)
+    for _ in range(3):
+        flat({"x": torch.ones(2)})
+    assert flat.programs == {}
+    flat({"x": torch.ones(2)})
+    assert [program is not None for program in flat.programs.values()] == [True]

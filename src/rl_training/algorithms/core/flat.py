@@ -7,6 +7,7 @@ the same order: the results are equal bit for bit.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import SimpleNamespace
@@ -18,13 +19,13 @@ from torch.utils._pytree import tree_leaves
 
 from rl_training.types import Batch, Loss
 
-TRACE_AFTER = 1_000  # calls, so that short runs do not wait for the trace
+TRACE_AFTER = 3.0  # seconds in a function; the first trace takes about as long, because it imports the compiler
 Program: TypeAlias = "Callable[..., Any]"
 Gradients: TypeAlias = "list[Tensor | None]"
 
 
 class FlatFunction:
-    """Calls `function` with the tensors of a batch; from its `after`-th call on as a flat program.
+    """Calls `function` with the tensors of a batch; as a flat program once its calls have taken `after` seconds.
 
     - The function must depend on its arguments and on tensors that keep their memory, such as parameters; it may draw
       random numbers from PyTorch's default generator and from `generator`.
@@ -33,11 +34,11 @@ class FlatFunction:
     """
 
     def __init__(
-        self, function: Callable[..., Any], *, after: int = TRACE_AFTER, generator: torch.Generator | None = None
+        self, function: Callable[..., Any], *, after: float = TRACE_AFTER, generator: torch.Generator | None = None
     ) -> None:
         self.function, self.after = function, after
         self.generators = [torch.default_generator, *([] if generator is None else [generator])]
-        self.counts: dict[Any, int] = {}
+        self.seconds: dict[Any, float] = {}
         self.programs: dict[Any, Program | None] = {}  # None: cannot be traced
 
     def __call__(self, batch: Batch, *others: Any) -> Any:
@@ -46,12 +47,13 @@ class FlatFunction:
         if program is not None:
             with torch.no_grad():
                 return program(*batch.values())
-        count = self.counts[key] = self.counts.get(key, 0) + 1
-        if count != self.after:
-            return self.function(batch, *others)
-        states = self._states()
+        seconds = self.seconds.get(key, 0.0)
+        is_due = seconds >= self.after and key not in self.programs
+        states, began = self._states() if is_due else [], time.perf_counter()
         result = self.function(batch, *others)
-        self.programs[key] = self._program(batch, others, states, result)
+        self.seconds[key] = seconds + time.perf_counter() - began
+        if is_due:
+            self.programs[key] = self._program(batch, others, states, result)
         return result
 
     def traced(self, batch: Batch, *others: Any) -> Any:
@@ -90,7 +92,9 @@ class FlatFunction:
 class FlatLosses(FlatFunction):
     """Computes losses, and sets the gradients of `params`, which have none before."""
 
-    def __init__(self, loss: Callable[[Batch, str], Loss], params: Sequence[Tensor], after: int = TRACE_AFTER) -> None:
+    def __init__(
+        self, loss: Callable[[Batch, str], Loss], params: Sequence[Tensor], after: float = TRACE_AFTER
+    ) -> None:
         super().__init__(self._by_backward, after=after)
         self.loss, self.params = loss, list(params)
 
