@@ -23,21 +23,26 @@ def mix(value: Tensor) -> Tensor:
 class Draws:
     """Uniform numbers for rows of environments; each call gives new ones."""
 
-    def __init__(self, keys: Tensor) -> None:
-        self.keys, self._drawn = keys, 0
+    def __init__(self, keys: Tensor, parts: tuple[Tensor, ...] = ()) -> None:
+        self._keys, self._parts, self._drawn = keys, parts, 0
 
     @classmethod
     def of(cls, seed: int, *parts: Tensor) -> "Draws":
-        """Draws that depend on the seed and on each part, an int64 tensor [rows]; two 32-bit keys for each row."""
+        """Draws that depend on the seed and on each part, an int64 tensor [rows]."""
         keys = torch.stack([torch.full_like(parts[0], half & MASK) for half in (seed, seed >> 32 ^ STEP)])
         return cls(keys).at(*parts)
 
     def at(self, *parts: Tensor) -> "Draws":
-        """Draws that depend on these and on each part."""
-        keys = self.keys
-        for part in parts:
-            keys = mix(keys + part * STEP & MASK)
-        return Draws(keys)
+        """Draws that depend on these and on each part, which is read when the first number is drawn."""
+        return Draws(self.keys, parts)
+
+    @property
+    def keys(self) -> Tensor:
+        """Two 32-bit numbers for each row, [2, rows]."""
+        for part in self._parts:
+            self._keys = mix(self._keys + part * STEP & MASK)
+        self._parts = ()
+        return self._keys
 
     def uniform(self, count: int, low: float = 0.0, high: float = 1.0) -> Tensor:
         """Returns [rows, count] float64 numbers in [low, high), multiples of 2**-32 of the range."""

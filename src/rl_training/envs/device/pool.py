@@ -62,13 +62,17 @@ class DevicePool(TensorPool):
         truncated = truncated & ~outcome.terminated
         ended = outcome.terminated | truncated
         next_obs = self.env.observe(outcome.state)
+        if self.device.type == "cpu" and not ended.any():  # a GPU computes first states that are not needed
+            self._keep(outcome.state, next_obs)
+        else:
+            self._start_anew(ended, outcome.state, next_obs)
+        return TensorTransition(next_obs, outcome.rewards, outcome.terminated, truncated, self.obs)
+
+    def _start_anew(self, ended: Tensor, state: State, obs: Tensor) -> None:
         self._count_ended(ended)
         first = self.env.initial(self._draws())
-        self._keep(
-            {name: where_rows(ended, first[name], value) for name, value in outcome.state.items()},
-            where_rows(ended, self.env.observe(first), next_obs),
-        )
-        return TensorTransition(next_obs, outcome.rewards, outcome.terminated, truncated, self.obs)
+        kept = {name: where_rows(ended, first[name], value) for name, value in state.items()}
+        self._keep(kept, where_rows(ended, self.env.observe(first), obs))
 
     def _draws(self) -> Draws:
         return self._seeds.at(self._episodes, self._lengths)
