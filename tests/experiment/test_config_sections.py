@@ -34,3 +34,8 @@ def test_cartpole_has_more_environments_on_the_device():
     values = load_config("ppo/cartpole")
     assert parse_config(values).num_envs == 8
     assert parse_config(apply_overrides(values, ["env_backend=device"])).num_envs == 64
+
+
+def test_dqn_on_cartpole_updates_less_often_on_the_device():
+    config = parse_config(apply_overrides(load_config("dqn/cartpole"), ["env_backend=device"]))
+    assert (config.total_timesteps, config.num_envs, config.algo_kwargs["updates_per_collect"]) == (100_000, 64, 16)
