@@ -17,7 +17,7 @@ class SpeedMatch:
     algo: str
     options: dict[str, Any]
     steps: int
-    warm_up: int  # steps before the measured ones
+    warm_up: int  # steps before the measured ones, enough for compilers and tracers of all libraries
     env: str | None = None  # None: from a dataset
     num_envs: int = 1
 
@@ -36,18 +36,18 @@ HOPPER = {**SAC, **NETWORK, "learning_rate": 3e-4, "learning_starts": 500}
 OFFLINE = {**NETWORK, "batch_size": 256, "learning_rate": 3e-4, "gamma": 0.99}
 
 MATCHES = {
-    "sac_hopper": SpeedMatch("SAC on Hopper-v5", "sac", HOPPER, 2_500, 1_000, "Hopper-v5"),
-    "sac_pendulum": SpeedMatch("SAC on Pendulum-v1", "sac", {**SAC, **NETWORK}, 2_000, 500, "Pendulum-v1"),
+    "sac_hopper": SpeedMatch("SAC on Hopper-v5", "sac", HOPPER, 3_000, 1_500, "Hopper-v5"),
+    "sac_pendulum": SpeedMatch("SAC on Pendulum-v1", "sac", {**SAC, **NETWORK}, 2_500, 1_200, "Pendulum-v1"),
     "td3_hopper": SpeedMatch(
-        "TD3 on Hopper-v5", "td3", {**HOPPER, "action_noise_scale": 0.1}, 3_500, 1_000, "Hopper-v5"
+        "TD3 on Hopper-v5", "td3", {**HOPPER, "action_noise_scale": 0.1}, 4_000, 2_000, "Hopper-v5"
     ),
     "dqn_cartpole": SpeedMatch(
-        "DQN on CartPole-v1, 128 updates after 256 steps", "dqn", DQN, 21_504, 5_120, "CartPole-v1"
+        "DQN on CartPole-v1, 128 updates after 256 steps", "dqn", DQN, 25_600, 10_240, "CartPole-v1"
     ),
     "ppo_cartpole": SpeedMatch(
-        "PPO on CartPole-v1, 8 environments", "ppo", ppo(CARTPOLE_PPO), 40_960, 4_096, "CartPole-v1", num_envs=8
+        "PPO on CartPole-v1, 8 environments", "ppo", ppo(CARTPOLE_PPO), 61_440, 20_480, "CartPole-v1", num_envs=8
     ),
-    "iql": SpeedMatch("IQL from 100,000 rows", "iql", OFFLINE, 2_000, 200),
-    "cql": SpeedMatch("CQL from 100,000 rows", "cql", {**OFFLINE, "actor_learning_rate": 1e-4}, 350, 50),
-    "td3_bc": SpeedMatch("TD3+BC from 100,000 rows", "td3_bc", {**OFFLINE, "normalize_obs": True}, 2_000, 200),
+    "iql": SpeedMatch("IQL from 100,000 rows", "iql", OFFLINE, 2_500, 900),
+    "cql": SpeedMatch("CQL from 100,000 rows", "cql", {**OFFLINE, "actor_learning_rate": 1e-4}, 450, 250),
+    "td3_bc": SpeedMatch("TD3+BC from 100,000 rows", "td3_bc", {**OFFLINE, "normalize_obs": True}, 2_500, 900),
 }
