@@ -94,12 +94,12 @@ class FrameReplayBuffer(ReplayBuffer):
         last = self._last_step()
         begins = last.ended if self.added else np.ones_like(last.ended)  # flags of the first steps of episodes
         # When a worker process dies, its episode is truncated with next_obs equal to obs.
-        unchanged = (obs == next_obs).all((-3, -2, -1))
-        shifted = (obs[..., 1:, :, :] == next_obs[..., :-1, :, :]).all((-3, -2, -1))
-        expected = obs[..., -1:, :, :] if begins.all() else last.stacks
+        unchanged, shifted = _equal(obs, next_obs), _equal(obs[..., 1:, :, :], next_obs[..., :-1, :, :])
+        follows = _equal(obs, last.stacks)
         if begins.any():
-            expected = np.where(begins[..., None, None, None], obs[..., -1:, :, :], expected)
-        if not ((obs == expected).all() and (shifted | unchanged).all()):
+            repeated = np.broadcast_to(obs[..., -1:, :, :], obs.shape)
+            follows = np.where(begins, _equal(obs, repeated), follows)
+        if not (follows.all() and (shifted | unchanged).all()):
             raise ValueError(
                 "observations are not frame stacks: each step must add one frame, and an episode must start with its "
                 "first frame repeated; set stacked_frames to false"
@@ -124,7 +124,9 @@ class FrameReplayBuffer(ReplayBuffer):
         before, oldest = self.evicted, self.frames.counts.numpy() - self.frames.capacity
         while (self._oldest_frame(self.evicted) < oldest).any():
             self.evicted += self.stride
-        if self.priorities is not None and self.evicted > before:
+        if self.evicted == before:
+            return
+        if self.priorities is not None:
             slots = self._slots(before, self.evicted).expand(*self.frames.counts.shape, -1)
             self.priorities.put(slots, torch.zeros(slots.shape, dtype=torch.float64, device=slots.device))
         self._set_added(self.added)
@@ -144,6 +146,14 @@ class FrameReplayBuffer(ReplayBuffer):
     def _set_added(self, added: int) -> None:
         super()._set_added(added)
         self._oldest.fill_(self.evicted % self.capacity)
+
+
+def _equal(first: Array, second: Array) -> Array:
+    """Whether the stacks [..., frames, height, width] are equal, [...]."""
+    rows = [each.reshape(-1, *each.shape[-3:]) for each in (first, second)]
+    # A comparison of bytes takes a tenth of the time of one by NumPy.
+    equal = [one.tobytes() == other.tobytes() for one, other in zip(*rows, strict=True)]
+    return np.array(equal).reshape(first.shape[:-3])
 
 
 class FrameStore:

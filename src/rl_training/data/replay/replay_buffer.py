@@ -238,7 +238,7 @@ def _write(rows: Batch, columns: Batch, slot: int, *, axis: int = 0) -> None:
 
     Rows of the host are sent without waiting for the device. Pinned rows must stay unchanged until it has read them.
     """
-    if isinstance(columns, PackedColumns) and rows["rewards"].device == columns.matrix.device:
+    if isinstance(columns, PackedColumns):
         rows, columns = columns.packed(rows), columns.stored
     before = (slice(None),) * axis
     for name, column in columns.items():
