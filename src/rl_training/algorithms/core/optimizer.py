@@ -40,6 +40,8 @@ MAX_PIECE = 65_536  # entries that a fused kernel gives to one block, if a tenso
 
 def piece_size(tensors: Sequence[Tensor]) -> int | None:
     """Entries of a piece, a power of two, so that small networks use more cores of a GPU; None: do not cut."""
+    if not all(tensor.is_contiguous() for tensor in tensors):
+        return None
     share = sum(tensor.numel() for tensor in tensors) / PIECES
     size = max(1 << math.ceil(math.log2(max(share, 1))), MIN_PIECE)
     return size if size < MAX_PIECE else None
@@ -127,4 +129,4 @@ class Optimizer:
 
     def _cuts(self, params: list[Tensor]) -> bool:
         fused = self.group.kind != "laprop"
-        return fused and params[0].is_cuda and all(parameter.is_contiguous() for parameter in params)
+        return fused and params[0].is_cuda

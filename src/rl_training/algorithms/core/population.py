@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from rl_training.models.products import Linear
 from rl_training.types import Action, Batch, Loss
 
 Tensors = dict[str, Tensor]
@@ -18,6 +19,10 @@ def stack_members(learners: Sequence[nn.Module]) -> tuple[Tensors, Tensors]:
     """Stacks all parameters and buffers; each member then holds views of its slice, so it acts and saves like one."""
     params = {name: _stack([member.get_parameter(name) for member in learners])
               for name, _ in learners[0].named_parameters()}  # fmt: skip
+    for path, module in learners[0].named_modules():
+        if isinstance(module, Linear):  # with `vmap`, gradients of weights are transposed in memory
+            weight = params[f"{path}.weight"]
+            weight.data = weight.data.mT.contiguous().mT
     buffers = {name: _stack([member.get_buffer(name) for member in learners])
                for name, _ in learners[0].named_buffers()}  # fmt: skip
     for index, member in enumerate(learners):
