@@ -15,12 +15,7 @@ from rl_training.algorithms.core.flat import FlatFunction, FlatLosses
 from rl_training.algorithms.core.updater import clip_gradients
 from rl_training.types import Loss
 
-SOME = ("dqn", "iql", "ppo", "sac", "td3")  # each trace takes a second
-ALGORITHMS = [
-    name if name in SOME else pytest.param(name, marks=pytest.mark.slow)
-    for name, learner in CATALOGUE.items()
-    if learner.lane != "sequence"
-]
+ALGORITHMS = [name for name, learner in CATALOGUE.items() if learner.lane != "sequence"]
 UPDATES = 8
 
 
@@ -124,3 +119,12 @@ def test_a_function_is_traced_once_it_has_taken_the_time_of_a_trace(monkeypatch)
     assert flat.programs == {}
     flat({"x": torch.ones(2)})
     assert [program is not None for program in flat.programs.values()] == [True]
+
+
+def test_a_value_that_was_computed_outside_of_the_function_is_not_repeated_for_ever():
+    made = {"scale": torch.ones(())}
+    flat = FlatFunction(lambda batch: batch["x"] * made["scale"], after=0)
+    for step in range(4):
+        made["scale"] = torch.full((), float(step))  # another tensor, unlike a parameter
+        assert flat({"x": torch.ones(2)}).tolist() == [step] * 2
+    assert list(flat.programs.values()) == [None]

@@ -7,19 +7,21 @@ the same order: the results are equal bit for bit.
 
 from __future__ import annotations
 
+import operator
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from rl_training.types import Batch, Loss
 
-TRACE_AFTER = 3.0  # seconds in a function; the first trace takes about as long, because it imports the compiler
+TRACE_AFTER = 0.2  # seconds in a function, a few times as long as its trace takes
 Program: TypeAlias = "Callable[..., Any]"
 Gradients: TypeAlias = "list[Tensor | None]"
 
@@ -30,7 +32,7 @@ class FlatFunction:
     - The function must depend on its arguments and on tensors that keep their memory, such as parameters; it may draw
       random numbers from PyTorch's default generator and from `generator`.
     - There is one program for each combination of the other arguments, names, shapes and layouts.
-    - A program is used only if it repeats the result of the call that it was traced from.
+    - A program is used only if it repeats the result of the call after the one that it was traced from.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class FlatFunction:
         self.function, self.after = function, after
         self.generators = [torch.default_generator, *([] if generator is None else [generator])]
         self.seconds: dict[Any, float] = {}
+        self.candidates: dict[Any, Program | None] = {}  # traced, to be checked at the next call
         self.programs: dict[Any, Program | None] = {}  # None: cannot be traced
 
     def __call__(self, batch: Batch, *others: Any) -> Any:
@@ -47,13 +50,14 @@ class FlatFunction:
         if program is not None:
             with torch.no_grad():
                 return program(*batch.values())
-        seconds = self.seconds.get(key, 0.0)
-        is_due = seconds >= self.after and key not in self.programs
+        is_due = key in self.candidates
         states, began = self._states() if is_due else [], time.perf_counter()
         result = self.function(batch, *others)
-        self.seconds[key] = seconds + time.perf_counter() - began
+        seconds = self.seconds[key] = self.seconds.get(key, 0.0) + time.perf_counter() - began
         if is_due:
-            self.programs[key] = self._program(batch, others, states, result)
+            self.programs[key] = self._checked(self.candidates.pop(key), batch, states, result)
+        elif seconds >= self.after and key not in self.programs:
+            self.candidates[key] = self._program(batch, others)
         return result
 
     def traced(self, batch: Batch, *others: Any) -> Any:
@@ -64,22 +68,29 @@ class FlatFunction:
         pairs = zip(tree_leaves(result), tree_leaves(expected), strict=True)
         return all(mine is other or torch.equal(mine, other) for mine, other in pairs)
 
-    def _program(self, batch: Batch, others: Any, states: list[Tensor], expected: Any) -> Program | None:
-        """Returns a program for batches like this one, or None if it does not repeat the expected result."""
-        after = self._states()
-        self._restore(states)
+    def _program(self, batch: Batch, others: Any) -> Program | None:
+        """Returns a program for batches like this one, or None if the function cannot be traced."""
+        states = self._states()
         try:
-            program = flat_program(lambda *columns: self.traced(dict(zip(batch, columns, strict=True)), *others), batch)
-            self._restore(states)
-            with torch.no_grad():
-                result = program(*batch.values())
-            drawn = zip(self._states(), after, strict=True)
-            repeats = self.repeats(result, expected) and all(mine.equal(other) for mine, other in drawn)
+            return flat_program(lambda *columns: self.traced(dict(zip(batch, columns, strict=True)), *others), batch)
         except Exception:  # whatever cannot be traced is called as it is
             return None
         finally:
+            self._restore(states)
+
+    def _checked(self, program: Program | None, batch: Batch, states: list[Tensor], expected: Any) -> Program | None:
+        """Returns the program if it repeats the expected result and draws the same random numbers."""
+        after = self._states()
+        self._restore(states)
+        try:
+            with torch.no_grad():
+                result = None if program is None else program(*batch.values())
+            drawn = zip(self._states(), after, strict=True)
+            return program if all(a.equal(b) for a, b in drawn) and self.repeats(result, expected) else None
+        except Exception:
+            return None
+        finally:
             self._restore(after)
-        return program if repeats else None
 
     def _states(self) -> list[Tensor]:
         return [generator.get_state() for generator in self.generators]
@@ -128,52 +139,100 @@ def _detached(loss: Loss) -> Loss:
 
 
 def flat_program(function: Callable[..., Any], batch: Batch) -> Program:
-    """Traces `function` of the columns of a batch, and returns it as a flat program."""
-    from torch.fx.experimental.proxy_tensor import make_fx  # takes a second
-
-    traced: Any = make_fx(function)(*batch.values())
-    constants = _simplified(traced)
-    written = torch.fx.GraphModule(constants, traced.graph)
-    # Attributes of a module are slow to read, so the code of the module reads those of a plain object.
-    return partial(type(written).forward, SimpleNamespace(**constants))
+    """Calls `function` of the columns of a batch, and returns the operations of this call as a flat program."""
+    # Not by `make_fx`, which imports PyTorch's compilers.
+    recorder = _Recorder(batch.values())
+    with recorder:
+        result = function(*batch.values())
+    return recorder.program(result)
 
 
 ALIASES = ("detach", "alias", "lift_fresh")  # the same tensor again, without gradients
 VIEWS = ("t", "transpose", "view", "expand", "unsqueeze", "squeeze")
-NAMESPACES: tuple[Any, ...] = (torch._C._VariableFunctions, torch._C._nn, torch.Tensor)
+NAMESPACES: tuple[Any, ...] = (torch._C._VariableFunctions, torch._C._nn, torch._C.TensorBase)
 
 
-def _simplified(module: Any) -> dict[str, Any]:
-    """Simplifies a traced graph in place; returns its constants: parameters, buffers, their views, and generators.
+class _Recorder(TorchDispatchMode):
+    """Records operations as a graph. Tensors that are neither inputs nor results, such as parameters, are constants."""
 
-    Views of parameters are made once, because they share their memory.
-    """
-    graph, constants, values = module.graph, dict[Any, Any](), dict[str, Any]()
-    for node in list(graph.nodes):
-        name, source = _name(node), next(iter(node.all_input_nodes), node)
-        if node.op == "get_attr":
-            value = getattr(module, node.target)
-            constants[node] = value.detach() if isinstance(value, Tensor) else value
-        elif name in ALIASES:
-            node.replace_all_uses_with(source)
-        elif name == "t" and _name(source) == "t":
-            node.replace_all_uses_with(source.all_input_nodes[0])
-        elif name in VIEWS and source in constants:
-            constants[node] = node.target(constants[source], *node.args[1:], **node.kwargs)
-    for index, (node, value) in enumerate(constants.items()):
-        name = f"constant_{index}"
-        values[name] = value
-        setattr(module, name, value)
-        with graph.inserting_before(node):
-            node.replace_all_uses_with(graph.create_node("get_attr", name))
-    graph.eliminate_dead_code()
-    for node in graph.nodes:  # PyTorch's own bindings take half the time of an operator object
-        if name := _name(node):
-            node.target = next((getattr(each, name) for each in NAMESPACES if hasattr(each, name)), node.target)
-    return values
+    def __init__(self, inputs: Iterable[Tensor]) -> None:
+        super().__init__()
+        self.graph, self.constants = torch.fx.Graph(), dict[str, Any]()
+        self.nodes: dict[int, Any] = {}  # by the identity of tensors, which `kept` keeps unique
+        self.kept: list[Any] = []
+        self.places: set[int] = set()  # memory of inputs and results
+        for index, column in enumerate(inputs):
+            self._keep(column, self.graph.placeholder(f"column_{index}"), computed=True)
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # else PyTorch imports its compiler, for seconds
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        name, source = _name(func), self._node(args[0]) if args and isinstance(args[0], Tensor) else None
+        is_constant = source is not None and source.op == "get_attr"
+        if name in ALIASES:
+            self._keep(result, source, computed=not is_constant)
+        elif name in VIEWS and is_constant:
+            self._constant(result)  # made once, because it shares the memory of its parameter
+        elif name == "t" and source is not None and source.target is func:
+            self._keep(result, source.args[0], computed=True)
+        else:
+            self._record(func, self._noted(args), self._noted(kwargs or {}), result)
+        return result
+
+    def program(self, result: Any) -> Program:
+        self.graph.output(self._noted(result))
+        self.graph.eliminate_dead_code()
+        for node in self.graph.nodes:  # PyTorch's own bindings take half the time of an operator object
+            if name := _name(node.target):
+                node.target = next((getattr(each, name) for each in NAMESPACES if hasattr(each, name)), node.target)
+        written: Any = torch.fx.GraphModule(self.constants, self.graph)
+        # Attributes of a module are slow to read, so its code reads those of a plain object.
+        return partial(type(written).forward, SimpleNamespace(**self.constants))
+
+    def _record(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
+        node = self.graph.call_function(func, args, kwargs)
+        if isinstance(result, Tensor):
+            self._keep(result, node, computed=True)
+        elif isinstance(result, list | tuple):
+            for index, each in enumerate(result):
+                self._keep(each, self.graph.call_function(operator.getitem, (node, index)), computed=True)
+        else:
+            raise ValueError(f"{func} reads values")
+
+    def _noted(self, value: Any) -> Any:
+        """The value with nodes in the place of tensors and generators."""
+        if isinstance(value, Tensor | torch.Generator):
+            return self._node(value)
+        if isinstance(value, dict):
+            return {key: self._noted(each) for key, each in value.items()}
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return type(value)(*map(self._noted, value))
+        return type(value)(map(self._noted, value)) if isinstance(value, list | tuple) else value
+
+    def _node(self, value: Any) -> Any:
+        if id(value) in self.nodes:
+            return self.nodes[id(value)]
+        if isinstance(value, Tensor) and value.untyped_storage().data_ptr() in self.places:
+            raise ValueError("a result has an unknown view")
+        return self._constant(value)
+
+    def _constant(self, value: Any) -> Any:
+        name = f"constant_{len(self.constants)}"
+        self.constants[name] = value.detach() if isinstance(value, Tensor) else value
+        return self._keep(value, self.graph.create_node("get_attr", name), computed=False)
+
+    def _keep(self, value: Any, node: Any, *, computed: bool) -> Any:
+        self.nodes[id(value)] = node
+        self.kept.append(value)
+        if computed and value.numel():
+            self.places.add(value.untyped_storage().data_ptr())
+        return node
 
 
-def _name(node: Any) -> str:
-    """Name of a node's operator without namespace and overload, or "" for other nodes."""
-    schema = getattr(getattr(node, "target", None), "_schema", None)
+def _name(target: Any) -> str:
+    """Name of an operator without namespace and overload, or "" for other functions."""
+    schema = getattr(target, "_schema", None)
     return "" if schema is None else str(schema.name.partition("::")[2])
