@@ -13,6 +13,7 @@ import pytest
 import torch
 from hypothesis import settings
 
+from rl_training.envs.arithmetic import usual_arithmetic
 from rl_training.experiment import datasets
 from rl_training.runtime.callbacks.trackers.guarded import OPENERS
 from rl_training.runtime.recipes import roll_dataset
@@ -30,6 +31,13 @@ def _same_kernels() -> Iterator[None]:
     """
     yield
     torch.backends.mkldnn.set_flags(True)
+
+
+@pytest.fixture(autouse=True)
+def _denormal_numbers() -> None:
+    """Training flushes denormal numbers to zero in the rest of the process; hypothesis needs them."""
+    usual_arithmetic.flush = None
+    torch.set_flush_denormal(False)
 
 
 class Levers(gym.Env[Any, Any]):

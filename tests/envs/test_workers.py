@@ -20,6 +20,7 @@ from rl_training.envs import workers
 from rl_training.envs.group import EnvError
 from rl_training.envs.pool import EnvPool, Transition
 from rl_training.envs.workers import TooManyRestarts
+from rl_training.experiment.machine import Choices, apply
 
 
 @pytest.fixture(autouse=True)
@@ -244,6 +245,24 @@ def test_an_action_that_an_environment_keeps_does_not_change():
         for value in (0.25, 0.5):
             step = pool.step(np.full((1, 4), value, np.float32))
         assert step.next_obs.tolist() == [[0.25] * 4]
+
+
+class Tiny(CartPoleEnv):
+    """Observes a denormal number."""
+
+    def step(self, action: Any) -> Any:
+        _, *rest = super().step(action)
+        return np.full(4, 1e-30) * np.full(4, 1e-10), *rest
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_training_leaves_the_denormal_numbers_of_environments_as_they_are(workers: int):
+    apply(Choices("cpu", 1, False))
+    with EnvPool(Tiny, workers=workers) as pool:
+        pool.reset()
+        found = pool.step(np.array([0])).next_obs
+        assert not (found + found).any()  # flushed to zero outside the environment
+    assert found.view(np.int32).tolist() == [[71362] * 4]  # the bits of 1e-40
 
 
 def member_pools(workers: int) -> EnvPool:

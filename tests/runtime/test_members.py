@@ -73,7 +73,7 @@ def test_members_act_at_the_same_steps_as_a_single_run(stride: int):
     train(state, [Members(members, num_envs=2)])
     for member, (_, callbacks) in enumerate(members):
         assert [each.steps for each in callbacks] == [each.steps for each in alone]
-        assert callbacks[0].episodes == [1 - member] * len(alone[0].steps)  # environment 1 of the first, 0 of the second
+        assert callbacks[0].episodes == [1 - member] * len(alone[0].steps)  # 1 of the first, 0 of the second
         assert callbacks[2].calls < len(alone[0].steps)
 
 

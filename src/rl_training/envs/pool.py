@@ -13,6 +13,7 @@ from gymnasium.wrappers import TimeLimit
 
 from rl_training.envs import snapshots
 from rl_training.envs.actions import ActionConverter, first_non_finite
+from rl_training.envs.arithmetic import usual_arithmetic
 from rl_training.envs.atari import AtariGame
 from rl_training.envs.checks.user_code import place_of_method
 from rl_training.envs.group import EnvError, EnvGroup, Episode, close_env
@@ -115,7 +116,7 @@ class EnvPool:
 
     def reset(self) -> np.ndarray:
         self._require_no_step("reset")
-        with environment_calls:
+        with environment_calls, usual_arithmetic:
             self._obs = self._group.reset()
         self._require_finite(self._obs, "reset")
         self._returns, self._starts = [0.0] * self.num_envs, [self._steps] * self.num_envs
@@ -138,7 +139,7 @@ class EnvPool:
         if not self._is_stepping:
             raise RuntimeError("call begin_step() before end_step()")
         self._is_stepping = False
-        with environment_calls:
+        with environment_calls, usual_arithmetic:
             step = self._group.end_step()
         self._require_finite(step.next_obs, "step")
         self._steps += 1
@@ -182,7 +183,8 @@ class EnvPool:
             )
         self._group.restarts = max(self._group.restarts, saved.get("restarts", 0))  # members share the workers
         states = [saved["envs"][str(env)] for env in range(count)]
-        obs, reasons = self._group.restore(rows, states, saved["obs"])
+        with usual_arithmetic:
+            obs, reasons = self._group.restore(rows, states, saved["obs"])
         if self._obs is None:
             self._obs = np.zeros((self.num_envs, *obs.shape[1:]), obs.dtype)
         self._obs = self._obs.copy()  # the caller has the old one

@@ -20,6 +20,7 @@ import torch
 
 from rl_training.algorithms import Learner, Updater
 from rl_training.data import ReplayBuffer
+from rl_training.envs.arithmetic import usual_arithmetic
 from rl_training.experiment.config.registry import get_algorithm_spec
 from rl_training.experiment.config.train_config import TrainConfig
 from rl_training.experiment.lanes import lane_of
@@ -112,6 +113,7 @@ def apply(choices: Choices) -> None:
     for dtype in (np.float16, np.float32, np.float64):
         np.finfo(dtype)  # NumPy warns if it looks for the smallest denormal number later
     torch.set_flush_denormal(True)
+    usual_arithmetic.flush = torch.set_flush_denormal
     if choices.device.startswith("cuda"):
         torch.set_float32_matmul_precision("high")
         torch.backends.cudnn.deterministic = True  # else a resumed run would differ in its last bits
