@@ -16,7 +16,9 @@ def ensemble_squared_error(predictions: Tensor, targets: Tensor) -> Tensor:
 
 def select_action(values: Tensor, actions: Tensor) -> Tensor:
     """Selects the entry of each row's action: [rows, actions, ...] -> [rows, ...]."""
-    return values.take_along_dim(actions.view(-1, *[1] * (values.dim() - 1)), 1).squeeze(1)
+    # Not `take_along_dim`, which checks every index.
+    index = actions.view(-1, *[1] * (values.dim() - 1)).expand(-1, -1, *values.shape[2:])
+    return values.gather(1, index).squeeze(1)
 
 
 def expectile_loss(error: Tensor, expectile: float) -> Tensor:
