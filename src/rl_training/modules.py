@@ -10,7 +10,7 @@ import os
 import pkgutil
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
 from importlib.machinery import BuiltinImporter, FrozenImporter, ModuleSpec
@@ -48,15 +48,20 @@ def name_of(thing: Any) -> str:
     return f"{LOCAL}{name.rpartition('.')[2].strip('<>')} in {module or 'this process'}"
 
 
+def parameters_of(create: Any) -> Mapping[str, inspect.Parameter]:
+    """Returns the parameters of a class or function by name; none for C code without a signature."""
+    with suppress(ValueError, TypeError):
+        return inspect.signature(create).parameters
+    return {}
+
+
 def option_hint(create: Any, error: Exception, *, positional: int = 0) -> str:
     """Returns the suggestion to append to the error of a call with a misspelt option, or an empty text.
 
     `create` is the class or function that was called; its first `positional` parameters are no options.
     """
     unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error)) if isinstance(error, TypeError) else None
-    options: list[str] = []
-    with suppress(ValueError, TypeError):  # it has no signature
-        options = list(inspect.signature(create).parameters)[positional:]
+    options = list(parameters_of(create))[positional:]
     near = [] if unknown is None else get_close_matches(unknown[1], options, n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 

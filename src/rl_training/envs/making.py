@@ -33,6 +33,7 @@ from rl_training.modules import (
     module_in,
     name_of,
     option_hint,
+    parameters_of,
 )
 from rl_training.types import EnvSpec
 
@@ -187,7 +188,7 @@ def _of_one_environment(creator: MakeEnv) -> dict[str, Any]:
     """Arguments for one environment of a simulator, whose class or function requires `num_envs`."""
     if "rl_training.envs.device.simulator" not in sys.modules:
         return {}
-    parameters = inspect.signature(creator).parameters
+    parameters = parameters_of(creator)
     if "num_envs" not in parameters or parameters["num_envs"].default is not inspect.Parameter.empty:
         return {}
     return {"num_envs": 1, **({"device": "cpu"} if "device" in parameters else {})}

@@ -1,7 +1,6 @@
 """Device environments by the id of the Gymnasium environment that they equal, or by `module:Name`."""
 
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -11,7 +10,7 @@ from rl_training.envs.device.contract import TensorPool
 from rl_training.envs.device.pool import DevicePool
 from rl_training.envs.device.simulator import VectorSimulator
 from rl_training.envs.device.simulator_pool import SimulatorPool
-from rl_training.modules import import_named, load_object, module_in
+from rl_training.modules import import_named, load_object, module_in, parameters_of
 
 HOME = "rl_training.envs.device"
 BUILT_IN = {
@@ -51,16 +50,9 @@ def _made(env_id: Any, env_kwargs: Mapping[str, Any], num_envs: int, device: str
     if not callable(env_id) and module_in(env_id) is None:
         raise ValueError(f"env_backend: device does not have {env_id}; {_offer()}")
     creator = env_id if callable(env_id) else load_object(env_id, "env_id")
-    return creator(**{**_accepted(creator, num_envs=num_envs, device=device), **env_kwargs})
-
-
-def _accepted(creator: Callable[..., Any], **offered: Any) -> dict[str, Any]:
-    """The arguments that a class or function has parameters for."""
-    try:
-        parameters = inspect.signature(creator).parameters
-    except (TypeError, ValueError):  # of C code
-        return {}
-    return {name: value for name, value in offered.items() if name in parameters}
+    offered = {"num_envs": num_envs, "device": device}
+    accepted = {name: offered[name] for name in offered if name in parameters_of(creator)}
+    return creator(**{**accepted, **env_kwargs})
 
 
 def _offer() -> str:
