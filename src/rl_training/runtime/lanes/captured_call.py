@@ -1,10 +1,10 @@
-"""A function without side effects on the host, called as a CUDA graph."""
+"""A function that reads no value on the host, called as a CUDA graph."""
 
 from __future__ import annotations
 
 import gc
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Generic, TypeVar
 
@@ -17,11 +17,18 @@ Result = TypeVar("Result")
 class CapturedCall(Generic[Result]):
     """Calls `function`. On a GPU, calls after the first three replay a CUDA graph, which overwrites the last result.
 
-    A function that waits for the device cannot be captured, so it stays a call.
+    With `changes`, the tensors that it changes, a function that waits for the device stays a call, because it cannot be
+    captured. Without them, it must not wait.
     """
 
-    def __init__(self, function: Callable[[], Result], generator: torch.Generator) -> None:
-        self._function, self._generator = function, generator
+    def __init__(
+        self,
+        function: Callable[[], Result],
+        generator: torch.Generator,
+        *,
+        changes: Sequence[torch.Tensor] | None = None,
+    ) -> None:
+        self._function, self._generator, self._changes = function, generator, changes
         self._calls = 0
         self._result: Result
         self._graph: torch.cuda.CUDAGraph | None = None
@@ -41,19 +48,32 @@ class CapturedCall(Generic[Result]):
 
     def _warm_up(self, stream: torch.cuda.Stream) -> None:
         """Runs on the capture stream, so that lazy allocations happen before the capture."""
-        state = self._generator.get_state()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
-            try:
-                with errors_when_waiting(enabled=self._calls > 0):  # the first call may load kernels
-                    self._result = self._function()
-            except RuntimeError:
-                self._stream = None
-                self._generator.set_state(state)
+            waits = self._calls > 0 and self._waits()  # the first call may load kernels
+            if not waits:
+                self._result = self._function()
         torch.cuda.current_stream().wait_stream(stream)
         self._calls += 1
-        if self._stream is None:
+        if waits:
+            self._stream = None
             self._result = self._function()
+
+    def _waits(self) -> bool:
+        """Whether the function waits for the device, by a call without effect."""
+        if self._changes is None:
+            return False
+        state, before = self._generator.get_state(), [tensor.clone() for tensor in self._changes]
+        try:
+            with errors_when_waiting():
+                self._function()
+        except RuntimeError:
+            return True
+        finally:
+            self._generator.set_state(state)
+            for tensor, value in zip(self._changes, before, strict=True):
+                tensor.copy_(value)
+        return False
 
     def _capture(self, stream: torch.cuda.Stream) -> None:
         gc.collect()  # freeing an older graph during the capture would invalidate it
@@ -66,10 +86,10 @@ class CapturedCall(Generic[Result]):
 
 
 @contextmanager
-def errors_when_waiting(*, enabled: bool) -> Iterator[None]:
+def errors_when_waiting() -> Iterator[None]:
     """Makes operations that wait for the device raise RuntimeError."""
     before = torch.cuda.get_sync_debug_mode()
-    _set_sync_debug_mode("error" if enabled else before)
+    _set_sync_debug_mode("error")
     try:
         yield
     finally:
