@@ -150,7 +150,7 @@ class BC(ManagedAlgorithm):
             callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
             log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
-            threads: CPU threads for PyTorch; none: 1
+            threads: CPU threads for PyTorch; none: 1 to 4, by timing
             compile: torch.compile: auto, on or off
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
@@ -302,7 +302,7 @@ class C51(ManagedAlgorithm):
             callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
             log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
-            threads: CPU threads for PyTorch; none: 1
+            threads: CPU threads for PyTorch; none: 1 to 4, by timing
             compile: torch.compile: auto, on or off
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
@@ -439,7 +439,7 @@ class CalQL(ManagedAlgorithm):
             callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
             log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
-            threads: CPU threads for PyTorch; none: 1
+            threads: CPU threads for PyTorch; none: 1 to 4, by timing
             compile: torch.compile: auto, on or off
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
@@ -576,7 +576,7 @@ class CQL(ManagedAlgorithm):
             callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
             log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
-            threads: CPU threads for PyTorch; none: 1
+            threads: CPU threads for PyTorch; none: 1 to 4, by timing
             compile: torch.compile: auto, on or off
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
@@ -723,7 +723,7 @@ class DQN(ManagedAlgorithm):
             callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
             log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
-            threads: CPU threads for PyTorch; none: 1
+            threads: CPU threads for PyTorch; none: 1 to 4, by timing
             compile: torch.compile: auto, on or off
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
@@ -895,7 +895,7 @@ class Dreamer(ManagedAlgorithm):
             callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
             log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
-            threads: CPU threads for PyTorch; none: 1
+            threads: CPU threads for PyTorch; none: 1 to 4, by timing
             compile: torch.compile: auto, on or off
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
@@ -1051,7 +1051,7 @@ class FQF(ManagedAlgorithm):
             callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
             log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
-            threads: CPU threads for PyTorch; none: 1
+            threads: CPU threads for PyTorch; none: 1 to 4, by timing
             compile: torch.compile: auto, on or off
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
@@ -1201,7 +1201,7 @@ class GAIL(ManagedAlgorithm):
             callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
             log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
-            threads: CPU threads for PyTorch; none: 1
+            threads: CPU threads for PyTorch; none: 1 to 4, by timing
             compile: torch.compile: auto, on or off
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
@@ -1325,7 +1325,7 @@ class IQL(ManagedAlgorithm):
             callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
             log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
-            threads: CPU threads for PyTorch; none: 1
+            threads: CPU threads for PyTorch; none: 1 to 4, by timing
             compile: torch.compile: auto, on or off
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
@@ -1479,7 +1479,7 @@ class IQN(ManagedAlgorithm):
             callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
             log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
-            threads: CPU threads for PyTorch; none: 1
+            threads: CPU threads for PyTorch; none: 1 to 4, by timing
             compile: torch.compile: auto, on or off
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
@@ -1647,7 +1647,7 @@ class MBPO(ManagedAlgorithm):
             callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
             log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
-            threads: CPU threads for PyTorch; none: 1
+            threads: CPU threads for PyTorch; none: 1 to 4, by timing
             compile: torch.compile: auto, on or off
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
@@ -1802,7 +1802,7 @@ class MOPO(ManagedAlgorithm):
             callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
             log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
-            threads: CPU threads for PyTorch; none: 1
+            threads: CPU threads for PyTorch; none: 1 to 4, by timing
             compile: torch.compile: auto, on or off
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
@@ -1936,7 +1936,7 @@ class PPO(ManagedAlgorithm):
             callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
             log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
-            threads: CPU threads for PyTorch; none: 1
+            threads: CPU threads for PyTorch; none: 1 to 4, by timing
             compile: torch.compile: auto, on or off
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
@@ -2086,7 +2086,7 @@ class QRDQN(ManagedAlgorithm):
             callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
             log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
-            threads: CPU threads for PyTorch; none: 1
+            threads: CPU threads for PyTorch; none: 1 to 4, by timing
             compile: torch.compile: auto, on or off
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
@@ -2239,7 +2239,7 @@ class Rainbow(ManagedAlgorithm):
             callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
             log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
-            threads: CPU threads for PyTorch; none: 1
+            threads: CPU threads for PyTorch; none: 1 to 4, by timing
             compile: torch.compile: auto, on or off
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
@@ -2379,7 +2379,7 @@ class REDQ(ManagedAlgorithm):
             callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
             log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
-            threads: CPU threads for PyTorch; none: 1
+            threads: CPU threads for PyTorch; none: 1 to 4, by timing
             compile: torch.compile: auto, on or off
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
@@ -2513,7 +2513,7 @@ class SAC(ManagedAlgorithm):
             callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
             log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
-            threads: CPU threads for PyTorch; none: 1
+            threads: CPU threads for PyTorch; none: 1 to 4, by timing
             compile: torch.compile: auto, on or off
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
@@ -2648,7 +2648,7 @@ class TD3(ManagedAlgorithm):
             callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
             log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
-            threads: CPU threads for PyTorch; none: 1
+            threads: CPU threads for PyTorch; none: 1 to 4, by timing
             compile: torch.compile: auto, on or off
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
@@ -2770,7 +2770,7 @@ class TD3BC(ManagedAlgorithm):
             callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
             log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
-            threads: CPU threads for PyTorch; none: 1
+            threads: CPU threads for PyTorch; none: 1 to 4, by timing
             compile: torch.compile: auto, on or off
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
@@ -2900,7 +2900,7 @@ class XQL(ManagedAlgorithm):
             callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
             log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
-            threads: CPU threads for PyTorch; none: 1
+            threads: CPU threads for PyTorch; none: 1 to 4, by timing
             compile: torch.compile: auto, on or off
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
