@@ -6,6 +6,7 @@ import mmap
 import os
 import tempfile
 import weakref
+from contextlib import suppress
 from math import prod
 from multiprocessing import reduction
 from typing import Any, NamedTuple
@@ -42,14 +43,23 @@ class SharedRows:
         self._columns = [own_actions, obs, obs, ((count,), np.dtype(np.float64)), flags, flags]
         self._offsets = np.cumsum([0, *(_size(*column) for column in self._columns)]).tolist()
         file = _anonymous_file()
-        weakref.finalize(self, os.close, file)
+        self._close_file = weakref.finalize(self, os.close, file)
         os.ftruncate(file, self._offsets[-1])
         self._map(file)
 
     def _map(self, file: int) -> None:
-        self._file, memory = file, mmap.mmap(file, self._offsets[-1])
+        self._file, self._memory = file, mmap.mmap(file, self._offsets[-1])
         places = zip(self._columns, self._offsets, strict=False)
-        self.arrays = StepArrays(*(np.ndarray(*column, buffer=memory, offset=start) for column, start in places))
+        self.arrays = StepArrays(*(np.ndarray(*column, buffer=self._memory, offset=start) for column, start in places))
+
+    def close(self) -> None:
+        """Frees the memory in the process that allocated it. The arrays must not be used any more."""
+        if not self._close_file.alive:
+            return
+        del self.arrays
+        self._close_file()
+        with suppress(BufferError):  # an array is still in use, and frees it later
+            self._memory.close()
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_columns": self._columns, "_offsets": self._offsets, "file": reduction.DupFd(self._file)}

@@ -128,6 +128,7 @@ class Workers:
             worker.hang_up(deadline)
         for worker in self._workers:
             worker.close()
+        self._shared.close()
 
     def _await_start(self) -> None:
         try:
