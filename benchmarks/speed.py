@@ -17,6 +17,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
+import sys
 
 from provenance import provenance
 from speed_cases import (
@@ -41,6 +43,7 @@ CASES = {
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that trainings that it has started are ended
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     cases = parser.add_subparsers(dest="case", required=True, metavar="CASE")
