@@ -4,7 +4,7 @@ python benchmarks/speed.py trainings --core 0 --peer sb3=VENV/bin/python --peer 
     --peer tianshou=VENV/bin/python --peer d3rlpy=VENV/bin/python
 
 Every repeat trains all libraries in turn, and each repeat starts with another one, so that a slow machine slows all.
-rl_training is started by its command, logs to metrics.jsonl and writes its checkpoints; nobody evaluates. Rates are
+rl_training is started by its command, logs to metrics.jsonl and writes its checkpoints; evaluation is off. Rates are
 from a fixed step after the first updates to the last step, so compilation is left out; `total_seconds` is the whole
 process. A ratio compares two trainings of the same repeat; above 1, rl_training is faster.
 """

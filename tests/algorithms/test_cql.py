@@ -225,22 +225,6 @@ def test_bad_values_are_refused_by_the_name_of_their_option(option, value):
         CQLConfig(**{option: value})
 
 
-@pytest.mark.parametrize("members", [1, 2])
-def test_half_precision_changes_the_loss_by_rounding_alone(members, box, draw):
-    rows = draw(box, 8)
-    batch = rows if members == 1 else {name: torch.stack([column] * members) for name, column in rows.items()}
-    metrics = []
-    for precision in ("float32", "bfloat16"):
-        torch.manual_seed(0)
-        learners = [CQLAlgorithm.build(box, hidden_sizes=(16,), precision=precision) for _ in range(members)]
-        metrics.append(Updater(learners).update(batch).metrics)
-    full, half = metrics
-    assert half["cql_gap"].dtype == torch.float32
-    assert not torch.equal(full["cql_gap"], half["cql_gap"])
-    for name, value in full.items():
-        torch.testing.assert_close(half[name], value, rtol=0.02, atol=0.02)
-
-
 def table(*values: float) -> DiscreteCQL:
     """A learner whose network has the same values for every observation; its target has their negatives."""
     learner = DiscreteCQL(DQNModel(EnvSpec((3,), "discrete", 3), ()), gamma=0.5, cql_alpha=2.0)

@@ -24,6 +24,7 @@ from rl_training.envs.arithmetic import usual_arithmetic
 from rl_training.experiment.config.registry import get_algorithm_spec
 from rl_training.experiment.config.train_config import TrainConfig
 from rl_training.experiment.lanes import lane_of
+from rl_training.processes import usable_cores
 from rl_training.types import Batch, EnvSpec
 
 THREADS = (1, 2, 4)
@@ -78,10 +79,9 @@ def measure_threads(config: TrainConfig, learner: Learner, spec: EnvSpec) -> int
     is_simple = on_cpu and learner.is_traceable and learner.lane in ("offline", "replay")
     if not is_simple or size < MEASURED_SIZE or updates < MEASURED_UPDATES or "OMP_NUM_THREADS" in os.environ:
         return 1
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with torch.random.fork_rng(devices=[]):
         updater, batch = Updater([copy.deepcopy(learner)]), _any_batch(learner, spec)
-        return fastest_threads(lambda: updater.update(batch), usable)
+        return fastest_threads(lambda: updater.update(batch), usable_cores())
 
 
 def fastest_threads(update: Callable[[], Any], usable: int, clock: Callable[[], float] = time.perf_counter) -> int:

@@ -87,10 +87,8 @@ class CapturedActor(Actor):
 
     def send(self) -> None:
         """Transfers the last step to the GPU without waiting."""
-        self._rows.matrix.copy_(self._host.matrix, non_blocking=True)
-        for name, column in self._rows.items():
-            if name not in self._rows.shapes:
-                column.copy_(self._host[name], non_blocking=True)
+        for column, sent in zip(self._rows.stored.values(), self._host.stored.values(), strict=True):
+            column.copy_(sent, non_blocking=True)
 
     def transition(self) -> Batch:
         """The last step as columns of a replay buffer; the next step overwrites them."""
