@@ -163,3 +163,18 @@ def test_adam_in_pieces_moves_as_adam_on_whole_tensors(monkeypatch):
     for a, b, state, expected in zip(cut, whole, adam.state(), reference.state(), strict=True):
         torch.testing.assert_close(a, b)
         torch.testing.assert_close(state, expected)
+
+
+@pytest.mark.parametrize("compile", [False, True])
+def test_adam_of_single_operations_moves_as_the_fused_kernel_does(compile, monkeypatch):
+    monkeypatch.setattr(torch, "compile", torch.compile if compile else lambda function, **options: function)
+    mine, theirs = parameters(), parameters()
+    ours, reference = Optimizer(mine, ParameterGroup(1e-2), compile=True), Optimizer(theirs, ParameterGroup(1e-2))
+    for chosen in (slice(0, 3), slice(1, 3), slice(0, 3)):
+        for params, optimizer in ((mine, ours), (theirs, reference)):
+            optimizer.zero_grad()
+            torch.stack([parameter.pow(3).sum() for parameter in params[chosen]]).sum().backward()
+            optimizer.step()
+    for a, b, state, expected in zip(mine, theirs, ours.state(), reference.state(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7)
+        torch.testing.assert_close(state, expected, rtol=1e-6, atol=1e-7)

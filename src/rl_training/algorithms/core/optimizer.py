@@ -30,6 +30,20 @@ def laprop_(
     torch._foreach_add_(params, steps)
 
 
+def adam_(
+    params: list[Tensor], grads: list[Tensor], means: list[Tensor], squares: list[Tensor], _: list[Tensor],
+    counts: list[Tensor], *, lr: Tensor, beta1: float, beta2: float, eps: float, **unused: Any,
+) -> None:  # fmt: skip
+    """Adam without weight decay by single operations, which `torch.compile` joins to one kernel; same call."""
+    count = torch.stack(counts).double()  # 1 - beta2 would keep four digits in float32
+    torch._foreach_lerp_(means, grads, 1 - beta1)
+    torch._foreach_lerp_(squares, torch._foreach_mul(grads, grads), 1 - beta2)
+    scales = torch._foreach_div(torch._foreach_sqrt(squares), (1 - beta2**count).sqrt().float().unbind())
+    torch._foreach_add_(scales, eps)
+    steps = torch._foreach_mul(torch._foreach_div(means, scales), (-lr / (1 - beta1**count)).float().unbind())
+    torch._foreach_add_(params, steps)
+
+
 KERNELS: dict[str, Any] = {"adam": torch._fused_adam_, "adamw": torch._fused_adamw_, "laprop": laprop_}
 
 
@@ -73,10 +87,16 @@ def clip_to_weights(params: list[Tensor], grads: list[Tensor], ratio: float) -> 
 
 
 class Optimizer:
-    """Adam or AdamW, bit for bit as in `torch.optim`, or LaProp. Parameters without a gradient are skipped."""
+    """Adam or AdamW, bit for bit as in `torch.optim`, or LaProp. Parameters without a gradient are skipped.
 
-    def __init__(self, params: Sequence[Tensor], group: ParameterGroup) -> None:
+    With `compile`, Adam is a generated kernel, equal to rounding and faster on a GPU; its steps cannot be skipped.
+    """
+
+    def __init__(self, params: Sequence[Tensor], group: ParameterGroup, *, compile: bool = False) -> None:
         self.params, self.group, self.kernel = list(params), group, KERNELS[group.kind]
+        self.compiled = compile and group.kind == "adam" and not group.weight_decay
+        if self.compiled:
+            self.kernel = torch.compile(adam_, fullgraph=True, dynamic=False)
         device = self.params[0].device if self.params else None
         self.rate = torch.tensor(group.learning_rate, device=device)  # a tensor, so that captured updates see changes
         self.counts = torch.zeros(len(self.params), device=device)  # one tensor, so that one addition updates all
@@ -128,5 +148,5 @@ class Optimizer:
         return _Selected(params, means, squares, counts, ones, size)
 
     def _cuts(self, params: list[Tensor]) -> bool:
-        fused = self.group.kind != "laprop"
+        fused = self.group.kind != "laprop" and not self.compiled
         return fused and params[0].is_cuda

@@ -34,7 +34,10 @@ class Updater:
         self.parts: tuple[str, ...] = getattr(first, "separate_parts", tuple)() if capture else ()
         self.branches = Branches(self.device, len(self.parts)) if self.parts else None
         self.groups = list(zip(first.parameter_groups(), self._names_by_group(), strict=True))
-        self.optimizers = [Optimizer([self.params[name] for name in names], group) for group, names in self.groups]
+        generated = compile and self.device.type == "cuda" and self.halted is None
+        self.optimizers = [
+            Optimizer([self.params[name] for name in names], group, compile=generated) for group, names in self.groups
+        ]
         traceable = self.device.type == "cpu" and not compile and getattr(first, "is_traceable", False)
         trained = [parameter for optimizer in self.optimizers for parameter in optimizer.params]
         self.flat = FlatLosses(self.loss, trained) if traceable and not self.population else None
