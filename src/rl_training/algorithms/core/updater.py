@@ -24,9 +24,9 @@ class Updater:
         self.params = self.population.params if self.population else dict(first.named_parameters())
         self.buffers = self.population.buffers if self.population else dict(first.named_buffers())
         self.loss: Callable[[Batch, str], Loss] = self.population.loss if self.population else first.__call__
-        if compile:
-            self.loss = getattr(first, "compiled", compiled)(self.loss)  # a learner may define how it is compiled
         self.device = next(iter(self.params.values())).device
+        if compile:  # a learner may define how
+            self.loss = getattr(first, "compiled", partial(compiled, device=self.device))(self.loss)
         self.halted = self.buffers.get(SKIP_UPDATES)
         if self.halted is not None and self.population:
             raise ValueError(f'a learner with the buffer "{SKIP_UPDATES}" cannot be a member of a population')
@@ -186,9 +186,10 @@ class Updater:
         return groups
 
 
-def compiled(loss: Callable[..., Loss]) -> Callable[..., Loss]:
+def compiled(loss: Callable[..., Loss], device: torch.device) -> Callable[..., Loss]:
     """Compiles for fixed shapes; dynamic shapes, guessed after another learner was compiled, would fail."""
-    return torch.compile(loss, fullgraph=True, dynamic=False)
+    options: Any = {"combo_kernels": True} if device.type == "cuda" else None  # joins small independent kernels
+    return torch.compile(loss, fullgraph=True, dynamic=False, options=options)
 
 
 @torch.no_grad()
