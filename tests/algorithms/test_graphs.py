@@ -10,8 +10,9 @@ import torch
 from torch import nn
 from torch._inductor import config as inductor
 
-from rl_training.algorithms import CATALOGUE, DreamerAlgorithm, Learner, Updater
+from rl_training.algorithms import CATALOGUE, DreamerAlgorithm, Learner, TD3Algorithm, Updater
 from rl_training.data import RecurrentReplayBuffer, ReplayBuffer
+from rl_training.runtime.lanes.captured_call import CapturedCall
 from rl_training.types import EnvSpec
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="captured updates need CUDA")
@@ -154,3 +155,26 @@ def test_captured_updates_of_a_world_model_equal_eager_ones(precision, compile, 
     assert captured["moved"] > 0.5
     for name, value in eager.items():  # other rows or another noise would move several of them by more
         torch.testing.assert_close(captured[name], value, rtol=1e-2, atol=1e-3, msg=name)
+
+
+class LateCapture(torch.cuda.CUDAGraph):
+    """A graph whose capture stream is busy, as on a GPU that other processes use."""
+
+    def capture_begin(self, *args: Any, **options: Any) -> None:
+        torch.cuda._sleep(200_000_000)  # cycles, about 0.1 s
+        super().capture_begin(*args, **options)
+
+
+def test_the_first_replay_draws_its_own_random_numbers_on_a_busy_gpu(monkeypatch):
+    expected = trained(TD3Algorithm, 1, capture=True)
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", LateCapture)
+    for name, value in trained(TD3Algorithm, 1, capture=True).items():
+        assert torch.equal(value, expected[name]), name
+
+
+def test_a_captured_call_draws_its_own_random_numbers_on_a_busy_gpu(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", LateCapture)
+    generator = torch.Generator("cuda").manual_seed(0)
+    call = CapturedCall(lambda: torch.rand(3, generator=generator, device="cuda"), generator)
+    drawn = torch.stack([call().clone() for _ in range(8)])
+    assert len(drawn.unique()) == 24

@@ -102,4 +102,5 @@ class CapturedUpdates:
             for each in phases:
                 metrics = self.updater.step_from(source, each).metrics
             torch._foreach_copy_([*kept.values()], [metrics[name] for name in kept])
+        torch.cuda.current_stream().wait_stream(self.stream)  # the capture resets the generators on its stream
         return graph, kept

@@ -81,6 +81,7 @@ class CapturedCall(Generic[Result]):
         graph.register_generator_state(self._generator)
         with torch.cuda.graph(graph, stream=stream):
             self._result = self._function()
+        torch.cuda.current_stream().wait_stream(stream)  # the capture resets the generators on its stream
         self._graph = graph
         graph.replay()
 
