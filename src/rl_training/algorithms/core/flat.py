@@ -160,6 +160,7 @@ class _Recorder(TorchDispatchMode):
         self.graph, self.constants = torch.fx.Graph(), dict[str, Any]()
         self.nodes: dict[int, Any] = {}  # by the identity of tensors, which `kept` keeps unique
         self.kept: list[Any] = []
+        self.tuples: dict[str, type] = {}  # named tuples that the program returns
         self.places: set[int] = set()  # memory of inputs and results
         for index, column in enumerate(inputs):
             self._keep(column, self.graph.placeholder(f"column_{index}"), computed=True)
@@ -189,8 +190,10 @@ class _Recorder(TorchDispatchMode):
             if name := _name(node.target):
                 node.target = next((getattr(each, name) for each in NAMESPACES if hasattr(each, name)), node.target)
         written: Any = torch.fx.GraphModule(self.constants, self.graph)
+        forward = type(written).forward
+        forward.__globals__.update(self.tuples)  # PyTorch 2.11 writes their names without defining them
         # Attributes of a module are slow to read, so its code reads those of a plain object.
-        return partial(type(written).forward, SimpleNamespace(**self.constants))
+        return partial(forward, SimpleNamespace(**self.constants))
 
     def _record(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
         node = self.graph.call_function(func, args, kwargs)
@@ -209,6 +212,7 @@ class _Recorder(TorchDispatchMode):
         if isinstance(value, dict):
             return {key: self._noted(each) for key, each in value.items()}
         if isinstance(value, tuple) and hasattr(value, "_fields"):
+            self.tuples[type(value).__name__] = type(value)
             return type(value)(*map(self._noted, value))
         return type(value)(map(self._noted, value)) if isinstance(value, list | tuple) else value
 
