@@ -1,6 +1,5 @@
 """Builds the parts of a training run from its config: data or environments, learner, lane, updater, callbacks."""
 
-import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -12,7 +11,7 @@ from typing import Any
 import torch
 
 from rl_training import streams
-from rl_training.algorithms import Learner, Updater
+from rl_training.algorithms import Learner
 from rl_training.data import TransitionDataset
 from rl_training.envs.device.contract import TensorPool
 from rl_training.envs.device.group import PoolGroup, grouped
@@ -26,6 +25,7 @@ from rl_training.experiment.config.train_config import ConfigError, RewardTransf
 from rl_training.experiment.datasets import RewardChange, load_dataset
 from rl_training.experiment.lanes import check_dataset_columns, check_online_columns, lane_of
 from rl_training.experiment.machine import Choices
+from rl_training.experiment.timing.choosing import Measurement, count_epoch_updates, new_updates
 from rl_training.messages import Warn, print_warning
 from rl_training.runtime.callbacks.logging import LogMetrics
 from rl_training.runtime.callbacks.trackers.subject import Row
@@ -39,6 +39,7 @@ from rl_training.runtime.population import member_states
 from rl_training.runtime.state import Lane, TrainerState
 from rl_training.runtime.video import Video
 from rl_training.types import SKIP_UPDATES, EnvSpec
+from rl_training.waiting import Show
 
 RunPool = EnvPool | MemberPool | TensorPool  # of one run
 LanePool = EnvPool | PopulationPool | TensorPool | PoolGroup[Any]
@@ -51,10 +52,12 @@ class Assembly:
     learner: Learner
     spec: EnvSpec
     state: TrainerState
+    choices: Choices
     member: int | None = None  # its index in a population
     dataset: TransitionDataset | None = None
     fingerprint: str | None = None
     pool: RunPool | None = None
+    compilation: str = ""  # the reason for the choice of `compile: auto`
 
     def close(self) -> None:
         if self.pool is not None:
@@ -63,11 +66,11 @@ class Assembly:
 
 def assemble(
     configs: Sequence[TrainConfig], choices: Choices, total: int, *, start: Checkpoint | None = None,
-    warn: Warn = print_warning,
+    measure: bool = False, show: Show | None = None, warn: Warn = print_warning,
 ) -> tuple[TrainerState, list[Assembly]]:  # fmt: skip
     """Returns the trainer state and the parts of each run; configs that differ in the seed alone form a population.
 
-    `start` is the checkpoint to resume from.
+    `start` is the checkpoint to resume from. With `measure`, timing completes the choices, and `show` announces waits.
     """
     config, lane = configs[0], lane_of(configs[0])
     check_online_columns(config)
@@ -77,10 +80,11 @@ def assemble(
     with ExitStack() as opened:
         pool, pools = new_pools(configs, warn, start, choices, opened) if lane.acts else (None, ())
         spec = dataset.spec if dataset is not None and lane.offline else pools[0].spec
-        learners = [new_learner(each, spec, options, choices) for each in configs]
+        learners: Sequence[Learner] = [new_learner(each, spec, options, choices) for each in configs]
         if dataset is not None and lane.offline:
             dataset = _prepared(config, dataset, learners, options).to(choices.device)
-        updater = Updater(learners, compile=choices.compile, capture=choices.device.startswith("cuda"))
+        measured = Measurement(dataset, show, warn) if measure else None
+        learners, updater, choices, compilation = new_updates(configs, learners, spec, choices, measured)
         context = LaneContext(
             learners, updater.population or learners[0], spec, options, config.seed, torch.device(choices.device),
             compile=choices.compile, overlap=choices.overlap, pool=pool, dataset=dataset,
@@ -91,7 +95,7 @@ def assemble(
         state = TrainerState(updater, _build(lane, context), total)
         torch.manual_seed(streams.derive(config.seed, "updates"))  # from here on the default generator is the updates'
         parts = [
-            Assembly(learner, spec, state, dataset=dataset, fingerprint=fingerprint, pool=pool)
+            Assembly(learner, spec, state, choices, None, dataset, fingerprint, pool, compilation)
             for learner, pool in zip_longest(learners, pools)
         ]
         opened.pop_all()
@@ -276,5 +280,6 @@ def _budget(config: TrainConfig, parts: Assembly) -> int | None:
             raise ConfigError(
                 f"max_epochs counts passes over a dataset, and {config.algo} trains online; use max_updates"
             )
-        budgets.append(math.ceil(config.max_epochs * len(parts.dataset) / parts.learner.config.batch_size))
+        batch_size = parts.learner.config.batch_size
+        budgets.append(count_epoch_updates(config.max_epochs, len(parts.dataset), batch_size))
     return min(budgets, default=None)

@@ -1,35 +1,23 @@
 """Resolves `auto` options, and records the machine and the code version of a run."""
 
-import copy
-import math
 import os
 import platform
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from functools import cache
 from importlib import metadata
-from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from rl_training.algorithms import Learner, Updater
-from rl_training.data import ReplayBuffer
 from rl_training.envs.arithmetic import usual_arithmetic
 from rl_training.experiment.config.registry import get_algorithm_spec
 from rl_training.experiment.config.train_config import TrainConfig
 from rl_training.experiment.lanes import lane_of
-from rl_training.processes import usable_cores
-from rl_training.types import Batch, EnvSpec
 
-THREADS = (1, 2, 4)
-MEASURED_SIZE, MEASURED_UPDATES = 50_000, 10_000  # parameters and updates below which threads gain nothing worth
-MEASURED_SECONDS, MIN_GAIN = 0.5, 1.2
 PACKAGES = ("rl-training", "torch", "numpy", "gymnasium", "mujoco", "ale-py")
 
 
@@ -43,9 +31,9 @@ class Choices(NamedTuple):
 
 
 def choose(config: TrainConfig) -> Choices:
-    """Resolves `auto`: CUDA if available, one thread, and compilation for long runs (see `worth_compiling`).
+    """Resolves `auto`: CUDA if available, one thread, and compilation only where its gain is not measured.
 
-    `measure_threads` may choose more threads once there is a learner.
+    `timing.choosing` measures threads and compilation once there is a learner.
     """
     device = config.device
     if device == "auto":
@@ -67,45 +55,6 @@ def _overlaps(config: TrainConfig, device: str) -> bool:
     return possible and (config.overlap_updates == "on" or (config.overlap_updates == "auto" and device != "cpu"))
 
 
-def measure_threads(config: TrainConfig, learner: Learner, spec: EnvSpec) -> int:
-    """Times updates of a copy of the learner with one and more threads; returns the number to train with.
-
-    It is 1 without measuring if the network is small, the run is short, or OMP_NUM_THREADS limits the threads, as it
-    does for runs that train side by side.
-    """
-    updates = lane_of(config).count_updates(learner.config, config.duration, config.num_envs)
-    size = sum(parameter.numel() for parameter in learner.parameters())
-    on_cpu = next(learner.parameters()).device.type == "cpu"
-    is_simple = on_cpu and learner.is_traceable and learner.lane in ("offline", "replay")
-    if not is_simple or size < MEASURED_SIZE or updates < MEASURED_UPDATES or "OMP_NUM_THREADS" in os.environ:
-        return 1
-    with torch.random.fork_rng(devices=[]):
-        updater, batch = Updater([copy.deepcopy(learner)]), _any_batch(learner, spec)
-        return fastest_threads(lambda: updater.update(batch), usable_cores())
-
-
-def fastest_threads(update: Callable[[], Any], usable: int, clock: Callable[[], float] = time.perf_counter) -> int:
-    """Returns 1, 2 or 4: the most threads of which each doubling makes an update 1.2 times as fast or more."""
-    counts = [count for count in THREADS if count <= usable]
-    best, deadline = dict.fromkeys(counts, math.inf), clock() + MEASURED_SECONDS
-    while len(counts) > 1 and clock() < deadline:  # in turn, so that a busy machine slows all of them
-        for count in counts:
-            torch.set_num_threads(count)
-            update()  # starts the threads
-            began = clock()
-            update()
-            best[count] = min(best[count], clock() - began)
-    torch.set_num_threads(1)
-    steps = takewhile(lambda pair: best[pair[0]] >= MIN_GAIN * best[pair[1]], pairwise(counts))
-    return max((more for _, more in steps), default=1)
-
-
-def _any_batch(learner: Learner, spec: EnvSpec) -> Batch:
-    layout, rows = ReplayBuffer.layout(spec), learner.config.batch_size
-    batch = {name: torch.rand(rows, *shape).to(dtype) for name, (shape, dtype) in layout.items()}
-    return batch | {each.name: torch.rand(rows, *each.layout(batch)[0]) for each in learner.needs}
-
-
 def apply(choices: Choices) -> None:
     """Sets PyTorch's threads, flushes denormal numbers to zero; on CUDA, TF32 products, deterministic convolutions."""
     torch.set_num_threads(choices.threads)
@@ -120,14 +69,22 @@ def apply(choices: Choices) -> None:
 
 
 def worth_compiling(config: TrainConfig, device: str) -> bool:
-    """Whether the run has enough updates for its lane and device to earn back the time of compiling."""
-    lane, options = lane_of(config), get_algorithm_spec(config.algo).config_type(**config.algo_kwargs)
-    threshold = lane.compile_after.get(device.partition(":")[0])
+    """Whether a run whose updates cannot be timed beforehand has enough of them to earn back the time of compiling."""
+    threshold = lane_of(config).compile_after.get(device.partition(":")[0])
+    return threshold is not None and has_compiler() and count_updates(config) >= threshold
+
+
+def has_compiler() -> bool:
+    names = (os.environ.get("CXX", "c++"), "g++", "clang++")
+    return any(shutil.which(name) is not None for name in names)
+
+
+def count_updates(config: TrainConfig) -> int:
+    """Returns the number of updates in the whole run."""
+    options = get_algorithm_spec(config.algo).config_type(**config.algo_kwargs)
     steps = config.total_timesteps + config.online_steps * config.updates_per_step
-    compiler = shutil.which(os.environ.get("CXX", "c++")) or shutil.which("g++") or shutil.which("clang++")
-    if threshold is None or compiler is None:
-        return False
-    return lane.count_updates(options, steps, config.num_envs) >= threshold
+    count = lane_of(config).count_updates(options, steps, config.num_envs)
+    return count if config.max_updates is None else min(count, config.max_updates)
 
 
 def versions() -> dict[str, str]:

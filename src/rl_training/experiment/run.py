@@ -17,7 +17,7 @@ from rl_training.experiment.config.registry import get_algorithm_spec
 from rl_training.experiment.config.train_config import ConfigError, DatasetRecipe, TrainConfig, parse_config
 from rl_training.experiment.edited_config import accept_edits
 from rl_training.experiment.lanes import lane_of
-from rl_training.experiment.machine import Choices, apply, choose, measure_threads
+from rl_training.experiment.machine import Choices, apply, choose
 from rl_training.experiment.processes.signals import StopAtOnce, caught_signals, stop_reason
 from rl_training.experiment.processes.startup import assembly_wait, first_update_wait, keep_compiled_code
 from rl_training.experiment.result import UNFINISHED, TrainResult, finished_earlier
@@ -110,11 +110,11 @@ def _run(
         planned = record.get("total_timesteps") or configs[0].duration
         callbacks = [*listed, *([] if steps is None or steps >= planned else [StopAtStep(steps)])]
         starts = _starts(directories, start_from, fresh=fresh, warn=warn)
-        state, members = _assembled(configs, choices, max(steps or 0, planned), starts.checkpoints[0], quiet, warn)
+        total, is_new = max(steps or 0, planned), "choices" not in record
+        state, members = _assembled(configs, choices, total, starts.checkpoints[0], is_new, quiet, warn)
         for parts in members:
             stack.callback(parts.close)
-        choices = choices if "choices" in record else _with_threads(configs, choices, members)
-        runs = _training_runs(directories, configs, members, choices, callbacks, starts=starts.checkpoints, warn=warn)
+        runs = _training_runs(directories, configs, members, callbacks, starts=starts.checkpoints, warn=warn)
         set_aside(directories, starts, warn)
         for run, config in zip(runs, configs, strict=True):
             run.directory.begin(config, fresh=fresh)  # not earlier: a wrong config must not delete a run
@@ -131,24 +131,18 @@ def _run(
 
 
 def _assembled(
-    configs: Sequence[TrainConfig], choices: Choices, total: int, start: Checkpoint | None, quiet: bool, warn: Warn
-) -> tuple[TrainerState, list[Assembly]]:
+    configs: Sequence[TrainConfig], choices: Choices, total: int, start: Checkpoint | None, measure: bool, quiet: bool,
+    warn: Warn,
+) -> tuple[TrainerState, list[Assembly]]:  # fmt: skip
     keep_compiled_code()
-    with waiting_for(assembly_wait(configs[0], choices.device), None if quiet else show_line):
-        return assemble(configs, choices, total, start=start, warn=warn)
+    show = None if quiet else show_line
+    with waiting_for(assembly_wait(configs[0], choices.device), show):
+        return assemble(configs, choices, total, start=start, measure=measure, show=show, warn=warn)
 
 
 def _choices(config: TrainConfig, record: dict[str, Any], edited: set[str]) -> Choices:
     choices = Choices(**record["choices"]) if "choices" in record else choose(config)
     return choices._replace(threads=config.threads or 1) if "threads" in edited else choices
-
-
-def _with_threads(configs: Sequence[TrainConfig], choices: Choices, members: Sequence[Assembly]) -> Choices:
-    """Measures the threads of a new run, unless they are set or several seeds train together."""
-    if configs[0].threads is None and len(members) == 1:
-        choices = choices._replace(threads=measure_threads(configs[0], members[0].learner, members[0].spec))
-        apply(choices)
-    return choices
 
 
 def _stored_results(directories: Sequence[RunDirectory], steps: int | None) -> list[TrainResult]:
@@ -160,7 +154,7 @@ def _stored_results(directories: Sequence[RunDirectory], steps: int | None) -> l
 
 
 def _training_runs(
-    directories: Sequence[RunDirectory], configs: Sequence[TrainConfig], members: Sequence[Assembly], choices: Choices,
+    directories: Sequence[RunDirectory], configs: Sequence[TrainConfig], members: Sequence[Assembly],
     callbacks: Sequence[Callback], *, starts: Sequence[Checkpoint | None], warn: Warn,
 ) -> list[TrainingRun]:  # fmt: skip
     if starts[0] is None and members[0].dataset is not None:
@@ -168,7 +162,7 @@ def _training_runs(
             warn(warning)
     user = callbacks if len(configs) == 1 else ()
     runs = [
-        TrainingRun(directory, config, parts, choices, checkpoint=start, user=user, warn=warn)
+        TrainingRun(directory, config, parts, parts.choices, checkpoint=start, user=user, warn=warn)
         for directory, config, parts, start in zip(directories, configs, members, starts, strict=True)
     ]
     for run in runs if len(runs) > 1 else ():

@@ -185,6 +185,7 @@ def run_record(config: TrainConfig, parts: Assembly, choices: Choices) -> dict[s
     """Returns the contents of run.json at the start of a run."""
     resume = "exact" if parts.pool is None else parts.pool.resume_kind
     named = {"seed": config.seed, "choices": choices._asdict(), "dataset": parts.fingerprint, "resume": resume}
+    named |= {"compile": parts.compilation} if parts.compilation else {}
     source = None if config.env_id is None else env_source(config.env_id)
     return {**facts(), **named, "env_source": source, "environment": environment_record(config)}
 

@@ -144,6 +144,14 @@ class Updater:
         """Loads in place, so that captured graphs stay valid."""
         self._load(self.state_dict(), state)
 
+    def rewind(self, state: dict[str, Any]) -> None:
+        """Loads the state from before trial updates, and drops their gradients and captured graphs."""
+        self.load_state_dict(state)
+        for optimizer in self.optimizers:
+            optimizer.zero_grad()
+        if self.captured is not None:
+            self.captured = CapturedUpdates(self)
+
     def member_state(self, member: int) -> dict[str, Any]:
         """State of one member in the format of a single learner's `state_dict`."""
         state = self.state_dict()

@@ -39,5 +39,9 @@ def first_update_wait(choices: Mapping[str, Any]) -> str:
     """Describes what the first update does besides learning."""
     captured = " and capturing them as a CUDA graph" if choices["device"].startswith("cuda") else ""
     if choices["compile"]:
-        return f"compiling the updates{captured} (up to a minute the first time, then stored)"
+        return compilation_wait(captured)
     return "capturing the updates as a CUDA graph" if captured else "the first update"
+
+
+def compilation_wait(more: str = "") -> str:
+    return f"compiling the updates{more} (up to a minute the first time, then stored)"

@@ -16,8 +16,6 @@ from rl_training.runtime.lanes.memory_limits import require_memory
 from rl_training.runtime.state import Lane
 from rl_training.types import EnvSpec, Policy
 
-COMPILE_AFTER = {"cpu": 50_000, "cuda": 50_000}  # updates, by device type
-
 
 @dataclass(frozen=True)
 class FineTuning:
@@ -72,7 +70,8 @@ class TrainingLane:
     takes_population: ClassVar[bool] = False  # several seeds can share one lane
     with_online_steps: ClassVar[str] = ""  # name of the lane for runs with online_steps, if they are supported
     supplies: ClassVar[tuple[str, ...]] = ()  # columns that it adds to online transitions
-    compile_after: ClassVar[Mapping[str, int]] = {}  # updates from which compiling pays off, by device type
+    times_updates: ClassVar[bool] = False  # updates can be timed beforehand, which `compile: auto` needs
+    compile_after: ClassVar[Mapping[str, int]] = {}  # else, updates from which it compiles, by device type
     can_overlap: ClassVar[bool] = False  # updates can run while the environments step
     stop_by: float = math.inf
     overlap: bool = False  # `collect` runs the updates itself, and `due` returns 0

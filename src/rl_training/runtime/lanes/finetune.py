@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
@@ -13,7 +13,7 @@ from rl_training.data.datasets.returns import returns_to_go
 from rl_training.data.replay.mixed_replay import MixedReplay
 from rl_training.runtime.lanes.acting import ActingLane, Actor
 from rl_training.runtime.lanes.actors import new_actor
-from rl_training.runtime.lanes.context import COMPILE_AFTER, LaneContext
+from rl_training.runtime.lanes.context import LaneContext
 from rl_training.runtime.lanes.offline import seeded_dataset
 from rl_training.runtime.state import CollectResult
 from rl_training.types import Batch
@@ -30,7 +30,7 @@ class FineTuneLane(ActingLane):
 
     offline: ClassVar[bool] = True
     supplies: ClassVar[tuple[str, ...]] = ("returns_to_go",)
-    compile_after: ClassVar[Mapping[str, int]] = COMPILE_AFTER
+    times_updates: ClassVar[bool] = True
     replay: ReplayBuffer
 
     def __init__(

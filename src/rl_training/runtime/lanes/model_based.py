@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -15,7 +14,7 @@ from rl_training.data.replay.bootstrap import BootstrapSampler
 from rl_training.data.replay.mixed_replay import MixedReplay
 from rl_training.data.replay.model_replay import ModelReplayBuffer
 from rl_training.envs.terminations import termination_rule
-from rl_training.runtime.lanes.context import COMPILE_AFTER, LaneContext, TrainingLane
+from rl_training.runtime.lanes.context import LaneContext, TrainingLane
 from rl_training.runtime.lanes.model_fit import ModelFit, full_precision
 from rl_training.runtime.lanes.offline import OfflineLane
 from rl_training.runtime.lanes.replay import ReplayLane
@@ -30,7 +29,7 @@ class ModelBasedLane(TrainingLane):
     steps the policy is rolled out in the model.
     """
 
-    compile_after: ClassVar[Mapping[str, int]] = COMPILE_AFTER
+    times_updates: ClassVar[bool] = True
     real_lane: ClassVar[type[ReplayLane | OfflineLane]] = ReplayLane
 
     def __init__(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from rl_training import streams
 from rl_training.data import TransitionDataset
-from rl_training.runtime.lanes.context import COMPILE_AFTER, LaneContext, TrainingLane
+from rl_training.runtime.lanes.context import LaneContext, TrainingLane
 from rl_training.runtime.state import CollectResult
 
 
@@ -16,7 +15,7 @@ class OfflineLane(TrainingLane):
     acts: ClassVar[bool] = False
     takes_population: ClassVar[bool] = True
     with_online_steps: ClassVar[str] = "fine_tuning"
-    compile_after: ClassVar[Mapping[str, int]] = COMPILE_AFTER
+    times_updates: ClassVar[bool] = True
     replay = None
 
     def __init__(self, dataset: TransitionDataset) -> None:

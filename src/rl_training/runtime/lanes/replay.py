@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from rl_training import streams
@@ -12,7 +11,7 @@ from rl_training.runtime.lanes.acting import ActingLane, Actor
 from rl_training.runtime.lanes.actors import new_actor
 from rl_training.runtime.lanes.captured_acting import CapturedActor, CapturedStorage
 from rl_training.runtime.lanes.captured_collect import CapturedCollect
-from rl_training.runtime.lanes.context import COMPILE_AFTER, LaneContext
+from rl_training.runtime.lanes.context import LaneContext
 from rl_training.runtime.policies import RandomPolicy
 from rl_training.runtime.state import CollectResult
 
@@ -22,7 +21,7 @@ PRIORITY_OPTIONS = ("prioritized", "priority_alpha")  # only some algorithms hav
 class ReplayLane(ActingLane):
     takes_population: ClassVar[bool] = True
     can_overlap: ClassVar[bool] = True
-    compile_after: ClassVar[Mapping[str, int]] = COMPILE_AFTER
+    times_updates: ClassVar[bool] = True
     replay: ReplayBuffer
 
     def __init__(self, actor: Actor, buffer: ReplayBuffer, config: ReplayConfig) -> None:

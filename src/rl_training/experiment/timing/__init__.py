@@ -1,0 +1,1 @@
+"""Choices that a new run makes by timing its updates: CPU threads and compilation."""

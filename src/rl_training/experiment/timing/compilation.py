@@ -1,0 +1,139 @@
+"""`compile: auto`: a long run times its updates, compiles them if that may pay off, and keeps the faster ones."""
+
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from rl_training.algorithms import Learner, Updater
+from rl_training.data import TransitionDataset
+from rl_training.experiment.machine import versions
+from rl_training.experiment.processes.startup import CACHE_VARIABLE, compilation_wait
+from rl_training.experiment.timing.trial import Trial, trial_source
+from rl_training.messages import Warn, print_warning
+from rl_training.runtime.files import write_atomically
+from rl_training.types import EnvSpec
+from rl_training.waiting import Show, waiting_for
+
+MIN_UPDATES = 10_000  # shorter runs are not timed
+MIN_GAIN = 1.1  # of compiled updates
+MIN_RETURN = 2.0  # seconds saved for each second of compiling, where an earlier run has measured both
+FROM_CACHE = 1 / 3  # time of compiling again, of that of the first time (10 of 26 to 45 s on an H200)
+
+
+class Limit(NamedTuple):
+    """The usual seconds of compiling, and how many times as long the updates must take to try it.
+
+    A trial without a gain then costs at most 1 / `times` of the run. Compiled updates take 0.4 to 0.6 of the time on
+    an H200 and 0.75 on a Xeon, so compiling pays off from 2.5 and 4 times its seconds on.
+    """
+
+    seconds: float
+    times: float
+
+
+LIMITS = {"cpu": Limit(90.0, 10.0), "cuda": Limit(35.0, 4.0)}  # by device type; on others nothing is compiled
+
+
+class Compilation(NamedTuple):
+    """Whether to compile, and why; `trained` holds learners and updater that are compiled already."""
+
+    compile: bool
+    reason: str
+    trained: tuple[list[Learner], Updater] | None = None
+
+
+class Timing(NamedTuple):
+    """Seconds of an update without and with compilation, and those of compiling the next time."""
+
+    plain: float
+    compiled: float
+    cost: float
+
+    @property
+    def gains(self) -> bool:
+        return self.plain >= MIN_GAIN * self.compiled
+
+    def pays_off(self, updates: int) -> bool:
+        return self.gains and updates * (self.plain - self.compiled) >= MIN_RETURN * self.cost
+
+    def __str__(self) -> str:
+        return f"update {1000 * self.plain:.3g} -> {1000 * self.compiled:.3g} ms"
+
+
+class StoredTiming:
+    """The timing of an earlier run with the same updates on this machine, stored beside the compiled code."""
+
+    def __init__(self, learners: Sequence[Learner], spec: EnvSpec) -> None:
+        first, folder = learners[0], os.environ.get(CACHE_VARIABLE)
+        device = next(first.parameters()).device
+        machine = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor()
+        code = {name: version for name, version in versions().items() if name in ("rl-training", "torch")}
+        facts = [first.name, first.config, len(learners), spec.to_json(), machine, torch.get_num_threads(), code]
+        name = f"{hashlib.sha256(repr(facts).encode()).hexdigest()[:32]}.json"
+        self.path = None if folder is None else Path(folder) / "timings" / name
+
+    def read(self) -> Timing | None:
+        try:
+            return None if self.path is None else Timing(**json.loads(self.path.read_text()))
+        except (OSError, ValueError, TypeError):  # none yet, or damaged
+            return None
+
+    def write(self, timing: Timing) -> None:
+        with suppress(OSError):  # on a full disk: the next run measures again
+            if self.path is not None:
+                write_atomically(self.path, json.dumps(timing._asdict()))
+
+
+def choose_compilation(
+    learners: Sequence[Learner], spec: EnvSpec, dataset: TransitionDataset | None, updates: int, *,
+    show: Show | None = None, warn: Warn = print_warning,
+) -> Compilation:  # fmt: skip
+    """Times updates without and with compilation, on the dataset or on random transitions.
+
+    The learners, the dataset and the default random generators do not change. After an error nothing is compiled.
+    """
+    device = next(learners[0].parameters()).device
+    if device.type not in LIMITS or updates < MIN_UPDATES:
+        return Compilation(False, f"off ({updates:,} updates)")
+    stored = StoredTiming(learners, spec)
+    known = stored.read()
+    if known is not None and not known.pays_off(updates):
+        return Compilation(False, f"off ({known} in an earlier run, {updates:,} updates)")
+    try:
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            source = trial_source(learners, spec, dataset)
+            return _compared(learners, source, updates, stored, show)
+    except Exception as error:  # of the compiler, or of a learner that cannot be copied
+        problem = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
+        warn(f"the updates are not compiled, because timing them failed ({problem}); set compile to on or off")
+        return Compilation(False, f"off ({problem})")
+
+
+def _compared(
+    learners: Sequence[Learner], source: Any, updates: int, stored: StoredTiming, show: Show | None
+) -> Compilation:
+    plain, limit, known = Trial(learners, source), LIMITS[source.generator.device.type], stored.read()
+    plain.warm_up()
+    needed = limit.times * limit.seconds / updates if known is None else 0.0
+    seconds = plain.seconds_per_update(needed)
+    if seconds < needed:
+        took = f"{updates:,} updates of {1000 * seconds:.3g} ms take {updates * seconds:.0f} s"
+        return Compilation(False, f"off ({took}, compiling about {limit.seconds:.0f} s)")
+    compiled = Trial(learners, source, compile=True)
+    with waiting_for(compilation_wait(), show):
+        cost = compiled.warm_up()
+    seconds = min(seconds, plain.seconds_per_update())  # again, in case the machine was busy
+    timing = Timing(seconds, compiled.seconds_per_update(), cost * (FROM_CACHE if known is None else 1))
+    stored.write(timing)
+    if not timing.gains:
+        return Compilation(False, f"off ({timing})")
+    # Your own learners may have state besides their tensors, which the updates have changed.
+    trained = compiled.rewound() if learners[0].is_traceable else None
+    return Compilation(True, f"on ({timing})", trained)
