@@ -151,7 +151,7 @@ class BC(ManagedAlgorithm):
             log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1 to 4, by timing
-            compile: torch.compile: auto, on or off
+            compile: torch.compile: auto (long runs, by timing), on or off
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 
@@ -303,7 +303,7 @@ class C51(ManagedAlgorithm):
             log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1 to 4, by timing
-            compile: torch.compile: auto, on or off
+            compile: torch.compile: auto (long runs, by timing), on or off
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 
@@ -440,7 +440,7 @@ class CalQL(ManagedAlgorithm):
             log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1 to 4, by timing
-            compile: torch.compile: auto, on or off
+            compile: torch.compile: auto (long runs, by timing), on or off
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 
@@ -577,7 +577,7 @@ class CQL(ManagedAlgorithm):
             log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1 to 4, by timing
-            compile: torch.compile: auto, on or off
+            compile: torch.compile: auto (long runs, by timing), on or off
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 
@@ -724,7 +724,7 @@ class DQN(ManagedAlgorithm):
             log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1 to 4, by timing
-            compile: torch.compile: auto, on or off
+            compile: torch.compile: auto (long runs, by timing), on or off
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 
@@ -896,7 +896,7 @@ class Dreamer(ManagedAlgorithm):
             log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1 to 4, by timing
-            compile: torch.compile: auto, on or off
+            compile: torch.compile: auto (long runs, by timing), on or off
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 
@@ -1052,7 +1052,7 @@ class FQF(ManagedAlgorithm):
             log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1 to 4, by timing
-            compile: torch.compile: auto, on or off
+            compile: torch.compile: auto (long runs, by timing), on or off
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 
@@ -1202,7 +1202,7 @@ class GAIL(ManagedAlgorithm):
             log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1 to 4, by timing
-            compile: torch.compile: auto, on or off
+            compile: torch.compile: auto (long runs, by timing), on or off
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 
@@ -1326,7 +1326,7 @@ class IQL(ManagedAlgorithm):
             log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1 to 4, by timing
-            compile: torch.compile: auto, on or off
+            compile: torch.compile: auto (long runs, by timing), on or off
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 
@@ -1480,7 +1480,7 @@ class IQN(ManagedAlgorithm):
             log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1 to 4, by timing
-            compile: torch.compile: auto, on or off
+            compile: torch.compile: auto (long runs, by timing), on or off
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 
@@ -1648,7 +1648,7 @@ class MBPO(ManagedAlgorithm):
             log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1 to 4, by timing
-            compile: torch.compile: auto, on or off
+            compile: torch.compile: auto (long runs, by timing), on or off
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 
@@ -1803,7 +1803,7 @@ class MOPO(ManagedAlgorithm):
             log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1 to 4, by timing
-            compile: torch.compile: auto, on or off
+            compile: torch.compile: auto (long runs, by timing), on or off
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 
@@ -1937,7 +1937,7 @@ class PPO(ManagedAlgorithm):
             log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1 to 4, by timing
-            compile: torch.compile: auto, on or off
+            compile: torch.compile: auto (long runs, by timing), on or off
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 
@@ -2087,7 +2087,7 @@ class QRDQN(ManagedAlgorithm):
             log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1 to 4, by timing
-            compile: torch.compile: auto, on or off
+            compile: torch.compile: auto (long runs, by timing), on or off
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 
@@ -2240,7 +2240,7 @@ class Rainbow(ManagedAlgorithm):
             log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1 to 4, by timing
-            compile: torch.compile: auto, on or off
+            compile: torch.compile: auto (long runs, by timing), on or off
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 
@@ -2380,7 +2380,7 @@ class REDQ(ManagedAlgorithm):
             log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1 to 4, by timing
-            compile: torch.compile: auto, on or off
+            compile: torch.compile: auto (long runs, by timing), on or off
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 
@@ -2514,7 +2514,7 @@ class SAC(ManagedAlgorithm):
             log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1 to 4, by timing
-            compile: torch.compile: auto, on or off
+            compile: torch.compile: auto (long runs, by timing), on or off
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 
@@ -2649,7 +2649,7 @@ class TD3(ManagedAlgorithm):
             log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1 to 4, by timing
-            compile: torch.compile: auto, on or off
+            compile: torch.compile: auto (long runs, by timing), on or off
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 
@@ -2771,7 +2771,7 @@ class TD3BC(ManagedAlgorithm):
             log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1 to 4, by timing
-            compile: torch.compile: auto, on or off
+            compile: torch.compile: auto (long runs, by timing), on or off
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 
@@ -2901,7 +2901,7 @@ class XQL(ManagedAlgorithm):
             log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1 to 4, by timing
-            compile: torch.compile: auto, on or off
+            compile: torch.compile: auto (long runs, by timing), on or off
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 

@@ -60,7 +60,9 @@ Device = Annotated[str | None, typer.Option(metavar="auto|cpu|cuda", help="Devic
 Threads = Annotated[
     int | None, typer.Option(metavar="N", min=1, help="CPU threads for PyTorch (default: 1, 2 or 4, by timing).")
 ]
-Compile = Annotated[str | None, typer.Option("--compile", metavar="auto|on|off", help="Whether to use torch.compile.")]
+Compile = Annotated[
+    str | None, typer.Option("--compile", metavar="auto|on|off", help="Use torch.compile; auto: long runs, by timing.")
+]
 Jobs = Annotated[
     int | None,
     typer.Option(

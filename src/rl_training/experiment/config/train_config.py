@@ -128,7 +128,7 @@ class TrainConfig(Section):
     record_video_interval: CountOrZero = Field(0, description="steps between videos of an evaluation episode; 0: none")
     threads: Count | None = Field(None, description="CPU threads for PyTorch; none: 1 to 4, by timing")
     compile: Annotated[Literal["auto", "on", "off"], BeforeValidator(_switch)] = Field(
-        "auto", description="torch.compile: auto, on or off"
+        "auto", description="torch.compile: auto (long runs, by timing), on or off"
     )
     overlap_updates: Annotated[Literal["auto", "on", "off"], BeforeValidator(_switch)] = Field(
         "auto", description="run updates while the environments step: auto (on a GPU), on or off"

@@ -1,0 +1,230 @@
+"""`compile: auto`: the choice by timed updates, which leaves the run as it is, and which resume repeats."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from rl_training.algorithms import IQLAlgorithm, Updater
+from rl_training.data import TransitionDataset
+from rl_training.experiment.config.train_config import parse_config
+from rl_training.experiment.run import resume_run, run_population, run_training
+from rl_training.experiment.timing import compilation
+from rl_training.experiment.timing.compilation import Limit, Timing, choose_compilation
+from rl_training.experiment.timing.trial import Trial, random_rows, trial_source
+from rl_training.experiment.verify import compare_runs
+from rl_training.runtime.callbacks.training import StopAtStep
+from rl_training.types import EnvSpec
+
+BOX = EnvSpec((3,), "box", 2, action_shape=(2,), action_low=(-1.0, -1.0), action_high=(1.0, 1.0))
+SAC = {"algo": "sac", "env_id": "Pendulum-v1", "total_timesteps": 60, "eval_interval": 0, "log": [],
+       "algo_kwargs": {"hidden_sizes": [8], "batch_size": 4, "learning_starts": 10}}  # fmt: skip
+
+
+def learner() -> IQLAlgorithm:
+    torch.manual_seed(0)
+    return IQLAlgorithm.build(BOX, hidden_sizes=(8,), batch_size=4)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "timings"
+
+
+class FakeTrial:
+    """Takes the seconds that a test sets, and compiles in `cost` seconds or with an error."""
+
+    plain, compiled, cost = 0.001, 0.0005, 40.0
+    error: Exception | None = None
+    made: list[str] = []
+
+    def __init__(self, learners: Any, source: Any, *, compile: bool = False) -> None:
+        self.compile, self.learners = compile, list(learners)
+        self.made.append("compiled" if compile else "plain")
+
+    def warm_up(self) -> float:
+        if self.compile and self.error is not None:
+            raise self.error
+        return self.cost if self.compile else 0.0
+
+    def seconds_per_update(self, needed: float = 0.0) -> float:
+        return self.compiled if self.compile else self.plain
+
+    def rewound(self) -> tuple[list[Any], str]:
+        return self.learners, "updater"
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    """A class of trials in the place of the real ones, on a device where 100 s of updates are worth a try."""
+    trials = type("Trials", (FakeTrial,), {"made": []})
+    monkeypatch.setattr(compilation, "Trial", trials)
+    monkeypatch.setattr(compilation, "LIMITS", {"cpu": Limit(10.0, 10.0)})
+    return trials
+
+
+def chosen(updates: int, warnings: list[str] | None = None) -> compilation.Compilation:
+    warn = pytest.fail if warnings is None else warnings.append
+    return choose_compilation([learner()], BOX, None, updates, warn=warn)
+
+
+def test_a_short_run_is_not_timed(fake):
+    assert chosen(9_999) == (False, "off (9,999 updates)", None)
+    assert fake.made == []
+
+
+def test_a_run_whose_updates_end_soon_is_timed_but_not_compiled(fake):
+    assert chosen(99_999) == (False, "off (99,999 updates of 1 ms take 100 s, compiling about 10 s)", None)
+    assert fake.made == ["plain"]
+
+
+def test_a_long_run_that_gains_is_compiled_with_the_code_that_was_timed(fake):
+    choice = chosen(100_000)
+    assert choice[:2] == (True, "on (update 1 -> 0.5 ms)")
+    assert choice.trained is not None
+    assert str(choice.trained[1]) == "updater"
+
+
+@pytest.mark.parametrize(("compiled", "kept"), [(0.00092, False), (0.0009, True), (0.002, False)])
+def test_compiled_updates_must_be_a_tenth_faster(compiled, kept, fake):
+    fake.compiled = compiled
+    assert chosen(100_000).compile is kept
+
+
+def test_a_learner_of_your_own_is_compiled_anew_because_it_may_have_other_state(fake, monkeypatch):
+    monkeypatch.setattr(IQLAlgorithm, "is_traceable", False)
+    assert chosen(100_000) == (True, "on (update 1 -> 0.5 ms)", None)
+
+
+def test_a_failing_compiler_is_reported_and_the_run_goes_on_without(fake):
+    fake.error, warnings = RuntimeError("g++ failed\nwith a long output"), list[str]()
+    assert chosen(100_000, warnings) == (False, "off (RuntimeError: g++ failed)", None)
+    (warning,) = warnings
+    assert "not compiled" in warning
+    assert "g++ failed)" in warning
+    assert "long output" not in warning
+
+
+def test_on_other_devices_nothing_is_timed(fake, monkeypatch):
+    monkeypatch.setattr(compilation, "LIMITS", {"cuda": Limit(1.0, 1.0)})
+    assert not chosen(10_000_000).compile
+    assert fake.made == []
+
+
+def test_a_trial_without_gain_is_not_repeated_by_the_next_run(fake):
+    fake.compiled = 0.001
+    first, second = chosen(100_000), chosen(10_000_000)
+    assert (first.reason, fake.made) == ("off (update 1 -> 1 ms)", ["plain", "compiled"])
+    assert second.reason == "off (update 1 -> 1 ms in an earlier run, 10,000,000 updates)"
+
+
+@pytest.mark.parametrize(("updates", "kept"), [(60_000, True), (50_000, False)])  # the code is stored: 40 / 3 seconds
+def test_the_next_run_is_compiled_if_it_saves_twice_the_time_of_loading_the_code(updates, kept, fake):
+    assert chosen(100_000).compile
+    assert chosen(updates).compile is kept
+
+
+def test_a_damaged_timing_is_measured_again(fake, cache):
+    chosen(100_000)
+    (file,) = cache.iterdir()
+    file.write_text("{")
+    assert chosen(100_000).compile
+    assert Timing(**json.loads(file.read_text())).gains
+
+
+def test_without_a_folder_for_compiled_code_every_run_measures(fake, monkeypatch):
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
+    assert chosen(100_000).compile
+    assert chosen(100_000).compile
+
+
+def test_updates_are_timed_by_their_phases():
+    now = [0.0]
+    trial = Trial([learner()], None, clock=lambda: now[0])
+    trial.updater.learner.phases = lambda update: ("loss", "actor") if update % 2 else ("loss",)  # type: ignore[method-assign]
+
+    def run(source: Any, count: int) -> None:
+        slow = 10 if trial.updater.updates < 4 else 1  # a busy machine
+        now[0] += slow * (0.003 if trial.updater.updates % 2 else 0.001)
+        trial.updater.updates += 1
+
+    trial.updater.run = run  # type: ignore[method-assign, assignment]
+    assert trial.seconds_per_update() == pytest.approx(0.002, rel=0.02)
+    updates = trial.updater.updates
+    trial.seconds_per_update(needed=1.0)
+    assert trial.updater.updates == updates + 3  # fast enough to stop
+
+
+@pytest.mark.parametrize("members", [1, 2])
+def test_a_trial_changes_neither_learners_nor_data_and_ends_where_it_began(members):
+    learners = [learner() for _ in range(members)]
+    dataset = TransitionDataset(random_rows(learners[0], BOX, 20), spec=BOX)
+    before = [[each.clone() for each in mine.state_dict().values()] for mine in learners]
+    sampling = dataset.generator.get_state()
+    trial = Trial(learners, trial_source(learners, BOX, dataset))
+    trial.warm_up()
+    assert trial.updater.updates
+    assert not torch.equal(next(trial.learners[0].parameters()), before[0][0])
+    mine, updater = trial.rewound()
+    for each, twin, values in zip(learners, mine, before, strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(each.state_dict().values(), values, strict=True))
+        assert all(torch.equal(a, b) for a, b in zip(twin.state_dict().values(), values, strict=True))
+    fresh = Updater(learners).state_dict()["optimizer"]
+    for name, state in updater.state_dict()["optimizer"].items():
+        assert all(torch.equal(state[key], fresh[name][key]) for key in state)
+    assert updater.updates == 0
+    assert all(parameter.grad is None for parameter in updater.params.values())
+    assert torch.equal(dataset.generator.get_state(), sampling)
+
+
+@pytest.fixture
+def timed(monkeypatch):
+    """Times short runs too; returns a function that decides whether compiled updates win."""
+    monkeypatch.setattr(torch, "compile", lambda function, **options: function)
+    monkeypatch.setattr("rl_training.experiment.timing.choosing.has_compiler", lambda: True)
+    monkeypatch.setattr("rl_training.experiment.timing.trial.TIMED_SECONDS", 0.01)
+    monkeypatch.setattr("rl_training.experiment.timing.trial.WARM_UP_SECONDS", 0.0)
+    monkeypatch.setattr(compilation, "MIN_UPDATES", 1)
+    monkeypatch.setattr(compilation, "LIMITS", {"cpu": Limit(0.0, 1.0)})
+    return lambda wins: monkeypatch.setattr(compilation, "MIN_GAIN", 0.0 if wins else np.inf)
+
+
+@pytest.mark.parametrize("wins", [True, False])
+def test_a_measured_run_equals_one_with_the_same_choice_byte_for_byte(wins, timed, tmp_path):
+    timed(wins)
+    for name, choice in (("measured", "auto"), ("set", "on" if wins else "off")):
+        run_training(parse_config({**SAC, "compile": choice, "output_dir": str(tmp_path / name)}))
+    record = json.loads((tmp_path / "measured" / "run.json").read_text())
+    assert record["choices"]["compile"] is wins
+    assert record["compile"].startswith("on (" if wins else "off (")
+    assert "compile" not in json.loads((tmp_path / "set" / "run.json").read_text())
+    assert compare_runs(tmp_path / "measured", tmp_path / "set") == []
+
+
+def test_members_of_a_population_are_measured_together(timed, tmp_path):
+    timed(True)
+    for name, choice in (("measured", "auto"), ("set", "on")):
+        runs = [
+            {**SAC, "seed": seed, "compile": choice, "output_dir": str(tmp_path / f"{name}{seed}")} for seed in (0, 1)
+        ]
+        run_population([parse_config(each) for each in runs])
+    assert compare_runs(tmp_path / "measured1", tmp_path / "set1") == []
+
+
+@pytest.mark.parametrize("wins", [True, False])
+def test_resume_repeats_the_choice_without_measuring(wins, timed, tmp_path, monkeypatch):
+    timed(wins)
+    measured, set_by_user = ({**SAC, "output_dir": str(tmp_path / name)} for name in ("measured", "set"))
+    run_training(parse_config(measured), callbacks=[StopAtStep(30)])
+    reason = json.loads((tmp_path / "measured" / "run.json").read_text())["compile"]
+    monkeypatch.setattr("rl_training.experiment.timing.choosing.choose_compilation", None)
+    resume_run(tmp_path / "measured")
+    run_training(parse_config({**set_by_user, "compile": "on" if wins else "off"}))
+    assert compare_runs(tmp_path / "measured", tmp_path / "set") == []
+    record = json.loads((tmp_path / "measured" / "run.json").read_text())
+    assert (record["compile"], record["choices"]["compile"]) == (reason, wins)
