@@ -15,13 +15,14 @@ from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.run import resume_run, run_population, run_training
 from rl_training.experiment.timing import compilation
 from rl_training.experiment.timing.compilation import Limit, Timing, choose_compilation
-from rl_training.experiment.timing.trial import Trial, random_rows, trial_source
+from rl_training.experiment.timing.trial import Trial, random_rows, time_in_turns, trial_source
 from rl_training.experiment.verify import compare_runs
 from rl_training.runtime.callbacks.training import StopAtStep
 from rl_training.types import EnvSpec
 
 BOX = EnvSpec((3,), "box", 2, action_shape=(2,), action_low=(-1.0, -1.0), action_high=(1.0, 1.0))
 SAC = {"algo": "sac", "env_id": "Pendulum-v1", "total_timesteps": 60, "eval_interval": 0, "log": [],
+       "checkpoint_interval": 30,
        "algo_kwargs": {"hidden_sizes": [8], "batch_size": 4, "learning_starts": 10}}  # fmt: skip
 
 
@@ -44,7 +45,7 @@ class FakeTrial:
     made: list[str] = []
 
     def __init__(self, learners: Any, source: Any, *, compile: bool = False) -> None:
-        self.compile, self.learners = compile, list(learners)
+        self.compile, self.learners, self.device = compile, list(learners), torch.device("cpu")
         self.made.append("compiled" if compile else "plain")
 
     def warm_up(self) -> float:
@@ -52,7 +53,7 @@ class FakeTrial:
             raise self.error
         return self.cost if self.compile else 0.0
 
-    def seconds_per_update(self, needed: float = 0.0) -> float:
+    def seconds_per_update(self) -> float:
         return self.compiled if self.compile else self.plain
 
     def rewound(self) -> tuple[list[Any], str]:
@@ -64,6 +65,9 @@ def fake(monkeypatch):
     """A class of trials in the place of the real ones, on a device where 100 s of updates are worth a try."""
     trials = type("Trials", (FakeTrial,), {"made": []})
     monkeypatch.setattr(compilation, "Trial", trials)
+    monkeypatch.setattr(
+        compilation, "time_in_turns", lambda trials, needed=0.0: [t.seconds_per_update() for t in trials]
+    )
     monkeypatch.setattr(compilation, "LIMITS", {"cpu": Limit(10.0, 10.0)})
     return trials
 
@@ -79,7 +83,7 @@ def test_a_short_run_is_not_timed(fake):
 
 
 def test_a_run_whose_updates_end_soon_is_timed_but_not_compiled(fake):
-    assert chosen(99_999) == (False, "off (99,999 updates of 1 ms take 100 s, compiling about 10 s)", None)
+    assert chosen(99_999) == (False, "off (99,999 updates of 1 ms take 100 s, compiling pays off from 100 s on)", None)
     assert fake.made == ["plain"]
 
 
@@ -120,7 +124,7 @@ def test_a_trial_without_gain_is_not_repeated_by_the_next_run(fake):
     fake.compiled = 0.001
     first, second = chosen(100_000), chosen(10_000_000)
     assert (first.reason, fake.made) == ("off (update 1 -> 1 ms)", ["plain", "compiled"])
-    assert second.reason == "off (update 1 -> 1 ms in an earlier run, 10,000,000 updates)"
+    assert second.reason == "off (an update was 1.00 times as fast in an earlier run)"
 
 
 @pytest.mark.parametrize(("updates", "kept"), [(60_000, True), (50_000, False)])  # the code is stored: 40 / 3 seconds
@@ -134,7 +138,7 @@ def test_a_damaged_timing_is_measured_again(fake, cache):
     (file,) = cache.iterdir()
     file.write_text("{")
     assert chosen(100_000).compile
-    assert Timing(**json.loads(file.read_text())).gains
+    assert Timing(**json.loads(file.read_text())) == pytest.approx((2, 40 / 3))
 
 
 def test_without_a_folder_for_compiled_code_every_run_measures(fake, monkeypatch):
@@ -143,21 +147,41 @@ def test_without_a_folder_for_compiled_code_every_run_measures(fake, monkeypatch
     assert chosen(100_000).compile
 
 
-def test_updates_are_timed_by_their_phases():
-    now = [0.0]
-    trial = Trial([learner()], None, clock=lambda: now[0])
-    trial.updater.learner.phases = lambda update: ("loss", "actor") if update % 2 else ("loss",)  # type: ignore[method-assign]
+class Clock:
+    def __init__(self) -> None:
+        self.now, self.slow = 0.0, 1.0
 
-    def run(source: Any, count: int) -> None:
-        slow = 10 if trial.updater.updates < 4 else 1  # a busy machine
-        now[0] += slow * (0.003 if trial.updater.updates % 2 else 0.001)
-        trial.updater.updates += 1
+    def trial(self, seconds: list[float]) -> Trial:
+        """A trial whose updates have so many phases in turn and take so many seconds."""
+        trial = Trial([learner()], None, clock=lambda: self.now)
+        trial.updater.learner.phases = lambda update: (f"phase {update % len(seconds)}",)  # type: ignore[method-assign]
 
-    trial.updater.run = run  # type: ignore[method-assign, assignment]
-    assert trial.seconds_per_update() == pytest.approx(0.002, rel=0.02)
-    updates = trial.updater.updates
-    trial.seconds_per_update(needed=1.0)
-    assert trial.updater.updates == updates + 3  # fast enough to stop
+        def run(source: Any, count: int) -> None:
+            self.now += self.slow * seconds[trial.updater.updates % len(seconds)]
+            trial.updater.updates += 1
+
+        trial.updater.run = run  # type: ignore[method-assign, assignment]
+        return trial
+
+
+def test_phases_are_weighted_by_their_frequency():
+    clock = Clock()
+    assert time_in_turns([clock.trial([0.001, 0.003])]) == pytest.approx([0.002], rel=0.02)
+
+
+def test_timing_ends_early_if_the_updates_are_fast_enough():
+    clock = Clock()
+    time_in_turns([clock.trial([0.001])], needed=0.0011)
+    assert clock.now == pytest.approx(0.003)
+
+
+def test_other_work_slows_both_trials():
+    clock = Clock()
+    trials = [clock.trial([0.002]), clock.trial([0.001])]
+    assert time_in_turns(trials[:1]) == pytest.approx([0.002])
+    clock.slow = 2.0  # from the end of compiling on
+    before, after = time_in_turns(trials)
+    assert before / after == pytest.approx(2)
 
 
 @pytest.mark.parametrize("members", [1, 2])

@@ -15,7 +15,7 @@ from rl_training.algorithms import Learner, Updater
 from rl_training.data import TransitionDataset
 from rl_training.experiment.machine import versions
 from rl_training.experiment.processes.startup import CACHE_VARIABLE, compilation_wait
-from rl_training.experiment.timing.trial import Trial, trial_source
+from rl_training.experiment.timing.trial import Trial, time_in_turns, trial_source
 from rl_training.messages import Warn, print_warning
 from rl_training.runtime.files import write_atomically
 from rl_training.types import EnvSpec
@@ -23,7 +23,7 @@ from rl_training.waiting import Show, waiting_for
 
 MIN_UPDATES = 10_000  # shorter runs are not timed
 MIN_GAIN = 1.1  # of compiled updates
-MIN_RETURN = 2.0  # seconds saved for each second of compiling, where an earlier run has measured both
+MIN_RETURN = 2.0  # seconds saved for each second of compiling, where an earlier run has measured the gain
 FROM_CACHE = 1 / 3  # time of compiling again, of that of the first time (10 of 26 to 45 s on an H200)
 
 
@@ -50,21 +50,10 @@ class Compilation(NamedTuple):
 
 
 class Timing(NamedTuple):
-    """Seconds of an update without and with compilation, and those of compiling the next time."""
+    """How many times as fast compiled updates are, and the seconds of compiling them the next time."""
 
-    plain: float
-    compiled: float
+    gain: float
     cost: float
-
-    @property
-    def gains(self) -> bool:
-        return self.plain >= MIN_GAIN * self.compiled
-
-    def pays_off(self, updates: int) -> bool:
-        return self.gains and updates * (self.plain - self.compiled) >= MIN_RETURN * self.cost
-
-    def __str__(self) -> str:
-        return f"update {1000 * self.plain:.3g} -> {1000 * self.compiled:.3g} ms"
 
 
 class StoredTiming:
@@ -104,8 +93,8 @@ def choose_compilation(
         return Compilation(False, f"off ({updates:,} updates)")
     stored = StoredTiming(learners, spec)
     known = stored.read()
-    if known is not None and not known.pays_off(updates):
-        return Compilation(False, f"off ({known} in an earlier run, {updates:,} updates)")
+    if known is not None and known.gain < MIN_GAIN:
+        return Compilation(False, f"off (an update was {known.gain:.2f} times as fast in an earlier run)")
     try:
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             source = trial_source(learners, spec, dataset)
@@ -119,21 +108,29 @@ def choose_compilation(
 def _compared(
     learners: Sequence[Learner], source: Any, updates: int, stored: StoredTiming, show: Show | None
 ) -> Compilation:
-    plain, limit, known = Trial(learners, source), LIMITS[source.generator.device.type], stored.read()
+    plain, known = Trial(learners, source), stored.read()
     plain.warm_up()
-    needed = limit.times * limit.seconds / updates if known is None else 0.0
-    seconds = plain.seconds_per_update(needed)
+    needed = _needed_seconds(plain.device, known) / updates
+    (seconds,) = time_in_turns([plain], needed)
     if seconds < needed:
         took = f"{updates:,} updates of {1000 * seconds:.3g} ms take {updates * seconds:.0f} s"
-        return Compilation(False, f"off ({took}, compiling about {limit.seconds:.0f} s)")
+        return Compilation(False, f"off ({took}, compiling pays off from {updates * needed:.0f} s on)")
     compiled = Trial(learners, source, compile=True)
     with waiting_for(compilation_wait(), show):
         cost = compiled.warm_up()
-    seconds = min(seconds, plain.seconds_per_update())  # again, in case the machine was busy
-    timing = Timing(seconds, compiled.seconds_per_update(), cost * (FROM_CACHE if known is None else 1))
-    stored.write(timing)
-    if not timing.gains:
-        return Compilation(False, f"off ({timing})")
+    before, after = time_in_turns([plain, compiled])
+    stored.write(Timing(before / after, cost * (FROM_CACHE if known is None else 1)))
+    reason = f"update {1000 * before:.3g} -> {1000 * after:.3g} ms"
+    if before < MIN_GAIN * after:
+        return Compilation(False, f"off ({reason})")
     # Your own learners may have state besides their tensors, which the updates have changed.
     trained = compiled.rewound() if learners[0].is_traceable else None
-    return Compilation(True, f"on ({timing})", trained)
+    return Compilation(True, f"on ({reason})", trained)
+
+
+def _needed_seconds(device: torch.device, known: Timing | None) -> float:
+    """Returns the seconds that all updates of a run must take without compilation to try it."""
+    if known is None:
+        limit = LIMITS[device.type]
+        return limit.seconds * limit.times
+    return MIN_RETURN * known.cost / (1 - 1 / known.gain)

@@ -65,6 +65,7 @@ class Trial:
         self.device = next(learners[0].parameters()).device
         self.updater = Updater(self.learners, compile=compile, capture=self.device.type == "cuda")
         self.unit = GRAPH_UPDATES if self.device.type == "cuda" else 1
+        self.best, self.counts = dict[Any, float](), Counter[Any]()  # of units, by their phases
         self._initial = tree_map(lambda each: each.clone() if isinstance(each, Tensor) else each, self._state())
         if self.updater.flat is not None:
             self.updater.flat.after = 0.0  # the run trains with flat programs from its first second on
@@ -77,23 +78,19 @@ class Trial:
             units += 1
         return self.clock() - began
 
-    def seconds_per_update(self, needed: float = 0.0) -> float:
-        """Returns the mean over phases (TD3 trains its actor in every second update) of their fastest updates.
+    def time_unit(self) -> None:
+        first = self.updater.updates
+        phases = tuple(self.updater.learner.phases(first + ahead) for ahead in range(self.unit))
+        began = self.clock()
+        self._run_unit()
+        self.best[phases] = min(self.best.get(phases, math.inf), self.clock() - began)
+        self.counts[phases] += 1
 
-        Stops early if they take less than `needed`.
-        """
-        best, counts = dict[Any, float](), Counter[Any]()
-        deadline = self.clock() + TIMED_SECONDS
-        while counts.total() < WARM_UPS or (self.clock() < deadline and min(best.values()) >= needed * self.unit):
-            first = self.updater.updates
-            phases = tuple(self.updater.learner.phases(first + ahead) for ahead in range(self.unit))
-            began = self.clock()
-            self._run_unit()
-            best[phases] = min(best.get(phases, math.inf), self.clock() - began)
-            counts[phases] += 1
+    def seconds_per_update(self) -> float:
+        """Returns the mean over phases (TD3 trains its actor in every second update) of their fastest updates."""
         # Rare phases may have been traced or compiled while they were timed.
-        usual = [phases for phases, count in counts.items() if count >= WARM_UPS] or list(counts)
-        return sum(best[each] * counts[each] for each in usual) / sum(counts[each] for each in usual) / self.unit
+        usual = {phases: count for phases, count in self.counts.items() if count >= WARM_UPS} or self.counts
+        return sum(self.best[each] * usual[each] for each in usual) / sum(usual.values()) / self.unit
 
     def rewound(self) -> tuple[list[Learner], Updater]:
         """Returns the learners and their updater in their first state."""
@@ -107,3 +104,19 @@ class Trial:
         self.updater.run(self.source, self.unit)
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
+
+
+def time_in_turns(trials: Sequence[Trial], needed: float = 0.0) -> list[float]:
+    """Returns the seconds of an update of each trial; in turn, so that other work on the machine slows all of them.
+
+    Stops early if the updates of the first one take less than `needed`.
+    """
+    for each in trials:
+        each.best, each.counts = {}, Counter()
+    first, rounds = trials[0], 0
+    deadline = first.clock() + TIMED_SECONDS * len(trials)
+    while rounds < WARM_UPS or (first.clock() < deadline and first.seconds_per_update() >= needed):
+        for each in trials:
+            each.time_unit()
+        rounds += 1
+    return [each.seconds_per_update() for each in trials]
