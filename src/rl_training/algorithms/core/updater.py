@@ -147,8 +147,8 @@ class Updater:
     def rewind(self, state: dict[str, Any]) -> None:
         """Loads the state from before trial updates, and drops their gradients and captured graphs."""
         self.load_state_dict(state)
-        for optimizer in self.optimizers:
-            optimizer.zero_grad()
+        for each in self.optimizers:
+            each.zero_grad()
         if self.captured is not None:
             self.captured = CapturedUpdates(self)
 
