@@ -17,6 +17,7 @@ from rl_training.envs.arithmetic import usual_arithmetic
 from rl_training.experiment.config.registry import get_algorithm_spec
 from rl_training.experiment.config.train_config import TrainConfig
 from rl_training.experiment.lanes import lane_of
+from rl_training.platforms import keep_freed_memory
 
 PACKAGES = ("rl-training", "torch", "numpy", "gymnasium", "mujoco", "ale-py")
 
@@ -58,6 +59,7 @@ def _overlaps(config: TrainConfig, device: str) -> bool:
 def apply(choices: Choices) -> None:
     """Sets PyTorch's threads, flushes denormal numbers to zero; on CUDA, TF32 products, deterministic convolutions."""
     torch.set_num_threads(choices.threads)
+    keep_freed_memory()
     # Averages of zero gradients shrink to denormal numbers, with which many CPUs calculate a hundred times slower.
     for dtype in (np.float16, np.float32, np.float64):
         np.finfo(dtype)  # NumPy warns if it looks for the smallest denormal number later
