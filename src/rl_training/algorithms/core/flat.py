@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from rl_training.algorithms.core.flat_graph import schema_name, simplify
 from rl_training.types import Batch, Loss
 
 TRACE_AFTER = 0.2  # seconds in a function, a few times as long as its trace takes
@@ -148,7 +149,6 @@ def flat_program(function: Callable[..., Any], batch: Batch) -> Program:
 
 
 ALIASES = ("detach", "alias", "lift_fresh")  # the same tensor again, without gradients
-VIEWS = ("t", "transpose", "view", "expand", "unsqueeze", "squeeze")
 NAMESPACES: tuple[Any, ...] = (torch._C._VariableFunctions, torch._C._nn, torch._C.TensorBase)
 
 
@@ -161,6 +161,8 @@ class _Recorder(TorchDispatchMode):
         self.nodes: dict[int, Any] = {}  # by the identity of tensors, which `kept` keeps unique
         self.kept: list[Any] = []
         self.tuples: dict[str, type] = {}  # named tuples that the program returns
+        self.values: dict[Any, Tensor] = {}  # results by node
+        self.views: dict[Any, Any] = {}  # nodes by memory, shape and layout
         self.places: set[int] = set()  # memory of inputs and results
         for index, column in enumerate(inputs):
             self._keep(column, self.graph.placeholder(f"column_{index}"), computed=True)
@@ -171,23 +173,26 @@ class _Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        name, source = _name(func), self._node(args[0]) if args and isinstance(args[0], Tensor) else None
+        name, source = schema_name(func), self._node(args[0]) if args and isinstance(args[0], Tensor) else None
         is_constant = source is not None and source.op == "get_attr"
+        seen = self.views.get(_layout(result)) if func.is_view and isinstance(result, Tensor) else None
         if name in ALIASES:
             self._keep(result, source, computed=not is_constant)
-        elif name in VIEWS and is_constant:
+        elif seen is not None:
+            self._keep(result, seen, computed=not is_constant)
+        elif func.is_view and is_constant and isinstance(result, Tensor):
             self._constant(result)  # made once, because it shares the memory of its parameter
-        elif name == "t" and source is not None and source.target is func:
-            self._keep(result, source.args[0], computed=True)
+        elif name == "_to_copy" and kwargs.keys() == {"dtype"} and kwargs["dtype"] != args[0].dtype:
+            self._record(torch.Tensor.to, (source, kwargs["dtype"]), {}, result)  # by a faster binding
         else:
             self._record(func, self._noted(args), self._noted(kwargs or {}), result)
         return result
 
     def program(self, result: Any) -> Program:
         self.graph.output(self._noted(result))
-        self.graph.eliminate_dead_code()
+        simplify(self.graph, self.values, self.constants)
         for node in self.graph.nodes:  # PyTorch's own bindings take half the time of an operator object
-            if name := _name(node.target):
+            if name := schema_name(node.target):
                 node.target = next((getattr(each, name) for each in NAMESPACES if hasattr(each, name)), node.target)
         written: Any = torch.fx.GraphModule(self.constants, self.graph)
         forward = type(written).forward
@@ -199,6 +204,7 @@ class _Recorder(TorchDispatchMode):
         node = self.graph.call_function(func, args, kwargs)
         if isinstance(result, Tensor):
             self._keep(result, node, computed=True)
+            self.values[node] = result
         elif isinstance(result, list | tuple):
             for index, each in enumerate(result):
                 self._keep(each, self.graph.call_function(operator.getitem, (node, index)), computed=True)
@@ -231,12 +237,13 @@ class _Recorder(TorchDispatchMode):
     def _keep(self, value: Any, node: Any, *, computed: bool) -> Any:
         self.nodes[id(value)] = node
         self.kept.append(value)
-        if computed and value.numel():
-            self.places.add(value.untyped_storage().data_ptr())
+        if isinstance(value, Tensor) and value.numel():
+            self.views[_layout(value)] = node
+            if computed:
+                self.places.add(value.untyped_storage().data_ptr())
         return node
 
 
-def _name(target: Any) -> str:
-    """Name of an operator without namespace and overload, or "" for other functions."""
-    schema = getattr(target, "_schema", None)
-    return "" if schema is None else str(schema.name.partition("::")[2])
+def _layout(value: Tensor) -> Any:
+    """Memory, shape and layout of a tensor; views that agree in them are the same."""
+    return value.data_ptr(), value.shape, value.stride(), value.dtype
