@@ -102,7 +102,10 @@ class FlatFunction:
 
 
 class FlatLosses(FlatFunction):
-    """Computes losses, and sets the gradients of `params`, which have none before."""
+    """Computes losses, and sets the gradients of `params`, which have none before.
+
+    Without `metrics`, the loss holds only what the update itself needs, and programs compute nothing else.
+    """
 
     def __init__(
         self, loss: Callable[[Batch, str], Loss], params: Sequence[Tensor], after: float = TRACE_AFTER
@@ -110,16 +113,17 @@ class FlatLosses(FlatFunction):
         super().__init__(self._by_backward, after=after)
         self.loss, self.params = loss, list(params)
 
-    def __call__(self, batch: Batch, *others: Any) -> Loss:
-        gradients, loss = super().__call__(batch, *others)
+    def __call__(self, batch: Batch, phase: str, metrics: bool = True) -> Loss:
+        gradients, loss = super().__call__(batch, phase, metrics)
         for parameter, gradient in zip(self.params, gradients, strict=True):
             parameter.grad = gradient
         computed: Loss = loss
         return computed
 
-    def traced(self, batch: Batch, *others: Any) -> tuple[Gradients, Loss]:
-        loss = self.loss(batch, *others)
-        return list(torch.autograd.grad(loss.total, self.params, allow_unused=True)), _detached(loss)
+    def traced(self, batch: Batch, phase: str, metrics: bool) -> tuple[Gradients, Loss]:
+        loss = self.loss(batch, phase)
+        gradients = torch.autograd.grad(loss.total, self.params, allow_unused=True)
+        return list(gradients), _detached(loss, batch, metrics)
 
     def repeats(self, result: Any, expected: Any) -> bool:
         """Gradients must also have memory of their own, laid out as their parameters, as `backward` gives them."""
@@ -129,13 +133,16 @@ class FlatLosses(FlatFunction):
         are_alike = all(each.stride() == param.stride() for each, param in pairs)
         return are_own and are_alike and super().repeats(result, expected)
 
-    def _by_backward(self, batch: Batch, *others: Any) -> tuple[Gradients, Loss]:
-        loss = self.loss(batch, *others)
+    def _by_backward(self, batch: Batch, phase: str, metrics: bool) -> tuple[Gradients, Loss]:
+        loss = self.loss(batch, phase)
         loss.total.backward()
-        return [parameter.grad for parameter in self.params], _detached(loss)
+        return [parameter.grad for parameter in self.params], _detached(loss, batch, metrics)
 
 
-def _detached(loss: Loss) -> Loss:
+def _detached(loss: Loss, batch: Batch, metrics: bool) -> Loss:
+    if not metrics:
+        reads_rows = "slots" in batch or "rows" in batch
+        loss = Loss({}, buffers=loss.buffers, rows=loss.rows if reads_rows else {})
     return Loss(*({name: each.detach() for name, each in part.items()} for part in loss))
 
 

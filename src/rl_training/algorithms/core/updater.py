@@ -58,17 +58,22 @@ class Updater:
             return UpdateResult(self.captured.run(source, count), count)
         result = UpdateResult({}, 0)
         for done in range(1, count + 1):
-            result = self.step_from(source, self.learner.phases(self.updates))
+            result = self.step_from(
+                source, self.learner.phases(self.updates), wants_metrics=done == count or self.halted is not None
+            )
             self.updates += 1
             # Skipped updates stop the loop on the CPU only; on a GPU the check would synchronise.
             if self.halted is not None and self.device.type == "cpu" and self.halted:
                 return result._replace(num_gradient_steps=done)
         return result._replace(num_gradient_steps=count)
 
-    def step_from(self, source: Any, phases: tuple[str, ...]) -> UpdateResult:
-        """Samples a batch, updates on it, and writes priorities (by `slots`) or latents (by `rows`) to the source."""
+    def step_from(self, source: Any, phases: tuple[str, ...], *, wants_metrics: bool = True) -> UpdateResult:
+        """Samples a batch, updates on it, and writes priorities (by `slots`) or latents (by `rows`) to the source.
+
+        Without `wants_metrics`, the result may lack them, which takes less time.
+        """
         batch = source.sample(self.learner.config.batch_size, () if self.members == 1 else (self.members,))
-        result = self.step(batch, phases)
+        result = self.step(batch, phases, wants_metrics=wants_metrics)
         if "slots" in batch:
             if result.priorities is None:
                 raise ValueError('prioritised replay needs priorities. Return them in Loss.rows["priorities"]')
@@ -77,7 +82,7 @@ class Updater:
             source.write_back(batch["rows"], result.latents)
         return result
 
-    def step(self, batch: Batch, phases: tuple[str, ...]) -> UpdateResult:
+    def step(self, batch: Batch, phases: tuple[str, ...], *, wants_metrics: bool = True) -> UpdateResult:
         """Updates once on a batch. It never synchronises with the host, so that it can be captured."""
         metrics: Metrics = {}
         rows: Metrics = {}
@@ -86,19 +91,19 @@ class Updater:
                 with torch.no_grad():
                     torch._foreach_lerp_(self.target_params, self.online_params, self.learner.config.tau)
             else:
-                for loss in self._minimise(batch, phase):
+                for loss in self._minimise(batch, phase, wants_metrics):
                     metrics |= {name: value.detach() for name, value in {**loss.terms, **loss.metrics}.items()}
                     rows |= {name: value.detach() for name, value in loss.rows.items()}
         return UpdateResult(metrics, 1, rows.pop("priorities", None), rows)
 
-    def _minimise(self, batch: Batch, phase: str) -> list[Loss]:
+    def _minimise(self, batch: Batch, phase: str, wants_metrics: bool = True) -> list[Loss]:
         """One optimizer step on the loss of this phase; returns the loss, or the losses of its parts."""
         for optimizer in self.optimizers:
             optimizer.zero_grad()
         if self.branches is not None and phase == "loss":
             losses = self.branches.run([partial(self._differentiated, batch, part) for part in self.parts])
         else:
-            losses = [self._differentiated(batch, phase)]
+            losses = [self._differentiated(batch, phase, wants_metrics)]
         for group, names in self.groups:
             if group.max_grad_norm is not None:
                 clip_gradients([self.params[name] for name in names], group.max_grad_norm, by_member=self.members > 1)
@@ -109,10 +114,10 @@ class Updater:
             optimizer.step(self.halted)
         return losses
 
-    def _differentiated(self, batch: Batch, phase: str) -> Loss:
+    def _differentiated(self, batch: Batch, phase: str, wants_metrics: bool = True) -> Loss:
         """Loss of this phase, after its gradients have been added to the parameters'."""
         if self.flat is not None:
-            return self.flat(batch, phase)
+            return self.flat(batch, phase, wants_metrics)
         loss = self.loss(batch, phase)
         (loss.total.sum() if self.population else loss.total).backward()  # members share no parameters
         return loss
@@ -226,4 +231,6 @@ def clip_gradients(params: Sequence[Tensor], max_norm: float, *, by_member: bool
             grad.mul_(scale.view(-1, *[1] * (grad.dim() - 1)))
     else:
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads)))
-        torch._foreach_mul_(grads, (max_norm / (norm + 1e-6)).clamp(max=1.0))
+        scale = (max_norm / (norm + 1e-6)).clamp(max=1.0)
+        if scale.is_cuda or scale.item() != 1:  # on the host a look is faster than a product with 1
+            torch._foreach_mul_(grads, scale)

@@ -49,6 +49,8 @@ class ReplayBuffer(SeededSampler):
         self._newest = torch.zeros((), dtype=torch.int64, device=device)  # slot of the newest
         self._steps = stride * torch.arange(n_step, device=device)
         self._offsets = None if members is None else capacity * torch.arange(members, device=device)
+        self._last_shapes: dict[str, torch.Size] | None = None  # of the rows added last
+        self._last_count = 0
         self.priorities: Priorities | None = None
         if prioritized:
             self.priorities = Priorities(capacity, alpha=priority_alpha, members=members, device=device)
@@ -156,11 +158,15 @@ class ReplayBuffer(SeededSampler):
 
     def _checked_count(self, rows: Batch) -> int:
         """Number of rows that are to be added; raises ValueError if they do not fit the buffer."""
+        shapes = {name: column.shape for name, column in rows.items()}
+        if shapes == self._last_shapes:  # rows of these shapes have been checked
+            return self._last_count
         count = _count(rows, self.columns, lead=() if self.members is None else (self.members,))
         if count > self.capacity:
             raise ValueError(f"cannot add {count} transitions at once to a buffer of capacity {self.capacity}")
         if count % self.stride:
             raise ValueError(f"transitions must be whole steps of {self.stride} environments, got {count}")
+        self._last_shapes, self._last_count = shapes, count
         return count
 
     def _uniform_slots(self, shape: tuple[int, ...]) -> Tensor:
@@ -238,6 +244,9 @@ def _write(rows: Batch, columns: Batch, slot: int, *, axis: int = 0) -> None:
 
     Rows of the host are sent without waiting for the device. Pinned rows must stay unchanged until it has read them.
     """
+    if next(iter(columns.values())).device.type == "cpu":
+        _write_on_host(rows, columns, slot, axis)
+        return
     if isinstance(columns, PackedColumns):
         rows, columns = columns.packed(rows), columns.stored
     before = (slice(None),) * axis
@@ -248,6 +257,19 @@ def _write(rows: Batch, columns: Batch, slot: int, *, axis: int = 0) -> None:
             column[(*before, slice(stop - last))].copy_(given[(*before, slice(last - slot, None))], non_blocking=True)
             given = given[(*before, slice(last - slot))]
         column[(*before, slice(slot, stop))].copy_(given, non_blocking=True)
+
+
+def _write_on_host(rows: Batch, columns: Batch, slot: int, axis: int) -> None:
+    """The same by NumPy, which takes a tenth of the time for a few rows."""
+    before = (slice(None),) * axis
+    for name, column in columns.items():
+        stored, given = column.numpy(), rows[name].numpy(force=True)
+        room = stored.shape[axis] - slot
+        if given.shape[axis] <= room:
+            stored[(*before, slice(slot, slot + given.shape[axis]))] = given
+        else:
+            stored[(*before, slice(slot, None))] = given[(*before, slice(room))]
+            stored[(*before, slice(given.shape[axis] - room))] = given[(*before, slice(room, None))]
 
 
 def n_step_returns(rewards: Tensor, ended: Tensor, gamma: float) -> tuple[Tensor, Tensor, Tensor]:
