@@ -51,6 +51,52 @@ def test_flat_updates_equal_those_of_autograd(name, box, discrete, draw):
     assert all(torch.equal(flat, plain) for flat, plain in params)
 
 
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_updates_in_a_row_compute_metrics_at_the_last_only_and_learn_the_same(name, box, discrete, draw):
+    learner, batches = learner_and_batches(name, box, discrete, draw)
+    updaters = [Updater([learner]), Updater([copy.deepcopy(learner)])]
+    updaters[0].flat.after, updaters[1].flat = 0, None
+    results = []
+    for updater in updaters:
+        torch.manual_seed(1)
+        served = iter(batches)
+        source = SimpleNamespace(sample=lambda *_, served=served: next(served), samples_on_device=False)
+        results.append(updater.run(source, UPDATES))
+    assert any(program is not None for key, program in updaters[0].flat.programs.items() if not key[0][1])
+    assert results[0].metrics.keys() == results[1].metrics.keys()
+    assert all(torch.equal(results[0].metrics[key], each) for key, each in results[1].metrics.items())
+    params = zip(updaters[0].params.values(), updaters[1].params.values(), strict=True)
+    assert all(torch.equal(flat, plain) for flat, plain in params)
+
+
+@pytest.mark.parametrize(
+    ("function", "operations"),
+    [
+        (lambda x: (x * 2).view(2, 3, 1).squeeze(-1) + 1, ["mul", "add_"]),  # the view of a view is the first again
+        (lambda x: x * (torch.ones_like(x[0, 0]).expand(3) / 4), ["mul"]),
+        (lambda x: torch.zeros_like(x).add_(x), ["zeros_like", "add_"]),  # written to, so made anew at each call
+        (lambda x: x.sum([0], keepdim=True).view(3), ["sum"]),
+        (lambda x: x.exp().relu(), ["exp", "relu_"]),
+        (lambda x: x.relu(), ["relu"]),  # the input belongs to the caller
+        (lambda x: torch.ones_like(x), ["ones_like"]),  # the output, too
+    ],
+)  # fmt: skip
+def test_programs_hold_no_needless_operations(function, operations, monkeypatch):
+    codes = []
+
+    class Written(torch.fx.GraphModule):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            codes.extend(node.target.__name__ for node in self.graph.nodes if node.op == "call_function")
+
+    monkeypatch.setattr(torch.fx, "GraphModule", Written)
+    flat, x = FlatFunction(lambda batch: function(batch["x"]), after=0), torch.arange(6.0).view(2, 3)
+    for _ in range(4):
+        assert torch.equal(flat({"x": x}), function(x))
+    assert list(flat.programs.values()) != [None]
+    assert codes == operations
+
+
 @pytest.mark.parametrize("name", ["dqn", "rainbow", "ppo", "sac", "td3"])
 def test_flat_actions_equal_those_of_the_policy(name, box, discrete):
     kind = CATALOGUE[name]

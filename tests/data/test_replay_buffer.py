@@ -1,5 +1,7 @@
 """ReplayBuffer replaces its oldest transitions, samples the stored ones and is restored from segments."""
 
+import copy
+
 import pytest
 import torch
 
@@ -149,3 +151,12 @@ def test_writing_on_the_device_equals_adding(members):
     state, other = added.state_dict(), written.state_dict()
     assert all(torch.equal(column, written.columns[name]) for name, column in added.columns.items())
     assert all(torch.equal(value, other["priorities"][name]) for name, value in state["priorities"].items())
+
+
+def test_a_copy_of_a_buffer_has_memory_of_its_own():
+    buffer = ReplayBuffer(4, BOX)
+    buffer.add(numbered(0, 2))
+    other = copy.deepcopy(buffer)
+    other.add(numbered(5, 6))
+    assert other.rows(0, 3)["rewards"].tolist() == [0, 1, 5]
+    assert len(buffer) == 2

@@ -55,10 +55,10 @@ class PackedColumns(dict[str, Tensor]):
         packed = {name: shape for name, (shape, dtype) in layout.items() if dtype == torch.float32}
         # Not initialised: the operating system then allocates memory only for rows that are written.
         empty = partial(torch.empty, device=device, pin_memory=pinned)
-        self.widths = [math.prod(shape) for shape in packed.values()]
-        self.matrix = empty(*lead, sum(self.widths))
+        self.matrix = empty(*lead, sum(map(math.prod, packed.values())))
         self.shapes, self.places = packed, _places(packed)
         views = self._views(self.matrix)
+        self._arrays: dict[str, Any] = {}
         super().__init__(
             (name, views[name] if name in views else empty(*lead, *shape, dtype=dtype))
             for name, (shape, dtype) in layout.items()
@@ -75,11 +75,21 @@ class PackedColumns(dict[str, Tensor]):
     def rows(self, rows: Tensor) -> Batch:
         matrix = self.matrix.view(-1, self.matrix.shape[-1])
         gathered = matrix[rows] if matrix.is_cuda else matrix.index_select(0, rows)  # the faster kernel of each
-        return self._split(gathered) | {
+        return self._views(gathered) | {
             name: column.view(-1, *column.shape[self.matrix.dim() - 1 :]).index_select(0, rows)
             for name, column in self.items()
             if name not in self.shapes
         }
+
+    @property
+    def arrays(self) -> dict[str, Any]:
+        """The columns as NumPy arrays of the same memory, for writes of a few rows; on the CPU only."""
+        if not self._arrays:
+            self._arrays = {name: column.numpy() for name, column in self.items()}
+        return self._arrays
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_arrays": {}}  # those of a copy share its own memory
 
     @property
     def stored(self) -> Batch:
@@ -99,14 +109,6 @@ class PackedColumns(dict[str, Tensor]):
         lead, packed = self.matrix.dim() - 1, self.packed(batch)
         for name, column in self.stored.items():
             column.view(-1, *column.shape[lead:]).index_copy_(0, rows, packed[name].flatten(0, lead - 1).to(column))
-
-    def _split(self, matrix: Tensor) -> Batch:
-        """The same views as those of `_views`, in fewer calls; they cannot be written to in place."""
-        parts = zip(self.shapes.items(), matrix.split(self.widths, -1), strict=True)
-        return {
-            name: part.unflatten(-1, shape) if len(shape) > 1 else part if shape else part.squeeze(-1)
-            for (name, shape), part in parts
-        }
 
     def _views(self, matrix: Tensor) -> Batch:
         views = {name: matrix[place] for name, place in self.places.items()}
