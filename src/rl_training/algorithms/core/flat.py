@@ -189,7 +189,7 @@ class _Recorder(TorchDispatchMode):
             self._keep(result, seen, computed=not is_constant)
         elif func.is_view and is_constant and isinstance(result, Tensor):
             self._constant(result)  # made once, because it shares the memory of its parameter
-        elif name == "_to_copy" and kwargs.keys() == {"dtype"} and kwargs["dtype"] != args[0].dtype:
+        elif name == "_to_copy" and kwargs and kwargs.keys() == {"dtype"} and kwargs["dtype"] != args[0].dtype:
             self._record(torch.Tensor.to, (source, kwargs["dtype"]), {}, result)  # by a faster binding
         else:
             self._record(func, self._noted(args), self._noted(kwargs or {}), result)

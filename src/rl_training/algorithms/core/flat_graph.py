@@ -21,10 +21,10 @@ def simplify(graph: Graph, values: Mapping[Node, Tensor], constants: dict[str, A
 
     `values` are the results of the recorded call; `constants` takes those that are the same at every call.
     """
-    graph.eliminate_dead_code()
+    _remove_unused(graph)
     _fold_constants(graph, values, constants)
     _join_sums_with_views(graph, values)
-    graph.eliminate_dead_code()
+    _remove_unused(graph)
     _reuse_memory(graph, values)
 
 
@@ -40,6 +40,14 @@ def is_fresh(target: Any) -> bool:
     return schema is not None and not schema.is_mutable and all(each.alias_info is None for each in schema.returns)
 
 
+def _remove_unused(graph: Graph) -> None:
+    # Not by `eliminate_dead_code`, which imports PyTorch's compilers in some versions.
+    for node in reversed(graph.nodes):
+        is_pure = not _is_mutable(node.target) and not _is_random(node.target)
+        if node.op in ("call_function", "get_attr") and not node.users and is_pure:
+            graph.erase_node(node)
+
+
 def _fold_constants(graph: Graph, values: Mapping[Node, Tensor], constants: dict[str, Any]) -> None:
     written = _written_memory(graph, values)
     folded: set[Node] = set()
@@ -48,7 +56,7 @@ def _fold_constants(graph: Graph, values: Mapping[Node, Tensor], constants: dict
         if node.op != "call_function" or node not in values or _memory(values[node]) in written:
             continue
         is_filled = schema_name(target) in FILLED
-        repeats = hasattr(target, "_schema") and torch.Tag.nondeterministic_seeded not in target.tags
+        repeats = hasattr(target, "_schema") and not _is_random(target)
         inputs = node.all_input_nodes
         if is_filled or (repeats and inputs and all(each in folded for each in inputs)):
             folded.add(node)
@@ -69,6 +77,10 @@ def _written_memory(graph: Graph, values: Mapping[Node, Tensor]) -> set[int]:
 def _is_mutable(target: Any) -> bool:
     schema = getattr(target, "_schema", None)
     return schema is not None and bool(schema.is_mutable)
+
+
+def _is_random(target: Any) -> bool:
+    return torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
 
 
 def _memory(tensor: Tensor) -> int:
