@@ -252,3 +252,12 @@ def test_resume_repeats_the_choice_without_measuring(wins, timed, tmp_path, monk
     assert compare_runs(tmp_path / "measured", tmp_path / "set") == []
     record = json.loads((tmp_path / "measured" / "run.json").read_text())
     assert (record["compile"], record["choices"]["compile"]) == (reason, wins)
+
+
+def test_without_run_json_the_checkpoint_has_the_choice(timed, tmp_path, monkeypatch):
+    timed(True)
+    run_training(parse_config({**SAC, "output_dir": str(tmp_path / "run")}), callbacks=[StopAtStep(30)])
+    (tmp_path / "run" / "run.json").unlink()
+    monkeypatch.setattr("rl_training.experiment.timing.choosing.choose_compilation", None)
+    resume_run(tmp_path / "run")
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["choices"]["compile"]

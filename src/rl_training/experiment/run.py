@@ -105,12 +105,12 @@ def _run(
             warn(finished_earlier(len(results)))
             return results
         record = {} if fresh else directories[0].read("run.json") or {}
-        choices = _choices(configs[0], record, edited)
+        starts = _starts(directories, start_from, fresh=fresh, warn=warn)
+        choices, is_new = _choices(configs[0], record, edited, starts.checkpoints[0], directories[0])
         apply(choices)
         planned = record.get("total_timesteps") or configs[0].duration
         callbacks = [*listed, *([] if steps is None or steps >= planned else [StopAtStep(steps)])]
-        starts = _starts(directories, start_from, fresh=fresh, warn=warn)
-        total, is_new = max(steps or 0, planned), "choices" not in record
+        total = max(steps or 0, planned)
         state, members = _assembled(configs, choices, total, starts.checkpoints[0], is_new, quiet, warn)
         for parts in members:
             stack.callback(parts.close)
@@ -140,9 +140,18 @@ def _assembled(
         return assemble(configs, choices, total, start=start, measure=measure, show=show, warn=warn)
 
 
-def _choices(config: TrainConfig, record: dict[str, Any], edited: set[str]) -> Choices:
-    choices = Choices(**record["choices"]) if "choices" in record else choose(config)
-    return choices._replace(threads=config.threads or 1) if "threads" in edited else choices
+def _choices(
+    config: TrainConfig, record: dict[str, Any], edited: set[str], start: Checkpoint | None, directory: RunDirectory
+) -> tuple[Choices, bool]:
+    """Returns the stored choices, or new ones, and whether they are new.
+
+    Without run.json, the run's own checkpoint has those that change results.
+    """
+    choices, is_new = Choices(**record["choices"]) if "choices" in record else choose(config), "choices" not in record
+    if is_new and start is not None and start.path.parent == directory.checkpoints:
+        known = {name: start.info[name] for name in ("threads", "compile", "overlap") if name in start.info}
+        choices, is_new = choices._replace(**known), False
+    return choices._replace(threads=config.threads or 1) if "threads" in edited else choices, is_new
 
 
 def _stored_results(directories: Sequence[RunDirectory], steps: int | None) -> list[TrainResult]:
