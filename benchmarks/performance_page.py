@@ -90,7 +90,7 @@ def gpu(file: str, result: Result) -> str:
     for name, each in result["trainings"].items():
         if each.get("rate") is None:
             continue
-        reached = [f"{key.removeprefix('seconds_to_')} points after {value:.1f} s" for key, value in each.items()
+        reached = [f"{key.removeprefix('seconds_to_')} points {value:.1f} s later" for key, value in each.items()
                    if key.startswith("seconds_to_") and value is not None]  # fmt: skip
         rate = f"{each['rate']:,.0f} {each['unit']}"
         rows.append([name, rate, each["goal"], f"{each['first_row_seconds']:.1f} s", ", ".join(reached)])

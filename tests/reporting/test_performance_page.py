@@ -66,7 +66,7 @@ def test_the_page_keeps_its_text_and_gets_tables_and_pictures(page, tmp_path):
     assert "old" not in text
     assert "| PPO | 15 | 2.00 [1.50, 2.50] |  |" in text
     assert "| DQN | 8 |  | 2.00 [1.50, 2.50] |" in text
-    assert "| ppo | 5,000,000 seed-steps a second | 5,000,000 | 4.0 s | 475 points after 1.2 s |" in text
+    assert "| ppo | 5,000,000 seed-steps a second | 5,000,000 | 4.0 s | 475 points 1.2 s later |" in text
     assert "| cpu, GFLOP/s: 256 | 20 |" in text
     assert "`command`, stored in `benchmarks/results/growth_cpu.json`. Machine: H. Commit C. torch 2." in text
     assert {file.name for file in (tmp_path / "pictures").iterdir()} == {"speed.png", "speed_growth_cpu.png"}
