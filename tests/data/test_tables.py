@@ -67,7 +67,7 @@ def test_an_empty_cell_is_nan(tmp_path):
         ("obs,action,reward,done\n1,2,3\n", ValueError, "row 0 has 3 cells, the header has 4"),
         ("obs,action,reward,timeout\n1,2,3,0\n1,2,x,0\n", TypeError, "'reward' must hold numbers, but row 1 holds 'x'"),
         ("obs,obs,reward\n1,2,3\n", ValueError, "has two columns of the same name"),
-        ("obs;action;reward\n1,5;2;3\n", ValueError, "must separate cells by commas; its first line is 'obs;act"),
+        ("obs;action;reward\n1,5;2\n", ValueError, "row 0 has 2 cells, the header has 3.* --csv-dialect"),
         ("obs,action,reward\n", ValueError, "it has no rows below a header"),
         ("", ValueError, "it has no rows below a header"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +11,7 @@ import typer
 
 from rl_training.cli import output
 from rl_training.cli.options import Json, Trust
+from rl_training.cli.tables import takes_table_options
 
 if TYPE_CHECKING:
     from rl_training.data.datasets.report import ColumnSummary, DatasetReport
@@ -19,6 +21,12 @@ app = typer.Typer(help="Check, plot, convert or collect datasets.", rich_markup_
 Source = Annotated[
     str,
     typer.Argument(metavar="SRC", help="A file (.csv, .parquet, .npz, .hdf5), a glob of files, or a Minari dataset."),
+]
+Sources = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="SRC...", help="Files (.csv, .csv.gz, .parquet, .npz, .hdf5), a glob of files, or a Minari dataset."
+    ),
 ]
 Columns = Annotated[
     list[str] | None, typer.Option(metavar="NAME=COLUMN", help="Name a column of the file: obs=x,y,z; note= drops it.")
@@ -41,13 +49,16 @@ def data(context: typer.Context) -> None:
 
 
 @app.command()
+@takes_table_options
 def check(
-    src: Source,
+    src: Sources,
     columns: Columns = None,
     action_range: ActionRange = None,
     allow: Allow = None,
     env: Annotated[str | None, typer.Option(metavar="ENV", help="Environment id, for the action bounds.")] = None,
     as_json: Json = False,
+    *,
+    table: dict[str, Any],
 ) -> None:
     """Summarise a dataset and list all errors and warnings. The exit code is 0 if it can be used for training."""
     with output.stdout_for_results():
@@ -59,44 +70,53 @@ def check(
 
             spec = spec_of(env, {})
         options = read_options(columns, action_range, allow)
-        report = inspect_source(src, columns=options.pop("dataset_columns"), spec=spec, **options)
+        report = inspect_source(src, columns=options.pop("dataset_columns"), spec=spec, **options, **table)
     if as_json:
-        output.print_json({"source": src, **report.to_json()})
+        output.print_json({"source": src[0] if len(src) == 1 else src, **report.to_json()})
     else:
-        print_dataset(src, report)
+        print_dataset(named(src), report)
     if not report.trainable:
         raise typer.Exit(1)
 
 
 @app.command()
+@takes_table_options
 def show(
-    src: Source,
+    src: Sources,
     out: Annotated[Path, typer.Option(metavar="FILE.png", help="The picture to write.")],
     columns: Columns = None,
+    *,
+    table: dict[str, Any],
 ) -> None:
     """Plot a dataset: episode returns and lengths, rewards, actions and the ranges of observations."""
     require_plot_path(out, "--out")
     with output.stdout_for_results():
         from rl_training.data import read_columns
+        from rl_training.data.readers.options import table_options
         from rl_training.reporting.data_plots import save_data_plot
 
-        stored = read_columns(src, columns=read_options(columns, None, None)["dataset_columns"])
-        save_data_plot(stored.columns, out, title=f"{src}: {len(stored.columns['obs']):,} transitions")
+        given = read_options(columns, None, None)["dataset_columns"]
+        stored = read_columns(src, columns=given, options=table_options(**table))
+        title = f"{named(src)}: {len(stored.columns['obs']):,} transitions"
+        save_data_plot(stored.columns, out, title=title, labels=stored.labels)
     typer.echo(str(out))
 
 
 @app.command()
+@takes_table_options
 def convert(
-    src: Source, dest: Destination, columns: Columns = None, action_range: ActionRange = None, allow: Allow = None
-) -> None:
+    src: Sources, dest: Destination, columns: Columns = None, action_range: ActionRange = None, allow: Allow = None,
+    *, table: dict[str, Any],
+) -> None:  # fmt: skip
     """Convert a dataset to another format. It is validated as for training."""
     with output.stdout_for_results():
         from rl_training.data import load_transition_dataset, save_transition_dataset
 
         require_new(dest)
         options = read_options(columns, action_range, allow)
-        dataset = load_transition_dataset(src, columns=options.pop("dataset_columns"), **options)
+        dataset = load_transition_dataset(src, columns=options.pop("dataset_columns"), **options, **table)
         save_transition_dataset(dataset, dest)
+    print_notes(dataset.notes)
     typer.echo(f"{dest}: {len(dataset):,} transitions")
 
 
@@ -190,9 +210,19 @@ def require_plot_path(path: Path, option: str) -> None:
 def print_dataset(source: str, report: DatasetReport) -> None:
     if report.columns:
         print_contents(source, report)
+    print_notes([*report.notes, *(each.sentence for each in report.left_out)])
     for finding in report.findings:
         output.print_wrapped(f"{finding.severity}: ", finding.sentence)
     typer.echo("usable for training" if report.trainable else "not usable for training: fix the errors above")
+
+
+def print_notes(notes: Iterable[str]) -> None:
+    for note in notes:
+        output.print_wrapped("note: ", note)
+
+
+def named(sources: list[str]) -> str:
+    return sources[0] if len(sources) == 1 else f"{sources[0]} and {len(sources) - 1} more"
 
 
 def print_contents(source: str, report: DatasetReport) -> None:
@@ -207,7 +237,7 @@ def print_contents(source: str, report: DatasetReport) -> None:
         output.print_table(("", "min", "25 %", "median", "75 %", "max", "mean"), rows)
     output.print_table(
         ("column", "in the file", "type", "range"),
-        [(name, column.stored_as or origin(name, column), type_text(column), range_text(column))
+        [(name, column.stored_as or origin(name, column), type_text(column), values_text(name, column, report))
          for name, column in report.columns.items()],
     )  # fmt: skip
 
@@ -218,6 +248,14 @@ def origin(name: str, column: ColumnSummary) -> str:
 
 def type_text(column: ColumnSummary) -> str:
     return column.dtype + ("" if not column.shape else f" x {'x'.join(map(str, column.shape))}")
+
+
+def values_text(name: str, column: ColumnSummary, report: DatasetReport) -> str:
+    """The range in the units of the file; actions with names are numbered from 0."""
+    if report.action_start and name in ("actions", "next_actions"):
+        shifted = [tuple(value + report.action_start for value in bound) for bound in (column.low, column.high)]
+        column = column._replace(low=shifted[0], high=shifted[1])
+    return range_text(column)
 
 
 def range_text(column: ColumnSummary) -> str:

@@ -8,6 +8,7 @@ import typer
 from rl_training.cli.data import ActionRange, Allow, Columns, read_options
 from rl_training.cli.options import Best, Json, Run, Trust
 from rl_training.cli.output import print_facts, print_json, score, stdout_for_results
+from rl_training.cli.tables import takes_table_options
 from rl_training.messages import OPE_CAUTION
 
 Episodes = Annotated[int | None, typer.Option(metavar="N", min=1, help="Episodes to run (default 10).")]
@@ -53,6 +54,7 @@ class Playing(NamedTuple):
         return next((name for name, value in zip(names, self, strict=True) if value is not None), None)
 
 
+@takes_table_options
 def evaluate(
     run: Run,
     best: Best = False,
@@ -70,12 +72,14 @@ def evaluate(
     allow: Allow = None,
     trust: Trust = None,
     as_json: Json = False,
+    *,
+    table: dict[str, Any],
 ) -> None:
     """Evaluate a trained agent in its environment. With --ope, estimate its discounted return from data alone; the
     data are read with the agent's own dataset options unless others are given. Actions are deterministic unless
     --stochastic or the config's eval_stochastic is set."""
     given = {name: value for name, value in (("updates", updates), ("gamma", gamma)) if value is not None}
-    reading = read_options(columns, action_range, allow)
+    reading = read_options(columns, action_range, allow) | table
     playing = Playing(episodes, stochastic, settings or None, video, video_episodes)
     if ope is None:
         unused = [*given, *(name for name, value in reading.items() if value)]

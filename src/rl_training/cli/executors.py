@@ -1,15 +1,12 @@
 """The options of executors, which several commands share."""
 
-import functools
-import inspect
 import re
-import typing
-from collections.abc import Callable
 from dataclasses import fields
 from typing import Annotated, Any
 
 import typer
 
+from rl_training.cli.shared_options import adds_options
 from rl_training.experiment.executors.base import ExecutorOptions
 
 PANEL = "Executor"
@@ -76,19 +73,4 @@ def size(option: str, text: str | None) -> int | None:
     return int(float(parts[1]) * 1024 ** " kmgt".index(parts[2].lower() or " "))
 
 
-def takes_executor(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds the options of executors to a command, which receives them as `executor`, an ExecutorOptions."""
-    own, shared = (inspect.signature(function).parameters for function in (command, _choices))
-    types = typing.get_type_hints(command, include_extras=True) | typing.get_type_hints(_choices, include_extras=True)
-    kept = {**{name: each for name, each in own.items() if name != "executor"}, **shared}
-
-    @functools.wraps(command)
-    def wrapped(**given: Any) -> None:
-        chosen = _choices(**{name: given.pop(name) for name in shared})
-        command(**given, executor=chosen)
-
-    del wrapped.__dict__["__wrapped__"]  # its signature is the one below
-    parameters = [each.replace(annotation=types[name], kind=each.KEYWORD_ONLY) for name, each in kept.items()]
-    wrapped.__dict__["__signature__"] = inspect.Signature(parameters)
-    wrapped.__annotations__ = {name: types[name] for name in kept}
-    return wrapped
+takes_executor = adds_options(_choices, "executor")  # the command receives them as `executor`, an ExecutorOptions

@@ -14,6 +14,7 @@ from rl_training.cli.data import ActionRange, Allow, Columns, read_options
 from rl_training.cli.executors import PANEL, given_options, takes_executor
 from rl_training.cli.options import Json, Trust
 from rl_training.cli.output import print_json, print_profile, print_report, stdout_for_results
+from rl_training.cli.tables import takes_table_options
 from rl_training.experiment.executors.base import ExecutorOptions
 from rl_training.experiment.user_errors import message_of
 from rl_training.waiting import garbage_collection_off, show_line, waiting_for
@@ -79,12 +80,13 @@ Run = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory, or a ch
 
 
 @takes_executor
+@takes_table_options
 def train(
     target: Target, env: Env = None, dataset: Dataset = None, columns: Columns = None, action_range: ActionRange = None,
     allow: Allow = None, steps: Steps = None, online_steps: OnlineSteps = None, seed: Seed = None, seeds: Seeds = None,
     overrides: Overrides = None, output: Output = None, device: Device = None, threads: Threads = None,
     compile_: Compile = None, jobs: Jobs = None, fresh: Fresh = False, quiet: Quiet = False, profile: Profiled = False,
-    trust: Trust = None, as_json: Json = False, *, executor: ExecutorOptions,
+    trust: Trust = None, as_json: Json = False, *, executor: ExecutorOptions, table: dict[str, Any],
 ) -> None:  # fmt: skip
     """Train an agent. Repeat the command to continue a stopped run, or to print the result of a finished one."""
     from rl_training.cli.seeds import parse_seeds, seed_configs, summary
@@ -97,6 +99,7 @@ def train(
              "output_dir": output, "device": device, "threads": threads, "compile": compile_}  # fmt: skip
     with stdout_for_results():
         given |= {key: value or None for key, value in read_options(columns, action_range, allow).items()}
+        given["table"] = table or None
         with garbage_collection_off(), waiting_for("importing PyTorch", None if quiet else show_line):
             config = read_config(target, given, overrides or [], trust or [])
         chosen = None if seeds is None else parse_seeds(seeds)

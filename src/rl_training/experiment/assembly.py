@@ -75,7 +75,7 @@ def assemble(
     config, lane = configs[0], lane_of(configs[0])
     check_online_columns(config)
     options = get_algorithm_spec(config.algo).config_type(**config.algo_kwargs)
-    dataset, change = _load(config)
+    dataset, change = _load(config, None if start is None else EnvSpec.from_json(start.info["spec"]))
     fingerprint = None if dataset is None else dataset.fingerprint()
     with ExitStack() as opened:
         pool, pools = new_pools(configs, warn, start, choices, opened) if lane.acts else (None, ())
@@ -112,11 +112,11 @@ def _build(lane: type[TrainingLane], context: LaneContext) -> Lane:
         raise ConfigError(str(error)) from None
 
 
-def _load(config: TrainConfig) -> tuple[TransitionDataset | None, RewardChange]:
+def _load(config: TrainConfig, like: EnvSpec | None) -> tuple[TransitionDataset | None, RewardChange]:
     """Returns the dataset of an offline run or of an expert; refuses options that an online run does not have."""
     algo, needs_expert = config.algo, get_algorithm_spec(config.algo).learner.needs_expert
     if lane_of(config).offline:
-        return load_dataset(config)
+        return load_dataset(config, like)
     if config.rewards != RewardTransform():
         raise ConfigError(f"{algo} trains online and takes no reward transform of a dataset; leave out rewards")
     if not needs_expert:
@@ -125,7 +125,7 @@ def _load(config: TrainConfig) -> tuple[TransitionDataset | None, RewardChange]:
         return None, RewardChange()
     if isinstance(config.dataset, tuple) and config.dataset[0].weight is not None:
         raise ConfigError(f"{algo} samples the transitions of its experts uniformly; leave out the weights")
-    return load_dataset(config)
+    return load_dataset(config, like)
 
 
 def _prepared(

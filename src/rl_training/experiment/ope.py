@@ -178,13 +178,14 @@ def _resolve(policy: Any, dataset: TransitionDataset | Path | str) -> tuple[Poli
 
 def load_dataset_for(
     agent: Agent, source: Path | str, *, dataset_columns: Mapping[str, str] | None = None,
-    action_range: Bounds | None = None, allow: Collection[str] = (),
+    action_range: Bounds | None = None, allow: Collection[str] = (), **table: Any,
 ) -> TransitionDataset:  # fmt: skip
-    """Loads data with the column names, action range and allowed faults of the agent's training data as defaults."""
+    """Loads data with the options of the agent's training data as defaults; `table` holds options of tables."""
     config = agent.config
     return load_transition_dataset(
         source, spec=agent.spec, columns={**config.dataset_columns, **(dataset_columns or {})},
         action_range=action_range or config.action_range, allow=(*config.allow, *allow),
+        **{**config.table.model_dump(), **table},
     )  # fmt: skip
 
 

@@ -169,6 +169,8 @@ def _training_runs(
     if starts[0] is None and members[0].dataset is not None:
         for warning in _data_warnings(configs[0], members[0].dataset, needs_expert=members[0].learner.needs_expert):
             warn(warning)
+        for note in members[0].dataset.notes:
+            warn(f"dataset: {note}")
     user = callbacks if len(configs) == 1 else ()
     runs = [
         TrainingRun(directory, config, parts, parts.choices, checkpoint=start, user=user, warn=warn)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rl_training.data.datasets.returns import episode_ends, episode_lengths, episode_returns
+from rl_training.data.readers.rows import NO_LABELS, Labels
 from rl_training.reporting.plots import EVALUATION, INK, PALETTE, TRAINING, new_figure, plain
 from rl_training.types import Array
 
@@ -18,11 +19,12 @@ if TYPE_CHECKING:
 MAX_ROWS = 100_000  # evenly spaced rows for histograms and quantiles
 MAX_ACTION_DIMENSIONS = len(PALETTE)
 MAX_OBS_DIMENSIONS = 64
+MAX_NAMES, MAX_NAME = 40, 20  # named ticks, and characters of each
 MAX_TITLE = 110  # characters
 
 
-def save_data_plot(columns: Mapping[str, Array], target: Path, *, title: str) -> Path:
-    """Draws six panels in the units of the data."""
+def save_data_plot(columns: Mapping[str, Array], target: Path, *, title: str, labels: Labels = NO_LABELS) -> Path:
+    """Draws six panels in the units of the data; `labels` has the names of a table."""
     ends = episode_ends(columns["dones"], columns["truncated"])
     returns, lengths = episode_returns(columns["rewards"], ends), episode_lengths(ends)
     rows = np.linspace(0, len(ends) - 1, min(len(ends), MAX_ROWS)).astype(np.int64)
@@ -32,8 +34,8 @@ def save_data_plot(columns: Mapping[str, Array], target: Path, *, title: str) ->
     _draw_histogram(panels[1], returns, "episode returns", "return", "episodes")
     _draw_histogram(panels[2], lengths, "episode lengths", "steps", "episodes")
     _draw_histogram(panels[3], columns["rewards"].reshape(-1)[rows], "rewards", "reward", "rows")
-    _draw_actions(panels[4], columns["actions"][rows])
-    _draw_observations(panels[5], columns["obs"][rows])
+    _draw_actions(panels[4], columns["actions"][rows], labels)
+    _draw_observations(panels[5], columns["obs"][rows], labels.names.get("obs", ()))
     if len(title) > MAX_TITLE:  # the end of a long path fits into the figure
         title = f"…{title[-MAX_TITLE:]}"
     figure.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold", color=INK)
@@ -56,18 +58,22 @@ def _draw_histogram(axes: Axes, values: Array, title: str, unit: str, counted: s
     axes.locator_params(axis="y", integer=True)
 
 
-def _draw_actions(axes: Axes, actions: Array) -> None:
-    if actions.dtype.kind in "iu":
-        values, counts = np.unique(actions.reshape(-1), return_counts=True)
-        axes.bar(values, counts, color=EVALUATION)
+def _draw_actions(axes: Axes, actions: Array, labels: Labels) -> None:
+    values_of = labels.categories.get("actions", ())
+    if actions.dtype.kind in "iu" or values_of:
+        values, counts = np.unique(actions[np.isfinite(actions)].reshape(-1).astype(np.int64), return_counts=True)
+        axes.bar(values + labels.action_start, counts, color=EVALUATION)
         _label(axes, "actions", "action", "rows")
         axes.locator_params(axis="x", integer=True)
+        _name_ticks(axes, values_of)
         return
+    names = labels.names.get("actions", ())
     flat = actions.reshape(len(actions), -1)
     dimensions = flat.shape[1]
     for number in range(min(dimensions, MAX_ACTION_DIMENSIONS)):
         values = flat[:, number]
-        axes.hist(values[np.isfinite(values)], bins=50, histtype="step", color=PALETTE[number], label=str(number))
+        axes.hist(values[np.isfinite(values)], bins=50, histtype="step", color=PALETTE[number],
+                  label=names[number] if len(names) == dimensions else str(number))  # fmt: skip
     shown = f" (first {MAX_ACTION_DIMENSIONS} of {dimensions} dimensions)" if dimensions > MAX_ACTION_DIMENSIONS else ""
     if dimensions > 1:
         axes.margins(y=0.35)  # room for the legend above the histograms
@@ -76,7 +82,13 @@ def _draw_actions(axes: Axes, actions: Array) -> None:
     _label(axes, f"actions{shown}", "value", "rows")
 
 
-def _draw_observations(axes: Axes, obs: Array) -> None:
+def _name_ticks(axes: Axes, names: Sequence[str]) -> None:
+    """Names instead of numbers below the axis, unless there are too many to read."""
+    if 1 < len(names) <= MAX_NAMES:
+        axes.set_xticks(range(len(names)), [name[:MAX_NAME] for name in names], rotation=45, ha="right", fontsize=8)
+
+
+def _draw_observations(axes: Axes, obs: Array, names: Sequence[str]) -> None:
     """Range, central 90 % and median of each dimension, or a histogram of pixel values."""
     whole = obs.reshape(len(obs), -1)
     if obs.dtype == np.uint8:
@@ -94,6 +106,7 @@ def _draw_observations(axes: Axes, obs: Array) -> None:
     shown = "" if dimensions <= MAX_OBS_DIMENSIONS else f" (first {MAX_OBS_DIMENSIONS} of {dimensions})"
     _label(axes, f"observations{shown}", "dimension", "range, central 90 %, median")
     axes.locator_params(axis="x", integer=True)
+    _name_ticks(axes, names if len(names) == dimensions else ())
 
 
 def _label(axes: Axes, title: str, x_label: str, y_label: str) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Set
-from pathlib import Path
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,8 +12,11 @@ from rl_training.data.datasets.actions import TOLERANCE, Bounds, scale_actions, 
 from rl_training.data.datasets.columns import to_array, to_columns
 from rl_training.data.datasets.report import ColumnSummary, DatasetReport, Distribution, Finding
 from rl_training.data.datasets.returns import episode_ends, episode_lengths, episode_returns
+from rl_training.data.datasets.stored import rows_left_out, whole_actions
+from rl_training.data.datasets.table_checks import entry_name, table_findings
 from rl_training.data.datasets.validation import REPAIRABLE, DatasetError
-from rl_training.data.readers import read_columns
+from rl_training.data.readers import Source, read_columns
+from rl_training.data.readers.options import AUTO, Categories, table_options
 from rl_training.data.readers.rows import StoredColumns
 from rl_training.types import Array, Arrays, EnvSpec
 
@@ -39,10 +41,14 @@ def check_dataset(dataset: TransitionDataset, *, rewards: bool = True) -> list[s
     return [finding.sentence for finding in findings if rewards or finding.kind not in REWARD_WARNINGS]
 
 
-def inspect_source(source: str | Path, *, columns: Mapping[str, str] | None = None, **options: Any) -> DatasetReport:
+def inspect_source(
+    source: Source, *, columns: Mapping[str, str] | None = None, categories: Categories | None = None,
+    csv_dialect: str = AUTO, max_gap: float | None = None, **options: Any,
+) -> DatasetReport:  # fmt: skip
     """Inspects one or several files; a file that cannot be read is reported as an error."""
+    table = table_options(categories, csv_dialect, max_gap).for_spec(options.get("spec"))
     try:
-        stored = read_columns(source, columns=columns)
+        stored = read_columns(source, columns=columns, options=table)
     except (TypeError, ValueError) as error:
         return DatasetReport(findings=(Finding("unreadable", "error", str(error), ""),))
     return inspect_columns(stored, **options)
@@ -60,7 +66,8 @@ def inspect_columns(
     usable, errors = _usable(stored, wrong, spec, action_range)
     duplicates = report.count_duplicates(*(stored.columns[name] for name in ("obs", "actions", "rewards")))
     warnings = [
-        *_warnings(usable), *_guessed_bounds(summaries["actions"], spec, action_range), *_constant_columns(summaries),
+        *_warnings(usable), *_guessed_bounds(summaries["actions"], spec, action_range),
+        *_constant_columns(summaries, stored.labels.names), *table_findings(stored, summaries["obs"]),
         *_duplicates(duplicates, len(stored.columns["obs"])),
     ]  # fmt: skip
     dones, rewards = usable["dones"] != 0, usable["rewards"]
@@ -70,6 +77,9 @@ def inspect_columns(
         timeouts=int(ends.sum() - dones.sum()), columns=summaries, rewards=Distribution.of(rewards),
         returns=Distribution.of(episode_returns(rewards, ends)), lengths=Distribution.of(episode_lengths(ends)),
         duplicates=duplicates, findings=(*(_downgraded(error, allow) for error in errors), *warnings),
+        left_out=rows_left_out(stored, REPAIRABLE) if 0 < len(ends) < len(stored.columns["obs"]) else stored.left_out,
+        notes=stored.labels.notes, names=dict(stored.labels.names), categories=dict(stored.labels.categories),
+        action_start=stored.labels.action_start,
     )  # fmt: skip
 
 
@@ -81,7 +91,7 @@ def _usable(
     errors = [error for name in wrong for error in _run_check("nan", validation.require_finite, {name: rows[name]})]
     errors += _missing_ends(rows, stored.names.keys())
     try:
-        rows = validation.drop_nan_rows(rows, REPAIRABLE) if wrong else rows
+        rows = whole_actions(validation.drop_nan_rows(rows, REPAIRABLE) if wrong else rows, stored)
         crossings = list(_crossings(rows)) if "next_obs" in stored.names else []  # derived next_obs cannot cross
         errors += crossings
         columns, spec = to_columns(rows, spec, action_range=action_range, allow=REPAIRABLE)
@@ -181,10 +191,11 @@ def _guessed_bounds(actions: ColumnSummary, spec: EnvSpec | None, action_range: 
         )  # fmt: skip
 
 
-def _constant_columns(summaries: Mapping[str, ColumnSummary]) -> Iterator[Finding]:
+def _constant_columns(summaries: Mapping[str, ColumnSummary], names: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
     for name in ("obs", "actions"):
         if constant := summaries[name].constant:
-            shown = ", ".join(map(str, constant[:10])) + (", ..." if len(constant) > 10 else "")
+            labels = [entry_name(number, names.get(name, ())) for number in constant[:10]]
+            shown = ", ".join(labels) + (", ..." if len(constant) > 10 else "")
             yield Finding(
                 "constant_column", "warning",
                 f"{len(constant)} of {len(summaries[name].low)} dimensions of {name} never change (dimension {shown})",

@@ -3,46 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from pathlib import Path
 
 from rl_training.data.datasets import validation
 from rl_training.data.datasets.actions import Bounds
-from rl_training.data.datasets.columns import to_array
-from rl_training.data.datasets.transition_dataset import TransitionDataset
-from rl_training.data.readers import read_columns
-from rl_training.data.readers.rows import StoredColumns
-from rl_training.types import Arrays, EnvSpec
+from rl_training.data.datasets.transition_dataset import TransitionDataset, transitions_of
+from rl_training.data.readers import Source, read_columns, shown
+from rl_training.data.readers.options import AUTO, Categories, table_options
+from rl_training.types import EnvSpec
 
 
 def load_transition_dataset(
-    source: str | Path, *, spec: EnvSpec | None = None, columns: Mapping[str, str] | None = None,
-    action_range: Bounds | None = None, allow: Collection[str] = (),
+    source: Source, *, spec: EnvSpec | None = None, columns: Mapping[str, str] | None = None,
+    action_range: Bounds | None = None, allow: Collection[str] = (), categories: Categories | None = None,
+    csv_dialect: str = AUTO, max_gap: float | None = None, like: EnvSpec | None = None,
 ) -> TransitionDataset:  # fmt: skip
-    """Reads transitions from a file, a glob of files, or a Minari dataset by its directory or id.
+    """Reads transitions from a file, several files, a glob, or a Minari dataset by its directory or id.
 
     - `spec`: the environment that the data must match.
     - `columns`: names of the file's columns, such as `{"obs": "state"}`.
     - `action_range`: the bounds in which Box actions were recorded.
     - `allow`: problems to repair instead of raising DatasetError: nan, out_of_range, no_episode_end, crossing.
+    - `categories`: columns of a table to read as categories, or a dict with the values of each in order.
+    - `csv_dialect`: separators of a CSV file; auto detects them.
+    - `max_gap`: seconds; a longer step in the time column of a table ends the episode.
+    - `like`: spaces of earlier data, whose categories and first action are used.
     """
     validation.check_allow(allow)
-    stored = read_columns(source, columns=columns)
+    options = table_options(categories, csv_dialect, max_gap).for_spec(spec or like)
+    stored = read_columns(source, columns=columns, options=options)
     try:
-        rows = _validated(stored, allow)
-        return TransitionDataset.from_dict(rows, spec=spec or stored.spec, action_range=action_range, allow=allow)
+        return transitions_of(stored, spec=spec, action_range=action_range, allow=allow)
     except (TypeError, ValueError) as error:
         kept = len(stored.columns["obs"])
-        text = f"{source}: {error}"
+        text = f"{shown(source)}: {error}"
         if isinstance(error, validation.DatasetError) and kept < stored.rows:  # its message gives row numbers
             text += f" (row numbers count the {kept} of {stored.rows} rows that have a next observation)"
         raise type(error)(text) from error
-
-
-def _validated(stored: StoredColumns, allow: Collection[str]) -> Arrays:
-    rows = {name: to_array(name, column) for name, column in stored.columns.items()}
-    if "no_episode_end" not in allow:
-        validation.require_episode_ends(rows, stored.names.keys())
-    rows = validation.drop_nan_rows(rows, allow)
-    return (
-        validation.split_crossings(rows, allow) if "next_obs" in stored.names else rows
-    )  # derived next_obs cannot cross

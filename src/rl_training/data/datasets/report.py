@@ -11,6 +11,7 @@ import numpy as np
 
 from rl_training.data.datasets.columns import to_array
 from rl_training.data.datasets.validation import blocks, find_not_finite, reduce_rows
+from rl_training.data.readers.rows import LeftOut
 from rl_training.types import Array
 
 
@@ -73,6 +74,11 @@ class DatasetReport:
     returns: Distribution | None = None
     lengths: Distribution | None = None
     duplicates: int = 0  # rows equal to an earlier one
+    left_out: tuple[LeftOut, ...] = ()  # rows that are not used
+    notes: tuple[str, ...] = ()  # how a table was read
+    names: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of the entries of a column of a table
+    categories: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    action_start: int = 0  # number of the first Discrete action of a table
 
     @property
     def trainable(self) -> bool:
@@ -87,7 +93,10 @@ class DatasetReport:
             "columns": {name: column._asdict() for name, column in self.columns.items()},
             **{name: None if values is None else values._asdict() for name, values in distributions.items()},
             "findings": [finding._asdict() for finding in self.findings],
-        }
+            "left_out": [each.to_json() for each in self.left_out],
+            "notes": list(self.notes), "names": self.names, "categories": self.categories,
+            "action_start": self.action_start,
+        }  # fmt: skip
 
 
 def summarize_column(column: Array, stored_as: str | None) -> ColumnSummary:

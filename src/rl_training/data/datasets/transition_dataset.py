@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Collection, Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,11 @@ from torch import Tensor
 from rl_training.data.datasets.actions import TOLERANCE, Bounds, derive_spec
 from rl_training.data.datasets.columns import REQUIRED, to_columns
 from rl_training.data.datasets.returns import episode_returns, returns_to_go
+from rl_training.data.datasets.stored import named_spec, repaired, require_same_categories, rows_left_out
 from rl_training.data.datasets.validation import require_columns, require_equal_lengths
+from rl_training.data.readers.frames import Names, read_frame
+from rl_training.data.readers.options import Categories, table_options
+from rl_training.data.readers.rows import StoredColumns
 from rl_training.data.sampling import PackedColumns, SeededSampler, gather
 from rl_training.types import ACTION_SPACES, Array, Batch, EnvSpec
 
@@ -25,6 +30,8 @@ class TransitionDataset(SeededSampler):
     The constructor takes batch columns, with Box actions in [-1, 1]. `from_dict` takes arrays with actions in the
     environment's units. Transforms return a new dataset.
     """
+
+    notes: tuple[str, ...] = ()  # how a table was read, and which of its rows are left out
 
     def __init__(self, columns: Batch, *, episode_ends: Tensor | None = None, spec: EnvSpec | None = None) -> None:
         require_columns(columns, (*REQUIRED, "truncated"))
@@ -52,6 +59,20 @@ class TransitionDataset(SeededSampler):
         columns, spec = to_columns(arrays, spec, action_range=action_range, allow=allow)
         device = next((value.device for value in values.values() if isinstance(value, Tensor)), "cpu")
         return cls({name: _to_tensor(column).to(device) for name, column in columns.items()}, spec=spec)
+
+    @classmethod
+    def from_dataframe(
+        cls, frame: Any, *, obs: Names | None = None, actions: Names | None = None, rewards: str | None = None,
+        episode: str | None = None, next_obs: Names | None = None, dones: str | None = None,
+        truncated: str | None = None, time: str | None = None, categories: Categories | None = None,
+        max_gap: float | None = None, spec: EnvSpec | None = None, action_range: Bounds | None = None,
+        allow: Collection[str] = (),
+    ) -> TransitionDataset:  # fmt: skip
+        """Converts a pandas or polars DataFrame; names that are not given are guessed, as for a CSV file."""
+        given = {"obs": obs, "actions": actions, "rewards": rewards, "episodes": episode, "next_obs": next_obs,
+                 "dones": dones, "truncated": truncated, "time": time}  # fmt: skip
+        stored = read_frame(frame, given, table_options(categories, max_gap=max_gap).for_spec(spec))
+        return transitions_of(stored, spec=spec, action_range=action_range, allow=allow)
 
     def __len__(self) -> int:
         return len(self.columns["obs"])
@@ -154,6 +175,23 @@ class TransitionDataset(SeededSampler):
         dataset.seed(self.generator.initial_seed())
         dataset.gamma, dataset.dropped_terminals = gamma, self.dropped_terminals
         return dataset
+
+
+def transitions_of(
+    stored: StoredColumns, *, spec: EnvSpec | None = None, action_range: Bounds | None = None,
+    allow: Collection[str] = (),
+) -> TransitionDataset:  # fmt: skip
+    """Validates the stored columns of a file, with the repairs that `allow` names."""
+    if spec is not None:
+        require_same_categories(spec, stored.spec)
+    rows = repaired(stored, allow)
+    known = spec or stored.spec
+    dataset = TransitionDataset.from_dict(rows, spec=known, action_range=action_range, allow=allow)
+    dataset.spec = named_spec(dataset.spec, stored) if known is None else dataset.spec
+    warnings = (f"{text}; {fix}" if fix else text for _, text, fix in stored.labels.warnings)
+    left_out = stored.left_out if len(dataset) == len(stored.columns["obs"]) else rows_left_out(stored, allow)
+    dataset.notes = (*stored.labels.notes, *warnings, *(each.sentence for each in left_out))
+    return dataset
 
 
 def transform_rewards(rewards: Tensor, scale: float, shift: float, clip: tuple[float, float] | None) -> Tensor:

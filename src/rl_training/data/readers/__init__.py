@@ -1,25 +1,58 @@
 """Readers of dataset files, one module per format."""
 
 import glob
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from traceback import walk_tb
+from typing import TypeAlias
 
+from rl_training.data.readers.cells import sorted_words
 from rl_training.data.readers.csv import read_csv
 from rl_training.data.readers.hdf5 import read_hdf5
 from rl_training.data.readers.minari import datasets_root, minari_directory, read_minari
 from rl_training.data.readers.npz import read_npz
+from rl_training.data.readers.options import TableOptions
 from rl_training.data.readers.parquet import read_parquet
 from rl_training.data.readers.rows import StoredColumns, join_files
 
-READERS = {".npz": read_npz, ".hdf5": read_hdf5, ".h5": read_hdf5, ".parquet": read_parquet, ".csv": read_csv}
+ARRAYS = {".npz": read_npz, ".hdf5": read_hdf5, ".h5": read_hdf5}
+TABLES = {".parquet": read_parquet, ".csv": read_csv, ".csv.gz": read_csv}
+READERS = (*ARRAYS, *TABLES)
+Source: TypeAlias = "str | Path | Sequence[str | Path]"
 
 
-def read_columns(source: str | Path, *, columns: Mapping[str, str] | None = None) -> StoredColumns:
-    """Reads a file, a glob of files or a Minari dataset, without validation."""
-    paths = _paths(source)
-    return join_files([_read(path, columns) for path in paths], paths)
+def read_columns(
+    source: Source, *, columns: Mapping[str, str] | None = None, options: TableOptions | None = None
+) -> StoredColumns:
+    """Reads a file, several files, a glob of files or a Minari dataset, without validation."""
+    several = [source] if isinstance(source, (str, Path)) else source
+    paths = [path for each in several for path in _paths(each)]
+    options = options or TableOptions()
+    parts = [_read(path, columns, options) for path in paths]
+    if len({str(part.labels.categories) + str(part.labels.action_start) for part in parts}) > 1:
+        shared = _shared(parts, options)  # the files hold different categories, so they are read again with all
+        parts = [_read(path, columns, shared) for path in paths]
+    return join_files(parts, paths)
+
+
+def shown(source: Source) -> str:
+    """The source in messages: its name, or the first of several."""
+    if isinstance(source, (str, Path)):
+        return str(source)
+    return f"{source[0]} and {len(source) - 1} more" if len(source) > 1 else str(source[0])
+
+
+def _shared(parts: Sequence[StoredColumns], options: TableOptions) -> TableOptions:
+    """Options with the categories of all files; actions start at 0 if they do in one file."""
+    found: dict[str, set[str]] = {}
+    for part in parts:
+        for name, values in part.labels.categories.items():
+            found.setdefault(name, set()).update(values)
+    known = {name: tuple(sorted_words(values)) for name, values in found.items()}
+    given = {name: values for name, values in options.categories.items() if values}
+    return replace(options, categories={**options.categories, **known, **given}, action_start=0)
 
 
 def _paths(source: str | Path) -> list[Path]:
@@ -30,17 +63,18 @@ def _paths(source: str | Path) -> list[Path]:
     raise FileNotFoundError(f"no file matches {source}")
 
 
-def _read(path: Path, columns: Mapping[str, str] | None) -> StoredColumns:
+def _read(path: Path, columns: Mapping[str, str] | None, options: TableOptions) -> StoredColumns:
     if not path.is_file() and (directory := minari_directory(path)):
         with _naming_damage(directory):
             return read_minari(directory, columns)
-    if path.suffix not in READERS and (path.suffix or path.exists()):
+    suffix = next((each for each in READERS if path.name.endswith(each)), None)
+    if suffix is None and (path.suffix or path.exists()):
         raise ValueError(f"cannot read {path}: supported are {', '.join(READERS)} files and Minari datasets")
-    if not path.is_file():
+    if suffix is None or not path.is_file():
         minari = f", nor a Minari dataset in {datasets_root()}; `minari download {path}` may fetch it"
         raise FileNotFoundError(f"dataset file {path} not found{'' if path.suffix else minari}")
     with _naming_damage(path):
-        return READERS[path.suffix](path, columns)
+        return TABLES[suffix](path, columns, options) if suffix in TABLES else ARRAYS[suffix](path, columns)
 
 
 @contextmanager

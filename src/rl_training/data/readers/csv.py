@@ -1,88 +1,132 @@
-"""Transitions from CSV files with a header and numbers."""
+"""Transitions from CSV files with a header: numbers, categories, flags and timestamps, also compressed (.csv.gz)."""
 
-import csv
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from rl_training.data.readers.rows import Batches, StoredColumns, episode_encoder, read_table
-from rl_training.types import Array
+from rl_training.data.extras import import_arrow_csv
+from rl_training.data.readers import cells
+from rl_training.data.readers.dialects import cell_rows, columns_of, detect_dialect, open_text, read_header
+from rl_training.data.readers.options import Dialect, TableOptions
+from rl_training.data.readers.rows import StoredColumns
+from rl_training.data.readers.tables import Table, read_table
+from rl_training.types import Array, Arrays
 
 ROWS = 2**12  # per batch
-WORDS = {"": np.nan, "true": 1.0, "false": 0.0}  # accepted beside numbers
+ARROW_ROWS = 2**16
 
 
-def read_csv(path: Path, given: Mapping[str, str] | None) -> StoredColumns:
+def read_csv(path: Path, given: Mapping[str, str] | None, options: TableOptions) -> StoredColumns:
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file)
-            header = _header(reader, path)
-            first = next(_rows(reader, len(header), path), None)
-        if first is None:
-            raise ValueError(f"{path} is empty: it has no rows below a header")
-        with path.open("rb") as raw:
-            lines = sum(block.count(b"\n") for block in iter(lambda: raw.read(2**20), b""))
-        numeric = [name for name, cell in zip(header, first, strict=True) if cell and _is_number(cell)]
-        return read_table(path, header, numeric, partial(_batches, path, header), given, rows=lines)
+        dialect = detect_dialect(path, options.csv_dialect)
+        header = read_header(path, dialect)
+        table = _arrow_table(path, header, dialect) or _plain_table(path, header, dialect)
+        return read_table(table, given, options)
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
+        raise ValueError(
+            f"{path} is not UTF-8 text: {error.reason} at byte {error.start}; convert it, for example with "
+            f"`iconv -f CP1252 -t UTF-8 {path} > utf8.csv`"
+        ) from error
 
 
-def _header(reader: Iterator[list[str]], path: Path) -> list[str]:
-    header = next(reader, [])
-    if len(header) == 1 and any(mark in header[0] for mark in ";\t"):
-        raise ValueError(f"{path} must separate cells by commas; its first line is {header[0]!r}")
-    if len(set(header)) < len(header):
-        raise ValueError(f"{path} has two columns of the same name: {header}")
-    return header
+def _table(path: Path, dialect: Dialect, **contents: Any) -> Table:
+    notes = () if dialect == Dialect(",") else (dialect.text,)
+    return Table(path, notes=notes, **contents)
 
 
-def _batches(path: Path, header: Sequence[str], names: Sequence[str], ids: str | None) -> Batches:
-    encode = episode_encoder()
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        reader = csv.reader(file)
-        next(reader)
-        rows, number = _rows(reader, len(header), path), 0
+def _arrow_table(path: Path, header: Sequence[str], dialect: Dialect) -> Table | None:
+    """Reads with pyarrow; None without pyarrow, or if it refuses the file, whose fault the plain reader names."""
+    try:
+        arrow, reader = import_arrow_csv()
+    except ImportError:
+        return None
+    try:
+        stored = reader.read_csv(
+            path, reader.ReadOptions(column_names=list(header), skip_rows=1),
+            reader.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True),
+            reader.ConvertOptions(null_values=list(cells.MISSING), strings_can_be_null=True,
+                                  decimal_point=dialect.decimal, true_values=["true", "True", "TRUE"],
+                                  false_values=["false", "False", "FALSE"]),
+        )  # fmt: skip
+    except arrow.ArrowInvalid:
+        return None
+    if not stored.num_rows:
+        return None
+
+    def batches(names: Sequence[str]) -> Iterator[Arrays]:
+        for batch in stored.select(list(names)).to_batches(ARROW_ROWS):
+            yield {name: arrow_cells(column) for name, column in zip(names, batch.columns, strict=True)}
+
+    kinds = {name: arrow_kind(arrow, each.type) for name, each in zip(header, stored.columns, strict=True)}
+    return _table(path, dialect, names=list(header), kinds=kinds, rows=stored.num_rows, batches=batches)
+
+
+def arrow_kind(arrow: Any, kind: Any) -> str:
+    """number, text or time; empty if all cells are missing, other for anything else."""
+    types = arrow.types
+    if types.is_timestamp(kind) or types.is_date(kind):
+        return "time"
+    if types.is_string(kind) or types.is_large_string(kind):
+        return "text"
+    numbers = (types.is_integer, types.is_floating, types.is_boolean)
+    return "number" if any(check(kind) for check in numbers) else "empty" if types.is_null(kind) else "other"
+
+
+def arrow_cells(column: Any) -> Array:
+    """Converts a column of numbers, text or timestamps to NumPy; numbers that are missing are NaN."""
+    kind = str(column.type)
+    if kind == "null":
+        return np.full(len(column), np.nan)
+    if hasattr(column, "dictionary_decode"):
+        column = column.dictionary_decode()
+    elif column.null_count and kind == "bool":
+        column = column.cast("int8")
+    values: Array = column.to_numpy(zero_copy_only=False)
+    return values
+
+
+def _plain_table(path: Path, header: Sequence[str], dialect: Dialect) -> Table:
+    with open_text(path) as file:
+        first = list(islice(cell_rows(file, dialect, len(header), path), ROWS))
+    if not first:
+        raise ValueError(f"{path} is empty: it has no rows below a header")
+    kinds = {name: _kind(column, dialect) for name, column in columns_of(first, header).items()}
+    with open_text(path) as file:
+        lines = sum(block.count("\n") for block in iter(lambda: file.read(2**20), "")) + 1
+    batches = partial(_plain_batches, path, list(header), kinds, dialect)
+    return _table(path, dialect, names=list(header), kinds=kinds, rows=lines, batches=batches)
+
+
+def _kind(column: Sequence[str], dialect: Dialect) -> str:
+    present = [cell for cell in column if cell.strip() not in cells.MISSING]
+    if not present:
+        return "empty"
+    if all(map(cells.is_time, present)):
+        return "time"
+    return "number" if all(cells.is_number(cell, dialect.decimal) for cell in present) else "text"
+
+
+def _plain_batches(
+    path: Path, header: list[str], kinds: Mapping[str, str], dialect: Dialect, names: Sequence[str]
+) -> Iterator[Arrays]:
+    with open_text(path) as file:
+        rows, start = cell_rows(file, dialect, len(header), path), 0
         while batch := list(islice(rows, ROWS)):
-            cells = dict(zip(header, zip(*batch, strict=True), strict=True))
-            yield {
-                name: encode(cells[name]) if name == ids else _numbers(cells[name], f"{path}: column {name!r}", number)
-                for name in names
-            }
-            number += len(batch)
+            columns = columns_of(batch, header)
+            yield {name: _plain_cells(columns[name], kinds[name], f"{path}: column {name!r}", start, dialect)
+                   for name in names}  # fmt: skip
+            start += len(batch)
 
 
-def _rows(reader: Iterator[list[str]], width: int, path: Path) -> Iterator[list[str]]:
-    for number, row in enumerate(reader):
-        if len(row) == width:
-            yield row
-        elif row:  # blank lines are skipped
-            raise ValueError(f"{path}: row {number} has {len(row)} cells, the header has {width}")
-
-
-def _numbers(cells: Sequence[str], name: str, start: int) -> Array:
-    for dtype in (np.int64, np.float64):  # integers may be Discrete actions
-        try:
-            return np.array(cells, dtype)
-        except (ValueError, OverflowError):
-            continue
-    return np.array([_number(cell, name, start + row) for row, cell in enumerate(cells)])
-
-
-def _number(cell: str, name: str, row: int) -> float:
-    word = cell.strip().lower()
-    try:
-        return WORDS[word] if word in WORDS else float(word)
-    except ValueError:
-        raise TypeError(f"{name} must hold numbers, but row {row} holds {cell!r}") from None
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        _number(cell, "", 0)
-    except TypeError:
-        return False
-    return True
+def _plain_cells(column: Sequence[str], kind: str, name: str, start: int, dialect: Dialect) -> Array:
+    if kind == "time":
+        return cells.to_times(column, name, start)
+    if kind == "text":
+        return np.array(column, object)
+    return cells.to_numbers(column, name, start, dialect.decimal)

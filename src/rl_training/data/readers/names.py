@@ -32,9 +32,17 @@ def choose_names(stored: Sequence[str], given: Mapping[str, str] | None, source:
     if unknown := [" or ".join(SPELLINGS[name]) for name in NEEDED if not names[name]]:
         raise ValueError(
             f"{source} has no column {', no '.join(unknown)}; it has {sorted(stored)}: "
-            "name the columns with --columns, such as obs=NAME"
+            f"name the columns with --columns, such as {_example(names, stored)}"
         )
     return {name: pattern for name, pattern in names.items() if pattern}
+
+
+def _example(names: Mapping[str, str], stored: Sequence[str]) -> str:
+    """The first name that is missing, with the columns that nothing uses yet."""
+    name = next(name for name in NEEDED if not names[name])
+    used = {column for pattern in names.values() for column in matching_columns(pattern, stored)}
+    free = [column for column in stored if column and column not in used]
+    return f"{name}={','.join(free[:8] if name == 'obs' else free[:1]) or 'NAME'}"
 
 
 def matching_columns(pattern: str, stored: Collection[str]) -> list[str]:

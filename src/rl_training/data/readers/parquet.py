@@ -1,20 +1,23 @@
 """Transitions from Parquet files with columns of numbers or lists of numbers."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rl_training.data.extras import import_arrow, import_parquet
-from rl_training.data.readers.rows import Batches, StoredColumns, episode_encoder, read_table
-from rl_training.types import Array, EnvSpec
+from rl_training.data.readers.csv import arrow_cells, arrow_kind
+from rl_training.data.readers.options import TableOptions
+from rl_training.data.readers.rows import StoredColumns
+from rl_training.data.readers.tables import Table, read_table
+from rl_training.types import Array, Arrays, EnvSpec
 
 ROWS = 2**13  # per batch
 
 
-def read_parquet(path: Path, given: Mapping[str, str] | None) -> StoredColumns:
+def read_parquet(path: Path, given: Mapping[str, str] | None, options: TableOptions) -> StoredColumns:
     arrow = import_arrow()
     try:
         # With pre_buffer, all row groups would be held in memory until the last is read.
@@ -22,20 +25,21 @@ def read_parquet(path: Path, given: Mapping[str, str] | None) -> StoredColumns:
     except (arrow.ArrowInvalid, OSError) as error:
         raise ValueError(f"{path} is not a readable Parquet file: {error}") from error
     with file:
-        numeric = [each.name for each in file.schema_arrow if _is_numeric(arrow, each.type)]
         text = (file.schema_arrow.metadata or {}).get(b"rl_training.spec")
         spec = None if text is None else EnvSpec.from_json(json.loads(text))
+        kinds = {each.name: _kind(arrow, each.type) for each in file.schema_arrow}
 
-        def batches(names: list[str], ids: str | None) -> Batches:
-            encode = episode_encoder()
-            for batch in file.iter_batches(ROWS, columns=names, use_threads=False):
-                yield {
-                    name: encode(column.to_pylist()) if name == ids else to_array(column, f"{path}: column {name!r}")
-                    for name, column in zip(batch.schema.names, batch.columns, strict=True)
-                }
+        def batches(names: Sequence[str]) -> Iterator[Arrays]:
+            for batch in file.iter_batches(ROWS, columns=list(names), use_threads=False):
+                columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+                yield {name: _cells(columns[name], kinds[name], f"{path}: column {name!r}") for name in names}
 
         stored, rows = file.schema_arrow.names, file.metadata.num_rows
-        return read_table(path, stored, numeric, batches, given, rows=rows, spec=spec)
+        return read_table(Table(path, stored, kinds, rows, batches, spec), given, options)
+
+
+def _cells(column: Any, kind: str, name: str) -> Array:
+    return arrow_cells(column) if kind in ("text", "time", "empty") else to_array(column, name)
 
 
 def to_array(column: Any, name: str, space: Mapping[str, Any] | None = None) -> Array:
@@ -59,7 +63,8 @@ def _ragged(column: Any) -> bool:
     return hasattr(column, "value_lengths") and len(set(column.value_lengths().unique().to_pylist())) > 1
 
 
-def _is_numeric(arrow: Any, kind: Any) -> bool:
+def _kind(arrow: Any, kind: Any) -> str:
+    """The kind of a column; lists of numbers are numbers, and dictionaries of text are text."""
     while hasattr(kind, "value_type"):
         kind = kind.value_type
-    return any(check(kind) for check in (arrow.types.is_integer, arrow.types.is_floating, arrow.types.is_boolean))
+    return arrow_kind(arrow, kind)

@@ -1,18 +1,49 @@
 """Stored rows, and their completion to transitions that never cross from one episode into another."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, TypeAlias
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rl_training.data.datasets.validation import find_breaks, require_equal_lengths, require_flags
-from rl_training.data.readers.names import choose_names, matching_columns, other_names
 from rl_training.types import Array, Arrays, EnvSpec
 
 DERIVED = ("next_obs", "dones", "truncated")  # computed from other columns if the file lacks them
-Batches: TypeAlias = "Iterator[Arrays]"
+SHOWN = 100  # row numbers in JSON
+NO_NEXT_OBS = "no next observation is known"
+
+
+class LeftOut(NamedTuple):
+    """Rows of the data that are not used."""
+
+    reason: str
+    rows: Array  # numbers of the rows in the file
+
+    @property
+    def sentence(self) -> str:
+        shown = ", ".join(map(str, self.rows[:5])) + (", ..." if len(self.rows) > 5 else "")
+        count = "1 row is" if len(self.rows) == 1 else f"{len(self.rows):,} rows are"
+        return f"{count} left out, because {self.reason}: row{'s'[len(self.rows) == 1 :]} {shown}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"reason": self.reason, "count": len(self.rows), "rows": self.rows[:SHOWN].tolist()}
+
+
+class Labels(NamedTuple):
+    """How a table was read."""
+
+    names: Mapping[str, tuple[str, ...]] = {}  # of the entries of a column, such as obs
+    categories: Mapping[str, tuple[str, ...]] = {}  # values by column of the file, "actions" for the actions
+    action_start: int = 0  # number of action 0 in the file
+    integer_actions: bool = False  # integers of which some are missing, and which are therefore floats
+    notes: tuple[str, ...] = ()
+    warnings: tuple[tuple[str, str, str], ...] = ()  # kind, text and fix
+
+
+NO_LABELS = Labels()
 
 
 @dataclass(frozen=True)
@@ -23,6 +54,14 @@ class StoredColumns:
     names: dict[str, str]  # column name, and its name in the file
     rows: int  # in the file; rows without a known next observation are dropped from `columns`
     spec: EnvSpec | None = None  # if the file has one
+    labels: Labels = NO_LABELS
+    left_out: tuple[LeftOut, ...] = ()
+    positions: Array | None = field(default=None, repr=False)  # row in the file of each row; None: the same
+
+    def rows_in_file(self, chosen: Array) -> Array:
+        """Row numbers in the file of the flagged rows."""
+        rows = np.flatnonzero(chosen)
+        return rows if self.positions is None else self.positions[rows]
 
     def name_in_file(self, name: str) -> str | None:
         """A column's name in the file, or None if it was derived from other columns."""
@@ -30,9 +69,13 @@ class StoredColumns:
 
 
 def complete_transitions(
-    columns: Arrays, names: Mapping[str, str], source: object, *, spec: EnvSpec | None = None
-) -> StoredColumns:
-    """Adds missing next_obs, dones and truncated, and drops rows without a known next observation."""
+    columns: Arrays, names: Mapping[str, str], source: object, *, spec: EnvSpec | None = None,
+    labels: Labels = NO_LABELS, order: Array | None = None,
+) -> StoredColumns:  # fmt: skip
+    """Adds missing next_obs, dones and truncated, and drops rows without a known next observation.
+
+    `order` has the row in the file of each row, if they were sorted.
+    """
     columns = dict(columns)
     require_equal_lengths(columns)
     rows = len(columns["obs"])
@@ -48,9 +91,9 @@ def complete_transitions(
             raise ValueError(f"obs have shape {obs.shape} but next_obs have {next_obs.shape}")
         if not marked:
             truncated[:-1] |= find_breaks(obs, next_obs) & ~dones[:-1]
-        complete = {**columns, "dones": dones, "truncated": truncated}
+        complete, kept = {**columns, "dones": dones, "truncated": truncated}, np.arange(rows)
     elif marked or "dones" not in names:
-        complete = _derive_next_obs(columns, dones, truncated, source)
+        complete, kept = _derive_next_obs(columns, dones, truncated, source)
     else:
         ends = names["dones"]
         raise ValueError(
@@ -58,7 +101,12 @@ def complete_transitions(
             f"--columns truncated={ends} if all are terminal states, --columns truncated={ends} --columns dones= if "
             "all are time limits, or --columns truncated=NAME if another column marks time limits"
         )
-    return StoredColumns(complete, dict(names), rows, spec)
+    if spec is not None and spec.obs_names is not None:  # a file written here
+        labels = labels._replace(names={**labels.names, "obs": spec.obs_names}, categories=spec.categories or {})
+    lost = np.setdiff1d(np.arange(rows), kept, assume_unique=True)
+    left_out = (LeftOut(NO_NEXT_OBS, lost if order is None else np.sort(order[lost])),) if len(lost) else ()
+    positions = order if not len(lost) else kept if order is None else order[kept]
+    return StoredColumns(complete, dict(names), rows, spec, labels, left_out, positions)
 
 
 def join_files(parts: Sequence[StoredColumns], sources: Sequence[object]) -> StoredColumns:
@@ -73,46 +121,49 @@ def join_files(parts: Sequence[StoredColumns], sources: Sequence[object]) -> Sto
                 f"{sources[0]} has {sorted(first.columns)} and {first.spec}; load these files separately"
             )
         part.columns["truncated"][-1] |= not part.columns["dones"][-1]
+    lengths, labels = [len(part.columns["obs"]) for part in parts], _joined_labels(parts)
     columns = {name: _concatenate(name, [part.columns.pop(name) for part in parts]) for name in list(first.columns)}
-    return StoredColumns(columns, first.names, sum(part.rows for part in parts), first.spec)
+    before = np.cumsum([0, *(part.rows for part in parts)])
+    positions = [
+        start + (np.arange(length) if part.positions is None else part.positions)
+        for part, length, start in zip(parts, lengths, before, strict=False)
+    ]
+    left_out = [
+        LeftOut(f"{each.reason} ({source})", each.rows)
+        for part, source in zip(parts, sources, strict=True)
+        for each in part.left_out
+    ]
+    return StoredColumns(
+        columns, first.names, int(before[-1]), first.spec, labels, tuple(left_out), np.concatenate(positions)
+    )
 
 
-def fill_columns(batches: Iterable[Arrays], rows: int) -> Arrays:
-    """Concatenates batches of at most `rows` rows into preallocated columns, so that none is held twice."""
+def _joined_labels(parts: Sequence[StoredColumns]) -> Labels:
+    flagged = [part.labels.integer_actions or part.columns["actions"].dtype.kind in "iu" for part in parts]
+    return parts[0].labels._replace(
+        integer_actions=all(flagged),
+        notes=tuple(dict.fromkeys(note for part in parts for note in part.labels.notes)),
+        warnings=tuple(dict.fromkeys(each for part in parts for each in part.labels.warnings)),
+    )
+
+
+def fill_columns(batches: Iterable[Arrays], rows: int, exact: Collection[str] = ()) -> Arrays:
+    """Concatenates batches of at most `rows` rows into preallocated columns, so that none is held twice.
+
+    Floats become float32, except for the columns `exact`.
+    """
     columns, start = dict[str, Array](), 0
     for batch in batches:
         stop = start + len(next(iter(batch.values())))
         for name, part in batch.items():
             if name not in columns:
-                columns[name] = np.empty((rows, *part.shape[1:]), compact_dtype(part.dtype))
+                dtype = part.dtype if name in exact else compact_dtype(part.dtype)
+                columns[name] = np.empty((rows, *part.shape[1:]), dtype)
             elif part.dtype.kind == "f" and columns[name].dtype.kind != "f":
                 columns[name] = columns[name].astype(np.float32)  # integers so far
             columns[name][start:stop] = part
         start = stop
     return {name: column[:start] for name, column in columns.items()}
-
-
-def read_table(
-    path: Path, stored: Sequence[str], numeric: Sequence[str], batches: Callable[[list[str], str | None], Batches],
-    given: Mapping[str, str] | None, *, rows: int, spec: EnvSpec | None = None,
-) -> StoredColumns:  # fmt: skip
-    """Reads a table of at most `rows` rows; `batches` takes column names and the name of the episode id column."""
-    names = choose_names(stored, given, path)
-    chosen = {name: matching_columns(pattern, stored) for name, pattern in names.items()}
-    ids = chosen["episodes"][0] if "episodes" in chosen else None
-    chosen |= {name: [name] for name in other_names(stored, names, given) if name in numeric}
-    wanted = list(dict.fromkeys(column for group in chosen.values() for column in group))
-    joined = (
-        {name: join_columns([batch[column] for column in group]) for name, group in chosen.items()}
-        for batch in batches(wanted, ids)
-    )
-    return complete_transitions(fill_columns(joined, rows), names, path, spec=spec)
-
-
-def episode_encoder() -> Callable[[Iterable[object]], Array]:
-    """Returns a function that replaces episode ids of any type by integers."""
-    codes: dict[object, int] = {}
-    return lambda ids: np.array([codes.setdefault(each, len(codes)) for each in ids], np.int64)
 
 
 def join_columns(columns: Sequence[Array]) -> Array:
@@ -147,8 +198,11 @@ def _flags(name: str, column: Array, source: object) -> Array:
     return values != 0
 
 
-def _derive_next_obs(columns: Arrays, dones: Array, ended: Array, source: object) -> Arrays:
-    """Takes next_obs from the next row; `ended` flags the last rows of truncated episodes, which are dropped."""
+def _derive_next_obs(columns: Arrays, dones: Array, ended: Array, source: object) -> tuple[Arrays, Array]:
+    """Takes next_obs from the next row; `ended` flags the last rows of truncated episodes, which are dropped.
+
+    Also returns the rows that are kept.
+    """
     known = dones | ~ended
     known[-1] = dones[-1]
     if not len(kept := np.flatnonzero(known)):
@@ -163,7 +217,7 @@ def _derive_next_obs(columns: Arrays, dones: Array, ended: Array, source: object
     # observation is not in the file, so next_obs repeats obs there.
     next_obs = columns["obs"][kept + ~dones[kept]]
     complete = {**columns, "dones": dones, "truncated": truncated}
-    return {**{name: _keep_rows(column, kept) for name, column in complete.items()}, "next_obs": next_obs}
+    return {**{name: _keep_rows(column, kept) for name, column in complete.items()}, "next_obs": next_obs}, kept
 
 
 def _keep_rows(column: Array, kept: Array) -> Array:

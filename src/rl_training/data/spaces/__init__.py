@@ -3,6 +3,7 @@
 from rl_training.data.spaces.actions import Actions
 from rl_training.data.spaces.batches import batched, entry
 from rl_training.data.spaces.description import Description, Leaf, leaves, rebuild
+from rl_training.data.spaces.named import action_names, is_named, named_rows
 from rl_training.data.spaces.observations import Observations
 from rl_training.data.spaces.of_spec import actions_of, observations_of
 
@@ -11,10 +12,13 @@ __all__ = [
     "Description",
     "Leaf",
     "Observations",
+    "action_names",
     "actions_of",
     "batched",
     "entry",
+    "is_named",
     "leaves",
+    "named_rows",
     "observations_of",
     "rebuild",
 ]

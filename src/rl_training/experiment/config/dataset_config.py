@@ -151,6 +151,30 @@ class RewardTransform(Section):
         return self
 
 
+def _categories(value: Any) -> Any:
+    return dict.fromkeys(value, ()) if isinstance(value, (list, tuple)) else value
+
+
+def _dialect(value: Any) -> Any:
+    from rl_training.data.readers.options import check_dialect
+
+    return check_dialect(value) if isinstance(value, str) else value
+
+
+class TableOptions(Section):
+    """How to read tables: CSV and Parquet files."""
+
+    csv_dialect: Annotated[str, BeforeValidator(_dialect)] = Field(
+        "auto", description="separators of cells and decimals, such as semicolon_decimal_comma; auto: detected"
+    )
+    categories: Annotated[dict[str, tuple[Annotated[str, BeforeValidator(str)], ...]], BeforeValidator(_categories)] = (
+        Field({}, description="columns of names, and their values in order; []: the values in the data")
+    )
+    max_gap: Annotated[float, Field(gt=0)] | None = Field(
+        None, description="seconds; a longer step in the time column ends the episode"
+    )
+
+
 def _faults(names: Any) -> Any:
     from rl_training.data.datasets.validation import REPAIRABLE  # imports numpy
 
@@ -168,7 +192,7 @@ ActionRange = Annotated[tuple[Bound, Bound], BeforeValidator(_low_and_high)]
 
 def require_file(dataset: object, reading: Mapping[str, Any]) -> None:
     parts = dataset if isinstance(dataset, tuple) else (dataset,)
-    given = [name for name, value in reading.items() if value]
+    given = [name for name, value in reading.items() if value and value != TableOptions()]
     if given and not any(isinstance(part, (str, FilePart)) for part in parts):
         raise ValueError(f"{given[0]} applies to dataset files, and the dataset has no file; remove it or give a file")
 

@@ -69,3 +69,10 @@ class Section(BaseModel):
     """A config or a part of one: immutable, without unknown keys, NaN or infinity."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class EarlyStopping(Section):
+    """Stops after `patience` evaluations without an improvement of the best return by more than `min_delta`."""
+
+    patience: Count = Field(description="evaluations without improvement before the run stops")
+    min_delta: Annotated[float, Field(ge=0)] = Field(0.0, description="smallest improvement of the return that counts")

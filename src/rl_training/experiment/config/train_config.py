@@ -19,6 +19,7 @@ from rl_training.experiment.config.fields import (
     Count,
     CountOrAuto,
     CountOrZero,
+    EarlyStopping,
     Location,
     Name,
     Section,
@@ -51,13 +52,6 @@ def _device(value: Any) -> Any:
 
 def _switch(value: Any) -> Any:
     return ("on" if value else "off") if isinstance(value, bool) else value  # `on` in YAML 1.1
-
-
-class EarlyStopping(Section):
-    """Stops after `patience` evaluations without an improvement of the best return by more than `min_delta`."""
-
-    patience: Count = Field(description="evaluations without improvement before the run stops")
-    min_delta: Annotated[float, Field(ge=0)] = Field(0.0, description="smallest improvement of the return that counts")
 
 
 class TrainConfig(Section):
@@ -108,6 +102,9 @@ class TrainConfig(Section):
     )
     allow: Faults = Field(
         (), description="data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing"
+    )
+    table: dataset_config.TableOptions = Field(
+        dataset_config.TableOptions(), description="how to read tables: csv_dialect, categories, max_gap"
     )
     rewards: RewardTransform = Field(RewardTransform(), description="transform of the rewards in the dataset")
     online_steps: CountOrZero = Field(0, description="environment steps of online fine-tuning")
@@ -171,10 +168,8 @@ class TrainConfig(Section):
         parts = self.dataset if isinstance(self.dataset, tuple) else (self.dataset,)
         if self.env_id is None and any(isinstance(part, DatasetRecipe) and part.env_id is None for part in parts):
             raise ValueError("env_id is required: a dataset recipe is collected in an environment")
-        file_options = (
-            ("dataset_columns", "allow") if self.dataset is None else ("dataset_columns", "action_range", "allow")
-        )
-        reading = {name: getattr(self, name) for name in file_options}
+        bounds = () if self.dataset is None else ("action_range",)
+        reading = {name: getattr(self, name) for name in ("dataset_columns", "allow", "table", *bounds)}
         dataset_config.require_file(self.dataset, reading)
         dataset_config.require_weights(self.dataset)
         if self.dataset_stride > 1 and self.rewards.normalize != "none":
@@ -242,6 +237,7 @@ def _known_keys(options: list[str], section: KeyPath) -> dict[str, str]:
     nested: dict[str | int, tuple[type[BaseModel], ...]] = {
         "dataset": (DatasetRecipe,) if len(section) == 1 else (dataset_config.RecipePart, dataset_config.FilePart),
         "rewards": (RewardTransform,),
+        "table": (dataset_config.TableOptions,),
         "early_stopping": (EarlyStopping,),
         "schedules": (Schedule,),
     }

@@ -12,13 +12,14 @@ from torch import Tensor
 
 from rl_training import __version__
 from rl_training.algorithms import Learner
+from rl_training.data.spaces import action_names
 from rl_training.envs.lending import LentEnv
 from rl_training.envs.making import make_env
 from rl_training.envs.spaces import LibrarySpaces
 from rl_training.experiment.agent import Agent
 from rl_training.experiment.export.policy import MEANINGS, MEMORY, NEXT_MEMORY, ExportedPolicy
 from rl_training.experiment.export.spaces import Port
-from rl_training.types import Batch
+from rl_training.types import Batch, EnvSpec
 
 STATE = {"units": "recurrent state"}
 
@@ -28,7 +29,7 @@ def describe_policy(agent: Agent, policy: ExportedPolicy, *, with_env: bool) -> 
     inputs = policy.example()
     outputs = policy(inputs)
     config, space = agent.config, _own_space(agent) if with_env else None
-    ports = {port.name: _observation(port, space) for port in policy.observations.ports}
+    ports = {port.name: {**_observation(port, space), **_columns(agent)} for port in policy.observations.ports}
     actions = {port.name: each for port, each in zip(policy.actions.ports, _actions(policy), strict=True)}
     return {
         "algorithm": config.algo, "environment": config.env_id, "environment_kwargs": config.env_kwargs,
@@ -110,9 +111,23 @@ def _actions(policy: ExportedPolicy) -> list[dict[str, Any]]:
     parts = zip(policy.actions.ports, np.split(low, ends), np.split(high, ends), strict=True)
     return [
         {"units": "as the environment takes them", "low": _bound(lowest.reshape(port.shape)),
-         "high": _bound(highest.reshape(port.shape)), **_path(port)}
+         "high": _bound(highest.reshape(port.shape)), **_path(port), **_names(spec)}
         for port, lowest, highest in parts
     ]  # fmt: skip
+
+
+def _columns(agent: Agent) -> dict[str, Any]:
+    """Columns of the table that the agent was trained from, and the values of its categories."""
+    spec = agent.spec
+    if spec.obs_names is None:
+        return {}
+    categories = {name: values for name, values in (spec.categories or {}).items() if name != "actions"}
+    return {"columns": list(spec.obs_names), **({"categories": categories} if categories else {})}
+
+
+def _names(spec: EnvSpec) -> dict[str, Any]:
+    names = action_names(spec)
+    return {} if names is None else {"names": names}
 
 
 def _bound(values: Any) -> Any:

@@ -50,7 +50,7 @@ def _play(agent: Agent, comparison: Comparison, count: int) -> str:
 
 def _read(agent: Agent, comparison: Comparison, count: int, data: Path | None) -> str:
     """Reads rows at equal distances. A recurrent policy treats each as the first of an episode."""
-    dataset = load_dataset(agent.config)[0] if data is None else load_dataset_for(agent, data)
+    dataset = load_dataset(agent.config, agent.spec)[0] if data is None else load_dataset_for(agent, data)
     places = torch.linspace(0, len(dataset) - 1, min(count, len(dataset))).long()
     for chunk in dataset.columns["obs"][places].split(CHUNK):
         comparison.act(chunk)

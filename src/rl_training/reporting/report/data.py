@@ -21,7 +21,7 @@ from rl_training.statistics import Interval
 from rl_training.types import EnvSpec
 
 MOST_BYTES = 200_000_000  # of a dataset that is checked while a report is written
-READ_HERE = (".npz", ".csv", ".parquet", ".h5", ".hdf5")  # files; Minari ids may ask a server
+READ_HERE = (".npz", ".csv", ".csv.gz", ".parquet", ".h5", ".hdf5")  # files; Minari ids may ask a server
 ESTIMATES = "ope*.json"  # in a run directory: the output of `evaluate --ope DATA --json`
 
 
@@ -100,7 +100,7 @@ def _check(source: str, run: StoredRun) -> tuple[DatasetReport | None, str]:
     if (size := sum(map(_size, files))) > MOST_BYTES:
         return None, f"{bytes_text(size)} are too large to check for each report"
     stamp = tuple((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files)
-    options = {key: run.config.get(key) for key in ("dataset_columns", "action_range", "allow")}
+    options = {key: run.config.get(key) for key in ("dataset_columns", "action_range", "allow", "table")}
     return _inspect(source, json.dumps(options), _spec_of(run), stamp), ""
 
 
@@ -110,7 +110,7 @@ def _files(source: str) -> list[Path]:
     found = [path, path / "data" / "main_data.hdf5"]
     if glob.has_magic(source) and not glob.has_magic(str(path.parent)):
         found += sorted(map(Path, glob.glob(source)))
-    return [file for file in found if file.is_file() and file.suffix in READ_HERE]
+    return [file for file in found if file.is_file() and file.name.endswith(READ_HERE)]
 
 
 def _size(file: Path) -> int:
@@ -129,7 +129,8 @@ def _inspect(source: str, options: str, spec: str | None, stamp: tuple[Any, ...]
     bounds, columns, allow = given["action_range"], given["dataset_columns"] or {}, tuple(given["allow"] or ())
     known = None if spec is None else EnvSpec.from_json(json.loads(spec))
     action_range = None if bounds is None else tuple(bounds)
-    return inspect_source(source, columns=columns, spec=known, action_range=action_range, allow=allow)
+    table = given["table"] or {}
+    return inspect_source(source, columns=columns, spec=known, action_range=action_range, allow=allow, **table)
 
 
 def _spec_of(run: StoredRun) -> str | None:

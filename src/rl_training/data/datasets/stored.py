@@ -1,0 +1,74 @@
+"""From the stored columns of a file to valid transitions: repairs that are allowed, names, and rows left out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+import numpy as np
+
+from rl_training.data.datasets import validation
+from rl_training.data.datasets.columns import to_array
+from rl_training.data.readers.rows import LeftOut, StoredColumns
+from rl_training.types import Array, Arrays, EnvSpec
+
+NOT_FINITE = "a value is missing, NaN or infinite"
+BRIDGES = "next_obs belongs to another episode"
+
+
+def repaired(stored: StoredColumns, allow: Collection[str]) -> Arrays:
+    """Returns the columns after the repairs that `allow` names; raises DatasetError for other problems."""
+    rows = {name: to_array(name, column) for name, column in stored.columns.items()}
+    if "no_episode_end" not in allow:
+        validation.require_episode_ends(rows, stored.names.keys())
+    rows = whole_actions(validation.drop_nan_rows(rows, allow), stored)
+    return validation.split_crossings(rows, allow) if "next_obs" in stored.names else rows  # derived ones cannot cross
+
+
+def whole_actions(columns: Arrays, stored: StoredColumns) -> Arrays:
+    """Integers of which some were missing are floats; once these rows are dropped, they are integers again."""
+    if not stored.labels.integer_actions:
+        return columns
+    names = columns.keys() & {"actions", "next_actions"}
+    return {**columns, **{name: columns[name].astype(np.int64) for name in names}}
+
+
+def rows_left_out(stored: StoredColumns, allow: Collection[str]) -> tuple[LeftOut, ...]:
+    """The rows that are not used after the repairs that `allow` names."""
+    columns = stored.columns
+    lost = np.logical_or.reduce([validation.find_not_finite(column) for column in columns.values()])
+    found = [*stored.left_out, *_left_out(NOT_FINITE, stored, lost & ("nan" in allow))]
+    if "crossing" in allow and "next_obs" in stored.names:
+        bridges = np.zeros_like(lost)
+        names = ("obs", "next_obs", "dones", "truncated")
+        bridges[~lost] = validation.find_crossings(*(columns[name][~lost] for name in names))[1]
+        found += _left_out(BRIDGES, stored, bridges)
+    return tuple(found)
+
+
+def _left_out(reason: str, stored: StoredColumns, flags: Array) -> tuple[LeftOut, ...]:
+    return (LeftOut(reason, stored.rows_in_file(flags)),) if flags.any() else ()
+
+
+def named_spec(spec: EnvSpec, stored: StoredColumns) -> EnvSpec:
+    """Adds the names, categories and first action of a table."""
+    labels = stored.labels
+    names = labels.names.get("obs", ())
+    if spec.obs_shape == (len(names),):
+        spec = replace(spec, obs_names=tuple(names))
+    if labels.categories:
+        spec = replace(spec, categories={name: list(values) for name, values in labels.categories.items()})
+        if "actions" in labels.categories:  # an action may be missing from the data
+            spec = replace(spec, action_dim=len(labels.categories["actions"]))
+    return replace(spec, action_start=labels.action_start) if labels.action_start else spec
+
+
+def require_same_categories(spec: EnvSpec, stored: EnvSpec | None) -> None:
+    """Raises ValueError if a file has the numbers of other categories than the agent was trained with."""
+    for name, values in ((stored and stored.categories) or {}).items():
+        known = (spec.categories or {}).get(name, values)
+        if known != values:
+            raise ValueError(
+                f"{name!r} has the categories {', '.join(values)} here, but {', '.join(known)} in the training data; "
+                "convert both files together, or list the values in order with --categories"
+            )

@@ -1,0 +1,54 @@
+"""Warnings about tables: how they were read, observation scales and timestamps among the observations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rl_training.data.datasets.report import ColumnSummary, Finding
+from rl_training.data.readers.rows import StoredColumns
+from rl_training.data.readers.timing import TIME_NAMES
+
+SCALES = 1000.0  # largest ratio of the ranges of two observation entries without a warning
+EPOCH = 1e8, 1e13  # timestamps in seconds or milliseconds since 1970
+
+
+def table_findings(stored: StoredColumns, obs: ColumnSummary) -> Iterator[Finding]:
+    for kind, text, fix in stored.labels.warnings:
+        yield Finding(kind, "warning", text, fix)
+    names = stored.labels.names.get("obs", ())
+    if len(obs.shape) == 1 and obs.dtype.startswith("float"):
+        yield from _times_in_obs(obs, names)
+        yield from _scales(obs, names)
+
+
+def entry_name(number: int, names: Sequence[str]) -> str:
+    """An entry of a column by number, with its name if it has one."""
+    return f"{number} ({names[number]})" if len(names) > 1 and number < len(names) else str(number)
+
+
+def _times_in_obs(obs: ColumnSummary, names: Sequence[str]) -> Iterator[Finding]:
+    low, high = EPOCH
+    for number, name in enumerate(names):
+        if name.lower() in TIME_NAMES or low <= obs.low[number] <= obs.high[number] <= high:
+            yield Finding(
+                "time_in_obs", "warning",
+                f"entry {entry_name(number, names)} of obs looks like a timestamp ({obs.low[number]:.10g} to "
+                f"{obs.high[number]:.10g}); later times lie outside the data",
+                f"leave it out of obs, and order the rows with --columns time={name}",
+            )  # fmt: skip
+
+
+def _scales(obs: ColumnSummary, names: Sequence[str]) -> Iterator[Finding]:
+    ranges = {
+        number: high - low for number, (low, high) in enumerate(zip(obs.low, obs.high, strict=True)) if high > low
+    }
+    if not ranges:
+        return
+    wide, narrow = max(ranges, key=ranges.__getitem__), min(ranges, key=ranges.__getitem__)
+    if ranges[wide] > SCALES * ranges[narrow]:
+        yield Finding(
+            "scales", "warning",
+            f"observation scales differ by orders of magnitude: entry {entry_name(wide, names)} of obs spans "
+            f"{ranges[wide]:.3g}, entry {entry_name(narrow, names)} spans {ranges[narrow]:.3g}",
+            "standardise them with --set normalize_obs=true",
+        )  # fmt: skip

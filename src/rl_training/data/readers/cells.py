@@ -1,0 +1,129 @@
+"""Cells of a table: text to numbers, missing values, categories and timestamps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timezone
+
+import numpy as np
+
+from rl_training.types import Array
+
+MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "null", "NULL")
+FLAGS = {"true": 1.0, "false": 0.0}  # accepted beside numbers
+MOST_CATEGORIES = 1000
+
+
+def to_numbers(cells: Sequence[str], name: str, start: int, decimal: str = ".") -> Array:
+    """Converts text to integers if all cells are, else to floats with NaN for missing cells."""
+    plain = cells if decimal == "." else [cell.replace(".", "?").replace(decimal, ".") for cell in cells]
+    for dtype in (np.int64, np.float64):  # integers may be Discrete actions
+        try:
+            return np.array(plain, dtype)
+        except (ValueError, OverflowError):
+            continue
+    return np.array([_number(cell, name, start + row, decimal) for row, cell in enumerate(cells)])
+
+
+def is_number(cell: str, decimal: str = ".") -> bool:
+    try:
+        _number(cell, "", 0, decimal)
+    except TypeError:
+        return False
+    return True
+
+
+def _number(cell: str, name: str, row: int, decimal: str) -> float:
+    word = cell.strip()
+    if word in MISSING:
+        return np.nan
+    plain = word if decimal == "." else word.replace(".", "?").replace(decimal, ".")  # "." would separate thousands
+    try:
+        return FLAGS[word.lower()] if word.lower() in FLAGS else float(plain)
+    except ValueError:
+        raise not_a_number(name, row, cell) from None
+
+
+def not_a_number(name: str, row: int, cell: object) -> TypeError:
+    column = name.rpartition("column ")[2].strip("'")
+    option = f"; if its values are names, read it as a category with --categories {column}" if column else ""
+    return TypeError(f"{name} must hold numbers, but row {row} holds {cell!r}{option}")
+
+
+def is_time(cell: str) -> bool:
+    return len(cell) >= len("2026-01-31") and cell[:4].isdecimal() and _time(cell) is not None
+
+
+def to_times(cells: Iterable[str | None], name: str, start: int) -> Array:
+    """Converts ISO 8601 text to datetime64; times without a zone are taken as UTC."""
+    found = np.empty(len(cells := list(cells)), "datetime64[us]")
+    for row, cell in enumerate(cells):
+        missing = cell is None or cell.strip() in MISSING
+        time = None if missing else _time(str(cell))
+        if time is None and not missing:
+            raise ValueError(
+                f"{name} must hold timestamps such as 2026-01-31T12:30:00, but row {start + row} holds {cell!r}; "
+                "rewrite them, or leave the column out with --columns time="
+            )
+        found[row] = np.datetime64("NaT") if time is None else time
+    return found
+
+
+def _time(cell: str) -> datetime | None:
+    text = cell.strip()
+    try:
+        time = datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith("Z") else text)
+    except ValueError:
+        return None
+    return time if time.tzinfo is None else time.astimezone(timezone.utc).replace(tzinfo=None)
+
+
+def seconds(column: Array, first: Array | float) -> Array:
+    """Seconds since `first` as float64, NaN where missing; columns of numbers keep their numbers."""
+    if column.dtype.kind != "M":
+        return column.astype(np.float64)
+    passed = (column.astype("datetime64[us]") - np.datetime64(first, "us")).astype(np.float64) / 1e6
+    return np.where(np.isnat(column), np.nan, passed)
+
+
+def to_words(column: Array) -> list[str | None]:
+    """The values as text, None where missing; whole numbers are written without a decimal point."""
+    if column.dtype.kind == "O":
+        return [None if _is_missing(each) else str(each).strip() for each in column]
+    if column.dtype.kind == "f":
+        return [
+            None if each != each else f"{int(each)}" if each.is_integer() else f"{each:g}" for each in column.tolist()
+        ]
+    return [str(each) for each in column.tolist()]
+
+
+def _is_missing(value: object) -> bool:
+    return value is None or value != value or str(value).strip() in MISSING
+
+
+def sorted_words(words: Iterable[str]) -> list[str]:
+    """Sorts by number if all are numbers, else by text."""
+    found = list(words)
+    return sorted(found, key=float) if all(map(is_number, found)) else sorted(found)
+
+
+def to_codes(words: Sequence[str | None], values: Sequence[str], name: str) -> Array:
+    """Positions of words in `values`; floats with NaN if some are missing."""
+    codes: dict[str | None, float] = {value: code for code, value in enumerate(values)}
+    codes[None] = np.nan
+    try:
+        found = np.array([codes[word] for word in words])
+    except KeyError:
+        row, word = next((row, word) for row, word in enumerate(words) if word not in codes)
+        raise ValueError(
+            f"{name} holds {word!r} in row {row}, which is not among its categories {', '.join(values)}; "
+            "list all of them, in order, with --categories COLUMN=A,B,C before training, or remove these rows"
+        ) from None
+    return found if None in words else found.astype(np.int64)
+
+
+def one_hot(codes: Array, count: int) -> Array:
+    """[rows, count]; a row is NaN where the code is."""
+    rows = (codes[:, None] == np.arange(count)).astype(np.float32)
+    rows[np.isnan(codes)] = np.nan
+    return rows

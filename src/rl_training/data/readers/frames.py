@@ -1,0 +1,60 @@
+"""Transitions from pandas and polars DataFrames; neither package is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from rl_training.data.readers.options import TableOptions
+from rl_training.data.readers.rows import StoredColumns
+from rl_training.data.readers.tables import Table, read_table
+from rl_training.types import Array, Arrays
+
+Names: TypeAlias = "str | Sequence[str]"  # a column, a list of columns or a pattern such as obs_*
+
+
+def read_frame(frame: Any, given: Mapping[str, Names | None], options: TableOptions) -> StoredColumns:
+    names = [str(name) for name in frame.columns]
+    if len(set(names)) < len(names):
+        raise ValueError(f"the frame has two columns of the same name: {names}")
+    if not len(frame):
+        raise ValueError("the frame is empty: it has no rows")
+    columns = {str(name): _cells(frame[name]) for name in frame.columns}
+    kinds = {name: _kind(column) for name, column in columns.items()}
+
+    def batches(wanted: Sequence[str]) -> Iterator[Arrays]:
+        yield {name: columns[name] for name in wanted}
+
+    chosen = {name: value if isinstance(value, str) else ",".join(value) for name, value in given.items() if value}
+    return read_table(Table("the frame", names, kinds, len(frame), batches), chosen, options)
+
+
+def _cells(series: Any) -> Array:
+    """NumPy cells: numbers with NaN for missing values, datetime64, or objects."""
+    values: Array = np.asarray(series)
+    if values.dtype.kind in "fiubM":
+        return values
+    if str(series.dtype).startswith("datetime64"):  # pandas with a time zone
+        return np.asarray(series.dt.tz_convert("UTC").dt.tz_localize(None))
+    values = values.astype(object)
+    missing = np.array([value is None or value != value for value in values], bool)
+    present = values[~missing]
+    if len(present) and all(isinstance(value, (bool, int, float, np.number, np.bool_)) for value in present):
+        numbers = np.full(len(values), np.nan)
+        numbers[~missing] = present.astype(np.float64)
+        return numbers
+    values[missing] = None
+    return values
+
+
+def _kind(column: Array) -> str:
+    if column.dtype.kind == "M":
+        return "time"
+    if column.dtype.kind != "O":
+        return "number"
+    present = [value for value in column if value is not None]
+    if not present:
+        return "empty"
+    return "text" if all(isinstance(value, str) for value in present) else "other"

@@ -1,0 +1,66 @@
+"""Options of tables: the CSV dialect, categories, and the first Discrete action."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, TypeAlias
+
+from rl_training.types import EnvSpec
+
+
+class Dialect(NamedTuple):
+    delimiter: str
+    decimal: str = "."
+
+    @property
+    def text(self) -> str:
+        """Describes the dialect, with its name in --csv-dialect."""
+        name = next(name for name, dialect in DIALECTS.items() if dialect == self)
+        marks = "commas" if self.decimal == "," else "points"
+        return f"cells are separated by {WORDS[self.delimiter]}s and decimals by {marks} (--csv-dialect {name})"
+
+
+WORDS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}
+DIALECTS = {word: Dialect(mark) for mark, word in WORDS.items()} | {
+    f"{word}_decimal_comma": Dialect(mark, ",") for mark, word in WORDS.items() if mark != ","
+}
+AUTO = "auto"
+Categories: TypeAlias = "Mapping[str, Sequence[Any]] | Collection[str]"
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """How to read a table; files of other formats ignore it."""
+
+    csv_dialect: str = AUTO
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # values in order; (): those of the data
+    max_gap: float | None = None  # seconds; a longer gap between two rows ends the episode
+    action_start: int | None = None  # the first Discrete action; None: 1 if the actions are integers from 1
+
+    def __post_init__(self) -> None:
+        check_dialect(self.csv_dialect)
+        if self.max_gap is not None and not self.max_gap > 0:
+            raise ValueError(f"max_gap must be a positive number of seconds, got {self.max_gap:g}")
+
+    def for_spec(self, spec: EnvSpec | None) -> TableOptions:
+        """Returns the options with the categories and the first action of a known spec."""
+        if spec is None:
+            return self
+        known = {name: tuple(values) for name, values in (spec.categories or {}).items()}
+        return replace(self, categories={**self.categories, **known}, action_start=spec.action_start)
+
+
+def table_options(
+    categories: Categories | None = None, csv_dialect: str = AUTO, max_gap: float | None = None
+) -> TableOptions:
+    """Options from the user's values; `categories` is a list of columns, or their values in order by column."""
+    if not isinstance(categories, Mapping):
+        categories = dict.fromkeys(categories or (), ())
+    return TableOptions(csv_dialect, {name: tuple(map(str, each)) for name, each in categories.items()}, max_gap)
+
+
+def check_dialect(name: str) -> str:
+    if name != AUTO and name not in DIALECTS:
+        raise ValueError(f"csv_dialect must be one of {', '.join([AUTO, *DIALECTS])}, got {name!r}")
+    return name

@@ -1,0 +1,79 @@
+"""The time column of a table: order of the rows, gaps, and episodes that end at gaps."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rl_training.data.datasets.validation import DatasetError
+from rl_training.types import Array, Arrays
+
+TIME = "time"  # its name in --columns
+TIME_NAMES = ("time", "timestamp", "datetime", "date", "ts")
+LONG = 10  # times the median step is a gap
+
+Warnings = tuple[tuple[str, str, str], ...]
+
+
+def apply_times(
+    columns: Arrays, names: dict[str, str], time: str, max_gap: float | None, source: object
+) -> tuple[Array | None, Warnings]:
+    """Sorts rows by episode and time and ends episodes at gaps; changes `columns` and `names`.
+
+    Returns the row in the file of each row if they were sorted, and warnings (kind, text, fix).
+    """
+    key = next((name for name, column in ((TIME, time), (time, time)) if column and name in columns), None)
+    if key is None:
+        if max_gap is not None:
+            raise DatasetError(f"{source} has no time column for max_gap", "name it with --columns time=NAME")
+        return None, ()
+    times = columns[key]
+    if (missing := np.isnan(times)).any():
+        raise DatasetError(
+            f"{source}: column {time!r} is empty in {missing.sum()} of {len(times)} rows, the first is row "
+            f"{missing.argmax()}",
+            "fill it, or ignore the column with --columns time=",
+        )
+    ids = columns.get("episodes", np.zeros(len(times), np.int64))
+    order = _order(ids, times)
+    warnings: Warnings = ()
+    if order is not None:
+        for name in columns:
+            columns[name] = columns[name][order]
+        warnings = (("sorted", f"rows were not in the order of {time!r} and were sorted by episode and time", ""),)
+    return order, (*warnings, *_gaps(columns, names, columns[key], time, max_gap, order))
+
+
+def _order(ids: Array, times: Array) -> Array | None:
+    """The rows in order of episode and time, or None if they already are."""
+    same = ids[1:] == ids[:-1]
+    together = (~same).sum() + 1 == len(np.unique(ids))
+    if together and (times[1:] >= times[:-1])[same].all():
+        return None
+    return np.lexsort((times, ids))  # ids count episodes by their first row
+
+
+def _gaps(
+    columns: Arrays, names: dict[str, str], times: Array, time: str, max_gap: float | None, order: Array | None
+) -> Warnings:
+    ids = columns.get("episodes", np.zeros(len(times), np.int64))
+    ended = columns["dones"].reshape(-1) != 0 if "dones" in columns else np.zeros(len(ids), bool)
+    if "truncated" in columns:
+        ended = ended | (columns["truncated"].reshape(-1) != 0)
+    steps = np.diff(times)
+    inside = (ids[1:] == ids[:-1]) & ~ended[:-1]
+    if max_gap is not None:
+        split = np.concatenate([[0], np.cumsum((ids[1:] != ids[:-1]) | (steps > max_gap))])
+        columns["episodes"], names["episodes"] = split, names.get("episodes", time)
+        inside &= steps <= max_gap
+    usual = float(np.median(steps[inside])) if inside.any() else 0.0
+    gaps = np.flatnonzero(inside & (steps > LONG * usual)) if usual > 0 else np.empty(0, np.int64)
+    if not len(gaps):
+        return ()
+    rows = gaps + 1 if order is None else order[gaps + 1]
+    shown = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
+    count = "1 step within an episode is" if len(rows) == 1 else f"{len(rows)} steps within episodes are"
+    text = (
+        f"{count} over {LONG} times as long as the median step of {usual:g} s, before row{'s'[len(rows) == 1 :]} "
+        f"{shown}; the longest is {steps[gaps].max():g} s"
+    )
+    return (("time_gaps", text, f"end episodes at gaps with --max-gap SECONDS, such as {LONG * usual:g}"),)

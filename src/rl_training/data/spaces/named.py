@@ -1,0 +1,55 @@
+"""Observations and actions by the names of a table: columns, and the values of categories."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rl_training.types import Array, EnvSpec
+
+
+def is_named(obs: Any, spec: EnvSpec) -> bool:
+    """Whether observations are given by the column names of the data: a dict, or a list of dicts."""
+    first = obs[0] if isinstance(obs, (list, tuple)) and len(obs) else obs
+    return spec.obs_names is not None and isinstance(first, Mapping)
+
+
+def named_rows(obs: Mapping[str, Any] | Sequence[Mapping[str, Any]], spec: EnvSpec) -> Array:
+    """Rows of observations from values by column: `{"temperature": 20.5, "machine": "A"}`, or a list of them.
+
+    The values of a dict may be lists of equal length.
+    """
+    if not isinstance(obs, Mapping):
+        return np.stack([named_rows(each, spec) for each in obs])
+    categories = {name: values for name, values in (spec.categories or {}).items() if name != "actions"}
+    entries = [_column(label, categories) for label in spec.obs_names or ()]
+    columns = list(dict.fromkeys(column for column, _ in entries))
+    if obs.keys() != set(columns):
+        raise ValueError(f"obs must have the columns {', '.join(columns)}, got {', '.join(map(str, obs))}")
+    for name in categories.keys() & set(columns):
+        known = categories[name]
+        if unknown := [value for value in np.ravel(obs[name]).tolist() if str(value) not in known]:
+            raise ValueError(f"obs: {name} must be one of {', '.join(known)}, got {unknown[0]!r}")
+    parts = [
+        np.asarray(obs[column]) if value is None else np.asarray(obs[column]).astype(str) == value
+        for column, value in entries
+    ]
+    try:
+        return np.stack([part.astype(np.float32) for part in parts], axis=-1)
+    except ValueError as error:
+        raise ValueError("obs must hold numbers, and as many for each column") from error
+
+
+def _column(label: str, categories: Mapping[str, Sequence[str]]) -> tuple[str, str | None]:
+    """The column of an entry, and the value of the category that the entry stands for."""
+    for name, values in categories.items():
+        if label.startswith(f"{name}=") and label[len(name) + 1 :] in values:
+            return name, label[len(name) + 1 :]
+    return label, None
+
+
+def action_names(spec: EnvSpec) -> list[str] | None:
+    """The names of Discrete actions in the data, in order; None if they are numbers."""
+    return (spec.categories or {}).get("actions")

@@ -1,0 +1,138 @@
+"""Tables from the command line: names in `predict`, `export` and `evaluate --ope`, several files, and old runs."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from rl_training.cli import app
+from rl_training.data import load_transition_dataset
+from rl_training.experiment.agent import load_agent
+
+TABLES = Path(__file__).parents[1] / "data" / "tables"
+SHORT = ["--steps", "20", "--set", "hidden_sizes=[8]", "--set", "log=none", "--quiet"]
+
+
+def run(*arguments, code=0):
+    result = CliRunner().invoke(app, [str(each) for each in arguments])
+    assert result.exit_code == code, result.output
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    path = tmp_path_factory.mktemp("table") / "log.csv"
+    numbers = np.random.default_rng(0)
+    lines = ["episode;time;level;site;action;reward;terminated"]
+    for row in range(60):
+        level, site = str(round(numbers.normal(), 3)).replace(".", ","), ["north", "south"][row // 10 % 2]
+        time = f"2026-01-{1 + row // 10:02}T00:{row % 10:02}:00"
+        lines.append(f"{row // 10};{time};{level};{site};{numbers.choice(['up', 'down'])};1;{int(row % 10 == 9)}")
+    path.write_text("\n".join(lines))
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(table):
+    target = table.parent / "run"
+    run("train", "bc", "--dataset", table, "--columns", "obs=level,site", "--categories", "site", "--output", target,
+        *SHORT)  # fmt: skip
+    return target
+
+
+def test_predict_takes_columns_and_returns_names(trained):
+    single = json.loads(run("predict", trained, "--obs", '{"level": 0.5, "site": "north"}'))
+    assert single in ("up", "down")
+    several = '[{"level": 0.5, "site": "north"}, {"level": 1, "site": "south"}]'
+    assert len(json.loads(run("predict", trained, "--obs", several))) == 2
+    agent = load_agent(trained)
+    rows = {"level": np.array([0.5, 1]), "site": np.array(["north", "south"])}
+    assert agent.predict(rows).tolist() == json.loads(run("predict", trained, "--obs", several))
+    assert agent.predict([0.5, 1, 0]) == single
+
+
+def test_predict_refuses_unknown_names(trained):
+    agent = load_agent(trained)
+    with pytest.raises(ValueError, match="site must be one of north, south, got 'west'"):
+        agent.predict({"level": 0, "site": "west"})
+    with pytest.raises(ValueError, match="obs must have the columns level, site, got level"):
+        agent.predict({"level": 0})
+
+
+def test_the_description_of_an_exported_policy_has_the_names(trained, tmp_path):
+    run("export", trained, "--out", tmp_path / "policy.pt2", "--observations", "16")
+    described = json.loads((tmp_path / "policy.json").read_text())
+    assert described["inputs"][0]["columns"] == ["level", "site=north", "site=south"]
+    assert described["inputs"][0]["categories"] == {"site": ["north", "south"]}
+    assert described["outputs"][0]["names"] == ["down", "up"]
+
+
+def test_evaluation_reads_data_with_the_categories_of_the_run(trained, table, tmp_path):
+    north = tmp_path / "north.csv"
+    north.write_text("\n".join(line for line in table.read_text().splitlines() if "south" not in line))
+    assert "estimate" in run("evaluate", trained, "--ope", north, "--updates", "5")
+    north.write_text(table.read_text().replace("south", "west"))
+    result = CliRunner().invoke(app, ["evaluate", str(trained), "--ope", str(north), "--updates", "5"])
+    assert result.exit_code == 2
+    assert "holds 'west' in row 10, which is not among its categories north, south" in result.output
+
+
+def test_converted_files_keep_the_names(table, tmp_path):
+    out = run("data", "convert", table, tmp_path / "log.parquet", "--columns", "obs=level,site", "--categories", "site")
+    assert "note: 'site' has 2 categories: north, south" in out
+    spec = load_transition_dataset(tmp_path / "log.parquet").spec
+    assert spec.obs_names == ("level", "site=north", "site=south")
+    assert spec.categories == {"site": ["north", "south"], "actions": ["down", "up"]}
+    assert json.loads(run("data", "check", tmp_path / "log.parquet", "--json"))["trainable"]
+
+
+def test_a_file_with_other_categories_is_refused(table, tmp_path):
+    options = ["--columns", "obs=level,site", "--categories", "site=south,north"]
+    run("data", "convert", table, tmp_path / "other.parquet", *options)
+    spec = load_transition_dataset(table, columns={"obs": "level,site"}, categories=["site"]).spec
+    with pytest.raises(ValueError, match="'site' has the categories south, north here, but north, south in the train"):
+        load_transition_dataset(tmp_path / "other.parquet", spec=spec)
+
+
+def test_a_config_holds_the_options_of_tables(trained):
+    config = yaml.safe_load((trained / "config.yaml").read_text())
+    assert config["table"] == {"csv_dialect": "auto", "categories": {"site": []}, "max_gap": None}
+
+
+def test_several_files_are_one_dataset(table, tmp_path):
+    for name in ("a", "b"):
+        shutil.copy(table, tmp_path / f"{name}.csv")
+    options = ["--columns", "obs=level,site", "--categories", "site"]
+    found = json.loads(run("data", "check", tmp_path / "a.csv", tmp_path / "b.csv", *options, "--json"))
+    assert (found["rows"], found["source"]) == (120, [str(tmp_path / "a.csv"), str(tmp_path / "b.csv")])
+    out = run("data", "convert", tmp_path / "a.csv", tmp_path / "b.csv", tmp_path / "both.npz", *options)
+    assert "120 transitions" in out
+    run("data", "show", tmp_path / "a.csv", tmp_path / "b.csv", "--out", tmp_path / "both.png", *options)
+
+
+def test_training_reports_how_the_table_was_read(table, tmp_path):
+    source, target = TABLES / "one_based.csv", tmp_path / "run"
+    result = CliRunner().invoke(app, ["train", "bc", "--dataset", str(source), "--output", str(target), *SHORT])
+    assert "the actions are integers from 1" in result.stderr
+    agent = load_agent(target)
+    assert agent.predict([0.0, 0.0]) in (1, 2, 3)
+
+
+def test_a_run_from_before_actions_from_1_were_recognised_resumes(tmp_path, monkeypatch):
+    target = tmp_path / "run"
+    with monkeypatch.context() as before:
+        before.setattr("rl_training.data.readers.tables._count_from_0", lambda *_: 0)
+        run("train", "bc", "--dataset", TABLES / "one_based.csv", "--output", target, *SHORT)
+    run("resume", target, "--steps", "30")
+    spec = load_agent(target).spec
+    assert (spec.action_dim, spec.action_start) == (4, 0)
+
+
+def test_an_empty_list_of_values_is_refused(table):
+    result = CliRunner().invoke(app, ["data", "check", str(table), "--categories", "site="])
+    assert result.exit_code == 2
+    assert "--categories must be COLUMN or COLUMN=A,B,C, got 'site='" in result.output

@@ -1,0 +1,68 @@
+"""`TransitionDataset.from_dataframe` reads pandas and polars frames like a CSV file."""
+
+import subprocess
+import sys
+
+import pandas as pd
+import polars as pl
+import pytest
+
+from rl_training import TransitionDataset
+from rl_training.data import load_transition_dataset
+
+COLUMNS = {
+    "run": ["a", "a", "a", "b", "b"],
+    "when": ["2026-01-01", "2026-01-02", "2026-01-03", "2026-01-01", "2026-01-02"],
+    "level": [1.0, 2.0, 3.0, 4.0, 5.0],
+    "site": ["north", "north", "north", "south", "south"],
+    "act": ["up", "down", "up", "up", None],
+    "reward": [1, 2, 3, 4, 5],
+    "done": [False, False, True, False, False],
+}
+
+
+def frames():
+    as_pandas = pd.DataFrame(COLUMNS).assign(when=lambda frame: pd.to_datetime(frame["when"]))
+    as_polars = pl.DataFrame(COLUMNS).with_columns(pl.col("when").str.to_datetime())
+    return {"pandas": as_pandas, "polars": as_polars, "categorical": as_pandas.astype({"act": "category"}),
+            "zoned": as_pandas.assign(when=as_pandas["when"].dt.tz_localize("Europe/Berlin"))}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", frames())
+def test_a_frame_becomes_transitions(kind):
+    dataset = TransitionDataset.from_dataframe(
+        frames()[kind], obs=["level", "site"], actions="act", episode="run", time="when", categories=["site"],
+        allow=["nan"],
+    )  # fmt: skip
+    assert dataset.columns["obs"].tolist() == [[1, 1, 0], [2, 1, 0], [3, 1, 0], [4, 0, 1]]
+    assert dataset.columns["actions"].tolist() == [1, 0, 1, 1]
+    assert dataset.columns["dones"].tolist() == [0, 0, 1, 0]
+    assert dataset.spec.obs_names == ("level", "site=north", "site=south")
+    assert dataset.spec.categories == {"actions": ["down", "up"], "site": ["north", "south"]}
+    assert "1 row is left out, because no next observation is known: row 4" in dataset.notes
+
+
+def test_a_frame_and_its_csv_file_give_equal_datasets(tmp_path):
+    frame = pd.DataFrame({"obs_0": [1.5, 2.5], "obs_1": [0.5, 0.25], "action": [0, 1], "reward": [1.0, 2.0],
+                          "terminated": [False, True], "truncated": [False, False]})  # fmt: skip
+    frame.to_csv(tmp_path / "log.csv", index=False)
+    own, stored = TransitionDataset.from_dataframe(frame), load_transition_dataset(tmp_path / "log.csv")
+    assert own.fingerprint() == stored.fingerprint()
+    assert own.spec == stored.spec
+
+
+def test_numbers_that_pandas_stores_as_nullable_are_numbers():
+    frame = pd.DataFrame({"obs": pd.array([1, None, 3], dtype="Int64"), "action": [0, 1, 0], "reward": [1, 1, 1],
+                          "timeout": [False, True, False]})  # fmt: skip
+    with pytest.raises(ValueError, match="drop these rows with --allow nan"):
+        TransitionDataset.from_dataframe(frame)
+
+
+def test_the_package_imports_neither_pandas_nor_polars():
+    code = "import sys; from rl_training import TransitionDataset; print({'pandas', 'polars'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "set()"
+
+
+def test_a_frame_without_a_needed_column_is_refused():
+    with pytest.raises(ValueError, match=r"the frame has no column actions .* such as actions=u"):
+        TransitionDataset.from_dataframe(pd.DataFrame({"obs": [1, 2], "u": [0, 1], "reward": [1, 1]}))
