@@ -83,6 +83,7 @@ class BC(ManagedAlgorithm):
         dataset_columns: Mapping[str, str] = {},
         action_range: Sequence[float | Sequence[float]] | None = None,
         allow: Sequence[str] = (),
+        table: TableOptions | Mapping[str, Any] = ...,
         rewards: RewardTransform | Mapping[str, Any] = ...,
         online_steps: int = 0,
         offline_ratio: float = 0.5,
@@ -139,6 +140,7 @@ class BC(ManagedAlgorithm):
             action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
                 environment
             allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
+            table: how to read tables: csv_dialect, categories, max_gap
             rewards: transform of the rewards in the dataset
             online_steps: environment steps of online fine-tuning
             offline_ratio: fraction of a batch sampled from the dataset during online fine-tuning
@@ -216,6 +218,7 @@ class C51(ManagedAlgorithm):
         dataset_columns: Mapping[str, str] = {},
         action_range: Sequence[float | Sequence[float]] | None = None,
         allow: Sequence[str] = (),
+        table: TableOptions | Mapping[str, Any] = ...,
         rewards: RewardTransform | Mapping[str, Any] = ...,
         online_steps: int = 0,
         offline_ratio: float = 0.5,
@@ -291,6 +294,7 @@ class C51(ManagedAlgorithm):
             action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
                 environment
             allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
+            table: how to read tables: csv_dialect, categories, max_gap
             rewards: transform of the rewards in the dataset
             online_steps: environment steps of online fine-tuning
             offline_ratio: fraction of a batch sampled from the dataset during online fine-tuning
@@ -360,6 +364,7 @@ class CalQL(ManagedAlgorithm):
         dataset_columns: Mapping[str, str] = {},
         action_range: Sequence[float | Sequence[float]] | None = None,
         allow: Sequence[str] = (),
+        table: TableOptions | Mapping[str, Any] = ...,
         rewards: RewardTransform | Mapping[str, Any] = ...,
         online_steps: int = 0,
         offline_ratio: float = 0.5,
@@ -428,6 +433,7 @@ class CalQL(ManagedAlgorithm):
             action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
                 environment
             allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
+            table: how to read tables: csv_dialect, categories, max_gap
             rewards: transform of the rewards in the dataset
             online_steps: environment steps of online fine-tuning
             offline_ratio: fraction of a batch sampled from the dataset during online fine-tuning
@@ -497,6 +503,7 @@ class CQL(ManagedAlgorithm):
         dataset_columns: Mapping[str, str] = {},
         action_range: Sequence[float | Sequence[float]] | None = None,
         allow: Sequence[str] = (),
+        table: TableOptions | Mapping[str, Any] = ...,
         rewards: RewardTransform | Mapping[str, Any] = ...,
         online_steps: int = 0,
         offline_ratio: float = 0.5,
@@ -565,6 +572,7 @@ class CQL(ManagedAlgorithm):
             action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
                 environment
             allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
+            table: how to read tables: csv_dialect, categories, max_gap
             rewards: transform of the rewards in the dataset
             online_steps: environment steps of online fine-tuning
             offline_ratio: fraction of a batch sampled from the dataset during online fine-tuning
@@ -640,6 +648,7 @@ class DQN(ManagedAlgorithm):
         dataset_columns: Mapping[str, str] = {},
         action_range: Sequence[float | Sequence[float]] | None = None,
         allow: Sequence[str] = (),
+        table: TableOptions | Mapping[str, Any] = ...,
         rewards: RewardTransform | Mapping[str, Any] = ...,
         online_steps: int = 0,
         offline_ratio: float = 0.5,
@@ -712,6 +721,7 @@ class DQN(ManagedAlgorithm):
             action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
                 environment
             allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
+            table: how to read tables: csv_dialect, categories, max_gap
             rewards: transform of the rewards in the dataset
             online_steps: environment steps of online fine-tuning
             offline_ratio: fraction of a batch sampled from the dataset during online fine-tuning
@@ -807,6 +817,7 @@ class Dreamer(ManagedAlgorithm):
         dataset_columns: Mapping[str, str] = {},
         action_range: Sequence[float | Sequence[float]] | None = None,
         allow: Sequence[str] = (),
+        table: TableOptions | Mapping[str, Any] = ...,
         rewards: RewardTransform | Mapping[str, Any] = ...,
         online_steps: int = 0,
         offline_ratio: float = 0.5,
@@ -884,6 +895,7 @@ class Dreamer(ManagedAlgorithm):
             action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
                 environment
             allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
+            table: how to read tables: csv_dialect, categories, max_gap
             rewards: transform of the rewards in the dataset
             online_steps: environment steps of online fine-tuning
             offline_ratio: fraction of a batch sampled from the dataset during online fine-tuning
@@ -963,6 +975,7 @@ class FQF(ManagedAlgorithm):
         dataset_columns: Mapping[str, str] = {},
         action_range: Sequence[float | Sequence[float]] | None = None,
         allow: Sequence[str] = (),
+        table: TableOptions | Mapping[str, Any] = ...,
         rewards: RewardTransform | Mapping[str, Any] = ...,
         online_steps: int = 0,
         offline_ratio: float = 0.5,
@@ -1040,6 +1053,7 @@ class FQF(ManagedAlgorithm):
             action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
                 environment
             allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
+            table: how to read tables: csv_dialect, categories, max_gap
             rewards: transform of the rewards in the dataset
             online_steps: environment steps of online fine-tuning
             offline_ratio: fraction of a batch sampled from the dataset during online fine-tuning
@@ -1116,6 +1130,7 @@ class GAIL(ManagedAlgorithm):
         dataset_columns: Mapping[str, str] = {},
         action_range: Sequence[float | Sequence[float]] | None = None,
         allow: Sequence[str] = (),
+        table: TableOptions | Mapping[str, Any] = ...,
         rewards: RewardTransform | Mapping[str, Any] = ...,
         online_steps: int = 0,
         offline_ratio: float = 0.5,
@@ -1190,6 +1205,7 @@ class GAIL(ManagedAlgorithm):
             action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
                 environment
             allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
+            table: how to read tables: csv_dialect, categories, max_gap
             rewards: transform of the rewards in the dataset
             online_steps: environment steps of online fine-tuning
             offline_ratio: fraction of a batch sampled from the dataset during online fine-tuning
@@ -1253,6 +1269,7 @@ class IQL(ManagedAlgorithm):
         dataset_columns: Mapping[str, str] = {},
         action_range: Sequence[float | Sequence[float]] | None = None,
         allow: Sequence[str] = (),
+        table: TableOptions | Mapping[str, Any] = ...,
         rewards: RewardTransform | Mapping[str, Any] = ...,
         online_steps: int = 0,
         offline_ratio: float = 0.5,
@@ -1314,6 +1331,7 @@ class IQL(ManagedAlgorithm):
             action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
                 environment
             allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
+            table: how to read tables: csv_dialect, categories, max_gap
             rewards: transform of the rewards in the dataset
             online_steps: environment steps of online fine-tuning
             offline_ratio: fraction of a batch sampled from the dataset during online fine-tuning
@@ -1392,6 +1410,7 @@ class IQN(ManagedAlgorithm):
         dataset_columns: Mapping[str, str] = {},
         action_range: Sequence[float | Sequence[float]] | None = None,
         allow: Sequence[str] = (),
+        table: TableOptions | Mapping[str, Any] = ...,
         rewards: RewardTransform | Mapping[str, Any] = ...,
         online_steps: int = 0,
         offline_ratio: float = 0.5,
@@ -1468,6 +1487,7 @@ class IQN(ManagedAlgorithm):
             action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
                 environment
             allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
+            table: how to read tables: csv_dialect, categories, max_gap
             rewards: transform of the rewards in the dataset
             online_steps: environment steps of online fine-tuning
             offline_ratio: fraction of a batch sampled from the dataset during online fine-tuning
@@ -1553,6 +1573,7 @@ class MBPO(ManagedAlgorithm):
         dataset_columns: Mapping[str, str] = {},
         action_range: Sequence[float | Sequence[float]] | None = None,
         allow: Sequence[str] = (),
+        table: TableOptions | Mapping[str, Any] = ...,
         rewards: RewardTransform | Mapping[str, Any] = ...,
         online_steps: int = 0,
         offline_ratio: float = 0.5,
@@ -1636,6 +1657,7 @@ class MBPO(ManagedAlgorithm):
             action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
                 environment
             allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
+            table: how to read tables: csv_dialect, categories, max_gap
             rewards: transform of the rewards in the dataset
             online_steps: environment steps of online fine-tuning
             offline_ratio: fraction of a batch sampled from the dataset during online fine-tuning
@@ -1715,6 +1737,7 @@ class MOPO(ManagedAlgorithm):
         dataset_columns: Mapping[str, str] = {},
         action_range: Sequence[float | Sequence[float]] | None = None,
         allow: Sequence[str] = (),
+        table: TableOptions | Mapping[str, Any] = ...,
         rewards: RewardTransform | Mapping[str, Any] = ...,
         online_steps: int = 0,
         offline_ratio: float = 0.5,
@@ -1791,6 +1814,7 @@ class MOPO(ManagedAlgorithm):
             action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
                 environment
             allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
+            table: how to read tables: csv_dialect, categories, max_gap
             rewards: transform of the rewards in the dataset
             online_steps: environment steps of online fine-tuning
             offline_ratio: fraction of a batch sampled from the dataset during online fine-tuning
@@ -1859,6 +1883,7 @@ class PPO(ManagedAlgorithm):
         dataset_columns: Mapping[str, str] = {},
         action_range: Sequence[float | Sequence[float]] | None = None,
         allow: Sequence[str] = (),
+        table: TableOptions | Mapping[str, Any] = ...,
         rewards: RewardTransform | Mapping[str, Any] = ...,
         online_steps: int = 0,
         offline_ratio: float = 0.5,
@@ -1925,6 +1950,7 @@ class PPO(ManagedAlgorithm):
             action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
                 environment
             allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
+            table: how to read tables: csv_dialect, categories, max_gap
             rewards: transform of the rewards in the dataset
             online_steps: environment steps of online fine-tuning
             offline_ratio: fraction of a batch sampled from the dataset during online fine-tuning
@@ -2001,6 +2027,7 @@ class QRDQN(ManagedAlgorithm):
         dataset_columns: Mapping[str, str] = {},
         action_range: Sequence[float | Sequence[float]] | None = None,
         allow: Sequence[str] = (),
+        table: TableOptions | Mapping[str, Any] = ...,
         rewards: RewardTransform | Mapping[str, Any] = ...,
         online_steps: int = 0,
         offline_ratio: float = 0.5,
@@ -2075,6 +2102,7 @@ class QRDQN(ManagedAlgorithm):
             action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
                 environment
             allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
+            table: how to read tables: csv_dialect, categories, max_gap
             rewards: transform of the rewards in the dataset
             online_steps: environment steps of online fine-tuning
             offline_ratio: fraction of a batch sampled from the dataset during online fine-tuning
@@ -2153,6 +2181,7 @@ class Rainbow(ManagedAlgorithm):
         dataset_columns: Mapping[str, str] = {},
         action_range: Sequence[float | Sequence[float]] | None = None,
         allow: Sequence[str] = (),
+        table: TableOptions | Mapping[str, Any] = ...,
         rewards: RewardTransform | Mapping[str, Any] = ...,
         online_steps: int = 0,
         offline_ratio: float = 0.5,
@@ -2228,6 +2257,7 @@ class Rainbow(ManagedAlgorithm):
             action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
                 environment
             allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
+            table: how to read tables: csv_dialect, categories, max_gap
             rewards: transform of the rewards in the dataset
             online_steps: environment steps of online fine-tuning
             offline_ratio: fraction of a batch sampled from the dataset during online fine-tuning
@@ -2299,6 +2329,7 @@ class REDQ(ManagedAlgorithm):
         dataset_columns: Mapping[str, str] = {},
         action_range: Sequence[float | Sequence[float]] | None = None,
         allow: Sequence[str] = (),
+        table: TableOptions | Mapping[str, Any] = ...,
         rewards: RewardTransform | Mapping[str, Any] = ...,
         online_steps: int = 0,
         offline_ratio: float = 0.5,
@@ -2368,6 +2399,7 @@ class REDQ(ManagedAlgorithm):
             action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
                 environment
             allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
+            table: how to read tables: csv_dialect, categories, max_gap
             rewards: transform of the rewards in the dataset
             online_steps: environment steps of online fine-tuning
             offline_ratio: fraction of a batch sampled from the dataset during online fine-tuning
@@ -2436,6 +2468,7 @@ class SAC(ManagedAlgorithm):
         dataset_columns: Mapping[str, str] = {},
         action_range: Sequence[float | Sequence[float]] | None = None,
         allow: Sequence[str] = (),
+        table: TableOptions | Mapping[str, Any] = ...,
         rewards: RewardTransform | Mapping[str, Any] = ...,
         online_steps: int = 0,
         offline_ratio: float = 0.5,
@@ -2502,6 +2535,7 @@ class SAC(ManagedAlgorithm):
             action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
                 environment
             allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
+            table: how to read tables: csv_dialect, categories, max_gap
             rewards: transform of the rewards in the dataset
             online_steps: environment steps of online fine-tuning
             offline_ratio: fraction of a batch sampled from the dataset during online fine-tuning
@@ -2571,6 +2605,7 @@ class TD3(ManagedAlgorithm):
         dataset_columns: Mapping[str, str] = {},
         action_range: Sequence[float | Sequence[float]] | None = None,
         allow: Sequence[str] = (),
+        table: TableOptions | Mapping[str, Any] = ...,
         rewards: RewardTransform | Mapping[str, Any] = ...,
         online_steps: int = 0,
         offline_ratio: float = 0.5,
@@ -2637,6 +2672,7 @@ class TD3(ManagedAlgorithm):
             action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
                 environment
             allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
+            table: how to read tables: csv_dialect, categories, max_gap
             rewards: transform of the rewards in the dataset
             online_steps: environment steps of online fine-tuning
             offline_ratio: fraction of a batch sampled from the dataset during online fine-tuning
@@ -2699,6 +2735,7 @@ class TD3BC(ManagedAlgorithm):
         dataset_columns: Mapping[str, str] = {},
         action_range: Sequence[float | Sequence[float]] | None = None,
         allow: Sequence[str] = (),
+        table: TableOptions | Mapping[str, Any] = ...,
         rewards: RewardTransform | Mapping[str, Any] = ...,
         online_steps: int = 0,
         offline_ratio: float = 0.5,
@@ -2759,6 +2796,7 @@ class TD3BC(ManagedAlgorithm):
             action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
                 environment
             allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
+            table: how to read tables: csv_dialect, categories, max_gap
             rewards: transform of the rewards in the dataset
             online_steps: environment steps of online fine-tuning
             offline_ratio: fraction of a batch sampled from the dataset during online fine-tuning
@@ -2825,6 +2863,7 @@ class XQL(ManagedAlgorithm):
         dataset_columns: Mapping[str, str] = {},
         action_range: Sequence[float | Sequence[float]] | None = None,
         allow: Sequence[str] = (),
+        table: TableOptions | Mapping[str, Any] = ...,
         rewards: RewardTransform | Mapping[str, Any] = ...,
         online_steps: int = 0,
         offline_ratio: float = 0.5,
@@ -2889,6 +2928,7 @@ class XQL(ManagedAlgorithm):
             action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
                 environment
             allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
+            table: how to read tables: csv_dialect, categories, max_gap
             rewards: transform of the rewards in the dataset
             online_steps: environment steps of online fine-tuning
             offline_ratio: fraction of a batch sampled from the dataset during online fine-tuning

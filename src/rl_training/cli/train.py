@@ -95,11 +95,14 @@ def train(
         raise ValueError("--seed and --seeds exclude each other; give one of them")
     executor = replace(executor, jobs=jobs)
     check_executor(executor, several=seeds is not None, profile=profile)
-    given = {"env_id": env, "dataset": dataset, "total_timesteps": steps, "online_steps": online_steps, "seed": seed,
-             "output_dir": output, "device": device, "threads": threads, "compile": compile_}  # fmt: skip
+    if dataset is not None and env is not None and Path(env).is_file():
+        raise ValueError(f"{env} is a file, not an environment; put a pattern of several data files in quotes")
+    given: dict[str, Any] = {
+        "env_id": env, "dataset": dataset, "total_timesteps": steps, "online_steps": online_steps, "seed": seed,
+        "output_dir": output, "device": device, "threads": threads, "compile": compile_, "table": table or None,
+    }  # fmt: skip
     with stdout_for_results():
         given |= {key: value or None for key, value in read_options(columns, action_range, allow).items()}
-        given["table"] = table or None
         with garbage_collection_off(), waiting_for("importing PyTorch", None if quiet else show_line):
             config = read_config(target, given, overrides or [], trust or [])
         chosen = None if seeds is None else parse_seeds(seeds)

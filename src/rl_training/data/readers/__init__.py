@@ -16,6 +16,7 @@ from rl_training.data.readers.npz import read_npz
 from rl_training.data.readers.options import TableOptions
 from rl_training.data.readers.parquet import read_parquet
 from rl_training.data.readers.rows import StoredColumns, join_files
+from rl_training.data.readers.timing import from_first_time
 
 ARRAYS = {".npz": read_npz, ".hdf5": read_hdf5, ".h5": read_hdf5}
 TABLES = {".parquet": read_parquet, ".csv": read_csv, ".csv.gz": read_csv}
@@ -34,7 +35,7 @@ def read_columns(
     if len({str(part.labels.categories) + str(part.labels.action_start) for part in parts}) > 1:
         shared = _shared(parts, options)  # the files hold different categories, so they are read again with all
         parts = [_read(path, columns, shared) for path in paths]
-    return join_files(parts, paths)
+    return from_first_time(join_files(parts, paths))
 
 
 def shown(source: Source) -> str:

@@ -78,12 +78,11 @@ def _time(cell: str) -> datetime | None:
     return time if time.tzinfo is None else time.astimezone(timezone.utc).replace(tzinfo=None)
 
 
-def seconds(column: Array, first: Array | float) -> Array:
-    """Seconds since `first` as float64, NaN where missing; columns of numbers keep their numbers."""
+def seconds(column: Array) -> Array:
+    """Seconds since 1970 as float64, NaN where missing; columns of numbers keep their numbers."""
     if column.dtype.kind != "M":
         return column.astype(np.float64)
-    passed = (column.astype("datetime64[us]") - np.datetime64(first, "us")).astype(np.float64) / 1e6
-    return np.where(np.isnat(column), np.nan, passed)
+    return np.where(np.isnat(column), np.nan, column.astype("datetime64[us]").astype(np.int64) / 1e6)
 
 
 def to_words(column: Array) -> list[str | None]:

@@ -10,6 +10,7 @@ import numpy as np
 from rl_training.data.readers.options import TableOptions
 from rl_training.data.readers.rows import StoredColumns
 from rl_training.data.readers.tables import Table, read_table
+from rl_training.data.readers.timing import from_first_time
 from rl_training.types import Array, Arrays
 
 Names: TypeAlias = "str | Sequence[str]"  # a column, a list of columns or a pattern such as obs_*
@@ -28,7 +29,7 @@ def read_frame(frame: Any, given: Mapping[str, Names | None], options: TableOpti
         yield {name: columns[name] for name in wanted}
 
     chosen = {name: value if isinstance(value, str) else ",".join(value) for name, value in given.items() if value}
-    return read_table(Table("the frame", names, kinds, len(frame), batches), chosen, options)
+    return from_first_time(read_table(Table("the frame", names, kinds, len(frame), batches), chosen, options))
 
 
 def _cells(series: Any) -> Array:

@@ -39,6 +39,7 @@ class Labels(NamedTuple):
     categories: Mapping[str, tuple[str, ...]] = {}  # values by column of the file, "actions" for the actions
     action_start: int = 0  # number of action 0 in the file
     integer_actions: bool = False  # integers of which some are missing, and which are therefore floats
+    times: tuple[str, ...] = ()  # columns of timestamps
     notes: tuple[str, ...] = ()
     warnings: tuple[tuple[str, str, str], ...] = ()  # kind, text and fix
 
@@ -102,7 +103,8 @@ def complete_transitions(
             "all are time limits, or --columns truncated=NAME if another column marks time limits"
         )
     if spec is not None and spec.obs_names is not None:  # a file written here
-        labels = labels._replace(names={**labels.names, "obs": spec.obs_names}, categories=spec.categories or {})
+        categories = {name: tuple(values) for name, values in (spec.categories or {}).items()}
+        labels = labels._replace(names={**labels.names, "obs": spec.obs_names}, categories=categories)
     lost = np.setdiff1d(np.arange(rows), kept, assume_unique=True)
     left_out = (LeftOut(NO_NEXT_OBS, lost if order is None else np.sort(order[lost])),) if len(lost) else ()
     positions = order if not len(lost) else kept if order is None else order[kept]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -56,12 +55,14 @@ def read_table(table: Table, given: Mapping[str, str] | None, options: TableOpti
     chosen |= {name: [name] for name in extras} | ({time: [time]} if time and time not in used else {})
     plan = _Plan(table, chosen, time=time)
     _plan_categories(plan, given or {}, options)
-    columns = fill_columns(_joined(plan), table.rows, exact={name for name, group in chosen.items() if time in group})
+    stamps = tuple(name for name, group in chosen.items() if any(table.kinds[column] == "time" for column in group))
+    exact = {*stamps, *(name for name, group in chosen.items() if time in group)}
+    columns = fill_columns(_joined(plan), table.rows, exact)
     dropped = _drop_incomplete(columns, [name for name in extras if name != time])
     order, warnings = apply_times(columns, names, time, options.max_gap, table.source)
     start = _count_from_0(columns, plan, options)
     notes = (*table.notes, *dropped, *_reading(plan, start))
-    labels = Labels(_labels(plan), plan.values, start, _integers_with_gaps(columns["actions"]), notes, warnings)
+    labels = Labels(_labels(plan), plan.values, start, _integers_with_gaps(columns["actions"]), stamps, notes, warnings)
     return complete_transitions(columns, names, table.source, spec=table.spec, labels=labels, order=order)
 
 
@@ -116,7 +117,7 @@ def _values(plan: _Plan, key: str) -> tuple[str, ...]:
 
 def _joined(plan: _Plan) -> Iterator[Arrays]:
     wanted = list(dict.fromkeys(column for group in plan.chosen.values() for column in group))
-    ids, start, first = plan.chosen.get("episodes", [""])[0], 0, {}
+    ids, start = plan.chosen.get("episodes", [""])[0], 0
     encode = _episode_encoder()
     for batch in plan.table.batches(wanted):
         parts = {}
@@ -126,7 +127,7 @@ def _joined(plan: _Plan) -> Iterator[Arrays]:
             elif column in plan.categories:
                 parts[column] = _codes(plan, column, part)
             elif column == plan.time or part.dtype.kind == "M":
-                parts[column] = _seconds(plan, column, part, start, first)
+                parts[column] = _seconds(plan, column, part, start)
             else:
                 parts[column] = _numbers(plan, column, part, start)
         yield {name: join_columns([_expanded(plan, name, column, parts[column]) for column in group])
@@ -152,20 +153,16 @@ def _expanded(plan: _Plan, name: str, column: str, part: Array) -> Array:
     return part
 
 
-def _seconds(plan: _Plan, column: str, part: Array, start: int, first: dict[str, Any]) -> Array:
-    """Seconds since the first timestamp of the file. Observations are refused, because a date never recurs."""
+def _seconds(plan: _Plan, column: str, part: Array, start: int) -> Array:
+    """Seconds since 1970. Timestamps in observations are refused, because later ones lie outside the data."""
     for name in (*OBS, *ACTIONS, "rewards"):
         if column in plan.chosen.get(name, ()) and part.dtype.kind == "M":
             others = ",".join(each for each in plan.chosen[name] if each != column) or "NAME"
             raise TypeError(
-                f"{plan.where(column)} holds timestamps, which no policy can generalise from; leave it out of {name} "
+                f"{plan.where(column)} holds timestamps, and later ones lie outside the data; leave it out of {name} "
                 f"with --columns {name}={others}, and use it for the order of rows with --columns time={column}"
             )
-    if part.dtype.kind == "O":
-        part = cells.to_times(part, plan.where(column), start)
-    if part.dtype.kind == "M" and column not in first and not np.isnat(part).all():
-        first[column] = part[~np.isnat(part)].min()
-    return cells.seconds(part, first.get(column, 0.0))
+    return cells.seconds(cells.to_times(part, plan.where(column), start) if part.dtype.kind == "O" else part)
 
 
 def _numbers(plan: _Plan, column: str, part: Array, start: int) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rl_training.data.datasets.validation import DatasetError
+from rl_training.data.readers.rows import StoredColumns
 from rl_training.types import Array, Arrays
 
 TIME = "time"  # its name in --columns
@@ -41,6 +42,14 @@ def apply_times(
             columns[name] = columns[name][order]
         warnings = (("sorted", f"rows were not in the order of {time!r} and were sorted by episode and time", ""),)
     return order, (*warnings, *_gaps(columns, names, columns[key], time, max_gap, order))
+
+
+def from_first_time(stored: StoredColumns) -> StoredColumns:
+    """Replaces timestamps by seconds since the first one, which float32 can hold."""
+    for name in stored.labels.times:
+        if name in stored.columns:
+            stored.columns[name] = stored.columns[name] - np.nanmin(stored.columns[name])
+    return stored
 
 
 def _order(ids: Array, times: Array) -> Array | None:
