@@ -7,6 +7,10 @@
 A policy with memory needs a session: the first request of an episode sets `first`.
 
     curl -d '{"obs": [0.1, 0, 0.2, 0], "session": "cart-1", "first": true}' http://127.0.0.1:8000/act
+
+A policy that was trained from a table also takes observations by column, and returns the names of actions.
+
+    curl -d '{"obs": {"level": 0.5, "site": "north"}}' http://127.0.0.1:8000/act
 """
 
 from __future__ import annotations
@@ -60,6 +64,8 @@ class Policy:
 
     def read(self, given: Any) -> tuple[Arrays, bool]:
         """Checks observations; returns one array for each input, and whether they are a single observation."""
+        if any("columns" in each for each in self.inputs.values()):
+            given = self._by_column(given)
         arrays = {
             name: self._array(name, self._part(given, each.get("path", []))) for name, each in self.inputs.items()
         }
@@ -70,6 +76,33 @@ class Policy:
         if len({len(each) for each in arrays.values()}) > 1 or any(single) != all(single):
             raise ValueError("all parts of obs must have the same number of rows")
         return arrays, all(single)
+
+    def _by_column(self, given: Any) -> Any:
+        """Replaces objects by lists: a number for each column, and 0 or 1 for each value of a category."""
+        if isinstance(given, list) and given and isinstance(given[0], dict):
+            return [self._by_column(each) for each in given]
+        if not isinstance(given, dict):
+            return given
+        (tensor,) = self.inputs.values()
+        categories: dict[str, list[str]] = tensor.get("categories", {})
+        one_hot = {f"{name}={value}": (name, value) for name, values in categories.items() for value in values}
+        wanted = {one_hot.get(label, (label,))[0] for label in tensor["columns"]}
+        if given.keys() != wanted:
+            raise ValueError(f"obs must have the columns {sorted(wanted)}, got {sorted(given)}")
+        for name in wanted & categories.keys():
+            if given[name] not in categories[name]:
+                raise ValueError(f"{name} must be one of {categories[name]}, got {given[name]!r}")
+        return [
+            float(given[one_hot[label][0]] == one_hot[label][1]) if label in one_hot else given[label]
+            for label in tensor["columns"]
+        ]
+
+    def named(self, actions: list[np.ndarray]) -> list[np.ndarray]:
+        """Replaces the numbers of actions by their names, where they have some."""
+        return [
+            np.array(each["names"])[action] if "names" in each else action
+            for action, each in zip(actions, self.actions, strict=True)
+        ]
 
     def _part(self, obs: Any, path: list[Any]) -> Any:
         """Returns one part of an observation of a Dict or Tuple space."""
@@ -128,7 +161,7 @@ class Sessions:
                 self.states.move_to_end(name)
                 while len(self.states) > MAX_SESSIONS:
                     self.states.popitem(last=False)
-        parts = [(each[0] if single else each).tolist() for each in actions]
+        parts = [(each[0] if single else each).tolist() for each in self.policy.named(actions)]
         paths = [each.get("path", []) for each in self.policy.actions]
         return {"actions": nested([*zip(paths, parts, strict=True)])}
 

@@ -18,7 +18,13 @@ from rl_training.envs.checks.checker import EnvReport as EnvReport
 from rl_training.envs.checks.checker import check_env as check_env
 from rl_training.envs.given import Environment
 from rl_training.envs.wrapping import Wrapper
-from rl_training.experiment.config.dataset_config import DatasetRecipe, FilePart, RecipePart, RewardTransform
+from rl_training.experiment.config.dataset_config import (
+    DatasetRecipe,
+    FilePart,
+    RecipePart,
+    RewardTransform,
+    TableOptions,
+)
 from rl_training.experiment.config.registry import get_algorithm_spec as get_algorithm_spec
 from rl_training.experiment.config.registry import list_algorithm_specs as list_algorithm_specs
 from rl_training.experiment.config.train_config import EarlyStopping

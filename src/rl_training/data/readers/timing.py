@@ -40,7 +40,7 @@ def apply_times(
     if order is not None:
         for name in columns:
             columns[name] = columns[name][order]
-        warnings = (("sorted", f"rows were not in the order of {time!r} and were sorted by episode and time", ""),)
+        warnings = (("sorted", f"rows were not in the order of episode and {time!r}, and were sorted", ""),)
     return order, (*warnings, *_gaps(columns, names, columns[key], time, max_gap, order))
 
 
