@@ -77,4 +77,4 @@ def test_evaluating_without_data_says_what_to_give(cli, logs, tmp_path):
 def test_a_log_whose_columns_cannot_be_guessed_says_how_to_name_them(cli, logs):
     result = cli("data", "check", logs["box"])
     assert result.exit_code == 1
-    assert "name the columns with --columns, such as obs=NAME" in result.stdout
+    assert "name the columns with --columns, such as obs=x,speed,push" in result.stdout

@@ -102,6 +102,13 @@ def test_rows_are_sorted_by_episode_and_time_and_gaps_are_reported():
     assert (read.left_out[0].rows.tolist(), "timestamp" in read.labels.names["obs"]) == ([9, 11], False)
 
 
+def test_rows_are_sorted_by_a_time_column_that_is_also_named():
+    named, guessed = (
+        read_columns(TABLES / "timestamps.csv", columns=each) for each in ({"timestamp": "timestamp"}, {})
+    )
+    assert named.columns["obs"].tolist() == guessed.columns["obs"].tolist()
+
+
 def test_episodes_end_at_gaps():
     read = read_columns(TABLES / "timestamps.csv", options=table_options(max_gap=600))
     assert read.columns["rewards"].tolist() == [0, 1, 2, 3, 4, 0, 1, 2, 4]

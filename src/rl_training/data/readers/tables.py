@@ -59,7 +59,8 @@ def read_table(table: Table, given: Mapping[str, str] | None, options: TableOpti
     exact = {*stamps, *(name for name, group in chosen.items() if time in group)}
     columns = fill_columns(_joined(plan), table.rows, exact)
     dropped = _drop_incomplete(columns, [name for name in extras if name != time])
-    order, warnings = apply_times(columns, names, time, options.max_gap, table.source)
+    key = next((name for name, group in chosen.items() if group == [time]), None)
+    order, warnings = apply_times(columns, names, key, time, options.max_gap, table.source)
     start = _count_from_0(columns, plan, options)
     notes = (*table.notes, *dropped, *_reading(plan, start))
     labels = Labels(_labels(plan), plan.values, start, _integers_with_gaps(columns["actions"]), stamps, notes, warnings)
@@ -70,7 +71,8 @@ def _time_column(table: Table, given: Mapping[str, str] | None, names: Mapping[s
     """The column that orders the rows: the one named, or one with timestamps or a name such as `timestamp`."""
     if given and TIME in given:
         return given[TIME]
-    used = {column for pattern in names.values() for column in matching_columns(pattern, table.names)}
+    standard = (pattern for name, pattern in names.items() if name in STANDARD)
+    used = {column for pattern in standard for column in matching_columns(pattern, table.names)}
     free = [name for name in table.names if name not in used and (given or {}).get(name) != ""]
     times = [name for name in free if table.kinds[name] == "time"]
     numbers = [name for name in free if name.lower() in TIME_NAMES and table.kinds[name] == "number"]

@@ -16,13 +16,13 @@ Warnings = tuple[tuple[str, str, str], ...]
 
 
 def apply_times(
-    columns: Arrays, names: dict[str, str], time: str, max_gap: float | None, source: object
+    columns: Arrays, names: dict[str, str], key: str | None, time: str, max_gap: float | None, source: object
 ) -> tuple[Array | None, Warnings]:
     """Sorts rows by episode and time and ends episodes at gaps; changes `columns` and `names`.
 
+    `key` is the column with the time, and `time` its name in the file.
     Returns the row in the file of each row if they were sorted, and warnings (kind, text, fix).
     """
-    key = next((name for name, column in ((TIME, time), (time, time)) if column and name in columns), None)
     if key is None:
         if max_gap is not None:
             raise DatasetError(f"{source} has no time column for max_gap", "name it with --columns time=NAME")
