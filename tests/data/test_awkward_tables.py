@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rl_training.data import load_transition_dataset, read_columns
+from rl_training.data import load_transition_dataset, read_columns, save_transition_dataset
 from rl_training.data.datasets.checks import inspect_source
 from rl_training.data.readers.options import table_options
 
@@ -107,6 +107,25 @@ def test_rows_are_sorted_by_a_time_column_that_is_also_named():
         read_columns(TABLES / "timestamps.csv", columns=each) for each in ({"timestamp": "timestamp"}, {})
     )
     assert named.columns["obs"].tolist() == guessed.columns["obs"].tolist()
+
+
+def test_rows_are_not_sorted_by_what_may_be_another_time(tmp_path):
+    """An hour of the day decreases at midnight, and without ids nothing shows which rows belong together."""
+    hours = "episode,obs,action,reward,time\n1,1,0,0,23\n1,2,1,1,0\n1,3,0,2,1\n"
+    (tmp_path / "hours.csv").write_text(hours)
+    report = inspect_source(tmp_path / "hours.csv")
+    assert "'time' decreases within episodes; sort them with --columns time=time" in sentences(report)
+    assert read_columns(tmp_path / "hours.csv").columns["rewards"].tolist() == [0, 1]
+    assert read_columns(tmp_path / "hours.csv", columns={"time": "time"}).columns["rewards"].tolist() == [1, 2]
+    mixed = "obs,action,reward,timeout,when\n1,0,0,0,2026-01-02\n2,1,1,0,2026-01-01\n3,0,2,1,2026-01-03\n"
+    (tmp_path / "mixed.csv").write_text(mixed)
+    assert "--columns episodes=NAME" in sentences(inspect_source(tmp_path / "mixed.csv"))
+
+
+def test_a_converted_table_is_read_in_its_order(tmp_path):
+    dataset = load_transition_dataset(TABLES / "timestamps.csv")
+    save_transition_dataset(dataset, tmp_path / "log.parquet")
+    assert load_transition_dataset(tmp_path / "log.parquet").fingerprint() == dataset.fingerprint()
 
 
 def test_episodes_end_at_gaps():

@@ -11,7 +11,7 @@ from rl_training.data.readers import cells
 from rl_training.data.readers.names import choose_names, matching_columns, other_names
 from rl_training.data.readers.options import TableOptions
 from rl_training.data.readers.rows import Labels, StoredColumns, complete_transitions, fill_columns, join_columns
-from rl_training.data.readers.timing import TIME, TIME_NAMES, apply_times
+from rl_training.data.readers.timing import TIME, TIME_NAMES, TimeColumn, apply_times
 from rl_training.types import Array, Arrays, EnvSpec
 
 ACTIONS = ("actions", "next_actions")
@@ -59,8 +59,9 @@ def read_table(table: Table, given: Mapping[str, str] | None, options: TableOpti
     exact = {*stamps, *(name for name, group in chosen.items() if time in group)}
     columns = fill_columns(_joined(plan), table.rows, exact)
     dropped = _drop_incomplete(columns, [name for name in extras if name != time])
-    key = next((name for name, group in chosen.items() if group == [time]), None)
-    order, warnings = apply_times(columns, names, key, time, options.max_gap, table.source)
+    sorts = table.spec is None and (TIME in (given or {}) or table.kinds.get(time) == "time")
+    found = next((TimeColumn(name, time, sorts) for name, group in chosen.items() if group == [time]), None)
+    order, warnings = apply_times(columns, names, found, options.max_gap, table.source)
     start = _count_from_0(columns, plan, options)
     notes = (*table.notes, *dropped, *_reading(plan, start))
     labels = Labels(_labels(plan), plan.values, start, _integers_with_gaps(columns["actions"]), stamps, notes, warnings)
@@ -230,8 +231,8 @@ def _labels(plan: _Plan) -> dict[str, tuple[str, ...]]:
 
 
 def _reading(plan: _Plan, start: int) -> Iterator[str]:
-    if plan.time:
-        yield f"{plan.time!r} orders the rows and shows gaps; it is not part of obs"
+    if plan.time and plan.table.spec is None:
+        yield f"{plan.time!r} is the time of the rows, for their order and gaps; it is not part of obs"
     for key, values in plan.values.items():
         shown = ", ".join(values[:8]) + (", ..." if len(values) > 8 else "")
         numbers = f"actions 0 to {len(values) - 1}" if key == "actions" else f"{len(values)} categories"

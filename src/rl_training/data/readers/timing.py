@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from rl_training.data.datasets.validation import DatasetError
@@ -15,33 +17,60 @@ LONG = 10  # times the median step is a gap
 Warnings = tuple[tuple[str, str, str], ...]
 
 
+class TimeColumn(NamedTuple):
+    key: str  # its name here
+    name: str  # its name in the file
+    sorts: bool  # timestamps and columns that the user names; other columns may be the hour of the day
+
+
 def apply_times(
-    columns: Arrays, names: dict[str, str], key: str | None, time: str, max_gap: float | None, source: object
+    columns: Arrays, names: dict[str, str], time: TimeColumn | None, max_gap: float | None, source: object
 ) -> tuple[Array | None, Warnings]:
     """Sorts rows by episode and time and ends episodes at gaps; changes `columns` and `names`.
 
-    `key` is the column with the time, and `time` its name in the file.
     Returns the row in the file of each row if they were sorted, and warnings (kind, text, fix).
     """
-    if key is None:
+    if time is None:
         if max_gap is not None:
             raise DatasetError(f"{source} has no time column for max_gap", "name it with --columns time=NAME")
         return None, ()
-    times = columns[key]
-    if (missing := np.isnan(times)).any():
+    if (missing := np.isnan(columns[time.key])).any():
         raise DatasetError(
-            f"{source}: column {time!r} is empty in {missing.sum()} of {len(times)} rows, the first is row "
+            f"{source}: column {time.name!r} is empty in {missing.sum()} of {len(missing)} rows, the first is row "
             f"{missing.argmax()}",
             "fill it, or ignore the column with --columns time=",
         )
-    ids = columns.get("episodes", np.zeros(len(times), np.int64))
-    order = _order(ids, times)
-    warnings: Warnings = ()
-    if order is not None:
-        for name in columns:
-            columns[name] = columns[name][order]
-        warnings = (("sorted", f"rows were not in the order of episode and {time!r}, and were sorted", ""),)
-    return order, (*warnings, *_gaps(columns, names, columns[key], time, max_gap, order))
+    order, warnings = _sorted(columns, time)
+    return order, (*warnings, *_gaps(columns, names, columns[time.key], time.name, max_gap, order))
+
+
+def _sorted(columns: Arrays, time: TimeColumn) -> tuple[Array | None, Warnings]:
+    order = _order(_episodes(columns), columns[time.key])
+    if order is None:
+        return None, ()
+    known = "episodes" in columns or columns.keys().isdisjoint({"dones", "truncated", "next_obs"})
+    if not known or not time.sorts:
+        fix = f"sort them with --columns time={time.name}" if known else "name it with --columns episodes=NAME"
+        missing = "" if known else ", and no column has the id of the episode"
+        return None, (("unordered", f"{time.name!r} decreases within episodes{missing}", fix),)
+    for name in columns:
+        columns[name] = columns[name][order]
+    return order, (("sorted", f"rows were not in the order of episode and {time.name!r}, and were sorted", ""),)
+
+
+def _episodes(columns: Arrays) -> Array:
+    """A number for each episode, by the column of ids or else by the ends that are marked."""
+    if "episodes" in columns:
+        return columns["episodes"]
+    ends = _ends(columns)
+    return np.cumsum(ends) - ends
+
+
+def _ends(columns: Arrays) -> Array:
+    ended = np.zeros(len(columns["obs"]), bool)
+    for name in columns.keys() & {"dones", "truncated"}:
+        ended |= columns[name].reshape(-1) == 1
+    return ended
 
 
 def from_first_time(stored: StoredColumns) -> StoredColumns:
@@ -64,12 +93,8 @@ def _order(ids: Array, times: Array) -> Array | None:
 def _gaps(
     columns: Arrays, names: dict[str, str], times: Array, time: str, max_gap: float | None, order: Array | None
 ) -> Warnings:
-    ids = columns.get("episodes", np.zeros(len(times), np.int64))
-    ended = columns["dones"].reshape(-1) != 0 if "dones" in columns else np.zeros(len(ids), bool)
-    if "truncated" in columns:
-        ended = ended | (columns["truncated"].reshape(-1) != 0)
-    steps = np.diff(times)
-    inside = (ids[1:] == ids[:-1]) & ~ended[:-1]
+    ids, steps = _episodes(columns), np.diff(times)
+    inside = (ids[1:] == ids[:-1]) & ~_ends(columns)[:-1]
     if max_gap is not None:
         split = np.concatenate([[0], np.cumsum((ids[1:] != ids[:-1]) | (steps > max_gap))])
         columns["episodes"], names["episodes"] = split, names.get("episodes", time)
