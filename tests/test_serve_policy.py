@@ -131,6 +131,28 @@ def test_dict_observations_and_actions_are_objects(tmp_path):
         assert ask(server, {"obs": {"goal": [2, 1], "speed": [[0, 0]]}})[0] == 400
 
 
+def test_columns_of_a_table_are_taken_by_name_and_actions_have_names(tmp_path):
+    spec = EnvSpec(
+        (3,), "discrete", 2, obs_names=("level", "site=north", "site=south"),
+        categories={"site": ["north", "south"], "actions": ["down", "up"]},
+    )  # fmt: skip
+    learner = PPOAlgorithm.build(spec, hidden_sizes=[4]).eval()
+    agent = Agent(learner, spec, parse_config({"algo": "ppo"}), tmp_path)
+    policy = ExportedPolicy(learner, spec)
+    write_policy(policy, tmp_path / "policy.onnx")
+    (tmp_path / "policy.json").write_text(json.dumps(describe_policy(agent, policy, with_env=False)))
+    rows = [{"level": 0.5, "site": "north"}, {"level": -3, "site": "south"}]
+    expected = agent.predict(rows).tolist()
+    assert set(expected) <= {"down", "up"}
+    for server in served(tmp_path / "policy.onnx"):
+        assert ask(server, {"obs": rows}) == (200, {"actions": expected})
+        assert ask(server, {"obs": rows[0]}) == (200, {"actions": expected[0]})
+        assert ask(server, {"obs": [0.5, 1, 0]}) == (200, {"actions": expected[0]})
+        unknown = {"error": "site must be one of ['north', 'south'], got 'west'"}
+        assert ask(server, {"obs": {"level": 0, "site": "west"}}) == (400, unknown)
+        assert ask(server, {"obs": {"level": 0}})[0] == 400
+
+
 @pytest.mark.slow
 def test_a_session_keeps_the_memory_of_its_episode(tmp_path):
     from rl_training import Dreamer
