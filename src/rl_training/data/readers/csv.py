@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -97,8 +98,8 @@ def _plain_table(path: Path, header: Sequence[str], dialect: Dialect) -> Table:
     if not first:
         raise ValueError(f"{path} is empty: it has no rows below a header")
     kinds = {name: _kind(column, dialect) for name, column in columns_of(first, header).items()}
-    with open_text(path) as file:
-        lines = sum(block.count("\n") for block in iter(lambda: file.read(2**20), "")) + 1
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as raw:
+        lines = sum(block.count(b"\n") for block in iter(lambda: raw.read(2**20), b"")) + 1
     batches = partial(_plain_batches, path, list(header), kinds, dialect)
     return _table(path, dialect, names=list(header), kinds=kinds, rows=lines, batches=batches)
 
