@@ -25,6 +25,7 @@ def frames():
     as_pandas = pd.DataFrame(COLUMNS).assign(when=lambda frame: pd.to_datetime(frame["when"]))
     as_polars = pl.DataFrame(COLUMNS).with_columns(pl.col("when").str.to_datetime())
     return {"pandas": as_pandas, "polars": as_polars, "categorical": as_pandas.astype({"act": "category"}),
+            "strings": as_pandas.astype({"act": "string"}),
             "zoned": as_pandas.assign(when=as_pandas["when"].dt.tz_localize("Europe/Berlin"))}  # fmt: skip
 
 

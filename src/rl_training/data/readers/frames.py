@@ -40,7 +40,7 @@ def _cells(series: Any) -> Array:
     if str(series.dtype).startswith("datetime64"):  # pandas with a time zone
         return np.asarray(series.dt.tz_convert("UTC").dt.tz_localize(None))
     values = values.astype(object)
-    missing = np.array([value is None or value != value for value in values], bool)
+    missing = np.asarray(series.isna() if hasattr(series, "isna") else series.is_null(), bool)
     present = values[~missing]
     if len(present) and all(isinstance(value, (bool, int, float, np.number, np.bool_)) for value in present):
         numbers = np.full(len(values), np.nan)
