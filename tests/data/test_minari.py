@@ -202,3 +202,14 @@ def test_a_folder_that_exists_and_a_wrong_id_are_rejected(root, counted):
     save_minari(dataset, root / "own")
     with pytest.raises(FileExistsError, match="name a new directory for the Minari dataset"):
         save_minari(dataset, root / "own")
+
+
+def test_an_id_may_have_the_prefix_of_minari(written):
+    assert load_transition_dataset("minari:mine/counted-v0").fingerprint() == (
+        load_transition_dataset("mine/counted-v0").fingerprint()
+    )
+
+
+def test_a_misspelt_id_gets_the_nearest_of_this_machine(written):
+    with pytest.raises(FileNotFoundError, match=r"; did you mean mine/counted-v0\?$"):
+        load_transition_dataset("mine/counted-v1")

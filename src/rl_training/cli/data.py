@@ -92,11 +92,13 @@ def show(
     require_plot_path(out, "--out")
     with output.stdout_for_results():
         from rl_training.data import read_columns
+        from rl_training.data.datasets.validation import require_rewards
         from rl_training.data.readers.options import table_options
         from rl_training.reporting.data_plots import save_data_plot
 
         given = read_options(columns, None, None)["dataset_columns"]
         stored = read_columns(src, columns=given, options=table_options(**table))
+        require_rewards(stored.columns)
         title = f"{named(src)}: {len(stored.columns['obs']):,} transitions"
         save_data_plot(stored.columns, out, title=title, labels=stored.labels)
     typer.echo(str(out))

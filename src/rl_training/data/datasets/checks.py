@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,6 +61,8 @@ def inspect_columns(
 ) -> DatasetReport:  # fmt: skip
     """Inspects the columns of a file; problems named in `allow` are repaired and become warnings."""
     validation.check_allow(allow)
+    if missing := list(_run_check("no_rewards", validation.require_rewards, stored.columns)):
+        return _without_rewards(stored, missing, spec=spec, action_range=action_range, allow=allow)
     spec = spec or stored.spec
     summaries = {key: report.summarize_column(each, stored.name_in_file(key)) for key, each in stored.columns.items()}
     wrong = [name for name, column in summaries.items() if column.not_finite]
@@ -81,6 +84,15 @@ def inspect_columns(
         notes=stored.labels.notes, names=dict(stored.labels.names), categories=dict(stored.labels.categories),
         action_start=stored.labels.action_start,
     )  # fmt: skip
+
+
+def _without_rewards(stored: StoredColumns, missing: list[Finding], **options: Any) -> DatasetReport:
+    """Inspects the other columns of a file without rewards."""
+    zeros = np.zeros(len(stored.columns["obs"]), np.float32)
+    found = inspect_columns(replace(stored, columns={**stored.columns, "rewards": zeros}), **options)
+    others = (each for each in found.findings if each.kind not in REWARD_WARNINGS)
+    columns = {name: column for name, column in found.columns.items() if name != "rewards"}
+    return replace(found, findings=(*missing, *others), columns=columns, rewards=None, returns=None)
 
 
 def _usable(
@@ -157,10 +169,11 @@ def _constant_rewards(rewards: Array, dones: Array) -> Iterator[Finding]:
 
 
 def _doubled_terminals(columns: Arrays) -> Iterator[Finding]:
-    dones = columns["dones"] != 0
-    pairs = np.flatnonzero(dones[:-1] & dones[1:])
-    continues = validation.same_rows(columns["next_obs"][pairs], columns["obs"][pairs + 1])  # the episode, after dones
-    continued = pairs[continues]
+    obs, next_obs, dones = columns["obs"], columns["next_obs"], columns["dones"] != 0
+    pairs, lone = np.flatnonzero(dones[:-1] & dones[1:]), np.flatnonzero(dones[:-1] & ~dones[1:])
+    if len(lone) and validation.same_rows(next_obs[lone], obs[lone + 1]).any():
+        return  # trajectories go on after their terminal rows, as those of OGBench that pass a goal
+    continued = pairs[validation.same_rows(next_obs[pairs], obs[pairs + 1])]
     # Derived next_obs gives no evidence. Then doubled terminals in a third of the episodes count as evidence.
     frequent = len(pairs) * 2 >= int(dones.sum()) - len(pairs)
     doubled = pairs if frequent and not len(continued) else continued

@@ -32,6 +32,15 @@ def require_columns(columns: Mapping[str, object], names: Sequence[str]) -> None
         raise ValueError(f"a dataset needs the columns {list(names)}: {missing} are missing, got {list(columns)}")
 
 
+def require_rewards(columns: Mapping[str, object]) -> None:
+    if "rewards" not in columns:
+        raise DatasetError(
+            "the file has no rewards",
+            "name their column with --columns rewards=NAME, or set every reward with --columns rewards=0, which is "
+            "enough for bc; for a task of OGBench, save the arrays of its singletask dataset, which have rewards",
+        )
+
+
 def require_box_observations(spec: EnvSpec, env_id: object = "the environment") -> None:
     if spec.obs_parts:
         names = ", ".join(part.name for part in spec.obs_parts)

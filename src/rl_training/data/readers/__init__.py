@@ -4,14 +4,18 @@ import glob
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from traceback import walk_tb
 from typing import TypeAlias
 
+import numpy as np
+
 from rl_training.data.readers.cells import sorted_words
 from rl_training.data.readers.csv import read_csv
 from rl_training.data.readers.hdf5 import read_hdf5
-from rl_training.data.readers.minari import datasets_root, minari_directory, read_minari
+from rl_training.data.readers.minari import datasets_root, local_ids, minari_directory, read_minari
+from rl_training.data.readers.names import constant_rewards
 from rl_training.data.readers.npz import read_npz
 from rl_training.data.readers.options import TableOptions
 from rl_training.data.readers.parquet import read_parquet
@@ -21,6 +25,7 @@ from rl_training.data.readers.timing import from_first_time
 ARRAYS = {".npz": read_npz, ".hdf5": read_hdf5, ".h5": read_hdf5}
 TABLES = {".parquet": read_parquet, ".csv": read_csv, ".csv.gz": read_csv}
 READERS = (*ARRAYS, *TABLES)
+MINARI = "minari:"  # an optional prefix of Minari ids
 Source: TypeAlias = "str | Path | Sequence[str | Path]"
 
 
@@ -35,7 +40,16 @@ def read_columns(
     if len({str(part.labels.categories) + str(part.labels.action_start) for part in parts}) > 1:
         shared = _shared(parts, options)  # the files hold different categories, so they are read again with all
         parts = [_read(path, columns, shared) for path in paths]
-    return from_first_time(join_files(parts, paths))
+    return _with_rewards(from_first_time(join_files(parts, paths)), columns or {})
+
+
+def _with_rewards(stored: StoredColumns, given: Mapping[str, str]) -> StoredColumns:
+    """Sets all rewards if `given` names a number for them."""
+    if "rewards" in stored.columns or (reward := constant_rewards(given, ())) is None:
+        return stored
+    rewards = np.full(len(stored.columns["obs"]), reward, np.float32)
+    names = {**stored.names, "rewards": given["rewards"]}
+    return replace(stored, columns={**stored.columns, "rewards": rewards}, names=names)
 
 
 def shown(source: Source) -> str:
@@ -65,6 +79,7 @@ def _paths(source: str | Path) -> list[Path]:
 
 
 def _read(path: Path, columns: Mapping[str, str] | None, options: TableOptions) -> StoredColumns:
+    path = Path(str(path).removeprefix(MINARI))
     if not path.is_file() and (directory := minari_directory(path)):
         with _naming_damage(directory):
             return read_minari(directory, columns)
@@ -72,7 +87,9 @@ def _read(path: Path, columns: Mapping[str, str] | None, options: TableOptions) 
     if suffix is None and (path.suffix or path.exists()):
         raise ValueError(f"cannot read {path}: supported are {', '.join(READERS)} files and Minari datasets")
     if suffix is None or not path.is_file():
-        minari = f", nor a Minari dataset in {datasets_root()}; `minari download {path}` may fetch it"
+        close = get_close_matches(path.as_posix(), local_ids(), 1)
+        hint = f"did you mean {close[0]}?" if close else f"`minari download {path}` may fetch it"
+        minari = f", nor a Minari dataset in {datasets_root()}; {hint}"
         raise FileNotFoundError(f"dataset file {path} not found{'' if path.suffix else minari}")
     with _naming_damage(path):
         return TABLES[suffix](path, columns, options) if suffix in TABLES else ARRAYS[suffix](path, columns)

@@ -1,4 +1,4 @@
-"""Transitions from HDF5 files of D4RL and d3rlpy (version 1 stores rows, version 2 episodes)."""
+"""Transitions from HDF5 files of D4RL, OGBench and d3rlpy (version 1 stores rows, version 2 episodes)."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,7 +8,8 @@ import numpy as np
 
 from rl_training.data.extras import import_h5py
 from rl_training.data.readers.minari import read_minari
-from rl_training.data.readers.names import choose_names, matching_columns, other_names
+from rl_training.data.readers.names import matching_columns, other_names
+from rl_training.data.readers.ogbench import choose_array_names, complete_arrays
 from rl_training.data.readers.rows import StoredColumns, complete_transitions, join_columns, require_numbers
 from rl_training.types import Array, Arrays
 
@@ -26,7 +27,7 @@ def read_hdf5(path: Path, given: Mapping[str, str] | None) -> StoredColumns:
             return _read_d3rlpy_episodes(file, path)
         # Groups hold simulator states and policies, not columns.
         stored = {name: item for name, item in file.items() if isinstance(item, h5py.Dataset) and item.shape}
-        names = choose_names(list(stored), given, path)
+        names = choose_array_names(list(stored), given, path)
         columns = {
             name: join_columns([_read(stored[part], part, path) for part in matching_columns(pattern, stored)])
             for name, pattern in names.items()
@@ -37,7 +38,7 @@ def read_hdf5(path: Path, given: Mapping[str, str] | None) -> StoredColumns:
         for name in other_names(list(stored), names, given):
             if stored[name].dtype.kind in "fiub" and len(stored[name]) == len(columns["obs"]):
                 columns[name] = _read(stored[name], name, path)
-    return complete_transitions(columns, names, path)
+    return complete_arrays(columns, names, path)
 
 
 def _read(dataset: Any, name: str, path: Path) -> Array:

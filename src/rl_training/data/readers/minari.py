@@ -28,6 +28,12 @@ def datasets_root() -> Path:
     return Path(os.environ.get("MINARI_DATASETS_PATH") or "~/.minari/datasets").expanduser()
 
 
+def local_ids() -> list[str]:
+    """Ids of the datasets on this machine, as `minari list local` prints them."""
+    root = datasets_root()
+    return sorted(found.parent.parent.relative_to(root).as_posix() for found in root.glob("**/data/metadata.json"))
+
+
 def minari_directory(path: Path) -> Path | None:
     """Directory of the data files, given that directory, its parent or a dataset id; None if not found."""
     candidates = [path, path / "data", datasets_root() / path / "data"]
@@ -43,7 +49,7 @@ def read_minari(directory: Path, given: Mapping[str, str] | None) -> rows.Stored
     names = choose_names(list(first), given, directory)
     _require_plain_images(names["obs"], metadata, directory)
     chosen = {name: matching_columns(pattern, list(first)) for name, pattern in names.items() if name != "next_obs"}
-    steps = len(first[chosen["rewards"][0]])
+    steps = len(first[chosen["actions"][0]])
     # Infos recorded by Minari have an extra entry for the reset; infos with one entry per step are added columns.
     chosen |= {
         name.removeprefix("infos/"): [name]
@@ -94,7 +100,7 @@ def _transitions(
             rows.require_numbers(column, episode[column].dtype, source)
         arrays = [np.asarray(episode[column]) for column in stored]
         parts[name] = _joined(arrays, converter if name == "obs" else None)
-    steps = len(parts["rewards"])
+    steps = len(parts["actions"])
     lengths = {name: len(part) - (name == "obs") for name, part in parts.items()}
     if set(lengths.values()) != {steps}:
         raise ValueError(f"{source}: {steps} steps need {steps + 1} observations and {steps} entries of other columns")

@@ -19,17 +19,23 @@ VECTORS = ("obs", "actions", "next_obs", "next_actions")  # tables store one col
 NEEDED = ("obs", "actions", "rewards")
 
 
-def choose_names(stored: Sequence[str], given: Mapping[str, str] | None, source: object) -> dict[str, str]:
+def choose_names(
+    stored: Sequence[str], given: Mapping[str, str] | None, source: object, *, needed: Sequence[str] = NEEDED
+) -> dict[str, str]:
     """Maps column names to the file's; `a,b` and `obs_*` stand for several columns, "" for none."""
-    names = {name: _guess(name, stored) for name in SPELLINGS} | dict(given or {})
-    for name, pattern in (given or {}).items():
+    given = dict(given or {})
+    if "rewards" in given:  # none, or one number for all rows
+        given["rewards"] = "" if constant_rewards(given, stored) is not None else given["rewards"]
+        needed = [name for name in needed if name != "rewards"]
+    names = {name: _guess(name, stored) for name in SPELLINGS} | given
+    for name, pattern in given.items():
         # `state=x` instead of `obs=x` would add a column instead of naming obs.
         meant = [known for known, spellings in SPELLINGS.items() if name in spellings and name not in SPELLINGS]
         if meant:
             raise ValueError(f"unknown column {name!r}; did you mean {meant[0]}={pattern}?")
         if missing := [part for part in pattern.split(",") if pattern and not matching_columns(part, stored)]:
             raise ValueError(f"{source} has no column {missing[0]!r} to use as {name}; it has {sorted(stored)}")
-    if unknown := [" or ".join(SPELLINGS[name]) for name in NEEDED if not names[name]]:
+    if unknown := [" or ".join(SPELLINGS[name]) for name in needed if not names[name]]:
         raise ValueError(
             f"{source} has no column {', no '.join(unknown)}; it has {sorted(stored)}: "
             f"name the columns with --columns, such as {_example(names, stored)}"
@@ -43,6 +49,15 @@ def _example(names: Mapping[str, str], stored: Sequence[str]) -> str:
     used = {column for pattern in names.values() for column in matching_columns(pattern, stored)}
     free = [column for column in stored if column and column not in used]
     return f"{name}={','.join(free[:8] if name == 'obs' else free[:1]) or 'NAME'}"
+
+
+def constant_rewards(given: Mapping[str, str], stored: Collection[str]) -> float | None:
+    """The reward of every row if `given` names a number instead of a column, else None."""
+    pattern = given.get("rewards", "")
+    try:
+        return None if pattern in stored else float(pattern)
+    except ValueError:
+        return None
 
 
 def matching_columns(pattern: str, stored: Collection[str]) -> list[str]:

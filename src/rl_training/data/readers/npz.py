@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from rl_training.data.readers import rows
-from rl_training.data.readers.names import choose_names, matching_columns, other_names
+from rl_training.data.readers.names import matching_columns, other_names
+from rl_training.data.readers.ogbench import choose_array_names, complete_arrays
 from rl_training.types import Array, Arrays, EnvSpec
 
 
@@ -19,7 +20,7 @@ def read_npz(path: Path, given: Mapping[str, str] | None) -> rows.StoredColumns:
         raise ValueError(f"{path} is not a readable .npz file")
     with np.load(path, allow_pickle=False) as file:
         stored = [name for name in file.files if name != "spec"]
-        names = choose_names(stored, given, path)
+        names = choose_array_names(stored, given, path)
         columns: Arrays = {}
         for name, pattern in names.items():
             parts = {column: _read(file, column, path) for column in matching_columns(pattern, stored)}
@@ -31,7 +32,7 @@ def read_npz(path: Path, given: Mapping[str, str] | None) -> rows.StoredColumns:
             if array.ndim and len(array) == len(columns["obs"]) and array.dtype.kind in "fiub":
                 columns[name] = array
         spec = EnvSpec.from_json(json.loads(str(file["spec"]))) if "spec" in file.files else None
-    return rows.complete_transitions(columns, names, path, spec=spec)
+    return complete_arrays(columns, names, path, spec=spec)
 
 
 def _read(file: Any, name: str, path: Path) -> Array:

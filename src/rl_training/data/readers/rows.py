@@ -81,7 +81,7 @@ def complete_transitions(
     require_equal_lengths(columns)
     rows = len(columns["obs"])
     flags = {name: columns.pop(name, np.zeros(rows, bool)) for name in ("dones", "truncated")}
-    dones, truncated = (_flags(names.get(name, name), column, source) for name, column in flags.items())
+    dones, truncated = (read_flags(names.get(name, name), column, source) for name, column in flags.items())
     episodes = columns.pop("episodes", None)
     if episodes is not None:
         truncated[:-1] |= (episodes[1:] != episodes[:-1]) & ~dones[:-1]
@@ -194,7 +194,7 @@ def _concatenate(name: str, parts: Sequence[Array]) -> Array:
     return np.concatenate(parts)
 
 
-def _flags(name: str, column: Array, source: object) -> Array:
+def read_flags(name: str, column: Array, source: object) -> Array:
     values = column.reshape(-1)
     require_flags({name: values}, f"{source}: ")
     return values != 0
@@ -219,10 +219,10 @@ def _derive_next_obs(columns: Arrays, dones: Array, ended: Array, source: object
     # observation is not in the file, so next_obs repeats obs there.
     next_obs = columns["obs"][kept + ~dones[kept]]
     complete = {**columns, "dones": dones, "truncated": truncated}
-    return {**{name: _keep_rows(column, kept) for name, column in complete.items()}, "next_obs": next_obs}, kept
+    return {**{name: keep_rows(column, kept) for name, column in complete.items()}, "next_obs": next_obs}, kept
 
 
-def _keep_rows(column: Array, kept: Array) -> Array:
+def keep_rows(column: Array, kept: Array) -> Array:
     """Moves rows to the front in place, without a second copy of the column."""
     if len(kept) < len(column):
         for start in range(0, len(kept), 4096):

@@ -1,0 +1,70 @@
+"""OGBench's arrays (Park et al., 2024, arXiv:2410.20092): `terminals` ends a trajectory, `masks` 0 ends its rewards.
+
+The rules are those of `load_dataset` in github.com/seohongpark/ogbench, ogbench/utils.py. There are three layouts:
+
+- raw, as downloaded: observations, actions and terminals. The last row of a trajectory only holds its last state.
+- regular: also next_observations and, for a single task, rewards and masks.
+- compact: as raw, with `valids`, which is 0 in rows without a next observation.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from rl_training.data.datasets.validation import require_equal_lengths
+from rl_training.data.readers.names import SPELLINGS, choose_names
+from rl_training.data.readers.rows import StoredColumns, complete_transitions, keep_rows, read_flags
+from rl_training.types import Array, Arrays, EnvSpec
+
+ENDS, MASKS, VALIDS = "terminals", "masks", "valids"
+OTHER_ENDS = {*SPELLINGS["truncated"], *SPELLINGS["dones"], *SPELLINGS["episodes"], "episode_terminals"} - {ENDS}
+
+
+def choose_array_names(stored: Sequence[str], given: Mapping[str, str] | None, source: object) -> dict[str, str]:
+    """`choose_names` for files of arrays, which may be those of OGBench."""
+    if not _is_ogbench(set(stored), given or {}):
+        return choose_names(stored, given, source)
+    own = {"truncated": ENDS, "dones": MASKS, VALIDS: VALIDS}
+    names = choose_names(
+        [name for name in stored if name not in own.values()], given, source, needed=("obs", "actions")
+    )
+    return {**names, **{name: column for name, column in own.items() if column in stored}}
+
+
+def complete_arrays(
+    columns: Arrays, names: Mapping[str, str], source: object, *, spec: EnvSpec | None = None
+) -> StoredColumns:
+    """`complete_transitions` for files of arrays, which may be those of OGBench."""
+    is_ogbench = names.get("truncated") == ENDS and names.get("dones") in (None, MASKS)
+    if not is_ogbench:
+        return complete_transitions(columns, names, source, spec=spec)
+    columns = dict(columns)
+    require_equal_lengths(columns)
+    rows = len(columns["obs"])
+    ends, masks, valids = (
+        read_flags(name, columns.pop(column, np.full(rows, column != "truncated")), source)
+        for name, column in ((ENDS, "truncated"), (MASKS, "dones"), (VALIDS, VALIDS))
+    )
+    complete = {**columns, "dones": ~masks, "truncated": ends}
+    if "next_obs" not in columns:
+        complete = _derive_next_obs(complete, valids if VALIDS in names else ~ends, source)
+    complete["truncated"] &= ~complete["dones"]
+    stored_names = {name: column for name, column in names.items() if name != VALIDS}
+    return StoredColumns(complete, stored_names, rows, spec)
+
+
+def _is_ogbench(stored: set[str], given: Mapping[str, str]) -> bool:
+    if ENDS not in stored or stored & OTHER_ENDS or given.keys() & {"dones", "truncated", "episodes"}:
+        return False
+    is_raw = stored.isdisjoint({*SPELLINGS["rewards"], *SPELLINGS["next_obs"]})
+    return is_raw or not stored.isdisjoint({MASKS, VALIDS})
+
+
+def _derive_next_obs(columns: Arrays, has_next: Array, source: object) -> Arrays:
+    """Takes next_obs from the next row; rows of the last states of trajectories are dropped."""
+    has_next[-1] = False
+    if not len(kept := np.flatnonzero(has_next)):
+        raise ValueError(f"{source}: none of the {len(has_next)} rows has a next observation in its trajectory")
+    next_obs, ends = columns["obs"][kept + 1], ~has_next[kept + 1]
+    kept_columns = {name: keep_rows(column, kept) for name, column in columns.items()}
+    return {**kept_columns, "next_obs": next_obs, "truncated": ends}
