@@ -333,6 +333,9 @@ class CalQL(ManagedAlgorithm):
         max_grad_norm: float | None = None,
         network: str | type[Any] | Mapping[str, Any] | None = None,
         normalize_obs: bool = False,
+        n_step: int = 1,
+        discount_time: str | None = None,
+        time_unit: float | None = None,
         precision: Literal["float32", "bfloat16"] = "float32",
         temperature: float = 1.0,
         tune_temperature: bool = True,
@@ -399,6 +402,9 @@ class CalQL(ManagedAlgorithm):
             max_grad_norm: maximum norm of the gradient; none: no clipping
             network: networks of policy and value functions: a kind, or its options; none: the algorithm's own
             normalize_obs: standardise observations by the dataset's mean and std
+            n_step: steps of the n-step returns of the dataset
+            discount_time: time column of the file; discounts are then gamma ** (time step / time_unit)
+            time_unit: time that gamma discounts as one step
             precision: precision of matrix products in the loss
             temperature: entropy coefficient alpha; its initial value if tuned
             tune_temperature: tune the temperature towards target_entropy
@@ -472,6 +478,9 @@ class CQL(ManagedAlgorithm):
         max_grad_norm: float | None = None,
         network: str | type[Any] | Mapping[str, Any] | None = None,
         normalize_obs: bool = False,
+        n_step: int = 1,
+        discount_time: str | None = None,
+        time_unit: float | None = None,
         precision: Literal["float32", "bfloat16"] = "float32",
         temperature: float = 1.0,
         tune_temperature: bool = True,
@@ -538,6 +547,9 @@ class CQL(ManagedAlgorithm):
             max_grad_norm: maximum norm of the gradient; none: no clipping
             network: networks of policy and value functions: a kind, or its options; none: the algorithm's own
             normalize_obs: standardise observations by the dataset's mean and std
+            n_step: steps of the n-step returns of the dataset
+            discount_time: time column of the file; discounts are then gamma ** (time step / time_unit)
+            time_unit: time that gamma discounts as one step
             precision: precision of matrix products in the loss
             temperature: entropy coefficient alpha; its initial value if tuned
             tune_temperature: tune the temperature towards target_entropy
@@ -1244,6 +1256,9 @@ class IQL(ManagedAlgorithm):
         max_grad_norm: float | None = None,
         network: str | type[Any] | Mapping[str, Any] | None = None,
         normalize_obs: bool = False,
+        n_step: int = 1,
+        discount_time: str | None = None,
+        time_unit: float | None = None,
         precision: Literal["float32", "bfloat16"] = "float32",
         expectile: float = 0.7,
         beta: float = 3.0,
@@ -1304,6 +1319,9 @@ class IQL(ManagedAlgorithm):
             max_grad_norm: maximum norm of the gradient; none: no clipping
             network: networks of policy and value functions: a kind, or its options; none: the algorithm's own
             normalize_obs: standardise observations by the dataset's mean and std
+            n_step: steps of the n-step returns of the dataset
+            discount_time: time column of the file; discounts are then gamma ** (time step / time_unit)
+            time_unit: time that gamma discounts as one step
             precision: precision of matrix products in the loss
             expectile: expectile of the value loss; 0.5 is the mean, towards 1 the maximum over actions
             beta: inverse temperature: weight = exp(beta * advantage)
@@ -2711,6 +2729,9 @@ class TD3BC(ManagedAlgorithm):
         max_grad_norm: float | None = None,
         network: str | type[Any] | Mapping[str, Any] | None = None,
         normalize_obs: bool = True,
+        n_step: int = 1,
+        discount_time: str | None = None,
+        time_unit: float | None = None,
         policy_delay: int = 2,
         target_noise: float = 0.2,
         target_noise_clip: float = 0.5,
@@ -2770,6 +2791,9 @@ class TD3BC(ManagedAlgorithm):
             max_grad_norm: maximum norm of the gradient; none: no clipping
             network: networks of policy and value functions: a kind, or its options; none: the algorithm's own
             normalize_obs: standardise observations by the dataset's mean and std
+            n_step: steps of the n-step returns of the dataset
+            discount_time: time column of the file; discounts are then gamma ** (time step / time_unit)
+            time_unit: time that gamma discounts as one step
             policy_delay: critic updates per update of the actor and the target networks
             target_noise: std of the target policy smoothing noise
             target_noise_clip: bound of the target policy smoothing noise
@@ -2835,6 +2859,9 @@ class XQL(ManagedAlgorithm):
         max_grad_norm: float | None = None,
         network: str | type[Any] | Mapping[str, Any] | None = None,
         normalize_obs: bool = False,
+        n_step: int = 1,
+        discount_time: str | None = None,
+        time_unit: float | None = None,
         precision: Literal["float32", "bfloat16"] = "float32",
         expectile: float = 0.7,
         beta: float = 3.0,
@@ -2898,6 +2925,9 @@ class XQL(ManagedAlgorithm):
             max_grad_norm: maximum norm of the gradient; none: no clipping
             network: networks of policy and value functions: a kind, or its options; none: the algorithm's own
             normalize_obs: standardise observations by the dataset's mean and std
+            n_step: steps of the n-step returns of the dataset
+            discount_time: time column of the file; discounts are then gamma ** (time step / time_unit)
+            time_unit: time that gamma discounts as one step
             precision: precision of matrix products in the loss
             expectile: expectile of the value loss; 0.5 is the mean, towards 1 the maximum over actions
             beta: inverse temperature: weight = exp(beta * advantage)

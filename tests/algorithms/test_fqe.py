@@ -159,3 +159,18 @@ def test_a_population_computes_what_its_members_compute_alone(row):
 def test_a_bad_option_is_refused_by_name(option):
     with pytest.raises(ValueError, match=next(iter(option))):
         FQE.build(BOX, **option)
+
+
+def test_rows_may_have_a_discount_of_their_own(row):
+    batch = {**row([1]), "discounts": torch.tensor([0.25])}
+    assert two_values().loss(batch).metrics["target_q_mean"].item() == 1 + 0.25 * 2
+
+
+def test_the_largest_discount_bounds_the_values():
+    learner = FQE.build(DISCRETE, hidden_sizes=(), gamma=0.5)
+    ones = torch.ones(2)
+    learner.prepare(
+        {"obs": torch.zeros(2, 1), "rewards": ones, "dones": 0 * ones, "returns_to_go": ones,
+         "discounts": torch.tensor([0.5, 0.75])}
+    )  # fmt: skip
+    assert (learner.lowest.item(), learner.highest.item()) == (4, 4)

@@ -242,3 +242,9 @@ def test_what_is_called_trainable_can_be_loaded_and_nothing_else(counted, tmp_pa
         assert report.trainable
         assert report.transitions == len(loaded)
         assert report.episodes == len(loaded.episode_offsets)
+
+
+@pytest.mark.parametrize(("returns", "found"), [([6, 5, 3], ["undiscounted_returns"]), ([2.75, 3.5, 3], [])])
+def test_undiscounted_returns_to_go_are_remarked_on(counted, returns, found):
+    report = inspect(counted([1, 2, 3], dones=(2,)) | {"returns_to_go": np.array(returns, np.float32)})
+    assert [finding.kind for finding in report.findings] == found

@@ -11,7 +11,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 from torch.nn.functional import huber_loss
 
-from rl_training.algorithms.core.config import AlgorithmConfig, OfflineConfig, PrecisionConfig, Rate
+from rl_training.algorithms.core.config import AlgorithmConfig, OfflineTDConfig, PrecisionConfig, Rate
 from rl_training.algorithms.core.learner import Learner, actor_critic_groups
 from rl_training.algorithms.core.ops import ensemble_squared_error, select_action, td_target
 from rl_training.algorithms.sac import TemperatureConfig, add_temperature, frozen_min_q, sac_policy_loss
@@ -20,7 +20,7 @@ from rl_training.models.heads import SquashedGaussian
 from rl_training.types import Action, Batch, EnvSpec, Loss, Metrics, ParameterGroup
 
 
-class CQLConfig(TemperatureConfig, PrecisionConfig, OfflineConfig):
+class CQLConfig(TemperatureConfig, PrecisionConfig, OfflineTDConfig):
     hidden_sizes: tuple[PositiveInt, ...] = Field((256, 256, 256), description="widths of the hidden layers")
     cql_alpha: PositiveFloat = Field(5.0, description="weight of the conservative penalty")
     lagrange_threshold: float | None = Field(
@@ -177,7 +177,7 @@ class CQLAlgorithm(Learner):
         next_q = self.target["critic"](next_obs.expand(len(actions), *next_obs.shape), actions).amin(0)
         if c.backup_entropy:
             next_q = next_q - alpha * log_prob
-        return td_target(batch["rewards"], batch["dones"], next_q.amax(0), c.gamma)
+        return td_target(batch["rewards"], batch["dones"], next_q.amax(0), batch.get("discounts", c.gamma))
 
     def parameter_groups(self) -> list[ParameterGroup]:
         return actor_critic_groups(self.config, "log_alpha")
@@ -213,7 +213,7 @@ class DiscreteCQL(Learner):
     @torch.no_grad()
     def target_q(self, batch: Batch, next_obs: Tensor) -> Tensor:
         next_q = select_action(self.target["q"](next_obs), self.model.q(next_obs).argmax(-1))
-        return td_target(batch["rewards"], batch["dones"], next_q, self.config.gamma)
+        return td_target(batch["rewards"], batch["dones"], next_q, batch.get("discounts", self.config.gamma))
 
     def act(
         self, obs: Tensor, memory: Any = None, *, deterministic: bool = False, generator: torch.Generator | None = None

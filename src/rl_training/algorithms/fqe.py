@@ -51,22 +51,26 @@ class FQE(Learner):
 
     @torch.no_grad()
     def prepare(self, batch: Batch) -> Batch:
-        """Fits the scale of Q to the returns-to-go and bounds Q by min r / (1 - gamma) and max r / (1 - gamma)."""
+        """Fits the scale of Q to the returns-to-go and bounds Q by min r / (1 - gamma) and max r / (1 - gamma).
+
+        With a discount per row, gamma is the largest of them.
+        """
         # The scale speeds up learning. The bounds keep extrapolation errors from growing through bootstrapping.
         rewards, returns = batch["rewards"], batch["returns_to_go"]
         std = returns.std(unbiased=False)
         self.value_mean.copy_(returns.mean())
         self.value_std.copy_(torch.where(std > 0, std, 1.0))
         rewards = torch.cat([rewards, rewards[:1] * (1 - batch["dones"].amax())])  # after a termination rewards are 0
-        self.lowest.copy_(rewards.min() / (1 - self.config.gamma))
-        self.highest.copy_(rewards.max() / (1 - self.config.gamma))
+        gamma = batch["discounts"].amax().clamp(max=1 - 1e-6) if "discounts" in batch else self.config.gamma
+        self.lowest.copy_(rewards.min() / (1 - gamma))
+        self.highest.copy_(rewards.max() / (1 - gamma))
         return super().prepare(batch)
 
     def loss(self, batch: Batch) -> Loss:
         q = self.values(self.model.q, batch["obs"], batch["actions"].unsqueeze(1)).squeeze(1)
         with torch.no_grad():
             next_q = self.values(self.target["q"], batch["next_obs"], batch["policy_next_actions"]).mean(1)
-            target_q = td_target(batch["rewards"], batch["dones"], next_q, self.config.gamma)
+            target_q = td_target(batch["rewards"], batch["dones"], next_q, batch.get("discounts", self.config.gamma))
         return fqe_loss(q, target_q.clamp(self.lowest, self.highest))
 
     def values(self, network: nn.Module, obs: Tensor, actions: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from rl_training.envs.pool import EnvPool
 from rl_training.envs.worker_choice import choose_workers
 from rl_training.experiment.config.registry import build_learner, get_algorithm_spec
 from rl_training.experiment.config.train_config import ConfigError, RewardTransform, TrainConfig
-from rl_training.experiment.datasets import RewardChange, load_dataset
+from rl_training.experiment.datasets import RewardChange, load_dataset, with_returns
 from rl_training.experiment.lanes import check_dataset_columns, check_online_columns, lane_of
 from rl_training.experiment.machine import Choices
 from rl_training.experiment.timing.choosing import Measurement, count_epoch_updates, new_updates
@@ -81,13 +81,14 @@ def assemble(
         pool, pools = new_pools(configs, warn, start, choices, opened) if lane.acts else (None, ())
         spec = dataset.spec if dataset is not None and lane.offline else pools[0].spec
         learners: Sequence[Learner] = [new_learner(each, spec, options, choices) for each in configs]
+        training = dataset
         if dataset is not None and lane.offline:
-            dataset = _prepared(config, dataset, learners, options).to(choices.device)
-        measured = Measurement(dataset, show, warn) if measure else None
+            dataset, training = _prepared(config, dataset, learners, choices.device, start, warn)
+        measured = Measurement(training, show, warn) if measure else None
         learners, updater, choices, compilation = new_updates(configs, learners, spec, choices, measured)
         context = LaneContext(
             learners, updater.population or learners[0], spec, options, config.seed, torch.device(choices.device),
-            compile=choices.compile, overlap=choices.overlap, pool=pool, dataset=dataset,
+            compile=choices.compile, overlap=choices.overlap, pool=pool, dataset=training,
             dataset_stride=config.dataset_stride, env_kwargs=config.env_kwargs,
             env_id=None if config.env_wrappers else config.env_id,
             fine_tuning=_fine_tuning(config, change, total), total_timesteps=total,
@@ -129,15 +130,18 @@ def _load(config: TrainConfig, like: EnvSpec | None) -> tuple[TransitionDataset 
 
 
 def _prepared(
-    config: TrainConfig, dataset: TransitionDataset, learners: Sequence[Learner], options: Any
-) -> TransitionDataset:
-    if "returns_to_go" in {column.name for column in learners[0].needs} - dataset.columns.keys():
-        if config.dataset_stride > 1:
-            raise ConfigError(f"{config.algo} needs returns-to-go, which a dataset_stride above 1 makes impossible")
-        dataset = dataset.with_discounted_returns_to_go(options.gamma)
+    config: TrainConfig, dataset: TransitionDataset, learners: Sequence[Learner], device: str,
+    start: Checkpoint | None, warn: Warn,
+) -> tuple[TransitionDataset, TransitionDataset]:  # fmt: skip
+    """Returns the dataset of single steps, and the one to train on."""
+    dataset = with_returns(config, dataset, learners[0], resumes=start is not None, warn=warn)
     prepared = [learner.prepare(dataset.columns) for learner in learners]
     check_dataset_columns(config, dataset, prepared[0])
-    return dataset.with_columns(**prepared[0])
+    dataset = dataset.with_columns(**prepared[0])
+    if (n_step := getattr(learners[0].config, "n_step", 1)) > 1:
+        return dataset, dataset.with_n_step_returns(n_step, learners[0].config.gamma).to(device)
+    moved = dataset.to(device)
+    return moved, moved
 
 
 def _fine_tuning(config: TrainConfig, change: RewardChange, total: int) -> FineTuning | None:

@@ -5,13 +5,18 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from rl_training.algorithms import Learner
 from rl_training.data import TransitionDataset, load_transition_dataset, mix_transition_datasets
+from rl_training.data.datasets.durations import DURATIONS, TIME
 from rl_training.data.datasets.transition_dataset import transform_rewards
+from rl_training.data.datasets.validation import DatasetError
 from rl_training.envs.making import EnvFactory, spec_of
 from rl_training.experiment.agent import load_agent
 from rl_training.experiment.config.dataset_config import FilePart
 from rl_training.experiment.config.registry import get_algorithm_spec
 from rl_training.experiment.config.train_config import ConfigError, DatasetRecipe, TrainConfig
+from rl_training.experiment.lanes import lane_of
+from rl_training.messages import Warn
 from rl_training.runtime.policies import SometimesRandom
 from rl_training.runtime.recipes import roll_dataset
 from rl_training.types import EnvSpec
@@ -33,10 +38,65 @@ def load_dataset(config: TrainConfig, like: EnvSpec | None = None) -> tuple[Tran
 
     `like` has the categories and the first action of the data, where they are known.
     """
-    dataset, rewards = _read(config, like), config.rewards
+    _check_targets(config)
+    dataset, rewards = with_run_time(config, _read(config, like)), config.rewards
     normal = dataset.return_range_scale() if rewards.normalize == "return_range" else 1.0
     change = RewardChange(normal * rewards.scale, rewards.shift, rewards.clip)
     return dataset if change == RewardChange() else dataset.with_reward_transform(*change), change
+
+
+def reading_columns(config: TrainConfig) -> dict[str, str]:
+    """Names of the file's columns, with the time column of the option discount_time."""
+    time, named = config.algo_kwargs.get("discount_time"), config.dataset_columns
+    return {**named, TIME: time} if time and time not in (DURATIONS, *(named.keys() & {TIME})) else named
+
+
+def with_run_time(config: TrainConfig, dataset: TransitionDataset) -> TransitionDataset:
+    """Adds the time steps of the run's discounts if the option discount_time is set."""
+    if config.algo_kwargs.get("discount_time") is None:
+        return dataset
+    return dataset.with_time_unit(config.algo_kwargs["time_unit"])
+
+
+def _check_targets(config: TrainConfig) -> None:
+    """Refuses options of TD targets that the run cannot follow."""
+    options, is_offline = config.algo_kwargs, lane_of(config).offline
+    given = {"n_step": options.get("n_step", 1) > 1, "discount_time": options.get("discount_time") is not None}
+    for name in (name for name, is_given in given.items() if is_given and is_offline):
+        if config.online_steps:
+            raise ConfigError(f"{name} is for training on a dataset alone; set online_steps to 0 or leave it out")
+        if name == "n_step" and config.dataset_stride > 1:
+            raise ConfigError("n_step needs every row of an episode, so dataset_stride must be 1")
+
+
+def with_returns(
+    config: TrainConfig, dataset: TransitionDataset, learner: Learner, *, resumes: bool, warn: Warn
+) -> TransitionDataset:
+    """Adds the discounts of uneven time steps, and the returns-to-go that the learner needs."""
+    gamma = learner.config.gamma
+    dataset = dataset.with_discounts(gamma)
+    if "returns_to_go" not in {column.name for column in learner.needs}:
+        return dataset
+    is_stored = "returns_to_go" in dataset.columns
+    if config.dataset_stride > 1 and not (is_stored and resumes):
+        raise ConfigError(f"{config.algo} needs returns-to-go, which a dataset_stride above 1 makes impossible")
+    if is_stored:
+        _check_returns(dataset, gamma, warn if resumes else None)
+        return dataset
+    if not resumes and (cut := len(dataset.episode_offsets) - int((dataset.columns["dones"] > 0).sum())):
+        after = "end with the data" if gamma == 1 else "continue after it with the rewards of their episode"
+        warn(f"{cut} of {len(dataset.episode_offsets)} episodes have no terminal end: their returns-to-go {after}")
+    return dataset.with_discounted_returns_to_go(gamma)
+
+
+def _check_returns(dataset: TransitionDataset, gamma: float, warn: Warn | None) -> None:
+    """Refuses a stored column of other returns-to-go; a run that started with it is resumed with a warning."""
+    try:
+        dataset.require_returns_to_go(gamma)
+    except DatasetError as error:
+        if warn is None:
+            raise
+        warn(f"{error.text}; the run continues with the column that it started with")
 
 
 def _read(config: TrainConfig, like: EnvSpec | None) -> TransitionDataset:
@@ -75,7 +135,7 @@ def _from_file(config: TrainConfig, source: str | FilePart, like: EnvSpec | None
     return load_transition_dataset(
         source if isinstance(source, str) else source.source,
         spec=None if (env := config.environment()) is None else spec_of(env),
-        columns=config.dataset_columns, action_range=config.action_range, allow=config.allow, like=like,
+        columns=reading_columns(config), action_range=config.action_range, allow=config.allow, like=like,
         **config.table.model_dump(),
     )  # fmt: skip
 

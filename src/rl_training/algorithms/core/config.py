@@ -51,6 +51,20 @@ class OfflineConfig(AlgorithmConfig):
     normalize_obs: bool = Field(False, description="standardise observations by the dataset's mean and std")
 
 
+class OfflineTDConfig(OfflineConfig):
+    n_step: PositiveInt = Field(1, description="steps of the n-step returns of the dataset")
+    discount_time: str | None = Field(
+        None, min_length=1, description="time column of the file; discounts are then gamma ** (time step / time_unit)"
+    )
+    time_unit: PositiveFloat | None = Field(None, description="time that gamma discounts as one step")
+
+    @model_validator(mode="after")
+    def _unit_needs_time(self) -> "OfflineTDConfig":
+        if self.time_unit is not None and self.discount_time is None:
+            raise ValueError("time_unit needs discount_time, the time column of the file")
+        return self
+
+
 class PrecisionConfig(AlgorithmConfig):
     precision: Literal["float32", "bfloat16"] = Field("float32", description="precision of matrix products in the loss")
 

@@ -12,7 +12,7 @@ from rl_training.data.datasets import report, validation
 from rl_training.data.datasets.actions import TOLERANCE, Bounds, scale_actions, with_action_range
 from rl_training.data.datasets.columns import to_array, to_columns
 from rl_training.data.datasets.report import ColumnSummary, DatasetReport, Distribution, Finding
-from rl_training.data.datasets.returns import episode_ends, episode_lengths, episode_returns
+from rl_training.data.datasets.returns import differing_returns, episode_ends, episode_lengths, episode_returns
 from rl_training.data.datasets.stored import rows_left_out, whole_actions
 from rl_training.data.datasets.table_checks import entry_name, table_findings
 from rl_training.data.datasets.validation import REPAIRABLE, DatasetError
@@ -71,7 +71,7 @@ def inspect_columns(
     warnings = [
         *_warnings(usable), *_guessed_bounds(summaries["actions"], spec, action_range),
         *_constant_columns(summaries, stored.labels.names), *table_findings(stored, summaries["obs"]),
-        *_duplicates(duplicates, len(stored.columns["obs"])),
+        *_duplicates(duplicates, len(stored.columns["obs"])), *_undiscounted_returns(usable),
     ]  # fmt: skip
     dones, rewards = usable["dones"] != 0, usable["rewards"]
     ends = episode_ends(dones, usable["truncated"])
@@ -220,3 +220,13 @@ def _duplicates(duplicates: int, rows: int) -> Iterator[Finding]:
     if duplicates * 100 > rows:
         fix = "remove rows that were recorded or joined twice; with few distinct states, duplicates are normal"
         yield Finding("duplicates", "warning", f"{duplicates} of {rows} rows are duplicates", fix)
+
+
+def _undiscounted_returns(columns: Arrays) -> Iterator[Finding]:
+    if "returns_to_go" not in columns or not len(columns["obs"]):
+        return
+    rewards, dones = columns["rewards"].astype(np.float64), columns["dones"] != 0
+    parts = rewards, episode_ends(dones, columns["truncated"]), dones
+    if not differing_returns(columns["returns_to_go"], *parts, 1.0)[0].any():
+        text = "the column returns_to_go is undiscounted: cal_ql refuses it unless gamma is 1"
+        yield Finding("undiscounted_returns", "warning", text, "leave it out with --columns returns_to_go=")

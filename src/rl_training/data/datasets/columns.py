@@ -29,7 +29,7 @@ def to_columns(
     columns = {name: to_array(name, value) for name, value in values.items()}
     columns.setdefault("truncated", np.zeros_like(columns["dones"]))
     validation.require_equal_lengths(columns)
-    for name in ("rewards", "dones", "truncated", "returns_to_go"):
+    for name in ("rewards", "dones", "truncated", "returns_to_go", "durations", "discounts"):
         if name in columns:
             columns[name] = _flat(name, columns[name])
     obs, next_obs = (_observations(name, columns[name], spec) for name in ("obs", "next_obs"))
@@ -39,6 +39,8 @@ def to_columns(
         raise TypeError(f"obs are {obs.dtype} but next_obs are {next_obs.dtype}")
     columns = validation.drop_nan_rows({**columns, "obs": obs, "next_obs": next_obs}, allow)
     validation.require_flags({name: columns[name] for name in ("dones", "truncated")})
+    if "discounts" in columns:
+        validation.require_discounts(columns["discounts"])
     # A row that is both terminated and truncated has no next value to bootstrap from.
     columns["truncated"] = columns["truncated"] * (1 - columns["dones"])
     if spec is None:

@@ -18,6 +18,7 @@ BRIDGES = "next_obs belongs to another episode"
 
 def repaired(stored: StoredColumns, allow: Collection[str]) -> Arrays:
     """Returns the columns after the repairs that `allow` names; raises DatasetError for other problems."""
+    validation.require_rewards(stored.columns)
     rows = {name: to_array(name, column) for name, column in stored.columns.items()}
     if "no_episode_end" not in allow:
         validation.require_episode_ends(rows, stored.names.keys())

@@ -14,7 +14,9 @@ from torch import Tensor
 
 from rl_training.data.datasets.actions import TOLERANCE, Bounds, derive_spec
 from rl_training.data.datasets.columns import REQUIRED, to_columns
-from rl_training.data.datasets.returns import episode_returns, returns_to_go
+from rl_training.data.datasets.durations import discount_steps, require_durations
+from rl_training.data.datasets.n_step import with_n_step_returns
+from rl_training.data.datasets.returns import episode_returns, require_returns, returns_to_go
 from rl_training.data.datasets.stored import named_spec, repaired, require_same_categories, rows_left_out
 from rl_training.data.datasets.validation import require_columns, require_equal_lengths
 from rl_training.data.readers.frames import Names, read_frame
@@ -123,7 +125,7 @@ class TransitionDataset(SeededSampler):
         """Adds or replaces columns; known returns-to-go are recomputed where rewards or ends change."""
         gamma = None if "returns_to_go" in columns else self.gamma
         dataset = self._replaced({**self.columns, **columns}, gamma)
-        if gamma is None or columns.keys().isdisjoint({"rewards", "dones", "truncated"}):
+        if gamma is None or columns.keys().isdisjoint({"rewards", "dones", "truncated", "discounts"}):
             return dataset
         return dataset.with_discounted_returns_to_go(gamma)
 
@@ -155,10 +157,41 @@ class TransitionDataset(SeededSampler):
         # return after its end is estimated from its own rewards (see `truncated_futures`), or is 0 with gamma = 1.
         if not 0 <= gamma <= 1:
             raise ValueError(f"gamma must be in [0, 1], got {gamma}")
-        flags = self.episode_ends, self.columns["dones"] > 0
-        rewards, ends, terminated = map(_to_array, (self.columns["rewards"].double(), *flags))
-        column = torch.from_numpy(returns_to_go(rewards, ends, terminated, gamma)).to(self.columns["rewards"])
-        return self._replaced({**self.columns, "returns_to_go": column}, gamma)
+        column = torch.from_numpy(returns_to_go(*self._reward_arrays(), self._discounts(gamma)))
+        return self._replaced({**self.columns, "returns_to_go": column.to(self.columns["rewards"])}, gamma)
+
+    def require_returns_to_go(self, gamma: float) -> None:
+        """Raises DatasetError if the column returns_to_go differs from the returns of the rewards with `gamma`."""
+        stored, discounts = _to_array(self.columns["returns_to_go"]), self._discounts(gamma)
+        require_returns(stored, *self._reward_arrays(), discounts, f"gamma={gamma:g}")
+
+    def with_time_unit(self, unit: float | None) -> TransitionDataset:
+        """Adds discount_steps, the durations of the rows in steps of `unit`, for `with_discounts`."""
+        require_durations(self.columns)
+        steps = torch.from_numpy(discount_steps(_to_array(self.columns["durations"]), unit))
+        return self.with_columns(discount_steps=steps.to(self.columns["rewards"]))
+
+    def with_discounts(self, gamma: float) -> TransitionDataset:
+        """Adds discounts = gamma ** discount_steps; without uneven time steps, nothing is added."""
+        if "discount_steps" not in self.columns:
+            return self
+        return self.with_columns(discounts=gamma ** self.columns["discount_steps"])
+
+    def with_n_step_returns(self, n_step: int, gamma: float) -> TransitionDataset:
+        """Replaces rewards by n-step returns within episodes; for training only, after all other transforms."""
+        return self._replaced(with_n_step_returns(self.columns, self.episode_ends, n_step, gamma), self.gamma)
+
+    def _reward_arrays(self) -> tuple[Array, Array, Array]:
+        """Rewards in double precision, and flags of ends and of terminations."""
+        parts = self.columns["rewards"].double(), self.episode_ends, self.columns["dones"] > 0
+        rewards, ends, terminated = map(_to_array, parts)
+        return rewards, ends, terminated
+
+    def _discounts(self, gamma: float) -> float | Array:
+        """The discount of all rows, or those of each row."""
+        if "discount_steps" in self.columns:
+            return gamma ** _to_array(self.columns["discount_steps"].double())
+        return _to_array(self.columns["discounts"].double()) if "discounts" in self.columns else gamma
 
     def fingerprint(self) -> str:
         """sha256 over the names, dtypes, shapes and bytes of all columns."""

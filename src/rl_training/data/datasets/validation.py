@@ -73,6 +73,15 @@ def require_flags(columns: Mapping[str, Array], source: str = "") -> None:
             raise ValueError(f"{source}column {name!r} must hold 0 or 1, row {first} holds {column[first]:g}")
 
 
+def require_discounts(column: Array) -> None:
+    if (wrong := ~((column >= 0) & (column <= 1))).any():
+        first = int(wrong.argmax())
+        raise DatasetError(
+            f"column 'discounts' must be in [0, 1], row {first} holds {column[first]:g}",
+            "leave it out with --columns discounts=",
+        )
+
+
 def require_episode_ends(columns: Arrays, stored: Set[str]) -> None:
     """Raises DatasetError unless a `stored` column marks an episode end; jumps in next_obs do not count."""
     dones, truncated = columns["dones"], columns["truncated"]

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from rl_training.data.datasets.durations import TIME
 from rl_training.data.extras import import_h5py
 from rl_training.data.readers.minari import read_minari
 from rl_training.data.readers.names import matching_columns, other_names
@@ -29,7 +30,7 @@ def read_hdf5(path: Path, given: Mapping[str, str] | None) -> StoredColumns:
         stored = {name: item for name, item in file.items() if isinstance(item, h5py.Dataset) and item.shape}
         names = choose_array_names(list(stored), given, path)
         columns = {
-            name: join_columns([_read(stored[part], part, path) for part in matching_columns(pattern, stored)])
+            name: join_columns([_read(stored[part], part, path, name) for part in matching_columns(pattern, stored)])
             for name, pattern in names.items()
         }
         if "episode_terminals" in stored:
@@ -41,8 +42,9 @@ def read_hdf5(path: Path, given: Mapping[str, str] | None) -> StoredColumns:
     return complete_arrays(columns, names, path)
 
 
-def _read(dataset: Any, name: str, path: Path) -> Array:
-    column = np.empty(dataset.shape, require_numbers(name, dataset.dtype, path))  # read directly into the final dtype
+def _read(dataset: Any, name: str, path: Path, wanted: str = "") -> Array:
+    dtype = require_numbers(name, dataset.dtype, path)
+    column = np.empty(dataset.shape, dataset.dtype if wanted == TIME else dtype)  # read directly into the final dtype
     if column.size:
         dataset.read_direct(column)
     return column

@@ -17,6 +17,7 @@ SPELLINGS = {  # column name, and its spellings in files
 }
 VECTORS = ("obs", "actions", "next_obs", "next_actions")  # tables store one column per dimension: obs_0, obs_1, ...
 NEEDED = ("obs", "actions", "rewards")
+RESERVED = {"discounts", "discount_steps"}  # change the targets of training, so a file must not add them unnoticed
 
 
 def choose_names(
@@ -79,7 +80,7 @@ def other_names(stored: Sequence[str], names: Mapping[str, str], given: Mapping[
     used = {column for pattern in names.values() for column in matching_columns(pattern, stored)}
     known = {spelling for spellings in SPELLINGS.values() for spelling in spellings}
     left_out = {name for name, pattern in (given or {}).items() if not pattern}
-    return [name for name in stored if name and name not in used | known | left_out]
+    return [name for name in stored if name and name not in used | known | left_out | RESERVED]
 
 
 def _guess(name: str, stored: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from rl_training.data.datasets.durations import TIME
 from rl_training.data.readers import rows
 from rl_training.data.readers.names import matching_columns, other_names
 from rl_training.data.readers.ogbench import choose_array_names, complete_arrays
@@ -23,7 +24,7 @@ def read_npz(path: Path, given: Mapping[str, str] | None) -> rows.StoredColumns:
         names = choose_array_names(stored, given, path)
         columns: Arrays = {}
         for name, pattern in names.items():
-            parts = {column: _read(file, column, path) for column in matching_columns(pattern, stored)}
+            parts = {column: _read(file, column, path, name) for column in matching_columns(pattern, stored)}
             for column, part in parts.items() if name != "episodes" else ():
                 rows.require_numbers(column, part.dtype, path)
             columns[name] = rows.join_columns(list(parts.values()))
@@ -35,10 +36,10 @@ def read_npz(path: Path, given: Mapping[str, str] | None) -> rows.StoredColumns:
     return complete_arrays(columns, names, path, spec=spec)
 
 
-def _read(file: Any, name: str, path: Path) -> Array:
+def _read(file: Any, name: str, path: Path, wanted: str = "") -> Array:
     try:
         array: Array = file[name]
     except ValueError as error:
         # Python objects are pickled, and unpickling an untrusted file can run its code.
         raise ValueError(f"{path}: column {name!r} is not an array of numbers: {error}") from error
-    return array.astype(rows.compact_dtype(array.dtype), copy=False)
+    return array if wanted == TIME else array.astype(rows.compact_dtype(array.dtype), copy=False)

@@ -13,7 +13,15 @@ import numpy as np
 
 from rl_training.data.datasets.validation import require_equal_lengths
 from rl_training.data.readers.names import SPELLINGS, choose_names
-from rl_training.data.readers.rows import StoredColumns, complete_transitions, keep_rows, read_flags
+from rl_training.data.readers.rows import (
+    NO_NEXT_OBS,
+    LeftOut,
+    StoredColumns,
+    complete_transitions,
+    keep_rows,
+    read_flags,
+    with_durations,
+)
 from rl_training.types import Array, Arrays, EnvSpec
 
 ENDS, MASKS, VALIDS = "terminals", "masks", "valids"
@@ -45,12 +53,15 @@ def complete_arrays(
         read_flags(name, columns.pop(column, np.full(rows, column != "truncated")), source)
         for name, column in ((ENDS, "truncated"), (MASKS, "dones"), (VALIDS, VALIDS))
     )
-    complete = {**columns, "dones": ~masks, "truncated": ends}
+    complete = {**with_durations(columns, names, ends), "dones": ~masks, "truncated": ends}
+    kept: Array | None = None
+    left_out: tuple[LeftOut, ...] = ()
     if "next_obs" not in columns:
-        complete = _derive_next_obs(complete, valids if VALIDS in names else ~ends, source)
+        complete, kept = _derive_next_obs(complete, valids if VALIDS in names else ~ends, source)
+        left_out = (LeftOut(NO_NEXT_OBS, np.setdiff1d(np.arange(rows), kept, assume_unique=True)),)
     complete["truncated"] &= ~complete["dones"]
     stored_names = {name: column for name, column in names.items() if name != VALIDS}
-    return StoredColumns(complete, stored_names, rows, spec)
+    return StoredColumns(complete, stored_names, rows, spec, left_out=left_out, positions=kept)
 
 
 def _is_ogbench(stored: set[str], given: Mapping[str, str]) -> bool:
@@ -60,11 +71,11 @@ def _is_ogbench(stored: set[str], given: Mapping[str, str]) -> bool:
     return is_raw or not stored.isdisjoint({MASKS, VALIDS})
 
 
-def _derive_next_obs(columns: Arrays, has_next: Array, source: object) -> Arrays:
-    """Takes next_obs from the next row; rows of the last states of trajectories are dropped."""
+def _derive_next_obs(columns: Arrays, has_next: Array, source: object) -> tuple[Arrays, Array]:
+    """Takes next_obs from the next row, drops the rows of last states, and also returns the rows kept."""
     has_next[-1] = False
     if not len(kept := np.flatnonzero(has_next)):
         raise ValueError(f"{source}: none of the {len(has_next)} rows has a next observation in its trajectory")
     next_obs, ends = columns["obs"][kept + 1], ~has_next[kept + 1]
     kept_columns = {name: keep_rows(column, kept) for name, column in columns.items()}
-    return {**kept_columns, "next_obs": next_obs, "truncated": ends}
+    return {**kept_columns, "next_obs": next_obs, "truncated": ends}, kept

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rl_training.data.datasets.durations import DURATIONS, TIME, durations_of
 from rl_training.data.datasets.validation import find_breaks, require_equal_lengths, require_flags
 from rl_training.types import Array, Arrays, EnvSpec
 
-DERIVED = ("next_obs", "dones", "truncated")  # computed from other columns if the file lacks them
+DERIVED = ("next_obs", "dones", "truncated", DURATIONS)  # computed from other columns if the file lacks them
 SHOWN = 100  # row numbers in JSON
 NO_NEXT_OBS = "no next observation is known"
 
@@ -92,16 +93,13 @@ def complete_transitions(
             raise ValueError(f"obs have shape {obs.shape} but next_obs have {next_obs.shape}")
         if not marked:
             truncated[:-1] |= find_breaks(obs, next_obs) & ~dones[:-1]
-        complete, kept = {**columns, "dones": dones, "truncated": truncated}, np.arange(rows)
+        timed = with_durations(columns, names, dones | truncated)
+        complete, kept = {**timed, "dones": dones, "truncated": truncated}, np.arange(rows)
     elif marked or "dones" not in names:
-        complete, kept = _derive_next_obs(columns, dones, truncated, source)
+        timed = with_durations(columns, names, dones | truncated)
+        complete, kept = _derive_next_obs(timed, dones, truncated, source)
     else:
-        ends = names["dones"]
-        raise ValueError(
-            f"{source} has neither next_obs nor truncated, so {ends!r} may mark terminal states or time limits; use "
-            f"--columns truncated={ends} if all are terminal states, --columns truncated={ends} --columns dones= if "
-            "all are time limits, or --columns truncated=NAME if another column marks time limits"
-        )
+        raise ValueError(_ambiguous_ends(source, names["dones"]))
     if spec is not None and spec.obs_names is not None:  # a file written here
         categories = {name: tuple(values) for name, values in (spec.categories or {}).items()}
         labels = labels._replace(names={**labels.names, "obs": spec.obs_names}, categories=categories)
@@ -109,6 +107,19 @@ def complete_transitions(
     left_out = (LeftOut(NO_NEXT_OBS, lost if order is None else np.sort(order[lost])),) if len(lost) else ()
     positions = order if not len(lost) else kept if order is None else order[kept]
     return StoredColumns(complete, dict(names), rows, spec, labels, left_out, positions)
+
+
+def _ambiguous_ends(source: object, ends: str) -> str:
+    return (
+        f"{source} has neither next_obs nor truncated, so {ends!r} may mark terminal states or time limits; use "
+        f"--columns truncated={ends} if all are terminal states, --columns truncated={ends} --columns dones= if "
+        "all are time limits, or --columns truncated=NAME if another column marks time limits"
+    )
+
+
+def with_durations(columns: Arrays, names: Mapping[str, str], ends: Array) -> Arrays:
+    """Adds durations before rows are dropped, if the user has named a time column."""
+    return {DURATIONS: durations_of(columns[TIME], ends), **columns} if TIME in names else columns
 
 
 def join_files(parts: Sequence[StoredColumns], sources: Sequence[object]) -> StoredColumns:
@@ -159,7 +170,7 @@ def fill_columns(batches: Iterable[Arrays], rows: int, exact: Collection[str] = 
         stop = start + len(next(iter(batch.values())))
         for name, part in batch.items():
             if name not in columns:
-                dtype = part.dtype if name in exact else compact_dtype(part.dtype)
+                dtype = part.dtype if name in {*exact, TIME} else compact_dtype(part.dtype)
                 columns[name] = np.empty((rows, *part.shape[1:]), dtype)
             elif part.dtype.kind == "f" and columns[name].dtype.kind != "f":
                 columns[name] = columns[name].astype(np.float32)  # integers so far

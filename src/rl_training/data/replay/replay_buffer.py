@@ -271,12 +271,18 @@ def _write_on_host(rows: Batch, arrays: dict[str, Any], slot: int, axis: int) ->
             stored[: len(given) - room] = given[room:]
 
 
-def n_step_returns(rewards: Tensor, ended: Tensor, gamma: float) -> tuple[Tensor, Tensor, Tensor]:
+def n_step_returns(rewards: Tensor, ended: Tensor, gamma: float | Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """n-step returns (Sutton, 1988) sum_k gamma^k r_k over windows [..., steps], up to the first step that ended."""
     # Also returns the last step counted and the discount of the next value. Later rewards are ignored, even NaN.
+    # With a tensor `gamma`, each step of a window has its own discount.
     steps = rewards.shape[-1]
-    powers = gamma ** torch.arange(steps + 1, device=rewards.device)
+    if isinstance(gamma, Tensor):
+        powers = torch.cat([torch.ones_like(gamma[..., :1]), gamma.cumprod(-1)], -1)
+    else:
+        powers = gamma ** torch.arange(steps + 1, device=rewards.device)
     after_end = ended.cumsum(-1) - ended.long() > 0
     last = steps - 1 - after_end.sum(-1)
-    returns = (rewards * powers[:-1]).masked_fill(after_end, 0).sum(-1)
+    returns = (rewards * powers[..., :-1]).masked_fill(after_end, 0).sum(-1)
+    if isinstance(gamma, Tensor):
+        return returns, last, powers.gather(-1, last.unsqueeze(-1) + 1).squeeze(-1)
     return returns, last, powers.take(last + 1)
