@@ -20,6 +20,7 @@ from rl_training.cli import (
     info,
     predict,
     report,
+    split,
     train,
     tune,
     verify,
@@ -83,6 +84,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
 )  # fmt: skip
 for command in COMMANDS:
     app.command()(command)
+data.app.command()(split.split)
 app.add_typer(data.app, name="data")
 app.add_typer(env.app, name="env")
 app.add_typer(configs.app, name="configs")

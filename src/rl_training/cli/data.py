@@ -16,7 +16,7 @@ from rl_training.cli.tables import takes_table_options
 if TYPE_CHECKING:
     from rl_training.data.datasets.report import ColumnSummary, DatasetReport
 
-app = typer.Typer(help="Check, plot, convert or collect datasets.", rich_markup_mode=None)
+app = typer.Typer(help="Check, split, plot, convert or collect datasets.", rich_markup_mode=None)
 
 Source = Annotated[
     str,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from rl_training.data.datasets import validation
 from rl_training.data.datasets.actions import Bounds
@@ -15,7 +16,7 @@ from rl_training.types import EnvSpec
 def load_transition_dataset(
     source: Source, *, spec: EnvSpec | None = None, columns: Mapping[str, str] | None = None,
     action_range: Bounds | None = None, allow: Collection[str] = (), categories: Categories | None = None,
-    csv_dialect: str = AUTO, max_gap: float | None = None, like: EnvSpec | None = None,
+    csv_dialect: str = AUTO, max_gap: float | None = None, like: EnvSpec | None = None, ids: Collection[str] = (),
 ) -> TransitionDataset:  # fmt: skip
     """Reads transitions from a file, several files, a glob, or a Minari dataset by its directory or id.
 
@@ -27,9 +28,11 @@ def load_transition_dataset(
     - `csv_dialect`: separators of a CSV file; auto detects them.
     - `max_gap`: seconds; a longer step in the time column of a table ends the episode.
     - `like`: spaces of earlier data, whose categories and first action are used.
+    - `ids`: columns of a table to keep as integers, one for each different text.
     """
     validation.check_allow(allow)
-    options = table_options(categories, csv_dialect, max_gap).for_spec(spec or like)
+    options = replace(table_options(categories, csv_dialect, max_gap), ids={column: {} for column in ids})
+    options = options.for_spec(spec or like)
     stored = read_columns(source, columns=columns, options=options)
     try:
         return transitions_of(stored, spec=spec, action_range=action_range, allow=allow)

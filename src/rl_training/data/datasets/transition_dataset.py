@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from rl_training.data.datasets.columns import REQUIRED, to_columns
 from rl_training.data.datasets.durations import discount_steps, require_durations
 from rl_training.data.datasets.n_step import with_n_step_returns
 from rl_training.data.datasets.returns import episode_returns, require_returns, returns_to_go
+from rl_training.data.datasets.splitting import By, held_out_episodes
 from rl_training.data.datasets.stored import named_spec, repaired, require_same_categories, rows_left_out
 from rl_training.data.datasets.validation import require_columns, require_equal_lengths
 from rl_training.data.readers.frames import Names, read_frame
@@ -115,6 +116,31 @@ class TransitionDataset(SeededSampler):
         dones = self.columns["dones"][number < (episodes or len(starts))]
         subset.dropped_terminals = self.dropped_terminals + int(dones.sum() - subset.columns["dones"].sum())
         return subset
+
+    def split(self, test: float = 0.2, *, by: By = "episode", column: str | None = None, seed: int = 0) -> Split:
+        """Splits whole episodes into `train` and `test`, a fraction of the episodes or groups.
+
+        - `by="episode"`: episodes picked at random with `seed`.
+        - `by="time"`: the last episodes, by the first entry of `column` or in recorded order.
+        - `by="group"`: all episodes with the same number in `column`, such as a patient, stay together.
+        """
+        number = self.episode_ends.cumsum(0) - self.episode_ends.long()
+        values = None if column is None else self._values(column)
+        flags = held_out_episodes(_to_array(number), test, by=by, seed=seed, values=values, column=column)
+        is_test = torch.from_numpy(flags).to(number.device)[number]
+        return Split(*(self._rows_of_whole_episodes(rows) for rows in (~is_test, is_test)))
+
+    def _values(self, column: str) -> Array:
+        if column not in self.columns:
+            raise ValueError(f"the dataset has no column {column!r}; it has {sorted(self.columns)}")
+        return _to_array(self.columns[column])
+
+    def _rows_of_whole_episodes(self, chosen: Tensor) -> TransitionDataset:
+        truncated = (self.episode_ends & (self.columns["dones"] == 0)).to(self.columns["truncated"].dtype)
+        part = gather({**self.columns, "truncated": truncated}, chosen.nonzero().squeeze(1))
+        dataset = TransitionDataset(part, spec=self.spec)
+        dataset.gamma = self.gamma
+        return dataset
 
     @property
     def terminals(self) -> int:
@@ -225,6 +251,11 @@ def transitions_of(
     left_out = stored.left_out if len(dataset) == len(stored.columns["obs"]) else rows_left_out(stored, allow)
     dataset.notes = (*stored.labels.notes, *warnings, *(each.sentence for each in left_out))
     return dataset
+
+
+class Split(NamedTuple):
+    train: TransitionDataset
+    test: TransitionDataset
 
 
 def transform_rewards(rewards: Tensor, scale: float, shift: float, clip: tuple[float, float] | None) -> Tensor:

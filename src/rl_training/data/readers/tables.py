@@ -41,6 +41,7 @@ class _Plan:
     categories: dict[str, str] = field(default_factory=dict)  # column of the file, and the key of its categories
     values: dict[str, tuple[str, ...]] = field(default_factory=dict)  # categories by key
     time: str = ""  # column of the file with the time
+    ids: dict[str, dict[object, int]] = field(default_factory=dict)  # columns of ids, with the number of each
 
     def where(self, column: str) -> str:
         return f"{self.table.source}: column {column!r}"
@@ -53,7 +54,7 @@ def read_table(table: Table, given: Mapping[str, str] | None, options: TableOpti
     used = {column for group in chosen.values() for column in group}
     extras = [name for name in other_names(table.names, names, given) if table.kinds[name] == "number"]
     chosen |= {name: [name] for name in extras} | ({time: [time]} if time and time not in used else {})
-    plan = _Plan(table, chosen, time=time)
+    plan = _Plan(table, chosen, time=time, ids=_ids(table, chosen, options))
     _plan_categories(plan, given or {}, options)
     stamps = tuple(name for name, group in chosen.items() if any(table.kinds[column] == "time" for column in group))
     exact = {*stamps, *(name for name, group in chosen.items() if time in group)}
@@ -66,6 +67,18 @@ def read_table(table: Table, given: Mapping[str, str] | None, options: TableOpti
     notes = (*table.notes, *dropped, *_reading(plan, start))
     labels = Labels(_labels(plan), plan.values, start, _integers_with_gaps(columns["actions"]), stamps, notes, warnings)
     return complete_transitions(columns, names, table.source, spec=table.spec, labels=labels, order=order)
+
+
+def _ids(table: Table, chosen: Mapping[str, list[str]], options: TableOptions) -> dict[str, dict[object, int]]:
+    """The column of episodes, and columns of text that are ids, such as a patient's."""
+    # Text in observations and actions is read as categories.
+    learned = {column for name in (*OBS, *ACTIONS) for column in chosen.get(name, ())}
+    asked = {
+        column: numbers
+        for column, numbers in options.ids.items()
+        if table.kinds.get(column) == "text" and column not in learned
+    }
+    return {column: {} for column in chosen.get("episodes", ())} | asked
 
 
 def _time_column(table: Table, given: Mapping[str, str] | None, names: Mapping[str, str]) -> str:
@@ -91,7 +104,8 @@ def _plan_categories(plan: _Plan, given: Mapping[str, str], options: TableOption
         partners = chosen["obs"] if name == "next_obs" and len(group) == len(chosen["obs"]) else group
         for column, partner in zip(group, partners, strict=True):
             key = "actions" if name in ACTIONS else partner
-            is_text = table.kinds[column] == "text" and name not in (*OBS, "rewards", "dones", "truncated", "episodes")
+            is_text = table.kinds[column] == "text" and name not in (*OBS, "rewards", "dones", "truncated")
+            is_text &= column not in plan.ids
             if column in asked or key in asked or (name in asked and len(group) == 1) or is_text:
                 plan.categories[column] = key
                 asked.setdefault(key, asked.get(column) or asked.get(name) or ())
@@ -120,13 +134,12 @@ def _values(plan: _Plan, key: str) -> tuple[str, ...]:
 
 def _joined(plan: _Plan) -> Iterator[Arrays]:
     wanted = list(dict.fromkeys(column for group in plan.chosen.values() for column in group))
-    ids, start = plan.chosen.get("episodes", [""])[0], 0
-    encode = _episode_encoder()
+    start = 0
     for batch in plan.table.batches(wanted):
         parts = {}
         for column, part in batch.items():
-            if column == ids:
-                parts[column] = encode(part.tolist())
+            if column in plan.ids:
+                parts[column] = _numbered(part, plan.ids[column])
             elif column in plan.categories:
                 parts[column] = _codes(plan, column, part)
             elif column == plan.time or part.dtype.kind == "M":
@@ -138,10 +151,9 @@ def _joined(plan: _Plan) -> Iterator[Arrays]:
         start += len(next(iter(batch.values())))
 
 
-def _episode_encoder() -> Callable[[Sequence[object]], Array]:
-    """Returns a function that replaces episode ids of any type by integers."""
-    codes: dict[object, int] = {}
-    return lambda ids: np.array([codes.setdefault(each, len(codes)) for each in ids], np.int64)
+def _numbered(ids: Array, numbers: dict[object, int]) -> Array:
+    """Replaces ids of any type by integers, which are added to `numbers` for new ones."""
+    return np.array([numbers.setdefault(each, len(numbers)) for each in ids.tolist()], np.int64)
 
 
 def _codes(plan: _Plan, column: str, part: Array) -> Array:
