@@ -109,6 +109,15 @@ def test_rows_are_sorted_by_a_time_column_that_is_also_named():
     assert named.columns["obs"].tolist() == guessed.columns["obs"].tolist()
 
 
+def test_a_missing_value_of_sorted_rows_is_found_in_the_file(tmp_path):
+    lines = (TABLES / "timestamps.csv").read_text().splitlines()
+    lines[3] = lines[3].replace(lines[3].split(",")[2], "NA", 1)
+    (tmp_path / "log.csv").write_text("\n".join(lines))
+    assert "'obs' is NaN or infinite in 1 of 10 rows, the first is row 2" in sentences(
+        inspect_source(tmp_path / "log.csv")
+    )
+
+
 def test_rows_are_not_sorted_by_what_may_be_another_time(tmp_path):
     """An hour of the day decreases at midnight, and without ids nothing shows which rows belong together."""
     hours = "episode,obs,action,reward,time\n1,1,0,0,23\n1,2,1,1,0\n1,3,0,2,1\n"

@@ -100,7 +100,11 @@ def _usable(
 ) -> tuple[Arrays, list[Finding]]:
     """Columns with every repair applied, and the errors found; `wrong` columns hold NaN or infinite values."""
     rows = {name: to_array(name, column) for name, column in stored.columns.items()}
-    errors = [error for name in wrong for error in _run_check("nan", validation.require_finite, {name: rows[name]})]
+    errors = [
+        error
+        for name in wrong
+        for error in _run_check("nan", validation.require_finite, {name: rows[name]}, stored.positions)
+    ]
     errors += _missing_ends(rows, stored.names.keys())
     try:
         rows = whole_actions(validation.drop_nan_rows(rows, REPAIRABLE) if wrong else rows, stored)

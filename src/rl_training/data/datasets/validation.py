@@ -1,5 +1,7 @@
 """Validation of dataset columns: errors name the column, the row and the fix. Also repairs that a user may allow."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set, Sized
 
@@ -58,10 +60,12 @@ def require_equal_lengths(columns: Mapping[str, Sized]) -> None:
         raise ValueError("the dataset is empty: its columns have no rows")
 
 
-def require_finite(columns: Mapping[str, Array]) -> None:
+def require_finite(columns: Mapping[str, Array], positions: Array | None = None) -> None:
+    """Raises DatasetError for NaN or infinite values; `positions` has the row in the file of each row."""
     for name, column in columns.items():
         if (wrong := find_not_finite(column)).any():
-            rows = f"{wrong.sum()} of {len(column)} rows, the first is row {wrong.argmax()}"
+            first = wrong.argmax() if positions is None else positions[wrong].min()
+            rows = f"{wrong.sum()} of {len(column)} rows, the first is row {first}"
             raise DatasetError(f"column {name!r} is NaN or infinite in {rows}", "drop these rows with --allow nan")
 
 
