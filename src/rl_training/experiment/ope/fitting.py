@@ -1,0 +1,94 @@
+"""Fitted Q evaluation (FQE) of several policies as one population, each fit on a bootstrap of the episodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from rl_training import streams
+from rl_training.algorithms import FQE, FQEConfig, Updater
+from rl_training.data import TransitionDataset
+from rl_training.data.datasets.episode_bootstrap import EpisodeBootstrap
+from rl_training.experiment.config.messages import ConfigError, describe
+from rl_training.experiment.ope.policies import PolicyActions
+from rl_training.runtime.engine import Callback, notify, train
+from rl_training.runtime.lanes import OfflineLane
+from rl_training.runtime.state import DivergedError, TrainerState
+from rl_training.types import Batch, EnvSpec
+
+
+def fqe_config(options: dict[str, Any]) -> FQEConfig:
+    try:
+        return FQEConfig(**options)
+    except ValidationError as error:
+        known = {name: name for name in FQEConfig.model_fields}
+        raise ConfigError("\n".join(describe(error, options, lambda section: known))) from None
+
+
+class PolicyBootstrap(EpisodeBootstrap):
+    """Batches [policies * fits, rows]: fit k of every policy sees the same rows, with the policy's own next actions."""
+
+    def __init__(self, dataset: TransitionDataset, policies: int, fits: int, *, seed: int) -> None:
+        super().__init__(dataset, fits, seed=seed)
+        self.policies, self.fits = policies, fits
+
+    def sample(self, batch_size: int, members: tuple[int, ...] = ()) -> Batch:
+        batch = super().sample(batch_size, (self.fits,))
+        next_actions = batch.pop("policy_next_actions").movedim(2, 0).flatten(0, 1)
+        shared = {name: each.expand(self.policies, *each.shape).flatten(0, 1) for name, each in batch.items()}
+        return {**shared, "policy_next_actions": next_actions}
+
+
+class FQEFit:
+    """FQE learners of every policy and fit, and their values of the first states."""
+
+    def __init__(
+        self, data: TransitionDataset, spec: EnvSpec, config: FQEConfig, policies: Sequence[PolicyActions], *,
+        fits: int, seed: int,
+    ) -> None:  # fmt: skip
+        self.source = PolicyBootstrap(data, len(policies), fits, seed=streams.derive(seed, "resamples"))
+        self.source.seed(streams.derive(seed, "sampling"))
+        self.config, self.fits, self.learners = config, fits, []
+        for member in [*range(fits)] * len(policies):  # policies share the initial weights of a fit
+            with streams.fork(seed, "init", member):
+                self.learners.append(FQE.build(spec, config).to(data.columns["obs"].device))
+            self.learners[-1].prepare(data.columns)
+        self.value_std = float(self.learners[0].value_std)
+        self.obs = data.columns["obs"][data.episode_offsets]
+        self.actions = [policy.at(self.obs) for policy in policies]
+        self.earlier_values = self.values()
+
+    def run(self, updates: int, callbacks: Sequence[Callback]) -> None:
+        updater = Updater(self.learners, capture=self.obs.is_cuda)
+        state = TrainerState(updater, OfflineLane(self.source), updates)
+        try:
+            train(state, [RecordValues(self, updates * 4 // 5), *callbacks])
+        except KeyboardInterrupt:
+            notify(callbacks, "on_train_end", state)  # lets a progress bar restore the terminal
+            raise
+        if not bool(self.values().isfinite().all()):
+            raise DivergedError("the fit diverged: values are NaN or infinite; use a smaller tau or learning_rate")
+
+    @torch.no_grad()
+    def values(self) -> Tensor:
+        """Returns the values of the first states, [policies, fits, episodes]."""
+        values = [
+            each.values(each.model.q, self.obs, self.actions[member // self.fits]).mean(1)
+            for member, each in enumerate(self.learners)
+        ]
+        return torch.stack(values).double().unflatten(0, (-1, self.fits))
+
+
+class RecordValues(Callback):
+    """Records the values at an earlier step, to check convergence."""
+
+    def __init__(self, fit: FQEFit, step: int) -> None:
+        self.fit, self.interval = fit, max(1, step)
+
+    def on_step_end(self, state: TrainerState) -> None:
+        if state.passed(self.interval):
+            self.fit.earlier_values = self.fit.values()

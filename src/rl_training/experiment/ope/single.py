@@ -1,0 +1,86 @@
+"""Estimate of one policy by fitted Q evaluation (FQE), each fit on a bootstrap of the episodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from rl_training.data import TransitionDataset
+from rl_training.experiment.agent import Agent
+from rl_training.experiment.ope.coverage import unseen
+from rl_training.experiment.ope.fitting import FQEFit, fqe_config
+from rl_training.experiment.ope.policies import HasAgent, PolicyActions, resolve, with_policy_actions
+from rl_training.experiment.ope.remarks import fit_warnings
+from rl_training.runtime.engine import Callback
+from rl_training.statistics import Interval, student_interval
+from rl_training.types import Policy
+
+UPDATES, MEMBERS = 10_000, 10
+
+
+class OffPolicyEstimate(NamedTuple):
+    """Discounted returns from the first states of the episodes, in the rewards of the data."""
+
+    estimate: float
+    interval: Interval  # 95%, over bootstraps and fits; it does not cover states that the data do not visit
+    behaviour_return: float  # of the episodes; the rest of a truncated one is estimated from its rewards
+    behaviour_interval: Interval | None  # 95%; None for fewer than three episodes
+    behaviour_undiscounted_return: float
+    gamma: float
+    episodes: int
+    updates: int
+    members: int
+    unseen_actions: float  # fraction of states whose policy action does not occur in similar states of the data
+    warnings: list[str]
+
+
+def evaluate_policy_offline(
+    policy: Agent | HasAgent | Policy, dataset: TransitionDataset | Path | str, *, updates: int = UPDATES,
+    members: int = MEMBERS, action_samples: int | None = None, seed: int = 0, device: str = "auto",
+    callbacks: Sequence[Callback] = (), **options: Any,
+) -> OffPolicyEstimate:  # fmt: skip
+    """Estimates a policy's discounted return by fitted Q evaluation; `options` are fields of FQEConfig, such as gamma.
+
+    The policy acts deterministically; with `action_samples`, the values of that many sampled actions are averaged.
+    Each member is fitted to a bootstrap of the episodes, and the spread of the members gives the interval. Equal
+    seeds give equal bootstraps, so estimates of different policies are comparable.
+    """
+    config = fqe_config(options)
+    actor, dataset, spec = resolve(policy, dataset)
+    require_counts(updates, members, dataset)
+    device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    actions = PolicyActions(actor, action_samples, seed)
+    data = with_policy_actions(dataset, [actions], config.gamma).to(device)
+    fit = FQEFit(data, spec, config, [actions], fits=members, seed=seed)
+    fit.run(updates, callbacks)
+    return _summary(fit, data, updates, unseen=unseen(dataset, actions, seed))
+
+
+def require_counts(updates: int, members: int, dataset: TransitionDataset) -> None:
+    for name, value, least in (("updates", updates, 1), ("members", members, 3), ("rows of data", len(dataset), 2)):
+        if value < least:
+            raise ValueError(f"{name} must be at least {least}, got {value}")
+
+
+def _summary(fit: FQEFit, data: TransitionDataset, updates: int, *, unseen: float) -> OffPolicyEstimate:
+    values, members = fit.values()[0], fit.fits
+    estimate = float(values.mean())
+    error = float(fit.source.mean_over_episodes(values).std())
+    returns = data.columns["returns_to_go"][data.episode_offsets].double()
+    return OffPolicyEstimate(
+        estimate, interval=student_interval(estimate, error, members - 1),
+        behaviour_return=float(returns.mean()), behaviour_interval=mean_interval(returns),
+        behaviour_undiscounted_return=float(data.episode_returns().double().mean()),
+        gamma=fit.config.gamma, episodes=len(returns), updates=updates, members=members,
+        unseen_actions=unseen, warnings=fit_warnings(fit, data, 0, unseen),
+    )  # fmt: skip
+
+
+def mean_interval(values: Tensor) -> Interval | None:
+    if len(values) < 3:
+        return None
+    return student_interval(float(values.mean()), float(values.std()) / len(values) ** 0.5, len(values) - 1)
