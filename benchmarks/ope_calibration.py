@@ -10,18 +10,27 @@ Settings of the estimators were chosen with the checkpoints of seed 1; the store
 from __future__ import annotations
 
 import argparse
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
+import numpy as np
 import torch
 
+from rl_training.algorithms import Learner
 from rl_training.data import TransitionDataset, load_transition_dataset, save_npz
 from rl_training.data.sampling import gather
+from rl_training.experiment.agent import load_agent
 from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.run import run_training
+from rl_training.runtime.checkpoints.format import step_name
+from rl_training.types import Array
 
 STAGES = ("train", "play", "estimate", "plot")
+GAMMA = 0.99
+EPISODES, HORIZON, EPISODE_SEED = 200, 600, 12345
 
 
 @dataclass(frozen=True)
@@ -63,6 +72,8 @@ def main() -> None:
     task, folder = TASKS[args.task], args.work / f"{args.task}-s{args.seed}"
     if "train" in args.stages:
         train(task, args.data / task.data, folder, args.seed, args.device)
+    if "play" in args.stages:
+        play(task, folder)
 
 
 def train(task: Task, data: Path, folder: Path, seed: int, device: str) -> None:
@@ -95,6 +106,56 @@ def halves(dataset: TransitionDataset, seed: int) -> tuple[TransitionDataset, Tr
         for mask in masks
     )  # fmt: skip
     return first, second
+
+
+def checkpoints(task: Task, folder: Path) -> dict[str, Path]:
+    """Paths of the checkpoints by name, such as "iql 300"."""
+    return {
+        f"{algo} {step}": folder / algo / "checkpoints" / step_name(step)
+        for algo, steps in task.steps.items()
+        for step in steps
+    }
+
+
+def play(task: Task, folder: Path) -> None:
+    """Discounted returns of played episodes, for the deterministic and the stochastic policy of every checkpoint."""
+    file = folder / "truth.json"
+    truth = json.loads(file.read_text()) if file.exists() else {}
+    for name, path in checkpoints(task, folder).items():
+        if name in truth:
+            continue
+        learner = load_agent(path).learner
+        found = {}
+        for kind in ("deterministic", "stochastic"):
+            returns = discounted_returns(task.env_id, learner, deterministic=kind == "deterministic")
+            found[kind] = [float(returns.mean()), float(returns.std(ddof=1) / len(returns) ** 0.5)]
+        truth[name] = found
+        file.write_text(json.dumps(truth, indent=2))
+        print(name, {kind: f"{mean:.1f} +- {error:.1f}" for kind, (mean, error) in found.items()}, flush=True)
+
+
+def discounted_returns(env_id: str, learner: Learner, *, deterministic: bool) -> Array:
+    """Discounted returns of EPISODES episodes without a time limit; after HORIZON steps the discount is 0.002."""
+    envs = gym.make_vec(env_id, num_envs=EPISODES, vectorization_mode="sync", max_episode_steps=HORIZON + 1)
+    spec = spec_of_spaces(envs)
+    generator = torch.Generator().manual_seed(0)
+    obs, _ = envs.reset(seed=EPISODE_SEED)
+    total, alive = np.zeros(EPISODES), np.ones(EPISODES)
+    for step in range(HORIZON):
+        with torch.no_grad():
+            chosen = learner.act(torch.as_tensor(obs, dtype=torch.float32), deterministic=deterministic, generator=generator)
+        actions = chosen.actions.numpy()
+        obs, rewards, terminated, *_ = envs.step(actions if spec is None else spec[0] + (actions.clip(-1, 1) + 1) / 2 * (spec[1] - spec[0]))
+        total += alive * GAMMA**step * rewards
+        alive *= ~terminated
+        if not alive.any():
+            break
+    return total
+
+
+def spec_of_spaces(envs):
+    space = envs.single_action_space
+    return None if isinstance(space, gym.spaces.Discrete) else (space.low, space.high)
 
 
 if __name__ == "__main__":

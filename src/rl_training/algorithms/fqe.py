@@ -73,6 +73,12 @@ class FQE(Learner):
             target_q = td_target(batch["rewards"], batch["dones"], next_q, batch.get("discounts", self.config.gamma))
         return fqe_loss(q, target_q.clamp(self.lowest, self.highest))
 
+    def td_errors(self, batch: Batch) -> Tensor:
+        """r + discount * (1 - done) * Q(s', pi(s')) - Q(s, a), without target network and bounds."""
+        q = self.values(self.model.q, batch["obs"], batch["actions"].unsqueeze(1)).squeeze(1)
+        next_q = self.values(self.model.q, batch["next_obs"], batch["policy_next_actions"]).mean(1)
+        return td_target(batch["rewards"], batch["dones"], next_q, batch.get("discounts", self.config.gamma)) - q
+
     def values(self, network: nn.Module, obs: Tensor, actions: Tensor) -> Tensor:
         """Q-values of actions [rows, choices, ...] in units of the rewards."""
         return self.value_mean + self.value_std * network(self.normalizer(obs), actions)

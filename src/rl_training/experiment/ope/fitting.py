@@ -13,8 +13,9 @@ from rl_training import streams
 from rl_training.algorithms import FQE, FQEConfig, Updater
 from rl_training.data import TransitionDataset
 from rl_training.data.datasets.episode_bootstrap import EpisodeBootstrap
+from rl_training.data.sampling import gather
 from rl_training.experiment.config.messages import ConfigError, describe
-from rl_training.experiment.ope.policies import PolicyActions
+from rl_training.experiment.ope.policies import CHUNK, PolicyActions
 from rl_training.runtime.engine import Callback, notify, train
 from rl_training.runtime.lanes import OfflineLane
 from rl_training.runtime.state import DivergedError, TrainerState
@@ -72,6 +73,20 @@ class FQEFit:
             raise
         if not bool(self.values().isfinite().all()):
             raise DivergedError("the fit diverged: values are NaN or infinite; use a smaller tau or learning_rate")
+
+    @torch.no_grad()
+    def td_errors(self, data: TransitionDataset, policy: int) -> Tensor:
+        """TD errors r + discount (1 - done) V(s') - Q(s, a) of every row, [fits, rows]."""
+        columns = {name: column for name, column in data.columns.items() if name != "policy_next_actions"}
+        columns["policy_next_actions"] = data.columns["policy_next_actions"][:, policy]
+        parts = [
+            torch.stack([each.td_errors(gather(columns, rows)) for each in self.of(policy)])
+            for rows in torch.arange(len(data), device=self.obs.device).split(CHUNK)
+        ]
+        return torch.cat(parts, 1).double()
+
+    def of(self, policy: int) -> list[FQE]:
+        return self.learners[policy * self.fits : (policy + 1) * self.fits]
 
     @torch.no_grad()
     def values(self) -> Tensor:

@@ -16,6 +16,7 @@ from rl_training.data.datasets.columns import REQUIRED
 from rl_training.experiment.agent import Agent
 from rl_training.types import EnvSpec, Policy
 
+UNEVEN = ("discount_steps", "discounts")  # of rows with uneven time steps
 CHUNK = 16_384  # observations per forward pass of the policy
 
 
@@ -81,7 +82,7 @@ def with_policy_actions(
     dataset: TransitionDataset, policies: Sequence[PolicyActions], gamma: float
 ) -> TransitionDataset:
     """Adds returns-to-go, and the policies' actions at next_obs as a column [rows, policies, samples, ...]."""
-    columns = {name: dataset.columns[name] for name in (*REQUIRED, "truncated")}
+    columns = {name: dataset.columns[name] for name in (*REQUIRED, "truncated", *UNEVEN) if name in dataset.columns}
     columns["policy_next_actions"] = torch.stack([actions.at(columns["next_obs"]) for actions in policies], 1)
     data = TransitionDataset(columns, episode_ends=dataset.episode_ends, spec=dataset.spec)
     return data.with_discounted_returns_to_go(gamma)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,29 +14,25 @@ from rl_training.data import TransitionDataset
 from rl_training.experiment.agent import load_agent
 from rl_training.experiment.ope.coverage import unseen
 from rl_training.experiment.ope.fitting import FQEFit, fqe_config
+from rl_training.experiment.ope.importance import (
+    Episodes,
+    Estimate,
+    doubly_robust,
+    importance_weights,
+    weighted_importance_sampling,
+)
 from rl_training.experiment.ope.policies import PolicyActions, load_dataset_for, resolve, with_policy_actions
-from rl_training.experiment.ope.remarks import fit_warnings
-from rl_training.experiment.ope.single import MEMBERS, UPDATES, require_counts
+from rl_training.experiment.ope.probabilities import Behaviour, NoWeights, behaviour_log_probs, policy_log_probs
+from rl_training.experiment.ope.remarks import fit_warnings, importance_warnings, range_warnings
+from rl_training.experiment.ope.results import EstimatorResult
+from rl_training.experiment.ope.single import require_counts
+from rl_training.experiment.trust import Trust
 from rl_training.runtime.engine import Callback
 from rl_training.statistics import Interval, student_interval
 
 ESTIMATORS = ("fqe", "wis", "dr")
-
-
-@dataclass(frozen=True)
-class EstimatorResult:
-    """Result of one estimator, or the reason why there is none."""
-
-    estimate: float | None = None
-    interval: Interval | None = None  # 95%
-    effective_sample_size: float | None = None  # in episodes; importance sampling only
-    reason: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "estimate": self.estimate, "interval": None if self.interval is None else list(self.interval),
-            "effective_sample_size": self.effective_sample_size, "reason": self.reason,
-        }  # fmt: skip
+UPDATES, MEMBERS = 4_000, 5
+DEFAULTS = {"hidden_sizes": (64, 64), "batch_size": 128, "learning_rate": 1e-3, "tau": 0.1}  # of FQE
 
 
 @dataclass(frozen=True)
@@ -60,15 +57,19 @@ class PolicyEstimate:
 def rank_policies(
     runs: Sequence[Path | str], dataset: TransitionDataset | Path | str, *,
     estimators: Sequence[str] = ESTIMATORS, updates: int = UPDATES, members: int = MEMBERS,
-    action_samples: int | None = None, best: bool = False, seed: int = 0, device: str = "auto",
+    action_samples: int | None = None, best: bool = False, trust: Trust = (), seed: int = 0, device: str = "auto",
     callbacks: Sequence[Callback] = (), **options: Any,
 ) -> list[PolicyEstimate]:  # fmt: skip
-    """Estimates the policies of several runs or checkpoints and returns them best first.
+    """Estimates the policies of several runs or checkpoints and returns them best first, by fitted Q evaluation.
 
-    `options` are fields of FQEConfig, such as gamma. The data are read with the first run's dataset options.
+    `estimators` names what else to compute: "wis" and "dr". `options` are fields of FQEConfig, such as gamma. The
+    data are read with the first run's dataset options. Policies act deterministically; with `action_samples`, the
+    values of that many sampled actions are averaged.
     """
-    agents = [load_agent(Path(run), best=best) for run in runs]
-    config = fqe_config(options)
+    if unknown := [name for name in estimators if name not in ESTIMATORS]:
+        raise ValueError(f"unknown estimator {unknown[0]!r}; choose of {', '.join(ESTIMATORS)}")
+    config = fqe_config({**DEFAULTS, **options})
+    agents = [load_agent(Path(run), best=best, trust=trust) for run in runs]
     data = dataset if isinstance(dataset, TransitionDataset) else load_dataset_for(agents[0], dataset)
     policies = [PolicyActions(resolve(agent, data)[0], action_samples, seed) for agent in agents]
     require_counts(updates, members, data)
@@ -76,16 +77,62 @@ def rank_policies(
     rows = with_policy_actions(data, policies, config.gamma).to(device)
     fit = FQEFit(rows, data.spec, config, policies, fits=members, seed=seed)
     fit.run(updates, callbacks)
-    values, found = fit.values(), []
-    for number, (run, policy) in enumerate(zip(runs, policies, strict=True)):
-        estimate = float(values[number].mean())
-        error = float(fit.source.mean_over_episodes(values[number]).std())
-        interval = student_interval(estimate, error, members - 1)
-        seen = unseen(data, policy, seed)
-        estimates = {name: EstimatorResult(reason="not implemented yet") for name in estimators}
-        estimates["fqe"] = EstimatorResult(estimate, interval)
-        facts = {"gamma": config.gamma, "episodes": len(fit.obs), "updates": updates, "members": members,
-                 "unseen_actions": seen}  # fmt: skip
-        warnings = fit_warnings(fit, rows, number, seen)
-        found.append(PolicyEstimate(Path(run), estimate, interval, warnings, estimates, facts))
+    ranking = Ranker(fit, data.to(device), rows, estimators, seed)
+    facts = {"gamma": config.gamma, "episodes": len(fit.obs), "updates": updates, "members": members}
+    found = [
+        ranking.estimate(Path(run), number, policy, facts)
+        for number, (run, policy) in enumerate(zip(runs, policies, strict=True))
+    ]
     return sorted(found, key=lambda each: -each.estimate)
+
+
+class Ranker:
+    """Estimates of each policy by every estimator, from the fits of all."""
+
+    def __init__(
+        self, fit: FQEFit, data: TransitionDataset, rows: TransitionDataset, estimators: Sequence[str], seed: int
+    ) -> None:
+        self.fit, self.data, self.rows, self.estimators, self.seed = fit, data, rows, estimators, seed
+        self.values = fit.values()
+        self.episodes = Episodes(rows, fit.config.gamma)
+
+    def estimate(self, run: Path, number: int, policy: PolicyActions, facts: dict[str, Any]) -> PolicyEstimate:
+        estimate, interval = self.fitted(number)
+        estimates = {"fqe": EstimatorResult(estimate, interval), **self.by_importance(number, policy)}
+        seen = unseen(self.data, policy, self.seed)
+        warnings = [
+            *fit_warnings(self.fit, self.rows, number, seen), *range_warnings(self.rows, estimate, interval),
+            *importance_warnings(estimates),
+        ]  # fmt: skip
+        return PolicyEstimate(run, estimate, interval, warnings, estimates, {**facts, "unseen_actions": seen})
+
+    def fitted(self, number: int) -> Estimate:
+        """Fitted Q evaluation: the mean over fits and first states."""
+        values = self.values[number]
+        estimate = float(values.mean())
+        error = float(self.fit.source.mean_over_episodes(values).std())
+        return Estimate(estimate, student_interval(estimate, error, self.fit.fits - 1))
+
+    def by_importance(self, number: int, policy: PolicyActions) -> dict[str, EstimatorResult]:
+        """WIS and DR, or the reason why there are no importance weights."""
+        wanted = [name for name in self.estimators if name != "fqe"]
+        try:
+            ratios = policy_log_probs(policy, self.data) - self.behaviour.log_probs if wanted else None
+        except NoWeights as error:
+            return {name: EstimatorResult(reason=str(error)) for name in wanted}
+        if ratios is None:
+            return {}
+        weights = importance_weights(self.episodes, ratios)
+        if not weights.is_useful:
+            reason = "no episode of the data takes the policy's actions up to some step; it needs more data"
+            return {name: EstimatorResult(reason=reason) for name in wanted}
+        found = {"wis": weighted_importance_sampling(self.rows, self.episodes, weights, self.seed)}
+        if "dr" in wanted:
+            errors = self.fit.td_errors(self.rows, number)
+            found["dr"] = doubly_robust(self.episodes, weights, errors, self.values[number], self.seed)
+        facts = {"effective_sample_size": weights.effective, "window": weights.window, "cloned": self.behaviour.cloned}
+        return {name: EstimatorResult(*found[name], **facts) for name in wanted}
+
+    @cached_property
+    def behaviour(self) -> Behaviour:
+        return behaviour_log_probs(self.data, self.seed)

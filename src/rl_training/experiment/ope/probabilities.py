@@ -1,0 +1,122 @@
+"""Log-probabilities of the data's actions under a policy: the policy to evaluate, or the behaviour policy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from rl_training import streams
+from rl_training.algorithms import BCAlgorithm, Learner, Updater
+from rl_training.data import TransitionDataset
+from rl_training.experiment.ope.policies import CHUNK, PolicyActions
+from rl_training.models.heads import Gaussian, SquashedGaussian, normal_log_prob
+from rl_training.types import EnvSpec
+
+LOGGED = ("action_logprob", "action_prob")  # columns with the behaviour policy's probability of the logged action
+CLONING = {"hidden_sizes": (64, 64), "learning_rate": 1e-3, "normalize_obs": True}
+CLONING_UPDATES = 2_000
+EDGE = 1e-3  # actions this close to a bound count as clipped, and have a probability instead of a density
+
+
+class NoWeights(Exception):
+    """The reason why importance weights cannot be computed."""
+
+
+class Behaviour(NamedTuple):
+    log_probs: Tensor  # [rows], double
+    cloned: bool
+
+
+def behaviour_log_probs(dataset: TransitionDataset, seed: int) -> Behaviour:
+    """Reads the behaviour policy's log-probabilities from the data, or clones the behaviour policy."""
+    for name in LOGGED:
+        if name in dataset.columns:
+            return Behaviour(_logged(dataset, name), cloned=False)
+    return Behaviour(_cloned(dataset, seed), cloned=True)
+
+
+def _logged(dataset: TransitionDataset, name: str) -> Tensor:
+    column = dataset.columns[name].double().reshape(len(dataset), -1)
+    if column.shape[1] != 1:
+        raise ValueError(f"{name} must have one number per row, got {column.shape[1]}")
+    values = column.squeeze(1) if name == "action_logprob" else column.squeeze(1).log()
+    is_discrete = dataset.spec.action_kind == "discrete"
+    if not bool(values.isfinite().all()) or (is_discrete and bool((values > 1e-6).any())):
+        kind = "finite and at most 0" if name == "action_logprob" else "in (0, 1]"
+        raise ValueError(f"{name} must be {kind if is_discrete else 'finite'} in every row of the data")
+    return values if is_discrete else values + _log_units(dataset.spec)
+
+
+def _log_units(spec: EnvSpec) -> float:
+    """log |da / da'| for actions a in the data's units and a' in [-1, 1], whose densities differ by that factor."""
+    return sum(math.log((high - low) / 2) for low, high in zip(spec.action_low, spec.action_high, strict=True))
+
+
+def _cloned(dataset: TransitionDataset, seed: int) -> Tensor:
+    try:
+        BCAlgorithm.check_spec(dataset.spec)
+    except TypeError as error:
+        raise NoWeights(f"the behaviour policy cannot be cloned ({error}); log its action_logprob") from None
+    with streams.fork(seed, "behaviour"):
+        learner = BCAlgorithm.build(dataset.spec, **CLONING).to(dataset.columns["obs"].device)
+    columns = {name: dataset.columns[name] for name in ("obs", "actions", "rewards", "next_obs", "dones", "truncated")}
+    source = TransitionDataset(columns, episode_ends=dataset.episode_ends, spec=dataset.spec)
+    source.seed(streams.derive(seed, "cloning"))
+    learner.prepare(columns)
+    Updater([learner]).run(source, CLONING_UPDATES)
+    return log_probs_of(lambda obs: learner.model.actor(learner.normalizer(obs)), columns["obs"], columns["actions"])
+
+
+def policy_log_probs(actions: PolicyActions, dataset: TransitionDataset) -> Tensor:
+    """Log-probabilities [rows] of the data's actions; -inf where a deterministic policy takes another action."""
+    obs, taken = dataset.columns["obs"], dataset.columns["actions"]
+    if actions.samples is None:
+        if taken.is_floating_point():
+            raise NoWeights(
+                "a deterministic policy with Box actions has no importance weights; evaluate its sampled actions "
+                "(action_samples=10)"
+            )
+        return torch.where(actions.at(obs).squeeze(1) == taken, 0.0, -torch.inf).double()
+    learner: Any = actions.policy
+    if getattr(type(learner), "act", None) is not Learner.act:
+        raise NoWeights("the probabilities of its sampled actions are unknown")
+    return log_probs_of(
+        lambda rows: learner.model.actor(learner.normalizer(rows.to(actions.device))), obs, taken.to(actions.device)
+    ).to(obs.device)
+
+
+@torch.no_grad()
+def log_probs_of(policy: Callable[[Tensor], Any], obs: Tensor, actions: Tensor) -> Tensor:
+    parts = zip(obs.split(CHUNK), actions.split(CHUNK), strict=True)
+    return torch.cat([_log_prob(policy(rows), taken) for rows, taken in parts]).double()
+
+
+def _log_prob(policy: Any, actions: Tensor) -> Tensor:
+    if isinstance(policy, Gaussian | SquashedGaussian):
+        return clipped_log_prob(policy, actions)
+    if not hasattr(policy, "log_prob"):
+        raise NoWeights("a deterministic policy with Box actions has no importance weights")
+    return torch.as_tensor(policy.log_prob(actions))
+
+
+def clipped_log_prob(policy: Gaussian | SquashedGaussian, actions: Tensor) -> Tensor:
+    """Log-density of actions inside the bounds; log-probability of reaching a bound for those that are clipped to it.
+
+    Without the second case, actions at a bound would have the density of a Gaussian on one side of a weight, and the
+    unbounded density of a squashed one on the other.
+    """
+    squashed = isinstance(policy, SquashedGaussian)
+    inside = actions.clamp(-1 + EDGE, 1 - EDGE)
+    raw = inside.atanh() if squashed else inside
+    density = torch.stack([
+        normal_log_prob(*(each.unsqueeze(-1) for each in parts))
+        for parts in zip(raw.unbind(-1), policy.mean.unbind(-1), policy.log_std.unbind(-1), strict=True)
+    ], -1)  # fmt: skip
+    if squashed:
+        density = density - (1 - inside.square()).log()
+    beyond = torch.special.log_ndtr(inside.sign() * (policy.mean - raw) * (-policy.log_std).exp())
+    return torch.where(actions.abs() >= 1 - EDGE, beyond, density).sum(-1)
