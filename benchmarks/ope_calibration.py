@@ -11,25 +11,38 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import dataclass, field
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import torch
+from provenance import provenance
 
 from rl_training.algorithms import Learner
 from rl_training.data import TransitionDataset, load_transition_dataset, save_npz
 from rl_training.data.sampling import gather
+from rl_training.envs.device.base import TensorEnv
+from rl_training.envs.device.classic import CartPole, Pendulum
+from rl_training.envs.device.draws import Draws
 from rl_training.experiment.agent import load_agent
+from rl_training.experiment.config.packaged import load_config, packaged_configs
 from rl_training.experiment.config.train_config import parse_config
+from rl_training.experiment.ope import rank_policies
+from rl_training.experiment.ope.ranking import ESTIMATORS, MEMBERS, UPDATES
 from rl_training.experiment.run import run_training
 from rl_training.runtime.checkpoints.format import step_name
+from rl_training.runtime.engine import Callback
+from rl_training.runtime.state import TrainerState
 from rl_training.types import Array
 
+KINDS = ("deterministic", "stochastic")
 STAGES = ("train", "play", "estimate", "plot")
-GAMMA = 0.99
+GAMMA, SAMPLES = 0.99, 2  # sampled actions per state
+RESULTS, PICTURES = Path(__file__).parent / "results", Path(__file__).parents[1] / "docs" / "pictures"
 EPISODES, HORIZON, EPISODE_SEED = 200, 600, 12345
 
 
@@ -37,26 +50,29 @@ EPISODES, HORIZON, EPISODE_SEED = 200, 600, 12345
 class Task:
     env_id: str
     data: str  # file below --data
-    options: dict[str, Any]  # of every algorithm
-    steps: dict[str, tuple[int, ...]]  # checkpoints of each algorithm
-    algo_options: dict[str, dict[str, Any]] = field(default_factory=dict)
+    steps: dict[str, tuple[int, ...]]  # checkpoints of each algorithm, trained with its packaged config of this task
+    goal: float = 0.7  # rank correlation
+    env: TensorEnv | None = None  # the environment as batched PyTorch, which plays faster
 
 
-SMALL = {"hidden_sizes": [64, 64], "batch_size": 128, "learning_rate": 1e-3}
+LENGTHS = (100, 300, 700, 1_500, 3_000)
+EARLY = (10, 20, 30, 40, 50, 60, 80, 100, 150, 200)
+LONG = (2_000, 5_000, 10_000, 20_000, 50_000)
 TASKS = {
     "pendulum": Task(
-        "Pendulum-v1", "classic/pendulum_replay.h5", SMALL,
-        {"bc": (100, 200, 500, 1000, 3000), "iql": (100, 300, 700, 1500, 4000), "td3_bc": (100, 300, 700, 1500, 4000),
-         "cql": (100, 300, 700, 1500, 4000)},
-        {"td3_bc": {"tau": 0.02}, "cql": {"cql_alpha": 1.0, "num_cql_samples": 4, "tau": 0.01}, "iql": {"tau": 0.01}},
+        "Pendulum-v1", "classic/pendulum_replay.h5",
+        {"bc": LENGTHS, "iql": LENGTHS, "td3_bc": LENGTHS, "cql": LENGTHS}, env=Pendulum(),
     ),
     "cartpole": Task(
-        "CartPole-v1", "classic/cartpole_replay.h5", SMALL,
-        {"bc": (100, 200, 400, 700, 1000, 1500, 2200, 3000, 4000, 6000),
-         "cql": (100, 200, 400, 700, 1000, 1500, 2200, 3000, 4000, 6000)},
-        {"cql": {"cql_alpha": 1.0, "tau": 0.01}},
+        "CartPole-v1", "classic/cartpole_replay.h5",
+        {"bc": EARLY, "cql": (20, 60, 100, 200, 500, 1_000, 1_500, 2_000, 3_000, 4_000)}, env=CartPole(),
+    ),
+    "hopper": Task(
+        "Hopper-v4", "locomotion/hopper-medium-expert.hdf5", {"bc": LONG, "iql": LONG, "td3_bc": LONG, "cql": LONG},
+        goal=0.5,
     ),
 }  # fmt: skip
+SMALL = {"hidden_sizes": [64, 64], "batch_size": 128, "learning_rate": 1e-3}  # of classic control
 
 
 def main() -> None:
@@ -66,14 +82,21 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True, metavar="DIR")
     parser.add_argument("--stage", nargs="+", choices=STAGES, default=list(STAGES), dest="stages")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--updates", type=int, default=UPDATES)
+    parser.add_argument("--members", type=int, default=MEMBERS)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
-    torch.set_num_threads(1)
+    torch.set_num_threads(args.threads)
     task, folder = TASKS[args.task], args.work / f"{args.task}-s{args.seed}"
     if "train" in args.stages:
         train(task, args.data / task.data, folder, args.seed, args.device)
     if "play" in args.stages:
         play(task, folder)
+    if "estimate" in args.stages:
+        estimate(task, folder, args)
+    if "plot" in args.stages:
+        write_results(args.task, folder, args)
 
 
 def train(task: Task, data: Path, folder: Path, seed: int, device: str) -> None:
@@ -83,11 +106,14 @@ def train(task: Task, data: Path, folder: Path, seed: int, device: str) -> None:
         for name, part in zip(("train", "test"), halves(load_transition_dataset(data), seed), strict=True):
             save_npz(part, folder / f"{name}.npz")
     for algo, steps in task.steps.items():
+        name, interval = f"{algo}/{folder.name.partition('-')[0]}", math.gcd(*steps)
+        packaged = load_config(name) if name in packaged_configs() else {}
+        options = {**({} if task.env is None else SMALL), **packaged.get("algo_kwargs", {})}
         config = {
-            "algo": algo, "env_id": task.env_id, "seed": seed, "dataset": str(folder / "train.npz"), "log": [],
-            "total_timesteps": max(steps), "checkpoint_interval": 100, "keep_checkpoints": max(steps) // 100,
-            "eval_interval": 0, "threads": 1, "device": device, "output_dir": str(folder / algo),
-            "algo_kwargs": {**task.options, **task.algo_options.get(algo, {})},
+            **packaged, "algo": algo, "algo_kwargs": options, "env_id": task.env_id, "seed": seed, "log": [],
+            "dataset": str(folder / "train.npz"), "total_timesteps": max(steps), "checkpoint_interval": interval,
+            "keep_checkpoints": max(steps) // interval, "eval_interval": 0, "threads": 1, "device": device,
+            "output_dir": str(folder / algo),
         }  # fmt: skip
         run_training(parse_config(config))
         print(f"trained {algo}", flush=True)
@@ -121,31 +147,45 @@ def play(task: Task, folder: Path) -> None:
     """Discounted returns of played episodes, for the deterministic and the stochastic policy of every checkpoint."""
     file = folder / "truth.json"
     truth = json.loads(file.read_text()) if file.exists() else {}
+    played = discounted_returns if task.env is None else batched_returns
     for name, path in checkpoints(task, folder).items():
         if name in truth:
             continue
-        learner = load_agent(path).learner
-        found = {}
-        for kind in ("deterministic", "stochastic"):
-            returns = discounted_returns(task.env_id, learner, deterministic=kind == "deterministic")
+        learner, found = load_agent(path).learner, {}
+        for kind in KINDS:
+            returns = played(task, learner, deterministic=kind == "deterministic")
             found[kind] = [float(returns.mean()), float(returns.std(ddof=1) / len(returns) ** 0.5)]
         truth[name] = found
         file.write_text(json.dumps(truth, indent=2))
         print(name, {kind: f"{mean:.1f} +- {error:.1f}" for kind, (mean, error) in found.items()}, flush=True)
 
 
-def discounted_returns(env_id: str, learner: Learner, *, deterministic: bool) -> Array:
+@torch.no_grad()
+def batched_returns(task: Task, learner: Learner, *, deterministic: bool) -> Array:
+    """`discounted_returns` by an environment as batched PyTorch."""
+    assert task.env is not None
+    env, generator = task.env, torch.Generator().manual_seed(EPISODE_SEED)
+    draws = Draws.of(EPISODE_SEED, torch.arange(EPISODES))
+    state, total, alive = env.initial(draws), torch.zeros(EPISODES), torch.ones(EPISODES)
+    for step in range(HORIZON):
+        actions = learner.act(env.observe(state), deterministic=deterministic, generator=generator).actions
+        state, rewards, terminated = env.step(state, actions, draws)
+        total += alive * GAMMA**step * rewards
+        alive *= ~terminated
+    return total.numpy()
+
+
+@torch.no_grad()
+def discounted_returns(task: Task, learner: Learner, *, deterministic: bool) -> Array:
     """Discounted returns of EPISODES episodes without a time limit; after HORIZON steps the discount is 0.002."""
-    envs = gym.make_vec(env_id, num_envs=EPISODES, vectorization_mode="sync", max_episode_steps=HORIZON + 1)
-    spec = spec_of_spaces(envs)
-    generator = torch.Generator().manual_seed(0)
+    envs = gym.make_vec(task.env_id, num_envs=EPISODES, vectorization_mode="sync", max_episode_steps=HORIZON + 1)
+    low, high = envs.single_action_space.low, envs.single_action_space.high
+    generator = torch.Generator().manual_seed(EPISODE_SEED)
     obs, _ = envs.reset(seed=EPISODE_SEED)
     total, alive = np.zeros(EPISODES), np.ones(EPISODES)
     for step in range(HORIZON):
-        with torch.no_grad():
-            chosen = learner.act(torch.as_tensor(obs, dtype=torch.float32), deterministic=deterministic, generator=generator)
-        actions = chosen.actions.numpy()
-        obs, rewards, terminated, *_ = envs.step(actions if spec is None else spec[0] + (actions.clip(-1, 1) + 1) / 2 * (spec[1] - spec[0]))
+        chosen = learner.act(torch.as_tensor(obs).float(), deterministic=deterministic, generator=generator).actions
+        obs, rewards, terminated, *_ = envs.step(low + (chosen.numpy() + 1) / 2 * (high - low))
         total += alive * GAMMA**step * rewards
         alive *= ~terminated
         if not alive.any():
@@ -153,9 +193,101 @@ def discounted_returns(env_id: str, learner: Learner, *, deterministic: bool) ->
     return total
 
 
-def spec_of_spaces(envs):
-    space = envs.single_action_space
-    return None if isinstance(space, gym.spaces.Discrete) else (space.low, space.high)
+class ShowUpdates(Callback):
+    interval = 200
+
+    def on_step_end(self, state: TrainerState) -> None:
+        if state.passed(self.interval):
+            print(f"{state.global_step} updates", flush=True)
+
+
+def estimate(task: Task, folder: Path, args: argparse.Namespace) -> None:
+    """Ranks all checkpoints by every estimator, on the half of the episodes that they were not trained on."""
+    file = folder / "estimates.json"
+    if file.exists():
+        return
+    paths = checkpoints(task, folder)
+    found = rank_policies(
+        list(paths.values()), folder / "test.npz", updates=args.updates, members=args.members, action_samples=SAMPLES,
+        seed=args.seed, device=args.device, callbacks=[ShowUpdates()], gamma=GAMMA,
+    )  # fmt: skip
+    by_path = {each.run_dir: each.to_json() for each in found}
+    file.write_text(json.dumps({name: by_path[path] for name, path in paths.items()}, indent=2))
+
+
+def write_results(name: str, folder: Path, args: argparse.Namespace) -> None:
+    """Writes rank correlation and coverage of each estimator, and the plot of estimates against truth."""
+    truth, estimates = (json.loads((folder / file).read_text()) for file in ("truth.json", "estimates.json"))
+    rows = [
+        {
+            "checkpoint": checkpoint, "truth": truth[checkpoint]["stochastic"][0],
+            "truth_error": truth[checkpoint]["stochastic"][1], **found["estimates"], "warnings": found["warnings"],
+        }
+        for checkpoint, found in estimates.items()
+    ]  # fmt: skip
+    scores = {kind: calibration(rows, kind) for kind in ESTIMATORS}
+    shown = (
+        f"{kind} {score['rank_correlation']:.2f}, {score['coverage']:.0%} of {score['checkpoints']}"
+        for kind, score in scores.items()
+        if score["checkpoints"] > 1
+    )
+    first = next(iter(estimates.values()))
+    result = {
+        "what": f"off-policy estimates of {len(rows)} checkpoints on {TASKS[name].env_id} against played returns",
+        "result": "rank correlation, and truth within the 95% interval: " + "; ".join(shown),
+        "goal": f"rank correlation at least {TASKS[name].goal}, coverage at least 80%",
+        "estimators": scores, "gamma": GAMMA, "updates": first["updates"], "members": first["members"],
+        "seed": args.seed, "episodes_played": EPISODES, "episodes_of_data": first["episodes"], "checkpoints": rows,
+        "commands": [f"python benchmarks/ope_calibration.py {name} --data DATA --work WORK "
+                     f"--updates {first['updates']} --members {first['members']}"],
+    }  # fmt: skip
+    (RESULTS / f"ope_{name}.json").write_text(json.dumps({**result, **provenance()}, indent=2) + "\n")
+    save_plot(rows, scores, TASKS[name].env_id, PICTURES / f"ope_{name}.png")
+    print(result["result"])
+
+
+def calibration(rows: Sequence[dict[str, Any]], kind: str) -> dict[str, Any]:
+    """Spearman's rank correlation of the estimates with the truth, and the fraction of intervals that hold it."""
+    known = [row for row in rows if row[kind]["estimate"] is not None]
+    truth, found = ([row["truth"] for row in known], [row[kind]["estimate"] for row in known])
+    held = [row[kind]["interval"][0] <= row["truth"] <= row[kind]["interval"][1] for row in known]
+    if len(known) < 2:
+        return {"checkpoints": len(known)}
+    return {
+        "rank_correlation": float(np.corrcoef(ranks(truth), ranks(found))[0, 1]), "coverage": float(np.mean(held)),
+        "mean_absolute_error": float(np.abs(np.subtract(truth, found)).mean()), "checkpoints": len(known),
+    }  # fmt: skip
+
+
+def ranks(values: Sequence[float]) -> Array:
+    """Ranks from 0; equal values share the mean of their ranks."""
+    array = np.asarray(values)
+    return (array[:, None] > array).sum(1) + ((array[:, None] == array).sum(1) - 1) / 2
+
+
+def save_plot(rows: Sequence[dict[str, Any]], scores: dict[str, Any], title: str, file: Path) -> None:
+    """Estimates with their intervals against played returns, one panel for each estimator."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, panels = pyplot.subplots(1, len(scores), figsize=(12, 4), sharey=True, layout="constrained")
+    truth = [row["truth"] for row in rows]
+    for axes, (kind, score) in zip(panels, scores.items(), strict=True):
+        for number, algo in enumerate(dict.fromkeys(row["checkpoint"].split()[0] for row in rows)):
+            own = [row for row in rows if row["checkpoint"].split()[0] == algo and row[kind]["estimate"] is not None]
+            middle = np.array([row[kind]["estimate"] for row in own])
+            low, high = (np.array([row[kind]["interval"][side] for row in own]) for side in (0, 1))
+            errors = np.maximum([middle - low, high - middle], 0) if own else None
+            axes.errorbar([row["truth"] for row in own], middle, errors, fmt="o", ms=4, lw=0.8, label=algo,
+                          color=f"C{number}")  # fmt: skip
+        axes.plot([min(truth), max(truth)], [min(truth), max(truth)], color="gray", lw=0.8)
+        label = f", rank correlation {score['rank_correlation']:.2f}" if score["checkpoints"] > 1 else ": none"
+        axes.set(title=f"{kind.upper()}{label}", xlabel="played return, discounted")
+    panels[0].set_ylabel(f"estimate and 95% interval, {title}")
+    panels[0].legend()
+    figure.savefig(file, dpi=110)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from rl_training.types import EnvSpec
 LOGGED = ("action_logprob", "action_prob")  # columns with the behaviour policy's probability of the logged action
 CLONING = {"hidden_sizes": (64, 64), "learning_rate": 1e-3, "normalize_obs": True}
 CLONING_UPDATES = 2_000
+DETERMINISTIC = "a deterministic policy with Box actions has no importance weights"
 EDGE = 1e-3  # actions this close to a bound count as clipped, and have a probability instead of a density
 
 
@@ -74,14 +75,12 @@ def _cloned(dataset: TransitionDataset, seed: int) -> Tensor:
 def policy_log_probs(actions: PolicyActions, dataset: TransitionDataset) -> Tensor:
     """Log-probabilities [rows] of the data's actions; -inf where a deterministic policy takes another action."""
     obs, taken = dataset.columns["obs"], dataset.columns["actions"]
-    if actions.samples is None:
-        if taken.is_floating_point():
-            raise NoWeights(
-                "a deterministic policy with Box actions has no importance weights; evaluate its sampled actions "
-                "(action_samples=10)"
-            )
-        return torch.where(actions.at(obs).squeeze(1) == taken, 0.0, -torch.inf).double()
     learner: Any = actions.policy
+    greedy = None if taken.is_floating_point() else PolicyActions(learner, None, 0).at(obs)
+    if greedy is not None and (actions.samples is None or bool((actions.at(obs) == greedy).all())):
+        return torch.where(greedy.squeeze(1) == taken, 0.0, -torch.inf).double()
+    if actions.samples is None:
+        raise NoWeights(f"{DETERMINISTIC}; evaluate its sampled actions (action_samples=10)")
     if getattr(type(learner), "act", None) is not Learner.act:
         raise NoWeights("the probabilities of its sampled actions are unknown")
     return log_probs_of(
@@ -99,7 +98,7 @@ def _log_prob(policy: Any, actions: Tensor) -> Tensor:
     if isinstance(policy, Gaussian | SquashedGaussian):
         return clipped_log_prob(policy, actions)
     if not hasattr(policy, "log_prob"):
-        raise NoWeights("a deterministic policy with Box actions has no importance weights")
+        raise NoWeights(DETERMINISTIC)
     return torch.as_tensor(policy.log_prob(actions))
 
 
