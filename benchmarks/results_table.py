@@ -49,6 +49,9 @@ python benchmarks/environments.py > benchmarks/results/environments.json
 for name in population fine_tuning; do
     python benchmarks/$name.py --data DATA > benchmarks/results/$name.json
 done
+for task in pendulum cartpole; do
+    python benchmarks/ope_calibration.py $task --data DATA --work WORK
+done
 python benchmarks/dynamics.py speed --device cuda > benchmarks/results/dynamics_speed.json
 python benchmarks/dreams.py errors > benchmarks/results/dream_errors.json
 python benchmarks/dynamics.py speed > benchmarks/results/dynamics_speed_cpu.json
