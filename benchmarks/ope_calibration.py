@@ -236,8 +236,9 @@ def write_results(name: str, folder: Path, args: argparse.Namespace) -> None:
         "what": f"off-policy estimates of {len(rows)} checkpoints on {TASKS[name].env_id} against played returns",
         "result": "rank correlation, and truth within the 95% interval: " + "; ".join(shown),
         "goal": f"rank correlation at least {TASKS[name].goal}, coverage at least 80%",
-        "picture": f"ope_{name}.png", "estimators": scores, "gamma": GAMMA, "updates": first["updates"], "members": first["members"],
-        "seed": args.seed, "episodes_played": EPISODES, "episodes_of_data": first["episodes"], "checkpoints": rows,
+        "picture": f"ope_{name}.png", "estimators": scores, "gamma": GAMMA, "updates": first["updates"],
+        "members": first["members"], "seed": args.seed, "episodes_played": EPISODES,
+        "episodes_of_data": first["episodes"], "checkpoints": rows,
         "commands": [f"python benchmarks/ope_calibration.py {name} --data DATA --work WORK "
                      f"--updates {first['updates']} --members {first['members']}"],
     }  # fmt: skip
