@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from rl_training.experiment.ope.remarks import importance_warnings, range_warnin
 from rl_training.statistics import Interval
 from rl_training.types import Action
 
-FAST = {"updates": 20, "members": 3, "hidden_sizes": (8,), "batch_size": 32}
+FAST: dict[str, Any] = {"updates": 20, "members": 3, "hidden_sizes": (8,), "batch_size": 32}
 
 
 class Always:
@@ -56,7 +57,11 @@ def test_policies_fitted_together_have_the_values_of_each_alone():
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory) -> list[BC]:
     folder = tmp_path_factory.mktemp("runs")
-    options = {"dataset": {"kind": "random", "rows": 400}, "eval_interval": 0, "algo_kwargs": {"hidden_sizes": [8]}}
+    options: dict[str, Any] = {
+        "dataset": {"kind": "random", "rows": 400},
+        "eval_interval": 0,
+        "algo_kwargs": {"hidden_sizes": [8]},
+    }
     return [
         BC("CartPole-v1", output_dir=str(folder / str(seed)), seed=seed, total_timesteps=2, **options).learn()
         for seed in (0, 1)
@@ -78,6 +83,8 @@ def test_runs_are_ranked_best_first_by_every_estimator(runs, data, monkeypatch):
     assert found[0].estimate >= found[1].estimate
     for each in found:
         shown = json.loads(json.dumps(each.to_json()))
+        assert shown["estimates"]["dr"]["interval"][0] < shown["estimates"]["dr"]["estimate"]
+        assert (shown["estimates"]["wis"]["interval"] is None) == (shown["estimates"]["wis"]["window"] is not None)
         assert shown["interval"][0] < shown["estimate"] < shown["interval"][1]
         assert list(shown["estimates"]) == ["fqe", "wis", "dr"]
         assert shown["estimates"]["fqe"]["estimate"] == shown["estimate"]

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from rl_training import streams
-from rl_training.algorithms import BCAlgorithm, Learner, Updater
+from rl_training.algorithms import BCAlgorithm, BCConfig, Learner, Updater
 from rl_training.data import TransitionDataset
 from rl_training.experiment.ope.policies import CHUNK, PolicyActions
 from rl_training.models.heads import Gaussian, SquashedGaussian, normal_log_prob
 from rl_training.types import EnvSpec
 
 LOGGED = ("action_logprob", "action_prob")  # columns with the behaviour policy's probability of the logged action
-CLONING = {"hidden_sizes": (64, 64), "learning_rate": 1e-3, "normalize_obs": True}
+CLONING = BCConfig(hidden_sizes=(64, 64), learning_rate=1e-3, normalize_obs=True)
 CLONING_UPDATES = 2_000
 DETERMINISTIC = "a deterministic policy with Box actions has no importance weights"
 EDGE = 1e-3  # actions this close to a bound count as clipped, and have a probability instead of a density
@@ -63,7 +63,7 @@ def _cloned(dataset: TransitionDataset, seed: int) -> Tensor:
     except TypeError as error:
         raise NoWeights(f"the behaviour policy cannot be cloned ({error}); log its action_logprob") from None
     with streams.fork(seed, "behaviour"):
-        learner = BCAlgorithm.build(dataset.spec, **CLONING).to(dataset.columns["obs"].device)
+        learner = BCAlgorithm.build(dataset.spec, CLONING).to(dataset.columns["obs"].device)
     columns = {name: dataset.columns[name] for name in ("obs", "actions", "rewards", "next_obs", "dones", "truncated")}
     source = TransitionDataset(columns, episode_ends=dataset.episode_ends, spec=dataset.spec)
     source.seed(streams.derive(seed, "cloning"))

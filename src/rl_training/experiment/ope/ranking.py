@@ -17,6 +17,7 @@ from rl_training.experiment.ope.fitting import FQEFit, fqe_config
 from rl_training.experiment.ope.importance import (
     Episodes,
     Estimate,
+    Weights,
     doubly_robust,
     importance_weights,
     weighted_importance_sampling,
@@ -33,7 +34,7 @@ from rl_training.statistics import Interval, student_interval
 ESTIMATORS = ("fqe", "wis", "dr")
 UPDATES, MEMBERS = 10_000, 5
 DEFAULTS = {"hidden_sizes": (64, 64), "batch_size": 64, "learning_rate": 1e-3, "tau": 0.1}  # of FQE
-# The fits share their data and networks, so they err in the same direction, which their spread does not show. These
+# Fitted values, and cloned behaviour policies, err in the same direction in all fits, which no bootstrap shows. These
 # widths were chosen with benchmarks/ope_calibration.py, on other checkpoints than those of the stored results.
 FIT_ERROR = 0.5  # of the std of the returns
 UNFINISHED = 4.0  # of the change of the estimate in the last fifth of the updates
@@ -120,29 +121,46 @@ class Ranker:
         spread = float(self.fit.source.mean_over_episodes(values).std())
         interval = student_interval(estimate, spread, self.fit.fits - 1)
         change = abs(estimate - float(self.fit.earlier_values[number].mean()))
-        more = FIT_ERROR * self.fit.value_std + UNFINISHED * change
-        return Estimate(estimate, Interval(interval.low - more, interval.high + more))
+        return Estimate(estimate, wider(interval, self.fit_error + UNFINISHED * change))
+
+    @property
+    def fit_error(self) -> float:
+        return FIT_ERROR * self.fit.value_std
 
     def by_importance(self, number: int, policy: PolicyActions) -> dict[str, EstimatorResult]:
         """WIS and DR, or the reason why there are no importance weights."""
         wanted = [name for name in self.estimators if name != "fqe"]
         try:
-            ratios = policy_log_probs(policy, self.data) - self.behaviour.log_probs if wanted else None
+            weights = self.weights(policy) if wanted else None
         except NoWeights as error:
             return {name: EstimatorResult(reason=str(error)) for name in wanted}
-        if ratios is None:
+        if weights is None:
             return {}
-        weights = importance_weights(self.episodes, ratios)
-        if not weights.is_useful:
-            reason = "no episode of the data takes the policy's actions up to some step; it needs more data"
-            return {name: EstimatorResult(reason=reason) for name in wanted}
-        found = {"wis": weighted_importance_sampling(self.rows, self.episodes, weights, self.seed)}
+        found: dict[str, tuple[float, Interval | None]] = {}
+        if "wis" in wanted:
+            value, interval = weighted_importance_sampling(self.rows, self.episodes, weights, self.seed)
+            known = wider(interval, self.fit_error if self.behaviour.cloned else 0.0)
+            # Products that are cut to a window bias WIS by an unknown amount.
+            found["wis"] = (value, known if weights.window is None else None)
         if "dr" in wanted:
             errors = self.fit.td_errors(self.rows, number)
-            found["dr"] = doubly_robust(self.episodes, weights, errors, self.values[number], self.seed)
-        facts = {"effective_sample_size": weights.effective, "window": weights.window, "cloned": self.behaviour.cloned}
-        return {name: EstimatorResult(*found[name], **facts) for name in wanted}
+            value, interval = doubly_robust(self.episodes, weights, errors, self.values[number], self.seed)
+            found["dr"] = (value, wider(interval, self.fit_error))
+        return {
+            name: EstimatorResult(*found[name], weights.effective, weights.window, self.behaviour.cloned)
+            for name in wanted
+        }
+
+    def weights(self, policy: PolicyActions) -> Weights:
+        weights = importance_weights(self.episodes, policy_log_probs(policy, self.data) - self.behaviour.log_probs)
+        if not weights.is_useful:
+            raise NoWeights("at some step no episode of the data takes the policy's action; it needs more data")
+        return weights
 
     @cached_property
     def behaviour(self) -> Behaviour:
         return behaviour_log_probs(self.data, self.seed)
+
+
+def wider(interval: Interval, more: float) -> Interval:
+    return Interval(interval.low - more, interval.high + more)

@@ -74,7 +74,8 @@ def importance_warnings(estimates: Mapping[str, EstimatorResult]) -> list[str]:
     if found.window is not None:
         warnings.append(
             f"wis and dr weight the last {found.window} decision{'s' * (found.window > 1)} only, because longer "
-            "products leave too few episodes: they are biased towards the behaviour; use a policy closer to the data"
+            "products leave too few episodes: wis leans towards the behaviour and has no interval; use a policy "
+            "closer to the data"
         )
     if found.effective_sample_size < MIN_EFFECTIVE:
         warnings.append(
