@@ -28,11 +28,11 @@ class Always:
 
 
 def episodes(count: int = 40) -> TransitionDataset:
-    """Episodes of three steps in one state; action 1 pays 1, action 0 pays nothing."""
+    """Episodes of three steps; action 1 pays 1, action 0 pays nothing."""
     generator = torch.Generator().manual_seed(0)
     actions = torch.randint(2, (3 * count,), generator=generator)
     ends = (torch.arange(3 * count) % 3 == 2).float()
-    obs = torch.randn(3 * count, 2, generator=generator)
+    obs = torch.eye(3).repeat(count, 1)
     columns = {"obs": obs, "actions": actions, "rewards": actions.float(), "next_obs": obs.roll(-1, 0)}
     return TransitionDataset({**columns, "dones": ends, "truncated": 0 * ends})
 
@@ -52,6 +52,20 @@ def test_policies_fitted_together_have_the_values_of_each_alone():
     for number in (0, 1):
         torch.testing.assert_close(together[number], fitted(number)[0], rtol=1e-4, atol=1e-4)
     assert (together[1].mean(-1) > together[0].mean(-1) + 0.5).all()
+
+
+def test_uneven_time_steps_have_their_own_discounts():
+    # Every reward is 1, and steps of duration 2 are discounted by 0.9^2: 1 + 0.81 + 0.81^2.
+    data = episodes()
+    ones = torch.ones(len(data))
+    data = data.with_columns(rewards=ones, discount_steps=2 * ones)
+    policy = PolicyActions(Always(1), None, 0)
+    rows = with_policy_actions(data, [policy], 0.9)
+    options = {"gamma": 0.9, "hidden_sizes": (16,), "batch_size": 32, "learning_rate": 0.03, "tau": 0.3}
+    fit = FQEFit(rows, data.spec, fqe_config(options), [policy], fits=3, seed=0)
+    fit.run(300, [])
+    assert float(fit.values().mean()) == pytest.approx(1 + 0.81 + 0.81**2, abs=0.25)  # with 0.9 it would be 2.71
+    assert float(fit.td_errors(rows, 0).mean()) == pytest.approx(0, abs=0.1)
 
 
 @pytest.fixture(scope="module")

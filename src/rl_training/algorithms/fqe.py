@@ -69,15 +69,18 @@ class FQE(Learner):
     def loss(self, batch: Batch) -> Loss:
         q = self.values(self.model.q, batch["obs"], batch["actions"].unsqueeze(1)).squeeze(1)
         with torch.no_grad():
-            next_q = self.values(self.target["q"], batch["next_obs"], batch["policy_next_actions"]).mean(1)
-            target_q = td_target(batch["rewards"], batch["dones"], next_q, batch.get("discounts", self.config.gamma))
+            target_q = self.td_targets(self.target["q"], batch)
         return fqe_loss(q, target_q.clamp(self.lowest, self.highest))
 
+    def td_targets(self, network: nn.Module, batch: Batch) -> Tensor:
+        """TD targets: r + discount * (1 - done) * Q(s', pi(s'))."""
+        next_q = self.values(network, batch["next_obs"], batch["policy_next_actions"]).mean(1)
+        return td_target(batch["rewards"], batch["dones"], next_q, batch.get("discounts", self.config.gamma))
+
     def td_errors(self, batch: Batch) -> Tensor:
-        """r + discount * (1 - done) * Q(s', pi(s')) - Q(s, a), without target network and bounds."""
+        """TD errors of Q itself, without target network and bounds."""
         q = self.values(self.model.q, batch["obs"], batch["actions"].unsqueeze(1)).squeeze(1)
-        next_q = self.values(self.model.q, batch["next_obs"], batch["policy_next_actions"]).mean(1)
-        return td_target(batch["rewards"], batch["dones"], next_q, batch.get("discounts", self.config.gamma)) - q
+        return self.td_targets(self.model.q, batch) - q
 
     def values(self, network: nn.Module, obs: Tensor, actions: Tensor) -> Tensor:
         """Q-values of actions [rows, choices, ...] in units of the rewards."""

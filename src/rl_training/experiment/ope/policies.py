@@ -14,6 +14,7 @@ from rl_training.data import TransitionDataset, load_transition_dataset
 from rl_training.data.datasets.actions import Bounds
 from rl_training.data.datasets.columns import REQUIRED
 from rl_training.experiment.agent import Agent
+from rl_training.experiment.datasets import reading_columns, with_run_time
 from rl_training.types import EnvSpec, Policy
 
 UNEVEN = ("discount_steps", "discounts")  # of rows with uneven time steps
@@ -71,11 +72,12 @@ def load_dataset_for(
 ) -> TransitionDataset:  # fmt: skip
     """Loads data with the options of the agent's training data as defaults; `table` holds options of tables."""
     config = agent.config
-    return load_transition_dataset(
-        source, spec=agent.spec, columns={**config.dataset_columns, **(dataset_columns or {})},
+    dataset = load_transition_dataset(
+        source, spec=agent.spec, columns={**reading_columns(config), **(dataset_columns or {})},
         action_range=action_range or config.action_range, allow=(*config.allow, *allow),
         **{**config.table.model_dump(), **table},
     )  # fmt: skip
+    return with_run_time(config, dataset)
 
 
 def with_policy_actions(
@@ -85,4 +87,4 @@ def with_policy_actions(
     columns = {name: dataset.columns[name] for name in (*REQUIRED, "truncated", *UNEVEN) if name in dataset.columns}
     columns["policy_next_actions"] = torch.stack([actions.at(columns["next_obs"]) for actions in policies], 1)
     data = TransitionDataset(columns, episode_ends=dataset.episode_ends, spec=dataset.spec)
-    return data.with_discounted_returns_to_go(gamma)
+    return data.with_discounts(gamma).with_discounted_returns_to_go(gamma)
