@@ -13,9 +13,12 @@ import yaml
 from rl_training.algorithms import CATALOGUE
 from rl_training.data import TransitionDataset
 from rl_training.data.datasets.validation import DatasetError
+from rl_training.experiment.agent import load_agent
 from rl_training.experiment.assembly import assemble
 from rl_training.experiment.config.train_config import ConfigError, parse_config
 from rl_training.experiment.machine import choose
+from rl_training.experiment.ope.policies import PolicyActions, load_dataset_for, with_policy_actions
+from rl_training.experiment.ope.remarks import weight_beyond_ends
 from rl_training.experiment.run import resume_run, run_training
 
 OPTIONS = {"gamma", "n_step", "discount_time", "time_unit"}
@@ -208,3 +211,20 @@ def test_a_run_that_started_with_undiscounted_returns_to_go_resumes_with_a_warni
     warnings: list[str] = []
     assert resume_run(tmp_path / "run", steps=4, warn=warnings.append).steps == 4
     assert any("the run continues with the column that it started with" in each for each in warnings)
+
+
+def test_off_policy_evaluation_discounts_by_the_time_of_the_run(tmp_path):
+    run_training(config_of(tmp_path, gamma=0.25, discount_time="clock", time_unit=2), warn=lambda text: None)
+    agent = load_agent(tmp_path / "run")
+    data = load_dataset_for(agent, str(tmp_path / "log.npz"))
+    rows = with_policy_actions(data, [PolicyActions(agent.learner, None, 0)], 0.25)
+    assert rows.columns["discounts"].tolist() == [0.5, 0.25, 0.0625, 0.25]
+    assert rows.columns["returns_to_go"].tolist() == [2.5625, 3.125, 4.5, 8]  # 8 | 4 + 8 / 16 | 2 + 4.5 / 4 | ...
+
+
+@pytest.mark.parametrize(("discounts", "weight"), [({}, 0.0625), ({"discounts": torch.tensor([0.5, 0.5, 1, 1])}, 0.25)])
+def test_the_weight_beyond_the_ends_follows_the_discounts(discounts, weight):
+    zeros = torch.zeros(4)
+    columns = {"obs": zeros[:, None], "next_obs": zeros[:, None], "actions": zeros[:, None], "rewards": zeros,
+               "dones": zeros, "truncated": zeros, **discounts}  # fmt: skip
+    assert weight_beyond_ends(TransitionDataset(columns), 0.5) == weight

@@ -86,7 +86,10 @@ def importance_warnings(estimates: Mapping[str, EstimatorResult]) -> list[str]:
 
 
 def weight_beyond_ends(data: TransitionDataset, gamma: float) -> float:
-    """Mean of gamma^T over the episodes, with 0 for terminated ones."""
+    """Mean discount of the value after an episode, gamma^T for T equal steps, with 0 for terminated ones."""
     lengths = torch.diff(data.episode_offsets, append=data.episode_offsets.new_tensor([len(data)]))
     is_truncated = 1 - data.columns["dones"][data.episode_ends]
-    return float((is_truncated * gamma**lengths).mean())
+    if "discounts" not in data.columns:
+        return float((is_truncated * gamma**lengths).mean())
+    products = torch.segment_reduce(data.columns["discounts"].contiguous(), "prod", lengths=lengths)
+    return float((is_truncated * products).mean())
