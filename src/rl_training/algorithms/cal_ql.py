@@ -1,19 +1,24 @@
 """Calibrated Q-learning (Nakamoto et al., 2023, arXiv:2303.05479): CQL with returns-to-go as lower bounds of Q."""
 
+from typing import Literal
+
 import torch
-from pydantic import Field
+from pydantic import Field, PositiveFloat
 from torch import Tensor
 
 from rl_training.algorithms.core.learner import Column
-from rl_training.algorithms.cql import CQLAlgorithm, CQLConfig, CQLPredictions, cql_loss
+from rl_training.algorithms.cql import BOX_ALPHA, ConservativeConfig, CQLAlgorithm, CQLPredictions, cql_loss
 from rl_training.types import Batch, Loss
 
 
-class CalQLConfig(CQLConfig):
+class CalQLConfig(ConservativeConfig):
+    cql_alpha: PositiveFloat | Literal["auto"] = Field(
+        BOX_ALPHA, description=f"weight of the conservative penalty; auto: {BOX_ALPHA:g}"
+    )
     max_target_backup: bool = Field(True, description="use the best of the sampled next actions in the target")
 
 
-def cal_ql_loss(predictions: CQLPredictions, returns_to_go: Tensor, config: CQLConfig) -> Loss:
+def cal_ql_loss(predictions: CQLPredictions, returns_to_go: Tensor, config: ConservativeConfig) -> Loss:
     """CQL's critic loss with max(Q(s, a), return-to-go) for the actions sampled from the policy."""
     policy_q = predictions.policy_q
     calibrated = torch.maximum(policy_q, returns_to_go)

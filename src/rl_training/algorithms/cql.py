@@ -4,25 +4,41 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 from torch.nn.functional import huber_loss
 
-from rl_training.algorithms.core.config import AlgorithmConfig, OfflineTDConfig, PrecisionConfig, Rate
+from rl_training.algorithms.core.config import AlgorithmConfig, Fraction, OfflineTDConfig, PrecisionConfig, Rate
 from rl_training.algorithms.core.learner import Learner, actor_critic_groups
-from rl_training.algorithms.core.ops import ensemble_squared_error, select_action, td_target
+from rl_training.algorithms.core.ops import ensemble_squared_error, epsilon_greedy, select_action, td_target
 from rl_training.algorithms.sac import TemperatureConfig, add_temperature, frozen_min_q, sac_policy_loss
-from rl_training.models import DiscreteCQLModel, MLPSACModel
+from rl_training.models import DiscreteCQLModel, MLPCQLModel
 from rl_training.models.heads import SquashedGaussian
 from rl_training.types import Action, Batch, EnvSpec, Loss, Metrics, ParameterGroup
 
 
-class CQLConfig(TemperatureConfig, PrecisionConfig, OfflineTDConfig):
+class ConservativeConfig(TemperatureConfig, PrecisionConfig, OfflineTDConfig):
+    """Options of CQL and Cal-QL."""
+
     hidden_sizes: tuple[PositiveInt, ...] = Field((256, 256, 256), description="widths of the hidden layers")
-    cql_alpha: PositiveFloat = Field(5.0, description="weight of the conservative penalty")
+    critic_hidden_sizes: tuple[PositiveInt, ...] | None = Field(
+        None, description="widths of the critics' hidden layers (Box); none: hidden_sizes"
+    )
+    initialization: Literal["default", "corl", "cal_ql"] = Field(
+        "default", description="initial weights (Box): PyTorch's, those of CORL's CQL, or those of the Cal-QL authors"
+    )
+    log_std_offset: float | None = Field(
+        None, description="initial offset of the policy's log std, trained with a multiplier (Box); none: neither"
+    )
+    cql_alpha: PositiveFloat | Literal["auto"] = Field(
+        "auto", description="weight of the conservative penalty; auto: 5 for Box, 1 for Discrete actions"
+    )
+    cql_alpha_online: PositiveFloat | None = Field(
+        None, description="weight of the penalty during online fine-tuning; none: cql_alpha"
+    )
     lagrange_threshold: float | None = Field(
         None, description="tune the penalty's weight so that the gap stays at this threshold; none: fixed weight"
     )
@@ -38,9 +54,15 @@ class CQLConfig(TemperatureConfig, PrecisionConfig, OfflineTDConfig):
     )
 
 
+class CQLConfig(ConservativeConfig):
+    epsilon: Fraction = Field(0.0, description="probability of a random action during online fine-tuning (Discrete)")
+
+
+BOX_ALPHA, DISCRETE_ALPHA = 5.0, 1.0  # `cql_alpha: auto`, as in the authors' code and in d3rlpy
+DISCRETE_OPTIONS = ("epsilon",)
 BOX_OPTIONS = (
     "temperature", "tune_temperature", "target_entropy", "num_cql_samples", "max_target_backup", "backup_entropy",
-    "cloning_updates", "actor_learning_rate", "precision",
+    "cloning_updates", "actor_learning_rate", "precision", "critic_hidden_sizes", "initialization", "log_std_offset",
 )  # fmt: skip
 
 
@@ -52,6 +74,7 @@ class CQLPredictions(NamedTuple):
     uniform_log_prob: float
     policy_log_prob: Tensor  # [2 * samples, rows]
     log_multiplier: Tensor | None = None  # log of the Lagrange multiplier, if there is a threshold
+    weight: Tensor | float | None = None  # of the penalty; None: the config's cql_alpha
 
 
 def uniform_actions(samples: int, like: Tensor) -> Tensor:
@@ -67,39 +90,72 @@ def soft_maximum(predictions: CQLPredictions) -> Tensor:
     return torch.cat([uniform, policy], 1).logsumexp(1)
 
 
-def conservative_terms(gap: Tensor, log_multiplier: Tensor | None, config: CQLConfig) -> Metrics:
+def conservative_terms(
+    gap: Tensor, log_multiplier: Tensor | None, config: ConservativeConfig, weight: Tensor | float | None = None
+) -> Metrics:
     """Conservative penalty of the gap logsumexp Q(s, .) - Q(s, a) of each critic [critics].
 
-    - fixed weight: cql_alpha * gap
-    - Lagrange: multiplier * cql_alpha * (gap - threshold), minimised by Q and maximised by the multiplier
+    - fixed weight: weight * gap
+    - Lagrange: multiplier * weight * (gap - threshold), minimised by Q and maximised by the multiplier
     """
+    weight = offline_weight(config, BOX_ALPHA) if weight is None else weight
     if config.lagrange_threshold is None or log_multiplier is None:
-        return {"cql_penalty": config.cql_alpha * gap.sum()}
-    # cql_alpha scales the threshold too, as in CORL and Cal-QL; the authors' code has alpha * gap - threshold
-    excess = config.cql_alpha * (gap - config.lagrange_threshold)
+        return {"cql_penalty": weight * gap.sum()}
+    # The weight scales the threshold too, as in CORL and Cal-QL; the authors' code has alpha * gap - threshold
+    excess = weight * (gap - config.lagrange_threshold)
     multiplier = log_multiplier.exp().clamp(max=1e6)
     penalty, multiplier_loss = (multiplier.detach() * excess).sum(), -(multiplier * excess.detach()).mean()
     return {"cql_penalty": penalty, "multiplier_loss": multiplier_loss}
 
 
-def cql_loss(predictions: CQLPredictions, config: CQLConfig) -> Loss:
+def cql_loss(predictions: CQLPredictions, config: ConservativeConfig) -> Loss:
     """Critic loss: mean of (Q(s, a) - target)^2, without a factor 1/2, plus the penalty, summed over the critics."""
     q, target_q = predictions.q, predictions.target_q
     gap = (soft_maximum(predictions) - q).mean(-1)
     terms = {"critic_loss": ensemble_squared_error(q, target_q)}
     metrics = {"target_q_mean": target_q.mean(), "q_mean": q.mean(), "cql_gap": gap.mean()}
-    return Loss({**terms, **conservative_terms(gap, predictions.log_multiplier, config)}, metrics)
+    penalty = conservative_terms(gap, predictions.log_multiplier, config, predictions.weight)
+    return Loss({**terms, **penalty}, metrics)
 
 
-def new_log_multiplier(config: CQLConfig) -> nn.Parameter | None:
-    return None if config.lagrange_threshold is None else nn.Parameter(torch.tensor(1.0))
+def offline_weight(config: ConservativeConfig, default: float) -> float:
+    """Weight of the penalty in the offline phase; `default` replaces "auto"."""
+    return default if config.cql_alpha == "auto" else config.cql_alpha
 
 
-class CQLAlgorithm(Learner):
-    name = "cql"
+def refuse_options(config: ConservativeConfig, options: Sequence[str], wanted: str, given: str) -> None:
+    """Raises a ValueError if an option for other actions differs from its default."""
+    for option in (name for name in options if hasattr(config, name)):
+        value, default = getattr(config, option), type(config).model_fields[option].default
+        if value != default:
+            raise ValueError(f"{option} is for {wanted} actions only, got {value}. Leave it at {default} for {given}")
+
+
+class ConservativeLearner(Learner):
+    """The weight of the penalty, which may change at the start of online fine-tuning, and its Lagrange multiplier."""
+
     lane = "offline"
-    config_type = CQLConfig
-    model_type = MLPSACModel
+    cql_weight: Tensor | float
+    log_multiplier: nn.Parameter | None
+
+    def add_penalty(self, default: float) -> None:
+        weight = offline_weight(self.config, default)
+        if self.config.cql_alpha_online is None:
+            self.cql_weight = weight
+        else:  # part of the checkpoint
+            self.register_buffer("cql_weight", torch.tensor(weight))
+        threshold = self.config.lagrange_threshold
+        self.log_multiplier = None if threshold is None else nn.Parameter(torch.tensor(1.0))
+
+    def start_online(self) -> None:
+        if isinstance(self.cql_weight, Tensor):
+            self.cql_weight.fill_(self.config.cql_alpha_online)
+
+
+class CQLAlgorithm(ConservativeLearner):
+    name = "cql"
+    config_type: ClassVar[type[AlgorithmConfig]] = CQLConfig
+    model_type = MLPCQLModel
     action_kinds: ClassVar[tuple[str, ...]] = ("box", "discrete")
     targets = ("critic",)
     parts = ("critics", "policy")
@@ -107,8 +163,9 @@ class CQLAlgorithm(Learner):
     target_entropy: float
 
     def setup(self) -> None:
+        refuse_options(self.config, DISCRETE_OPTIONS, "Discrete", "Box")
         add_temperature(self)
-        self.log_multiplier = new_log_multiplier(self.config)
+        self.add_penalty(BOX_ALPHA)
 
     @classmethod
     def build(cls, spec: EnvSpec, config: AlgorithmConfig | None = None, **options: Any) -> Any:
@@ -152,7 +209,7 @@ class CQLAlgorithm(Learner):
         return CQLPredictions(
             q=q.squeeze(1), target_q=self.target_q(batch, policies[1], alpha), uniform_q=uniform_q, policy_q=policy_q,
             uniform_log_prob=-math.log(2) * actions.shape[-1], policy_log_prob=log_prob,
-            log_multiplier=self.log_multiplier,
+            log_multiplier=self.log_multiplier, weight=self.cql_weight,
         )  # fmt: skip
 
     @torch.no_grad()
@@ -170,35 +227,35 @@ class CQLAlgorithm(Learner):
 
     @torch.no_grad()
     def target_q(self, batch: Batch, next_policy: SquashedGaussian, alpha: Tensor) -> Tensor:
-        """TD target r + gamma * (1 - done) * min target Q(s', a') for one a' from pi(s')."""
-        # `max_target_backup` takes the maximum over several a' of that minimum, as in CORL and Cal-QL.
+        """TD target r + gamma * (1 - done) * min target Q(s', a') for one a' from pi(s').
+
+        - `max_target_backup`: a' is the one of several samples whose minimum is largest
+        - `backup_entropy`: minus alpha * log pi(a'|s') of that a', as in CORL and Cal-QL
+        """
         c, next_obs = self.config, batch["next_obs"]
         actions, log_prob = next_policy.repeated(c.num_cql_samples if c.max_target_backup else 1).sample_with_log_prob()
-        next_q = self.target["critic"](next_obs.expand(len(actions), *next_obs.shape), actions).amin(0)
+        min_q = self.target["critic"](next_obs.expand(len(actions), *next_obs.shape), actions).amin(0)
+        next_q, best = min_q.max(0)
         if c.backup_entropy:
-            next_q = next_q - alpha * log_prob
-        return td_target(batch["rewards"], batch["dones"], next_q.amax(0), batch.get("discounts", c.gamma))
+            next_q = next_q - alpha * log_prob.gather(0, best.unsqueeze(0)).squeeze(0)
+        return td_target(batch["rewards"], batch["dones"], next_q, batch.get("discounts", c.gamma))
 
     def parameter_groups(self) -> list[ParameterGroup]:
         return actor_critic_groups(self.config, "log_alpha")
 
 
-class DiscreteCQL(Learner):
+class DiscreteCQL(ConservativeLearner):
     """CQL for Discrete actions: a double Q-network with the exact logsumexp and a greedy policy."""
 
     name = "cql"
-    lane = "offline"
     config_type = CQLConfig
     model_type = DiscreteCQLModel
     action_kinds = ("discrete",)
     targets = ("q",)
 
     def setup(self) -> None:
-        for option in BOX_OPTIONS:
-            value, default = getattr(self.config, option), CQLConfig.model_fields[option].default
-            if value != default:
-                raise ValueError(f"{option} is for Box actions only, got {value}. Leave it at {default} for Discrete")
-        self.log_multiplier = new_log_multiplier(self.config)
+        refuse_options(self.config, BOX_OPTIONS, "Box", "Discrete")
+        self.add_penalty(DISCRETE_ALPHA)
 
     def loss(self, batch: Batch) -> Loss:
         """Huber loss of Q(s, a) - target, plus the penalty of logsumexp Q(s, .) - Q(s, a)."""
@@ -208,7 +265,8 @@ class DiscreteCQL(Learner):
         gap = (values.logsumexp(-1) - q).mean()
         terms = {"critic_loss": huber_loss(q, target_q)}
         metrics = {"target_q_mean": target_q.mean(), "q_mean": q.mean(), "cql_gap": gap}
-        return Loss({**terms, **conservative_terms(gap, self.log_multiplier, self.config)}, metrics)
+        penalty = conservative_terms(gap, self.log_multiplier, self.config, self.cql_weight)
+        return Loss({**terms, **penalty}, metrics)
 
     @torch.no_grad()
     def target_q(self, batch: Batch, next_obs: Tensor) -> Tensor:
@@ -218,4 +276,8 @@ class DiscreteCQL(Learner):
     def act(
         self, obs: Tensor, memory: Any = None, *, deterministic: bool = False, generator: torch.Generator | None = None
     ) -> Action:
-        return Action(self.model.q(self.normalizer(obs)).argmax(-1))
+        """Greedy actions; with the option `epsilon`, epsilon-greedy ones unless `deterministic`."""
+        values = self.model.q(self.normalizer(obs))
+        if deterministic or not self.config.epsilon:
+            return Action(values.argmax(-1))
+        return Action(epsilon_greedy(values, self.config.epsilon, generator))

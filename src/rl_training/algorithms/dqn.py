@@ -12,7 +12,7 @@ from torch.nn.functional import huber_loss
 
 from rl_training.algorithms.core.config import Fraction, Rate, ReplayConfig
 from rl_training.algorithms.core.learner import Learner
-from rl_training.algorithms.core.ops import select_action, td_target
+from rl_training.algorithms.core.ops import epsilon_greedy, select_action, td_target
 from rl_training.models import DQNModel
 from rl_training.schedules import Schedule
 from rl_training.types import Action, Batch, Loss, Metrics, ParameterGroup, UpdateResult
@@ -139,12 +139,9 @@ class DQNAlgorithm(Learner):
     ) -> Action:
         """Epsilon-greedy actions; greedy if `deterministic` or if the network is noisy."""
         values = self.expected(self.evaluate(self.model.q, obs, deterministic=deterministic, generator=generator))
-        greedy = values.argmax(-1)
         if deterministic or self.config.noisy:
-            return Action(greedy)
-        uniform = torch.rand(2, *greedy.shape, generator=generator, device=obs.device)
-        random = (uniform[1] * values.shape[-1]).long()
-        return Action(torch.where(uniform[0] < self.epsilon, random, greedy))
+            return Action(values.argmax(-1))
+        return Action(epsilon_greedy(values, self.epsilon, generator))
 
     def update(self, batch: Batch, *, global_step: int = 0) -> UpdateResult:
         result = super().update(batch, global_step=global_step)

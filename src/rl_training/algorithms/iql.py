@@ -63,7 +63,7 @@ class IQLAlgorithm(Learner):
     lane = "offline"
     config_type = IQLConfig
     model_type = MLPIQLModel
-    action_kinds = ("box",)
+    action_kinds = ("box", "discrete")
     targets = ("critic",)
     parts = ("critics", "policy")
 

@@ -2,6 +2,7 @@
 
 from rl_training.models.actor_critic import (
     MLPBCModel,
+    MLPCQLModel,
     MLPGAILDiscriminator,
     MLPIQLModel,
     MLPREDQModel,
@@ -29,7 +30,7 @@ from rl_training.models.return_distributions import (
 
 __all__ = [
     "Atoms", "C51Model", "DQNModel", "DiscreteCQLModel", "DreamerModel", "FQEModel", "FQFModel", "IQNModel",
-    "Layers", "MLPBCModel", "MLPFQFNetwork", "MLPGAILDiscriminator", "MLPIQLModel", "MLPMOPOEnsembleModel",
-    "MLPREDQModel", "MLPSACModel", "MLPTD3Model", "MLPXQLModel", "Normalizer", "PPOModel", "Prediction",
-    "ProposedQuantiles", "QNetwork", "QRDQNModel", "Quantiles", "midpoints",
+    "Layers", "MLPBCModel", "MLPCQLModel", "MLPFQFNetwork", "MLPGAILDiscriminator", "MLPIQLModel",
+    "MLPMOPOEnsembleModel", "MLPREDQModel", "MLPSACModel", "MLPTD3Model", "MLPXQLModel", "Normalizer", "PPOModel",
+    "Prediction", "ProposedQuantiles", "QNetwork", "QRDQNModel", "Quantiles", "midpoints",
 ]  # fmt: skip

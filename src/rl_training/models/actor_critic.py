@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,13 +13,17 @@ from torch.nn.functional import one_hot
 from torch.nn.utils.parametrize import register_parametrization
 
 from rl_training.models import heads
-from rl_training.models.layers import ACTIVATIONS, Activation, HiddenSizes, Layers
-from rl_training.models.mlp import mlp, orthogonal, xavier
-from rl_training.models.values import Critic, StateValue
+from rl_training.models.layers import ACTIVATIONS, KINDS, Activation, HiddenSizes, Layers
+from rl_training.models.mlp import last_layer, mlp, orthogonal, xavier
+from rl_training.models.values import Critic, DiscreteCritic, StateValue
 from rl_training.types import EnvSpec
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+
+def categorical_policy(obs_dim: int, actions: int, hidden_sizes: HiddenSizes) -> heads.CategoricalPolicy:
+    return heads.CategoricalPolicy(Layers.of(hidden_sizes).from_obs(obs_dim, actions))
 
 
 class MLPBCModel(nn.Module):
@@ -31,11 +35,8 @@ class MLPBCModel(nn.Module):
     ) -> None:  # fmt: skip
         super().__init__()
         self.obs_shape = (obs_dim,)
-        self.actor: nn.Module = (
-            heads.CategoricalPolicy(Layers.of(hidden_sizes).from_obs(obs_dim, action_dim))
-            if discrete
-            else heads.BoundedMeanPolicy(obs_dim, action_dim, hidden_sizes)
-        )
+        policy = categorical_policy if discrete else heads.BoundedMeanPolicy
+        self.actor: nn.Module = policy(obs_dim, action_dim, hidden_sizes)
 
     @classmethod
     def build(cls, spec: EnvSpec, config: Any) -> MLPBCModel:
@@ -45,17 +46,19 @@ class MLPBCModel(nn.Module):
 
 
 class ActorCritic(nn.Module):
-    """Policy of this type and critics."""
+    """Policy of this type and critics; for Discrete actions, a categorical policy and critics with one output each."""
 
     policy: ClassVar[type[nn.Module]]
 
     def __init__(
-        self, obs_dim: int, action_dim: int, hidden_sizes: HiddenSizes = (256, 256), *, num_critics: int = 2
-    ) -> None:
+        self, obs_dim: int, action_dim: int, hidden_sizes: HiddenSizes = (256, 256), *, num_critics: int = 2,
+        discrete: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.obs_shape, self.action_dim = (obs_dim,), action_dim
-        self.actor: Any = self.policy(obs_dim, action_dim, hidden_sizes)
-        self.critic = Critic(obs_dim, action_dim, hidden_sizes, copies=num_critics)
+        policy = categorical_policy if discrete else self.policy
+        self.actor: Any = policy(obs_dim, action_dim, hidden_sizes)
+        self.critic = (DiscreteCritic if discrete else Critic)(obs_dim, action_dim, hidden_sizes, copies=num_critics)
 
     @classmethod
     def build(cls, spec: EnvSpec, config: Any) -> Self:
@@ -64,6 +67,51 @@ class ActorCritic(nn.Module):
 
 class MLPSACModel(ActorCritic):
     policy = heads.SquashedPolicy
+
+
+class MLPCQLModel(MLPSACModel):
+    """SAC's networks with the widths of critics, the initial weights and the log std of CQL's reference code."""
+
+    def __init__(
+        self, obs_dim: int, action_dim: int, hidden_sizes: HiddenSizes = (256, 256), *,
+        critic_hidden_sizes: Sequence[int] | None = None, log_std_offset: float | None = None,
+        initialization: str = "default",
+    ) -> None:  # fmt: skip
+        super().__init__(obs_dim, action_dim, hidden_sizes)
+        if log_std_offset is not None:
+            self.actor = heads.SquashedPolicy(obs_dim, action_dim, hidden_sizes, log_std_offset=log_std_offset)
+        if critic_hidden_sizes is not None:
+            layers = replace(Layers.of(hidden_sizes), hidden_sizes=tuple(critic_hidden_sizes))
+            self.critic = Critic(obs_dim, action_dim, layers)
+        INITIALIZATIONS[initialization](self)
+
+    @classmethod
+    def build(cls, spec: EnvSpec, config: Any) -> Self:
+        if config.critic_hidden_sizes is not None and config.network is not None and config.network.kind not in KINDS:
+            raise ValueError(f"critic_hidden_sizes cannot change the layers of network {config.network.kind}; unset it")
+        return cls(
+            math.prod(spec.obs_shape), spec.action_dim, Layers.from_config(spec, config),
+            critic_hidden_sizes=config.critic_hidden_sizes, log_std_offset=config.log_std_offset,
+            initialization=config.initialization,
+        )  # fmt: skip
+
+
+def initialize_as_corl(model: MLPSACModel) -> None:
+    """Orthogonal critics with a gain of 0.01 in the output layer; Xavier with that gain in the actor's output layer."""
+    orthogonal(model.critic.net, last_gain=LAST_GAIN)
+    xavier(last_layer(model.actor.net), gain=LAST_GAIN)
+
+
+def initialize_as_cal_ql(model: MLPSACModel) -> None:
+    """Orthogonal actor and critics with a gain of 0.01 in the output layers."""
+    for part in (model.actor, model.critic):
+        orthogonal(part.net, last_gain=LAST_GAIN)
+
+
+LAST_GAIN = 0.01
+INITIALIZATIONS: dict[str, Callable[[MLPSACModel], None]] = {
+    "default": lambda model: None, "corl": initialize_as_corl, "cal_ql": initialize_as_cal_ql,
+}  # fmt: skip
 
 
 class MLPTD3Model(ActorCritic):
@@ -82,20 +130,28 @@ class MLPREDQModel(MLPSACModel):
 
 
 class MLPIQLModel(ActorCritic):
-    """Gaussian policy with a bounded mean, twin critics and a state value."""
+    """Gaussian policy with a bounded mean (categorical for Discrete actions), twin critics and a state value."""
 
     policy = heads.BoundedMeanPolicy
     value_norm = False  # layer norm in the state value network
 
-    def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: HiddenSizes = (256, 256)) -> None:
-        super().__init__(obs_dim, action_dim, hidden_sizes)
+    def __init__(
+        self, obs_dim: int, action_dim: int, hidden_sizes: HiddenSizes = (256, 256), *, discrete: bool = False
+    ) -> None:
+        super().__init__(obs_dim, action_dim, hidden_sizes, discrete=discrete)
         self.value = StateValue(obs_dim, hidden_sizes, layer_norm=self.value_norm)
         for part in (self.actor, self.critic, self.value):
             orthogonal(part.net)
 
+    @classmethod
+    def build(cls, spec: EnvSpec, config: Any) -> Self:
+        kind = {"discrete": True} if spec.action_kind == "discrete" else {}  # a subclass may be for Box actions only
+        return cls(math.prod(spec.obs_shape), spec.action_dim, Layers.from_config(spec, config), **kind)
+
     def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Actions in [-1, 1]."""
-        return self.actor(obs).sample(generator).clamp(-1, 1)
+        """Actions in [-1, 1], or numbers of Discrete actions."""
+        actions: Tensor = self.actor(obs).sample(generator)
+        return actions.clamp(-1, 1) if actions.is_floating_point() else actions
 
 
 class MLPXQLModel(MLPIQLModel):

@@ -173,14 +173,26 @@ class FreeMeanPolicy(nn.Module):
 
 
 class SquashedPolicy(nn.Module):
-    """Tanh-squashed Gaussian with a state-dependent mean and log std (SAC)."""
+    """Tanh-squashed Gaussian with a state-dependent mean and log std (SAC).
 
-    def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: HiddenSizes) -> None:
+    With `log_std_offset`, log std = multiplier * output + offset with two trained scalars, initially 1 and the offset.
+    """
+
+    log_std_multiplier: nn.Parameter | None
+    log_std_offset: nn.Parameter | None
+
+    def __init__(
+        self, obs_dim: int, action_dim: int, hidden_sizes: HiddenSizes, *, log_std_offset: float | None = None
+    ) -> None:
         super().__init__()
         self.net = Layers.of(hidden_sizes).from_obs(obs_dim, 2 * action_dim)
+        for name, value in (("log_std_multiplier", 1.0), ("log_std_offset", log_std_offset)):
+            self.register_parameter(name, None if log_std_offset is None else nn.Parameter(torch.tensor(value)))
 
     def forward(self, obs: Tensor) -> SquashedGaussian:
         mean, log_std = self.net(obs).chunk(2, -1)
+        if self.log_std_multiplier is not None:
+            log_std = self.log_std_multiplier * log_std + self.log_std_offset
         return SquashedGaussian(mean, log_std.clamp(-20, 2))
 
 

@@ -96,10 +96,15 @@ def orthogonal(network: nn.Sequential, *, gain: float = math.sqrt(2), last_gain:
 
 
 @torch.no_grad()
-def xavier(network: nn.Module) -> None:
+def xavier(network: nn.Module, *, gain: float = 1.0) -> None:
     """Initialises weights by Xavier uniform (Glorot & Bengio, 2010) and biases to zero."""
     for layer in _layers(network):
-        _initialize(layer, nn.init.xavier_uniform_)
+        _initialize(layer, partial(nn.init.xavier_uniform_, gain=gain))
+
+
+def last_layer(network: nn.Module) -> nn.Module:
+    layer: nn.Module = _layers(network)[-1]
+    return layer
 
 
 def _layers(network: nn.Module) -> list[Any]:

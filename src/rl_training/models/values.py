@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from rl_training.models.layers import HiddenSizes, Layers
+from rl_training.models.products import lower_precision
 
 
 class StateValue(nn.Module):
@@ -30,3 +31,30 @@ class Critic(nn.Module):
         x = torch.cat([self.features(obs), actions], -1)
         rows, copies = x.flatten(0, -2), len(next(self.net.parameters()))  # REDQ passes parameters of fewer copies
         return self.net(rows.expand(copies, *rows.shape)).view(copies, *x.shape[:-1])
+
+
+class DiscreteCritic(nn.Module):
+    """Q(s, a) of Discrete actions by `copies` independent networks with one output per action, [copies, rows]."""
+
+    def __init__(self, obs_dim: int, actions: int, hidden_sizes: HiddenSizes, *, copies: int = 2) -> None:
+        super().__init__()
+        layers = Layers.of(hidden_sizes)
+        self.copies = copies
+        self.features, width = layers.features(obs_dim)
+        self.net = layers.network(width, actions, copies=copies)
+
+    def values(self, obs: Tensor) -> Tensor:
+        """Q(s, .), [copies, rows, actions]; the output layer keeps its full precision."""
+        *hidden, last = self.net
+        x = self.features(obs)
+        x = x.expand(self.copies, *x.shape)
+        for layer in hidden:
+            x = layer(x)
+        if lower_precision(x) is None:
+            return last(x)
+        with torch.autocast(x.device.type, enabled=False):
+            return last(x.float())
+
+    def forward(self, obs: Tensor, actions: Tensor) -> Tensor:
+        values = self.values(obs)
+        return values.gather(-1, actions.expand(self.copies, -1).unsqueeze(-1)).squeeze(-1)

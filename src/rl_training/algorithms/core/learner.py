@@ -150,6 +150,9 @@ class Learner(nn.Module):
         """Initial recurrent state for this number of environments; empty if the policy has none."""
         return {}
 
+    def start_online(self) -> None:
+        """Called between the offline updates and the environment steps of a run with online fine-tuning."""
+
     def prepare(self, batch: Batch) -> Batch:
         """Processes a whole dataset or rollout once, before updates sample from it."""
         if isinstance(self.normalizer, Normalizer):

@@ -21,6 +21,14 @@ def select_action(values: Tensor, actions: Tensor) -> Tensor:
     return values.gather(1, index).squeeze(1)
 
 
+def epsilon_greedy(values: Tensor, epsilon: Tensor | float, generator: torch.Generator | None) -> Tensor:
+    """Greedy actions of Q-values [rows, actions]; each is uniform with probability epsilon."""
+    greedy = values.argmax(-1)
+    uniform = torch.rand(2, *greedy.shape, generator=generator, device=values.device)
+    random = (uniform[1] * values.shape[-1]).long()
+    return torch.where(uniform[0] < epsilon, random, greedy)
+
+
 def expectile_loss(error: Tensor, expectile: float) -> Tensor:
     """Expectile regression: mean of |expectile - 1(error < 0)| * error^2, where error = target - estimate."""
     return (torch.where(error > 0, expectile, 1 - expectile) * error.square()).mean()

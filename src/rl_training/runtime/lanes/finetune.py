@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from rl_training.algorithms import Learner
 from rl_training.data import ReplayBuffer, TransitionDataset
 from rl_training.data.datasets.returns import returns_to_go
 from rl_training.data.replay.mixed_replay import MixedReplay
@@ -36,11 +37,12 @@ class FineTuneLane(ActingLane):
     def __init__(
         self, dataset: TransitionDataset, actor: Actor, replay: ReplayBuffer, *, offline_steps: int, batch_size: int,
         offline_ratio: float, updates_per_step: int, rewards: Callable[[Tensor], Tensor], gamma: float,
+        learners: Sequence[Learner] = (),
     ) -> None:  # fmt: skip
         super().__init__(actor, dataset)
         self.mixed = MixedReplay(dataset, replay, offline_ratio)
         self.replay, self.offline_steps, self.batch_size = replay, offline_steps, batch_size
-        self.updates_per_step, self.rewards, self.gamma = updates_per_step, rewards, gamma
+        self.updates_per_step, self.rewards, self.gamma, self.learners = updates_per_step, rewards, gamma, learners
         self.unfinished: list[list[Batch]] = [[] for _ in range(actor.pool.num_envs)]  # steps of running episodes
         self._due = 0
 
@@ -58,7 +60,7 @@ class FineTuneLane(ActingLane):
         return cls(
             dataset, actor, replay, offline_steps=tuning.offline_steps, batch_size=options.batch_size,
             offline_ratio=tuning.offline_ratio, updates_per_step=tuning.updates_per_step, rewards=tuning.rewards,
-            gamma=options.gamma,
+            gamma=options.gamma, learners=context.learners,
         )  # fmt: skip
 
     def collect(self, limit: int) -> CollectResult:
@@ -68,6 +70,9 @@ class FineTuneLane(ActingLane):
             self._due = min(limit, self.offline_steps - self.step)
             self.step += self._due
             return result
+        if self.step == self.offline_steps:
+            for learner in self.learners:
+                learner.start_online()
         self.source = self.mixed
         batch = self.act(None, result)
         self._store({**batch, "rewards": self.rewards(batch["rewards"])})
