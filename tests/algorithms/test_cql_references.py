@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from rl_training.algorithms import CalQLAlgorithm, CQLAlgorithm, CQLConfig
 from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.run import resume_run, run_training
 from rl_training.runtime.callbacks.training import StopAtStep
-from rl_training.runtime.checkpoints.reading import read_checkpoint
 from rl_training.types import EnvSpec
 
 BOTH = [CQLAlgorithm, CalQLAlgorithm]
@@ -186,24 +187,24 @@ def test_the_weight_changes_when_fine_tuning_starts(spec_name, threshold, draw, 
     assert penalties[1] == pytest.approx(penalties[0] / 4)
 
 
-def fine_tuning(folder: Any, **options: Any) -> Any:
+def fine_tuning(folder: Path, **options: Any) -> Any:
     return parse_config(
         {"algo": "cal_ql", "env_id": "Pendulum-v1", "dataset": {"kind": "random", "rows": 200}, "total_timesteps": 10,
-         "online_steps": 40, "env_kwargs": {"max_episode_steps": 10}, "eval_interval": 0, "checkpoint_interval": 10, "keep_checkpoints": 9,
+         "online_steps": 40, "env_kwargs": {"max_episode_steps": 10}, "eval_interval": 0, "checkpoint_interval": 10,
+         "keep_checkpoints": 9,
          "output_dir": str(folder),
          "algo_kwargs": {"hidden_sizes": [8], "batch_size": 8, "num_cql_samples": 2, "cql_alpha": 3.0, **options}}
     )  # fmt: skip
 
 
-def state_at(folder: Any, step: int) -> dict[str, Any]:
-    found: dict[str, Any] = read_checkpoint(str(folder / f"checkpoints/step_{step:09}")).state["updater"]
-    return found
+def tensors_at(folder: Path, step: int) -> dict[str, Tensor]:
+    return load_file(folder / f"checkpoints/step_{step:09}/learner.safetensors")
 
 
 def test_a_run_changes_the_weight_after_its_offline_steps(tmp_path):
     run_training(fine_tuning(tmp_path / "run", cql_alpha_online=0.25))
-    assert state_at(tmp_path / "run", 10)["buffers"]["cql_weight"].item() == 3.0
-    assert state_at(tmp_path / "run", 20)["buffers"]["cql_weight"].item() == 0.25
+    assert tensors_at(tmp_path / "run", 10)["buffers/cql_weight"].item() == 3.0
+    assert tensors_at(tmp_path / "run", 20)["buffers/cql_weight"].item() == 0.25
 
 
 @pytest.mark.parametrize("stop", [10, 25])
@@ -212,9 +213,10 @@ def test_a_resumed_run_has_the_weight_of_its_phase(stop, tmp_path):
     run_training(whole)
     run_training(halved, callbacks=[StopAtStep(stop)])
     resume_run(tmp_path / "b")
-    first, second = (state_at(tmp_path / name, 50) for name in "ab")
-    assert first["parameters"].keys() == second["parameters"].keys()
-    assert all(value.equal(second["parameters"][name]) for name, value in first["parameters"].items())
+    first, second = (tensors_at(tmp_path / name, 50) for name in "ab")
+    assert first["buffers/cql_weight"].item() == 0.25
+    assert first.keys() == second.keys()
+    assert all(value.equal(second[name]) for name, value in first.items())
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.0])

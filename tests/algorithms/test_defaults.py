@@ -12,7 +12,7 @@ from rl_training.algorithms.dreamer import DreamerConfig
 ADAM = {"learning_rate": 3e-4, "batch_size": 256, "gamma": 0.99}
 SAC = {**ADAM, "tau": 0.005, "temperature": 1.0, "tune_temperature": True, "target_entropy": "auto", "n_step": 1}
 IQL = {**ADAM, "expectile": 0.7, "beta": 3.0, "max_advantage_weight": 100.0, "tau": 0.005, "hidden_sizes": (256, 256)}
-CQL = {**ADAM, "cql_alpha": 5.0, "num_cql_samples": 10, "tau": 0.005, "actor_learning_rate": 1e-4,
+CQL = {**ADAM, "num_cql_samples": 10, "tau": 0.005, "actor_learning_rate": 1e-4,
        "hidden_sizes": (256, 256, 256), "backup_entropy": False, "lagrange_threshold": None}  # fmt: skip
 TD3 = {**ADAM, "tau": 0.005, "policy_delay": 2, "target_noise": 0.2, "target_noise_clip": 0.5}
 PPO = {"learning_rate": 3e-4, "gamma": 0.99, "gae_lambda": 0.95, "clip_range": 0.2, "value_weight": 0.5,
@@ -27,8 +27,8 @@ PUBLISHED: dict[str, dict[str, Any]] = {
     "bc": {**ADAM, "objective": "likelihood"},
     "iql": IQL,
     "xql": {**IQL, "loss_temperature": 2.0, "max_value_diff_exp": 7.0, "vanilla_value_loss": False},
-    "cql": {**CQL, "max_target_backup": False},
-    "cal_ql": {**CQL, "max_target_backup": True},
+    "cql": {**CQL, "cql_alpha": "auto", "max_target_backup": False},
+    "cal_ql": {**CQL, "cql_alpha": 5.0, "max_target_backup": True},
     "td3_bc": {**TD3, "alpha": 2.5, "normalize_obs": True},
     "sac": SAC,
     "td3": {**TD3, "action_noise": "gaussian", "action_noise_scale": 0.1, "learning_starts": 25_000},
