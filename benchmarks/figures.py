@@ -24,7 +24,8 @@ from rl_training.statistics import bootstrap_interval, interquartile_mean
 
 RESULTS = Path(__file__).parent / "results"
 EPISODES, EVALUATION_SEED = 50, 12345
-PENDULUM_REPLAY, CARTPOLE_EXPERT = "classic/pendulum_replay.h5", "experts/cartpole.npz"
+PENDULUM_REPLAY, CARTPOLE_REPLAY = "classic/pendulum_replay.h5", "classic/cartpole_replay.h5"
+CARTPOLE_EXPERT = "experts/cartpole.npz"
 HOPPER_EXPERT = "locomotion/hopper-expert.hdf5"
 
 
@@ -45,6 +46,22 @@ CELLS = {
     "bc_pendulum_replay": Cell(
         "BC on d3rlpy's Pendulum replay, 20,000 updates", "bc/pendulum --steps 20000",
         goal="", data=PENDULUM_REPLAY,
+    ),
+    "iql_cartpole_replay": Cell(
+        "IQL on d3rlpy's CartPole replay, 5,000 updates", "iql/cartpole",
+        goal="above BC, and within 5% of the best here", data=CARTPOLE_REPLAY,
+    ),
+    "xql_cartpole_replay": Cell(
+        "XQL on d3rlpy's CartPole replay, 5,000 updates", "xql/cartpole",
+        goal="", data=CARTPOLE_REPLAY,
+    ),
+    "cql_cartpole_replay": Cell(
+        "CQL on d3rlpy's CartPole replay, 5,000 updates", "cql/cartpole",
+        goal="", data=CARTPOLE_REPLAY,
+    ),
+    "bc_cartpole_replay": Cell(
+        "BC on d3rlpy's CartPole replay, 5,000 updates", "bc/cartpole",
+        goal="", data=CARTPOLE_REPLAY,
     ),
     "sac_pendulum": Cell(
         "SAC on Pendulum-v1, 20,000 steps", "sac/pendulum --steps 20000",

@@ -37,6 +37,11 @@ Episode = Annotated[
 ]
 
 
+Probabilities = Annotated[
+    bool, typer.Option("--probabilities", help="Also print the probability of each Discrete action.")
+]
+
+
 def predict(
     run: Run,
     best: Best = False,
@@ -44,6 +49,7 @@ def predict(
     obs_file: ObservationFile = None,
     stochastic: Sampled = False,
     episode: Episode = False,
+    probabilities: Probabilities = False,
     as_json: Json = False,
 ) -> None:
     """Print the actions of a trained agent. One action for each observation, both in the environment's own form. A
@@ -54,6 +60,8 @@ def predict(
         given = read_obs(obs_file)
     else:
         raise ValueError("observations are missing or given twice: use either --obs JSON or --obs-file FILE.npy")
+    if episode and probabilities:
+        raise ValueError("--probabilities treats every observation as the first of an episode; leave out --episode")
     with stdout_for_results():
         import torch
 
@@ -66,10 +74,17 @@ def predict(
             options["generator"].seed()
         rows = own_form(agent, given)
         actions = of_episode(agent, rows, options) if episode else of_each(agent, rows, options)
+        found = {"actions": actions, **(probabilities_of(agent, rows) if probabilities else {})}
     if as_json:
-        print_json({"actions": actions})
+        print_json(found)
     else:
-        typer.echo(json.dumps(actions))
+        typer.echo(json.dumps(found if probabilities else actions))
+
+
+def probabilities_of(agent: Agent, rows: Any) -> dict[str, Any]:
+    from rl_training.experiment.export.policy import action_probabilities
+
+    return {"probabilities": action_probabilities(agent, rows).tolist()}
 
 
 def of_each(agent: Agent, rows: Any, options: dict[str, Any]) -> Any:

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from rl_training.algorithms import Learner
+from rl_training.experiment.agent import Agent
 from rl_training.experiment.export.spaces import Actions, Observations
 from rl_training.models import heads
 from rl_training.types import Action, Batch, EnvSpec, Metrics
@@ -64,6 +66,24 @@ def decide(learner: Learner, rows: Tensor, memory: Batch | None) -> tuple[Action
     if not quantities and action.actions.is_floating_point():  # an algorithm with a policy head of its own
         quantities["policy_actions"] = action.actions
     return action, quantities
+
+
+def action_probabilities(agent: Agent, obs: Any) -> np.ndarray[Any, Any]:
+    """Returns the probability of each Discrete action, [..., actions], for observations with the same leading shape.
+
+    Each observation is the first of an episode. Raises ValueError for policies that are not categorical.
+    """
+    rows = agent.rows(obs)
+    device = next(agent.learner.parameters()).device
+    flat = torch.as_tensor(rows.reshape(-1, *agent.spec.obs_shape)).to(device)
+    _, quantities = decide(agent.learner, flat, None)
+    if agent.spec.action_kind != "discrete" or "logits" not in quantities:
+        raise ValueError(
+            f"{agent.config.algo} has no action probabilities here; they are for Discrete actions and a categorical "
+            "policy, such as those of bc, iql, xql and ppo"
+        )
+    probabilities = quantities["logits"].softmax(-1).cpu().numpy()
+    return probabilities.reshape(*agent.lead(obs), -1)
 
 
 @contextmanager
