@@ -25,6 +25,7 @@ MODEL = {"model_members": 7, "model_elites": 5, "model_hidden_sizes": (200,) * 4
 
 PUBLISHED: dict[str, dict[str, Any]] = {
     "bc": {**ADAM, "objective": "likelihood"},
+    "bcq": {**ADAM, "threshold": 0.3, "logit_penalty": 0.01, "tau": 0.005, "hidden_sizes": (256, 256)},
     "iql": IQL,
     "xql": {**IQL, "loss_temperature": 2.0, "max_value_diff_exp": 7.0, "vanilla_value_loss": False},
     "cql": {**CQL, "cql_alpha": "auto", "max_target_backup": False},

@@ -3,6 +3,7 @@
 from collections.abc import MutableMapping
 
 from rl_training.algorithms.bc import *
+from rl_training.algorithms.bcq import *
 from rl_training.algorithms.c51 import *
 from rl_training.algorithms.cal_ql import *
 from rl_training.algorithms.core.config import *

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from rl_training.models.heads import CategoricalPolicy
 from rl_training.models.layers import HiddenSizes, Layers
 from rl_training.types import EnvSpec
 
@@ -126,6 +127,14 @@ class DQNModel(nn.Module):
 
 class DiscreteCQLModel(DQNModel):
     options = ()
+
+
+class BCQModel(DiscreteCQLModel):
+    """A Q-network and the behaviour policy, which clones the data."""
+
+    def __init__(self, spec: EnvSpec, hidden_sizes: HiddenSizes = (256, 256)) -> None:
+        super().__init__(spec, hidden_sizes)
+        self.behaviour = CategoricalPolicy(Layers.of(hidden_sizes).from_obs(math.prod(spec.obs_shape), spec.action_dim))
 
 
 class ActionValues(nn.Module):
