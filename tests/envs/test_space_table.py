@@ -118,7 +118,7 @@ def table() -> dict[str, dict[str, bool]]:
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if cells[0] in ("observations", "actions"):
             kind, names = cells[0], [re.findall("`(\\w+)`", cell) for cell in cells[1:]]
-        elif len(cells) == 6 and f"{kind} {cells[0]}" in SPACES:
+        elif len(cells) == len(names) + 1 and f"{kind} {cells[0]}" in SPACES:
             marks = zip(names, cells[1:], strict=True)
             found[f"{kind} {cells[0]}"] = {name: mark == "✓" for group, mark in marks for name in group}
     return found
