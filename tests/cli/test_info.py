@@ -47,7 +47,7 @@ def test_explain_shows_defaults_ranges_configs_and_an_example(cli):
     lines = cli("explain", "iql").stdout.splitlines()
     expectile = next(line for line in lines if line.startswith("expectile"))
     assert expectile.split()[1:7] == ["0.7", "number", ">", "0", "and", "<"]
-    assert "configs     iql/halfcheetah, iql/hopper, iql/hopper_mixture, iql/pendulum" in lines
+    assert "configs     iql/cartpole, iql/halfcheetah, iql/hopper, iql/hopper_mixture, iql/pendulum" in lines
     # the one among them that brings its own data
     assert "example     rl-training train iql/pendulum --set learning_rate=0.0003" in lines
 
