@@ -279,7 +279,7 @@ class BCQ(ManagedAlgorithm):
             log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
             record_video_interval: steps between videos of an evaluation episode; 0: none
             threads: CPU threads for PyTorch; none: 1 to 4, by timing
-            compile: torch.compile: auto, on or off
+            compile: torch.compile: auto (long runs, by timing), on or off
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 

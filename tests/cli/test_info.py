@@ -49,7 +49,7 @@ def test_explain_shows_defaults_ranges_configs_and_an_example(cli):
     assert expectile.split()[1:7] == ["0.7", "number", ">", "0", "and", "<"]
     assert "configs     iql/cartpole, iql/halfcheetah, iql/hopper, iql/hopper_mixture, iql/pendulum" in lines
     # the one among them that brings its own data
-    assert "example     rl-training train iql/pendulum --set learning_rate=0.0003" in lines
+    assert "example     rl-training train iql/cartpole --set learning_rate=0.0003" in lines
 
 
 def test_explain_lists_the_options_of_a_class_of_the_user(cli, tmp_path, monkeypatch):
