@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
+from torch import Tensor
 
 from rl_training.algorithms import TD3BCAlgorithm, TD3BCConfig, Updater, td3_bc_loss
+from rl_training.experiment.config.train_config import parse_config
+from rl_training.experiment.run import resume_run, run_training
+from rl_training.runtime.callbacks.training import StopAtStep
 
 
 def test_the_critic_is_weighed_by_its_own_size_and_cloning_is_a_mean():
@@ -80,3 +87,31 @@ def test_observations_are_standardised_unless_asked_otherwise(box, draw):
 def test_bad_values_are_refused_by_the_name_of_their_option(option, value):
     with pytest.raises(ValueError, match=option):
         TD3BCConfig(**{option: value})
+
+
+def fine_tuning(folder: Path, **options: Any) -> Any:
+    return parse_config(
+        {"algo": "td3_bc", "env_id": "Pendulum-v1", "dataset": {"kind": "random", "rows": 200}, "total_timesteps": 10,
+         "online_steps": 40, "eval_interval": 0, "checkpoint_interval": 10, "keep_checkpoints": 9,
+         "output_dir": str(folder), "algo_kwargs": {"hidden_sizes": [8], "batch_size": 8, **options}}
+    )  # fmt: skip
+
+
+def tensors_at(folder: Path, step: int) -> dict[str, Tensor]:
+    return load_file(folder / f"checkpoints/step_{step:09}/learner.safetensors")
+
+
+def same(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
+    return first.keys() == second.keys() and all(value.equal(second[name]) for name, value in first.items())
+
+
+def test_exploration_noise_changes_the_online_phase_alone_and_resumes_exactly(tmp_path):
+    noise = {"action_noise": "gaussian", "action_noise_scale": 0.3}
+    run_training(fine_tuning(tmp_path / "greedy"))
+    run_training(fine_tuning(tmp_path / "noisy", **noise))
+    run_training(fine_tuning(tmp_path / "halved", **noise), callbacks=[StopAtStep(25)])
+    resume_run(tmp_path / "halved")
+    assert same(tensors_at(tmp_path / "greedy", 10), tensors_at(tmp_path / "noisy", 10))
+    assert not same(tensors_at(tmp_path / "greedy", 50), tensors_at(tmp_path / "noisy", 50))
+    assert same(tensors_at(tmp_path / "halved", 50), tensors_at(tmp_path / "noisy", 50))
+    assert TD3BCConfig().action_noise == "none"
