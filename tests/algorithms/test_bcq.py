@@ -26,7 +26,7 @@ def table(**options: Any) -> BCQAlgorithm:
             if name.endswith("weight"):
                 parameter.zero_()
         learner.model.q.head.advantage.layers[0].bias.copy_(torch.tensor([1.0, 2.0, 9.0]))
-        learner.target["q"].head.advantage.layers[0].bias.copy_(torch.tensor([5.0, 4.0, 3.0]))
+        learner.target.get_parameter("q.head.advantage.layers.0.bias").copy_(torch.tensor([5.0, 4.0, 3.0]))
         learner.model.behaviour.net[0].bias.copy_(torch.tensor([0.5, 0.4, 0.1]).log())
     return learner
 

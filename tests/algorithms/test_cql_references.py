@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -91,8 +91,8 @@ def test_the_actor_of_cal_ql_is_orthogonal(box):
 
 
 def test_the_default_draws_the_weights_it_always_drew(box):
-    learners = []
-    for options in ({}, {"initialization": "default", "log_std_offset": None, "critic_hidden_sizes": None}):
+    learners, named = [], {"initialization": "default", "log_std_offset": None, "critic_hidden_sizes": None}
+    for options in cast("list[dict[str, Any]]", [{}, named]):
         torch.manual_seed(3)
         learners.append(CQLAlgorithm.build(box, hidden_sizes=(8,), **options))
     torch.testing.assert_close(learners[0].state_dict(), learners[1].state_dict(), rtol=0, atol=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -82,7 +82,8 @@ def test_actions_are_sampled_by_their_probabilities_and_the_mode_is_the_likelies
 
 
 def test_the_model_samples_action_numbers_and_gives_twin_q_and_v():
-    model, obs = MLPIQLModel(3, 4, (8,), discrete=True), torch.randn(100, 3)
+    model: Any = MLPIQLModel(3, 4, (8,), discrete=True)
+    obs = torch.randn(100, 3)
     actions = model.sample(obs)
     assert actions.dtype == torch.int64
     assert set(actions.tolist()) == {0, 1, 2, 3}  # a clamp to [-1, 1] would leave two of them
@@ -166,10 +167,10 @@ def test_one_summed_update_equals_three_separate_steps(discrete, draw):
     for seed in range(5):
         learner.update(draw(discrete, 16, seed=seed))
         oracle.update(draw(discrete, 16, seed=seed))
-    obs = draw(discrete, 16)["obs"]
+    obs, slow = draw(discrete, 16)["obs"], cast("Any", learner.target["critic"])
     close = partial(torch.testing.assert_close, atol=1e-5, rtol=1e-5)
     close(learner.model.value(obs), oracle.value(obs)[:, 0])
     close(learner.model.actor(obs).logits, oracle.actor(obs))
     for index in range(2):
         close(learner.model.critic.values(obs)[index], oracle.critics[index](obs))
-        close(learner.target["critic"].values(obs)[index], oracle.slow[index](obs))
+        close(slow.values(obs)[index], oracle.slow[index](obs))
