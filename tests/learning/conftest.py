@@ -22,6 +22,14 @@ def pendulum_rows(tmp_path_factory) -> str:
     return str(path)
 
 
+@pytest.fixture(scope="session")
+def cartpole_rows(tmp_path_factory) -> str:
+    """20,000 steps of a random policy on CartPole."""
+    path = tmp_path_factory.mktemp("data") / "cartpole.npz"
+    save_npz(roll_dataset("CartPole-v1", rows=20_000), path)
+    return str(path)
+
+
 @pytest.fixture
 def final_return(tmp_path) -> Callable[..., float]:
     """The mean return of the last checkpoint over 20 episodes it was not chosen by."""

@@ -47,6 +47,16 @@ def test_cql_learns_discrete_actions_from_random_play(final_return):
     assert final_return("cql/cartpole", "total_timesteps=2000") > 100  # random play lasts about 22 steps
 
 
+@pytest.mark.parametrize(
+    ("learner", "options"),
+    [("iql", ["expectile=0.9", "beta=10"]), ("xql", ["loss_temperature=0.5", "beta=10"]), ("bcq", [])],
+)
+def test_random_rows_are_enough_to_balance_a_pole_by(learner, options, reaches, cartpole_rows):
+    # They reach 416 to 497. IQL with the expectile 0.1 reaches 252, and without its weights, as BC, 36.
+    short = ["total_timesteps=1500", "tau=0.02", "gamma=0.95"]
+    assert reaches(300, f"{learner}/cartpole", *short, *options, dataset=cartpole_rows)
+
+
 def test_bc_of_the_same_rows_stays_where_they_are(final_return, pendulum_rows):
     assert final_return("bc/pendulum", "total_timesteps=1000", *SMALL, dataset=pendulum_rows) < -1000
 
