@@ -179,6 +179,9 @@ class BCQ(ManagedAlgorithm):
         max_grad_norm: float | None = None,
         network: str | type[Any] | Mapping[str, Any] | None = None,
         normalize_obs: bool = False,
+        n_step: int = 1,
+        discount_time: str | None = None,
+        time_unit: float | None = None,
         threshold: float = 0.3,
         logit_penalty: float = 0.01,
         tau: float = 0.005,
@@ -208,6 +211,7 @@ class BCQ(ManagedAlgorithm):
         dataset_columns: Mapping[str, str] = {},
         action_range: Sequence[float | Sequence[float]] | None = None,
         allow: Sequence[str] = (),
+        table: TableOptions | Mapping[str, Any] = ...,
         rewards: RewardTransform | Mapping[str, Any] = ...,
         online_steps: int = 0,
         offline_ratio: float = 0.5,
@@ -236,6 +240,9 @@ class BCQ(ManagedAlgorithm):
             max_grad_norm: maximum norm of the gradient; none: no clipping
             network: networks of policy and value functions: a kind, or its options; none: the algorithm's own
             normalize_obs: standardise observations by the dataset's mean and std
+            n_step: steps of the n-step returns of the dataset
+            discount_time: time column of the file; discounts are then gamma ** (time step / time_unit)
+            time_unit: time that gamma discounts as one step
             threshold: lowest probability of an action in the data, relative to the likeliest; 0: every action
             logit_penalty: weight of the squared logits of the behaviour policy
             tau: Polyak coefficient of the target network
@@ -267,6 +274,7 @@ class BCQ(ManagedAlgorithm):
             action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
                 environment
             allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
+            table: how to read tables: csv_dialect, categories, max_gap
             rewards: transform of the rewards in the dataset
             online_steps: environment steps of online fine-tuning
             offline_ratio: fraction of a batch sampled from the dataset during online fine-tuning
@@ -460,7 +468,11 @@ class CalQL(ManagedAlgorithm):
         temperature: float = 1.0,
         tune_temperature: bool = True,
         target_entropy: float | Literal["auto"] = "auto",
-        cql_alpha: float = 5.0,
+        critic_hidden_sizes: Sequence[int] | None = None,
+        initialization: Literal["default", "corl", "cal_ql"] = "default",
+        log_std_offset: float | None = None,
+        cql_alpha: float | Literal["auto"] = 5.0,
+        cql_alpha_online: float | None = None,
         lagrange_threshold: float | None = None,
         tau: float = 0.005,
         num_cql_samples: int = 10,
@@ -529,7 +541,11 @@ class CalQL(ManagedAlgorithm):
             temperature: entropy coefficient alpha; its initial value if tuned
             tune_temperature: tune the temperature towards target_entropy
             target_entropy: auto: minus the number of action dimensions
-            cql_alpha: weight of the conservative penalty
+            critic_hidden_sizes: widths of the critics' hidden layers (Box); none: hidden_sizes
+            initialization: initial weights (Box): PyTorch's, those of CORL's CQL, or those of the Cal-QL authors
+            log_std_offset: initial offset of the policy's log std, trained with a multiplier (Box); none: neither
+            cql_alpha: weight of the conservative penalty; auto: 5
+            cql_alpha_online: weight of the penalty during online fine-tuning; none: cql_alpha
             lagrange_threshold: tune the penalty's weight so that the gap stays at this threshold; none: fixed
                 weight
             tau: Polyak coefficient of the target critics
@@ -605,7 +621,11 @@ class CQL(ManagedAlgorithm):
         temperature: float = 1.0,
         tune_temperature: bool = True,
         target_entropy: float | Literal["auto"] = "auto",
-        cql_alpha: float = 5.0,
+        critic_hidden_sizes: Sequence[int] | None = None,
+        initialization: Literal["default", "corl", "cal_ql"] = "default",
+        log_std_offset: float | None = None,
+        cql_alpha: float | Literal["auto"] = "auto",
+        cql_alpha_online: float | None = None,
         lagrange_threshold: float | None = None,
         tau: float = 0.005,
         num_cql_samples: int = 10,
@@ -613,6 +633,7 @@ class CQL(ManagedAlgorithm):
         backup_entropy: bool = False,
         cloning_updates: int = 0,
         actor_learning_rate: float | None = 0.0001,
+        epsilon: float = 0.0,
         env_id: str | None = None,
         seed: int = 0,
         total_timesteps: int = 100000,
@@ -674,7 +695,11 @@ class CQL(ManagedAlgorithm):
             temperature: entropy coefficient alpha; its initial value if tuned
             tune_temperature: tune the temperature towards target_entropy
             target_entropy: auto: minus the number of action dimensions
-            cql_alpha: weight of the conservative penalty
+            critic_hidden_sizes: widths of the critics' hidden layers (Box); none: hidden_sizes
+            initialization: initial weights (Box): PyTorch's, those of CORL's CQL, or those of the Cal-QL authors
+            log_std_offset: initial offset of the policy's log std, trained with a multiplier (Box); none: neither
+            cql_alpha: weight of the conservative penalty; auto: 5 for Box, 1 for Discrete actions
+            cql_alpha_online: weight of the penalty during online fine-tuning; none: cql_alpha
             lagrange_threshold: tune the penalty's weight so that the gap stays at this threshold; none: fixed
                 weight
             tau: Polyak coefficient of the target critics
@@ -683,6 +708,7 @@ class CQL(ManagedAlgorithm):
             backup_entropy: subtract alpha * log pi in the target, as SAC does (Box)
             cloning_updates: initial updates in which the actor clones the data (Box)
             actor_learning_rate: learning rate of the actor and the temperature (Box); none: learning_rate
+            epsilon: probability of a random action during online fine-tuning (Discrete)
             env_id: environment: Gymnasium id, module:id or module:Class; none: learn from the dataset alone
             seed: random seed of the run
             total_timesteps: gradient steps offline, environment steps online
@@ -2852,6 +2878,9 @@ class TD3BC(ManagedAlgorithm):
         n_step: int = 1,
         discount_time: str | None = None,
         time_unit: float | None = None,
+        action_noise: Literal["none", "gaussian", "ornstein_uhlenbeck"] = "none",
+        action_noise_scale: float = 0.1,
+        action_noise_theta: float = 0.15,
         policy_delay: int = 2,
         target_noise: float = 0.2,
         target_noise_clip: float = 0.5,
@@ -2914,6 +2943,9 @@ class TD3BC(ManagedAlgorithm):
             n_step: steps of the n-step returns of the dataset
             discount_time: time column of the file; discounts are then gamma ** (time step / time_unit)
             time_unit: time that gamma discounts as one step
+            action_noise: exploration noise added to the actions
+            action_noise_scale: std of the exploration noise; actions are in [-1, 1]
+            action_noise_theta: mean reversion rate of ornstein_uhlenbeck noise; 1: independent noise
             policy_delay: critic updates per update of the actor and the target networks
             target_noise: std of the target policy smoothing noise
             target_noise_clip: bound of the target policy smoothing noise

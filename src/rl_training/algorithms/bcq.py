@@ -7,14 +7,14 @@ from pydantic import Field, NonNegativeFloat
 from torch import Tensor
 from torch.nn.functional import huber_loss
 
-from rl_training.algorithms.core.config import Fraction, OfflineConfig, Rate
+from rl_training.algorithms.core.config import Fraction, OfflineTDConfig, Rate
 from rl_training.algorithms.core.learner import Learner
 from rl_training.algorithms.core.ops import epsilon_greedy, select_action, td_target
 from rl_training.models import BCQModel
 from rl_training.types import Action, Batch, Loss
 
 
-class BCQConfig(OfflineConfig):
+class BCQConfig(OfflineTDConfig):
     threshold: Annotated[float, Field(ge=0, lt=1)] = Field(
         0.3, description="lowest probability of an action in the data, relative to the likeliest; 0: every action"
     )
@@ -59,7 +59,7 @@ class BCQAlgorithm(Learner):
         """TD target r + gamma * (1 - done) * target Q(s', a') for the best supported a' by the online network."""
         best = self.supported(batch["next_obs"]).argmax(-1)
         next_q = select_action(self.target["q"](batch["next_obs"]), best)
-        return td_target(batch["rewards"], batch["dones"], next_q, self.config.gamma)
+        return td_target(batch["rewards"], batch["dones"], next_q, batch.get("discounts", self.config.gamma))
 
     def supported(self, obs: Tensor) -> Tensor:
         return supported_values(self.model.q(obs), self.model.behaviour(obs).logits, self.config.threshold)
