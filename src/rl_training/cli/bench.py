@@ -8,14 +8,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from rl_training.cli.executors import takes_executor
 from rl_training.cli.options import Json
-from rl_training.cli.output import duration, print_facts, print_json, print_table
+from rl_training.cli.output import duration, many, print_facts, print_json, print_table, print_wrapped
 from rl_training.experiment.executors.base import ExecutorOptions
+from rl_training.messages import OPE_CAUTION
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from rl_training.experiment.bench.cell import CellRun
     from rl_training.experiment.bench.runner import Bench, Watch
 
+ESTIMATES = "estimate [95%] of each seed"
 Plan = Annotated[
     Path | None, typer.Argument(metavar="PLAN.yaml", help="The options below as YAML keys; options override it.")
 ]
@@ -37,6 +39,17 @@ Overrides = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Set a config key or an algorithm option in every cell."),
 ]
 Episodes = Annotated[int | None, typer.Option(metavar="N", min=1, help="Episodes per score.", show_default="50")]
+Score = Annotated[
+    Literal["episodes", "ope"] | None,
+    typer.Option(help="Score by evaluation episodes, or by off-policy estimates from data.", show_default="episodes"),
+]
+Test = Annotated[
+    str | None, typer.Option(metavar="DATASET", help="Test data of --score ope: episodes that no cell trains on.")
+]
+Updates = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help="Updates of each estimate.", show_default="4,000")
+]
+Gamma = Annotated[float | None, typer.Option(metavar="G", help="Discount of the estimates.", show_default="0.99")]
 Jobs = Annotated[
     int | None, typer.Option(metavar="N", min=1, help="Cells run in parallel.", show_default="number of cores")
 ]
@@ -56,16 +69,20 @@ Output = Annotated[
 @takes_executor
 def bench(
     plan: Plan = None, algos: Algos = None, configs: Configs = None, envs: Envs = None, datasets: Datasets = None,
-    seeds: Seeds = None, steps: Steps = None, overrides: Overrides = None, episodes: Episodes = None, jobs: Jobs = None,
+    seeds: Seeds = None, steps: Steps = None, overrides: Overrides = None, episodes: Episodes = None,
+    score: Score = None, test: Test = None, updates: Updates = None, gamma: Gamma = None, jobs: Jobs = None,
     output: Output = None, one_cell: OneCell = None, as_json: Json = False, *, executor: ExecutorOptions,
 ) -> None:  # fmt: skip
-    """Train algorithms on environments or datasets with several seeds. Repeat the command to continue."""
+    """Train algorithms on environments or datasets with several seeds. Repeat the command to continue. With --score ope
+    no environment is needed: the runs are scored by off-policy estimates from test data."""
     from rl_training.experiment.bench.plan import PLAN, parse_plan, read_plan
     from rl_training.experiment.bench.runner import Bench
 
     given = {"algos": algos, "configs": configs, "envs": envs, "datasets": datasets, "seeds": seeds, "steps": steps,
-             "episodes": episodes}  # fmt: skip
+             "episodes": episodes, "score": score, "test": test, "updates": updates, "gamma": gamma}  # fmt: skip
     values = read_plan_file(plan) | {key: value for key, value in given.items() if value is not None}
+    if episodes is not None and values.get("score") == "ope":
+        raise ValueError("--score ope runs no episodes: remove --episodes")
     continued = output is not None and (output / PLAN).is_file()
     output = output or Path("runs") / ("bench" if plan is None else plan.stem)
     stored = not values and not overrides and (continued or one_cell is not None)
@@ -173,10 +190,26 @@ def print_result(work: Bench, *, as_json: bool) -> None:
     if as_json:
         print_json({"bench": str(work.directory), "status": work.status, "cells": cells})
         return
-    rows = [(cell["cell"], cell["state"], " ".join(f"{score:,.1f}" for score in cell["scores"]), cell["error"] or "")
-            for cell in cells]  # fmt: skip
-    print_table(("cell", "state", "score of each seed", "error"), rows)
+    header, text = ("score of each seed", played) if work.plan.score == "episodes" else (ESTIMATES, estimated)
+    rows = [(cell["cell"], cell["state"], text(cell), cell["error"] or "") for cell in cells]
+    print_table(("cell", "state", header, "error"), rows)
+    if work.plan.score == "ope":
+        print_wrapped("caution     ", f"no episodes were played: {OPE_CAUTION}")
     print_facts({"bench": str(work.directory), "next": _next(work)})
+
+
+def played(cell: dict[str, Any]) -> str:
+    return " ".join(f"{score:,.1f}" for score in cell["scores"])
+
+
+def estimated(cell: dict[str, Any]) -> str:
+    """The estimate and interval of each seed, and the number of its warnings."""
+    texts = []
+    for each in cell["estimates"]:
+        low, high = each["interval"]
+        warnings = f" ({many(len(each['warnings']), 'warning')})" if each["warnings"] else ""
+        texts.append(f"{each['estimate']:.5g} [{low:.5g}, {high:.5g}]{warnings}")
+    return ", ".join(texts)
 
 
 def _next(work: Bench) -> str:
@@ -188,9 +221,16 @@ def _next(work: Bench) -> str:
 
 
 def _cell_json(cell: CellRun) -> dict[str, Any]:
-    runs = [] if cell.result is None else cell.result["runs"]
-    return {
+    from rl_training.experiment.bench.scores import is_estimate, value_of
+
+    scores = [] if cell.result is None else [run["score"] for run in cell.result["runs"]]
+    facts = {
         "cell": cell.cell.name, "algo": cell.cell.learner, "env": cell.config.env_id, "dataset": cell.cell.dataset,
         "state": cell.state, "error": cell.error, "seeds": cell.plan.seeds, "directory": str(cell.folder),
-        "scores": [run["score"]["return_mean"] for run in runs],
+        "scores": [value_of(score) for score in scores],
     }  # fmt: skip
+    if cell.plan.score == "episodes":
+        return facts
+    named = ("estimate", "interval", "warnings", "estimates")
+    estimates = [{name: score[name] for name in named} for score in scores if is_estimate(score)]
+    return {**facts, "score": cell.plan.score, "test": cell.plan.test, "estimates": estimates}

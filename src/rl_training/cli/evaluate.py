@@ -6,11 +6,19 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from rl_training.cli.data import ActionRange, Allow, Columns, read_options
-from rl_training.cli.options import Best, Json, Run, Trust
+from rl_training.cli.options import Best, Json, Trust
 from rl_training.cli.output import print_facts, print_json, score, stdout_for_results
+from rl_training.cli.ranking import rank, with_interval
 from rl_training.cli.tables import takes_table_options
 from rl_training.messages import OPE_CAUTION
 
+Runs = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="RUN...",
+        help="A run directory (its newest checkpoint) or a checkpoint; with --ope several, or folders.",
+    ),
+]
 Episodes = Annotated[int | None, typer.Option(metavar="N", min=1, help="Episodes to run (default 10).")]
 Seed = Annotated[int, typer.Option(metavar="S", min=0, help="Random seed for the episodes or the estimate.")]
 Stochastic = Annotated[
@@ -34,7 +42,13 @@ VideoEpisodes = Annotated[
 Ope = Annotated[
     str | None, typer.Option(metavar="DATASET", help="Estimate the return from data, without an environment.")
 ]
-Updates = Annotated[int | None, typer.Option(metavar="N", min=1, help="Updates of the estimate (default 10,000).")]
+Updates = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help="Updates of the estimate (default 10,000; 4,000 to rank runs).")
+]
+ActionSamples = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="Estimate the stochastic policy by N sampled actions in each state."),
+]
 Gamma = Annotated[float | None, typer.Option(metavar="G", help="Discount of the estimate (default 0.99).")]
 
 
@@ -56,29 +70,17 @@ class Playing(NamedTuple):
 
 @takes_table_options
 def evaluate(
-    run: Run,
-    best: Best = False,
-    episodes: Episodes = None,
-    seed: Seed = 0,
-    stochastic: Stochastic = None,
-    settings: Settings = None,
-    video: VideoFile = None,
-    video_episodes: VideoEpisodes = None,
-    ope: Ope = None,
-    updates: Updates = None,
-    gamma: Gamma = None,
-    columns: Columns = None,
-    action_range: ActionRange = None,
-    allow: Allow = None,
-    trust: Trust = None,
-    as_json: Json = False,
-    *,
+    runs: Runs, best: Best = False, episodes: Episodes = None, seed: Seed = 0, stochastic: Stochastic = None,
+    settings: Settings = None, video: VideoFile = None, video_episodes: VideoEpisodes = None, ope: Ope = None,
+    updates: Updates = None, gamma: Gamma = None, action_samples: ActionSamples = None, columns: Columns = None,
+    action_range: ActionRange = None, allow: Allow = None, trust: Trust = None, as_json: Json = False, *,
     table: dict[str, Any],
-) -> None:
-    """Evaluate a trained agent in its environment. With --ope, estimate its discounted return from data alone; the
-    data are read with the agent's own dataset options unless others are given. Actions are deterministic unless
-    --stochastic or the config's eval_stochastic is set."""
-    given = {name: value for name, value in (("updates", updates), ("gamma", gamma)) if value is not None}
+) -> None:  # fmt: skip
+    """Evaluate a trained agent in its environment. With --ope, estimate its discounted return from data alone; several
+    runs are ranked in one table, best first. The data are read with the agent's own dataset options unless others are
+    given. Actions are deterministic unless --stochastic or the config's eval_stochastic is set."""
+    estimating = {"updates": updates, "gamma": gamma, "action_samples": action_samples}
+    given = {name: value for name, value in estimating.items() if value is not None}
     reading = read_options(columns, action_range, allow) | table
     playing = Playing(episodes, stochastic, settings or None, video, video_episodes)
     if ope is None:
@@ -86,11 +88,22 @@ def evaluate(
         if unused:
             option = unused[0].removeprefix("dataset_").replace("_", "-")
             raise ValueError(f"--{option} needs --ope DATASET, the estimate from data")
-        play(run, best, seed, playing, trust or [], as_json)
+        if len(runs) > 1:
+            raise ValueError("give one RUN to play episodes, or --ope DATASET to rank several runs from data")
+        play(runs[0], best, seed, playing, trust or [], as_json)
     elif (useless := playing.first_option()) is not None:
         raise ValueError(f"--ope runs no episodes: remove {useless}")
+    elif (found := every_run(runs)) != runs or len(runs) > 1:
+        rank(found, ope, as_json, best=best, trust=trust or [], seed=seed, reading=reading, **given)
     else:
-        estimate(run, ope, best, seed, given, reading, as_json)
+        estimate(found[0], ope, best, seed, given, reading, as_json)
+
+
+def every_run(paths: list[Path]) -> list[Path]:
+    """The runs and checkpoints at these paths; a folder stands for all runs below it, such as several seeds."""
+    from rl_training.experiment.ope.runs import runs_below
+
+    return [run for path in paths for run in runs_below(path)]
 
 
 def play(run: Path, best: bool, seed: int, playing: Playing, trust: list[str], as_json: bool) -> None:
@@ -128,12 +141,14 @@ def estimate(
 
         from rl_training.experiment.agent import load_agent
         from rl_training.experiment.ope import evaluate_policy_offline, load_dataset_for
+        from rl_training.experiment.ope.runs import TRAINING_DATA, is_training_data
         from rl_training.runtime.callbacks.progress import ShowProgress
 
         torch.set_num_threads(1)  # as in training: results do not depend on the number of cores
         agent = load_agent(run, best=best)
         dataset = load_dataset_for(agent, source, **reading)
         found = evaluate_policy_offline(agent, dataset, seed=seed, callbacks=[ShowProgress()], **options)
+        warnings = [*([TRAINING_DATA] if is_training_data(agent, source, dataset) else []), *found.warnings]
     if as_json:
         print_json({"checkpoint": str(agent.path), "dataset": source, **found._asdict()})
         return
@@ -147,10 +162,6 @@ def estimate(
             "checkpoint": str(agent.path),
         }
     )
-    for warning in found.warnings:
+    for warning in warnings:
         typer.echo(f"warning     {warning}")
     typer.echo(f"caution     {OPE_CAUTION}")
-
-
-def with_interval(value: float, interval: tuple[float, float] | None) -> str:
-    return f"{value:.5g}" if interval is None else f"{value:.5g} (95% interval {interval[0]:.5g} to {interval[1]:.5g})"

@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from rl_training.experiment.bench.commands import evaluate_command, scoring_work
 from rl_training.experiment.bench.plan import BenchPlan, Cell
-from rl_training.experiment.bench.scoring import EVALUATION_SEED
 from rl_training.experiment.executors.base import LOG, OUTPUT, Executor, Handle, Work, last_error
 from rl_training.experiment.executors.local import LocalExecutor
 from rl_training.experiment.executors.work_log import WorkLog
@@ -98,8 +98,7 @@ class CellRun(Job):
             self._trained = self._output()
             runs = [str(run) for run in self.runs()]
             trusted = ",".join(modules_of(self.config))
-            scoring = ["rl_training.experiment.bench.scoring", str(self.plan.episodes), trusted, *runs]
-            self._launch("evaluating", scoring)
+            self._launch("evaluating", scoring_work(self.plan, trusted, runs))
         if self.process is None:
             self._lock.close()
 
@@ -148,13 +147,13 @@ class CellRun(Job):
         runs = [{**trained, **run_facts(run), "score": score}
                 for trained, run, score in zip(self._trained["runs"], self.runs(), scores, strict=True)]  # fmt: skip
         record = RunDirectory(self.runs()[0]).read("run.json") or {}
-        evaluate = ["evaluate", "RUN", "--episodes", str(self.plan.episodes), "--seed", str(EVALUATION_SEED)]
-        commands = [self.cell.train_command(self.plan, "RUNS"), evaluate]
+        commands = [self.cell.train_command(self.plan, "RUNS"), evaluate_command(self.plan)]
         self.result = {
             "cell": self.cell.name, "algo": self.cell.learner, "env": self.config.env_id, "dataset": self.cell.dataset,
             "commands": [shlex.join(["rl-training", *words]) for words in commands],
             **{key: record.get(key) for key in ("versions", "hardware", "choices")},
-            "data": record.get("dataset"), **self._trained, "runs": runs,
+            "data": record.get("dataset"), "score": self.plan.score, "test": self.plan.test, **self._trained,
+            "runs": runs,
         }  # fmt: skip
         RunDirectory(self.folder).write("result.json", self.result)
         self.state = "done"

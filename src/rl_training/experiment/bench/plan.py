@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError
 
-from rl_training.experiment.config.fields import Count, CountOrZero, Name
+from rl_training.experiment.config.fields import Count, CountOrZero, Location, Name
 from rl_training.experiment.config.messages import ConfigError, describe
 from rl_training.experiment.config.train_config import TrainConfig, apply_overrides, load_config, parse_config
 from rl_training.experiment.config.yaml_text import write_yaml
@@ -41,6 +41,14 @@ class BenchPlan(BaseModel):
     seeds: list[CountOrZero] = Field([0, 1, 2, 3, 4], min_length=1, description="random seeds of every cell")
     steps: Count | None = Field(None, description="steps of every run; none: total_timesteps of its config")
     episodes: Count = Field(50, description="evaluation episodes of the last checkpoint of each run")
+    score: Literal["episodes", "ope"] = Field(
+        "episodes", description="episodes: returns of evaluation episodes; ope: off-policy estimates from test data"
+    )
+    test: Location | None = Field(None, description="test data of score: ope; use episodes that no cell trains on")
+    updates: Count | None = Field(None, description="updates of each off-policy estimate; none: 4,000")
+    gamma: Annotated[float, Field(ge=0, lt=1)] | None = Field(
+        None, description="discount of the off-policy estimates; none: 0.99"
+    )
     set: dict[str, JsonValue] = Field({}, description="config keys or algorithm options")
 
     def cells(self) -> list[Cell]:
@@ -76,8 +84,13 @@ class Cell(NamedTuple):
             config = parse_config(merged)
         except ConfigError as error:
             raise ConfigError(f"{self.name}: {error}") from None
-        if config.env_id is None:
-            raise ConfigError(f"{self.name}: an environment is needed to compute a score; name it in envs")
+        if config.env_id is None and plan.score == "episodes":
+            raise ConfigError(
+                f"{self.name}: an environment is needed to compute a score; name it in envs, or estimate the score "
+                "from data with --score ope --test DATASET"
+            )
+        if config.env_id is None and config.dataset is None:
+            raise ConfigError(f"{self.name}: a dataset is needed to train without an environment; name it in datasets")
         return config
 
     def train_command(self, plan: BenchPlan, output: str) -> list[str]:
@@ -107,7 +120,8 @@ def parse_plan(values: Mapping[str, Any]) -> BenchPlan:
         raise ConfigError(
             "a bench needs algorithms or configs; give --algos or --configs, or algos or configs in a plan file"
         )
-    if plan.algos and not plan.envs:
+    _require_test_data(plan)
+    if plan.algos and not plan.envs and plan.score == "episodes":
         raise ConfigError("algos need environments; give --envs, or envs in a plan file (configs name their own)")
     duplicates = [name for name, count in Counter(cell.name for cell in plan.cells()).items() if count > 1]
     if duplicates:
@@ -115,6 +129,14 @@ def parse_plan(values: Mapping[str, Any]) -> BenchPlan:
     if len({*plan.seeds}) < len(plan.seeds):
         raise ConfigError(f"seeds must not repeat a seed, got {plan.seeds}")
     return plan
+
+
+def _require_test_data(plan: BenchPlan) -> None:
+    if plan.score == "ope" and plan.test is None:
+        raise ConfigError("score ope needs test data; give --test DATASET, episodes that no cell trains on")
+    for name in ("test", "updates", "gamma"):
+        if plan.score != "ope" and getattr(plan, name) is not None:
+            raise ConfigError(f"{name} is for off-policy estimates; add --score ope, or leave it out")
 
 
 def read_plan(directory: Path) -> BenchPlan:

@@ -1,5 +1,6 @@
 """Runs the cells of a bench by an executor. Running a bench again continues it and repeats no finished cell."""
 
+import glob
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -58,6 +59,8 @@ class Bench:
         self._run(self.cells, executor or LocalExecutor(1), (), watch)
 
     def _run(self, cells: Sequence[CellRun], executor: Executor, locks: tuple[int, ...], watch: Watch) -> None:
+        if self.plan.test is not None and not executor.remote and not all(cell.state == "done" for cell in cells):
+            _require_file(self.plan.test)  # before hours of training
         for cell in cells:
             cell.executor, cell.keep_open = executor, locks
 
@@ -95,3 +98,9 @@ class Bench:
                 f"{self.directory} holds another bench ({named}). "
                 "Continue it with its own plan, or choose another --output."
             )
+
+
+def _require_file(source: str) -> None:
+    path = Path(source)
+    if path.suffix and not path.exists() and not glob.has_magic(source):  # Minari ids have no suffix
+        raise FileNotFoundError(f"test data {source} not found; give --test a file that exists")

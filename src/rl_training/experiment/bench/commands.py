@@ -1,0 +1,29 @@
+"""The commands that score the runs of a cell."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from rl_training.experiment.bench.plan import BenchPlan
+from rl_training.experiment.bench.scoring import EVALUATION_SEED
+
+
+def scoring_work(plan: BenchPlan, modules: str, runs: Sequence[str]) -> list[str]:
+    """A module to run, and its arguments; `modules` are those that the runs may import, separated by commas."""
+    if plan.score == "ope":
+        options = json.dumps({"test": plan.test, **_estimate_options(plan)})
+        return ["rl_training.experiment.bench.ope_scoring", options, modules, *runs]
+    return ["rl_training.experiment.bench.scoring", str(plan.episodes), modules, *runs]
+
+
+def evaluate_command(plan: BenchPlan) -> list[str]:
+    """The arguments after `rl-training` that repeat the score of a run, or the estimates of all runs of the cell."""
+    if plan.score == "episodes":
+        return ["evaluate", "RUN", "--episodes", str(plan.episodes), "--seed", str(EVALUATION_SEED)]
+    given = [word for name, value in _estimate_options(plan).items() for word in (f"--{name}", str(value))]
+    return ["evaluate", "RUNS", "--ope", str(plan.test), *given, "--seed", str(EVALUATION_SEED)]
+
+
+def _estimate_options(plan: BenchPlan) -> dict[str, Any]:
+    given = {"updates": plan.updates, "gamma": plan.gamma}
+    return {name: value for name, value in given.items() if value is not None}

@@ -1,0 +1,150 @@
+"""`evaluate RUN RUN --ope DATASET`: one table, best first."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rl_training.cli.ranking import listed
+from rl_training.data.writers import save_npz
+from rl_training.experiment.ope.ranking import UPDATES as RANKING_UPDATES
+from rl_training.experiment.ope.single import UPDATES
+from rl_training.runtime.recipes import roll_dataset
+
+SMALL = ["--set", "hidden_sizes=[8]", "--steps", "4", "--quiet"]
+KEYS = {"run_dir", "estimate", "interval", "warnings", "estimates", "checkpoint", "trained_on_this_data", "overlaps"}
+
+
+@pytest.fixture(scope="module")
+def folder(cli, tmp_path_factory) -> Path:
+    """Two files of random steps of Pendulum, an IQL run and a folder with two seeds of BC."""
+    path = tmp_path_factory.mktemp("ranking")
+    for name, seed in (("train", 0), ("test", 1)):
+        save_npz(roll_dataset("Pendulum-v1", rows=400, seed=seed), path / f"{name}.npz")
+    for algo, seeds in (("iql", []), ("bc", ["--seeds", "0-1"])):
+        trained = cli("train", algo, "--dataset", path / "train.npz", *SMALL, *seeds, "--output", path / algo)
+        assert trained.exit_code == 0, trained.stderr
+    return path
+
+
+@pytest.fixture(scope="module")
+def ranked(cli, folder) -> dict[str, Any]:
+    result = cli("evaluate", folder / "iql", folder / "bc", "--ope", folder / "test.npz", "--updates", "5", "--json")
+    assert result.exit_code == 0, result.stderr
+    return dict(json.loads(result.stdout))
+
+
+def test_runs_and_every_seed_of_a_folder_are_ranked_best_first(folder, ranked):
+    runs = ranked["runs"]
+    assert {run["run_dir"] for run in runs} == {str(folder / each) for each in ("iql", "bc/seed_0", "bc/seed_1")}
+    estimates = [run["estimate"] for run in runs]
+    assert estimates == sorted(estimates, reverse=True)
+    assert all(run.keys() >= KEYS for run in runs)
+    assert {"fqe", "wis", "dr"} <= runs[0]["estimates"].keys()
+    assert all(run["interval"][0] < run["estimate"] < run["interval"][1] for run in runs)
+    assert (ranked["dataset"], ranked["gamma"], ranked["episodes"]) == (str(folder / "test.npz"), 0.99, 8)
+    assert ranked["behaviour_interval"][0] < ranked["behaviour_return"] < ranked["behaviour_interval"][1]
+    assert not any(run["trained_on_this_data"] for run in runs)
+
+
+def test_runs_whose_intervals_overlap_name_each_other(ranked):
+    runs = ranked["runs"]
+    for run in runs:
+        others = [other["run_dir"] for other in runs if other is not run and other["interval"][1] >= run["interval"][0]
+                  and other["interval"][0] <= run["interval"][1]]  # fmt: skip
+        assert run["overlaps"] == others
+
+
+def test_the_table_marks_runs_that_the_data_cannot_separate(cli, folder):
+    result = cli("evaluate", folder / "bc", "--ope", folder / "test.npz", "--updates", "2")
+    assert result.exit_code == 0, result.stderr
+    head, _, first, second, verdict, *rest = result.stdout.splitlines()
+    assert head.split()[:3] == ["run", "estimate", "[95%]"]
+    assert (first.split()[0], second.split()[0]) == ("1", "2")
+    assert verdict == "the data cannot separate run 1 from run 2: their 95% intervals overlap"
+    assert rest[0].startswith("behaviour   ")
+    assert "warning     all runs: the interval rests on only 8 episodes" in result.stdout
+    assert rest[-1].startswith("caution     the estimate does not cover states")
+
+
+def test_data_that_a_run_was_trained_on_are_named(cli, folder, tmp_path):
+    copied = tmp_path / "copy.npz"
+    copied.write_bytes((folder / "train.npz").read_bytes())  # another name, the same contents
+    for data in (folder / "train.npz", copied):
+        result = cli("evaluate", folder / "bc", "--ope", data, "--updates", "1", "--json")
+        runs = json.loads(result.stdout)["runs"]
+        assert all(run["trained_on_this_data"] for run in runs)
+        assert "trained on these data" in runs[0]["warnings"][0]
+    alone = cli("evaluate", folder / "iql", "--ope", folder / "train.npz", "--updates", "1")
+    assert "warning     the run was trained on these data, so the estimate may be too high" in alone.stdout
+
+
+def test_sampled_actions_have_importance_weights(cli, folder):
+    asked = ["evaluate", folder / "bc", "--ope", folder / "test.npz", "--updates", "1"]
+    without = cli(*asked)
+    assert "note        all runs: no wis or dr: a deterministic policy with Box actions has no" in without.stdout
+    ranked = json.loads(cli(*asked, "--action-samples", "2", "--json").stdout)
+    assert all("deterministic" not in str(run["estimates"]["wis"]["reason"]) for run in ranked["runs"])
+
+
+def test_the_defaults_named_in_the_help_are_those_of_the_estimates(cli):
+    assert f"default {UPDATES:,}; {RANKING_UPDATES:,} to rank runs" in " ".join(
+        cli("evaluate", "--help").stdout.split()
+    )
+    assert f"[default: ({RANKING_UPDATES:,}); x>=1]" in " ".join(cli("bench", "--help").stdout.split())
+
+
+def test_a_discount_of_training_that_differs_is_noted(cli, folder):
+    result = cli("evaluate", folder / "bc", "--ope", folder / "test.npz", "--updates", "1", "--gamma", "0.9", "--json")
+    ranked = json.loads(result.stdout)
+    assert ranked["gamma"] == 0.9
+    assert ranked["notes"] == ["the runs were trained with the discount 0.99, and all are estimated with 0.9"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["IQL", "BC"], "give one RUN to play episodes, or --ope DATASET to rank several runs from data"),
+        (["IQL", "IQL", "--ope", "TEST"], "is given twice; name each run once"),
+        (["IQL", "ABSENT", "--ope", "TEST"], "no run or checkpoint at"),
+        (["IQL", "BC", "--ope", "absent.npz"], "absent.npz not found"),
+        (["IQL", "BC", "--ope", "TEST", "--episodes", "3"], "--ope runs no episodes: remove --episodes"),
+        (["IQL", "BC", "--ope", "TEST", "--gamma", "1"], "gamma: must be less than 1, got 1.0"),
+        (["IQL", "CARTPOLE", "--ope", "TEST"], "the runs cannot be ranked together: obs_shape is (3,) in"),
+    ],
+)
+def test_a_wrong_ranking_is_one_sentence(cli, folder, finished, arguments, message):
+    places = {"IQL": folder / "iql", "BC": folder / "bc", "TEST": folder / "test.npz", "ABSENT": folder / "absent",
+              "CARTPOLE": finished["run_dir"]}  # fmt: skip
+    result = cli("evaluate", *(places.get(each, each) for each in arguments))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_runs_that_read_different_columns_need_them_named(cli, folder, tmp_path):
+    with np.load(folder / "train.npz") as stored:
+        renamed = {"x" if name == "obs" else name: stored[name] for name in stored.files}
+    np.savez(tmp_path / "own.npz", **renamed)
+    own = cli(
+        "train", "bc", "--dataset", tmp_path / "own.npz", "--columns", "obs=x", *SMALL, "--output", tmp_path / "own"
+    )
+    assert own.exit_code == 0, own.stderr
+    both = ["evaluate", folder / "iql", tmp_path / "own", "--ope", folder / "test.npz", "--updates", "1"]
+    refused = cli(*both)
+    assert (refused.exit_code, "read their data with different --columns; give --columns" in refused.stderr) == (
+        2,
+        True,
+    )
+    assert cli(*both, "--columns", "obs=obs").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"), [([2], "run 2"), ([2, 3], "runs 2 and 3"), ([2, 3, 5], "runs 2, 3 and 5")]
+)
+def test_numbers_of_runs_are_listed(numbers, text):
+    assert listed(numbers, "run") == text
