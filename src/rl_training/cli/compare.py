@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,9 +12,10 @@ import typer
 from rl_training.cli.data import require_directory, require_plot_path
 from rl_training.cli.options import Json
 from rl_training.cli.output import duration, print_json, print_table, print_wrapped
+from rl_training.messages import OPE_CAUTION
 
 if TYPE_CHECKING:
-    from rl_training.reporting.comparison import Comparison
+    from rl_training.reporting.comparison import Comparison, Entry
     from rl_training.reporting.stored_runs import StoredRun
 
 app = typer.Typer(help="List runs.", rich_markup_mode=None)
@@ -87,9 +89,11 @@ def draw(found: Comparison, plot: Path | None, profiles: Path | None, improvemen
 
 def print_comparison(found: Comparison) -> None:
     from rl_training.reporting import comparison
+    from rl_training.reporting.tasks import name_of
 
     for group in found.groups:
-        print_wrapped("", f"{group.env}  {group.describe()}")
+        task = name_of(group.cell) if group.env is None or group.cell.get("test") else group.env
+        print_wrapped("", f"{task}  {group.describe()}")
     typer.echo()
     print_table(*comparison.score_table(found))
     pairs = comparison.pair_table(found)
@@ -99,6 +103,18 @@ def print_comparison(found: Comparison) -> None:
     if comparison.SEEDS_NEEDED in pairs.columns:
         method = "normal approximation from these runs; 5% significance, 80% power, two-sided"
         print_wrapped(f"{comparison.SEEDS_NEEDED}: ", method)
+    for line in comparison.behaviour_lines(found):
+        print_wrapped("behaviour: ", line)
+    print_warnings([entry for task in found.tasks for entry in task.entries if entry.warnings is not None])
+
+
+def print_warnings(estimated: Sequence[Entry]) -> None:
+    """Prints the warnings of off-policy estimates, each once, and their caution."""
+    for text in dict.fromkeys(text for entry in estimated for text in entry.warnings or ()):
+        named = dict.fromkeys(entry.algo for entry in estimated if text in (entry.warnings or ()))
+        print_wrapped("warning: ", f"{', '.join(named)}: {text}")
+    if estimated:
+        print_wrapped("caution: ", OPE_CAUTION)
 
 
 @app.callback(invoke_without_command=True)

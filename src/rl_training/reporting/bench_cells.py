@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from rl_training.experiment.bench.plan import BenchPlan, Cell, read_plan
 from rl_training.experiment.config.train_config import load_config
-from rl_training.reporting.stored_runs import flat
+from rl_training.reporting.stored_runs import NO_ENV, flat
 
 
 class BenchCell(NamedTuple):
@@ -23,8 +23,8 @@ class BenchCell(NamedTuple):
     @property
     def family(self) -> tuple[str, str, str | None]:
         if self.result is not None:
-            return str(self.result["algo"]), str(self.result["env"]), self.result["dataset"]
-        return self.cell.learner, str(self.cell.env or self.config.get("env_id")), self.cell.dataset
+            return str(self.result["algo"]), str(self.result["env"] or NO_ENV), self.result["dataset"]
+        return self.cell.learner, str(self.cell.env or self.config.get("env_id") or NO_ENV), self.cell.dataset
 
 
 def read_cells(directory: Path, only: Collection[str] | None = None) -> list[BenchCell]:

@@ -8,24 +8,28 @@ from typing import Any, NamedTuple
 
 from rl_training import statistics
 from rl_training.data import normalized_score
+from rl_training.experiment.bench.scores import is_estimate, value_of
 from rl_training.reporting.grouping import Group, group_runs
+from rl_training.reporting.tasks import PLAYED_NOTE, estimate_interval, name_of, overlap
 from rl_training.statistics import Interval
 
 SEEDS_NEEDED = "seeds to show it"
+INSEPARABLE = "the data cannot separate them: intervals overlap"
 MOST_SEEDS = 1000  # the estimate is not printed above this
 CSV_COLUMNS = (
     "algo", "env", "dataset", "seed", "score", "normalized_score", "steps", "updates", "seconds", "commit",
-    "config_hash",
+    "config_hash", "score_kind", "low", "high", "warnings",
 )  # fmt: skip
 
 
 class Entry(NamedTuple):
     algo: str
-    scores: list[float]  # mean return of each seed's last checkpoint
+    scores: list[float]  # mean return, or estimate, of each seed's last checkpoint
     middle: float  # interquartile mean of the scores
-    interval: Interval | None  # None with one seed
+    interval: Interval | None  # None with one seed, unless the scores are estimates
     normalized: float | None
     normalized_interval: Interval | None
+    warnings: list[str] | None = None  # of estimates; None for returns of played episodes
 
 
 class Pair(NamedTuple):
@@ -35,6 +39,7 @@ class Pair(NamedTuple):
     interval: Interval | None  # None if one of them has one seed
     difference: float  # of the means
     seeds_needed: int | None
+    intervals_overlap: bool | None = None  # of estimates; None for returns of played episodes
 
 
 class Task(NamedTuple):
@@ -77,14 +82,15 @@ def compare(*paths: Path | str, by: Sequence[str] = ()) -> Comparison:
         raise ValueError(f"no cell of {names} is done yet. Run them with rl-training bench")
     results = [group.cell for group in found.groups]
     tasks = [task_of(name, cells) for name, cells in by_task(results).items()]
-    return Comparison(tasks, found.missing, results, found.groups, found.left_out, found.notes)
+    sources = dict.fromkeys(result["test"] for result in results if result.get("test") is not None)
+    estimates = [f"scores are {PLAYED_NOTE.format(source)}" for source in sources]
+    return Comparison(tasks, found.missing, results, found.groups, found.left_out, [*found.notes, *estimates])
 
 
 def by_task(results: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
     tasks: dict[str, list[Mapping[str, Any]]] = {}
     for result in results:
-        name = result["env"] if result["dataset"] is None else f"{result['env']} from {Path(result['dataset']).stem}"
-        tasks.setdefault(name, []).append(result)
+        tasks.setdefault(name_of(result), []).append(result)
     return tasks
 
 
@@ -95,8 +101,12 @@ def task_of(name: str, results: Sequence[Mapping[str, Any]]) -> Task:
 
 
 def _entry(result: Mapping[str, Any]) -> Entry:
-    scores = [run["score"]["return_mean"] for run in result["runs"]]
+    stored = [run["score"] for run in result["runs"]]
+    scores = [value_of(score) for score in stored]
     middle = statistics.interquartile_mean(scores)
+    if is_estimate(stored[0]):
+        warnings = list(dict.fromkeys(text for score in stored for text in score["warnings"]))
+        return Entry(result["algo"], scores, middle, estimate_interval(stored), None, None, warnings)
     interval = statistics.bootstrap_interval(scores) if len(scores) > 1 else None
     # Normalisation is linear, so it maps the interquartile mean and its bounds directly.
     normal, *bounds = (normalized_score(result["env"], value) for value in (middle, *(interval or ())))
@@ -107,18 +117,25 @@ def _entry(result: Mapping[str, Any]) -> Entry:
 def _pair(a: Entry, b: Entry) -> Pair:
     difference = sum(a.scores) / len(a.scores) - sum(b.scores) / len(b.scores)
     probability = statistics.probability_of_improvement(a.scores, b.scores)
-    interval = statistics.improvement_interval(a.scores, b.scores) if a.interval and b.interval else None
-    return Pair(a.algo, b.algo, probability, interval, difference, statistics.seeds_needed(a.scores, b.scores))
+    several = len(a.scores) > 1 and len(b.scores) > 1
+    interval = statistics.improvement_interval(a.scores, b.scores) if several else None
+    seeds = statistics.seeds_needed(a.scores, b.scores)
+    overlaps = None
+    if a.warnings is not None and b.warnings is not None and a.interval and b.interval:
+        overlaps = overlap(a.interval, b.interval)
+    return Pair(a.algo, b.algo, probability, interval, difference, seeds, overlaps)
 
 
 def _task_json(task: Task) -> dict[str, Any]:
     entries = [{"algo": entry.algo, "seeds": len(entry.scores), "interquartile_mean": entry.middle,
                 "interval_95": entry.interval and list(entry.interval), "normalized_score": entry.normalized,
                 "normalized_interval_95": entry.normalized_interval and list(entry.normalized_interval),
-                "scores": entry.scores} for entry in task.entries]  # fmt: skip
+                "scores": entry.scores, "estimated": entry.warnings is not None, "warnings": entry.warnings or []}
+               for entry in task.entries]  # fmt: skip
     pairs = [{"a": pair.a, "b": pair.b, "probability_of_improvement": pair.probability,
               "interval_95": pair.interval and list(pair.interval), "difference_of_means": pair.difference,
-              "seeds_needed": pair.seeds_needed} for pair in task.pairs]  # fmt: skip
+              "seeds_needed": pair.seeds_needed, "intervals_overlap": pair.intervals_overlap}
+             for pair in task.pairs]  # fmt: skip
     return {"env": task.name, "algorithms": entries, "pairs": pairs}
 
 
@@ -128,14 +145,21 @@ class Rows(NamedTuple):
 
 
 def score_table(comparison: Comparison) -> Rows:
-    bounds = _bounds(entry.interval for task in comparison.tasks for entry in task.entries)
-    columns = ("environment", "algorithm", "seeds", f"score{bounds}", f"normalized{bounds}")
+    entries = [(task.name, entry) for task in comparison.tasks for entry in _best_estimates_first(task.entries)]
+    bounds = _bounds(entry.interval for _, entry in entries)
+    score = "estimate" if all(entry.warnings is not None for _, entry in entries) else "score"
+    columns = ("environment", "algorithm", "seeds", f"{score}{bounds}", f"normalized{bounds}", "warnings")
     rows = [
-        (task.name, entry.algo, str(len(entry.scores)), _bounded(entry.middle, entry.interval, 1),
-         _bounded(entry.normalized, entry.normalized_interval, 1))
-        for task in comparison.tasks for entry in task.entries
+        (name, entry.algo, str(len(entry.scores)), _bounded(entry.middle, entry.interval, 1),
+         _bounded(entry.normalized, entry.normalized_interval, 1), str(len(entry.warnings or []) or ""))
+        for name, entry in entries
     ]  # fmt: skip
-    return _without_empty_last(Rows(columns, rows))
+    return _without_empty(Rows(columns, rows))
+
+
+def _best_estimates_first(entries: Sequence[Entry]) -> list[Entry]:
+    """Sorts estimates, which are there to choose from; played scores keep the order of the plan."""
+    return sorted(entries, key=lambda entry: 0.0 if entry.warnings is None else -entry.middle)
 
 
 def _seeds_words(seeds: int | None) -> str:
@@ -146,18 +170,24 @@ def _seeds_words(seeds: int | None) -> str:
 
 def pair_table(comparison: Comparison) -> Rows:
     bounds = _bounds(pair.interval for task in comparison.tasks for pair in task.pairs)
-    columns = ("environment", "better?", f"probability{bounds}", "difference of means", SEEDS_NEEDED)
-    rows = [
-        (task.name, f"{pair.a} over {pair.b}", _bounded(pair.probability, pair.interval, 2), f"{pair.difference:+,.1f}",
-         _seeds_words(pair.seeds_needed))
-        for task in comparison.tasks for pair in task.pairs
-    ]  # fmt: skip
-    return _without_empty_last(Rows(columns, rows))
+    columns = ("environment", "better?", f"probability{bounds}", "difference of means", SEEDS_NEEDED, "by the data")
+    rows = [(task.name, *_pair_cells(pair)) for task in comparison.tasks for pair in task.pairs]
+    return _without_empty(Rows(columns, rows))
 
 
-def _without_empty_last(table: Rows) -> Rows:
-    """Drops the last column if it is empty in every row."""
-    return table if any(row[-1] for row in table.rows) else Rows(table.columns[:-1], [row[:-1] for row in table.rows])
+def _pair_cells(pair: Pair) -> tuple[str, ...]:
+    """For estimates, intervals decide: probabilities over seeds would leave out the error of the data."""
+    name, difference = f"{pair.a} over {pair.b}", f"{pair.difference:+,.1f}"
+    if pair.intervals_overlap is None:
+        probability = _bounded(pair.probability, pair.interval, 2)
+        return name, probability, difference, _seeds_words(pair.seeds_needed), ""
+    return name, "", difference, "", INSEPARABLE if pair.intervals_overlap else "separated"
+
+
+def _without_empty(table: Rows) -> Rows:
+    """Drops columns that are empty in every row."""
+    kept = [number for number in range(len(table.columns)) if any(row[number] for row in table.rows)]
+    return Rows(tuple(table.columns[n] for n in kept), [tuple(row[n] for n in kept) for row in table.rows])
 
 
 def _bounds(intervals: Iterable[Interval | None]) -> str:
@@ -169,6 +199,17 @@ def _bounded(value: float | None, interval: Interval | None, digits: int) -> str
         return ""
     bounds = "" if interval is None else f" [{interval.low:,.{digits}f}, {interval.high:,.{digits}f}]"
     return f"{value:,.{digits}f}{bounds}"
+
+
+def behaviour_lines(comparison: Comparison) -> list[str]:
+    """The return of the policy that recorded the test data, beside which estimates are read."""
+    scores = {result["test"]: result["runs"][0]["score"] for result in comparison.results if result.get("test")}
+    lines = []
+    for source, score in scores.items():
+        bounds = score.get("behaviour_interval")
+        returned = _bounded(score["behaviour_return"], None if bounds is None else Interval(*bounds), 1)
+        lines.append(f"{returned} is the return of the policy that recorded {source}, with the same discount")
+    return lines
 
 
 def markdown(comparison: Comparison) -> str:
@@ -185,8 +226,11 @@ def save_csv(comparison: Comparison, target: Path) -> None:
         for cell in comparison.results:
             for run in cell["runs"]:
                 score = run["score"]
+                low, high = score["interval"] if is_estimate(score) else (None, None)
                 named = {"algo": cell["algo"], "env": cell["env"], "dataset": cell["dataset"],
-                         "score": score["return_mean"], "normalized_score": score.get("normalized_score")}  # fmt: skip
+                         "score": value_of(score), "normalized_score": score.get("normalized_score"),
+                         "score_kind": "ope" if is_estimate(score) else "episodes", "low": low, "high": high,
+                         "warnings": "; ".join(score.get("warnings", []))}  # fmt: skip
                 table.writerow({**run, **named})
 
 

@@ -20,7 +20,7 @@ class Group(NamedTuple):
     """Runs that count as seeds of one setting; `cell` has the contents of a bench cell's result.json."""
 
     label: str
-    env: str
+    env: str | None  # None for cells without an environment
     dataset: str | None
     seeds: list[int]
     paths: list[str]

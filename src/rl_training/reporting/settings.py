@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from rl_training.experiment.config.messages import did_you_mean, shown
 from rl_training.experiment.config.overrides import MAY_CHANGE
 from rl_training.reporting.bench_cells import BenchCell
-from rl_training.reporting.stored_runs import StoredRun, flat
+from rl_training.reporting.stored_runs import NO_ENV, StoredRun, flat
 
 FAMILY = ("algo", "env_id", "dataset")  # keys that always separate
 # Keys about where and how a run was computed, which do not affect what is learned.
@@ -49,7 +49,7 @@ def settings_of(runs: Sequence[StoredRun], by: Sequence[str] = (), cells: Sequen
     """Separates runs by setting. `by` names the only options that separate; the notes name others that differ."""
     described = [
         *(_Described(cell.family, flat(cell.config), cell.planned, cell.is_whole) for cell in cells),
-        *(_Described((run.algo, str(run.env), run.dataset), flat(run.config), (), True) for run in runs),
+        *(_Described((run.algo, str(run.env or NO_ENV), run.dataset), flat(run.config), (), True) for run in runs),
     ]
     options = _options(described, by)
     by_setting: dict[tuple[Family, str], list[StoredRun]] = {}

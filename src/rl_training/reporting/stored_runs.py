@@ -13,6 +13,7 @@ from rl_training.experiment.config.train_config import load_config
 from rl_training.experiment.result import UNFINISHED
 
 PLAN = "bench.yaml"
+NO_ENV = "data"  # in place of the environment of runs that have none
 SKIPPED = ("checkpoints", "tensorboard", "videos")  # folders of a run, which hold no other runs
 
 

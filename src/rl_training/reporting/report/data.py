@@ -148,8 +148,8 @@ def estimates(gathered: Gathered) -> Estimates:
         estimate
         for group in gathered.groups
         for member in group.members
-        for file in sorted(member.path.glob(ESTIMATES))
-        if (estimate := _estimate(group.number, member, file)) is not None
+        for found in _found(member)
+        if (estimate := _estimate(group.number, member, found)) is not None
     ]
     estimated = {row.run for row in rows}
     missing = [
@@ -164,9 +164,26 @@ def estimates(gathered: Gathered) -> Estimates:
     )
 
 
-def _estimate(number: int, member: Member, file: Path) -> Estimate | None:
+def _found(member: Member) -> Iterator[Any]:
+    """The estimate of the bench, those stored in the run directory, and rankings stored beside it."""
+    if member.estimate is not None:
+        yield member.estimate
+    for file in (*sorted(member.path.glob(ESTIMATES)), *sorted(member.path.parent.glob(ESTIMATES))):
+        try:
+            found = json.loads(file.read_bytes())
+            yield from _of_run(found, member.path) if "runs" in found else [found] if file.parent == member.path else []
+        except MALFORMED:
+            continue
+
+
+def _of_run(ranking: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
+    """The entries of a run in the output of `evaluate RUN... --ope DATA --json`, with what all entries share."""
+    shared = {key: value for key, value in ranking.items() if key != "runs"}
+    yield from ({**shared, **run} for run in ranking["runs"] if Path(run["run_dir"]).resolve() == path.resolve())
+
+
+def _estimate(number: int, member: Member, found: Any) -> Estimate | None:
     try:
-        found = json.loads(file.read_bytes())
         interval, behaviour = found.get("interval"), found.get("behaviour_interval")
         gamma, unseen = finite(found.get("gamma")), finite(found.get("unseen_actions"))
         return Estimate(

@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from rl_training.experiment.bench.scores import is_estimate, value_of
 from rl_training.reporting.bench_cells import BenchCell, read_cells
 from rl_training.reporting.finding import find
 from rl_training.reporting.grouping import BENCH, RUN, Group, cell_group
@@ -15,6 +16,7 @@ from rl_training.reporting.report.groups import MALFORMED, Gathered, Member, Rep
 from rl_training.reporting.report.labels import with_labels
 from rl_training.reporting.settings import Setting, settings_of
 from rl_training.reporting.stored_runs import StoredRun, is_run, read_run, run_directories
+from rl_training.reporting.tasks import name_of, task_name
 
 SILENT_SECONDS = 120.0  # without a new row in its log, a run without a result is no longer called training
 NAMED = 5  # runs in a note
@@ -80,18 +82,18 @@ def _from_cell(group: Group, algo: str) -> ReportGroup:
     members = [
         _cell_member(Path(path), facts) for path, facts in zip(group.paths, group.cell["runs"], strict=True)
     ]  # fmt: skip
-    task = task_name(group.env, group.dataset)
-    return ReportGroup(algo, group.options, task, group.env, group.dataset, members, group.cell)
+    return ReportGroup(algo, group.options, name_of(group.cell), group.env, group.dataset, members, group.cell)
 
 
 def _cell_member(path: Path, facts: dict[str, Any]) -> Member:
-    score, curve = finite(facts["score"]["return_mean"]), points(facts.get("curve") or [])
+    score, curve = finite(value_of(facts["score"])), points(facts.get("curve") or [])
+    scored: dict[str, Any] = {"bench_score": score, "estimate": facts["score"] if is_estimate(facts["score"]) else None}
     if is_run(path):
         stored = as_member(read_run(path))
-        return Member(**{**vars(stored), "bench_score": score, "evaluations": curve or stored.evaluations})
+        return Member(**{**vars(stored), **scored, "evaluations": curve or stored.evaluations})
     steps = int(facts.get("steps") or 0)
     return Member(facts["seed"], path, None, str(facts.get("status", "finished")), steps, steps, None, curve, [],
-                  score, facts)  # fmt: skip
+                  facts=facts, **scored)  # fmt: skip
 
 
 def _from_runs(setting: Setting) -> ReportGroup:
@@ -126,11 +128,3 @@ def _status(run: StoredRun, written: float, silent: float) -> str:
     times = [time for row in run.rows[-20:] if (time := finite(row.get("time"))) is not None]
     gaps = [later - earlier for earlier, later in pairwise(times)]
     return "training" if silent < max(SILENT_SECONDS, 5 * max(gaps, default=0)) else "incomplete"
-
-
-def task_name(env: str | None, dataset: str | None) -> str:
-    if dataset is None:
-        return str(env)
-    source = "several datasets" if dataset.startswith("[") else "a recipe" if dataset.startswith("{") else dataset
-    stem = Path(source).stem or source
-    return stem if env is None else f"{env} from {stem}"

@@ -31,6 +31,7 @@ class Member:
     training: Points
     bench_score: float | None = None
     facts: dict[str, Any] = field(default_factory=dict)  # of result.json, or of the bench's result
+    estimate: dict[str, Any] | None = None  # the bench's score, if it is an off-policy estimate
 
     @property
     def is_finished(self) -> bool:

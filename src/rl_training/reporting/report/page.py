@@ -98,6 +98,7 @@ def page_values(gathered: Gathered, out: Path, options: Options) -> dict[str, An
         "summary": [(task.name, summary.summary_rows(task)) for task in tasks],
         "normalized": any(entry and entry.normalized is not None for task in tasks for _, entry in task.groups),
         "has_bench": any(group.cell is not None for group in gathered.groups), "pairs": summary.pair_rows(tasks),
+        "has_estimates": any(member.estimate is not None for member in gathered.members),
         "panels": panels, "kinds": _kinds(panels), "single": any(len(group.members) == 1 for group in gathered.groups),
         "profiles": [task.profiles for task in tasks if task.profiles is not None],
         "configs": configs.group_configs(gathered), "differences": differences,

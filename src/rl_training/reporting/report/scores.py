@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -35,20 +36,25 @@ def scored_tasks(gathered: Gathered) -> list[ScoredTask]:
 
 def _scored(name: str, groups: list[ReportGroup]) -> ScoredTask:
     scored = [(group, scores) for group in groups if (scores := _scores(group))]
-    task = _compared(name, tuple((group.label, group.env or "", tuple(scores)) for group, scores in scored))
+    task = _compared(name, tuple((group.label, group.env or "", json.dumps(scores)) for group, scores in scored))
     entries = {group.number: entry for (group, _), entry in zip(scored, task.entries, strict=True)}
     profiles = _profiles(task, [*entries]) if entries else None
     return ScoredTask(name, [(group, entries.get(group.number)) for group in groups], task.pairs, profiles)
 
 
-def _scores(group: ReportGroup) -> list[float]:
-    return [member.score for member in group.counted if member.score is not None]
+def _scores(group: ReportGroup) -> list[dict[str, Any]]:
+    """The scores of the members that count, as in the result of a bench."""
+    return [
+        {"return_mean": member.score} if member.estimate is None else member.estimate
+        for member in group.counted
+        if member.score is not None
+    ]
 
 
 @lru_cache(maxsize=64)
-def _compared(name: str, scores: tuple[tuple[str, str, tuple[float, ...]], ...]) -> Task:
-    """Cached, because `--every` asks again for scores that have not changed."""
-    cells = [{"algo": label, "env": env, "runs": [{"score": {"return_mean": score}} for score in each]}
+def _compared(name: str, scores: tuple[tuple[str, str, str], ...]) -> Task:
+    """Compares scores given as JSON. Cached, because `--every` asks again for scores that have not changed."""
+    cells = [{"algo": label, "env": env, "runs": [{"score": score} for score in json.loads(each)]}
              for label, env, each in scores]  # fmt: skip
     return task_of(name, cells)
 

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rl_training.reporting.comparison import MOST_SEEDS, Entry
+from rl_training.reporting.comparison import INSEPARABLE, MOST_SEEDS, Entry, Pair
 from rl_training.reporting.report.groups import Gathered, Member, ReportGroup
 from rl_training.reporting.report.machines import member_seconds
 from rl_training.reporting.report.scores import ScoredTask
-from rl_training.reporting.report.texts import decimals, duration_text, interval_text, number_text
+from rl_training.reporting.report.texts import decimals, duration_text, interval_text, number_text, short_text
 from rl_training.reporting.stored_runs import progress_text, seed_ranges
+from rl_training.reporting.tasks import PLAYED_NOTE
 
 MARGIN = 4.0  # per cent of the width of a picture in a table
 FEW_SEEDS = 4  # up to which an interval is too narrow
@@ -100,18 +101,29 @@ def _without_score(group: ReportGroup) -> list[str]:
 
 
 def _notes(group: ReportGroup) -> list[str]:
-    counted, notes = group.counted, []
+    counted, notes = group.counted, _estimate_notes(group)
     if group.is_preliminary:
         steps = min(member.step for member in counted)
         notes.append(f"so far, at step {steps:,}: no seed has finished")
     elif left_out := [member.seed for member in group.members if member not in counted]:
         words = "seed {}, which has" if len(left_out) == 1 else "seeds {}, which have"
         notes.append(f"without {words.format(seed_ranges(left_out))} no final score")
+    if any(member.estimate is not None for member in counted):
+        return notes
     if len(counted) == 1:
         notes.append("one seed: no interval")
     elif len(counted) <= FEW_SEEDS:
         notes.append(f"{len(counted)} seeds: the interval is too narrow")
     return notes
+
+
+def _estimate_notes(group: ReportGroup) -> list[str]:
+    estimates = [member.estimate for member in group.counted if member.estimate is not None]
+    if not estimates:
+        return []
+    warnings = {short_text(str(text)) for each in estimates for text in each.get("warnings") or []}
+    source = short_text(str(estimates[0].get("dataset", "data")))
+    return [PLAYED_NOTE.format(source), *sorted(f"warning: {text}" for text in warnings)]
 
 
 def states_text(members: Sequence[Member]) -> str:
@@ -127,15 +139,29 @@ def _progress(state: str, members: Sequence[Member]) -> str:
 
 def pair_rows(tasks: Sequence[ScoredTask]) -> list[PairRow]:
     return [
-        PairRow(
-            task.name, pair.a, pair.b, number_text(pair.probability, 2),
-            "" if pair.interval is None else f"{pair.interval.low:.2f} to {pair.interval.high:.2f}",
-            f"{pair.difference:+,.1f}" if abs(pair.difference) >= 1 else f"{pair.difference:+.3g}",
-            _seeds_needed(pair.seeds_needed),
-            pair.interval is not None and not pair.interval.low <= 0.5 <= pair.interval.high,
-        )
+        PairRow(task.name, pair.a, pair.b, *_probability(pair), _difference(pair), *_evidence(pair))
         for task in tasks for pair in task.pairs
     ]  # fmt: skip
+
+
+def _probability(pair: Pair) -> tuple[str, str]:
+    """The probability and its interval; for estimates, whether their intervals overlap."""
+    if pair.intervals_overlap is not None:
+        return "", INSEPARABLE if pair.intervals_overlap else "intervals do not overlap"
+    bounds = "" if pair.interval is None else f"{pair.interval.low:.2f} to {pair.interval.high:.2f}"
+    return number_text(pair.probability, 2), bounds
+
+
+def _difference(pair: Pair) -> str:
+    return f"{pair.difference:+,.1f}" if abs(pair.difference) >= 1 else f"{pair.difference:+.3g}"
+
+
+def _evidence(pair: Pair) -> tuple[str, bool]:
+    """The seeds needed, and whether the difference is clear."""
+    if pair.intervals_overlap is not None:
+        return "", not pair.intervals_overlap
+    clear = pair.interval is not None and not pair.interval.low <= 0.5 <= pair.interval.high
+    return _seeds_needed(pair.seeds_needed), clear
 
 
 def _seeds_needed(seeds: int | None) -> str:
