@@ -35,6 +35,7 @@ SHORT_KEYWORDS = {"total_timesteps": "256", "rows": "400", "updates": "20"}
 SHORT_COMMANDS = {  # added to a command; the last value of a repeated option counts
     "train": "--steps 16 --set eval_episodes=1 --quiet",
     "bench": "--steps 8 --seeds 0 --episodes 1 --jobs 1 --set eval_interval=4 --set eval_episodes=1",
+    "bench --score ope": "--steps 8 --seeds 0 --updates 5 --jobs 1 --set hidden_sizes=[8]",
     "tune": "--trials 1 --steps 256 --seeds 0 --final-seeds 100 --episodes 1 --no-baseline --set eval_episodes=1",
     "data collect": "--steps 64",
     "evaluate": "--episodes 1",
@@ -157,7 +158,7 @@ def run_commands(block: str) -> None:
 
 def short_options(words: list[str]) -> list[str]:
     command = " ".join(words[:2]) if words[0] == "data" else words[0]
-    command += " --ope" if "--ope" in words else ""
+    command += " --ope" if "--ope" in words else " --score ope" if "--score" in words else ""
     options = SHORT_COMMANDS.get(command, "").split()
     for option, value in SHORT_OPTIONS.items():
         options += [option, value] if option in words and command != "tune" else []
