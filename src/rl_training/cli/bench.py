@@ -47,7 +47,7 @@ Test = Annotated[
     str | None, typer.Option(metavar="DATASET", help="Test data of --score ope: episodes that no cell trains on.")
 ]
 Updates = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help="Updates of each estimate.", show_default="4,000")
+    int | None, typer.Option(metavar="N", min=1, help="Updates of each estimate.", show_default="10,000")
 ]
 Gamma = Annotated[float | None, typer.Option(metavar="G", help="Discount of the estimates.", show_default="0.99")]
 Jobs = Annotated[

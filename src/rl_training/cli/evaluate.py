@@ -15,7 +15,7 @@ from rl_training.messages import OPE_CAUTION
 Runs = Annotated[
     list[Path],
     typer.Argument(
-        metavar="RUN...",
+        metavar="RUN",
         help="A run directory (its newest checkpoint) or a checkpoint; with --ope several, or folders.",
     ),
 ]
@@ -42,9 +42,7 @@ VideoEpisodes = Annotated[
 Ope = Annotated[
     str | None, typer.Option(metavar="DATASET", help="Estimate the return from data, without an environment.")
 ]
-Updates = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help="Updates of the estimate (default 10,000; 4,000 to rank runs).")
-]
+Updates = Annotated[int | None, typer.Option(metavar="N", min=1, help="Updates of the estimate (default 10,000).")]
 ActionSamples = Annotated[
     int | None,
     typer.Option(metavar="N", min=1, help="Estimate the stochastic policy by N sampled actions in each state."),

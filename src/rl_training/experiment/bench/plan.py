@@ -45,7 +45,7 @@ class BenchPlan(BaseModel):
         "episodes", description="episodes: returns of evaluation episodes; ope: off-policy estimates from test data"
     )
     test: Location | None = Field(None, description="test data of score: ope; use episodes that no cell trains on")
-    updates: Count | None = Field(None, description="updates of each off-policy estimate; none: 4,000")
+    updates: Count | None = Field(None, description="updates of each off-policy estimate; none: 10,000")
     gamma: Annotated[float, Field(ge=0, lt=1)] | None = Field(
         None, description="discount of the off-policy estimates; none: 0.99"
     )
