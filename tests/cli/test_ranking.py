@@ -79,6 +79,9 @@ def test_data_that_a_run_was_trained_on_are_named(cli, folder, tmp_path):
         runs = json.loads(result.stdout)["runs"]
         assert all(run["trained_on_this_data"] for run in runs)
         assert "trained on these data" in runs[0]["warnings"][0]
+    printed = cli("evaluate", folder / "bc", "--ope", folder / "train.npz", "--updates", "1").stdout
+    assert printed.splitlines()[0].split()[:3] == ["run", "data", "estimate"]
+    assert printed.count("of its training") == 2
     alone = cli("evaluate", folder / "iql", "--ope", folder / "train.npz", "--updates", "1")
     assert "warning     the run was trained on these data, so the estimate may be too high" in alone.stdout
 

@@ -51,18 +51,24 @@ def print_ranking(found: Ranking) -> None:
 
 def ranking_table(found: Ranking) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     names = other_estimators(found)
-    columns = ("", "run", "estimate [95%]", *names, "unseen actions", "overlaps with", "warnings")
+    marked = any(run.trained_on_this_data for run in found.runs)
+    columns = ("", "run", *(["data"] if marked else []), "estimate [95%]", *names, "unseen actions", "overlaps with",
+               "warnings")  # fmt: skip
     rows = []
     for number, run in enumerate(found.runs, 1):
-        each = run.found
-        low, high = each.interval
-        values = (each.estimates[name].estimate if name in each.estimates else None for name in names)
-        rows.append((
-            str(number), str(each.run_dir), f"{each.estimate:.5g} [{low:.5g}, {high:.5g}]",
-            *("" if value is None else f"{value:.5g}" for value in values), f"{each.facts['unseen_actions']:.0%}",
-            ", ".join(str(other + 1) for other in run.overlaps), str(len(run.warnings) or ""),
-        ))  # fmt: skip
+        data = ["of its training" if run.trained_on_this_data else ""] if marked else []
+        rows.append((str(number), str(run.found.run_dir), *data, *estimate_cells(run, names)))
     return columns, rows
+
+
+def estimate_cells(run: RankedRun, names: Sequence[str]) -> tuple[str, ...]:
+    each, (low, high) = run.found, run.found.interval
+    values = (each.estimates[name].estimate if name in each.estimates else None for name in names)
+    return (
+        f"{each.estimate:.5g} [{low:.5g}, {high:.5g}]", *("" if value is None else f"{value:.5g}" for value in values),
+        f"{each.facts['unseen_actions']:.0%}", ", ".join(str(other + 1) for other in run.overlaps),
+        str(len(run.warnings) or ""),
+    )  # fmt: skip
 
 
 def verdict(found: Ranking) -> str:
