@@ -10,7 +10,7 @@ import pytest
 
 from rl_training.experiment.agent import Agent
 from rl_training.experiment.config.train_config import parse_config
-from rl_training.experiment.ope.runs import overlapping, require_comparable, runs_below
+from rl_training.experiment.ope.runs import overlapping, require_comparable, runs_below, with_time
 from rl_training.statistics import Interval
 from rl_training.types import EnvSpec
 
@@ -60,6 +60,17 @@ def test_runs_with_equal_spaces_and_options_are_comparable():
 def test_runs_that_are_not_comparable_are_refused(other, message):
     with pytest.raises(ValueError, match=message):
         require_comparable(RUNS, [agent(replace(SPEC, obs_names=("x", "y"))), other], {})
+
+
+def test_the_time_of_discounts_is_that_of_the_runs_that_have_one():
+    plain = agent()
+    hourly, daily = (
+        agent(algo="iql", algo_kwargs={"discount_time": "time", "time_unit": unit}) for unit in (3600.0, 86_400.0)
+    )
+    assert with_time(RUNS, [plain, plain]) is plain
+    assert with_time(RUNS, [plain, hourly]) is hourly
+    with pytest.raises(ValueError, match="a and b differ in discount_time or time_unit"):
+        with_time(RUNS, [hourly, daily])
 
 
 def test_columns_that_are_given_hold_for_all_runs():

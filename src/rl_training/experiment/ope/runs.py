@@ -64,13 +64,14 @@ def rank_runs(
     """
     agents = [load_agent(run, best=best, trust=trust) for run in runs]
     require_comparable(runs, agents, reading)
-    data = load_dataset_for(agents[0], source, **reading)
+    data = load_dataset_for(with_time(runs, agents), source, **reading)
     found = rank_policies(runs, data, best=best, trust=trust, callbacks=callbacks, **options)
     used = float(found[0].facts["gamma"])
     by_run = dict(zip(map(Path, runs), agents, strict=True))
     seen = {run: is_training_data(agent, source, data) for run, agent in by_run.items()}
     overlaps = overlapping([each.interval for each in found])
-    returns = data.with_discounted_returns_to_go(used).columns["returns_to_go"][data.episode_offsets].double()
+    discounted = data.with_discounts(used).with_discounted_returns_to_go(used)
+    returns = discounted.columns["returns_to_go"][data.episode_offsets].double()
     return Ranking(
         [RankedRun(each, by_run[each.run_dir].path, seen[each.run_dir], numbers)
          for each, numbers in zip(found, overlaps, strict=True)],
@@ -104,6 +105,23 @@ def require_comparable(runs: Sequence[Path], agents: Sequence[Agent], reading: M
                 raise ValueError(
                     f"{runs[0]} and {run} read their data with different {option}; give {option} for this dataset"
                 )
+
+
+def with_time(runs: Sequence[Path], agents: Sequence[Agent]) -> Agent:
+    """The first agent that discounts by time, or else the first one; algorithms such as bc do not discount."""
+    timed = {run: agent for run, agent in zip(runs, agents, strict=True) if _time(agent)[0] is not None}
+    for run, agent in timed.items():
+        if _time(agent) != _time(next(iter(timed.values()))):
+            raise ValueError(
+                f"{next(iter(timed))} and {run} differ in discount_time or time_unit, so their estimates would not be "
+                "comparable; rank them separately"
+            )
+    return next(iter(timed.values()), agents[0])
+
+
+def _time(agent: Agent) -> tuple[Any, Any]:
+    options = agent.config.algo_kwargs
+    return options.get("discount_time"), options.get("time_unit")
 
 
 def overlapping(intervals: Sequence[Interval]) -> list[list[int]]:
