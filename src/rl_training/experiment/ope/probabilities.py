@@ -80,7 +80,7 @@ def policy_log_probs(actions: PolicyActions, dataset: TransitionDataset) -> Tens
     if greedy is not None and (actions.samples is None or bool((actions.at(obs) == greedy).all())):
         return torch.where(greedy.squeeze(1) == taken, 0.0, -torch.inf).double()
     if actions.samples is None:
-        raise NoWeights(f"{DETERMINISTIC}; evaluate its sampled actions (action_samples=10)")
+        raise NoWeights(f"{DETERMINISTIC}; evaluate its sampled actions (--action-samples 10)")
     if getattr(type(learner), "act", None) is not Learner.act:
         raise NoWeights("the probabilities of its sampled actions are unknown")
     return log_probs_of(
