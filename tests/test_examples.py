@@ -47,6 +47,22 @@ def test_the_example_of_a_simulator_learns(tmp_path, monkeypatch, capsys):
     assert float(printed[1]) > 50  # without learning it is below -50
 
 
+def test_the_example_from_a_log_to_a_policy_writes_its_log(tmp_path, monkeypatch):
+    run_example(monkeypatch, tmp_path, "logs_to_policy.py", "--log", "charging.csv", "--nights", "2")
+    lines = (tmp_path / "charging.csv").read_text().splitlines()
+    assert (len(lines), lines[0].split(",")[0]) == (1 + 2 * 3 * 24, "timestamp")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_example_from_a_log_to_a_policy_goes_the_whole_way(tmp_path, monkeypatch, capsys):
+    run_example(monkeypatch, tmp_path, "logs_to_policy.py", "--nights", "20", "--steps", "20", "--updates", "5")
+    printed = capsys.readouterr().out
+    assert "usable for training" in printed
+    assert re.search(r"^  operator -\d", printed, re.MULTILINE)
+    assert (tmp_path / "runs" / "logs-to-policy" / "iql.onnx").exists()
+
+
 @pytest.mark.slow
 def test_an_example_can_be_run_again_with_another_budget(tmp_path, monkeypatch, capsys):
     for arguments in (["--steps", "2"], ["--steps", "1", "--fresh"]):

@@ -11,6 +11,7 @@ step counts, and generated datasets are cut. A comment just before a block chang
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
 from itertools import pairwise
 from pathlib import Path
@@ -133,6 +134,7 @@ def write_logs(folder: Path) -> None:
     rows = np.column_stack(list(columns.values()))
     for file in ("robot.csv", "logs.csv", "held_out.csv"):
         np.savetxt(folder / file, rows, delimiter=",", header=",".join(columns), comments="", fmt="%.5f")
+    runpy.run_path(str(ROOT / "examples" / "logs_to_policy.py"))["write_log"](folder / "charging.csv", 12)
 
 
 def shortened(code: str) -> str:
