@@ -1,6 +1,7 @@
 """Off-policy estimates against the truth: rank correlation and coverage over checkpoints of several algorithms.
 
 python benchmarks/ope_calibration.py TASK --data DIR --work DIR [--stage NAME ...] [--seed N] [--device cuda]
+python benchmarks/ope_calibration.py hopper --dataset hopper-medium-expert.hdf5 --work DIR --device cuda
 
 TASK is pendulum, cartpole or hopper. The stages are train, play, estimate and plot; each stores its results in --work
 and skips those that are there already. `plot` writes benchmarks/results/ope_TASK.json and docs/pictures/ope_TASK.png.
@@ -80,7 +81,8 @@ SMALL = {"hidden_sizes": [64, 64], "batch_size": 128, "learning_rate": 1e-3}  # 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("task", choices=TASKS)
-    parser.add_argument("--data", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--data", type=Path, default=Path(), metavar="DIR", help="holds classic/ and locomotion/")
+    parser.add_argument("--dataset", type=Path, metavar="FILE", help="instead of the task's file below --data")
     parser.add_argument("--work", type=Path, required=True, metavar="DIR")
     parser.add_argument("--stage", nargs="+", choices=STAGES, default=list(STAGES), dest="stages")
     parser.add_argument("--seed", type=int)
@@ -93,7 +95,7 @@ def main() -> None:
     args.seed = TASKS[args.task].seed if args.seed is None else args.seed
     task, folder = TASKS[args.task], args.work / f"{args.task}-s{args.seed}"
     if "train" in args.stages:
-        train(task, args.data / task.data, folder, args.seed, args.device)
+        train(task, args.dataset or args.data / task.data, folder, args.seed, args.device)
     if "play" in args.stages:
         play(task, folder)
     if "estimate" in args.stages:
