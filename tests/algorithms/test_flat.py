@@ -38,7 +38,9 @@ def test_flat_updates_equal_those_of_autograd(name, box, discrete, draw):
     learner, batches = learner_and_batches(name, box, discrete, draw)
     updaters = [Updater([learner]), Updater([copy.deepcopy(learner)])]
     assert updaters[0].flat is not None
-    updaters[0].flat.after, updaters[1].flat = 0, None
+    flat = updaters[0].flat
+    assert flat is not None
+    flat.after, updaters[1].flat = 0, None
     results = []
     for updater in updaters:
         torch.manual_seed(1)
@@ -57,20 +59,22 @@ def test_flat_updates_equal_those_of_autograd(name, box, discrete, draw):
 def test_updates_in_a_row_compute_metrics_at_the_last_only_and_learn_the_same(name, box, discrete, draw):
     learner, batches = learner_and_batches(name, box, discrete, draw)
     updaters = [Updater([learner]), Updater([copy.deepcopy(learner)])]
-    updaters[0].flat.after, updaters[1].flat = 0, None
+    flat = updaters[0].flat
+    assert flat is not None
+    flat.after, updaters[1].flat = 0, None
     results = []
     for updater in updaters:
         torch.manual_seed(1)
         served = iter(batches)
         source = SimpleNamespace(sample=lambda *_, served=served: next(served), samples_on_device=False)
         results.append(updater.run(source, UPDATES))
-    without_metrics = [program for key, program in updaters[0].flat.programs.items() if not key[0][1]]
+    without_metrics = [program for key, program in flat.programs.items() if not key[0][1]]
     assert without_metrics
     assert None not in without_metrics
     assert results[0].metrics.keys() == results[1].metrics.keys()
     assert all(torch.equal(results[0].metrics[key], each) for key, each in results[1].metrics.items())
     params = zip(updaters[0].params.values(), updaters[1].params.values(), strict=True)
-    assert all(torch.equal(flat, plain) for flat, plain in params)
+    assert all(torch.equal(mine, plain) for mine, plain in params)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +90,7 @@ def test_updates_in_a_row_compute_metrics_at_the_last_only_and_learn_the_same(na
     ],
 )  # fmt: skip
 def test_programs_hold_no_needless_operations(function, operations, monkeypatch):
-    codes = []
+    codes: list[str] = []
 
     class Written(torch.fx.GraphModule):
         def __init__(self, *arguments):
