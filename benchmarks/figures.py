@@ -51,14 +51,6 @@ CELLS = {
         "IQL on d3rlpy's CartPole replay, 5,000 updates", "iql/cartpole",
         goal="above BC, and within 5% of the best here", data=CARTPOLE_REPLAY,
     ),
-    "xql_cartpole_replay": Cell(
-        "XQL on d3rlpy's CartPole replay, 5,000 updates", "xql/cartpole",
-        goal="", data=CARTPOLE_REPLAY,
-    ),
-    "bcq_cartpole_replay": Cell(
-        "Discrete BCQ on d3rlpy's CartPole replay, 5,000 updates", "bcq/cartpole",
-        goal="", data=CARTPOLE_REPLAY,
-    ),
     "cql_cartpole_replay": Cell(
         "CQL on d3rlpy's CartPole replay, 5,000 updates", "cql/cartpole",
         goal="", data=CARTPOLE_REPLAY,
