@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from rl_training.algorithms.core.flat_graph import schema_name, simplify
+from rl_training.algorithms.core.flat_graph import positional_arguments, schema_name, simplify
 from rl_training.types import Batch, Loss
 
 TRACE_AFTER = 0.2  # seconds in a function, a few times as long as its trace takes
@@ -200,6 +200,7 @@ class _Recorder(TorchDispatchMode):
         simplify(self.graph, self.values, self.constants)
         for node in self.graph.nodes:  # PyTorch's own bindings take half the time of an operator object
             if name := schema_name(node.target):
+                node.args = positional_arguments(node)
                 node.target = next((getattr(each, name) for each in NAMESPACES if hasattr(each, name)), node.target)
         written: Any = torch.fx.GraphModule(self.constants, self.graph)
         forward = type(written).forward

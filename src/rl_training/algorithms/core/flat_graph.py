@@ -34,6 +34,14 @@ def schema_name(target: Any) -> str:
     return "" if schema is None else str(schema.name.partition("::")[2])
 
 
+def positional_arguments(node: Node) -> tuple[Any, ...]:
+    """Arguments of an operator up to `reduction`, whose default differs in PyTorch's own bindings."""
+    schema: Any = node.target._schema  # type: ignore[union-attr]
+    names = [each.name for each in schema.arguments]
+    wanted = names.index("reduction") + 1 if "reduction" in names and "reduction" not in node.kwargs else 0
+    return (*node.args, *(each.default_value for each in schema.arguments[len(node.args) : wanted]))
+
+
 def is_fresh(target: Any) -> bool:
     """Whether the results of an operator have memory of their own."""
     schema = getattr(target, "_schema", None)
