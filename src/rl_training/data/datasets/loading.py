@@ -9,19 +9,20 @@ from rl_training.data.datasets import validation
 from rl_training.data.datasets.actions import Bounds
 from rl_training.data.datasets.transition_dataset import TransitionDataset, transitions_of
 from rl_training.data.readers import Source, read_columns, shown
+from rl_training.data.readers.names import Names
 from rl_training.data.readers.options import AUTO, Categories, table_options
 from rl_training.types import EnvSpec
 
 
 def load_transition_dataset(
-    source: Source, *, spec: EnvSpec | None = None, columns: Mapping[str, str] | None = None,
+    source: Source, *, spec: EnvSpec | None = None, columns: Mapping[str, Names] | None = None,
     action_range: Bounds | None = None, allow: Collection[str] = (), categories: Categories | None = None,
     csv_dialect: str = AUTO, max_gap: float | None = None, like: EnvSpec | None = None, ids: Collection[str] = (),
 ) -> TransitionDataset:  # fmt: skip
     """Reads transitions from a file, several files, a glob, or a Minari dataset by its directory or id.
 
     - `spec`: the environment that the data must match.
-    - `columns`: names of the file's columns, such as `{"obs": "state"}`.
+    - `columns`: names of the file's columns, such as `{"obs": "state"}` or `{"obs": ["x", "y"]}`.
     - `action_range`: the bounds in which Box actions were recorded.
     - `allow`: problems to repair instead of raising DatasetError: nan, out_of_range, no_episode_end, crossing.
     - `categories`: columns of a table to read as categories, or a dict with the values of each in order.

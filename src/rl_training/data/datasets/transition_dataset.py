@@ -20,7 +20,8 @@ from rl_training.data.datasets.returns import episode_returns, require_returns, 
 from rl_training.data.datasets.splitting import By, held_out_episodes
 from rl_training.data.datasets.stored import named_spec, repaired, require_same_categories, rows_left_out
 from rl_training.data.datasets.validation import require_columns, require_equal_lengths
-from rl_training.data.readers.frames import Names, read_frame
+from rl_training.data.readers.frames import read_frame
+from rl_training.data.readers.names import Names
 from rl_training.data.readers.options import Categories, table_options
 from rl_training.data.readers.rows import StoredColumns
 from rl_training.data.sampling import PackedColumns, SeededSampler, gather

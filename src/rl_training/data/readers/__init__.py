@@ -15,7 +15,7 @@ from rl_training.data.readers.cells import sorted_words
 from rl_training.data.readers.csv import read_csv
 from rl_training.data.readers.hdf5 import read_hdf5
 from rl_training.data.readers.minari import datasets_root, local_ids, minari_directory, read_minari
-from rl_training.data.readers.names import constant_rewards
+from rl_training.data.readers.names import Names, as_patterns, constant_rewards
 from rl_training.data.readers.npz import read_npz
 from rl_training.data.readers.options import TableOptions
 from rl_training.data.readers.parquet import read_parquet
@@ -30,17 +30,18 @@ Source: TypeAlias = "str | Path | Sequence[str | Path]"
 
 
 def read_columns(
-    source: Source, *, columns: Mapping[str, str] | None = None, options: TableOptions | None = None
+    source: Source, *, columns: Mapping[str, Names] | None = None, options: TableOptions | None = None
 ) -> StoredColumns:
     """Reads a file, several files, a glob of files or a Minari dataset, without validation."""
+    patterns = as_patterns(columns or {})
     several = [source] if isinstance(source, (str, Path)) else source
     paths = [path for each in several for path in _paths(each)]
     options = options or TableOptions()
-    parts = [_read(path, columns, options) for path in paths]
+    parts = [_read(path, patterns, options) for path in paths]
     if len({str(part.labels.categories) + str(part.labels.action_start) for part in parts}) > 1:
         shared = _shared(parts, options)  # the files hold different categories, so they are read again with all
-        parts = [_read(path, columns, shared) for path in paths]
-    return _with_rewards(from_first_time(join_files(parts, paths)), columns or {})
+        parts = [_read(path, patterns, shared) for path in paths]
+    return _with_rewards(from_first_time(join_files(parts, paths)), patterns)
 
 
 def _with_rewards(stored: StoredColumns, given: Mapping[str, str]) -> StoredColumns:

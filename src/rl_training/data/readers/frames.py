@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
+from rl_training.data.readers.names import Names, as_patterns
 from rl_training.data.readers.options import TableOptions
 from rl_training.data.readers.rows import StoredColumns
 from rl_training.data.readers.tables import Table, read_table
 from rl_training.data.readers.timing import from_first_time
 from rl_training.types import Array, Arrays
-
-Names: TypeAlias = "str | Sequence[str]"  # a column, a list of columns or a pattern such as obs_*
 
 
 def read_frame(frame: Any, given: Mapping[str, Names | None], options: TableOptions) -> StoredColumns:
@@ -28,7 +27,7 @@ def read_frame(frame: Any, given: Mapping[str, Names | None], options: TableOpti
     def batches(wanted: Sequence[str]) -> Iterator[Arrays]:
         yield {name: columns[name] for name in wanted}
 
-    chosen = {name: value if isinstance(value, str) else ",".join(value) for name, value in given.items() if value}
+    chosen = as_patterns(given)
     return from_first_time(read_table(Table("the frame", names, kinds, len(frame), batches), chosen, options))
 
 

@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from typing import TypeAlias
 
+Names: TypeAlias = "str | Sequence[str]"  # a column, a list of columns or a pattern such as obs_*
 SPELLINGS = {  # column name, and its spellings in files
     "obs": ("obs", "observations", "observation", "states", "state"),
     "actions": ("actions", "action", "acts", "act"),
@@ -18,6 +20,12 @@ SPELLINGS = {  # column name, and its spellings in files
 VECTORS = ("obs", "actions", "next_obs", "next_actions")  # tables store one column per dimension: obs_0, obs_1, ...
 NEEDED = ("obs", "actions", "rewards")
 RESERVED = {"discounts", "discount_steps"}  # change the targets of training, so a file must not add them unnoticed
+
+
+def as_patterns(given: Mapping[str, Names | None]) -> dict[str, str]:
+    """The user's names as patterns; a list of columns becomes `a,b`. Leaves out those that are None."""
+    named = {name: value for name, value in given.items() if value is not None}
+    return {name: value if isinstance(value, str) else ",".join(value) for name, value in named.items()}
 
 
 def choose_names(
