@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
-Names: TypeAlias = "str | Sequence[str]"  # a column, a list of columns or a pattern such as obs_*
+Names: TypeAlias = str | Sequence[str]  # a column, a list of columns or a pattern such as obs_*
 SPELLINGS = {  # column name, and its spellings in files
     "obs": ("obs", "observations", "observation", "states", "state"),
     "actions": ("actions", "action", "acts", "act"),
