@@ -181,3 +181,17 @@ def test_a_value_that_was_computed_outside_of_the_function_is_not_repeated_for_e
         made["scale"] = torch.full((), float(step))  # another tensor, unlike a parameter
         assert flat({"x": torch.ones(2)}).tolist() == [step] * 2
     assert list(flat.programs.values()) == [None]
+
+
+def test_memory_that_a_product_shares_is_not_reused():
+    weight = torch.randn(3, 4)
+
+    def function(batch):
+        product = batch["x"] @ weight
+        return product.clamp_min(-50).sum(), product.flatten(0, 1).sum(0)
+
+    flat = FlatFunction(function, after=0)
+    for scale in (1, 1, 1, 100):  # only the last batch has values below -50
+        batch = {"x": scale * torch.randn(2, 5, 3)}
+        assert all(map(torch.equal, flat(batch), function(batch)))
+    assert None not in flat.programs.values()

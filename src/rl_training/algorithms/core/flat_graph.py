@@ -45,7 +45,9 @@ def positional_arguments(node: Node) -> tuple[Any, ...]:
 def is_fresh(target: Any) -> bool:
     """Whether the results of an operator have memory of their own."""
     schema = getattr(target, "_schema", None)
-    return schema is not None and not schema.is_mutable and all(each.alias_info is None for each in schema.returns)
+    if schema is None or schema.is_mutable or schema_name(target) == "_unsafe_view":  # which shares memory undeclared
+        return False
+    return all(each.alias_info is None for each in schema.returns)
 
 
 def _remove_unused(graph: Graph) -> None:
