@@ -16,14 +16,24 @@ NOT_FINITE = "a value is missing, NaN or infinite"
 BRIDGES = "next_obs belongs to another episode"
 
 
-def repaired(stored: StoredColumns, allow: Collection[str]) -> Arrays:
-    """Returns the columns after the repairs that `allow` names; raises DatasetError for other problems."""
+CUT = "cut"  # a column while rows are repaired: episodes that go on after dropped rows
+
+
+def repaired(stored: StoredColumns, allow: Collection[str]) -> tuple[Arrays, Array]:
+    """Returns the columns after the repairs that `allow` names, and the episode of the file that each row belongs to.
+
+    Raises DatasetError for other problems.
+    """
     validation.require_rewards(stored.columns)
     rows = {name: to_array(name, column) for name, column in stored.columns.items()}
     if "no_episode_end" not in allow:
         validation.require_episode_ends(rows, stored.names.keys())
-    rows = whole_actions(validation.drop_nan_rows(rows, allow), stored)
-    return validation.split_crossings(rows, allow) if "next_obs" in stored.names else rows  # derived ones cannot cross
+    rows = validation.drop_nan_rows({**rows, CUT: rows["truncated"]}, allow)
+    rows = whole_actions({**rows, CUT: rows["truncated"] > rows[CUT]}, stored)
+    if "next_obs" in stored.names:  # derived ones cannot cross
+        rows = validation.split_crossings(rows, allow)
+    ends = (rows["dones"] + rows["truncated"] > 0) & ~rows.pop(CUT)
+    return rows, np.cumsum(ends) - ends
 
 
 def whole_actions(columns: Arrays, stored: StoredColumns) -> Arrays:

@@ -36,6 +36,7 @@ class TransitionDataset(SeededSampler):
     """
 
     notes: tuple[str, ...] = ()  # how a table was read, and which of its rows are left out
+    file_episodes: Array | None = None  # [rows], the episode of the file, which dropped rows may have cut into several
 
     def __init__(self, columns: Batch, *, episode_ends: Tensor | None = None, spec: EnvSpec | None = None) -> None:
         require_columns(columns, (*REQUIRED, "truncated"))
@@ -125,10 +126,11 @@ class TransitionDataset(SeededSampler):
         - `by="time"`: the last episodes, by the first entry of `column` or in recorded order.
         - `by="group"`: all episodes with the same number in `column`, such as a patient, stay together.
         """
-        number = self.episode_ends.cumsum(0) - self.episode_ends.long()
+        pieces = _to_array(self.episode_ends.cumsum(0) - self.episode_ends.long())
+        number = pieces if self.file_episodes is None else np.unique(self.file_episodes, return_inverse=True)[1]
         values = None if column is None else self._values(column)
-        flags = held_out_episodes(_to_array(number), test, by=by, seed=seed, values=values, column=column)
-        is_test = torch.from_numpy(flags).to(number.device)[number]
+        flags = held_out_episodes(number, test, by=by, seed=seed, values=values, column=column)
+        is_test = torch.from_numpy(flags[number]).to(self.episode_ends.device)
         return Split(*(self._rows_of_whole_episodes(rows) for rows in (~is_test, is_test)))
 
     def _values(self, column: str) -> Array:
@@ -244,13 +246,14 @@ def transitions_of(
     """Validates the stored columns of a file, with the repairs that `allow` names."""
     if spec is not None:
         require_same_categories(spec, stored.spec)
-    rows = repaired(stored, allow)
+    rows, episodes = repaired(stored, allow)
     known = spec or stored.spec
     dataset = TransitionDataset.from_dict(rows, spec=known, action_range=action_range, allow=allow)
     dataset.spec = named_spec(dataset.spec, stored) if known is None else dataset.spec
     warnings = (f"{text}; {fix}" if fix else text for _, text, fix in stored.labels.warnings)
     left_out = stored.left_out if len(dataset) == len(stored.columns["obs"]) else rows_left_out(stored, allow)
     dataset.notes = (*stored.labels.notes, *warnings, *(each.sentence for each in left_out))
+    dataset.file_episodes = episodes
     return dataset
 
 
