@@ -122,6 +122,14 @@ def test_training_reports_how_the_table_was_read(table, tmp_path):
     assert agent.predict([0.0, 0.0]) in (1, 2, 3)
 
 
+def test_a_run_with_actions_from_1_resumes(tmp_path):
+    target = tmp_path / "run"
+    run("train", "bc", "--dataset", TABLES / "one_based.csv", "--output", target, *SHORT)
+    run("resume", target, "--steps", "30")
+    spec = load_agent(target).spec
+    assert (spec.action_dim, spec.action_start) == (3, 1)
+
+
 def test_a_run_from_before_actions_from_1_were_recognised_resumes(tmp_path, monkeypatch):
     target = tmp_path / "run"
     with monkeypatch.context() as before:

@@ -165,6 +165,15 @@ def test_actions_from_1_are_recognised():
     assert (spec.action_dim, spec.action_start, spec.categories) == (4, 0, {"actions": ["0", "1", "2", "3"]})
 
 
+def test_files_with_different_categories_may_share_actions_from_1(tmp_path):
+    for kind in "AB":
+        rows = [f"{step // 4},{step},{kind},{step % 3 + 1},1" for step in range(12)]
+        (tmp_path / f"{kind}.csv").write_text("\n".join(["episode,level,kind,action,reward", *rows]))
+    columns = {"obs": "level,kind"}
+    spec = load_transition_dataset(tmp_path / "*.csv", columns=columns, categories=["kind"]).spec
+    assert (spec.action_dim, spec.action_start, spec.categories) == (3, 1, {"kind": ["A", "B"]})
+
+
 def test_scales_that_differ_by_orders_of_magnitude_are_remarked_on_with_the_option():
     report = inspect_source(TABLES / "scales.csv", columns={"obs": "pressure,valve"})
     assert report.trainable

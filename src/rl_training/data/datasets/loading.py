@@ -34,6 +34,8 @@ def load_transition_dataset(
     validation.check_allow(allow)
     options = replace(table_options(categories, csv_dialect, max_gap), ids={column: {} for column in ids})
     options = options.for_spec(spec or like)
+    if spec is None and like is not None and like.action_start:
+        options = replace(options, action_start=None)  # found in the table again, and subtracted
     stored = read_columns(source, columns=columns, options=options)
     try:
         return transitions_of(stored, spec=spec, action_range=action_range, allow=allow)

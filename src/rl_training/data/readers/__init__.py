@@ -61,14 +61,16 @@ def shown(source: Source) -> str:
 
 
 def _shared(parts: Sequence[StoredColumns], options: TableOptions) -> TableOptions:
-    """Options with the categories of all files; actions start at 0 if they do in one file."""
+    """Options with the categories of all files; actions start at 0 unless all files agree in another number."""
     found: dict[str, set[str]] = {}
     for part in parts:
         for name, values in part.labels.categories.items():
             found.setdefault(name, set()).update(values)
     known = {name: tuple(sorted_words(values)) for name, values in found.items()}
     given = {name: values for name, values in options.categories.items() if values}
-    return replace(options, categories={**options.categories, **known, **given}, action_start=0)
+    starts = {part.labels.action_start for part in parts}
+    start = options.action_start if len(starts) == 1 else 0
+    return replace(options, categories={**options.categories, **known, **given}, action_start=start)
 
 
 def _paths(source: str | Path) -> list[Path]:
