@@ -101,7 +101,7 @@ def test_compare_shows_estimates_with_intervals_and_warnings(cli, ended, folder,
     result = cli("compare", folder / "bench", "--csv", tmp_path / "runs.csv")
     assert result.exit_code == 0, result.stderr
     assert f"note: scores are off-policy estimates from {folder}/test.npz, not returns of played" in result.stderr
-    assert "train, estimated on test" in result.stdout
+    assert f"{folder.name}/train" in result.stdout
     assert "estimate [95%]" in result.stdout
     assert "the data cannot separate them: intervals overlap" in result.stdout
     assert "warning: bc, iql: the interval rests on only 8 episodes" in result.stdout

@@ -55,6 +55,7 @@ def test_the_interval_of_seeds_is_that_of_the_data_or_wider():
         ("A-v1", "d/x.npz", None, "A-v1 from x"),
         (None, "d/x.npz", None, "x"),
         (None, "d/x.npz", "d/y.npz", "x, estimated on y"),
+        (None, "a/train.npz", "a/test.npz", "a/train, estimated on a/test"),
         ("A-v1", None, "d/y.npz", "A-v1, estimated on y"),
         (None, None, None, "data"),
     ],
@@ -67,7 +68,7 @@ def test_estimates_are_listed_best_first_with_their_warnings(bench):
     found = compare(bench)
     columns, rows = score_table(found)
     assert columns == ("environment", "algorithm", "seeds", "estimate [95%]", "warnings")
-    assert rows[0] == ("train, estimated on test", "cql", "2", "31.5 [29.5, 33.5]", "1")
+    assert rows[0] == ("data/train, estimated on data/test", "cql", "2", "31.5 [29.5, 33.5]", "1")
     assert [row[1] for row in rows] == ["cql", "iql", "bc"]
     assert found.notes == ["scores are off-policy estimates from data/test.npz, not returns of played episodes"]
 
@@ -93,7 +94,7 @@ def test_played_scores_have_no_intervals_of_data(bench):
         file.write_text(json.dumps(result))
     found = compare(bench)
     assert score_table(found).columns == ("environment", "algorithm", "seeds", "score [95%]")
-    assert (found.notes, found.tasks[0].name) == ([], "A-v1 from train")
+    assert (found.notes, found.tasks[0].name) == ([], "A-v1 from data/train")
     assert {pair["intervals_overlap"] for pair in found.to_json()["tasks"][0]["pairs"]} == {None}
 
 

@@ -17,9 +17,16 @@ def task_name(env: str | None, dataset: str | None, test: str | None = None) -> 
     name = str(env or "data")
     if dataset is not None:
         source = "several datasets" if dataset.startswith("[") else "a recipe" if dataset.startswith("{") else dataset
-        stem = Path(source).stem or source
+        stem = data_name(source)
         name = stem if env is None else f"{env} from {stem}"
-    return name if test is None else f"{name}, estimated on {Path(test).stem}"
+    return name if test is None else f"{name}, estimated on {data_name(test)}"
+
+
+def data_name(source: str) -> str:
+    """The name of a file without its folder, which the files of every split need."""
+    path = Path(source)
+    parent = f"{path.parent.name}/" if path.stem in ("train", "test") and path.parent.name else ""
+    return f"{parent}{path.stem}" or source
 
 
 def name_of(result: Mapping[str, Any]) -> str:
