@@ -148,7 +148,7 @@ def estimate(
         found = evaluate_policy_offline(agent, dataset, seed=seed, callbacks=[ShowProgress()], **options)
         warnings = [*([TRAINING_DATA] if is_training_data(agent, source, dataset) else []), *found.warnings]
     if as_json:
-        print_json({"checkpoint": str(agent.path), "dataset": source, **found._asdict()})
+        print_json({"checkpoint": str(agent.path), "dataset": source, **found._asdict(), "warnings": warnings})
         return
     value = with_interval(found.estimate, found.interval)
     print_facts(
