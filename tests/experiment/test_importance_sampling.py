@@ -183,3 +183,13 @@ def test_densities_inside_the_bounds_and_probabilities_at_them_sum_to_1(kind):
     at_edges = kind(torch.full_like(edges, 0.6), torch.full_like(edges, -0.5))
     total = torch.trapezoid(density, inside.squeeze(1)) + clipped_log_prob(at_edges, edges).exp().sum()
     assert float(total) == pytest.approx(1, abs=1e-3)
+
+
+def test_a_policy_has_weights_of_1_against_its_own_logged_density():
+    mean = torch.full((20_000, 1), 1.5)
+    policy = SquashedGaussian(mean, torch.zeros_like(mean))
+    actions, logged = policy.sample_with_log_prob(torch.Generator().manual_seed(0))
+    assert (actions.abs() > 0.999).any()
+    found = clipped_log_prob(policy, actions, at_bounds=False)
+    inside = actions.abs().squeeze(1) < 1 - 1e-5  # beyond, float32 has too few digits
+    torch.testing.assert_close(found[inside], logged[inside], rtol=1e-3, atol=2e-2)

@@ -113,7 +113,7 @@ def test_a_single_estimator_leaves_the_others_out(runs, data):
 
 
 def test_unknown_estimators_are_refused(runs, data):
-    with pytest.raises(ValueError, match="unknown estimator 'is'; choose of fqe, wis, dr"):
+    with pytest.raises(ValueError, match="unknown estimator 'is'; choose one of fqe, wis, dr"):
         rank_policies([runs[0].agent.path], data, estimators=["is"])
 
 

@@ -21,6 +21,7 @@ CLONING = BCConfig(hidden_sizes=(64, 64), learning_rate=1e-3, normalize_obs=True
 CLONING_UPDATES = 2_000
 DETERMINISTIC = "a deterministic policy with Box actions has no importance weights"
 EDGE = 1e-3  # actions this close to a bound count as clipped, and have a probability instead of a density
+TINY = 1e-6  # distance to a bound at which the density of a squashed Gaussian is still finite
 
 
 class NoWeights(Exception):
@@ -72,8 +73,11 @@ def _cloned(dataset: TransitionDataset, seed: int) -> Tensor:
     return log_probs_of(lambda obs: learner.model.actor(learner.normalizer(obs)), columns["obs"], columns["actions"])
 
 
-def policy_log_probs(actions: PolicyActions, dataset: TransitionDataset) -> Tensor:
-    """Log-probabilities [rows] of the data's actions; -inf where a deterministic policy takes another action."""
+def policy_log_probs(actions: PolicyActions, dataset: TransitionDataset, *, at_bounds: bool = True) -> Tensor:
+    """Log-probabilities [rows] of the data's actions; -inf where a deterministic policy takes another action.
+
+    `at_bounds` is that of `clipped_log_prob`. Logged densities must be compared with densities everywhere.
+    """
     obs, taken = dataset.columns["obs"], dataset.columns["actions"]
     learner: Any = actions.policy
     greedy = None if taken.is_floating_point() else PolicyActions(learner, None, 0).at(obs)
@@ -84,32 +88,34 @@ def policy_log_probs(actions: PolicyActions, dataset: TransitionDataset) -> Tens
     if getattr(type(learner), "act", None) is not Learner.act:
         raise NoWeights("the probabilities of its sampled actions are unknown")
     return log_probs_of(
-        lambda rows: learner.model.actor(learner.normalizer(rows.to(actions.device))), obs, taken.to(actions.device)
-    ).to(obs.device)
+        lambda rows: learner.model.actor(learner.normalizer(rows.to(actions.device))), obs, taken.to(actions.device),
+        at_bounds=at_bounds,
+    ).to(obs.device)  # fmt: skip
 
 
 @torch.no_grad()
-def log_probs_of(policy: Callable[[Tensor], Any], obs: Tensor, actions: Tensor) -> Tensor:
+def log_probs_of(policy: Callable[[Tensor], Any], obs: Tensor, actions: Tensor, *, at_bounds: bool = True) -> Tensor:
     parts = zip(obs.split(CHUNK), actions.split(CHUNK), strict=True)
-    return torch.cat([_log_prob(policy(rows), taken) for rows, taken in parts]).double()
+    return torch.cat([_log_prob(policy(rows), taken, at_bounds) for rows, taken in parts]).double()
 
 
-def _log_prob(policy: Any, actions: Tensor) -> Tensor:
+def _log_prob(policy: Any, actions: Tensor, at_bounds: bool) -> Tensor:
     if isinstance(policy, Gaussian | SquashedGaussian):
-        return clipped_log_prob(policy, actions)
+        return clipped_log_prob(policy, actions, at_bounds=at_bounds)
     if not hasattr(policy, "log_prob"):
         raise NoWeights(DETERMINISTIC)
     return torch.as_tensor(policy.log_prob(actions))
 
 
-def clipped_log_prob(policy: Gaussian | SquashedGaussian, actions: Tensor) -> Tensor:
+def clipped_log_prob(policy: Gaussian | SquashedGaussian, actions: Tensor, *, at_bounds: bool = True) -> Tensor:
     """Log-density of actions inside the bounds; log-probability of reaching a bound for those that are clipped to it.
 
-    Without the second case, actions at a bound would have the density of a Gaussian on one side of a weight, and the
-    unbounded density of a squashed one on the other.
+    Without `at_bounds`, which is this second case, actions at a bound would have the density of a Gaussian on one side
+    of a weight, and the unbounded density of a squashed one on the other.
     """
     squashed = isinstance(policy, SquashedGaussian)
-    inside = actions.clamp(-1 + EDGE, 1 - EDGE)
+    edge = EDGE if at_bounds else TINY
+    inside = actions.clamp(-1 + edge, 1 - edge)
     raw = inside.atanh() if squashed else inside
     density = torch.stack([
         normal_log_prob(*(each.unsqueeze(-1) for each in parts))
@@ -118,4 +124,4 @@ def clipped_log_prob(policy: Gaussian | SquashedGaussian, actions: Tensor) -> Te
     if squashed:
         density = density - (1 - inside.square()).log()
     beyond = torch.special.log_ndtr(inside.sign() * (policy.mean - raw) * (-policy.log_std).exp())
-    return torch.where(actions.abs() >= 1 - EDGE, beyond, density).sum(-1)
+    return torch.where((actions.abs() >= 1 - EDGE) & at_bounds, beyond, density).sum(-1)

@@ -72,7 +72,7 @@ def rank_policies(
     values of that many sampled actions are averaged.
     """
     if unknown := [name for name in estimators if name not in ESTIMATORS]:
-        raise ValueError(f"unknown estimator {unknown[0]!r}; choose of {', '.join(ESTIMATORS)}")
+        raise ValueError(f"unknown estimator {unknown[0]!r}; choose one of {', '.join(ESTIMATORS)}")
     config = fqe_config({**DEFAULTS, **options})
     agents = [load_agent(Path(run), best=best, trust=trust) for run in runs]
     data = dataset if isinstance(dataset, TransitionDataset) else load_dataset_for(agents[0], dataset)
@@ -152,7 +152,8 @@ class Ranker:
         }
 
     def weights(self, policy: PolicyActions) -> Weights:
-        weights = importance_weights(self.episodes, policy_log_probs(policy, self.data) - self.behaviour.log_probs)
+        log_probs = policy_log_probs(policy, self.data, at_bounds=self.behaviour.cloned)
+        weights = importance_weights(self.episodes, log_probs - self.behaviour.log_probs)
         if not weights.is_useful:
             raise NoWeights("at some step no episode of the data takes the policy's action; it needs more data")
         return weights
