@@ -73,6 +73,8 @@ def estimate_cells(run: RankedRun, names: Sequence[str]) -> tuple[str, ...]:
 
 def verdict(found: Ranking) -> str:
     best = found.runs[0]
+    if len(found.runs) == 1:
+        return "one run has nothing to be compared with but the behaviour"
     if not best.overlaps:
         return "run 1 is the best by these estimates: its interval lies above all others"
     others = listed([number + 1 for number in best.overlaps], "run")
