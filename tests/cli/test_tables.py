@@ -98,6 +98,12 @@ def test_a_file_with_other_categories_is_refused(table, tmp_path):
         load_transition_dataset(tmp_path / "other.parquet", spec=spec)
 
 
+def test_an_estimate_refuses_observations_in_another_order(trained, table):
+    result = CliRunner().invoke(app, ["evaluate", str(trained), "--ope", str(table), "--columns", "obs=site,level"])
+    assert result.exit_code == 2
+    assert "observations are site=north,site=south,level, but those of the agent are level,site=north" in result.output
+
+
 def test_a_config_holds_the_options_of_tables(trained):
     config = yaml.safe_load((trained / "config.yaml").read_text())
     assert config["table"] == {"csv_dialect": "auto", "categories": {"site": []}, "max_gap": None}

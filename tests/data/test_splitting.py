@@ -98,12 +98,17 @@ def test_one_episode_is_not_cut(counted):
         TransitionDataset.from_dict(counted([1.0, 1.0, 1.0], dones=(2,))).split()
 
 
-def test_an_episode_that_a_dropped_row_cuts_stays_on_one_side(tmp_path):
+@pytest.mark.parametrize(("missing", "pieces"), [(3, 20), (6, 10)])  # in the middle of an episode, or near its end
+def test_an_episode_that_a_dropped_row_cuts_stays_on_one_side(missing, pieces, tmp_path):
     file = tmp_path / "logs.csv"
-    rows = [f"{episode},{'' if step == 3 else 10 * episode + step},0.5,1" for episode in range(10) for step in range(8)]
+    rows = [
+        f"{episode},{'' if step == missing else 10 * episode + step},0.5,1"
+        for episode in range(10)
+        for step in range(8)
+    ]
     file.write_text("\n".join(["episode,obs_0,action_0,reward", *rows]))
     dataset = load_transition_dataset(file, allow=["nan"], action_range=(-1, 1))
-    assert len(dataset.episode_offsets) == 20
+    assert len(dataset.episode_offsets) == pieces
     for split in (dataset.split(0.3), dataset.split(0.3, by="time")):
         sides = [{int(value) // 10 for value in part.columns["obs"][:, 0]} for part in split]
         assert [len(side) for side in sides] == [7, 3]

@@ -16,7 +16,7 @@ NOT_FINITE = "a value is missing, NaN or infinite"
 BRIDGES = "next_obs belongs to another episode"
 
 
-CUT = "cut"  # a column while rows are repaired: episodes that go on after dropped rows
+CUT, EPISODE = "cut", "file_episode"  # columns while rows are repaired: truncated by a dropped row; before any drop
 
 
 def repaired(stored: StoredColumns, allow: Collection[str]) -> tuple[Arrays, Array]:
@@ -28,11 +28,13 @@ def repaired(stored: StoredColumns, allow: Collection[str]) -> tuple[Arrays, Arr
     rows = {name: to_array(name, column) for name, column in stored.columns.items()}
     if "no_episode_end" not in allow:
         validation.require_episode_ends(rows, stored.names.keys())
-    rows = validation.drop_nan_rows({**rows, CUT: rows["truncated"]}, allow)
+    ends = rows["dones"] + rows["truncated"] > 0
+    rows = validation.drop_nan_rows({**rows, CUT: rows["truncated"], EPISODE: np.cumsum(ends) - ends}, allow)
     rows = whole_actions({**rows, CUT: rows["truncated"] > rows[CUT]}, stored)
     if "next_obs" in stored.names:  # derived ones cannot cross
         rows = validation.split_crossings(rows, allow)
-    ends = (rows["dones"] + rows["truncated"] > 0) & ~rows.pop(CUT)
+    cut, episode = rows.pop(CUT), rows.pop(EPISODE)
+    ends = (rows["dones"] + rows["truncated"] > 0) & ~(cut & (np.diff(episode, append=-1) == 0))
     return rows, np.cumsum(ends) - ends
 
 
@@ -72,6 +74,16 @@ def named_spec(spec: EnvSpec, stored: StoredColumns) -> EnvSpec:
         if "actions" in labels.categories:  # an action may be missing from the data
             spec = replace(spec, action_dim=len(labels.categories["actions"]))
     return replace(spec, action_start=labels.action_start) if labels.action_start else spec
+
+
+def require_same_names(spec: EnvSpec, stored: StoredColumns) -> None:
+    """Raises ValueError if the observations of a table are other columns than the agent was trained with."""
+    names = stored.labels.names.get("obs") or (stored.spec and stored.spec.obs_names)
+    if spec.obs_names and names and tuple(names) != tuple(spec.obs_names):
+        raise ValueError(
+            f"the observations are {','.join(names)}, but those of the agent are {','.join(spec.obs_names)}; name them "
+            "in this order with --columns obs=NAME,NAME, or rename the columns of the data"
+        )
 
 
 def require_same_categories(spec: EnvSpec, stored: EnvSpec | None) -> None:

@@ -18,7 +18,13 @@ from rl_training.data.datasets.durations import discount_steps, require_duration
 from rl_training.data.datasets.n_step import with_n_step_returns
 from rl_training.data.datasets.returns import episode_returns, require_returns, returns_to_go
 from rl_training.data.datasets.splitting import By, held_out_episodes
-from rl_training.data.datasets.stored import named_spec, repaired, require_same_categories, rows_left_out
+from rl_training.data.datasets.stored import (
+    named_spec,
+    repaired,
+    require_same_categories,
+    require_same_names,
+    rows_left_out,
+)  # fmt: skip
 from rl_training.data.datasets.validation import require_columns, require_equal_lengths
 from rl_training.data.readers.frames import read_frame
 from rl_training.data.readers.names import Names
@@ -246,6 +252,7 @@ def transitions_of(
     """Validates the stored columns of a file, with the repairs that `allow` names."""
     if spec is not None:
         require_same_categories(spec, stored.spec)
+        require_same_names(spec, stored)
     rows, episodes = repaired(stored, allow)
     known = spec or stored.spec
     dataset = TransitionDataset.from_dict(rows, spec=known, action_range=action_range, allow=allow)
