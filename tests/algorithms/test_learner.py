@@ -18,6 +18,7 @@ from rl_training.algorithms import (
     PPOConfig,
     SACAlgorithm,
     SACConfig,
+    TD3BCAlgorithm,
     Updater,
     frozen,
 )
@@ -43,7 +44,7 @@ def test_frozen_sees_the_parameters_as_they_are_now():
 @pytest.mark.parametrize(
     ("learner", "kind", "message"),
     [
-        (IQLAlgorithm, "discrete", "iql needs a Box action space, got Discrete"),
+        (TD3BCAlgorithm, "discrete", "td3_bc needs a Box action space, got Discrete"),
         (SACAlgorithm, "discrete", "sac needs a Box action space, got Discrete"),
         (DQNAlgorithm, "box", "dqn needs a Discrete action space, got Box"),
     ],

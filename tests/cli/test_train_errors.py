@@ -63,8 +63,8 @@ def test_a_user_error_leaves_no_directory(cli, tmp_path):
             "--dataset: not YAML: expected ',' or '}', but got '<stream end>', line 1",
         ),
         (
-            ["iql", "CartPole-v1", "--dataset", "{kind: random, rows: 9}"],
-            "iql needs a Box action space, got Discrete; these accept it: bc, cql",
+            ["td3_bc", "CartPole-v1", "--dataset", "{kind: random, rows: 9}"],
+            "td3_bc needs a Box action space, got Discrete; these accept it: bc, bcq, cql, iql, xql",
         ),
     ],
 )

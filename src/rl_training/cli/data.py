@@ -190,7 +190,11 @@ def require_new(path: Path) -> None:
     from rl_training.data.writers import writer_for
 
     writer_for(path)
-    if path.exists():
+    try:
+        exists = path.exists()
+    except OSError as error:  # such as a name that is too long
+        raise ValueError(f"cannot write {path}: {error.strerror}") from None
+    if exists:
         raise FileExistsError(f"{path} exists; name another file or remove it first")
     if path.suffix:  # Minari directories are created with their parents
         require_directory(path)
