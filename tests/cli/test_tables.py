@@ -55,6 +55,22 @@ def test_predict_takes_columns_and_returns_names(trained):
     assert agent.predict([0.5, 1, 0]) == single
 
 
+def test_predict_reads_a_data_frame_by_its_names(trained):
+    pandas = pytest.importorskip("pandas")
+    agent = load_agent(trained)
+    rows = {"site": ["north", "south"], "level": [0.5, 1.0]}
+    assert agent.predict(pandas.DataFrame(rows)).tolist() == agent.predict(rows).tolist()
+
+
+def test_a_split_by_text_that_is_no_time_is_refused(table, tmp_path):
+    text = tmp_path / "text.csv"
+    text.write_text(table.read_text().replace("2026-01-", "January "))
+    command = ["data", "split", text, "--columns", "obs=level", "--time", "time", "--out", tmp_path / "parts"]
+    result = CliRunner().invoke(app, [str(each) for each in command])
+    assert result.exit_code == 2
+    assert "such as 2026-01-31T12:30:00" in result.output
+
+
 def test_predict_refuses_unknown_names(trained):
     agent = load_agent(trained)
     with pytest.raises(ValueError, match="site must be one of north, south, got 'west'"):

@@ -165,6 +165,14 @@ def test_actions_from_1_are_recognised():
     assert (spec.action_dim, spec.action_start, spec.categories) == (4, 0, {"actions": ["0", "1", "2", "3"]})
 
 
+def test_a_time_column_of_other_text_is_refused(tmp_path):
+    rows = [f"{step // 4},{20 - step:02}.01.2026,{step},0.5,1" for step in range(12)]
+    file = tmp_path / "german.csv"
+    file.write_text("\n".join(["episode,Zeit,level,action,reward", *rows]))
+    with pytest.raises(ValueError, match=r"'Zeit' must hold timestamps such as 2026-01-31T12:30:00, but row 0 holds"):
+        load_transition_dataset(file, columns={"obs": "level", "time": "Zeit"}, action_range=(-1, 1))
+
+
 def test_files_with_different_categories_may_share_actions_from_1(tmp_path):
     for kind in "AB":
         rows = [f"{step // 4},{step},{kind},{step % 3 + 1},1" for step in range(12)]

@@ -64,6 +64,8 @@ def split(
         given = options.pop("dataset_columns") | ({} if column is None else {column: column})
         ids = () if group is None else (group,)
         dataset = load_transition_dataset(src, columns=given, ids=ids, **options, **table)
+        if by == "time" and column in (dataset.spec.categories or {}):
+            raise ValueError(f"--time {column} must hold numbers or timestamps such as 2026-01-31T12:30:00, not text")
         parts = dataset.split(test, by=by, column=column, seed=seed)
         write(dict(zip(files, parts, strict=True)), out)
     facts = {side: facts_of(part, file) for side, part, file in zip(SIDES, parts, files, strict=True)}

@@ -52,7 +52,7 @@ class Agent(NamedTuple):
         """Returns actions for observations, both in the environment's own form and with the same leading shape.
 
         Dict observations are dicts of arrays, Tuple observations tuples of arrays, and so are such actions.
-        An agent trained from a table takes dicts of its columns too, and returns the names of actions.
+        An agent trained from a table takes dicts and DataFrames of its columns too, and returns the names of actions.
         A recurrent policy reads and updates `memory`; without it, every observation is the first of an episode.
         Call `memory.forget` when an episode ends.
         """

@@ -79,7 +79,7 @@ def _fold_constants(graph: Graph, values: Mapping[Node, Tensor], constants: dict
 
 
 def _written_memory(graph: Graph, values: Mapping[Node, Tensor]) -> set[int]:
-    """Memory that operations or the caller, who gets the outputs, may write to."""
+    """Memory of outputs, which the caller may write to, and of tensors that operations write to."""
     writers = [node for node in graph.nodes if node.op == "output" or _is_mutable(node.target)]
     return {_memory(values[each]) for node in writers for each in node.all_input_nodes if each in values}
 

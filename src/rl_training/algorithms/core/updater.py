@@ -232,5 +232,5 @@ def clip_gradients(params: Sequence[Tensor], max_norm: float, *, by_member: bool
     else:
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads)))
         scale = (max_norm / (norm + 1e-6)).clamp(max=1.0)
-        if scale.is_cuda or scale.item() != 1:  # on the host a look is faster than a product with 1
+        if scale.is_cuda or scale.item() != 1:  # on the CPU, reading the scale takes less time than multiplying by 1
             torch._foreach_mul_(grads, scale)

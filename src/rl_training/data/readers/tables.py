@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from rl_training.data.datasets.durations import TIME
 from rl_training.data.readers import cells
 from rl_training.data.readers.names import choose_names, matching_columns, other_names
 from rl_training.data.readers.options import TableOptions
 from rl_training.data.readers.rows import Labels, StoredColumns, complete_transitions, fill_columns, join_columns
-from rl_training.data.readers.timing import TIME, TIME_NAMES, TimeColumn, apply_times
+from rl_training.data.readers.timing import TIME_NAMES, TimeColumn, apply_times
 from rl_training.types import Array, Arrays, EnvSpec
 
 ACTIONS = ("actions", "next_actions")
@@ -105,7 +106,7 @@ def _plan_categories(plan: _Plan, given: Mapping[str, str], options: TableOption
         for column, partner in zip(group, partners, strict=True):
             key = "actions" if name in ACTIONS else partner
             is_text = table.kinds[column] == "text" and name not in (*OBS, "rewards", "dones", "truncated")
-            is_text &= column not in plan.ids
+            is_text &= column not in plan.ids and column != plan.time
             if column in asked or key in asked or (name in asked and len(group) == 1) or is_text:
                 plan.categories[column] = key
                 asked.setdefault(key, asked.get(column) or asked.get(name) or ())

@@ -10,7 +10,6 @@ from rl_training.data.datasets.validation import DatasetError
 from rl_training.data.readers.rows import StoredColumns
 from rl_training.types import Array, Arrays
 
-TIME = "time"  # its name in --columns
 TIME_NAMES = ("time", "timestamp", "datetime", "date", "ts")
 LONG = 10  # times the median step is a gap
 

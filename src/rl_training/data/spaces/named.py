@@ -11,16 +11,18 @@ from rl_training.types import Array, EnvSpec
 
 
 def is_named(obs: Any, spec: EnvSpec) -> bool:
-    """Whether observations are given by the column names of the data: a dict, or a list of dicts."""
+    """Whether observations are given by the column names of the data: a dict, a list of dicts or a DataFrame."""
     first = obs[0] if isinstance(obs, (list, tuple)) and len(obs) else obs
-    return spec.obs_names is not None and isinstance(first, Mapping)
+    return spec.obs_names is not None and (isinstance(first, Mapping) or hasattr(first, "columns"))
 
 
-def named_rows(obs: Mapping[str, Any] | Sequence[Mapping[str, Any]], spec: EnvSpec) -> Array:
+def named_rows(obs: Any, spec: EnvSpec) -> Array:
     """Rows of observations from values by column: `{"temperature": 20.5, "machine": "A"}`, or a list of them.
 
-    The values of a dict may be lists of equal length.
+    The values of a dict may be lists of equal length. A pandas or polars DataFrame is such a dict.
     """
+    if hasattr(obs, "columns"):
+        obs = {str(name): np.asarray(obs[name]) for name in obs.columns}
     if not isinstance(obs, Mapping):
         return np.stack([named_rows(each, spec) for each in obs])
     categories = {name: values for name, values in (spec.categories or {}).items() if name != "actions"}

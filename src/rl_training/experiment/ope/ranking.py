@@ -8,8 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from rl_training.data import TransitionDataset
 from rl_training.experiment.agent import load_agent
 from rl_training.experiment.ope.coverage import unseen
@@ -22,7 +20,13 @@ from rl_training.experiment.ope.importance import (
     importance_weights,
     weighted_importance_sampling,
 )
-from rl_training.experiment.ope.policies import PolicyActions, load_dataset_for, resolve, with_policy_actions
+from rl_training.experiment.ope.policies import (
+    PolicyActions,
+    device_for,
+    load_dataset_for,
+    resolve,
+    with_policy_actions,
+)
 from rl_training.experiment.ope.probabilities import Behaviour, NoWeights, behaviour_log_probs, policy_log_probs
 from rl_training.experiment.ope.remarks import fit_warnings, importance_warnings, range_warnings
 from rl_training.experiment.ope.results import EstimatorResult
@@ -78,11 +82,10 @@ def rank_policies(
     data = dataset if isinstance(dataset, TransitionDataset) else load_dataset_for(agents[0], dataset)
     policies = [PolicyActions(resolve(agent, data)[0], action_samples, seed) for agent in agents]
     require_counts(updates, members, data)
-    device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-    rows = with_policy_actions(data, policies, config.gamma).to(device)
+    rows = with_policy_actions(data, policies, config.gamma).to(device_for(device))
     fit = FQEFit(rows, data.spec, config, policies, fits=members, seed=seed)
     fit.run(updates, callbacks)
-    ranking = Ranker(fit, data.to(device), rows, estimators, seed)
+    ranking = Ranker(fit, data.to(device_for(device)), rows, estimators, seed)
     facts = {"gamma": config.gamma, "episodes": len(fit.obs), "updates": updates, "members": members}
     found = [
         ranking.estimate(Path(run), number, policy, facts)

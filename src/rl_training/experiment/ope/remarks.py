@@ -54,8 +54,8 @@ def range_warnings(data: TransitionDataset, estimate: float, interval: Interval)
         ]
     if interval.high - interval.low > high - low > 0:
         return [
-            f"the interval is wider than the range of returns in the data ({low:.4g} to {high:.4g}): it says nothing "
-            "about this policy; use more updates, more episodes or a policy closer to the data"
+            f"the interval is wider than the range of returns in the data ({low:.4g} to {high:.4g}): it cannot "
+            "rank this policy; use more updates, more episodes or a policy closer to the data"
         ]
     return []
 

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from rl_training.data import TransitionDataset
 from rl_training.experiment.agent import Agent
 from rl_training.experiment.ope.coverage import unseen
 from rl_training.experiment.ope.fitting import FQEFit, fqe_config
-from rl_training.experiment.ope.policies import HasAgent, PolicyActions, resolve, with_policy_actions
+from rl_training.experiment.ope.policies import HasAgent, PolicyActions, device_for, resolve, with_policy_actions
 from rl_training.experiment.ope.remarks import fit_warnings
 from rl_training.runtime.engine import Callback
 from rl_training.statistics import Interval, student_interval
@@ -52,9 +51,8 @@ def evaluate_policy_offline(
     config = fqe_config(options)
     actor, dataset, spec = resolve(policy, dataset)
     require_counts(updates, members, dataset)
-    device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     actions = PolicyActions(actor, action_samples, seed)
-    data = with_policy_actions(dataset, [actions], config.gamma).to(device)
+    data = with_policy_actions(dataset, [actions], config.gamma).to(device_for(device))
     fit = FQEFit(data, spec, config, [actions], fits=members, seed=seed)
     fit.run(updates, callbacks)
     return _summary(fit, data, updates, unseen=unseen(dataset, actions, seed))

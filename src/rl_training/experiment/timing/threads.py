@@ -18,7 +18,7 @@ from rl_training.processes import usable_cores
 from rl_training.types import EnvSpec
 
 THREADS = (1, 2, 4)
-MEASURED_SIZE, MEASURED_UPDATES = 50_000, 10_000  # parameters and updates below which threads gain nothing worth
+MEASURED_SIZE, MEASURED_UPDATES = 50_000, 10_000  # parameters and updates below which more threads are not tried
 MEASURED_SECONDS, MIN_GAIN = 0.5, 1.2
 
 
