@@ -1,10 +1,12 @@
 """Off-policy estimates against the truth: rank correlation and coverage over checkpoints of several algorithms.
 
-python benchmarks/ope_calibration.py TASK --data DIR --work DIR [--stage NAME ...] [--seed N] [--device cuda]
+python benchmarks/ope_calibration.py TASK --data DIR --work DIR [--stage NAME ...] [--seed N] [--processes N]
 python benchmarks/ope_calibration.py hopper --dataset hopper-medium-expert.hdf5 --work DIR --device cuda
 
 TASK is pendulum, cartpole or hopper. The stages are train, play, estimate and plot; each stores its results in --work
-and skips those that are there already. `plot` writes benchmarks/results/ope_TASK.json and docs/pictures/ope_TASK.png.
+and skips those that are there already.
+`train` runs the algorithms side by side, and `play` the checkpoints, in --processes processes with one thread each;
+their number does not change the results. `plot` writes benchmarks/results/ope_TASK.json and docs/pictures/ope_TASK.png.
 Settings of the estimators were chosen with CartPole of seeds 0 and 1 and Pendulum of seed 1. Stored results are of the
 default seed, 2 for CartPole and 0 for the others.
 """
@@ -14,7 +16,9 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Sequence
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +26,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import torch
+from ope_scores import calibration, save_plot
 from provenance import provenance
 
 from rl_training.algorithms import Learner
@@ -36,6 +41,7 @@ from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.ope import rank_policies
 from rl_training.experiment.ope.ranking import ESTIMATORS, MEMBERS, UPDATES
 from rl_training.experiment.run import run_training
+from rl_training.processes import end_with_parent, usable_cores
 from rl_training.runtime.checkpoints.format import step_name
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.state import TrainerState
@@ -59,7 +65,7 @@ class Task:
 
 
 LENGTHS = (100, 300, 700, 1_500, 3_000)
-EARLY = (10, 20, 30, 40, 50, 60, 80, 100, 150, 200)
+EARLY = (20, 100, 300, 1_000, 3_000)
 LONG = (2_000, 5_000, 10_000, 20_000, 50_000)
 TASKS = {
     "pendulum": Task(
@@ -68,7 +74,8 @@ TASKS = {
     ),
     "cartpole": Task(
         "CartPole-v1", "classic/cartpole_replay.h5",
-        {"bc": EARLY, "cql": (20, 60, 100, 200, 500, 1_000, 1_500, 2_000, 3_000, 4_000)}, seed=2, env=CartPole(),
+        {"bc": (10, 30, 60, 100, 200), "iql": EARLY, "bcq": EARLY, "cql": (20, 100, 500, 1_500, 4_000)}, seed=2,
+        env=CartPole(),
     ),
     "hopper": Task(
         "Hopper-v4", "locomotion/hopper-medium-expert.hdf5", {"bc": LONG, "iql": LONG, "td3_bc": LONG, "cql": LONG},
@@ -89,39 +96,62 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=UPDATES)
     parser.add_argument("--members", type=int, default=MEMBERS)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=1, help="of the stage estimate")
+    parser.add_argument("--processes", type=int, default=usable_cores(), metavar="N", help="default: the CPU count")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     args.seed = TASKS[args.task].seed if args.seed is None else args.seed
     task, folder = TASKS[args.task], args.work / f"{args.task}-s{args.seed}"
     if "train" in args.stages:
-        train(task, args.dataset or args.data / task.data, folder, args.seed, args.device)
+        split(args.dataset or args.data / task.data, folder, args.seed)
+        jobs = [(args.task, algo, folder, args.seed, args.device) for algo in task.steps]
+        for algo in in_processes(train, jobs, args.processes):
+            print(f"trained {algo}", flush=True)
     if "play" in args.stages:
-        play(task, folder)
+        play(args.task, folder, args.processes)
     if "estimate" in args.stages:
         estimate(task, folder, args)
     if "plot" in args.stages:
         write_results(args.task, folder, args)
 
 
-def train(task: Task, data: Path, folder: Path, seed: int, device: str) -> None:
-    """Trains each algorithm once on half of the episodes and keeps the checkpoints of `task.steps`."""
+def in_processes(function: Callable[..., Any], jobs: Sequence[tuple[Any, ...]], processes: int) -> Iterator[Any]:
+    """Yields function(*job) of each job as it ends."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=context, initializer=start_worker) as pool:
+        try:
+            for future in as_completed([pool.submit(function, *job) for job in jobs]):
+                yield future.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def start_worker() -> None:
+    end_with_parent(signalled=False)
+    torch.set_num_threads(1)
+
+
+def split(data: Path, folder: Path, seed: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "test.npz").exists():
         for name, part in zip(("train", "test"), halves(load_transition_dataset(data), seed), strict=True):
             save_npz(part, folder / f"{name}.npz")
-    for algo, steps in task.steps.items():
-        name, interval = f"{algo}/{folder.name.partition('-')[0]}", math.gcd(*steps)
-        packaged = load_config(name) if name in packaged_configs() else {}
-        options = {**({} if task.env is None else SMALL), **packaged.get("algo_kwargs", {})}
-        config = {
-            **packaged, "algo": algo, "algo_kwargs": options, "env_id": task.env_id, "seed": seed, "log": [],
-            "dataset": str(folder / "train.npz"), "total_timesteps": max(steps), "checkpoint_interval": interval,
-            "keep_checkpoints": max(steps) // interval, "eval_interval": 0, "threads": 1, "device": device,
-            "output_dir": str(folder / algo),
-        }  # fmt: skip
-        run_training(parse_config(config))
-        print(f"trained {algo}", flush=True)
+
+
+def train(task_name: str, algo: str, folder: Path, seed: int, device: str) -> str:
+    """Trains an algorithm on half of the episodes and keeps the checkpoints of `task.steps`."""
+    task, name = TASKS[task_name], f"{algo}/{task_name}"
+    steps, interval = task.steps[algo], math.gcd(*task.steps[algo])
+    packaged = load_config(name) if name in packaged_configs() else {}
+    options = {**({} if task.env is None else SMALL), **packaged.get("algo_kwargs", {})}
+    config = {
+        **packaged, "algo": algo, "algo_kwargs": options, "env_id": task.env_id, "seed": seed, "log": [],
+        "dataset": str(folder / "train.npz"), "total_timesteps": max(steps), "checkpoint_interval": interval,
+        "keep_checkpoints": max(steps) // interval, "eval_interval": 0, "threads": 1, "device": device,
+        "output_dir": str(folder / algo),
+    }  # fmt: skip
+    run_training(parse_config(config))
+    return algo
 
 
 def halves(dataset: TransitionDataset, seed: int) -> tuple[TransitionDataset, TransitionDataset]:
@@ -148,21 +178,25 @@ def checkpoints(task: Task, folder: Path) -> dict[str, Path]:
     }
 
 
-def play(task: Task, folder: Path) -> None:
-    """Discounted returns of played episodes, for the deterministic and the stochastic policy of every checkpoint."""
-    file = folder / "truth.json"
+def play(task_name: str, folder: Path, processes: int) -> None:
+    """Stores the played returns of every checkpoint in truth.json."""
+    file, paths = folder / "truth.json", checkpoints(TASKS[task_name], folder)
     truth = json.loads(file.read_text()) if file.exists() else {}
-    played = discounted_returns if task.env is None else batched_returns
-    for name, path in checkpoints(task, folder).items():
-        if name in truth:
-            continue
-        learner, found = load_agent(path).learner, {}
-        for kind in KINDS:
-            returns = played(task, learner, deterministic=kind == "deterministic")
-            found[kind] = [float(returns.mean()), float(returns.std(ddof=1) / len(returns) ** 0.5)]
+    jobs = [(task_name, name, path) for name, path in paths.items() if name not in truth]
+    for name, found in in_processes(played_returns, jobs, processes):
         truth[name] = found
-        file.write_text(json.dumps(truth, indent=2))
+        file.write_text(json.dumps({name: truth[name] for name in paths if name in truth}, indent=2))
         print(name, {kind: f"{mean:.1f} +- {error:.1f}" for kind, (mean, error) in found.items()}, flush=True)
+
+
+def played_returns(task_name: str, name: str, path: Path) -> tuple[str, dict[str, list[float]]]:
+    """Mean and standard error of discounted returns, for the deterministic and the stochastic policy."""
+    task, learner, found = TASKS[task_name], load_agent(path).learner, {}
+    played = discounted_returns if task.env is None else batched_returns
+    for kind in KINDS:
+        returns = played(task, learner, deterministic=kind == "deterministic")
+        found[kind] = [float(returns.mean()), float(returns.std(ddof=1) / len(returns) ** 0.5)]
+    return name, found
 
 
 @torch.no_grad()
@@ -251,53 +285,6 @@ def write_results(name: str, folder: Path, args: argparse.Namespace) -> None:
     (RESULTS / f"ope_{name}.json").write_text(json.dumps({**result, **provenance()}, indent=2) + "\n")
     save_plot(rows, scores, TASKS[name].env_id, PICTURES / f"ope_{name}.png")
     print(result["result"])
-
-
-def calibration(rows: Sequence[dict[str, Any]], kind: str) -> dict[str, Any]:
-    """Spearman's rank correlation of the estimates with the truth, and the fraction of intervals that hold it."""
-    known = [row for row in rows if row[kind]["estimate"] is not None]
-    truth, found = ([row["truth"] for row in known], [row[kind]["estimate"] for row in known])
-    intervals = [(row["truth"], row[kind]["interval"]) for row in known if row[kind]["interval"] is not None]
-    held = [low <= true <= high for true, (low, high) in intervals]
-    if len(known) < 2:
-        return {"checkpoints": len(known)}
-    return {
-        "rank_correlation": float(np.corrcoef(ranks(truth), ranks(found))[0, 1]),
-        "coverage": float(np.mean(held)) if held else None, "intervals": len(held),
-        "mean_absolute_error": float(np.abs(np.subtract(truth, found)).mean()), "checkpoints": len(known),
-    }  # fmt: skip
-
-
-def ranks(values: Sequence[float]) -> Array:
-    """Ranks from 0; equal values share the mean of their ranks."""
-    array = np.asarray(values)
-    return (array[:, None] > array).sum(1) + ((array[:, None] == array).sum(1) - 1) / 2
-
-
-def save_plot(rows: Sequence[dict[str, Any]], scores: dict[str, Any], title: str, file: Path) -> None:
-    """Estimates with their intervals against played returns, one panel for each estimator."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, panels = pyplot.subplots(1, len(scores), figsize=(12, 4), sharey=True, layout="constrained")
-    truth = [row["truth"] for row in rows]
-    for axes, (kind, score) in zip(panels, scores.items(), strict=True):
-        for number, algo in enumerate(dict.fromkeys(row["checkpoint"].split()[0] for row in rows)):
-            own = [row for row in rows if row["checkpoint"].split()[0] == algo and row[kind]["estimate"] is not None]
-            middle = np.array([row[kind]["estimate"] for row in own])
-            bounds = [row[kind]["interval"] or [row[kind]["estimate"]] * 2 for row in own]
-            low, high = np.reshape(bounds, (-1, 2)).T
-            errors = np.maximum([middle - low, high - middle], 0)
-            axes.errorbar([row["truth"] for row in own], middle, errors, fmt="o", ms=4, lw=0.8, label=algo,
-                          color=f"C{number}")  # fmt: skip
-        axes.plot([min(truth), max(truth)], [min(truth), max(truth)], color="gray", lw=0.8)
-        label = f", rank correlation {score['rank_correlation']:.2f}" if score["checkpoints"] > 1 else ": none"
-        axes.set(title=f"{kind.upper()}{label}", xlabel="played return, discounted")
-    panels[0].set_ylabel(f"estimate and 95% interval, {title}")
-    panels[0].legend()
-    figure.savefig(file, dpi=110)
 
 
 if __name__ == "__main__":
