@@ -123,6 +123,15 @@ def test_rows_wait_for_their_episode_which_tells_their_return() -> None:
     assert rows.rows(0, 6)["returns_to_go"].tolist() == pytest.approx(expected)
 
 
+def test_next_actions_are_stored_when_the_episode_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    actions = iter([1, 0, 1, 1])
+    monkeypatch.setattr(Still, "act", lambda *_, **__: Action(torch.tensor([next(actions)])))
+    rows = replay(next_actions=((), torch.int64))
+    tuned = lane(dataset(next_actions=torch.zeros(10).long()), rows, offline_steps=0)
+    assert [tuned.collect(1) and rows.added for _ in range(3)] == [0, 0, 3]
+    assert rows.rows(0, 3)["next_actions"].tolist()[:2] == [0, 1]
+
+
 def test_waiting_rows_survive_a_save() -> None:
     data, column = dataset(returns_to_go=torch.zeros(10)), {"returns_to_go": ((), torch.float32)}
     before, after = (lane(data, replay(**column), env=Mortal, offline_steps=0) for _ in range(2))

@@ -24,6 +24,7 @@ from rl_training.algorithms.mopo import *
 from rl_training.algorithms.ppo import *
 from rl_training.algorithms.qr_dqn import *
 from rl_training.algorithms.rainbow import *
+from rl_training.algorithms.rebrac import *
 from rl_training.algorithms.redq import *
 from rl_training.algorithms.sac import *
 from rl_training.algorithms.td3 import *

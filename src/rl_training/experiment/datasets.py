@@ -8,6 +8,7 @@ from torch import Tensor
 from rl_training.algorithms import Learner
 from rl_training.data import TransitionDataset, load_transition_dataset, mix_transition_datasets
 from rl_training.data.datasets.durations import DURATIONS, TIME
+from rl_training.data.datasets.next_actions import with_next_actions
 from rl_training.data.datasets.transition_dataset import transform_rewards
 from rl_training.data.datasets.validation import DatasetError
 from rl_training.envs.making import EnvFactory, spec_of
@@ -72,10 +73,14 @@ def _check_targets(config: TrainConfig) -> None:
 def with_returns(
     config: TrainConfig, dataset: TransitionDataset, learner: Learner, *, resumes: bool, warn: Warn
 ) -> TransitionDataset:
-    """Adds the discounts of uneven time steps, and the returns-to-go that the learner needs."""
-    gamma = learner.config.gamma
+    """Adds the discounts of uneven time steps, and the next actions and returns-to-go that the learner needs."""
+    gamma, needed = learner.config.gamma, {column.name for column in learner.needs}
     dataset = dataset.with_discounts(gamma)
-    if "returns_to_go" not in {column.name for column in learner.needs}:
+    if "next_actions" in needed - dataset.columns.keys():
+        if config.dataset_stride > 1:
+            raise ConfigError(f"{config.algo} needs next actions, which a dataset_stride above 1 makes impossible")
+        dataset = with_next_actions(dataset)
+    if "returns_to_go" not in needed:
         return dataset
     is_stored = "returns_to_go" in dataset.columns
     if config.dataset_stride > 1 and not (is_stored and resumes):

@@ -10,7 +10,7 @@ from torch import nn
 
 from rl_training.models.custom import CustomNetwork
 from rl_training.models.encoders import encoder_for
-from rl_training.models.mlp import EnsembleLinear, ReLU, mlp, new_layer_norm
+from rl_training.models.mlp import EnsembleLinear, Norm, ReLU, mlp, new_layer_norm
 from rl_training.types import EnvSpec
 
 Activation = Literal["relu", "tanh", "elu", "gelu", "silu", "leaky_relu", "selu", "mish"]
@@ -61,7 +61,7 @@ class Layers:
         found = None if self.custom is None else self.custom.features()
         return encoder_for(spec, dense=dense) if found is None else found
 
-    def network(self, inputs: int, outputs: int, *, copies: int | None = None, layer_norm: bool = False) -> Any:
+    def network(self, inputs: int, outputs: int, *, copies: int | None = None, layer_norm: Norm = False) -> Any:
         """Hidden layers and an output layer; `layer_norm` is the default of this network."""
         norm = layer_norm if self.layer_norm is None else self.layer_norm
         found = self._other_hidden_layers(inputs, copies)

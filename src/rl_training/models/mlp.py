@@ -4,13 +4,15 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm as normalized
 
 from rl_training.models.products import Linear, ensemble_linear
+
+Norm: TypeAlias = bool | Literal["after"]  # layer norm before each activation, none, or after each activation
 
 
 class _GatedReLU(torch.autograd.Function):
@@ -75,13 +77,14 @@ def new_layer_norm(width: int, copies: int | None = None) -> nn.Module:
 
 
 def mlp(
-    sizes: Sequence[int], *, activation: type[nn.Module] = ReLU, copies: int | None = None, layer_norm: bool = False
+    sizes: Sequence[int], *, activation: type[nn.Module] = ReLU, copies: int | None = None, layer_norm: Norm = False
 ) -> nn.Sequential:
-    """Linear layers of these sizes with activations between them, and optionally layer norm before the activation."""
+    """Linear layers of these sizes with activations between them, and optionally layer norms."""
     layers: list[nn.Module] = []
     for fan_in, fan_out in pairwise(sizes):
         linear = Linear(fan_in, fan_out) if copies is None else EnsembleLinear(copies, fan_in, fan_out)
-        layers += [linear, *([new_layer_norm(fan_out, copies)] if layer_norm else []), activation()]
+        between = [*([new_layer_norm(fan_out, copies)] if layer_norm else []), activation()]
+        layers += [linear, *(reversed(between) if layer_norm == "after" else between)]
     return nn.Sequential(*layers[: -2 if layer_norm else -1])
 
 
@@ -100,6 +103,16 @@ def xavier(network: nn.Module, *, gain: float = 1.0) -> None:
     """Initialises weights by Xavier uniform (Glorot & Bengio, 2010) and biases to zero."""
     for layer in _layers(network):
         _initialize(layer, partial(nn.init.xavier_uniform_, gain=gain))
+
+
+@torch.no_grad()
+def small_outputs(network: nn.Module, bound: float) -> None:
+    """Initialises hidden biases to 0.1 and the output layer uniformly in [-bound, bound] (EDAC, ReBRAC)."""
+    *hidden, last = _layers(network)
+    for layer in hidden:
+        nn.init.constant_(layer.bias, 0.1)
+    for parameter in (last.weight, last.bias):
+        nn.init.uniform_(parameter, -bound, bound)
 
 
 def last_layer(network: nn.Module) -> nn.Module:

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from rl_training.models.layers import HiddenSizes, Layers
+from rl_training.models.mlp import Norm
 from rl_training.models.products import lower_precision
 
 
@@ -21,11 +22,13 @@ class StateValue(nn.Module):
 class Critic(nn.Module):
     """Q(s, a) of `copies` independent networks, [copies, rows]; features of your own are shared by the copies."""
 
-    def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: HiddenSizes, *, copies: int = 2) -> None:
+    def __init__(
+        self, obs_dim: int, action_dim: int, hidden_sizes: HiddenSizes, *, copies: int = 2, layer_norm: Norm = False
+    ) -> None:
         super().__init__()
         layers = Layers.of(hidden_sizes)
         self.features, width = layers.features(obs_dim)
-        self.net = layers.network(width + action_dim, 1, copies=copies)
+        self.net = layers.network(width + action_dim, 1, copies=copies, layer_norm=layer_norm)
 
     def forward(self, obs: Tensor, actions: Tensor) -> Tensor:
         x = torch.cat([self.features(obs), actions], -1)

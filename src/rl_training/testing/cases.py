@@ -127,7 +127,8 @@ class AlgorithmCase:
         rewards, dones = torch.randn(rows, generator=generator), (torch.arange(rows) % 5 == 0).float()
         batch = {"obs": obs, "actions": actions, "rewards": rewards, "next_obs": next_obs, "dones": dones}
         batch["truncated"] = torch.zeros(rows)
-        batch |= {column.name: torch.randn(rows, *column.shape, generator=generator) for column in learner.needs}
+        shapes = {column.name: column.layout(batch)[0] for column in learner.needs}
+        batch |= {name: torch.randn(rows, *shape, generator=generator) for name, shape in shapes.items()}
         if learner.lane == "sequence":
             return self._windows(learner, batch)
         if learner.lane != "rollout":

@@ -25,12 +25,12 @@ MAX_REPLAY = 1_000_000  # transitions
 class FineTuneLane(ActingLane):
     """A step is an update up to `offline_steps`, and an environment step afterwards.
 
-    `rewards` is the dataset's reward transform, applied to online rewards too. If the replay buffer has a column
-    returns_to_go, transitions are added when their episode ends; `gamma` is the discount.
+    `rewards` is the dataset's reward transform, applied to online rewards too. If the replay buffer has a column of
+    `supplies`, transitions are added when their episode ends; `gamma` is the discount of returns-to-go.
     """
 
     offline: ClassVar[bool] = True
-    supplies: ClassVar[tuple[str, ...]] = ("returns_to_go",)
+    supplies: ClassVar[tuple[str, ...]] = ("returns_to_go", "next_actions")
     times_updates: ClassVar[bool] = True
     replay: ReplayBuffer
 
@@ -83,21 +83,30 @@ class FineTuneLane(ActingLane):
         return self._due
 
     def _store(self, batch: Batch) -> None:
-        if "returns_to_go" not in self.replay.columns:
+        if self.replay.columns.keys().isdisjoint(self.supplies):
             self.replay.add(batch)
             return
         ended = ((batch["dones"] + batch["truncated"]) > 0).tolist()
         for env, (steps, episode_ended) in enumerate(zip(self.unfinished, ended, strict=True)):
             steps.append({name: column[env : env + 1] for name, column in batch.items()})
             if episode_ended:
-                self.replay.add(self._with_returns(_joined(steps)))
+                self.replay.add(self._completed(_joined(steps)))
                 steps.clear()
 
-    def _with_returns(self, episode: Batch) -> Batch:
+    def _completed(self, episode: Batch) -> Batch:
+        """Adds the columns that only a whole episode has; the last row has no next action and repeats its own."""
+        actions = episode["actions"]
+        whole = {
+            **episode,
+            "next_actions": torch.cat([actions[1:], actions[-1:]]),
+            "returns_to_go": self._returns(episode),
+        }
+        return {name: whole[name] for name in self.replay.columns}
+
+    def _returns(self, episode: Batch) -> Tensor:
         rewards, dones = (episode[name].double().cpu().numpy() for name in ("rewards", "dones"))
         ends = (dones + episode["truncated"].cpu().numpy()) > 0
-        returns = torch.from_numpy(returns_to_go(rewards, ends, dones > 0, self.gamma)).to(episode["rewards"])
-        return {**episode, "returns_to_go": returns}
+        return torch.from_numpy(returns_to_go(rewards, ends, dones > 0, self.gamma)).to(episode["rewards"])
 
     def state_dict(self) -> dict[str, Any]:
         unfinished = {str(env): _joined(steps) for env, steps in enumerate(self.unfinished) if steps}
