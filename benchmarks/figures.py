@@ -13,7 +13,7 @@ import json
 import sys
 from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ RESULTS = Path(__file__).parent / "results"
 EPISODES, EVALUATION_SEED = 50, 12345
 PENDULUM_REPLAY, CARTPOLE_REPLAY = "classic/pendulum_replay.h5", "classic/cartpole_replay.h5"
 CARTPOLE_EXPERT = "experts/cartpole.npz"
+FIVE_EPISODES = {"setting": "5 expert episodes", "dataset": None}
+TEN_EPISODES = {"setting": "every 20th step of 10 expert episodes", "dataset": None}
 HOPPER_EXPERT = "locomotion/hopper-expert.hdf5"
 
 
@@ -36,6 +38,7 @@ class Cell:
     goal: str
     published: str = ""
     data: str | None = None  # file below --data
+    row: dict[str, Any] = field(default_factory=dict)  # fields of the row in the table that the command does not show
 
 
 CELLS = {
@@ -109,26 +112,27 @@ CELLS = {
     ),
     "gail_cartpole": Cell(
         "GAIL on fixed-horizon CartPole, 5 episodes, 300,000 steps", "gail/cartpole_fixed_horizon --steps 300000",
-        goal="at least 0.9 of the 500 of those episodes", data=CARTPOLE_EXPERT,
+        goal="at least 0.9 of the 500 of those episodes", data=CARTPOLE_EXPERT, row=FIVE_EPISODES,
     ),
     "gail_cartpole_random_expert": Cell(
         "GAIL on fixed-horizon CartPole, a random expert, 300,000 steps",
         "gail/cartpole_fixed_horizon --steps 300000 --set expert_dataset_kind=random --set expert_dataset_size=2500",
-        goal="under 100",
+        goal="under 100", row={"setting": "a random expert", "dataset": None},
     ),
     "bc_cartpole": Cell(
         "BC on fixed-horizon CartPole, the same 5 episodes", "bc/cartpole_fixed_horizon",
-        goal="", data=CARTPOLE_EXPERT,
+        goal="", data=CARTPOLE_EXPERT, row={**FIVE_EPISODES, "family": "imitation"},
     ),
     "gail_hopper": Cell(
         "GAIL on Hopper-v5, every 20th step of 10 expert episodes, 1,000,000 steps", "gail/hopper --steps 1000000",
         goal="at least 0.8 of the expert's 2,835, and above BC",
-        published="3,615 (the paper, 11 episodes of an expert with 3,571)", data=HOPPER_EXPERT,
+        published="3,615 (the paper, 11 episodes of an expert with 3,571)", data=HOPPER_EXPERT, row=TEN_EPISODES,
     ),
     "bc_hopper_expert": Cell(
         "BC on Hopper-v5, the same rows, 20,000 updates",
         "bc/hopper Hopper-v5 --steps 20000 --set dataset_episodes=10 --set dataset_stride=20",
         goal="", published="1,026 (the GAIL paper, 11 episodes)", data=HOPPER_EXPERT,
+        row={**TEN_EPISODES, "family": "imitation"},
     ),
     "dreamer_catch": Cell(
         "Dreamer on Catch, 16x16 pixels, 5,000 steps", "dreamer/catch --steps 5000",
@@ -220,6 +224,7 @@ def summary(cell: Cell, runs: list[dict[str, Any]], *, data: Path | None) -> dic
         "result": f"{middle:.1f}" + (" [{:.1f}, {:.1f}]".format(*interval) if interval else ""),
         "goal": cell.goal,
         "published": cell.published,
+        **cell.row,
         "interquartile_mean": middle,
         "interval_95": interval,
         "runs": runs,

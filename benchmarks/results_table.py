@@ -1,4 +1,10 @@
-"""Writes docs/results.md, the results in docs/performance.md and docs/pictures from benchmarks/results."""
+"""Writes everything that shows the results of benchmarks/results, which stay the only source.
+
+python benchmarks/results_table.py
+
+It writes docs/results.md, the results in docs/performance.md, docs/pictures, benchmarks/results/table.json and the line
+`# Score:` of every packaged config.
+"""
 
 from __future__ import annotations
 
@@ -6,31 +12,57 @@ import json
 from pathlib import Path
 from typing import Any
 
-from performance_page import write_page
+from performance_page import table, write_page
+from scores.config_lines import with_score_line
+from scores.page import family_section, not_run
+from scores.pictures import save_picture
+from scores.rows import FAMILIES, Row
+from scores.stored import stored_rows
 
+from rl_training.experiment.config.packaged import packaged_configs
 from rl_training.reporting import comparison
 from rl_training.reporting.plots import save_comparison
 
 RESULTS = Path(__file__).parent / "results"
-DOCS = Path(__file__).parents[1] / "docs"
+ROOT = Path(__file__).parents[1]
+DOCS, CONFIGS = ROOT / "docs", ROOT / "src" / "rl_training" / "assets" / "configs"
 INTRODUCTION = """\
 # Results
 
-A score is the mean undiscounted return of a seed's last checkpoint over 50 evaluation episodes (10 for locomotion
-datasets), without exploration and with fixed seeds. Over seeds it is the interquartile mean, with its 95% bootstrap
-interval in brackets. Published scores are single runs.
+Each row is one algorithm on one task after one budget. A score is the mean return of a seed's last checkpoint, played
+without exploration and with fixed seeds: 50 episodes, 10 for locomotion data, 20 for Atari. On locomotion data it is
+D4RL's normalized score. Rows of smaller budgets show evaluations during the same runs.
 
-The file named in a row holds the commands, the score of every seed, hardware, versions and commit. Files are in
-`benchmarks/results/`, and `rl-training compare benchmarks/results/NAME` prints all comparisons of a benchmark.
+| column | meaning |
+|---|---|
+| config | packaged config, or the algorithm and what was changed |
+| budget | environment steps, or gradient steps of offline algorithms; `150k of 1M` was stopped early |
+| interquartile mean | mean of the middle half of the seeds, with its 95% bootstrap interval |
+| training | mean return of the last training episodes, with exploration |
+| peer run here | another library, trained on the same task or file on our machines |
+| published | mean ± standard deviation over seeds; budget and environment version where they differ from ours |
+| ours - published | difference of the means at equal budget, with Welch's 95% interval |
+| file | file or folder below `benchmarks/results/` that holds commands, machine, versions and commit |
+
+In the pictures a dot is a seed, a bar the interval of the interquartile mean, a diamond a seed of the peer, and a
+triangle the published score (hollow if its budget differs). `benchmarks/results/table.json` holds the same rows.
+
+## Scores
+
+"""
+NO_RESULT = """\
+A packaged config without a stored result says `Score: not run to the end`; `rl-training configs show NAME` prints it.
 """
 REPRODUCE = """\
 ## Reproduce
 
-`benchmarks/results_table.py` writes this page, and the results in [Performance](performance.md), from
-`benchmarks/results/`, which these commands fill:
+`python benchmarks/results_table.py` writes this page, its pictures, `table.json`, the results in
+[Performance](performance.md) and the score line of every packaged config from `benchmarks/results/`. These commands
+fill that folder:
 
 ```text
 python benchmarks/figures.py --data DATA
+python benchmarks/store_runs.py RUN ... --out benchmarks/results/NAME.json  # runs of `rl-training train`
 python benchmarks/speed.py engine > benchmarks/results/engine_overhead.json
 python benchmarks/speed.py throughput > benchmarks/results/throughput.json
 python benchmarks/speed.py compiled > benchmarks/results/compiled.json
@@ -65,63 +97,57 @@ done
 
 
 def main() -> None:
-    benches = stored_benches()
-    (DOCS / "results.md").write_text(whole_page(benches), encoding="utf-8")
+    rows, benches = stored_rows(RESULTS), stored_benches()
+    (RESULTS / "table.json").write_text(table_text(rows), encoding="utf-8")
+    (DOCS / "results.md").write_text(whole_page(rows), encoding="utf-8")
     write_page()
+    for family, own in by_family(rows).items():
+        save_picture(own, DOCS / "pictures" / f"scores_{family}.png")
     for name, found in benches.items():
         save_comparison(comparison.learning_curves(found), DOCS / "pictures" / f"{name}.png")
+    for config in packaged_configs():
+        (CONFIGS / f"{config}.yaml").write_text(with_score_line(config, rows), encoding="utf-8")
 
 
 def stored_benches() -> dict[str, comparison.Comparison]:
     return {plan.parent.name: comparison.compare(plan.parent) for plan in sorted(RESULTS.glob("*/bench.yaml"))}
 
 
-def whole_page(benches: dict[str, comparison.Comparison]) -> str:
-    results = {file.name: json.loads(file.read_text(encoding="utf-8")) for file in sorted(RESULTS.glob("*.json"))}
-    scores = {file: result for file, result in results.items() if "runs" in result}
-    others = {
-        file: result
-        for file, result in results.items()
-        if file not in scores and result.get("page") != "performance"  # which has its own page
-    }
+def table_text(rows: list[Row]) -> str:
+    return json.dumps([row.to_json() for row in rows], indent=1) + "\n"
+
+
+def by_family(rows: list[Row]) -> dict[str, list[Row]]:
+    found = {family: [row for row in rows if row.family == family] for family in FAMILIES}
+    return {family: own for family, own in found.items() if own}
+
+
+def whole_page(rows: list[Row]) -> str:
+    scored = {row.file for row in rows}
+    files = [file for file in sorted(RESULTS.glob("*.json")) if file.name not in (*scored, "table.json")]
+    results = {file.name: json.loads(file.read_text(encoding="utf-8")) for file in files}
+    others = {file: result for file, result in results.items() if result.get("page") != "performance"}
     pictures = [picture(result) for result in others.values() if "picture" in result]
-    return "\n".join(
-        [
-            *(INTRODUCTION, "## Scores\n", table(scores)),
-            *(bench(name, found) for name, found in benches.items()),
-            *("## Partial runs, speed, resume and models\n", table(others), *pictures, REPRODUCE),
-        ]
+    families = [family_section(family, own, note(family)) for family, own in by_family(rows).items()]
+    missing = ["## Not run, or not as long as published\n", NO_RESULT, not_run(rows)]
+    return INTRODUCTION + "\n".join(
+        [*families, *missing, "## Resume, models and estimates\n", other_table(others), *pictures, REPRODUCE]
     )
 
 
-def table(results: dict[str, dict[str, Any]]) -> str:
-    head = ["| what | result | goal | published | seeds | file |", "|---|---|---|---|---|---|"]
-    return "\n".join([*head, *(row(file, result) for file, result in results.items()), ""])
+def note(family: str) -> str:
+    """Findings that the table does not show."""
+    file = RESULTS / "notes" / f"{family}.md"
+    return file.read_text(encoding="utf-8") if file.exists() else ""
 
 
-def bench(name: str, found: comparison.Comparison) -> str:
-    """The scores of a benchmark, published scores and learning curves."""
-    published = RESULTS / name / "published.md"
-    notes = published.read_text(encoding="utf-8") if published.exists() else ""
-    scores = comparison.markdown(found).split("\n\n")[0].rstrip()
-    missing = f"Not run: {', '.join(found.missing)}.\n\n" if found.missing else ""
-    return f"### {name}\n\n{scores}\n\n{notes}\n{missing}![Learning curves of {name}](pictures/{name}.png)\n"
+def other_table(results: dict[str, dict[str, Any]]) -> str:
+    rows = [[each["what"], each["result"], each["goal"], f"`{file}`"] for file, each in results.items()]
+    return table(["what", "result", "goal", "file"], rows)
 
 
 def picture(result: dict[str, Any]) -> str:
     return f"![{result['what']}](pictures/{result['picture']})\n"
-
-
-def row(file: str, result: dict[str, Any]) -> str:
-    cells = (
-        result["what"],
-        result["result"],
-        result["goal"],
-        result.get("published", ""),
-        len(result.get("runs", ()) or result.get("scores", {}).get("ours", ())) or "",  # peers have pairs
-        f"`{file}`",
-    )
-    return f"| {' | '.join(map(str, cells))} |"
 
 
 if __name__ == "__main__":

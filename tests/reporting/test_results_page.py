@@ -1,39 +1,98 @@
-"""The results page matches the stored results, and a single seed has no interval."""
+"""The page, the table and the configs show what benchmarks/results stores, each seed and each budget."""
 
 from __future__ import annotations
 
+import json
 import runpy
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from rl_training.experiment.config.packaged import packaged_config_text, packaged_configs
+
 ROOT = Path(__file__).resolve().parents[2]
 BENCHMARKS = ROOT / "benchmarks"
+RESULTS = BENCHMARKS / "results"
 pytestmark = pytest.mark.skipif(
-    not (BENCHMARKS / "results").is_dir(), reason="no folder benchmarks/results, as in an archive of the source"
+    not RESULTS.is_dir(), reason="no folder benchmarks/results, as in an archive of the source"
 )
 
 
-def test_the_page_of_results_is_what_its_script_writes(monkeypatch):
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    script = runpy.run_path(str(BENCHMARKS / "results_table.py"))
-    assert script["whole_page"](script["stored_benches"]()) == (ROOT / "docs" / "results.md").read_text()
+@pytest.fixture(scope="module")
+def scripts():
+    """Makes the modules of benchmarks/ importable."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(BENCHMARKS)
+        yield lambda name: runpy.run_path(str(BENCHMARKS / f"{name}.py"))
 
 
-def test_the_results_on_the_page_of_performance_are_what_its_script_writes(monkeypatch):
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    script = runpy.run_path(str(BENCHMARKS / "performance_page.py"))
+@pytest.fixture(scope="module")
+def rows(scripts):
+    return scripts("results_table")["stored_rows"](RESULTS)
+
+
+def test_the_page_of_results_is_what_its_script_writes(scripts, rows):
+    assert scripts("results_table")["whole_page"](rows) == (ROOT / "docs" / "results.md").read_text()
+
+
+def test_the_results_on_the_page_of_performance_are_what_its_script_writes(scripts):
     page = (ROOT / "docs" / "performance.md").read_text()
-    assert script["whole_page"](page) == page
+    assert scripts("performance_page")["whole_page"](page) == page
+
+
+def test_the_stored_table_is_what_its_script_writes(scripts, rows):
+    assert scripts("results_table")["table_text"](rows) == (RESULTS / "table.json").read_text()
+
+
+def test_every_row_of_the_table_has_its_budget_and_every_seed():
+    table = json.loads((RESULTS / "table.json").read_text())
+    assert table
+    for row in table:
+        assert isinstance(row["algo"], str), row
+        assert isinstance(row["env"], str), row
+        assert isinstance(row["budget"], int), row
+        assert row["budget"] > 0, row
+        assert all(isinstance(score, float) for score in row["seeds"]), row
+        assert row["seeds"], row
+        assert row["published"] is None or isinstance(row["published"], (int, float)), row
+
+
+def test_the_table_shows_the_stored_scores(rows):
+    result = json.loads((RESULTS / "sac_pendulum.json").read_text())
+    (row,) = [row for row in rows if row.file == "sac_pendulum.json"]
+    assert (row.algo, row.env, row.budget, row.config) == ("sac", "Pendulum-v1", 20_000, "sac/pendulum")
+    assert row.seeds == [run["score"] for run in result["runs"]]
+    assert row.middle == pytest.approx(result["interquartile_mean"])
+    assert [(figure.score, figure.source) for figure in row.published()] == [(-157, "RL Zoo")]
+
+
+@pytest.mark.parametrize("name", packaged_configs())
+def test_every_config_names_the_score_it_reached(scripts, rows, name):
+    score_line = import_module("scores.config_lines").score_line
+    lines = [line for line in packaged_config_text(name).splitlines() if line.startswith("# Score: ")]
+    assert lines == [score_line(name, rows)], "run python benchmarks/results_table.py"
+
+
+def test_the_line_of_a_config_agrees_with_its_stored_result():
+    assert "\n# Score: -123.1 after 20k steps, 5 seeds.\n" in packaged_config_text("sac/pendulum")
+    assert "\n# Score: not run to the end.\n" in packaged_config_text("td3/walker2d")
+
+
+def test_scores_stay_apart_from_published_ones_of_another_budget(rows):
+    for row in rows:
+        figures = row.published()
+        if row.difference() is not None:
+            assert figures[0].budget == row.budget
+            assert len(row.seeds) > 2
 
 
 @pytest.mark.parametrize(
     ("scores", "result", "interval"),
     [([-150.0], "-150.0", None), ([-150.0, -150.0], "-150.0 [-150.0, -150.0]", [-150.0, -150.0])],
 )
-def test_a_cell_of_one_seed_has_no_interval(monkeypatch, scores, result, interval):
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    script = runpy.run_path(str(BENCHMARKS / "figures.py"))
+def test_a_cell_of_one_seed_has_no_interval(scripts, scores, result, interval):
+    script = scripts("figures")
     runs = [{"seed": seed, "score": score, "commit": None} for seed, score in enumerate(scores)]
     summary = script["summary"](script["CELLS"]["sac_pendulum"], runs, data=None)
     assert (summary["result"], summary["interval_95"]) == (result, interval)

@@ -1,0 +1,71 @@
+"""A picture for each family: a panel per task with the score of every seed, peers and published scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rl_training.reporting.plots import FAINT, INK, PALETTE, new_figure, plain
+from scores.page import number, short
+from scores.rows import Row
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+COLUMNS = 2
+LINE, FRAME = 0.26, 0.75  # inches of height of a row, and of what is around the rows of a panel
+SEED, PUBLISHED, PEER = PALETTE[:3]
+
+
+def save_picture(rows: Sequence[Row], target: Path) -> None:
+    tasks: dict[str, list[Row]] = {}
+    for row in rows:
+        if row.final:
+            tasks.setdefault(": ".join(filter(None, (row.env, row.dataset))), []).append(row)
+    tallest_first = sorted(tasks.items(), key=lambda task: -len(task[1]))
+    columns = min(COLUMNS, len(tasks))
+    heights = [LINE * len(shown) + FRAME for _, shown in tallest_first[::columns]]
+    figure = new_figure(5.5 * columns + 0.5, sum(heights) + 0.5)
+    grid = figure.add_gridspec(len(heights), columns, height_ratios=heights)
+    handles = {}
+    for place, (task, shown) in enumerate(tallest_first):
+        axes = figure.add_subplot(grid[place // columns, place % columns])
+        draw(axes, task, shown)
+        handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    figure.legend(
+        handles.values(), handles.keys(), loc="outside lower center", ncols=5, frameon=False, fontsize=9,
+        labelcolor=INK,
+    )  # fmt: skip
+    figure.savefig(target)
+
+
+def draw(axes: Axes, task: str, rows: Sequence[Row]) -> None:
+    for place, row in enumerate(rows):
+        seeds = {"s": 22, "alpha": 0.55, "linewidths": 0, "zorder": 3}
+        axes.scatter(row.seeds, [place] * len(row.seeds), color=SEED, label="a seed", **seeds)
+        if row.interval is not None:
+            axes.hlines(place, *row.interval, color=SEED, linewidth=5, alpha=0.25, label="interquartile mean, 95%")
+        axes.plot(row.middle, place, "|", color=SEED, markersize=13, markeredgewidth=2, zorder=4)
+        if row.peer is not None:
+            axes.scatter(row.peer.seeds, [place + 0.3] * len(row.peer.seeds), s=22, marker="D", facecolors="none",
+                         edgecolors=PEER, label="a seed of the peer", zorder=3)  # fmt: skip
+        for figure in row.published()[:1]:
+            same = figure.budget == row.budget
+            axes.plot(figure.score, place, "v", color=PUBLISHED, markerfacecolor=PUBLISHED if same else "white",
+                      markersize=7, label="published" if same else "published, other budget", zorder=5)  # fmt: skip
+    plain(axes)
+    axes.set_yticks(range(len(rows)), [label(row) for row in rows], fontsize=9)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_title(task, loc="left", fontsize=10, fontweight="bold", color=INK)
+    axes.xaxis.set_major_formatter(lambda value, _: number(value))
+    axes.locator_params(axis="x", nbins=5)
+    axes.margins(x=0.06)
+    axes.tick_params(axis="y", length=0, colors=FAINT, labelcolor=INK)
+
+
+def label(row: Row) -> str:
+    task = row.config.partition("/")[2] if row.config else ""
+    variant = "mixture" if task.endswith("_mixture") else ""
+    setting = {None: "", "settings of stable-baselines3": "as SB3"}.get(row.setting, row.setting or "")
+    return " ".join(filter(None, (row.name, variant, setting, short(row.budget))))
