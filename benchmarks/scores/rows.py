@@ -90,7 +90,7 @@ class Row:
 
     def peer_figures(self) -> list[Reference]:
         """Figures of other libraries run here that are not stored as results of their own."""
-        figures = [] if self.setting else self._nearest(references.peers())
+        figures = [] if self.peer else self._nearest(references.peers())
         return [figure for figure in figures if figure.budget not in self.earlier]
 
     def _nearest(self, figures: Sequence[Reference]) -> list[Reference]:

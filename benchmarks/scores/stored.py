@@ -134,13 +134,18 @@ def _cell_rows(file: Path, results: Path) -> Iterator[Row]:
         runs, algo=config["algo"], env=env_name(cell["env"]),
         planned=config.get("total_timesteps"),
         dataset=None if cell["dataset"] is None else Path(cell["dataset"]).stem,
-        config=cell["algo"] if cell["algo"] in packaged_configs() and "--set" not in cell["commands"][0] else None,
+        config=cell["algo"] if _is_unchanged(cell) else None, setting=cell.get("setting"),
         budget=_budget(cell, config), measure="normalized score" if normalized else "return",
         episodes=cell["runs"][0]["score"]["episodes"], family=family_of(config["algo"]),
         file=str(file.parent.relative_to(results)), commands=cell["commands"],
         hardware=", ".join(f"{name}: {value}" for name, value in cell["hardware"].items() if value is not None),
         commit=", ".join(sorted({run["commit"] or "unknown" for run in cell["runs"]})),
     )  # fmt: skip
+
+
+def _is_unchanged(cell: Mapping[str, Any]) -> bool:
+    """Whether a cell trained a packaged config as it is today; `setting` says what has changed since."""
+    return cell["algo"] in packaged_configs() and "--set" not in cell["commands"][0] and "setting" not in cell
 
 
 def _budget(cell: Mapping[str, Any], config: Mapping[str, Any]) -> int:
