@@ -944,6 +944,7 @@ class Dreamer(ManagedAlgorithm):
         tau: float = 0.02,
         horizon: int = 15,
         return_lambda: float = 0.95,
+        actor_gradient: Literal["reinforce", "dynamics"] = "reinforce",
         entropy_weight: float = 0.0003,
         dynamics_weight: float = 1.0,
         representation_weight: float = 0.1,
@@ -953,6 +954,7 @@ class Dreamer(ManagedAlgorithm):
         actor_scale: float = 0.01,
         bins: Literal["symexp", "symlog"] = "symexp",
         discounted_continue: bool = True,
+        hard_continue: bool = False,
         optimizer: Literal["laprop", "adam"] = "laprop",
         warm_up: int = 1000,
         precision: Literal["float32", "bfloat16"] = "float32",
@@ -1020,6 +1022,7 @@ class Dreamer(ManagedAlgorithm):
             tau: Polyak coefficient of the target critic
             horizon: steps of an imagined rollout
             return_lambda: lambda of the lambda returns
+            actor_gradient: reinforce, or dynamics: backpropagation through the world model (Box only)
             entropy_weight: weight of the entropy bonus
             dynamics_weight: weight of the KL loss that trains the prior
             representation_weight: weight of the KL loss that trains the posterior
@@ -1029,6 +1032,7 @@ class Dreamer(ManagedAlgorithm):
             actor_scale: initial scale of the actor's last layer
             bins: two-hot bins: symexp spaced, or over symlog values
             discounted_continue: include gamma in the target of the continue predictor
+            hard_continue: imagined states continue if their probability is above 0.5
             optimizer: laprop (with adaptive gradient clipping and warm-up) or adam
             warm_up: updates of learning rate warm-up with laprop
             precision: precision of matrix products in the loss

@@ -51,7 +51,8 @@ PUBLISHED: dict[str, dict[str, Any]] = {
     "dreamer": {"gamma": 0.997, "tau": 0.02, "horizon": 15, "return_lambda": 0.95, "entropy_weight": 3e-4,
                 "dynamics_weight": 1.0, "representation_weight": 0.1, "free_nats": 1.0, "replay_value_weight": 0.3,
                 "actor_unimix": 0.01, "actor_scale": 0.01, "bins": "symexp", "discounted_continue": True,
-                "optimizer": "laprop", "warm_up": 1_000, "batch_size": 16, "window": 64},
+                "optimizer": "laprop", "warm_up": 1_000, "batch_size": 16, "window": 64,
+                "actor_gradient": "reinforce", "hard_continue": False},
 }  # fmt: skip
 
 

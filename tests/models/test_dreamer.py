@@ -62,6 +62,13 @@ def test_actions_are_one_hot_or_within_their_bounds():
     assert DreamerModel(VECTORS, SMALL).encoded(torch.tensor([[0.5, -3.0]])).tolist() == [[0.5, -1.0]]
 
 
+def test_clipped_actions_keep_a_gradient_divided_by_their_size():
+    actions = torch.tensor([[0.5, -4.0]], requires_grad=True)
+    DreamerModel(VECTORS, SMALL).encoded(actions).sum().backward()
+    assert actions.grad is not None
+    assert actions.grad.tolist() == [[1.0, 0.25]]
+
+
 def test_no_action_is_ever_given_up():
     certain = UnimixPolicy(torch.nn.Identity(), 0.05)(torch.tensor([[1000.0, 0.0]]))
     assert certain.log_prob(torch.tensor([1])).exp().item() == pytest.approx(0.025)

@@ -152,6 +152,17 @@ def test_the_prior_of_a_step_is_what_predict_draws_from_the_state_before(rssm):
     assert ahead.stoch.equal(sample_one_hot(seen.prior[:, 2], noise[:, 2]))
 
 
+def test_the_gradient_of_a_predicted_class_is_that_of_its_probability(rssm):
+    _, actions, _, noise = window()
+    action, weights = actions[:, 2].clone().requires_grad_(), torch.randn(rssm.shape)
+    predicted = rssm.predict(start(2), action, noise[:, 2])
+    (found,) = torch.autograd.grad((weights * predicted.stoch).sum(), action)
+    probabilities = rssm.log_probs(rssm.prior(rssm.cell(start(2), rssm.cell.from_action(action)))).exp()
+    (expected,) = torch.autograd.grad((weights * probabilities).sum(), action)
+    assert found.abs().sum() > 0
+    assert torch.allclose(found, expected)
+
+
 def test_gradients_of_a_later_step_reach_the_first_observation_through_what_was_drawn(rssm):
     embedded, actions, is_first, noise = window()
     embedded.requires_grad_()

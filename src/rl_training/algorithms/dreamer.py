@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -11,8 +12,8 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
 
 from rl_training.algorithms.core.config import Fraction, Rate, SequenceConfig
-from rl_training.algorithms.core.learner import Learner, actor_critic_groups
-from rl_training.algorithms.core.ops import percentile
+from rl_training.algorithms.core.learner import Learner, actor_critic_groups, frozen
+from rl_training.algorithms.core.ops import lambda_returns, percentile
 from rl_training.models.dreamer import SIZES, DreamerModel, ImaginedStep
 from rl_training.models.rssm import Latent, LatentSequence, categorical_kl, entropy
 from rl_training.models.two_hot import TwoHot
@@ -46,6 +47,9 @@ class DreamerConfig(SequenceConfig):
     tau: Rate = Field(0.02, description="Polyak coefficient of the target critic")
     horizon: PositiveInt = Field(15, description="steps of an imagined rollout")
     return_lambda: Fraction = Field(0.95, description="lambda of the lambda returns")
+    actor_gradient: Literal["reinforce", "dynamics"] = Field(
+        "reinforce", description="reinforce, or dynamics: backpropagation through the world model (Box only)"
+    )
     entropy_weight: float = Field(3e-4, ge=0, description="weight of the entropy bonus")
     dynamics_weight: float = Field(1.0, ge=0, description="weight of the KL loss that trains the prior")
     representation_weight: float = Field(0.1, ge=0, description="weight of the KL loss that trains the posterior")
@@ -57,6 +61,7 @@ class DreamerConfig(SequenceConfig):
         "symexp", description="two-hot bins: symexp spaced, or over symlog values"
     )
     discounted_continue: bool = Field(True, description="include gamma in the target of the continue predictor")
+    hard_continue: bool = Field(False, description="imagined states continue if their probability is above 0.5")
     optimizer: Literal["laprop", "adam"] = Field(
         "laprop", description="laprop (with adaptive gradient clipping and warm-up) or adam"
     )
@@ -78,17 +83,6 @@ class DreamerConfig(SequenceConfig):
 def learning_rate_for(units: int, train_ratio: float) -> float:
     """units^-1.195 * train_ratio^-0.529: 4e-5 for 1024 units and a train ratio of 32."""
     return math.exp(-1.195 * math.log(units) - 0.529 * math.log(train_ratio))
-
-
-def lambda_returns(rewards: Tensor, discounts: Tensor, values: Tensor, traces: Tensor) -> Tensor:
-    """R_t = r_t+1 + discount_t+1 * ((1 - trace_t+1) * v_t+1 + trace_t+1 * R_t+1), with R_n = v_n."""
-    # Inputs are [n + 1, ...] for the states 0 to n; the returns are [n, ...] for the states 0 to n - 1.
-    returns = [values[-1]]
-    bases = rewards + discounts * (1 - traces) * values
-    carries = discounts * traces
-    for t in range(len(rewards) - 1, 0, -1):
-        returns.append(bases[t] + carries[t] * returns[-1])
-    return torch.stack(returns[:0:-1])
 
 
 class ImaginedRollout(NamedTuple):
@@ -117,6 +111,12 @@ class DreamerAlgorithm(Learner):
     def setup(self) -> None:
         self.register_buffer("return_low", torch.zeros(()))
         self.register_buffer("return_high", torch.zeros(()))
+        if self.by_dynamics and self.model.discrete:
+            raise ValueError("actor_gradient dynamics needs a Box action space, got Discrete; use reinforce")
+
+    @property
+    def by_dynamics(self) -> bool:
+        return self.config.actor_gradient == "dynamics"
 
     def loss(self, batch: Batch) -> Loss:
         with self.precision(batch):
@@ -136,7 +136,7 @@ class DreamerAlgorithm(Learner):
         """Compiles the parts of the loss and single steps of its loops; a compiled loop would be unrolled."""
         compile = partial(torch.compile, fullgraph=True, dynamic=False)
         self.posterior_step = compile(self.model.rssm.step_with_weights)
-        self.imagined_step = compile(self.model.imagined_step)
+        self.imagined_step = compile(self.model.step_with_weights if self.by_dynamics else self.model.imagined_step)
         for part in ("embed", "world_loss", "evaluate", "behaviour_loss", "replay_value_loss"):
             setattr(self, part, compile(getattr(self, part)))
         return loss
@@ -178,36 +178,49 @@ class DreamerAlgorithm(Learner):
             metrics={"dreamer_divergence": dynamics.mean(), **entropies},
         )
 
-    @torch.no_grad()
     def imagine(self, start: Latent, continues: Tensor) -> ImaginedRollout:
-        """Imagines from states [rows, ...]; `continues` is 0 for terminal ones."""
-        latents, actions = self.model.imagine(start, self.config.horizon, self.imagined_step)
-        return self.evaluate(latents, actions, continues)
+        """Imagines from states [rows, ...]; `continues` is 0 for terminal ones.
+
+        With `actor_gradient: dynamics` the result has gradients for the actor, through actions and later states.
+        """
+        with nullcontext() if self.by_dynamics else torch.no_grad():
+            step: Any = self.imagined_step
+            if self.by_dynamics:
+                step = partial(step or self.model.step_with_weights, self.model.detached_world())
+            latents, actions = self.model.imagine(start, self.config.horizon, step)
+            return self.evaluate(latents, actions, continues)
 
     def evaluate(self, latents: Latent, actions: Tensor, continues: Tensor) -> ImaginedRollout:
         """Predicts the rewards and discounts of imagined states."""
         c, features = self.config, latents.features
-        predicted = self.model.continuation(features[1:]).squeeze(-1).float().sigmoid()
-        discounts = torch.cat([continues[None], predicted if c.discounted_continue else c.gamma * predicted])
-        return ImaginedRollout(features, actions, discounts.cumprod(0), self.model.reward(features).mean(), discounts)
+        predicted = frozen(self.model.continuation)(features[1:]).squeeze(-1).float().sigmoid()
+        if c.hard_continue:
+            predicted = c.gamma * (predicted > 0.5)
+        elif not c.discounted_continue:
+            predicted = c.gamma * predicted
+        discounts = torch.cat([continues[None], predicted])
+        rewards = frozen(self.model.reward)(features).mean()
+        return ImaginedRollout(features, actions, discounts.detach().cumprod(0), rewards, discounts)
 
     def behaviour_loss(self, imagined: ImaginedRollout) -> tuple[Loss, Tensor]:
         """Actor and critic losses on imagined states, and the lambda returns R [horizon, rows].
 
-        - actor: -mean of w * (log pi(a|s) * detach(R - v) / scale + entropy_weight * entropy)
+        - actor by reinforce: -mean of w * (log pi(a|s) * detach(R - v) / scale + entropy_weight * entropy)
+        - actor by dynamics: -mean of w * ((R - v) / scale + entropy_weight * entropy)
         - critic: mean of w * (two-hot cross-entropy to R and to the target critic)
         """
-        c, weights, features = self.config, imagined.weights[:-1], imagined.features[:-1]
-        predictions: TwoHot = self.model.critic(imagined.features)
-        with torch.no_grad():
-            values = predictions.mean()
-            traces = torch.full_like(values, c.return_lambda)
-            returns = lambda_returns(imagined.rewards, imagined.discounts, values, traces)
-            scale, percentiles = self.return_scale(returns)
-            advantages = (returns - values[:-1]) / scale
+        c, weights, features = self.config, imagined.weights[:-1], imagined.features[:-1].detach()
+        predictions: TwoHot = self.model.critic(imagined.features.detach())
+        values = (
+            frozen(self.model.critic)(imagined.features).mean() if self.by_dynamics else predictions.mean().detach()
+        )
+        returns = lambda_returns(imagined.rewards, imagined.discounts, values, torch.full_like(values, c.return_lambda))
+        scale, percentiles = self.return_scale(returns.detach())
+        advantages = (returns - values[:-1]) / scale
         policy = self.model.actor(features)
         entropies = policy.entropy()
-        gains = policy.log_prob(imagined.actions) * advantages + c.entropy_weight * entropies
+        objective = advantages if self.by_dynamics else policy.log_prob(imagined.actions) * advantages
+        gains = objective + c.entropy_weight * entropies
         errors = self.critic_errors(predictions._replace(logits=predictions.logits[:-1]), features, returns)
         terms = {"dreamer_actor_loss": -(weights * gains).mean(), "dreamer_critic_loss": (weights * errors).mean()}
         metrics: Metrics = {
@@ -217,7 +230,7 @@ class DreamerAlgorithm(Learner):
             "dreamer_imagined_value": values.mean(),
             "dreamer_imagined_discount": imagined.discounts[1:].mean(),
         }
-        return Loss(terms, metrics, buffers=percentiles), returns
+        return Loss(terms, metrics, buffers=percentiles), returns.detach()
 
     def return_scale(self, returns: Tensor) -> tuple[Tensor, Metrics]:
         """max(1, moving average of the 95th minus the 5th percentile of returns), and both new averages."""

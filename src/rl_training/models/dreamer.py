@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn.functional import one_hot
 
 from rl_training.models import autoencoders as ae
@@ -122,7 +123,9 @@ class DreamerModel(nn.Module):
 
     def encoded(self, actions: Tensor) -> Tensor:
         """Encodes Discrete actions as one-hot vectors and clips Box actions to [-1, 1]."""
-        return one_hot(actions, self.action_dim).float() if self.discrete else actions.clamp(-1, 1)
+        if self.discrete:
+            return one_hot(actions, self.action_dim).float()
+        return actions / actions.detach().abs().clamp(min=1)  # unlike clamp, with a gradient outside the bounds
 
     def embed(self, obs: Tensor) -> Tensor:
         """Encodes observations [batch, time, ...]."""
@@ -149,7 +152,6 @@ class DreamerModel(nn.Module):
             latents.append(start)
         return Latent(*(torch.stack(each, 1) for each in zip(*latents, strict=True)))
 
-    @torch.no_grad()
     def imagine(self, start: Latent, horizon: int, step: ImaginedStep | None = None) -> tuple[Latent, Tensor]:
         """Imagined states [horizon + 1, rows, ...] from `start` on, and actions; `step` may be compiled."""
         step, latents, actions = step or self.imagined_step, [start], []
@@ -161,8 +163,19 @@ class DreamerModel(nn.Module):
 
     def imagined_step(self, latent: Latent, noise: Tensor) -> tuple[Latent, Tensor]:
         """Samples an action from the actor and the next state from the prior."""
-        action = self.actor(latent.features).sample()
+        # Gradients of later states reach the actor through the actions, not through the states it sees.
+        action = self.actor(latent.features.detach()).sample()
         return self.rssm.predict(latent, self.encoded(action), noise), action
+
+    forward = imagined_step
+
+    def step_with_weights(self, weights: dict[str, Tensor], *inputs: Any) -> tuple[Latent, Tensor]:
+        """`imagined_step` with the weights of `detached_world`."""
+        return functional_call(self, weights, inputs)
+
+    def detached_world(self) -> dict[str, Tensor]:
+        """Weights of the RSSM without gradients; gradients flow through its inputs."""
+        return {f"rssm.{name}": weight for name, weight in self.rssm.detached_weights().items()}
 
 
 def _activation(spec: EnvSpec, config: Any) -> type[nn.Module]:

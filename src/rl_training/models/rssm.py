@@ -222,9 +222,10 @@ class RSSM(nn.Module):
         return deter, self.log_probs(self.posterior(self.recalled(deter) + seen))
 
     def predict(self, latent: Latent, action: Tensor, noise: Tensor | None) -> Latent:
-        """Samples the next state [rows, ...] from the prior."""
+        """Samples the next state [rows, ...] from the prior, with straight-through gradients."""
         deter = self.cell(latent, self.cell.from_action(action))
-        return Latent(deter, sample_one_hot(self.log_probs(self.prior(deter)), noise))
+        prior = self.log_probs(self.prior(deter))
+        return Latent(deter, straight_through(sample_one_hot(prior, noise), prior))
 
     def log_probs(self, logits: Tensor) -> Tensor:
         return unimix_log_probs(logits.unflatten(-1, self.shape), UNIMIX)

@@ -8,11 +8,8 @@ import pytest
 import torch
 
 from rl_training.algorithms import Updater
-from rl_training.algorithms.core.ops import percentile
-from rl_training.algorithms.dreamer import (
-    ImaginedRollout,
-    lambda_returns,
-)
+from rl_training.algorithms.core.ops import lambda_returns, percentile
+from rl_training.algorithms.dreamer import ImaginedRollout
 
 # Returns
 
@@ -85,6 +82,16 @@ def test_a_continuation_that_has_the_discount_in_it_is_not_discounted_again(used
     learner = used(gamma=0.5)
     seen = dream(learner)
     assert torch.allclose(seen.discounts[1:], learner.model.continuation(seen.features[1:]).squeeze(-1).sigmoid())
+
+
+@pytest.mark.parametrize("discounted", [True, False])
+def test_a_hard_continuation_is_one_or_zero_times_the_discount(used, dream, discounted):
+    learner = used(gamma=0.9, hard_continue=True, discounted_continue=discounted)
+    seen = dream(learner)
+    likely = learner.model.continuation(seen.features[1:]).squeeze(-1) > 0
+    assert 0 < likely.float().mean() < 1
+    assert seen.discounts[0].tolist() == [1, 0, 1, 1, 1]
+    assert torch.allclose(seen.discounts[1:], 0.9 * likely)
 
 
 def test_actor_and_critic_by_a_plain_loop(used, dream):

@@ -32,9 +32,11 @@ WORLD = {"encoder", "rssm"}
 # Who learns from what
 
 
-def test_each_term_trains_its_own_parts_and_dreams_never_train_the_world(used, windows, reached):
-    learner = used()
-    terms = learner.loss(windows()).terms
+@pytest.mark.parametrize("gradient", ["reinforce", "dynamics"])
+def test_each_term_trains_its_own_parts_and_dreams_never_train_the_world(used, windows, reached, gradient):
+    spec = PIXELS if gradient == "reinforce" else VECTORS
+    learner = used(spec, actor_gradient=gradient)
+    terms = learner.loss(windows(spec)).terms
     assert {name: reached(term, learner) for name, term in terms.items()} == {
         "dreamer_reconstruction_loss": {*WORLD, "decoder"},
         "dreamer_reward_loss": {*WORLD, "reward"},
@@ -48,9 +50,13 @@ def test_each_term_trains_its_own_parts_and_dreams_never_train_the_world(used, w
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-@pytest.mark.parametrize("spec", [PIXELS, VECTORS, BOTH], ids=["pixels", "vectors", "both"])
-def test_no_part_is_left_without_a_gradient(used, windows, spec, precision):
-    learner = used(spec, precision=precision, free_nats=0.0)
+@pytest.mark.parametrize(
+    ("spec", "gradient"),
+    [(PIXELS, "reinforce"), (VECTORS, "reinforce"), (VECTORS, "dynamics"), (BOTH, "reinforce")],
+    ids=["pixels", "vectors", "dynamics", "both"],
+)
+def test_no_part_is_left_without_a_gradient(used, windows, spec, gradient, precision):
+    learner = used(spec, precision=precision, free_nats=0.0, actor_gradient=gradient)
     learner.loss(windows(spec)).total.backward()
     still = [
         name
@@ -165,17 +171,19 @@ def test_a_learner_given_the_state_of_another_goes_on_alike(small, used, windows
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_compiled_updates_are_the_eager_ones(used, windows, monkeypatch):
+@pytest.mark.parametrize(("spec", "gradient"), [(PIXELS, "reinforce"), (VECTORS, "dynamics")])
+def test_compiled_updates_are_the_eager_ones(used, windows, monkeypatch, spec, gradient):
     torch.compiler.reset()
+    torch._dynamo.utils.counters.clear()
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
-    eager, compiled = used(horizon=2), used(horizon=2)
+    eager, compiled = (used(spec, horizon=2, actor_gradient=gradient) for _ in range(2))
     compiled.load_state_dict(eager.state_dict())
     updaters = [Updater([eager]), Updater([compiled], compile=True)]
     traced = torch._dynamo.utils.counters["stats"]
     results = []
     for updater in updaters:
         torch.manual_seed(0)
-        results.append([updater.update(windows(steps=4)) for _ in range(2)])
+        results.append([updater.update(windows(spec, steps=4)) for _ in range(2)])
     for mine, theirs in zip(*results, strict=True):
         assert all(
             torch.allclose(value, theirs.metrics[name], rtol=1e-4, atol=1e-5) for name, value in mine.metrics.items()
@@ -183,7 +191,7 @@ def test_compiled_updates_are_the_eager_ones(used, windows, monkeypatch):
     assert all(torch.allclose(value, updaters[1].params[name], atol=1e-4) for name, value in updaters[0].params.items())
     # A step that is seen and one that is dreamt, and five parts of the loss.
     assert traced["unique_graphs"] == 7
-    compiled.act(windows()["obs"][:, 0])
+    compiled.act(windows(spec)["obs"][:, 0])
     assert traced["unique_graphs"] == 7  # acting stays as it is
 
 

@@ -39,3 +39,14 @@ def percentile(ordered: Tensor, fraction: float) -> Tensor:
     place = fraction * (len(ordered) - 1)
     low = int(place)
     return ordered[low].lerp(ordered[min(low + 1, len(ordered) - 1)], place - low)
+
+
+def lambda_returns(rewards: Tensor, discounts: Tensor, values: Tensor, traces: Tensor) -> Tensor:
+    """R_t = r_t+1 + discount_t+1 * ((1 - trace_t+1) * v_t+1 + trace_t+1 * R_t+1), with R_n = v_n."""
+    # Inputs are [n + 1, ...] for the states 0 to n; the returns are [n, ...] for the states 0 to n - 1.
+    returns = [values[-1]]
+    bases = rewards + discounts * (1 - traces) * values
+    carries = discounts * traces
+    for t in range(len(rewards) - 1, 0, -1):
+        returns.append(bases[t] + carries[t] * returns[-1])
+    return torch.stack(returns[:0:-1])
