@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from rl_training.data import TransitionDataset, load_transition_dataset
+from rl_training.data import TransitionDataset, load_transition_dataset, save_transition_dataset
 from rl_training.data.datasets.durations import discount_steps
 from rl_training.data.datasets.validation import DatasetError
 
@@ -155,3 +155,59 @@ def test_one_step_returns_are_the_rewards(counted):
     one = dataset.with_n_step_returns(1, 0.5).columns
     assert all(one[name].equal(column) for name, column in dataset.columns.items())
     assert one["discounts"].tolist() == [0.5] * 3
+
+
+def timed_table(folder: Path, times: Any, form: str) -> Path:
+    """Six episodes of four rows, of which every second one is cut; next_obs is derived."""
+    path, rows = folder / "log.csv", ["episode,obs,action,reward,done,timestamp"]
+    rows += [f"{row // 4},{row},{row % 2},1,{int(row % 8 == 7)},{time:{form}}" for row, time in enumerate(times)]
+    path.write_text("\n".join([*rows, ""]))
+    return path
+
+
+NANOSECONDS = 1_700_000_000_000_000_001
+UNEVEN = np.cumsum(np.arange(24) % 5 + 1)
+
+
+@pytest.mark.parametrize(
+    ("times", "form", "dtype"),
+    [(START + UNEVEN / 1000, ".3f", torch.float64), (NANOSECONDS + UNEVEN, "d", torch.int64)],
+    ids=["seconds", "nanoseconds"],
+)
+@pytest.mark.parametrize("suffix", ["npz", "parquet", "v0"])
+def test_a_split_keeps_the_time_and_the_durations_of_the_whole_table(tmp_path, times, form, dtype, suffix):
+    path = timed_table(tmp_path, times, form)
+    whole = load_transition_dataset(path, columns={"time": "timestamp"})
+    known = dict(zip(whole.columns["obs"].flatten().tolist(), whole.columns["durations"].tolist(), strict=True))
+    for side, part in load_transition_dataset(path, keep_durations=True).split(0.5)._asdict().items():
+        file = tmp_path / (f"{side}.{suffix}" if suffix != "v0" else f"{side}-v0")
+        save_transition_dataset(part, file)
+        again = load_transition_dataset(file, columns={"time": "infos/timestamp" if suffix == "v0" else "timestamp"})
+        rows = again.columns["obs"].flatten().int().tolist()
+        assert again.columns["time"].dtype == dtype
+        assert again.columns["time"].tolist() == [times[row] for row in rows]
+        assert again.columns["durations"].tolist() == [known[row] for row in rows]
+
+
+def test_other_columns_keep_their_precision_until_training(counted):
+    exact = TransitionDataset.from_dict(counted([1, 2], dones=(1,)) | {"t": START + np.array([0, 0.25])})
+    assert exact.columns["t"].tolist() == [START, START + 0.25]
+    assert exact.for_training().columns["t"].dtype == exact.columns["rewards"].dtype == torch.float32
+
+
+def test_a_run_trains_on_the_batches_of_before(tmp_path):
+    """The time of a table is float32 in batches, whatever the file holds, so a run of an earlier version resumes."""
+    dataset = load_transition_dataset(timed_table(tmp_path, NANOSECONDS + UNEVEN, "d")).for_training()
+    assert dataset.columns["timestamp"].dtype == torch.float32
+
+
+def test_durations_of_another_time_column_are_refused(tmp_path, counted):
+    columns = counted([1, 2, 3], dones=(2,)) | {"t": [0.0, 5.0, 7.0], "durations": [1.0, 1.0, 1.0]}
+    path = write(tmp_path, "npz", columns)
+    message = r"column 't' steps by 5 in row 0, but the column 'durations' has 1; use the time with --columns durations="
+    with pytest.raises(DatasetError, match=message):
+        load_transition_dataset(path, columns={"time": "t"})
+    measured = load_transition_dataset(path, columns={"time": "t", "durations": ""})
+    assert measured.columns["durations"].tolist() == [5, 2, 3.5]
+    named = load_transition_dataset(path, columns={"time": "t", "durations": "durations"})
+    assert named.columns["durations"].tolist() == [1, 1, 1]

@@ -116,7 +116,8 @@ def convert(
 
         require_new(dest)
         options = read_options(columns, action_range, allow)
-        dataset = load_transition_dataset(src, columns=options.pop("dataset_columns"), **options, **table)
+        given = options.pop("dataset_columns")
+        dataset = load_transition_dataset(src, columns=given, keep_durations=True, **options, **table)
         save_transition_dataset(dataset, dest)
     print_notes(dataset.notes)
     typer.echo(f"{dest}: {len(dataset):,} transitions")

@@ -63,7 +63,7 @@ def split(
         options = read_options(columns, action_range, allow)
         given = options.pop("dataset_columns") | ({} if column is None else {column: column})
         ids = () if group is None else (group,)
-        dataset = load_transition_dataset(src, columns=given, ids=ids, **options, **table)
+        dataset = load_transition_dataset(src, columns=given, ids=ids, keep_durations=True, **options, **table)
         if by == "time" and column in (dataset.spec.categories or {}):
             raise ValueError(f"--time {column} must hold numbers or timestamps such as 2026-01-31T12:30:00, not text")
         parts = dataset.split(test, by=by, column=column, seed=seed)

@@ -137,12 +137,13 @@ def _one_source(config: TrainConfig, source: str | DatasetRecipe | FilePart, lik
 
 
 def _from_file(config: TrainConfig, source: str | FilePart, like: EnvSpec | None) -> TransitionDataset:
-    return load_transition_dataset(
+    dataset = load_transition_dataset(
         source if isinstance(source, str) else source.source,
         spec=None if (env := config.environment()) is None else spec_of(env),
         columns=reading_columns(config), action_range=config.action_range, allow=config.allow, like=like,
         **config.table.model_dump(),
     )  # fmt: skip
+    return dataset.for_training()
 
 
 def roll_recipe(config: TrainConfig, recipe: DatasetRecipe) -> TransitionDataset:

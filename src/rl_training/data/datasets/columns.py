@@ -67,13 +67,15 @@ def to_array(name: str, value: npt.ArrayLike) -> Array:
     if array.dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
         raise ValueError(f"column {name!r} holds {array.max()}, which does not fit into int64")
     with np.errstate(over="ignore"):  # overflow becomes infinite, which is rejected later
-        return array.astype(_dtype_in_batches(array.dtype), copy=False)
+        return array.astype(_tensor_dtype(name, array.dtype), copy=False)
 
 
-def _dtype_in_batches(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def _tensor_dtype(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
     if dtype.kind == "u" and dtype != np.uint8:
         return np.dtype(np.int64)
-    return np.dtype(np.float32) if dtype.kind == "f" else dtype.newbyteorder("=")  # files may have another byte order
+    if dtype.kind == "f":
+        return np.dtype(np.float32 if name in validation.LEARNED or dtype.itemsize <= 4 else np.float64)
+    return dtype.newbyteorder("=")  # files may have another byte order
 
 
 def _flat(name: str, column: Array) -> Array:

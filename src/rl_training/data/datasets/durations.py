@@ -24,6 +24,19 @@ def durations_of(times: Array, ends: Array) -> npt.NDArray[np.float32]:
     return durations
 
 
+def require_same_durations(stored: Array, found: Array, times: Array, ends: Array, where: str) -> None:
+    """Raises DatasetError if the durations of a file are those of another time column."""
+    inside = ~ends
+    inside[-1] = False
+    differs = ~np.isclose(stored.reshape(-1), found, rtol=1e-3, atol=1e-5) & inside
+    if times.dtype != np.float32 and differs.any():  # float32 is too coarse to compare
+        row = int(differs.argmax())
+        raise DatasetError(
+            f"{where} steps by {found[row]:g} in row {row}, but the column 'durations' has {stored.reshape(-1)[row]:g}",
+            "use the time with --columns durations=, or the durations with --columns durations=durations",
+        )
+
+
 def require_durations(columns: Collection[str]) -> None:
     if DURATIONS not in columns:
         raise ValueError(

@@ -18,6 +18,7 @@ def load_transition_dataset(
     source: Source, *, spec: EnvSpec | None = None, columns: Mapping[str, Names] | None = None,
     action_range: Bounds | None = None, allow: Collection[str] = (), categories: Categories | None = None,
     csv_dialect: str = AUTO, max_gap: float | None = None, like: EnvSpec | None = None, ids: Collection[str] = (),
+    keep_durations: bool = False,
 ) -> TransitionDataset:  # fmt: skip
     """Reads transitions from a file, several files, a glob, or a Minari dataset by its directory or id.
 
@@ -30,9 +31,11 @@ def load_transition_dataset(
     - `max_gap`: seconds; a longer step in the time column of a table ends the episode.
     - `like`: spaces of earlier data, whose categories and first action are used.
     - `ids`: columns of a table to keep as integers, one for each different text.
+    - `keep_durations`: adds the time to the next row if a table has a time column, for files that hold a part of it.
     """
     validation.check_allow(allow)
-    options = replace(table_options(categories, csv_dialect, max_gap), ids={column: {} for column in ids})
+    numbers: dict[str, dict[object, int]] = {column: {} for column in ids}
+    options = replace(table_options(categories, csv_dialect, max_gap), ids=numbers, keep_durations=keep_durations)
     options = options.for_spec(spec or like)
     if spec is None and like is not None and like.action_start:
         options = replace(options, action_start=None)  # found in the table again, and subtracted

@@ -42,6 +42,7 @@ class TransitionDataset(SeededSampler):
     """
 
     notes: tuple[str, ...] = ()  # how a table was read, and which of its rows are left out
+    time_column: str = ""  # column that orders the rows of a table
     file_episodes: Array | None = None  # [rows], the episode of the file, which dropped rows may have cut into several
 
     def __init__(self, columns: Batch, *, episode_ends: Tensor | None = None, spec: EnvSpec | None = None) -> None:
@@ -110,6 +111,12 @@ class TransitionDataset(SeededSampler):
         if torch.device(device).type == "cpu":
             return self._replaced({name: column.to(device) for name, column in self.columns.items()}, self.gamma)
         return self._replaced(PackedColumns.of(self.columns, device), self.gamma)
+
+    def for_training(self) -> TransitionDataset:
+        """Converts other columns, such as the time, to the float32 of batches; files keep their precision."""
+        exact = {name for name, column in self.columns.items() if column.dtype == torch.float64} | {self.time_column}
+        rounded = {name: self.columns[name].float() for name in exact & self.columns.keys()}
+        return self._replaced({**self.columns, **rounded}, self.gamma) if rounded else self
 
     def subsample(self, *, episodes: int | None = None, stride: int = 1) -> TransitionDataset:
         """Keeps the first `episodes` episodes, and every `stride`-th row of each."""
@@ -260,7 +267,7 @@ def transitions_of(
     warnings = (f"{text}; {fix}" if fix else text for _, text, fix in stored.labels.warnings)
     left_out = stored.left_out if len(dataset) == len(stored.columns["obs"]) else rows_left_out(stored, allow)
     dataset.notes = (*stored.labels.notes, *warnings, *(each.sentence for each in left_out))
-    dataset.file_episodes = episodes
+    dataset.file_episodes, dataset.time_column = episodes, stored.labels.time
     return dataset
 
 

@@ -9,6 +9,10 @@ import numpy as np
 
 from rl_training.types import Array, Arrays, EnvSpec
 
+LEARNED = {  # columns of batches, whose floats are float32; others keep their precision
+    "obs", "actions", "rewards", "next_obs", "dones", "truncated", "next_actions", "returns_to_go", "durations",
+    "discounts", "discount_steps",
+}  # fmt: skip
 REPAIRABLE = ("nan", "out_of_range", "no_episode_end", "crossing")  # problems that `allow` can name
 
 _BLOCK = 2**18  # numbers processed at once, to keep temporary arrays small

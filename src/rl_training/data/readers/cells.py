@@ -80,8 +80,8 @@ def _time(cell: str) -> datetime | None:
 
 def seconds(column: Array) -> Array:
     """Seconds since 1970 as float64, NaN where missing; columns of numbers keep their numbers."""
-    if column.dtype.kind != "M":
-        return column.astype(np.float64)
+    if column.dtype.kind != "M":  # integers may be nanoseconds, which float64 rounds
+        return column.astype(np.int64 if column.dtype.kind in "iu" else np.float64)
     return np.where(np.isnat(column), np.nan, column.astype("datetime64[us]").astype(np.int64) / 1e6)
 
 

@@ -6,12 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from rl_training.data.datasets.durations import TIME
 from rl_training.data.extras import import_h5py
 from rl_training.data.readers.minari import read_minari
 from rl_training.data.readers.names import matching_columns, other_names
 from rl_training.data.readers.ogbench import choose_array_names, complete_arrays
-from rl_training.data.readers.rows import StoredColumns, complete_transitions, join_columns, require_numbers
+from rl_training.data.readers.rows import (
+    StoredColumns,
+    complete_transitions,
+    join_columns,
+    require_numbers,
+    stored_dtype,
+)
 from rl_training.types import Array, Arrays
 
 
@@ -43,8 +48,8 @@ def read_hdf5(path: Path, given: Mapping[str, str] | None) -> StoredColumns:
 
 
 def _read(dataset: Any, name: str, path: Path, wanted: str = "") -> Array:
-    dtype = require_numbers(name, dataset.dtype, path)
-    column = np.empty(dataset.shape, dataset.dtype if wanted == TIME else dtype)  # read directly into the final dtype
+    require_numbers(name, dataset.dtype, path)
+    column = np.empty(dataset.shape, stored_dtype(wanted, dataset.dtype))  # read directly into the final dtype
     if column.size:
         dataset.read_direct(column)
     return column
@@ -65,7 +70,7 @@ def _read_d3rlpy_episodes(file: Any, path: Path) -> StoredColumns:
     if any(f"observations_{episode}" not in file for episode in episodes):
         raise ValueError(f"{path} has tuple observations, which are not supported; store one array per episode")
     columns = {
-        name: np.concatenate([_read(file[f"{stored}_{episode}"], stored, path) for episode in episodes])
+        name: np.concatenate([_read(file[f"{stored}_{episode}"], stored, path, name) for episode in episodes])
         for name, stored in names.items()
     }
     last = np.cumsum([len(file[f"rewards_{episode}"]) for episode in episodes]) - 1

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from rl_training.data.datasets.durations import TIME
 from rl_training.data.readers import rows
 from rl_training.data.readers.names import matching_columns, other_names
 from rl_training.data.readers.ogbench import choose_array_names, complete_arrays
@@ -42,4 +41,4 @@ def _read(file: Any, name: str, path: Path, wanted: str = "") -> Array:
     except ValueError as error:
         # Python objects are pickled, and unpickling an untrusted file can run its code.
         raise ValueError(f"{path}: column {name!r} is not an array of numbers: {error}") from error
-    return array if wanted == TIME else array.astype(rows.compact_dtype(array.dtype), copy=False)
+    return array.astype(rows.stored_dtype(wanted, array.dtype), copy=False)

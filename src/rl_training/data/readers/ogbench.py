@@ -53,7 +53,7 @@ def complete_arrays(
         read_flags(name, columns.pop(column, np.full(rows, column != "truncated")), source)
         for name, column in ((ENDS, "truncated"), (MASKS, "dones"), (VALIDS, VALIDS))
     )
-    complete = {**with_durations(columns, names, ends), "dones": ~masks, "truncated": ends}
+    complete = {**with_durations(columns, names, ends, source), "dones": ~masks, "truncated": ends}
     kept: Array | None = None
     left_out: tuple[LeftOut, ...] = ()
     if "next_obs" not in columns:

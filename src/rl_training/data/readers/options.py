@@ -37,6 +37,7 @@ class TableOptions:
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # values in order; (): those of the data
     max_gap: float | None = None  # seconds; a longer gap between two rows ends the episode
     action_start: int | None = None  # the first Discrete action; None: 1 if the actions are integers from 1
+    keep_durations: bool = False  # add the time to the next row, before rows are left out
     ids: Mapping[str, dict[object, int]] = field(default_factory=dict)  # columns of text to number, with all files' ids
 
     def __post_init__(self) -> None:

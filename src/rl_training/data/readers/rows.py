@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from rl_training.data.datasets.durations import DURATIONS, TIME, durations_of
-from rl_training.data.datasets.validation import find_breaks, require_equal_lengths, require_flags
+from rl_training.data.datasets.durations import DURATIONS, TIME, durations_of, require_same_durations
+from rl_training.data.datasets.validation import LEARNED, find_breaks, require_equal_lengths, require_flags
 from rl_training.types import Array, Arrays, EnvSpec
 
 DERIVED = ("next_obs", "dones", "truncated", DURATIONS)  # computed from other columns if the file lacks them
@@ -40,6 +40,7 @@ class Labels(NamedTuple):
     categories: Mapping[str, tuple[str, ...]] = {}  # values by column of the file, "actions" for the actions
     action_start: int = 0  # number of action 0 in the file
     integer_actions: bool = False  # integers of which some are missing, and which are therefore floats
+    time: str = ""  # column that orders the rows
     times: tuple[str, ...] = ()  # columns of timestamps
     notes: tuple[str, ...] = ()
     warnings: tuple[tuple[str, str, str], ...] = ()  # kind, text and fix
@@ -72,11 +73,11 @@ class StoredColumns:
 
 def complete_transitions(
     columns: Arrays, names: Mapping[str, str], source: object, *, spec: EnvSpec | None = None,
-    labels: Labels = NO_LABELS, order: Array | None = None,
+    labels: Labels = NO_LABELS, order: Array | None = None, time: str = "",
 ) -> StoredColumns:  # fmt: skip
     """Adds missing next_obs, dones and truncated, and drops rows without a known next observation.
 
-    `order` has the row in the file of each row, if they were sorted.
+    `order` has the row in the file of each row, if they were sorted. `time` is the column to add durations from.
     """
     columns = dict(columns)
     require_equal_lengths(columns)
@@ -93,10 +94,10 @@ def complete_transitions(
             raise ValueError(f"obs have shape {obs.shape} but next_obs have {next_obs.shape}")
         if not marked:
             truncated[:-1] |= find_breaks(obs, next_obs) & ~dones[:-1]
-        timed = with_durations(columns, names, dones | truncated)
+        timed = with_durations(columns, names, dones | truncated, source, time)
         complete, kept = {**timed, "dones": dones, "truncated": truncated}, np.arange(rows)
     elif marked or "dones" not in names:
-        timed = with_durations(columns, names, dones | truncated)
+        timed = with_durations(columns, names, dones | truncated, source, time)
         complete, kept = _derive_next_obs(timed, dones, truncated, source)
     else:
         raise ValueError(_ambiguous_ends(source, names["dones"]))
@@ -117,9 +118,17 @@ def _ambiguous_ends(source: object, ends: str) -> str:
     )
 
 
-def with_durations(columns: Arrays, names: Mapping[str, str], ends: Array) -> Arrays:
-    """Adds durations before rows are dropped, if the user has named a time column."""
-    return {DURATIONS: durations_of(columns[TIME], ends), **columns} if TIME in names else columns
+def with_durations(columns: Arrays, names: Mapping[str, str], ends: Array, source: object, time: str = "") -> Arrays:
+    """Adds durations before rows are dropped, from the time column that the user has named, or else from `time`.
+
+    Durations of the file are kept: a split has those of the whole data.
+    """
+    if TIME not in names and not time:
+        return columns
+    found = durations_of(columns[TIME if TIME in names else time], ends)
+    if TIME in names and DURATIONS in columns and DURATIONS not in names:
+        require_same_durations(columns[DURATIONS], found, columns[TIME], ends, f"{source}: column {names[TIME]!r}")
+    return {DURATIONS: found, **columns}
 
 
 def join_files(parts: Sequence[StoredColumns], sources: Sequence[object]) -> StoredColumns:
@@ -160,20 +169,16 @@ def _joined_labels(parts: Sequence[StoredColumns]) -> Labels:
     )
 
 
-def fill_columns(batches: Iterable[Arrays], rows: int, exact: Collection[str] = ()) -> Arrays:
-    """Concatenates batches of at most `rows` rows into preallocated columns, so that none is held twice.
-
-    Floats become float32, except for the columns `exact`.
-    """
+def fill_columns(batches: Iterable[Arrays], rows: int) -> Arrays:
+    """Concatenates batches of at most `rows` rows into preallocated columns, so that none is held twice."""
     columns, start = dict[str, Array](), 0
     for batch in batches:
         stop = start + len(next(iter(batch.values())))
         for name, part in batch.items():
             if name not in columns:
-                dtype = part.dtype if name in {*exact, TIME} else compact_dtype(part.dtype)
-                columns[name] = np.empty((rows, *part.shape[1:]), dtype)
+                columns[name] = np.empty((rows, *part.shape[1:]), stored_dtype(name, part.dtype))
             elif part.dtype.kind == "f" and columns[name].dtype.kind != "f":
-                columns[name] = columns[name].astype(np.float32)  # integers so far
+                columns[name] = columns[name].astype(stored_dtype(name, part.dtype))  # integers so far
             columns[name][start:stop] = part
         start = stop
     return {name: column[:start] for name, column in columns.items()}
@@ -186,17 +191,16 @@ def join_columns(columns: Sequence[Array]) -> Array:
     return np.concatenate([column.reshape(len(column), -1).astype(np.float32) for column in columns], axis=1)
 
 
-def compact_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """float32 for floats; other dtypes are kept."""
-    return np.dtype(np.float32) if dtype.kind == "f" else dtype
+def stored_dtype(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """float32 for floats to learn from; other columns, such as the time, keep their dtype."""
+    return np.dtype(np.float32) if dtype.kind == "f" and name in LEARNED else dtype
 
 
-def require_numbers(name: str, dtype: np.dtype[Any], source: object) -> np.dtype[Any]:
-    """Returns the dtype to store a column of numbers in, and raises TypeError for anything else."""
+def require_numbers(name: str, dtype: np.dtype[Any], source: object) -> None:
+    """Raises TypeError for a column that does not hold numbers."""
     if dtype.kind not in "fiub":
         kind = "Python objects or text of varying length" if dtype.kind == "O" else str(dtype)
         raise TypeError(f"{source}: column {name!r} must hold numbers, got {kind}")
-    return compact_dtype(dtype)
 
 
 def _concatenate(name: str, parts: Sequence[Array]) -> Array:

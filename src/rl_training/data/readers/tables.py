@@ -58,16 +58,21 @@ def read_table(table: Table, given: Mapping[str, str] | None, options: TableOpti
     plan = _Plan(table, chosen, time=time, ids=_ids(table, chosen, options))
     _plan_categories(plan, given or {}, options)
     stamps = tuple(name for name, group in chosen.items() if any(table.kinds[column] == "time" for column in group))
-    exact = {*stamps, *(name for name, group in chosen.items() if time in group)}
-    columns = fill_columns(_joined(plan), table.rows, exact)
+    columns = fill_columns(_joined(plan), table.rows)
     dropped = _drop_incomplete(columns, [name for name in extras if name != time])
     sorts = table.spec is None and (TIME in (given or {}) or table.kinds.get(time) == "time")
     found = next((TimeColumn(name, time, sorts) for name, group in chosen.items() if group == [time]), None)
     order, warnings = apply_times(columns, names, found, options.max_gap, table.source)
     start = _count_from_0(columns, plan, options)
     notes = (*table.notes, *dropped, *_reading(plan, start))
-    labels = Labels(_labels(plan), plan.values, start, _integers_with_gaps(columns["actions"]), stamps, notes, warnings)
-    return complete_transitions(columns, names, table.source, spec=table.spec, labels=labels, order=order)
+    key = found.key if found else ""
+    labels = Labels(
+        _labels(plan), plan.values, start, _integers_with_gaps(columns["actions"]), key, stamps, notes, warnings
+    )
+    timed = key if options.keep_durations else ""
+    return complete_transitions(
+        columns, names, table.source, spec=table.spec, labels=labels, order=order, time=timed
+    )  # fmt: skip
 
 
 def _ids(table: Table, chosen: Mapping[str, list[str]], options: TableOptions) -> dict[str, dict[object, int]]:

@@ -82,7 +82,7 @@ def load_dataset_for(
         action_range=action_range or config.action_range, allow=(*config.allow, *allow),
         **{**config.table.model_dump(), **table},
     )  # fmt: skip
-    return with_run_time(config, dataset)
+    return with_run_time(config, dataset.for_training())
 
 
 def with_policy_actions(
