@@ -81,7 +81,7 @@ def test_the_order_of_actions_can_be_given():
 
 def test_a_category_is_refused_with_the_option_and_becomes_one_hot():
     source, columns = TABLES / "categories.csv", {"obs": "temperature,machine"}
-    assert "--columns, such as obs=temperature,machine" in sentences(inspect_source(source))
+    assert "--columns, such as obs=temperature" in sentences(inspect_source(source))
     refused = inspect_source(source, columns=columns)
     assert "column 'machine' must hold numbers, but row 0 holds 'press'" in sentences(refused)
     assert "--categories machine" in sentences(refused)
@@ -212,3 +212,83 @@ def test_a_later_file_is_read_with_the_categories_of_the_first():
     spec = load_transition_dataset(TABLES / "named_actions.csv", categories={"action": ["off", "heat", "cool"]}).spec
     dataset = load_transition_dataset(TABLES / "named_actions.csv", spec=spec)
     assert dataset.columns["actions"][:3].tolist() == [1, 2, 0]
+
+
+def flagged(folder, words, column="status"):
+    """Two episodes of three rows, whose last rows hold the last of `words`."""
+    no, yes = words
+    rows = [f"{row // 3},{row},{row % 2},1,{yes if row % 3 == 2 else no}" for row in range(6)]
+    (folder / "log.csv").write_text("\n".join([f"episode,obs,action,reward,{column}", *rows, ""]))
+    return folder / "log.csv"
+
+
+@pytest.mark.parametrize("words", [("false", "true"), ("No", "YES"), ("f", "t"), ("n", "Y"), ("0", "yes"), ("0", "1")])
+@pytest.mark.parametrize("categories", [(), ("status",), ("dones",)])
+def test_words_for_yes_and_no_mark_ends(tmp_path, words, categories):
+    source = flagged(tmp_path, words)
+    dataset = load_transition_dataset(source, columns={"dones": "status"}, categories=categories)
+    assert dataset.columns["dones"].tolist() == [0, 0, 1, 0, 0, 1]
+
+
+@pytest.mark.parametrize("categories", [(), ("status",), ("dones",)])
+def test_other_words_for_ends_are_refused_with_both_orders(tmp_path, categories):
+    source = flagged(tmp_path, ("open", "closed"))
+    message = (
+        "'status' must hold 0 or 1, true or false, or yes or no, but row 0 holds 'open'; use --categories "
+        "status=open,closed if 'closed' means terminated, or --categories status=closed,open if 'open' means terminated"
+    )
+    assert message in sentences(inspect_source(source, columns={"dones": "status"}, categories=categories))
+
+
+@pytest.mark.parametrize("name", ["status", "dones"])
+def test_the_second_of_two_words_marks_an_end(tmp_path, name):
+    source, columns = flagged(tmp_path, ("open", "closed")), {"dones": "status"}
+    dataset = load_transition_dataset(source, columns=columns, categories={name: ["open", "closed"]})
+    assert dataset.columns["dones"].tolist() == [0, 0, 1, 0, 0, 1]
+    assert "rows whose 'status' is 'closed' are terminated, those with 'open' are not" in dataset.notes
+    with pytest.raises(ValueError, match=r"must have two values, not open, shut, closed; list two with --categories"):
+        load_transition_dataset(source, columns=columns, categories={name: ["open", "shut", "closed"]})
+
+
+def test_an_empty_flag_is_refused_by_row(tmp_path):
+    source = flagged(tmp_path, ("", "yes"), "done")
+    message = "'done' must hold 0 or 1, row 0 holds nan; 4 of 6 cells are empty: fill them with 0 or 1"
+    assert message in sentences(inspect_source(source))
+
+
+def test_integer_actions_with_missing_cells_have_no_bounds_to_guess():
+    report = inspect_source(TABLES / "missing.csv", allow=["nan"])
+    assert (report.trainable, kinds(report)) == (True, {"nan"})
+    assert report.columns["actions"].dtype == "int64"
+
+
+def test_a_proposal_names_neither_ids_nor_times_nor_actions(tmp_path):
+    header = "machine_id,name,timestamp,temperature,level,dose,reward,done,timeout"
+    (tmp_path / "log.csv").write_text(f"{header}\n1,a,5,20.5,3,1,1,0,0\n1,a,6,20.5,3,0,1,1,0\n")
+    proposal = sentences(inspect_source(tmp_path / "log.csv"))
+    assert proposal.endswith("name the columns with --columns, such as obs=temperature,level --columns actions=dose")
+    named = sentences(inspect_source(tmp_path / "log.csv", columns={"actions": "dose"}))
+    assert named.endswith("name the columns with --columns, such as obs=temperature,level")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"columns": {"obs": "temprature"}}, r"no column 'temprature' to use as obs; .*; did you mean 'temperature'\?"),
+        ({"columns": {"epsiodes": "episode"}}, r"unknown column 'epsiodes'; did you mean episodes=episode\?"),
+        ({"categories": ["machin"]}, r"no column 'machin' to read as a category; .*; did you mean 'machine'\?"),
+        (
+            {"categories": ["machine"]},
+            "'machine' is not used, so --categories machine has no effect; add it to obs with --columns "
+            "obs=temperature,machine, or leave out the option",
+        ),
+        (
+            {"columns": {"obs": "temperature,machine"}, "categories": ["obs"]},
+            "obs has the columns temperature, machine; name those to read as categories",
+        ),
+    ],
+)
+def test_a_mistyped_or_unused_name_is_refused(options, message):
+    columns = {"obs": "temperature", **options.get("columns", {})}
+    with pytest.raises(ValueError, match=message):
+        load_transition_dataset(TABLES / "categories.csv", columns=columns, categories=options.get("categories"))

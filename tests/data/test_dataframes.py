@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from typing import Any
 
 import pandas as pd
 import polars as pl
@@ -10,7 +11,7 @@ import pytest
 from rl_training import TransitionDataset
 from rl_training.data import load_transition_dataset
 
-COLUMNS = {
+COLUMNS: dict[str, list[Any]] = {
     "run": ["a", "a", "a", "b", "b"],
     "when": ["2026-01-01", "2026-01-02", "2026-01-03", "2026-01-01", "2026-01-02"],
     "level": [1.0, 2.0, 3.0, 4.0, 5.0],
@@ -67,3 +68,34 @@ def test_the_package_imports_neither_pandas_nor_polars():
 def test_a_frame_without_a_needed_column_is_refused():
     with pytest.raises(ValueError, match=r"the frame has no column actions .* such as actions=u"):
         TransitionDataset.from_dataframe(pd.DataFrame({"obs": [1, 2], "u": [0, 1], "reward": [1, 1]}))
+
+
+def test_text_timestamps_are_recognised_as_in_a_csv_file(tmp_path):
+    """The same table as CSV, Parquet and DataFrame, with rows of two runs mixed."""
+    rows = {name: [column[row] for row in (0, 3, 1, 4, 2)] for name, column in COLUMNS.items()}
+    frame = pd.DataFrame(rows).drop(columns="act").assign(action=[0, 1, 0, 1, 0])
+    frame.to_csv(tmp_path / "log.csv", index=False)
+    frame.to_parquet(tmp_path / "log.parquet")
+    options = {"obs": "level", "episodes": "run"}
+    read = [load_transition_dataset(tmp_path / f"log.{kind}", columns=options) for kind in ("csv", "parquet")]
+    read += [
+        TransitionDataset.from_dataframe(each, obs="level", episode="run")
+        for each in (frame, pl.DataFrame(rows).drop("act").with_columns(action=pl.Series([0, 1, 0, 1, 0])))
+    ]
+    for dataset in read:
+        assert dataset.columns["obs"].flatten().tolist() == [1, 2, 3, 4]
+        assert dataset.columns["when"].tolist() == [0, 86_400, 172_800, 0]
+        assert "'when' is the time of the rows, for their order and gaps; it is not part of obs" in dataset.notes
+    assert "when" not in load_transition_dataset(tmp_path / "log.parquet", columns=options, text_times=False).columns
+
+
+def test_a_text_column_of_ids_is_kept_for_a_split_by_group():
+    frame = pd.DataFrame({**COLUMNS, "patient": ["zoe", "zoe", "zoe", "ada", "ada"]})
+    options: dict[str, Any] = {"obs": "level", "actions": "act", "episode": "run", "allow": ["nan"]}
+    dataset = TransitionDataset.from_dataframe(frame, **options, ids=["patient"])
+    train, test = dataset.split(0.5, by="group", column="patient")
+    assert {*train.columns["patient"].tolist()} | {*test.columns["patient"].tolist()} == {0, 1}
+    with pytest.raises(ValueError, match=r"no column 'patient'; .* kept if you load them with ids=\['patient'\]"):
+        TransitionDataset.from_dataframe(frame, **options).split(0.5, by="group", column="patient")
+    with pytest.raises(ValueError, match=r"no column 'patent' to keep as ids; .*; did you mean 'patient'\?"):
+        TransitionDataset.from_dataframe(frame, **options, ids=["patent"])

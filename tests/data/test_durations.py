@@ -204,7 +204,9 @@ def test_a_run_trains_on_the_batches_of_before(tmp_path):
 def test_durations_of_another_time_column_are_refused(tmp_path, counted):
     columns = counted([1, 2, 3], dones=(2,)) | {"t": [0.0, 5.0, 7.0], "durations": [1.0, 1.0, 1.0]}
     path = write(tmp_path, "npz", columns)
-    message = r"column 't' steps by 5 in row 0, but the column 'durations' has 1; use the time with --columns durations="
+    message = (
+        r"column 't' steps by 5 in row 0, but the column 'durations' has 1; use the time with --columns durations="
+    )
     with pytest.raises(DatasetError, match=message):
         load_transition_dataset(path, columns={"time": "t"})
     measured = load_transition_dataset(path, columns={"time": "t", "durations": ""})

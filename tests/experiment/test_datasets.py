@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from rl_training import BC, CQL
-from rl_training.data import TransitionDataset
+from rl_training.data import TransitionDataset, load_transition_dataset
 from rl_training.experiment.config.train_config import parse_config
-from rl_training.experiment.datasets import load_dataset
+from rl_training.experiment.datasets import load_dataset, load_run_dataset
 from rl_training.experiment.run import run_training
 
 
@@ -79,3 +81,18 @@ def test_a_run_from_several_sources_is_rebuilt_from_its_config(tmp_path):
     run_training(parse_config(values))
     again = run_training(parse_config({**values, "total_timesteps": 4}))
     assert (again.status, again.steps) == ("finished", 4)
+
+
+def test_a_run_of_an_earlier_version_resumes_without_the_text_timestamps_of_its_parquet_file(tmp_path):
+    rows = {"episode": [0, 0, 0], "obs": [1.0, 2.0, 3.0], "action": [0, 1, 0], "reward": [1.0, 2.0, 3.0],
+            "done": [False, False, True], "when": ["2026-01-01", "2026-01-03", "2026-01-02"]}  # fmt: skip
+    pq.write_table(pa.table(rows), tmp_path / "log.parquet")
+    earlier = load_transition_dataset(tmp_path / "log.parquet", text_times=False)
+    config = parse_config({"algo": "bc", "dataset": str(tmp_path / "log.parquet")})
+    start = {"spec": earlier.spec.to_json(), "dataset": earlier.fingerprint()}
+    resumed, _, fingerprint = load_run_dataset(config, start)
+    assert resumed is not None
+    assert fingerprint == resumed.fingerprint() == earlier.fingerprint()
+    started, _, _ = load_run_dataset(config, None)
+    assert started is not None
+    assert started.columns["rewards"].tolist() == [1, 3]  # in the order of time, in which the terminal row is second

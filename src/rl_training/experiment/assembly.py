@@ -21,8 +21,8 @@ from rl_training.envs.members import MemberPool, PopulationPool
 from rl_training.envs.pool import EnvPool
 from rl_training.envs.worker_choice import choose_workers
 from rl_training.experiment.config.registry import build_learner, get_algorithm_spec
-from rl_training.experiment.config.train_config import ConfigError, RewardTransform, TrainConfig
-from rl_training.experiment.datasets import RewardChange, load_dataset, with_returns
+from rl_training.experiment.config.train_config import ConfigError, TrainConfig
+from rl_training.experiment.datasets import RewardChange, load_run_dataset, with_returns
 from rl_training.experiment.lanes import check_dataset_columns, check_online_columns, lane_of
 from rl_training.experiment.machine import Choices
 from rl_training.experiment.timing.choosing import Measurement, count_epoch_updates, new_updates
@@ -75,8 +75,7 @@ def assemble(
     config, lane = configs[0], lane_of(configs[0])
     check_online_columns(config)
     options = get_algorithm_spec(config.algo).config_type(**config.algo_kwargs)
-    dataset, change = _load(config, None if start is None else EnvSpec.from_json(start.info["spec"]))
-    fingerprint = None if dataset is None else dataset.fingerprint()
+    dataset, change, fingerprint = load_run_dataset(config, None if start is None else start.info)
     with ExitStack() as opened:
         pool, pools = new_pools(configs, warn, start, choices, opened) if lane.acts else (None, ())
         spec = dataset.spec if dataset is not None and lane.offline else pools[0].spec
@@ -111,22 +110,6 @@ def _build(lane: type[TrainingLane], context: LaneContext) -> Lane:
         return lane.build(context)
     except NotEnoughMemoryError as error:
         raise ConfigError(str(error)) from None
-
-
-def _load(config: TrainConfig, like: EnvSpec | None) -> tuple[TransitionDataset | None, RewardChange]:
-    """Returns the dataset of an offline run or of an expert; refuses options that an online run does not have."""
-    algo, needs_expert = config.algo, get_algorithm_spec(config.algo).learner.needs_expert
-    if lane_of(config).offline:
-        return load_dataset(config, like)
-    if config.rewards != RewardTransform():
-        raise ConfigError(f"{algo} trains online and takes no reward transform of a dataset; leave out rewards")
-    if not needs_expert:
-        if config.dataset is not None:
-            raise ConfigError(f"{algo} trains online and takes no dataset; leave it out")
-        return None, RewardChange()
-    if isinstance(config.dataset, tuple) and config.dataset[0].weight is not None:
-        raise ConfigError(f"{algo} samples the transitions of its experts uniformly; leave out the weights")
-    return load_dataset(config, like)
 
 
 def _prepared(

@@ -1,7 +1,8 @@
 """Loads the dataset of a config: files, recipes and mixtures, with its reward transform."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -13,7 +14,7 @@ from rl_training.data.datasets.transition_dataset import transform_rewards
 from rl_training.data.datasets.validation import DatasetError
 from rl_training.envs.making import EnvFactory, spec_of
 from rl_training.experiment.agent import load_agent
-from rl_training.experiment.config.dataset_config import FilePart
+from rl_training.experiment.config.dataset_config import FilePart, RewardTransform
 from rl_training.experiment.config.registry import get_algorithm_spec
 from rl_training.experiment.config.train_config import ConfigError, DatasetRecipe, TrainConfig
 from rl_training.experiment.lanes import lane_of
@@ -34,13 +35,50 @@ class RewardChange(NamedTuple):
         return transform_rewards(rewards, *self)
 
 
-def load_dataset(config: TrainConfig, like: EnvSpec | None = None) -> tuple[TransitionDataset, RewardChange]:
+def load_run_dataset(
+    config: TrainConfig, start: Mapping[str, Any] | None
+) -> tuple[TransitionDataset | None, RewardChange, str | None]:
+    """Returns the dataset of a run with its reward transform and fingerprint; `start` describes a run to resume.
+
+    If its dataset was another one, it is read as by an earlier version.
+    """
+    like = None if start is None else EnvSpec.from_json(start["spec"])
+    recorded = None if start is None else start.get("dataset")
+    dataset, change = _load(config, like)
+    fingerprint = None if dataset is None else dataset.fingerprint()
+    if recorded is None or fingerprint == recorded:
+        return dataset, change, fingerprint
+    earlier, _ = _load(config, like, text_times=False)  # earlier versions recognised them in CSV files only
+    is_same = earlier is not None and earlier.fingerprint() == recorded
+    return (earlier, change, recorded) if is_same else (dataset, change, fingerprint)
+
+
+def _load(config: TrainConfig, like: EnvSpec | None, **reading: Any) -> tuple[TransitionDataset | None, RewardChange]:
+    """Returns the dataset of an offline run or of an expert; refuses options that an online run does not have."""
+    algo, needs_expert = config.algo, get_algorithm_spec(config.algo).learner.needs_expert
+    if lane_of(config).offline:
+        return load_dataset(config, like, **reading)
+    if config.rewards != RewardTransform():
+        raise ConfigError(f"{algo} trains online and takes no reward transform of a dataset; leave out rewards")
+    if not needs_expert:
+        if config.dataset is not None:
+            raise ConfigError(f"{algo} trains online and takes no dataset; leave it out")
+        return None, RewardChange()
+    if isinstance(config.dataset, tuple) and config.dataset[0].weight is not None:
+        raise ConfigError(f"{algo} samples the transitions of its experts uniformly; leave out the weights")
+    return load_dataset(config, like, **reading)
+
+
+def load_dataset(
+    config: TrainConfig, like: EnvSpec | None = None, **reading: Any
+) -> tuple[TransitionDataset, RewardChange]:
     """Returns the dataset after its reward transform, with Box actions in [-1, 1], and the transform.
 
-    `like` has the categories and the first action of the data, where they are known.
+    `like` has the categories and the first action of the data, where they are known; `reading` are further options of
+    `load_transition_dataset`.
     """
     _check_targets(config)
-    dataset, rewards = with_run_time(config, _read(config, like)), config.rewards
+    dataset, rewards = with_run_time(config, _read(config, like, **reading)), config.rewards
     normal = dataset.return_range_scale() if rewards.normalize == "return_range" else 1.0
     change = RewardChange(normal * rewards.scale, rewards.shift, rewards.clip)
     return dataset if change == RewardChange() else dataset.with_reward_transform(*change), change
@@ -104,13 +142,13 @@ def _check_returns(dataset: TransitionDataset, gamma: float, warn: Warn | None) 
         warn(f"{error.text}; the run continues with the column that it started with")
 
 
-def _read(config: TrainConfig, like: EnvSpec | None) -> TransitionDataset:
+def _read(config: TrainConfig, like: EnvSpec | None, **reading: Any) -> TransitionDataset:
     if config.dataset is None:
         raise ConfigError(_missing(config.algo))
     if not isinstance(config.dataset, tuple):
-        return _one_source(config, config.dataset, like)
+        return _one_source(config, config.dataset, like, **reading)
     weights = [part.weight for part in config.dataset if part.weight is not None]
-    parts = [_one_source(config, part, like) for part in config.dataset]
+    parts = [_one_source(config, part, like, **reading) for part in config.dataset]
     dataset = mix_transition_datasets(parts, weights or None)
     dataset.dropped_terminals = sum(part.dropped_terminals for part in parts)
     dataset.notes = tuple(note for part in parts for note in part.notes)
@@ -124,8 +162,13 @@ def _missing(algo: str) -> str:
     return f"{algo} {needed}; give --dataset FILE or a recipe, for example dataset: {recipe}"
 
 
-def _one_source(config: TrainConfig, source: str | DatasetRecipe | FilePart, like: EnvSpec | None) -> TransitionDataset:
-    whole = roll_recipe(config, source) if isinstance(source, DatasetRecipe) else _from_file(config, source, like)
+def _one_source(
+    config: TrainConfig, source: str | DatasetRecipe | FilePart, like: EnvSpec | None, **reading: Any
+) -> TransitionDataset:
+    if isinstance(source, DatasetRecipe):
+        whole = roll_recipe(config, source)
+    else:
+        whole = _from_file(config, source, like, **reading)
     if config.dataset_episodes is None and config.dataset_stride == 1:
         return whole
     count = len(whole.episode_offsets)
@@ -136,12 +179,12 @@ def _one_source(config: TrainConfig, source: str | DatasetRecipe | FilePart, lik
     return part
 
 
-def _from_file(config: TrainConfig, source: str | FilePart, like: EnvSpec | None) -> TransitionDataset:
+def _from_file(config: TrainConfig, source: str | FilePart, like: EnvSpec | None, **reading: Any) -> TransitionDataset:
     dataset = load_transition_dataset(
         source if isinstance(source, str) else source.source,
         spec=None if (env := config.environment()) is None else spec_of(env),
         columns=reading_columns(config), action_range=config.action_range, allow=config.allow, like=like,
-        **config.table.model_dump(),
+        **config.table.model_dump(), **reading,
     )  # fmt: skip
     return dataset.for_training()
 

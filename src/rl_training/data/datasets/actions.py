@@ -35,6 +35,16 @@ def derive_spec(obs: Array, actions: Array, action_range: Bounds | None = None) 
     return EnvSpec(obs_shape, "box", len(high), obs_dtype, actions.shape[1:] or (1,), low, high)
 
 
+def spec_in_library_units(obs: Array, actions: Array) -> EnvSpec:
+    """Derives the spec from a batch, whose Box actions must be in [-1, 1]."""
+    if actions.dtype.kind == "f" and (np.abs(actions) > 1 + TOLERANCE).any():
+        raise ValueError(
+            f"Box actions must be in [-1, 1], the largest magnitude is {np.abs(actions).max():g}; "
+            "use TransitionDataset.from_dict, which scales them"
+        )
+    return derive_spec(obs, actions)
+
+
 def with_action_range(spec: EnvSpec, action_range: Bounds | None) -> EnvSpec:
     """Replaces the action bounds of a spec by those the data was recorded in."""
     if action_range is None:

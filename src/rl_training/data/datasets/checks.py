@@ -65,6 +65,9 @@ def inspect_columns(
         return _without_rewards(stored, missing, spec=spec, action_range=action_range, allow=allow)
     spec = spec or stored.spec
     summaries = {key: report.summarize_column(each, stored.name_in_file(key)) for key, each in stored.columns.items()}
+    if stored.labels.integer_actions:  # read as floats, because some are missing
+        numbers = summaries.keys() & {"actions", "next_actions"}
+        summaries |= {key: summaries[key]._replace(dtype="int64") for key in numbers}
     wrong = [name for name, column in summaries.items() if column.not_finite]
     usable, errors = _usable(stored, wrong, spec, action_range)
     duplicates = report.count_duplicates(*(stored.columns[name] for name in ("obs", "actions", "rewards")))

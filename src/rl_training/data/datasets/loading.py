@@ -18,7 +18,7 @@ def load_transition_dataset(
     source: Source, *, spec: EnvSpec | None = None, columns: Mapping[str, Names] | None = None,
     action_range: Bounds | None = None, allow: Collection[str] = (), categories: Categories | None = None,
     csv_dialect: str = AUTO, max_gap: float | None = None, like: EnvSpec | None = None, ids: Collection[str] = (),
-    keep_durations: bool = False,
+    keep_durations: bool = False, text_times: bool = True,
 ) -> TransitionDataset:  # fmt: skip
     """Reads transitions from a file, several files, a glob, or a Minari dataset by its directory or id.
 
@@ -29,13 +29,14 @@ def load_transition_dataset(
     - `categories`: columns of a table to read as categories, or a dict with the values of each in order.
     - `csv_dialect`: separators of a CSV file; auto detects them.
     - `max_gap`: seconds; a longer step in the time column of a table ends the episode.
+    - `text_times`: recognises columns of text that hold timestamps.
     - `like`: spaces of earlier data, whose categories and first action are used.
     - `ids`: columns of a table to keep as integers, one for each different text.
     - `keep_durations`: adds the time to the next row if a table has a time column, for files that hold a part of it.
     """
     validation.check_allow(allow)
-    numbers: dict[str, dict[object, int]] = {column: {} for column in ids}
-    options = replace(table_options(categories, csv_dialect, max_gap), ids=numbers, keep_durations=keep_durations)
+    options = table_options(categories, csv_dialect, max_gap, ids=ids, keep_durations=keep_durations)
+    options = replace(options, text_times=text_times)
     options = options.for_spec(spec or like)
     if spec is None and like is not None and like.action_start:
         options = replace(options, action_start=None)  # found in the table again, and subtracted

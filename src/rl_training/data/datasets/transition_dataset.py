@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from rl_training.data.datasets.actions import TOLERANCE, Bounds, derive_spec
+from rl_training.data.datasets.actions import Bounds, spec_in_library_units
 from rl_training.data.datasets.columns import REQUIRED, to_columns
 from rl_training.data.datasets.durations import discount_steps, require_durations
 from rl_training.data.datasets.n_step import with_n_step_returns
@@ -50,7 +50,7 @@ class TransitionDataset(SeededSampler):
         require_equal_lengths(columns)
         super().__init__(columns["obs"].device)
         self.columns = columns
-        self.spec = spec or _spec_in_library_units(columns)
+        self.spec = spec or spec_in_library_units(_to_array(columns["obs"][:1]), _to_array(columns["actions"]))
         if self.spec.action_kind not in ("box", "discrete"):
             raise TypeError(f"datasets need Box or Discrete actions, got {ACTION_SPACES[self.spec.action_kind]}")
         self.episode_ends = (columns["dones"] + columns["truncated"]) > 0  # [rows], last rows of episodes
@@ -78,12 +78,16 @@ class TransitionDataset(SeededSampler):
         episode: str | None = None, next_obs: Names | None = None, dones: str | None = None,
         truncated: str | None = None, time: str | None = None, categories: Categories | None = None,
         max_gap: float | None = None, spec: EnvSpec | None = None, action_range: Bounds | None = None,
-        allow: Collection[str] = (),
+        allow: Collection[str] = (), ids: Collection[str] = (),
     ) -> TransitionDataset:  # fmt: skip
-        """Converts a pandas or polars DataFrame; names that are not given are guessed, as for a CSV file."""
+        """Converts a pandas or polars DataFrame; names that are not given are guessed, as for a CSV file.
+
+        Other columns of text are left out, except for `ids`, which are numbered, such as the group of a split.
+        """
         given = {"obs": obs, "actions": actions, "rewards": rewards, "episodes": episode, "next_obs": next_obs,
                  "dones": dones, "truncated": truncated, "time": time}  # fmt: skip
-        stored = read_frame(frame, given, table_options(categories, max_gap=max_gap).for_spec(spec))
+        options = table_options(categories, max_gap=max_gap, ids=ids).for_spec(spec)
+        stored = read_frame(frame, given, options)
         return transitions_of(stored, spec=spec, action_range=action_range, allow=allow)
 
     def __len__(self) -> int:
@@ -148,7 +152,10 @@ class TransitionDataset(SeededSampler):
 
     def _values(self, column: str) -> Array:
         if column not in self.columns:
-            raise ValueError(f"the dataset has no column {column!r}; it has {sorted(self.columns)}")
+            raise ValueError(
+                f"the dataset has no column {column!r}; it has {sorted(self.columns)}: columns of text are kept if you "
+                f"load them with ids=[{column!r}]"
+            )
         return _to_array(self.columns[column])
 
     def _rows_of_whole_episodes(self, chosen: Tensor) -> TransitionDataset:
@@ -279,16 +286,6 @@ class Split(NamedTuple):
 def transform_rewards(rewards: Tensor, scale: float, shift: float, clip: tuple[float, float] | None) -> Tensor:
     changed = rewards * scale + shift
     return changed if clip is None else changed.clamp(*clip)
-
-
-def _spec_in_library_units(columns: Batch) -> EnvSpec:
-    actions = columns["actions"]
-    if actions.is_floating_point() and bool((actions.abs() > 1 + TOLERANCE).any()):
-        raise ValueError(
-            f"Box actions must be in [-1, 1], the largest magnitude is {actions.abs().max().item():g}; "
-            "use TransitionDataset.from_dict, which scales them"
-        )
-    return derive_spec(_to_array(columns["obs"][:1]), _to_array(actions))
 
 
 def _to_array(column: Tensor) -> Array:

@@ -78,7 +78,9 @@ def require_flags(columns: Mapping[str, Array], source: str = "") -> None:
         wrong = (column != 0) & (column != 1)
         if wrong.any():
             first = int(wrong.argmax())
-            raise ValueError(f"{source}column {name!r} must hold 0 or 1, row {first} holds {column[first]:g}")
+            empty = int(find_not_finite(column).sum())
+            fix = f"; {empty} of {len(column)} cells are empty: fill them with 0 or 1" if empty else ""
+            raise ValueError(f"{source}column {name!r} must hold 0 or 1, row {first} holds {column[first]:g}{fix}")
 
 
 def require_discounts(column: Array) -> None:

@@ -11,6 +11,7 @@ from rl_training.types import Array
 
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "null", "NULL")
 FLAGS = {"true": 1.0, "false": 0.0}  # accepted beside numbers
+FLAG_WORDS = {**FLAGS, "yes": 1.0, "no": 0.0, "y": 1.0, "n": 0.0, "t": 1.0, "f": 0.0, "1": 1.0, "0": 0.0}
 MOST_CATEGORIES = 1000
 
 
@@ -48,6 +49,22 @@ def not_a_number(name: str, row: int, cell: object) -> TypeError:
     column = name.rpartition("column ")[2].strip("'")
     option = f"; if its values are names, read it as a category with --categories {column}" if column else ""
     return TypeError(f"{name} must hold numbers, but row {row} holds {cell!r}{option}")
+
+
+def to_flags(words: Sequence[str | None], column: str, where: str, marked: str, start: int) -> Array:
+    """1 for yes and 0 for no, NaN where missing. Raises TypeError for other words, whose order must be given."""
+    flags = [np.nan if word is None else FLAG_WORDS.get(word.lower()) for word in words]
+    if None not in flags:
+        return np.array(flags, np.float64)
+    wrong = flags.index(None)
+    found = sorted({word for word in words if word is not None})
+    option = f"--categories {column}="
+    fix = f"list two values with {option}NO,YES, where YES means {marked}"
+    if len(found) == 2:
+        marks = {word: f"{option}{other},{word}" for word, other in (found, found[::-1])}
+        fix = "use " + ", or ".join(f"{order} if {word!r} means {marked}" for word, order in marks.items())
+    row = f"row {start + wrong} holds {words[wrong]!r}"
+    raise TypeError(f"{where} must hold 0 or 1, true or false, or yes or no, but {row}; {fix}")
 
 
 def is_time(cell: str) -> bool:
@@ -103,7 +120,7 @@ def _is_missing(value: object) -> bool:
 def sorted_words(words: Iterable[str]) -> list[str]:
     """Sorts by number if all are numbers, else by text."""
     found = list(words)
-    return sorted(found, key=float) if all(map(is_number, found)) else sorted(found)
+    return sorted(found, key=lambda word: _number(word, "", 0, ".")) if all(map(is_number, found)) else sorted(found)
 
 
 def to_codes(words: Sequence[str | None], values: Sequence[str], name: str) -> Array:

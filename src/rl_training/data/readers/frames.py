@@ -9,8 +9,9 @@ import numpy as np
 
 from rl_training.data.readers.names import Names, as_patterns
 from rl_training.data.readers.options import TableOptions
+from rl_training.data.readers.plan import Table
 from rl_training.data.readers.rows import StoredColumns
-from rl_training.data.readers.tables import Table, read_table
+from rl_training.data.readers.tables import read_table
 from rl_training.data.readers.timing import from_first_time
 from rl_training.types import Array, Arrays
 

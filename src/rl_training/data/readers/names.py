@@ -1,7 +1,8 @@
 """Column names: guesses from common spellings, overridden by the user's `columns`."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import TypeAlias
 
 Names: TypeAlias = str | Sequence[str]  # a column, a list of columns or a pattern such as obs_*
@@ -19,6 +20,9 @@ SPELLINGS = {  # column name, and its spellings in files
 }
 VECTORS = ("obs", "actions", "next_obs", "next_actions")  # tables store one column per dimension: obs_0, obs_1, ...
 NEEDED = ("obs", "actions", "rewards")
+OPTIONAL = ("time", "durations", "discounts")
+_NO_OBS = re.compile(r"(^|_)(id|ids|uuid|key|index|row|step|t|time|timestamp|datetime|date|ts|reward|return|score)$")
+_CHOICE = re.compile(r"(^|_)(action|act|a|u|choice|control|command|decision|dose|setting)s?(_|$)")
 RESERVED = {"discounts", "discount_steps"}  # change the targets of training, so a file must not add them unnoticed
 
 
@@ -29,35 +33,56 @@ def as_patterns(given: Mapping[str, Names | None]) -> dict[str, str]:
 
 
 def choose_names(
-    stored: Sequence[str], given: Mapping[str, str] | None, source: object, *, needed: Sequence[str] = NEEDED
-) -> dict[str, str]:
-    """Maps column names to the file's; `a,b` and `obs_*` stand for several columns, "" for none."""
+    stored: Sequence[str], given: Mapping[str, str] | None, source: object, *, needed: Sequence[str] = NEEDED,
+    usable: Sequence[str] | None = None,
+) -> dict[str, str]:  # fmt: skip
+    """Maps column names to the file's; `a,b` and `obs_*` stand for several columns, "" for none.
+
+    `usable` are the columns of numbers, which an error proposes; by default all.
+    """
     given = dict(given or {})
     if "rewards" in given:  # none, or one number for all rows
         given["rewards"] = "" if constant_rewards(given, stored) is not None else given["rewards"]
         needed = [name for name in needed if name != "rewards"]
     names = {name: _guess(name, stored) for name in SPELLINGS} | given
     for name, pattern in given.items():
-        # `state=x` instead of `obs=x` would add a column instead of naming obs.
-        meant = [known for known, spellings in SPELLINGS.items() if name in spellings and name not in SPELLINGS]
-        if meant:
-            raise ValueError(f"unknown column {name!r}; did you mean {meant[0]}={pattern}?")
+        if meant := _meant(name, stored):
+            raise ValueError(f"unknown column {name!r}; did you mean {meant}={pattern}?")
         if missing := [part for part in pattern.split(",") if pattern and not matching_columns(part, stored)]:
-            raise ValueError(f"{source} has no column {missing[0]!r} to use as {name}; it has {sorted(stored)}")
-    if unknown := [" or ".join(SPELLINGS[name]) for name in needed if not names[name]]:
+            close = did_you_mean(missing[0], stored)
+            raise ValueError(f"{source} has no column {missing[0]!r} to use as {name}; it has {sorted(stored)}{close}")
+    if unknown := [name for name in needed if not names[name]]:
+        spellings = ", no ".join(" or ".join(SPELLINGS[name]) for name in unknown)
         raise ValueError(
-            f"{source} has no column {', no '.join(unknown)}; it has {sorted(stored)}: "
-            f"name the columns with --columns, such as {_example(names, stored)}"
+            f"{source} has no column {spellings}; it has {sorted(stored)}: name the columns with "
+            f"--columns, such as {_example(unknown, names, stored if usable is None else usable)}"
         )
     return {name: pattern for name, pattern in names.items() if pattern}
 
 
-def _example(names: Mapping[str, str], stored: Sequence[str]) -> str:
-    """The first name that is missing, with the columns that nothing uses yet."""
-    name = next(name for name in NEEDED if not names[name])
-    used = {column for pattern in names.values() for column in matching_columns(pattern, stored)}
-    free = [column for column in stored if column and column not in used]
-    return f"{name}={','.join(free[:8] if name == 'obs' else free[:1]) or 'NAME'}"
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`; did you mean X?` if one of the names is close, else nothing."""
+    close = get_close_matches(name.lower(), by_lower := {each.lower(): each for each in known}, 1)
+    return f"; did you mean {by_lower[close[0]]!r}?" if close else ""
+
+
+def _meant(name: str, stored: Collection[str]) -> str | None:
+    """The column that a misspelled name stands for: `state=x` for `obs=x` would add a column instead of naming obs."""
+    if name in SPELLINGS or name in stored or name in OPTIONAL:
+        return None
+    spelled = [known for known, spellings in SPELLINGS.items() if name in spellings]
+    close = get_close_matches(name, [*SPELLINGS, *OPTIONAL], 1, 0.8) if name.isalpha() or "_" in name else []
+    return next(iter([*spelled, *close]), None)
+
+
+def _example(unknown: Sequence[str], names: Mapping[str, str], usable: Sequence[str]) -> str:
+    """Options that name the missing columns, with columns of numbers that nothing uses yet, and that are no ids."""
+    used = {column for pattern in names.values() for column in matching_columns(pattern, usable)}
+    free = [column for column in usable if column and column not in used and not _NO_OBS.search(column.lower())]
+    choices = [column for column in free if _CHOICE.search(column.lower())] or (free if "obs" not in unknown else [])
+    states = [column for column in free if "actions" not in unknown or column not in choices]
+    found = {"obs": states[:8], "actions": choices[:1]}
+    return " --columns ".join(f"{name}={','.join(found.get(name, ())) or 'NAME'}" for name in unknown)
 
 
 def constant_rewards(given: Mapping[str, str], stored: Collection[str]) -> float | None:

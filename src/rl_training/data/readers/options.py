@@ -36,6 +36,8 @@ class TableOptions:
     csv_dialect: str = AUTO
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # values in order; (): those of the data
     max_gap: float | None = None  # seconds; a longer gap between two rows ends the episode
+    is_known: bool = False  # the categories are those of a known spec
+    text_times: bool = True  # recognise text that holds timestamps; earlier versions did so in CSV files only
     action_start: int | None = None  # the first Discrete action; None: 1 if the actions are integers from 1
     keep_durations: bool = False  # add the time to the next row, before rows are left out
     ids: Mapping[str, dict[object, int]] = field(default_factory=dict)  # columns of text to number, with all files' ids
@@ -50,16 +52,19 @@ class TableOptions:
         if spec is None:
             return self
         known = {name: tuple(values) for name, values in (spec.categories or {}).items()}
-        return replace(self, categories={**self.categories, **known}, action_start=spec.action_start)
+        return replace(self, categories={**self.categories, **known}, is_known=True, action_start=spec.action_start)
 
 
 def table_options(
-    categories: Categories | None = None, csv_dialect: str = AUTO, max_gap: float | None = None
-) -> TableOptions:
+    categories: Categories | None = None, csv_dialect: str = AUTO, max_gap: float | None = None, *,
+    ids: Collection[str] = (), keep_durations: bool = False,
+) -> TableOptions:  # fmt: skip
     """Options from the user's values; `categories` is a list of columns, or their values in order by column."""
     if not isinstance(categories, Mapping):
         categories = dict.fromkeys(categories or (), ())
-    return TableOptions(csv_dialect, {name: tuple(map(str, each)) for name, each in categories.items()}, max_gap)
+    values = {name: tuple(map(str, each)) for name, each in categories.items()}
+    numbers: dict[str, dict[object, int]] = {name: {} for name in ids}
+    return TableOptions(csv_dialect, values, max_gap, ids=numbers, keep_durations=keep_durations)
 
 
 def check_dialect(name: str) -> str:

@@ -10,8 +10,9 @@ import numpy as np
 from rl_training.data.extras import import_arrow, import_parquet
 from rl_training.data.readers.csv import arrow_cells, arrow_kind
 from rl_training.data.readers.options import TableOptions
+from rl_training.data.readers.plan import Table
 from rl_training.data.readers.rows import StoredColumns
-from rl_training.data.readers.tables import Table, read_table
+from rl_training.data.readers.tables import read_table
 from rl_training.types import Array, Arrays, EnvSpec
 
 ROWS = 2**13  # per batch

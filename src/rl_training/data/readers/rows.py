@@ -9,7 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rl_training.data.datasets.durations import DURATIONS, TIME, durations_of, require_same_durations
-from rl_training.data.datasets.validation import LEARNED, find_breaks, require_equal_lengths, require_flags
+from rl_training.data.datasets.validation import (
+    LEARNED,
+    find_breaks,
+    require_equal_lengths,
+    require_flags,
+)
 from rl_training.types import Array, Arrays, EnvSpec
 
 DERIVED = ("next_obs", "dones", "truncated", DURATIONS)  # computed from other columns if the file lacks them

@@ -1,0 +1,180 @@
+"""Plans the reading of a table: the role of each column, and the columns of ids, times, flags and categories."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from rl_training.data.datasets.durations import TIME
+from rl_training.data.readers import cells
+from rl_training.data.readers.names import choose_names, did_you_mean, matching_columns, other_names
+from rl_training.data.readers.options import TableOptions
+from rl_training.data.readers.timing import TIME_NAMES
+from rl_training.types import Arrays, EnvSpec
+
+ACTIONS = ("actions", "next_actions")
+OBS = ("obs", "next_obs")
+FLAGS = {"dones": "terminated", "truncated": "truncated"}  # columns of flags, and what they mark
+STANDARD = (*OBS, *ACTIONS, *FLAGS, "rewards", "episodes", "returns_to_go")
+SAMPLE = 2**12  # cells that show whether a column of text holds timestamps
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table in a file or in memory. Cells are numbers, datetime64, or objects for text."""
+
+    source: object
+    names: list[str]
+    kinds: Mapping[str, str]  # number, text, time, empty or other, by column
+    rows: int  # at most
+    batches: Callable[[Sequence[str]], Iterator[Arrays]]  # the named columns, in order
+    spec: EnvSpec | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass
+class Plan:
+    """The columns of a table to read, and how."""
+
+    table: Table
+    names: dict[str, str]  # column name, and its pattern in the file
+    chosen: dict[str, list[str]]  # column name, and the columns of the file that it is built from
+    extras: list[str]  # other columns of numbers
+    time: str = ""  # column of the file with the time
+    categories: dict[str, str] = field(default_factory=dict)  # column of the file, and the key of its categories
+    values: dict[str, tuple[str, ...]] = field(default_factory=dict)  # categories by key
+    ids: dict[str, dict[object, int]] = field(default_factory=dict)  # columns of ids, with the number of each
+
+    def where(self, column: str) -> str:
+        return f"{self.table.source}: column {column!r}"
+
+    def role(self, column: str, names: Iterable[str]) -> str | None:
+        """The first of `names` that a column of the file is used for."""
+        return next((name for name in names if column in self.chosen.get(name, ())), None)
+
+
+def make_plan(table: Table, given: Mapping[str, str], options: TableOptions) -> Plan:
+    table = _with_text_times(table) if options.text_times else table
+    usable = [name for name in table.names if table.kinds[name] == "number"]
+    names = choose_names(table.names, given, table.source, usable=usable)
+    time = _time_column(table, given, names, options)
+    chosen = {name: matching_columns(pattern, table.names) for name, pattern in names.items()}
+    used = {column for group in chosen.values() for column in group}
+    extras = [name for name in other_names(table.names, names, given) if table.kinds[name] == "number"]
+    chosen |= {name: [name] for name in [*extras, *_free_ids(table, options)] if name not in used}
+    chosen |= {time: [time]} if time and time not in used else {}
+    plan = Plan(table, names, chosen, extras, time, ids=_ids(table, chosen, options))
+    _plan_categories(plan, options)
+    return plan
+
+
+def _with_text_times(table: Table) -> Table:
+    """Recognises columns of text whose first cells are all timestamps."""
+    text = [name for name, kind in table.kinds.items() if kind == "text"]
+    first = next(table.batches(text), {}) if text else {}
+    words = {name: [word for word in cells.to_words(column[:SAMPLE]) if word] for name, column in first.items()}
+    times = {name: "time" for name, each in words.items() if each and all(map(cells.is_time, each))}
+    return replace(table, kinds={**table.kinds, **times}) if times else table
+
+
+def _ids(table: Table, chosen: Mapping[str, list[str]], options: TableOptions) -> dict[str, dict[object, int]]:
+    """The column of episodes, and columns of text that are ids, such as a patient's."""
+    # Text in observations and actions is read as categories.
+    learned = {column for name in (*OBS, *ACTIONS) for column in chosen.get(name, ())}
+    asked = {
+        column: numbers
+        for column, numbers in options.ids.items()
+        if table.kinds.get(column) == "text" and column not in learned
+    }
+    return {column: {} for column in chosen.get("episodes", ())} | asked
+
+
+def _free_ids(table: Table, options: TableOptions) -> list[str]:
+    if missing := [name for name in options.ids if name not in table.names]:
+        close = did_you_mean(missing[0], table.names)
+        raise ValueError(f"{table.source} has no column {missing[0]!r} to keep as ids; it has {table.names}{close}")
+    return [name for name in options.ids if table.kinds[name] == "text"]
+
+
+def _time_column(table: Table, given: Mapping[str, str], names: Mapping[str, str], options: TableOptions) -> str:
+    """The column that orders the rows: the one named, or one with timestamps or a name such as `timestamp`."""
+    if TIME in given:
+        return given[TIME]
+    standard = (pattern for name, pattern in names.items() if name in STANDARD)
+    used = {column for pattern in standard for column in matching_columns(pattern, table.names)} | {*options.categories}
+    free = [name for name in table.names if name not in used and given.get(name) != ""]
+    times = [name for name in free if table.kinds[name] == "time"]
+    numbers = [name for name in free if name.lower() in TIME_NAMES and table.kinds[name] == "number"]
+    return next(iter([*(name for name in times if name.lower() in TIME_NAMES), *times, *numbers]), "")
+
+
+def _plan_categories(plan: Plan, options: TableOptions) -> None:
+    """Decides which columns are categories, and finds their values where they are not given."""
+    table, chosen = plan.table, plan.chosen
+    asked = dict(options.categories) if table.spec is None else {}  # files written here hold numbers
+    _require_used(plan, [] if options.is_known else list(asked), list(asked))
+    for name, group in chosen.items():
+        partners = chosen["obs"] if name == "next_obs" and len(group) == len(chosen["obs"]) else group
+        for column, partner in zip(group, partners, strict=True):
+            key = "actions" if name in ACTIONS else partner
+            is_text = table.kinds[column] == "text" and name not in (*OBS, *FLAGS, "rewards")
+            is_text &= column not in plan.ids and column != plan.time
+            values = asked.get(key) or asked.get(column) or (asked.get(name) if len(group) == 1 else None) or ()
+            is_asked = bool({column, key} & asked.keys()) or (name in asked and len(group) == 1)
+            if name in FLAGS and table.kinds[column] == "text" and is_asked:
+                is_asked = _lists_two(plan, column, values)
+            if is_asked or is_text:
+                plan.categories[column] = key
+                asked.setdefault(key, values)
+    if len(chosen["actions"]) > 1 and (text := [each for each in chosen["actions"] if each in plan.categories]):
+        raise ValueError(
+            f"{plan.where(text[0])} holds text, and the actions have {len(chosen['actions'])} columns; a category must "
+            "be the only action: join the columns into one"
+        )
+    for key in dict.fromkeys(plan.categories.values()):
+        plan.values[key] = tuple(map(str, asked[key])) or _values(plan, key)
+
+
+def _lists_two(plan: Plan, column: str, values: Sequence[str]) -> bool:
+    """Whether the words of a flag are given in order; without them, they must be yes and no."""
+    if values and len(values) != 2:
+        raise ValueError(
+            f"{plan.where(column)} marks ends of episodes, so it must have two values, not {', '.join(values)}; list "
+            f"two with --categories {column}=NO,YES, where YES marks an end"
+        )
+    return bool(values)
+
+
+def _require_used(plan: Plan, asked: Sequence[str], existing: Sequence[str]) -> None:
+    """Raises ValueError for a category that is not in the table, or that nothing reads."""
+    table = plan.table
+    if missing := [name for name in existing if name not in table.names and name not in STANDARD]:
+        close = did_you_mean(missing[0], table.names)
+        raise ValueError(
+            f"{table.source} has no column {missing[0]!r} to read as a category; it has {table.names}{close}"
+        )
+    used = {column for group in plan.chosen.values() for column in group} | {*plan.chosen}
+    if unused := [name for name in asked if name not in used]:
+        raise ValueError(
+            f"{plan.where(unused[0])} is not used, so --categories {unused[0]} has no effect; add it to obs with "
+            f"--columns obs={plan.names['obs']},{unused[0]}, or leave out the option"
+        )
+    if wide := [name for name in asked if len(plan.chosen.get(name, ())) > 1]:
+        raise ValueError(
+            f"{wide[0]} has the columns {', '.join(plan.chosen[wide[0]])}; name those to read as categories, such as "
+            f"--categories {plan.chosen[wide[0]][0]}"
+        )
+
+
+def _values(plan: Plan, key: str) -> tuple[str, ...]:
+    columns = [column for column, own in plan.categories.items() if own == key]
+    words: set[str | None] = set()
+    for batch in plan.table.batches(columns):
+        for column in batch.values():
+            words.update(cells.to_words(column))
+    if len(found := words - {None}) > cells.MOST_CATEGORIES:
+        raise ValueError(
+            f"{plan.where(columns[0])} has {len(found):,} different values, too many for a category (at most "
+            f"{cells.MOST_CATEGORIES:,}); leave it out with --columns, such as {columns[0]}="
+        )
+    return tuple(cells.sorted_words(each for each in found if each is not None))
