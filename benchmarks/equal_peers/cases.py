@@ -1,0 +1,92 @@
+"""Which updates are compared: the settings of both sides, the noise of a loss and the order of optimizer steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+GOAL = 1e-5  # largest difference of a parameter after the first number of updates
+SAMPLES = 10  # CQL: actions of each kind
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Random numbers of one update, [rows, action_dim] or [samples, rows, action_dim]."""
+
+    name: str
+    samples: int = 0
+    uniform: bool = False  # in [-1, 1], otherwise standard normal
+
+
+@dataclass(frozen=True)
+class Case:
+    what: str
+    peer: str  # script and venv: sb3 or corl
+    algo: str
+    options: dict[str, Any]
+    order: str  # of the optimizer steps of one update
+    discrete: bool = False
+    draws: tuple[Draw, ...] = ()  # in the order in which the loss of rl_training draws them
+    phases: tuple[str, ...] = ()  # optimizer steps of rl_training in another order than its own
+    precisions: tuple[int, ...] = (32, 64)
+    peer_options: dict[str, Any] = field(default_factory=dict)  # for the peer alone
+    changed: str = ""  # settings of the peer that differ from its defaults, so that both compute the same
+    reason: str = ""  # why the parameters differ by more than GOAL
+
+
+COMMON = {"learning_rate": 3e-4, "batch_size": 64, "gamma": 0.99, "hidden_sizes": [256, 256]}
+ACTOR_CRITIC = {**COMMON, "tau": 0.005}
+Q_LEARNING = {**COMMON, "learning_rate": 1e-3, "target_interval": 10, "tau": 1.0, "max_grad_norm": 1.0}
+DELAYED = {"policy_delay": 2, "target_noise": 0.2, "target_noise_clip": 0.5}
+PPO = {
+    **COMMON, "hidden_sizes": [64, 64], "num_steps": 320, "epochs": 2, "gae_lambda": 0.95, "clip_range": 0.2,
+    "value_weight": 0.5, "entropy_weight": 0.01, "max_grad_norm": 0.5,
+}  # fmt: skip
+CQL = {
+    **ACTOR_CRITIC, "hidden_sizes": [256, 256, 256], "actor_learning_rate": 3e-5, "cql_alpha": 10.0,
+    "log_std_offset": -1.0, "num_cql_samples": SAMPLES,
+}  # fmt: skip
+IQL = {**ACTOR_CRITIC, "expectile": 0.7, "beta": 3.0}
+
+ROUNDING = "rounding of float32, amplified by Adam where gradients are near zero; the float64 column has none of it"
+COPIED = "Q-network; the target network is copied after every 10th update"
+DELAYED_ORDER = "critics; after every second critic step the actor, then the target networks"
+ON_ROLLOUT = "policy and value together; both compute advantages and old log-probabilities of each rollout themselves"
+AT_ONCE = "all losses at the parameters before the update, then the target critics"
+SAC_DRAWS = (Draw("next_actions"), Draw("policy_actions"))
+
+CASES = {
+    "dqn": Case("DQN", "sb3", "dqn", Q_LEARNING, COPIED, discrete=True),
+    "qr_dqn": Case(
+        "QR-DQN", "sb3", "qr_dqn", {**Q_LEARNING, "num_quantiles": 20, "adam_eps": 0.01 / 64}, COPIED, discrete=True
+    ),
+    "td3": Case("TD3", "sb3", "td3", {**ACTOR_CRITIC, **DELAYED}, DELAYED_ORDER, draws=(Draw("target_noise"),)),
+    "ppo": Case("PPO, Box actions", "sb3", "ppo", PPO, ON_ROLLOUT, precisions=(32,)),
+    "ppo_discrete": Case("PPO, Discrete actions", "sb3", "ppo", PPO, ON_ROLLOUT, precisions=(32,), discrete=True),
+    "sac": Case(
+        "SAC", "sb3", "sac", ACTOR_CRITIC,
+        "ours: all losses at the parameters before the update; SB3: temperature, critics, then the actor by the "
+        "updated critics; both then the target critics",
+        draws=SAC_DRAWS, reason="order of steps: SB3's actor reads critics that are one step newer",
+    ),
+    "sac_ordered": Case(
+        "SAC, our steps in SB3's order", "sb3", "sac", ACTOR_CRITIC,
+        "critics, then the actor by the updated critics and the temperature, then the target critics",
+        draws=SAC_DRAWS, phases=("critics", "policy", "targets"), peer_options={"epsilon": 0.0}, reason=ROUNDING,
+        changed="0 instead of 1e-6 is added to 1 - a^2 in log-probabilities",
+    ),
+    "cql": Case(
+        "CQL", "corl", "cql", CQL, AT_ONCE, draws=(
+            Draw("uniform_actions", SAMPLES, uniform=True), Draw("actions", SAMPLES), Draw("next_actions", SAMPLES),
+            Draw("target_actions", 1), Draw("policy_actions"),
+        ), changed="bc_steps=0", reason=ROUNDING,
+    ),
+    "iql": Case(
+        "IQL", "corl", "iql", IQL, AT_ONCE,
+        changed="Adam's epsilon of the critics 5e-9, because the peer halves their loss; constant learning rate",
+    ),
+    "td3_bc": Case(
+        "TD3+BC", "corl", "td3_bc", {**ACTOR_CRITIC, **DELAYED, "alpha": 2.5, "normalize_obs": False}, DELAYED_ORDER,
+        draws=(Draw("target_noise"),),
+    ),
+}  # fmt: skip

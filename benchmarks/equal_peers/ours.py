@@ -1,0 +1,116 @@
+"""Updates by rl_training, and its parameters by names that every library shares."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from equal_peers.cases import Case
+from equal_peers.inputs import BOX, DISCRETE, noise, orders, rows_of, seed_noise, transitions
+from equal_peers.precision import use_precision
+from rl_training.algorithms import CATALOGUE
+from rl_training.types import Arrays
+
+
+def prepared(case: Case, updates: int, seed: int, bits: int = 32) -> tuple[Any, Arrays]:
+    """A new learner, and all that the peer needs to repeat its updates."""
+    use_precision(bits)
+    torch.manual_seed(seed)
+    learner = new_learner(case)
+    columns = transitions(case, updates * case.options["batch_size"] // case.options.get("epochs", 1), seed)
+    inputs = {f"initial/{name}": value for name, value in shared_parameters(learner, case).items()}
+    inputs |= {f"columns/{name}": column for name, column in columns.items()}
+    inputs |= {f"noise/{name}": numbers for name, numbers in noise(case, updates).items()}
+    return learner, inputs | ({"orders": orders(case, updates, seed)} if case.algo == "ppo" else {})
+
+
+def new_learner(case: Case) -> Any:
+    algorithm = CATALOGUE[case.algo]
+    if case.phases:
+        algorithm = type(algorithm.__name__, (algorithm,), {"phases": lambda self, update: case.phases})
+    return algorithm.build(DISCRETE if case.discrete else BOX, **case.options)
+
+
+def trained(learner: Any, case: Case, inputs: Arrays, marks: Sequence[int]) -> dict[int, Arrays]:
+    """Parameters after each of these numbers of updates."""
+    found: dict[int, Arrays] = {}
+    for update in (
+        rollout_updates(learner, case, inputs) if case.algo == "ppo" else batch_updates(learner, case, inputs)
+    ):
+        if update in marks:
+            found[update] = shared_parameters(learner, case)
+    return found
+
+
+def batch_updates(learner: Any, case: Case, inputs: Arrays) -> Iterator[int]:
+    columns, size = columns_of(inputs), case.options["batch_size"]
+    for update in range(len(columns["rewards"]) // size):
+        seed_noise(update)
+        learner.update(rows_of(columns, slice(update * size, (update + 1) * size)))
+        yield update + 1
+
+
+def rollout_updates(learner: Any, case: Case, inputs: Arrays) -> Iterator[int]:
+    """PPO: advantages are computed once per rollout of one environment."""
+    columns, size, steps = columns_of(inputs), case.options["batch_size"], case.options["num_steps"]
+    columns["raw_actions"], columns["truncated"] = columns["actions"], np.zeros_like(columns["dones"])
+    updates = 0
+    for rollout, epochs in enumerate(inputs["orders"]):
+        rows = rows_of(columns, slice(rollout * steps, (rollout + 1) * steps))
+        flat = learner.prepare({name: column.unsqueeze(1) for name, column in rows.items()})
+        for order in epochs:
+            for chosen in torch.from_numpy(order).split(size):
+                learner.update({name: column.flatten(0, 1)[chosen] for name, column in flat.items()})
+                updates += 1
+                yield updates
+
+
+def columns_of(inputs: Arrays) -> Arrays:
+    return {name.partition("/")[2]: each for name, each in inputs.items() if name.startswith("columns/")}
+
+
+def shared_parameters(learner: Any, case: Case) -> Arrays:
+    """Parameters in the layout of `nn.Linear`: "model.critic.0.2.weight" is layer 2 of the first critic."""
+    found: Arrays = {}
+    layers: Counter[tuple[str, str]] = Counter()
+    for name, parameter in learner.named_parameters():
+        value, place = parameter.detach().numpy().copy(), re.fullmatch(r"(\w+\.\w+)\.(?:.+\.)?(weight|bias)", name)
+        if place is None:
+            found[name] = value
+            continue
+        network, kind = place.groups()
+        layer = layers[network, kind]
+        layers[network, kind] += 1
+        if "critic" in network:  # critics are stacked, with transposed weights
+            for copy, each in enumerate(value):
+                found[f"{network}.{copy}.{layer}.{kind}"] = each.T if kind == "weight" else each.squeeze(0)
+        else:
+            found[f"{network}.{layer}.{kind}"] = value
+    return LAYOUTS.get(case.algo, lambda parameters, case: parameters)(found, case)
+
+
+def quantiles_first(parameters: Arrays, case: Case) -> Arrays:
+    """Outputs of QR-DQN by quantile and action, as sb3-contrib has them, instead of by action and quantile."""
+    last = max(int(name.split(".")[2]) for name in parameters)
+    shape = (DISCRETE.action_dim, case.options["num_quantiles"])
+    for name in [name for name in parameters if name.split(".")[2] == str(last)]:
+        value = parameters[name]
+        parameters[name] = value.reshape(*shape, *value.shape[1:]).swapaxes(0, 1).reshape(value.shape)
+    return parameters
+
+
+def separate_outputs(parameters: Arrays, case: Case) -> Arrays:
+    """Mean and log std of SAC's actor as two layers, as SB3 has them."""
+    last = len(case.options["hidden_sizes"])
+    for kind in ("weight", "bias"):
+        both = parameters.pop(f"model.actor.{last}.{kind}")
+        parameters[f"model.actor.mean.0.{kind}"], parameters[f"model.actor.log_std.0.{kind}"] = np.split(both, 2)
+    return parameters
+
+
+LAYOUTS = {"qr_dqn": quantiles_first, "sac": separate_outputs}

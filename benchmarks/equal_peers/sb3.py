@@ -1,0 +1,136 @@
+"""Updates by stable-baselines3 and sb3-contrib on given batches and noise. Needs the Python of the peer's venv."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import sb3_contrib
+import stable_baselines3
+import torch
+from peer_side import Noise, Parameters, Request, Snapshots, request
+from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.type_aliases import ReplayBufferSamples
+
+CLASSES = {"qr_dqn": "QRDQN"}
+NAMES = {
+    "target_noise": "target_policy_noise", "target_interval": "target_update_interval", "num_steps": "n_steps",
+    "epochs": "n_epochs", "entropy_weight": "ent_coef", "value_weight": "vf_coef",
+}  # fmt: skip
+ORDER_OF_NOISE = {"td3": ["target_noise"], "sac": ["policy_actions", "next_actions"]}
+
+
+def main() -> None:
+    asked = request()
+    model = new_model(asked)
+    snapshots = Snapshots(asked, parameters(model, asked.algo))
+    for update in (rollout_updates if asked.algo == "ppo" else replay_updates)(model, asked):
+        snapshots.take(update)
+    modules = (sb3_contrib if asked.algo in CLASSES else stable_baselines3, torch)
+    snapshots.save({module.__name__: module.__version__ for module in modules})
+
+
+class NoEnv(gym.Env[Any, Any]):
+    """Only spaces: no step is taken."""
+
+    def __init__(self, asked: Request) -> None:
+        columns = asked.part("columns")
+        self.observation_space = gym.spaces.Box(-np.inf, np.inf, columns["obs"].shape[1:])
+        if asked.discrete:
+            self.action_space = gym.spaces.Discrete(int(columns["actions"].max()) + 1)
+        else:
+            self.action_space = gym.spaces.Box(-1.0, 1.0, columns["actions"].shape[1:])
+
+
+def new_model(asked: Request) -> Any:
+    options = {NAMES.get(name, name): value for name, value in asked.options.items()}
+    policy = {"net_arch": options.pop("hidden_sizes")}
+    if "num_quantiles" in options:
+        policy["n_quantiles"] = options.pop("num_quantiles")
+    options.pop("adam_eps", None)  # the default of QRDQN
+    library = sb3_contrib if asked.algo in CLASSES else stable_baselines3
+    algorithm = getattr(library, CLASSES.get(asked.algo, asked.algo.upper()))
+    model = algorithm("MlpPolicy", NoEnv(asked), device="cpu", policy_kwargs=policy, **options)
+    model.set_logger(Logger(None, []))
+    if "epsilon" in asked.peer_options:
+        model.actor.action_dist.epsilon = asked.peer_options["epsilon"]
+    return model
+
+
+class OneBatch:
+    """A replay buffer or rollout buffer that returns the given batch."""
+
+    def __init__(self, batch: dict[str, torch.Tensor]) -> None:
+        columns = {name: batch[name].view(len(batch[name]), -1) for name in ("actions", "dones", "rewards")}
+        self.batch = ReplayBufferSamples(
+            batch["obs"], columns["actions"], batch["next_obs"], *list(columns.values())[1:]
+        )
+
+    def sample(self, batch_size: int, env: Any = None) -> ReplayBufferSamples:
+        return self.batch
+
+
+def parameters(model: Any, algo: str) -> Parameters:
+    if algo in ("dqn", "qr_dqn"):
+        online, target = (
+            (model.q_net, model.q_net_target) if algo == "dqn" else (model.quantile_net, model.quantile_net_target)
+        )
+        return Parameters({"model.q": online, "target.q": target})
+    if algo == "ppo":
+        policy, layers = model.policy, model.policy.mlp_extractor
+        networks = {
+            "model.actor": [layers.policy_net, policy.action_net],
+            "model.value": [layers.value_net, policy.value_net],
+        }
+        return Parameters(networks, {"model.actor.log_std": policy.log_std} if hasattr(policy, "log_std") else {})
+    networks = {f"model.critic.{number}": each for number, each in enumerate(model.critic.q_networks)}
+    networks |= {f"target.critic.{number}": each for number, each in enumerate(model.critic_target.q_networks)}
+    if algo == "td3":
+        return Parameters({**networks, "model.actor": model.actor, "target.actor": model.actor_target})
+    actor = {"": model.actor.latent_pi, ".mean": model.actor.mu, ".log_std": model.actor.log_std}
+    networks |= {f"model.actor{name}": each for name, each in actor.items()}
+    return Parameters(networks, {"log_alpha": model.log_ent_coef})
+
+
+def replay_updates(model: Any, asked: Request) -> Iterator[int]:
+    names, numbers, source = ORDER_OF_NOISE.get(asked.algo, []), asked.part("noise"), Noise()
+    for update, batch in enumerate(asked.batches()):
+        source.fill(numbers[name][update] for name in names)
+        model.replay_buffer = OneBatch(batch)
+        model.train(gradient_steps=1, batch_size=len(batch["rewards"]))
+        if "target_interval" in asked.options:
+            model._on_step()  # counts, and copies the target network
+        yield update + 1
+
+
+def rollout_updates(model: Any, asked: Request) -> Iterator[int]:
+    """Yields after each rollout, because `train` takes all updates on it at once."""
+    columns, updates = asked.part("columns"), 0
+    steps, size = asked.options["num_steps"], asked.options["batch_size"]
+    for rollout, orders in enumerate(asked.inputs["orders"]):
+        rows = {name: column[rollout * steps : (rollout + 1) * steps] for name, column in columns.items()}
+        fill(model, rows)
+        remaining = list(orders)
+        np.random.permutation = lambda length, remaining=remaining: remaining.pop(0)
+        model.train()
+        updates += len(orders) * steps // size
+        yield updates
+
+
+@torch.no_grad()
+def fill(model: Any, rows: dict[str, np.ndarray]) -> None:
+    """Stores a rollout of one environment with the policy's values and log-probabilities, and computes advantages."""
+    buffer, starts = model.rollout_buffer, np.concatenate([[1.0], rows["dones"][:-1]])
+    buffer.reset()
+    for row, start in enumerate(starts):
+        obs, action = rows["obs"][row][None], rows["actions"][row][None]
+        value, log_prob, _ = model.policy.evaluate_actions(torch.from_numpy(obs), torch.from_numpy(action))
+        buffer.add(obs, action, rows["rewards"][row][None], np.array([start]), value, log_prob)
+    last = model.policy.predict_values(torch.from_numpy(rows["next_obs"][-1:]))
+    buffer.compute_returns_and_advantage(last, rows["dones"][-1:])
+
+
+if __name__ == "__main__":
+    main()
