@@ -5,7 +5,7 @@ python benchmarks/peers.py --peer VENV/bin/python [--cells NAME ...] [--seeds 0 
 The peer is installed in its own venv. Each seed trains both libraries, in alternating order, so that a slow machine
 slows both. Time is training time: neither evaluates, rl_training writes its checkpoints. One setting differs: the peer
 updates epsilon after each step, rl_training after each collection. A cell's result goes to
-benchmarks/results/peer_NAME.json, unless --steps is given.
+benchmarks/results/peer_NAME.json after every seed, unless --steps is given.
 """
 
 from __future__ import annotations
@@ -14,16 +14,20 @@ import argparse
 import json
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import Any, TypeAlias
 
+import numpy as np
 from command_line import SINGLE_THREADED, ask, shown
 from figures import RESULTS, evaluate_command, write
 from provenance import provenance
 
 from rl_training.statistics import bootstrap_interval, interquartile_mean
 
+Pairs: TypeAlias = "Mapping[str, Sequence[float]]"  # "ours" and "theirs", one number per seed
 PEER = Path(__file__).with_name("peer_sb3.py")
 
 
@@ -110,12 +114,20 @@ def main() -> None:
     if not args.peer.is_file():
         parser.error(f"--peer: {args.peer} not found. Make a venv and install stable-baselines3 and sb3-contrib in it")
     for name in args.cells:
-        pairs = [pair(name, seed, args) for seed in args.seeds]
-        result = {**summary(MATCHES[name], pairs), **provenance()}
+        result = trained_cell(name, args)
+        print(f"{result['what']}: {result['result']}", flush=True)
+
+
+def trained_cell(name: str, args: argparse.Namespace) -> dict[str, Any]:
+    """Trains all seeds; the result is written after each, so that a stopped comparison keeps the seeds it has."""
+    pairs: list[dict[str, Any]] = []
+    for seed in args.seeds:
+        pairs.append(pair(name, seed, args))
+        result = {**summary(MATCHES[name], pairs, args.seeds), **provenance()}
         result["versions"] |= {f"peer's {name}": version for name, version in pairs[0]["theirs"]["versions"].items()}
         if args.steps is None:
             write(RESULTS / f"peer_{name}.json", result)
-        print(f"{name}: {result['result']}", flush=True)
+    return result
 
 
 def pair(name: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
@@ -160,19 +172,18 @@ def peer_request(match: Match, seed: int | str, steps: int) -> dict[str, Any]:
     return {"algo": match.peer_algo, "env": match.env, "steps": steps, "seed": seed, **options}
 
 
-def summary(match: Match, pairs: list[dict[str, Any]]) -> dict[str, Any]:
+def summary(match: Match, pairs: list[dict[str, Any]], seeds: Sequence[int]) -> dict[str, Any]:
     scores = {side: [each[side]["score"] for each in pairs] for side in ("ours", "theirs")}
     seconds = {side: [each[side]["seconds"] for each in pairs] for side in ("ours", "theirs")}
-    ratios = [slow / fast for slow, fast in zip(seconds["theirs"], seconds["ours"], strict=True)]
-    returns = " against ".join(f"{interquartile_mean(each):.1f}" for each in scores.values())
-    times = " against ".join(f"{interquartile_mean(each):.0f} s" for each in seconds.values())
-    bounds = " [{:.2f}, {:.2f}]".format(*bootstrap_interval(ratios)) if len(ratios) > 1 else ""
-    faster = f"{interquartile_mean(ratios):.2f}{bounds} times as fast"
     request = peer_request(match, "SEED", match.steps)
     return {
         "what": f"{match.what}, beside stable-baselines3 at equal settings",
-        "result": f"{returns}; {faster} ({times})",
+        **statistics_of(scores, seconds),
         "goal": match.goal,
+        "algo": match.algo,
+        "env": match.env,
+        "budget": match.steps,
+        "seeds": list(seeds[: len(pairs)]),
         "scores": scores,
         "seconds": seconds,
         "commands": [
@@ -180,6 +191,42 @@ def summary(match: Match, pairs: list[dict[str, Any]]) -> dict[str, Any]:
             f"VENV/bin/python benchmarks/peer_sb3.py '{json.dumps(request)}'",
         ],
     }
+
+
+def statistics_of(scores: Pairs, seconds: Pairs) -> dict[str, Any]:
+    """Every seed, the mean, which one failed seed changes, and the interquartile mean, which may hide it."""
+    means = {side: fmean(each) for side, each in scores.items()}
+    middles = {side: interquartile_mean(each) for side, each in scores.items()}
+    difference = difference_interval(scores["ours"], scores["theirs"])
+    bounds = "" if difference is None else " (difference [{:.1f}, {:.1f}])".format(*difference)
+    texts = [
+        f"mean {beside(means.values())}{bounds}",
+        f"interquartile mean {beside(middles.values())}",
+        f"seeds {' against '.join(', '.join(f'{score:.0f}' for score in each) for each in scores.values())}",
+        speed(seconds),
+    ]
+    found = {"result": "; ".join(texts), "mean": means, "interquartile_mean": middles, "difference_95": difference}
+    return found
+
+
+def difference_interval(ours: Sequence[float], theirs: Sequence[float]) -> list[float] | None:
+    """95% bootstrap interval of the difference of means; None for single seeds."""
+    if min(len(ours), len(theirs)) < 2:
+        return None
+    random = np.random.default_rng(0)
+    means = [random.choice(each, size=(10_000, len(each))).mean(1) for each in (ours, theirs)]
+    return [float(bound) for bound in np.quantile(means[0] - means[1], [0.025, 0.975])]
+
+
+def speed(seconds: Pairs) -> str:
+    ratios = [slow / fast for slow, fast in zip(seconds["theirs"], seconds["ours"], strict=True)]
+    bounds = " [{:.2f}, {:.2f}]".format(*bootstrap_interval(ratios)) if len(ratios) > 1 else ""
+    times = " against ".join(f"{interquartile_mean(each):.0f} s" for each in seconds.values())
+    return f"{interquartile_mean(ratios):.2f}{bounds} times as fast ({times})"
+
+
+def beside(numbers: Iterable[float]) -> str:
+    return " against ".join(f"{number:.1f}" for number in numbers)
 
 
 if __name__ == "__main__":
