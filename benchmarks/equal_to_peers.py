@@ -154,8 +154,10 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     first = str(rows[0]["updates"][0])
     equal = [row for row in rows if row["max_difference"][first] <= GOAL]
-    explained = [row for row in rows if row not in equal and row["reason"]]
-    others = f"; stated reason: {', '.join(row['what'] for row in explained)}" if explained else ""
+    others = ""
+    for reason in ("stated reason", "no stated reason"):
+        names = [row["what"] for row in rows if row not in equal and bool(row["reason"]) == (reason == "stated reason")]
+        others += f"; {reason}: {', '.join(names)}" if names else ""
     return {
         "what": f"Parameters after {first} updates by the peers' own classes on the same batches and noise",
         "result": f"{len(equal)} of {len(rows)} within {GOAL:.0e}{others}",
