@@ -1,6 +1,6 @@
 """Compares return and wall time with stable-baselines3 at equal settings, one thread each.
 
-python benchmarks/peers.py --peer VENV/bin/python [--cells NAME ...] [--seeds 0 1 2 3 4]
+python benchmarks/peers.py --peer VENV/bin/python [--cells NAME ...] [--seeds 0 1 2 3 4] [--jobs N]
 
 The peer is installed in its own venv. Each seed trains both libraries, in alternating order, so that a slow machine
 slows both. Time is training time: neither evaluates, rl_training writes its checkpoints. One setting differs: the peer
@@ -15,7 +15,8 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeAlias
@@ -80,24 +81,24 @@ def sb3_ppo(options: dict[str, Any]) -> dict[str, Any]:
 
 MATCHES = {
     "dqn_cartpole": Match(
-        "DQN on CartPole-v1, 50,000 steps", "CartPole-v1", 50_000, "as good, 1.5 times as fast",
+        "DQN on CartPole-v1", "CartPole-v1", 50_000, "as good, 1.5 times as fast",
         "dqn", DQN, "DQN", SB3_DQN,
     ),
     "qr_dqn_cartpole": Match(
-        "QR-DQN on CartPole-v1, 50,000 steps", "CartPole-v1", 50_000, "as good, 1.5 times as fast",
+        "QR-DQN on CartPole-v1", "CartPole-v1", 50_000, "as good, 1.5 times as fast",
         "qr_dqn", {**DQN, "num_quantiles": 10, "adam_eps": 0.01 / 64}, "QRDQN",  # default of the peer
         {**SB3_DQN, "policy_kwargs": {"net_arch": [256, 256], "n_quantiles": 10}},
     ),
     "sac_pendulum": Match(
-        "SAC on Pendulum-v1, 20,000 steps", "Pendulum-v1", 20_000, "as good, twice as fast",
+        "SAC on Pendulum-v1", "Pendulum-v1", 20_000, "as good, twice as fast",
         "sac", {**SAC, "hidden_sizes": [256, 256]}, "SAC", {**SAC, "policy_kwargs": {"net_arch": [256, 256]}},
     ),
     "ppo_cartpole": Match(
-        "PPO on CartPole-v1, 100,000 steps", "CartPole-v1", 100_000, "as good, twice as fast",
+        "PPO on CartPole-v1", "CartPole-v1", 100_000, "as good, twice as fast",
         "ppo", ppo(CARTPOLE_PPO), "PPO", sb3_ppo(CARTPOLE_PPO), num_envs=8,
     ),
     "ppo_lunarlander": Match(
-        "PPO on LunarLander-v3, 1,000,000 steps", "LunarLander-v3", 1_000_000, "as good, twice as fast",
+        "PPO on LunarLander-v3", "LunarLander-v3", 1_000_000, "as good, twice as fast",
         "ppo", ppo(LUNARLANDER_PPO), "PPO", sb3_ppo(LUNARLANDER_PPO), num_envs=16,
     ),
 }  # fmt: skip
@@ -108,6 +109,7 @@ def main() -> None:
     parser.add_argument("--peer", type=Path, required=True, metavar="PYTHON", help="Python of the peer's venv")
     parser.add_argument("--cells", nargs="+", choices=MATCHES, default=list(MATCHES), metavar="NAME")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4], metavar="SEED")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="seeds at the same time, one core each")
     parser.add_argument("--steps", type=int, metavar="N", help="fewer steps, for a trial; nothing is stored")
     parser.add_argument("--output", type=Path, default=Path("runs/peers"), metavar="DIR", help="directory of the runs")
     args = parser.parse_args()
@@ -121,22 +123,26 @@ def main() -> None:
 def trained_cell(name: str, args: argparse.Namespace) -> dict[str, Any]:
     """Trains all seeds; the result is written after each, so that a stopped comparison keeps the seeds it has."""
     pairs: list[dict[str, Any]] = []
-    for seed in args.seeds:
-        pairs.append(pair(name, seed, args))
-        result = {**summary(MATCHES[name], pairs, args.seeds), **provenance()}
-        result["versions"] |= {f"peer's {name}": version for name, version in pairs[0]["theirs"]["versions"].items()}
-        if args.steps is None:
-            write(RESULTS / f"peer_{name}.json", result)
+    with ThreadPoolExecutor(args.jobs) as pool:
+        for trained in pool.map(lambda seed: pair(name, seed, args), args.seeds):
+            pairs.append(trained)
+            result = {**summary(matched(name, args), pairs, args.seeds), **provenance()}
+            result["versions"] |= {f"peer's {each}": version for each, version in trained["theirs"]["versions"].items()}
+            if args.steps is None:
+                write(RESULTS / f"peer_{name}.json", result)
     return result
 
 
+def matched(name: str, args: argparse.Namespace) -> Match:
+    return replace(MATCHES[name], steps=args.steps or MATCHES[name].steps)
+
+
 def pair(name: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
-    match, order = MATCHES[name], ("ours", "theirs") if seed % 2 else ("theirs", "ours")
+    match, order = matched(name, args), ("ours", "theirs") if seed % 2 else ("theirs", "ours")
     run = args.output / name / f"seed_{seed}"
-    steps = args.steps or match.steps
     train = {
-        "ours": lambda: train_here(match, seed, steps, run),
-        "theirs": lambda: train_peer(match, seed, steps, args.peer),
+        "ours": lambda: train_here(match, seed, run),
+        "theirs": lambda: train_peer(match, seed, args.peer),
     }
     trained = {side: train[side]() for side in order}
     scores = ", ".join(f"{side} {each['score']:.1f} in {each['seconds']:.0f} s" for side, each in trained.items())
@@ -144,22 +150,23 @@ def pair(name: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
     return trained
 
 
-def train_command(match: Match, seed: str, steps: int, run: str) -> list[str]:
+def train_command(match: Match, seed: str, run: str) -> list[str]:
     options = {**match.options, "eval_interval": 0, "num_envs": match.num_envs}
     changes = [word for key, value in options.items() for word in ("--set", f"{key}={json.dumps(value)}")]
     machine = ["--device", "cpu", "--threads", "1", "--json"]
-    return ["train", match.algo, match.env, "--steps", str(steps), "--seed", seed, *changes, "--output", run, *machine]
+    budget = ["--steps", str(match.steps), "--seed", seed]
+    return ["train", match.algo, match.env, *budget, *changes, "--output", run, *machine]
 
 
-def train_here(match: Match, seed: int, steps: int, run: Path) -> dict[str, Any]:
-    trained = ask(train_command(match, str(seed), steps, str(run)))
+def train_here(match: Match, seed: int, run: Path) -> dict[str, Any]:
+    trained = ask(train_command(match, str(seed), str(run)))
     if trained["updates_per_second"] is None:
         raise SystemExit(f"{run} was trained before, so its time cannot be measured. Choose another --output")
     return {"score": ask(evaluate_command(str(run)))["return_mean"], "seconds": trained["seconds"]}
 
 
-def train_peer(match: Match, seed: int, steps: int, python: Path) -> dict[str, Any]:
-    words = [str(python), str(PEER), json.dumps(peer_request(match, seed, steps))]
+def train_peer(match: Match, seed: int, python: Path) -> dict[str, Any]:
+    words = [str(python), str(PEER), json.dumps(peer_request(match, seed))]
     ended = subprocess.run(words, env=SINGLE_THREADED, capture_output=True, text=True)
     if ended.returncode:
         raise SystemExit(f"the peer ended with {ended.returncode}:\n{ended.stderr.strip()}")
@@ -167,17 +174,17 @@ def train_peer(match: Match, seed: int, steps: int, python: Path) -> dict[str, A
     return answer
 
 
-def peer_request(match: Match, seed: int | str, steps: int) -> dict[str, Any]:
+def peer_request(match: Match, seed: int | str) -> dict[str, Any]:
     options = {"num_envs": match.num_envs, "options": match.peer_options}
-    return {"algo": match.peer_algo, "env": match.env, "steps": steps, "seed": seed, **options}
+    return {"algo": match.peer_algo, "env": match.env, "steps": match.steps, "seed": seed, **options}
 
 
 def summary(match: Match, pairs: list[dict[str, Any]], seeds: Sequence[int]) -> dict[str, Any]:
     scores = {side: [each[side]["score"] for each in pairs] for side in ("ours", "theirs")}
     seconds = {side: [each[side]["seconds"] for each in pairs] for side in ("ours", "theirs")}
-    request = peer_request(match, "SEED", match.steps)
+    request = peer_request(match, "SEED")
     return {
-        "what": f"{match.what}, beside stable-baselines3 at equal settings",
+        "what": f"{match.what}, {match.steps:,} steps, beside stable-baselines3 at equal settings",
         **statistics_of(scores, seconds),
         "goal": match.goal,
         "algo": match.algo,
@@ -187,7 +194,7 @@ def summary(match: Match, pairs: list[dict[str, Any]], seeds: Sequence[int]) -> 
         "scores": scores,
         "seconds": seconds,
         "commands": [
-            shown(train_command(match, "SEED", match.steps, "RUN")),
+            shown(train_command(match, "SEED", "RUN")),
             f"VENV/bin/python benchmarks/peer_sb3.py '{json.dumps(request)}'",
         ],
     }
