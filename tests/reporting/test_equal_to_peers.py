@@ -12,7 +12,7 @@ import pytest
 import torch
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
-SB3, CORL = (os.environ.get(name) for name in ("RL_TRAINING_SB3_PYTHON", "RL_TRAINING_CORL"))
+SB3, CORL = (os.environ.get(name, "") for name in ("RL_TRAINING_SB3_PYTHON", "RL_TRAINING_CORL"))
 pytestmark = pytest.mark.skipif(not BENCHMARKS.is_dir(), reason="no folder benchmarks, as in an archive of the source")
 with_peers = pytest.mark.skipif(
     not (SB3 and CORL),
@@ -39,7 +39,11 @@ def test_the_stored_noise_is_what_the_losses_draw(script, name, monkeypatch):
     drawn = []
 
     def recorded(function):
-        return lambda *sizes, **options: drawn.append(function(*sizes, **options)) or drawn[-1]
+        def draw(*sizes, **options):
+            drawn.append(function(*sizes, **options))
+            return drawn[-1]
+
+        return draw
 
     for function in ("rand", "randn", "randn_like"):
         monkeypatch.setattr(torch, function, recorded(getattr(torch, function)))
