@@ -20,7 +20,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from figures import PENDULUM_REPLAY
+from figure_cells import PENDULUM_REPLAY
 from provenance import provenance
 
 from rl_training.data import TransitionDataset, load_transition_dataset, save_npz

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 from command_line import ask, shown
-from figures import CELLS, EPISODES, PENDULUM_REPLAY, evaluate_command, train_command
+from figure_cells import CELLS, PENDULUM_REPLAY
+from figures import EPISODES, evaluate_command, train_command
 from provenance import provenance
 
 from rl_training.statistics import bootstrap_interval, interquartile_mean

@@ -35,17 +35,17 @@ D4RL's normalized score. Rows of smaller budgets show evaluations during the sam
 
 | column | meaning |
 |---|---|
-| config | packaged config, or the algorithm and what was changed |
+| task and config | environment and dataset; the packaged config, or the algorithm and what was changed |
 | budget | environment steps, or gradient steps of offline algorithms; `150k of 1M` was stopped early |
+| mean | over seeds; "training" is the mean return of the last training episodes, with exploration |
 | interquartile mean | mean of the middle half of the seeds, with its 95% bootstrap interval |
-| training | mean return of the last training episodes, with exploration |
 | peer run here | another library, trained on the same task or file on our machines |
 | published | mean ± standard deviation over seeds; budget and environment version where they differ from ours |
-| ours - published | difference of the means at equal budget, with Welch's 95% interval |
-| file | file or folder below `benchmarks/results/` that holds commands, machine, versions and commit |
+| difference | our mean minus the published one at equal budget, with Welch's 95% interval |
 
 In the pictures a dot is a seed, a bar the interval of the interquartile mean, a diamond a seed of the peer, and a
-triangle the published score (hollow if its budget differs). `benchmarks/results/table.json` holds the same rows.
+triangle the published score (hollow if its budget differs). `benchmarks/results/table.json` holds the same rows with
+their commands, machine and commit, and names the file below `benchmarks/results/` with everything else.
 
 ## Scores
 

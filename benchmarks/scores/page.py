@@ -23,19 +23,19 @@ def family_section(family: str, rows: Sequence[Row], note: str) -> str:
 
 def score_table(rows: Sequence[Row]) -> str:
     columns = {
-        "config": [config_cell(row) for row in rows],
-        "task": [", ".join(filter(None, (row.env, row.dataset))) for row in rows],
+        "task and config": [lines(", ".join(filter(None, (row.env, row.dataset))), config_cell(row)) for row in rows],
         "budget": [budget_cell(row) for row in rows],
         "every seed": [listed(row.seeds) for row in rows],
-        "mean": [number(row.mean) for row in rows],
-        "interquartile mean [95%]": [middle_cell(row) for row in rows],
-        "training": ["" if not row.training_returns else number(mean(row.training_returns)) for row in rows],
-        "peer run here": ["; ".join(peer_cells(row)) for row in rows],
-        "published": ["; ".join(figure_cell(figure, row.budget) for figure in row.published()) for row in rows],
-        "ours - published [95%]": [difference_cell(row) for row in rows],
-        "file": [f"`{row.file.partition('/')[0]}`" for row in rows],
+        "mean, then interquartile mean [95%]": [lines(*mean_cells(row)) for row in rows],
+        "peer run here": [lines(*peer_cells(row)) for row in rows],
+        "published": [lines(*published_cells(row)) for row in rows],
     }
     return markdown({title: cells for title, cells in columns.items() if any(cells)})
+
+
+def lines(*parts: str) -> str:
+    """The parts of a cell, one below the other."""
+    return "<br>".join(parts)
 
 
 def markdown(columns: dict[str, list[str]]) -> str:
@@ -44,12 +44,18 @@ def markdown(columns: dict[str, list[str]]) -> str:
 
 def config_cell(row: Row) -> str:
     name = f"`{row.config}`" if row.config else row.name
-    return ", ".join(filter(None, (name, row.setting)))
+    setting = row.setting and row.setting.replace("stable-baselines3", "SB3")
+    return ", ".join(filter(None, (name, setting)))
 
 
 def budget_cell(row: Row) -> str:
     stopped = f" of {short(row.planned)}" if row.planned and row.budget < row.planned else ""
     return f"{short(row.budget)}{stopped} {row.unit}"
+
+
+def mean_cells(row: Row) -> list[str]:
+    training = [f"training {number(mean(row.training_returns))}"] if row.training_returns else []
+    return [number(row.mean), middle_cell(row), *training]
 
 
 def middle_cell(row: Row) -> str:
@@ -65,8 +71,14 @@ def peer_cells(row: Row) -> list[str]:
     cells = [figure_cell(figure, row.budget) for figure in row.peer_figures()]
     if row.peer is not None:
         name = ABBREVIATED.get(row.peer.name, row.peer.name)
-        cells.append(f"{name}: {listed(row.peer.seeds)}; mean {number(mean(row.peer.seeds))}")
+        cells += [f"{number(mean(row.peer.seeds))} ({name})", listed(row.peer.seeds)]
     return cells
+
+
+def published_cells(row: Row) -> list[str]:
+    gap = row.difference()
+    difference = [] if gap is None else [f"difference {bounded(gap[0], gap[1])}"]
+    return [*(figure_cell(figure, row.budget) for figure in row.published()), *difference]
 
 
 def figure_cell(figure: Reference, budget: int) -> str:
@@ -75,11 +87,6 @@ def figure_cell(figure: Reference, budget: int) -> str:
     seeds = "" if figure.seeds is None else f"{figure.seeds} seed{'s' if figure.seeds > 1 else ''}"
     known = ", ".join(filter(None, (figure.source, figure.version, seeds, figure.measure)))
     return f"{number(figure.score)}{std}{after} ({known})"
-
-
-def difference_cell(row: Row) -> str:
-    gap = row.difference()
-    return "" if gap is None else bounded(gap[0], gap[1])
 
 
 def not_run(rows: Iterable[Row]) -> str:

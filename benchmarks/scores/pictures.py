@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING
 
 from rl_training.reporting.plots import FAINT, INK, PALETTE, new_figure, plain
@@ -26,7 +27,7 @@ def save_picture(rows: Sequence[Row], target: Path) -> None:
     tallest_first = sorted(tasks.items(), key=lambda task: -len(task[1]))
     columns = min(COLUMNS, len(tasks))
     heights = [LINE * len(shown) + FRAME for _, shown in tallest_first[::columns]]
-    figure = new_figure(5.5 * columns + 0.5, sum(heights) + 0.5)
+    figure = new_figure(4.4 * columns + 0.2, sum(heights) + 0.5)
     grid = figure.add_gridspec(len(heights), columns, height_ratios=heights)
     handles = {}
     for place, (task, shown) in enumerate(tallest_first):
@@ -34,7 +35,7 @@ def save_picture(rows: Sequence[Row], target: Path) -> None:
         draw(axes, task, shown)
         handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     figure.legend(
-        handles.values(), handles.keys(), loc="outside lower center", ncols=5, frameon=False, fontsize=9,
+        handles.values(), handles.keys(), loc="outside lower center", ncols=3, frameon=False, fontsize=9,
         labelcolor=INK,
     )  # fmt: skip
     figure.savefig(target)
@@ -67,5 +68,5 @@ def draw(axes: Axes, task: str, rows: Sequence[Row]) -> None:
 def label(row: Row) -> str:
     task = row.config.partition("/")[2] if row.config else ""
     variant = "mixture" if task.endswith("_mixture") else ""
-    setting = {None: "", "settings of stable-baselines3": "as SB3"}.get(row.setting, row.setting or "")
+    setting = "as SB3" if row.peer is not None else shorten(row.setting or "", 26, placeholder=" …")
     return " ".join(filter(None, (row.name, variant, setting, short(row.budget))))
