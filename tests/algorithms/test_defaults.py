@@ -24,6 +24,8 @@ MODEL = {"model_members": 7, "model_elites": 5, "model_hidden_sizes": (200,) * 4
          "model_weight_decay": 2.5e-5, "real_ratio": 0.05}  # fmt: skip
 
 PUBLISHED: dict[str, dict[str, Any]] = {
+    "awac": {**ADAM, "awac_lambda": 1.0, "max_advantage_weight": 100.0, "tau": 0.005, "hidden_sizes": (256, 256, 256),
+             "normalize_obs": True, "actor_learning_rate": None},
     "bc": {**ADAM, "objective": "likelihood"},
     "bcq": {**ADAM, "threshold": 0.3, "logit_penalty": 0.01, "tau": 0.005, "hidden_sizes": (256, 256)},
     "iql": IQL,

@@ -2,6 +2,7 @@
 # ruff: noqa: F403, F405
 from collections.abc import MutableMapping
 
+from rl_training.algorithms.awac import *
 from rl_training.algorithms.bc import *
 from rl_training.algorithms.bcq import *
 from rl_training.algorithms.c51 import *

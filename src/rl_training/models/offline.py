@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from rl_training.models.actor_critic import MLPTD3Model
-from rl_training.models.layers import HiddenSizes
+import torch
+from torch import Tensor, nn
+
+from rl_training.models.actor_critic import ActorCritic, MLPTD3Model
+from rl_training.models.heads import Gaussian
+from rl_training.models.layers import HiddenSizes, Layers
 from rl_training.models.mlp import small_outputs
 from rl_training.models.values import Critic
 
@@ -18,3 +22,27 @@ class MLPReBRACModel(MLPTD3Model):
         self.critic = Critic(obs_dim, action_dim, hidden_sizes, layer_norm="after")
         small_outputs(self.actor.net, ACTOR_BOUND)
         small_outputs(self.critic.net, CRITIC_BOUND)
+
+
+class UnboundedMeanPolicy(nn.Module):
+    """Gaussian with an unbounded mean and a state-independent log std (AWAC)."""
+
+    def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: HiddenSizes) -> None:
+        super().__init__()
+        self.net = Layers.of(hidden_sizes).from_obs(obs_dim, action_dim)
+        self.log_std = nn.Parameter(torch.zeros(action_dim))
+
+    def forward(self, obs: Tensor) -> Gaussian:
+        mean = self.net(obs)
+        return Gaussian(mean, self.log_std.clamp(-20, 2).expand_as(mean))
+
+
+class MLPAWACModel(ActorCritic):
+    """Gaussian policy with an unbounded mean, and twin critics."""
+
+    policy = UnboundedMeanPolicy
+
+    def sample(self, obs: Tensor) -> Tensor:
+        """Samples actions and clips them to [-1, 1]."""
+        actions: Tensor = self.actor(obs).sample()
+        return actions.clamp(-1, 1)
