@@ -13,7 +13,7 @@ from rl_training.algorithms.dreamer import DreamerAlgorithm, ImaginedRollout
 from rl_training.models.dreamer import DreamerModel
 from rl_training.models.heads import Gaussian
 from rl_training.models.rssm import Latent
-from rl_training.types import EnvSpec
+from rl_training.types import Batch, EnvSpec
 
 A, B, REWARD, VALUE, GAIN, STD = 0.9, 0.7, 1.5, 2.0, 0.4, 0.6
 CONTINUE, GAMMA, LAMBDA, ENTROPY = 0.8, 0.95, 0.7, 0.3
@@ -169,3 +169,28 @@ def test_updates_move_the_actor_to_higher_returns(imagined_by):
 def test_discrete_actions_are_refused(small):
     with pytest.raises(ValueError, match="actor_gradient dynamics needs a Box action space, got Discrete"):
         small(EnvSpec((3,), "discrete", 3), actor_gradient="dynamics")
+
+
+@pytest.mark.slow
+def test_world_model_and_actor_together_learn_to_stay_at_the_best_place(small, windows):
+    """x' = x + u / 2 within [-1, 1], seen as 3x; the reward on arrival is -3 x^2."""
+    spec, draws = EnvSpec((1,), "box", 1), torch.Generator().manual_seed(0)
+    torch.manual_seed(0)
+    learner = small(spec, learning_rate=1e-2, actor_learning_rate=3e-3, horizon=2, free_nats=0.0, gamma=0.9,
+                    bins="symlog", actor_gradient="dynamics")  # fmt: skip
+
+    def lived(rows: int) -> Batch:
+        actions, none = torch.rand(rows, 5, 1, generator=draws) * 2 - 1, torch.zeros(rows, 5)
+        places = [torch.rand(rows, 1, generator=draws) * 2 - 1]
+        for action in actions[:, :4].unbind(1):
+            places.append((places[-1] + action / 2).clamp(-1, 1))
+        place = torch.stack(places, 1)
+        batch = windows(spec, rows, 5) | {"is_first": torch.eye(5)[:1].expand(rows, 5), "is_last": none, "dones": none}
+        batch |= {"actions": actions, "previous_actions": actions.roll(1, 1)}
+        return batch | {"obs": 3 * place, "rewards": -3 * place.squeeze(-1).square()}
+
+    for _ in range(160):
+        learner.update(lived(32))
+    right = torch.linspace(1.5, 3.0, 8).unsqueeze(-1)
+    assert learner.act(right, deterministic=True).actions.mean() < -0.5
+    assert learner.act(-right, deterministic=True).actions.mean() > 0.5
