@@ -1387,6 +1387,7 @@ class GAIL(ManagedAlgorithm):
         gae_lambda: float = 0.95,
         normalize_obs: bool = False,
         normalize_rewards: bool = False,
+        sequence_length: int | None = None,
         clip_range: float = 0.2,
         value_weight: float = 0.5,
         entropy_weight: float = 0.0,
@@ -1460,6 +1461,8 @@ class GAIL(ManagedAlgorithm):
             gae_lambda: lambda of generalised advantage estimation (GAE)
             normalize_obs: standardise observations by their running mean and std
             normalize_rewards: divide rewards by the running std of discounted returns
+            sequence_length: steps of the sequences that a network with memory trains on, a divisor of num_steps and
+                batch_size; none: the largest one up to 32
             clip_range: clip range of the probability ratio
             value_weight: weight of the value loss
             entropy_weight: weight of the entropy bonus
@@ -2154,6 +2157,7 @@ class PPO(ManagedAlgorithm):
         gae_lambda: float = 0.95,
         normalize_obs: bool = False,
         normalize_rewards: bool = False,
+        sequence_length: int | None = None,
         clip_range: float = 0.2,
         value_weight: float = 0.5,
         entropy_weight: float = 0.0,
@@ -2219,6 +2223,8 @@ class PPO(ManagedAlgorithm):
             gae_lambda: lambda of generalised advantage estimation (GAE)
             normalize_obs: standardise observations by their running mean and std
             normalize_rewards: divide rewards by the running std of discounted returns
+            sequence_length: steps of the sequences that a network with memory trains on, a divisor of num_steps and
+                batch_size; none: the largest one up to 32
             clip_range: clip range of the probability ratio
             value_weight: weight of the value loss
             entropy_weight: weight of the entropy bonus

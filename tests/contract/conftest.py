@@ -26,6 +26,22 @@ ROWS = [new_case(learner, learner.action_kinds[0]) for learner in CATALOGUE.valu
 OFFLINE = [case for case in CASES if lane_class(case.learner).with_online_steps]
 
 
+RECURRENT = [
+    AlgorithmCase(
+        CATALOGUE[name],
+        SPECS[kind],
+        ENVS[kind],
+        {"network": {"hidden_sizes": [8], "memory": memory, "memory_size": 6}},
+    )
+    for name, kind, memory in (
+        ("ppo", "discrete", "lstm"),
+        ("ppo", "box", "gru"),
+        ("ppo", "multi_discrete", "lstm"),
+        ("gail", "box", "lstm"),
+    )
+]
+
+
 def _name(case: AlgorithmCase) -> str:
     return f"{case.learner.name}-{case.kind}"
 
@@ -51,5 +67,12 @@ def all_rows() -> dict[str, AlgorithmCase]:
 
 @pytest.fixture(params=OFFLINE, ids=_name)
 def offline_case(request: pytest.FixtureRequest) -> AlgorithmCase:
+    found: AlgorithmCase = request.param
+    return found
+
+
+@pytest.fixture(params=RECURRENT, ids=_name)
+def recurrent(request: pytest.FixtureRequest) -> AlgorithmCase:
+    """Algorithms with an LSTM or GRU."""
     found: AlgorithmCase = request.param
     return found

@@ -42,3 +42,14 @@ def test_an_onnx_file_acts_as_the_learner(case, tmp_path):
     parity = exported(case, tmp_path / "policy.onnx")
     assert parity.errors
     assert parity.holds, parity
+
+
+def test_a_torch_export_file_carries_the_memory(recurrent, tmp_path):
+    parity = exported(recurrent, tmp_path / "policy.pt2")
+    assert parity.holds, parity
+
+
+@pytest.mark.slow
+def test_an_onnx_file_carries_the_memory(recurrent, tmp_path):
+    parity = exported(recurrent, tmp_path / "policy.onnx")
+    assert parity.holds, parity

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from rl_training.algorithms.core.config import RolloutConfig
 from rl_training.algorithms.core.learner import Learner
+from rl_training.algorithms.core.memory import acting, memory_around, memory_of
 from rl_training.data import generalized_advantages
 from rl_training.models import Normalizer, PPOModel
 from rl_training.models.layers import Activation
@@ -62,14 +63,12 @@ class PPOAlgorithm(Learner):
         """Computes advantages, returns and old log-probabilities, then updates the observation statistics."""
         if self.config.target_kl is not None:
             self.halted.zero_()
-        time_and_envs = batch["rewards"].shape
         obs = self.normalizer(batch["obs"])
-        policy, values = self.model(obs.flatten(0, 1))
-        next_values = self.model.values(self.normalizer(batch["next_obs"]).flatten(0, 1))
-        log_probs, values, next_values = (
-            each.view(time_and_envs)
-            for each in (policy.log_prob(batch["raw_actions"].flatten(0, 1)), values, next_values)
-        )
+        before, after = memory_around(self.model, obs.flatten(0, 1), batch)
+        policy, values = self.model(obs.flatten(0, 1), *before)
+        next_values = self.model.values(self.normalizer(batch["next_obs"]).flatten(0, 1), *after)
+        rows = (policy.log_prob(batch["raw_actions"].flatten(0, 1)), values, next_values)
+        log_probs, values, next_values = (each.view_as(batch["rewards"]) for each in rows)
         advantages = generalized_advantages(
             batch["rewards"], values, next_values, batch["dones"], batch["truncated"],
             gamma=self.config.gamma, gae_lambda=self.config.gae_lambda,
@@ -82,7 +81,7 @@ class PPOAlgorithm(Learner):
     def loss(self, batch: Batch) -> Loss:
         """Clipped surrogate + value_weight * mean (V(s) - return)^2 - entropy_weight * entropy."""
         # Advantages are standardised per batch.
-        policy, values = self.model(batch["obs"])
+        policy, values = self.model(batch["obs"], *memory_of(batch))
         log_probs, entropies = policy.log_prob_and_entropy(batch["raw_actions"])
         log_ratio, advantages, entropy = log_probs - batch["log_probs"], batch["advantages"], entropies.mean()
         if not self.config.entropy_weight:
@@ -116,7 +115,7 @@ class PPOAlgorithm(Learner):
     def act(
         self, obs: Tensor, memory: Any = None, *, deterministic: bool = False, generator: torch.Generator | None = None
     ) -> Action:
-        policy = self.model.actor(self.model.encoder(self.normalizer(obs)))
+        policy, memory, columns = acting(self.model, self.normalizer(obs), memory)
         raw = policy.mode() if deterministic else policy.sample(generator)
         actions = raw if raw.dtype == torch.int64 else raw.clamp(-1, 1)
-        return Action(actions, extras={"raw_actions": raw})
+        return Action(actions, memory, extras={"raw_actions": raw, **columns})

@@ -11,11 +11,13 @@ from gymnasium.wrappers import FrameStackObservation, OrderEnforcing, PassiveEnv
 
 from rl_training.envs.atari import AtariGame
 from rl_training.envs.fixed_horizon import FixedHorizonCartPole
+from rl_training.envs.hidden_velocity import CartPoleNoVelocity, PendulumNoVelocity
 from rl_training.envs.lending import KeptOpen
 from rl_training.envs.pixels import Catch, CueMemory
 from rl_training.envs.spaces import LibrarySpaces
 
-ATTRIBUTE_ENVS = (FixedHorizonCartPole, Catch, CueMemory)  # their state is their plain attributes
+# Their state is their plain attributes.
+ATTRIBUTE_ENVS = (FixedHorizonCartPole, Catch, CueMemory, CartPoleNoVelocity, PendulumNoVelocity)
 SUPPORTED_WRAPPERS = (TimeLimit, OrderEnforcing, FrameStackObservation, LibrarySpaces)
 WITHOUT_EFFECT = (KeptOpen, PassiveEnvChecker)
 SEQUENCES = {"tuple": tuple, "list": list, "deque": deque}

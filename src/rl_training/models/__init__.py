@@ -9,13 +9,13 @@ from rl_training.models.actor_critic import (
     MLPSACModel,
     MLPTD3Model,
     MLPXQLModel,
-    PPOModel,
 )
 from rl_training.models.dreamer import DreamerModel
 from rl_training.models.encoders import Normalizer
 from rl_training.models.ensemble import MLPMOPOEnsembleModel, Prediction
 from rl_training.models.layers import Layers
 from rl_training.models.offline import MLPAWACModel, MLPReBRACModel
+from rl_training.models.on_policy import PPOModel
 from rl_training.models.q_networks import BCQModel, DiscreteCQLModel, DQNModel, FQEModel, QNetwork
 from rl_training.models.return_distributions import (
     Atoms,

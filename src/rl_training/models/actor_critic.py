@@ -1,4 +1,4 @@
-"""Networks of the actor-critic, imitation and on-policy algorithms."""
+"""Networks of the actor-critic and imitation algorithms."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.nn.functional import one_hot
 from torch.nn.utils.parametrize import register_parametrization
 
 from rl_training.models import heads
-from rl_training.models.layers import ACTIVATIONS, KINDS, Activation, HiddenSizes, Layers
+from rl_training.models.layers import KINDS, HiddenSizes, Layers
 from rl_training.models.mlp import last_layer, mlp, orthogonal, xavier
 from rl_training.models.values import Critic, DiscreteCritic, StateValue
 from rl_training.types import EnvSpec
@@ -158,51 +158,6 @@ class MLPXQLModel(MLPIQLModel):
     """IQL's networks with layer norm in the state value, which stabilises the exponential loss."""
 
     value_norm = True
-
-
-class PPOModel(nn.Module):
-    """Policy and state value: separate networks for vectors, one shared encoder for images."""
-
-    def __init__(
-        self, spec: EnvSpec, hidden_sizes: HiddenSizes = (64, 64), *, activation: Activation = "tanh",
-        orthogonal_init: bool = True, log_std_init: float = 0.0,
-    ) -> None:  # fmt: skip
-        super().__init__()
-        self.obs_shape = spec.obs_shape
-        layers = replace(Layers.of(hidden_sizes), activation=ACTIVATIONS[activation])
-        self.encoder, features = layers.encoder(spec)
-        outputs = sum(spec.action_sizes) if spec.action_kind == "multi_discrete" else spec.action_dim
-
-        def network(width: int, last_gain: float) -> nn.Sequential:
-            plain = layers.network(features, width)
-            return orthogonal(plain, last_gain=last_gain) if orthogonal_init else plain
-
-        if orthogonal_init:
-            orthogonal(nn.Sequential(self.encoder))
-        self.actor = _free_policy(spec, network(outputs, 0.01), log_std_init)
-        self.value = network(1, 1.0)
-
-    @classmethod
-    def build(cls, spec: EnvSpec, config: Any) -> PPOModel:
-        return cls(
-            spec, Layers.from_config(spec, config), activation=config.activation,
-            orthogonal_init=config.orthogonal_init, log_std_init=config.log_std_init,
-        )  # fmt: skip
-
-    def forward(self, obs: Tensor) -> tuple[heads.Categorical | heads.Gaussian | heads.MultiCategorical, Tensor]:
-        features = self.encoder(obs)
-        return self.actor(features), self.value(features).squeeze(-1)
-
-    def values(self, obs: Tensor) -> Tensor:
-        return self.value(self.encoder(obs)).squeeze(-1)
-
-
-def _free_policy(spec: EnvSpec, net: nn.Module, log_std: float) -> nn.Module:
-    if spec.action_kind == "discrete":
-        return heads.CategoricalPolicy(net)
-    if spec.action_kind == "multi_discrete":
-        return heads.MultiCategoricalPolicy(net, spec.action_sizes)
-    return heads.FreeMeanPolicy(net, spec.action_dim, log_std)
 
 
 class MLPGAILDiscriminator(nn.Module):

@@ -90,10 +90,11 @@ class CustomNetwork(NamedTuple):
                 setattr(model, name, getattr(self.spec, name))
         with torch.device("meta"), torch.random.fork_rng(devices=()):
             wanted = model_type.build(self.spec, config.model_copy(update={"network": None}))
-        names = [name for name in (*wanted._modules, *vars(wanted)) if not name.startswith("_") and name != "training"]
+        modules = dict(wanted.named_children())
+        names = [name for name in (*modules, *vars(wanted)) if not name.startswith("_") and name != "training"]
         missing = [name for name in names if not hasattr(model, name)]
         if missing:
-            parts = ", ".join(wanted._modules)
+            parts = ", ".join(modules)
             raise ValueError(
                 f"network {self.name} has no {' and no '.join(missing)}; a model for this algorithm has the parts "
                 f"{parts}, as {model_type.__name__} in rl_training.models has"

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from rl_training.algorithms import CATALOGUE, Learner
+from rl_training.algorithms.core.memory import rows_of
 from rl_training.data import RecurrentReplayBuffer
 from rl_training.runtime.lanes.sequence import stored_memory
 from rl_training.runtime.memory import Memory
@@ -133,10 +134,21 @@ class AlgorithmCase:
             return self._windows(learner, batch)
         if learner.lane != "rollout":
             return learner.prepare(batch)
-        with torch.no_grad():
-            extras = learner.act(obs, generator=generator).extras
-        prepared = learner.prepare({name: column.unsqueeze(1) for name, column in {**batch, **extras}.items()})
-        return {name: column.flatten(0, 1) for name, column in prepared.items()}
+        columns = {**batch, **self._acted(learner, batch, generator)}
+        rollout = {name: column.unsqueeze(1) for name, column in columns.items()}
+        return rows_of(learner.prepare(rollout), rollout, getattr(learner.config, "steps_per_row", 1))
+
+    @torch.no_grad()
+    def _acted(self, learner: Learner, batch: Batch, generator: torch.Generator) -> Batch:
+        """Columns of acting on the transitions; a policy with memory acts on one after the other."""
+        if not learner.initial_memory(1):
+            return learner.act(batch["obs"], generator=generator).extras
+        memory, rows = Memory(), []
+        for obs, done in zip(batch["obs"].split(1), batch["dones"].split(1), strict=True):
+            action = learner.act(obs, memory.rows, generator=generator)
+            memory.keep(action, done)
+            rows.append(action.extras)
+        return {name: torch.cat([row[name] for row in rows]) for name in rows[0]}
 
     def _windows(self, learner: Learner, batch: Batch) -> Batch:
         """The transitions as steps of one environment, sampled as windows."""

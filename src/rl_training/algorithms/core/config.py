@@ -1,7 +1,8 @@
 """Options shared by families of algorithms. `rl-training explain ALGO` prints the field descriptions."""
 
+import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import (
     BaseModel,
@@ -18,11 +19,13 @@ from rl_training.algorithms.core.network import Network, merge_network
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Rate = Annotated[float, Field(gt=0, le=1)]
+SHORT_SEQUENCE, LONG_SEQUENCE = 8, 32  # steps that a network with memory trains on by default
 NoiseKind = Literal["none", "gaussian", "ornstein_uhlenbeck"]
 
 
 class AlgorithmConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    takes_memory: ClassVar[bool] = False  # whether `network.memory` can add recurrent layers
 
     learning_rate: PositiveFloat = Field(3e-4, description="learning rate")
     batch_size: PositiveInt = Field(256, description="transitions per update")
@@ -37,6 +40,17 @@ class AlgorithmConfig(BaseModel):
     @classmethod
     def _merge_network(cls, values: Any) -> Any:
         return merge_network(values, cls.model_fields) if isinstance(values, Mapping) else values
+
+    @model_validator(mode="after")
+    def _check_memory(self) -> "AlgorithmConfig":
+        if self.is_recurrent and not self.takes_memory:
+            raise ValueError("network.memory is for ppo and gail; leave it out")
+        return self
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether the option `network` adds recurrent layers."""
+        return self.network is not None and self.network.memory is not None
 
     @field_validator("*", mode="before")
     @classmethod
@@ -101,8 +115,37 @@ class SequenceConfig(AlgorithmConfig):
 
 
 class RolloutConfig(AlgorithmConfig):
+    takes_memory: ClassVar[bool] = True
+
     num_steps: PositiveInt = Field(2048, description="steps of every environment per rollout")
     epochs: PositiveInt = Field(10, description="epochs per rollout")
     gae_lambda: Fraction = Field(0.95, description="lambda of generalised advantage estimation (GAE)")
     normalize_obs: bool = Field(False, description="standardise observations by their running mean and std")
     normalize_rewards: bool = Field(False, description="divide rewards by the running std of discounted returns")
+    sequence_length: PositiveInt | None = Field(
+        None,
+        description="steps of the sequences that a network with memory trains on, a divisor of num_steps and "
+        "batch_size; none: the largest one up to 32",
+    )
+
+    @model_validator(mode="after")
+    def _check_sequences(self) -> "RolloutConfig":
+        length, common = self.sequence_length, math.gcd(self.num_steps, self.batch_size)
+        sizes = f"num_steps {self.num_steps} and batch_size {self.batch_size}"
+        if length is not None and not self.is_recurrent:
+            raise ValueError(f"sequence_length is {length}, but the network has no memory; set network.memory")
+        if length is not None and common % length:
+            raise ValueError(f"sequence_length must divide {sizes}, got {length}")
+        if self.is_recurrent and length is None and self.steps_per_row < min(SHORT_SEQUENCE, self.num_steps):
+            raise ValueError(
+                f"{sizes} allow sequences of {self.steps_per_row} steps only; change them, or set sequence_length"
+            )
+        return self
+
+    @property
+    def steps_per_row(self) -> int:
+        """Steps of one row of a batch: 1, or the length of a sequence."""
+        if not self.is_recurrent:
+            return 1
+        common = math.gcd(self.num_steps, self.batch_size)
+        return self.sequence_length or max(n for n in range(1, LONG_SEQUENCE + 1) if common % n == 0)

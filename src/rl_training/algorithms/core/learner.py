@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from rl_training.algorithms.core.config import AlgorithmConfig
+from rl_training.algorithms.core.memory import has_memory
 from rl_training.algorithms.core.updater import Updater
 from rl_training.models import Normalizer
 from rl_training.models.custom import CustomNetwork, check_policy
@@ -148,7 +149,7 @@ class Learner(nn.Module):
 
     def initial_memory(self, rows: int) -> Batch:
         """Initial recurrent state for this number of environments; empty if the policy has none."""
-        return {}
+        return self.model.memory.initial(rows) if has_memory(self.model) else {}
 
     def start_online(self) -> None:
         """Called between the offline updates and the environment steps of a run with online fine-tuning."""

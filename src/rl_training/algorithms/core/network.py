@@ -12,7 +12,9 @@ from torch import nn
 
 from rl_training.models.custom import LAYER_OPTIONS, keep_class
 from rl_training.models.layers import ACTIVATIONS, KINDS, Activation
+from rl_training.models.recurrent import MemoryKind
 
+MEMORY_OPTIONS = ("memory", "memory_size")
 _WIDEST = 1_000_000  # units of a hidden layer, in hints
 
 
@@ -32,6 +34,10 @@ class NetworkConfig(BaseModel):
     layer_norm: bool | None = Field(
         None, description="layer norm before each activation of the hidden layers; none: the algorithm's own"
     )
+    memory: MemoryKind | None = Field(
+        None, description="recurrent layers behind the encoder: lstm or gru, for ppo and gail; none: no memory"
+    )
+    memory_size: PositiveInt | None = Field(None, description="width of the recurrent layers; none: 64")
 
     @model_validator(mode="after")
     def _check_kind_and_keys(self) -> NetworkConfig:
@@ -39,11 +45,23 @@ class NetworkConfig(BaseModel):
             if not re.fullmatch(r"[\w.<>]+:[\w.<>]+", self.kind):
                 raise ValueError(f"kind must be {', '.join(KINDS)} or module:Class of your own, got {self.kind!r}")
             return self
+        known = (*LAYER_OPTIONS, *MEMORY_OPTIONS)
         for name in self.__pydantic_extra__:
-            near = difflib.get_close_matches(name, ("kind", *LAYER_OPTIONS), n=1)
-            hint = f"did you mean {near[0]}?" if near else f"{self.kind} has {', '.join(LAYER_OPTIONS)}"
+            near = difflib.get_close_matches(name, ("kind", *known), n=1)
+            hint = f"did you mean {near[0]}?" if near else f"{self.kind} has {', '.join(known)}"
             raise ValueError(f"unknown key {name!r}; {hint}")
         return self
+
+    @model_validator(mode="after")
+    def _size_needs_memory(self) -> NetworkConfig:
+        if self.memory_size is not None and self.memory is None:
+            raise ValueError(f"memory_size is {self.memory_size}, but there is no memory; set memory to lstm or gru")
+        return self
+
+    @property
+    def memory_options(self) -> dict[str, Any]:
+        """Options of the recurrent layers that have a value."""
+        return {name: value for name in MEMORY_OPTIONS if (value := getattr(self, name)) is not None}
 
     def given(self) -> dict[str, Any]:
         """All options but `kind` that have a value; those of a class of your own."""

@@ -10,12 +10,15 @@ from rl_training.types import Batch
 class RolloutBuffer(SeededSampler):
     """Appends steps [envs, ...], stacks them to [time, envs, ...] and serves shuffled minibatches.
 
+    Rows are steps, or sequences of `steps_per_row` steps. Batch sizes count steps.
+
     The position in the permutation is kept on the host. On CUDA the rows keep their place in memory, so that a graph
     that was captured at a position can be replayed there for every rollout.
     """
 
-    def __init__(self, device: torch.device | str = "cpu") -> None:
+    def __init__(self, device: torch.device | str = "cpu", *, steps_per_row: int = 1) -> None:
         super().__init__(device)
+        self.steps_per_row = steps_per_row
         self.samples_on_device = self.generator.device.type == "cuda"
         self._flat: Batch = {}
         self._shuffled: Batch = {}
@@ -37,7 +40,7 @@ class RolloutBuffer(SeededSampler):
         return {name: torch.stack([step[name] for step in self._steps]) for name in self._steps[0]}
 
     def fill(self, flat: Batch) -> None:
-        """Sets the rows [time * envs, ...] that `sample` serves."""
+        """Sets the rows [steps, ...] or [sequences, time, ...] that `sample` serves."""
         lengths = {name: len(column) for name, column in flat.items()}
         if len(set(lengths.values())) != 1:
             raise ValueError(f"all columns must have the same length, got {lengths}")
@@ -51,19 +54,22 @@ class RolloutBuffer(SeededSampler):
 
     def skip(self, batches: int, batch_size: int) -> None:
         """Advances the position as `sample` does, without sampling."""
+        rows = batch_size // self.steps_per_row
         for _ in range(batches):
-            self.position = batch_size if self.position + batch_size > self._length else self.position + batch_size
+            self.position = rows if self.position + rows > self._length else self.position + rows
 
     def sample(self, batch_size: int, members: tuple[int, ...] = ()) -> Batch:
         """Returns the next minibatch of the current permutation; reshuffles after each epoch."""
         if members:
             raise ValueError(f"a rollout serves one learner, got members={members}")
-        if not self._length or self._length % batch_size:
-            raise ValueError(f"batch_size must divide the {self._length} rows of the rollout, got {batch_size}")
-        if self.position + batch_size > self._length:
+        steps = self._length * self.steps_per_row
+        if not steps or steps % batch_size or batch_size % self.steps_per_row:
+            raise ValueError(f"batch_size must divide the {steps} rows of the rollout, got {batch_size}")
+        count = batch_size // self.steps_per_row
+        if self.position + count > self._length:
             self._shuffle()
-        rows = slice(self.position, self.position + batch_size)
-        self.position += batch_size
+        rows = slice(self.position, self.position + count)
+        self.position += count
         return {name: column[rows] for name, column in self._shuffled.items()}
 
     def _shuffle(self) -> None:

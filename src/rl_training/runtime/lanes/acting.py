@@ -40,8 +40,8 @@ class Actor:
         return self.act_on(self.obs, policy, deterministic=deterministic)
 
     def act_on(self, obs: Tensor, policy: Policy | None, *, deterministic: bool) -> Action:
-        if self.flat is not None and policy is None and self.memory.rows is None:
-            action: Action = self.flat({"obs": obs}, deterministic)
+        if self.flat is not None and policy is None:
+            action: Action = self.flat({"obs": obs, **(self.memory.rows or {})}, deterministic)
         else:
             acting = policy or self.policy
             action = acting.act(obs, self.memory.rows, deterministic=deterministic, generator=self.generator)
@@ -51,7 +51,8 @@ class Actor:
         return action._replace(actions=(action.actions + self.noise_value).clamp(-1, 1))
 
     def _act(self, batch: Batch, deterministic: bool) -> Action:
-        return self.policy.act(batch["obs"], deterministic=deterministic, generator=self.generator)
+        memory = {name: rows for name, rows in batch.items() if name != "obs"}
+        return self.policy.act(batch["obs"], memory or None, deterministic=deterministic, generator=self.generator)
 
     def actions_on_host(self, action: Action) -> Any:
         return finite_actions(action.actions).numpy()

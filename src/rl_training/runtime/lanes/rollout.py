@@ -8,6 +8,7 @@ from typing import Any
 from rl_training import streams
 from rl_training.algorithms import Learner
 from rl_training.algorithms.core.config import RolloutConfig
+from rl_training.algorithms.core.memory import rows_of
 from rl_training.algorithms.core.updater import load_tensors
 from rl_training.data import RolloutBuffer
 from rl_training.runtime.lanes.acting import ActingLane, Actor
@@ -47,8 +48,7 @@ class RolloutLane(ActingLane):
         if self.scale is not None:
             ends = rollout["dones"] + rollout["truncated"]  # never both
             rollout["rewards"] = self.scale(rollout["rewards"], ends)
-        prepared = self.learner.prepare(rollout)
-        self.source.fill({name: column.flatten(0, 1) for name, column in prepared.items()})
+        self.source.fill(rows_of(self.learner.prepare(rollout), rollout, self.config.steps_per_row))
         return result
 
     def _captured_steps(self, result: CollectResult) -> Batch:
@@ -103,6 +103,6 @@ class RolloutLane(ActingLane):
 
 
 def new_rollout_buffer(context: LaneContext) -> RolloutBuffer:
-    buffer = RolloutBuffer(context.device)
+    buffer = RolloutBuffer(context.device, steps_per_row=context.options.steps_per_row)
     buffer.seed(streams.derive(context.seed, "sampling"))
     return buffer

@@ -1,0 +1,66 @@
+"""Calls of a model with or without memory (an LSTM or GRU), and the memory of a rollout as columns.
+
+Each step of a rollout stores the memory before it. One pass over all steps at once then gives values and probabilities,
+and sequences can start at any step.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from rl_training.types import Batch
+
+PREFIX = "memory_"  # of columns
+
+
+class Acting(NamedTuple):
+    """Result of a policy for one observation per row; `memory` is None without recurrent layers."""
+
+    policy: Any
+    memory: Batch | None = None
+    columns: Batch = {}  # the memory before the observation
+
+
+def has_memory(model: Any) -> bool:
+    return getattr(model, "memory", None) is not None
+
+
+def acting(model: Any, obs: Tensor, memory: Batch | None) -> Acting:
+    """Computes the policy for observations [rows, ...]; without `memory`, they are the first of an episode."""
+    if not has_memory(model):
+        return Acting(model.actor(model.encoder(obs)))
+    before: Batch = model.memory.initial(len(obs)) if memory is None else memory
+    features, _, after = model.features(obs, before)
+    return Acting(model.actor(features), after, {PREFIX + name: each for name, each in before.items()})
+
+
+def memory_columns(batch: Batch) -> Batch:
+    return {name: column for name, column in batch.items() if name.startswith(PREFIX)}
+
+
+def memory_of(batch: Batch) -> tuple[Batch, ...]:
+    """Further arguments of a model for this batch: the memory before it, or none."""
+    columns = {name.removeprefix(PREFIX): column for name, column in memory_columns(batch).items()}
+    return (columns,) if columns else ()
+
+
+def memory_around(model: Any, obs: Tensor, rollout: Batch) -> tuple[tuple[Batch, ...], tuple[Batch, ...]]:
+    """Memory before and after each step of a rollout [time, envs, ...], as further arguments of a model."""
+    before = memory_of({name: column.flatten(0, 1) for name, column in memory_columns(rollout).items()})
+    return before, tuple(model.features(obs, memory)[2] for memory in before)
+
+
+def rows_of(prepared: Batch, rollout: Batch, length: int) -> Batch:
+    """Rows of a prepared rollout [time, envs, ...] to sample from: steps, or sequences with the memory before them."""
+    memory = memory_columns(rollout)
+    if not memory:
+        return {name: column.flatten(0, 1) for name, column in prepared.items()}
+    rows = {name: _sequences(column, length) for name, column in {**prepared, **memory}.items()}
+    return {name: column if name not in memory or column.dim() == 2 else column[:, 0] for name, column in rows.items()}
+
+
+def _sequences(column: Tensor, length: int) -> Tensor:
+    """Cuts [time, envs, ...] into sequences [rows, length, ...] of one environment each."""
+    return column.unflatten(0, (-1, length)).transpose(1, 2).flatten(0, 1)
