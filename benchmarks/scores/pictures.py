@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from textwrap import shorten
 from typing import TYPE_CHECKING
 
 from rl_training.reporting.plots import FAINT, INK, PALETTE, new_figure, plain
@@ -23,7 +22,7 @@ def save_picture(rows: Sequence[Row], target: Path) -> None:
     tasks: dict[str, list[Row]] = {}
     for row in rows:
         if row.final:
-            tasks.setdefault(": ".join(filter(None, (row.env, row.dataset))), []).append(row)
+            tasks.setdefault(row.dataset or row.env, []).append(row)
     tallest_first = sorted(tasks.items(), key=lambda task: -len(task[1]))
     columns = min(COLUMNS, len(tasks))
     heights = [LINE * len(shown) + FRAME for _, shown in tallest_first[::columns]]
@@ -56,7 +55,7 @@ def draw(axes: Axes, task: str, rows: Sequence[Row]) -> None:
             axes.plot(figure.score, place, "v", color=PUBLISHED, markerfacecolor=PUBLISHED if same else "white",
                       markersize=7, label="published" if same else "published, other budget", zorder=5)  # fmt: skip
     plain(axes)
-    axes.set_yticks(range(len(rows)), [label(row) for row in rows], fontsize=9)
+    axes.set_yticks(range(len(rows)), [label(row, rows) for row in rows], fontsize=9)
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_title(task, loc="left", fontsize=10, fontweight="bold", color=INK)
     axes.xaxis.set_major_formatter(lambda value, _: number(value))
@@ -65,8 +64,13 @@ def draw(axes: Axes, task: str, rows: Sequence[Row]) -> None:
     axes.tick_params(axis="y", length=0, colors=FAINT, labelcolor=INK)
 
 
-def label(row: Row) -> str:
+def label(row: Row, beside: Sequence[Row]) -> str:
+    """Algorithm and budget; what else distinguishes the row if another row beside it has the same."""
+    alike = [other for other in beside if (other.name, other.budget) == (row.name, row.budget)]
     task = row.config.partition("/")[2] if row.config else ""
-    variant = "mixture" if task.endswith("_mixture") else ""
-    setting = "as SB3" if row.peer is not None else shorten(row.setting or "", 26, placeholder=" …")
-    return " ".join(filter(None, (row.name, variant, setting, short(row.budget))))
+    variant = "as SB3" if row.peer is not None else row.setting or ("mixture" if task.endswith("_mixture") else "")
+    return (
+        f"{row.name}, {variant}, {short(row.budget)}"
+        if variant and len(alike) > 1
+        else f"{row.name} {short(row.budget)}"
+    )

@@ -86,7 +86,9 @@ class Row:
         return bootstrap_interval(self.seeds) if len(self.seeds) > 1 else None
 
     def published(self) -> list[Reference]:
-        return self._nearest(references.published())
+        """The figure of each source with the nearest budget; only equal budgets beside an evaluation in training."""
+        figures = self._nearest(references.published())
+        return figures if self.final else [figure for figure in figures if figure.budget == self.budget]
 
     def peer_figures(self) -> list[Reference]:
         """Figures of other libraries run here that are not stored as results of their own."""

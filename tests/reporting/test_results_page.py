@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import runpy
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -85,6 +86,24 @@ def test_scores_stay_apart_from_published_ones_of_another_budget(rows):
         if row.difference() is not None:
             assert figures[0].budget == row.budget
             assert len(row.seeds) > 2
+
+
+def test_published_budgets_that_nobody_ran_are_listed_as_not_run(scripts, rows):
+    page = import_module("scores.page")
+    everything = page.not_run([])
+    assert "| SAC | Walker2d-v5 | 4,537 ± 495 after 1M (SimbaV2's SAC, v4, 10 seeds) | not run |" in everything
+    run = replace(rows[0], algo="sac", env="Walker2d-v5", dataset=None, budget=1_000_000)
+    assert "| SAC | Walker2d-v5 |" not in page.not_run([run])
+
+
+def test_commands_of_changed_settings_are_not_those_of_a_packaged_config(scripts):
+    described = import_module("scores.stored").described
+    unchanged = described("rl-training train sac/hopper --steps 300000 --set eval_interval=50000 --seed SEED")
+    assert (unchanged["config"], unchanged["budget"], unchanged["planned"]) == ("sac/hopper", 300_000, 1_000_000)
+    changed = described("rl-training train sac/hopper --set target_entropy=-1 --dataset a/b.hdf5")
+    assert (changed["config"], changed["algo"], changed["dataset"]) == (None, "sac", "b")
+    bare = described("PYTHONPATH=benchmarks rl-training train dqn minatar_games:MinAtar/Breakout-v0 --steps 100")
+    assert (bare["config"], bare["env"], bare["budget"]) == (None, "MinAtar/Breakout-v0", 100)
 
 
 @pytest.mark.parametrize(
