@@ -17,6 +17,7 @@ ORPHAN_SECONDS = 2.0  # time to end in order after the parent process has ended
 ORPHANED = getattr(signal, "SIGQUIT", signal.SIGTERM)
 STARTER = "RL_TRAINING_STARTER"  # environment variable: a process id
 PR_SET_PDEATHSIG = 1
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # for processes that share the cores
 _job = threading.Event()  # set in a process that a job runner has started
 
 
@@ -49,6 +50,18 @@ def start_hidden(process: BaseProcess, *signals: signal.Signals) -> None:
         resource_tracker.ensure_running()  # unblocks SIGINT and SIGTERM when it starts the tracker
     with hidden_from(*signals):
         process.start()
+
+
+@contextmanager
+def one_thread_each() -> Iterator[None]:
+    """Processes started here use one thread for matrix products, unless an environment variable sets their number."""
+    added = {name: value for name, value in ONE_THREAD.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
 
 
 def end_with_parent(*, signalled: bool = True) -> None:

@@ -50,6 +50,11 @@ def test_a_downscaled_screen_has_exact_area_means():
     np.testing.assert_array_equal(AreaAverage((210, 160), (84, 84))(screen), np.rint(blocks.sum((1, 3)) / 200))
 
 
+def test_an_image_can_be_enlarged_along_one_side():
+    image = np.array([[10], [20], [60]], np.uint8)
+    assert AreaAverage((3, 1), (2, 2))(image).tolist() == [[13, 13], [47, 47]]  # (10 + 20 / 2) / 1.5
+
+
 def test_a_frame_is_the_maximum_of_the_last_two_of_four():
     bare: Any = make_atari(
         BREAKOUT, preprocess=False, frameskip=1, repeat_action_probability=0.0, obs_type="grayscale"

@@ -57,6 +57,25 @@ def test_trajectories_do_not_depend_on_the_number_of_workers(cores, monkeypatch)
                     np.testing.assert_array_equal(one[column][:num_envs], other[column])
 
 
+class Threads(CartPoleEnv):
+    """The reward is the number of threads for matrix products, 0 if it is not limited."""
+
+    def step(self, action: Any) -> Any:
+        obs, _, *rest = super().step(action)
+        return obs, float(os.environ.get("OMP_NUM_THREADS", 0)), *rest
+
+
+@pytest.mark.parametrize("chosen", [None, "3"])
+def test_a_worker_uses_one_thread_unless_the_user_sets_their_number(chosen, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if chosen is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", chosen)
+    with EnvPool(Threads, 2, workers=2) as pool:
+        pool.reset()
+        assert pool.step(np.zeros(2, np.int64)).rewards.tolist() == [float(chosen or 1)] * 2
+    assert os.environ.get("OMP_NUM_THREADS") == chosen
+
+
 def test_a_workers_error_is_raised_with_its_traceback():
     with EnvPool(Failing, 2, workers=2) as pool:
         pool.reset()

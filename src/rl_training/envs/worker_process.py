@@ -19,7 +19,7 @@ from typing import Any
 from rl_training.envs.group import EnvError, EnvGroup
 from rl_training.envs.shared_rows import SharedRows, StepArrays
 from rl_training.messages import describe_error
-from rl_training.processes import describe_exit, end_with_parent, start_hidden
+from rl_training.processes import describe_exit, end_with_parent, one_thread_each, start_hidden
 
 CLOSING_SECONDS = 3.0  # time limit for the workers to close their environments
 IGNORED_SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -49,7 +49,8 @@ class Worker:
         options = (worker_end, build, shared, rows, lasting, self._spin)
         self.process = context.Process(target=serve, args=options, daemon=True)
         try:
-            start_hidden(self.process, *IGNORED_SIGNALS)
+            with one_thread_each():
+                start_hidden(self.process, *IGNORED_SIGNALS)
         except OSError:
             raise
         except Exception as error:  # the function cannot be pickled

@@ -11,9 +11,7 @@ from rl_training.experiment.executors.base import LOG, OUTPUT, Executor, Handle,
 from rl_training.experiment.executors.capacity import cores
 from rl_training.experiment.executors.devices import VISIBLE
 from rl_training.experiment.processes.signals import forward_signal, hidden_from_ctrl_c
-from rl_training.processes import starter_variable
-
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+from rl_training.processes import ONE_THREAD, starter_variable
 
 
 class LocalProcess(Handle):

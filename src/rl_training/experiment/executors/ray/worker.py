@@ -17,12 +17,11 @@ from typing import IO
 
 import rl_training
 from rl_training.experiment.executors.base import LOG, OUTPUT
-from rl_training.experiment.executors.local import ONE_THREAD
 from rl_training.experiment.executors.ray.copying.inbox import Inbox
 from rl_training.experiment.executors.ray.copying.outbox import Outbox
 from rl_training.experiment.executors.ray.copying.snapshots import PIECE, checkpoints_below, group_of
 from rl_training.experiment.processes.signals import forward_signal, hidden_from_ctrl_c
-from rl_training.processes import starter_variable
+from rl_training.processes import ONE_THREAD, starter_variable
 
 OUTPUT_OPTION = "--output"  # the argument after it is the folder with the results
 TOKEN = ".ray-token"  # a file in that folder, by which a node recognises it
