@@ -11,6 +11,7 @@ from rl_training.reporting.plots import INK, PALETTE, new_figure, plain
 COLUMNS = 3
 LABELS = {"batch size": "updates a second", "width": "updates a second", "rows": "updates a second",
           "seeds": "seed-updates a second", "environments": "steps a second"}  # fmt: skip
+TICKS = [digit * 10**power for power in range(9) for digit in (1, 2, 5)]
 
 
 def draw_ratios(result: dict[str, Any], path: Path) -> Path:
@@ -58,8 +59,10 @@ def draw_growth(result: dict[str, Any], path: Path) -> Path:
         axes.plot(values, rates, color=PALETTE[0], marker="o", markersize=4)
         axes.set(xscale="log", yscale="log", xlabel=name, ylabel=LABELS[name], ylim=(min(rates) / 2, 2 * max(rates)))
         plain(axes)
-        axes.yaxis.set_minor_formatter("")
         axes.set_xticks(values, [short_number(value) for value in values])
+        marks = [mark for mark in TICKS if min(rates) / 2 <= mark <= 2 * max(rates)]
+        few = marks[:: math.ceil(len(marks) / 5)]
+        axes.set_yticks(few, [short_number(mark) for mark in few])
         axes.minorticks_off()
     for axes in grid[len(panels) :]:
         axes.set_visible(False)
@@ -70,4 +73,6 @@ def draw_growth(result: dict[str, Any], path: Path) -> Path:
 
 
 def short_number(value: int) -> str:
+    if value >= 1_000_000:
+        return f"{value // 1_000_000:,}M"
     return f"{value // 1000:,}k" if value >= 10_000 else f"{value:,}"
