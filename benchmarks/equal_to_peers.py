@@ -24,6 +24,7 @@ import torch
 from command_line import SINGLE_THREADED
 from equal_peers.cases import CASES, GOAL, Case
 from equal_peers.ours import prepared, trained
+from equal_peers.page import table
 from figures import RESULTS, write
 from provenance import provenance
 
@@ -133,22 +134,6 @@ def peer_name(case: Case, versions: dict[str, str], corl: Path | None) -> str:
         return f"CORL {commit.stdout.strip() or 'of unknown commit'}"
     library = next(iter(versions))
     return f"{library.replace('_', '-')} {versions[library]}"
-
-
-def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Markdown: the largest difference of a parameter after each number of updates, and how far parameters moved."""
-    marks = [str(mark) for mark in rows[0]["updates"]] if rows else []
-    precisions = {"float32": "max_difference", "float64": "max_difference_float64"}
-    columns = [(mark, name) for name in precisions for mark in marks]
-    head = ["what", "peer", *(f"{mark} updates, {name}" for mark, name in columns), "change", "order of steps", "notes"]
-    lines = [head, ["---"] * len(head)]
-    for row in rows:
-        found = [(row[precisions[name]] or {}).get(mark) for mark, name in columns]
-        cells = ["" if each is None else f"{each:.0e}" for each in found]
-        notes = "; ".join(filter(None, (row["changed_in_peer"], row["reason"])))
-        change = f"{row['max_change'][marks[-1]]:.0e}"
-        lines.append([row["what"], row["peer"], *cells, change, row["order_of_steps"], notes])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:

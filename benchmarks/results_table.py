@@ -12,6 +12,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from equal_peers.page import section
 from performance_page import table, write_page
 from scores.config_lines import with_score_line
 from scores.page import family_section, not_run
@@ -89,6 +90,7 @@ python benchmarks/dreams.py errors > benchmarks/results/dream_errors.json
 python benchmarks/dynamics.py speed > benchmarks/results/dynamics_speed_cpu.json
 python benchmarks/dynamics.py error --picture docs/pictures/model_errors.png > benchmarks/results/dynamics_error.json
 python benchmarks/peers.py --peer VENV/bin/python
+python benchmarks/equal_to_peers.py --peer sb3=VENV/bin/python --peer corl=VENV/bin/python --corl DIR
 for name in halfcheetah hopper hopper_mixture mopo cartpole lunarlander minatar actor_critic model_based; do
     rl-training bench benchmarks/plans/$name.yaml --output benchmarks/results/$name
 done
@@ -127,11 +129,13 @@ def whole_page(rows: list[Row]) -> str:
     files = [file for file in sorted(RESULTS.glob("*.json")) if file.name not in (*scored, "table.json")]
     results = {file.name: json.loads(file.read_text(encoding="utf-8")) for file in files}
     others = {file: result for file, result in results.items() if result.get("page") != "performance"}
+    equality = others.pop("equality.json", None)
     pictures = [picture(result) for result in others.values() if "picture" in result]
     families = [family_section(family, own, note(family)) for family, own in by_family(rows).items()]
     missing = ["## Not run, or not as long as published\n", NO_RESULT, not_run(rows)]
+    equal = [] if equality is None else [section(equality)]
     return INTRODUCTION + "\n".join(
-        [*families, *missing, "## Resume, models and estimates\n", other_table(others), *pictures, REPRODUCE]
+        [*families, *missing, *equal, "## Resume, models and estimates\n", other_table(others), *pictures, REPRODUCE]
     )
 
 

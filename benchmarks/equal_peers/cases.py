@@ -48,10 +48,10 @@ CQL = {
 }  # fmt: skip
 IQL = {**ACTOR_CRITIC, "expectile": 0.7, "beta": 3.0}
 
-ROUNDING = "rounding of float32, amplified by Adam where gradients are near zero; the float64 column has none of it"
+ROUNDING = "rounding of float32, amplified by Adam where gradients are near zero"
 COPIED = "Q-network; the target network is copied after every 10th update"
 DELAYED_ORDER = "critics; after every second critic step the actor, then the target networks"
-ON_ROLLOUT = "policy and value together; both compute advantages and old log-probabilities of each rollout themselves"
+ON_ROLLOUT = "policy and value together; each side computes the advantages of a rollout"
 AT_ONCE = "all losses at the parameters before the update, then the target critics"
 SAC_DRAWS = (Draw("next_actions"), Draw("policy_actions"))
 
@@ -65,15 +65,14 @@ CASES = {
     "ppo_discrete": Case("PPO, Discrete actions", "sb3", "ppo", PPO, ON_ROLLOUT, precisions=(32,), discrete=True),
     "sac": Case(
         "SAC", "sb3", "sac", ACTOR_CRITIC,
-        "ours: all losses at the parameters before the update; SB3: temperature, critics, then the actor by the "
-        "updated critics; both then the target critics",
-        draws=SAC_DRAWS, reason="order of steps: SB3's actor reads critics that are one step newer",
+        "ours: all losses at the parameters before the update; SB3: critics first, then the actor by the new critics",
+        draws=SAC_DRAWS, reason="order of steps",
     ),
     "sac_ordered": Case(
         "SAC, our steps in SB3's order", "sb3", "sac", ACTOR_CRITIC,
-        "critics, then the actor by the updated critics and the temperature, then the target critics",
+        "critics; actor by the new critics, and temperature; target critics",
         draws=SAC_DRAWS, phases=("critics", "policy", "targets"), peer_options={"epsilon": 0.0}, reason=ROUNDING,
-        changed="0 instead of 1e-6 is added to 1 - a^2 in log-probabilities",
+        changed="log-probabilities with log(1 - a^2) instead of log(1 - a^2 + 1e-6)",
     ),
     "cql": Case(
         "CQL", "corl", "cql", CQL, AT_ONCE, draws=(
@@ -83,7 +82,7 @@ CASES = {
     ),
     "iql": Case(
         "IQL", "corl", "iql", IQL, AT_ONCE,
-        changed="Adam's epsilon of the critics 5e-9, because the peer halves their loss; constant learning rate",
+        changed="epsilon 5e-9 for the critics' Adam, whose loss is halved there; constant learning rate",
     ),
     "td3_bc": Case(
         "TD3+BC", "corl", "td3_bc", {**ACTOR_CRITIC, **DELAYED, "alpha": 2.5, "normalize_obs": False}, DELAYED_ORDER,

@@ -1,0 +1,34 @@
+"""The comparison of updates with peers as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+SECTION = """\
+## Equal updates
+
+The same initial parameters, batches and random numbers go through our class and the peer's own. The numbers are the
+largest absolute difference of any parameter, target networks included. *Change* is how far a parameter moved. In
+float64 only the mathematics is left of a difference: what float32 shows beyond it is rounding.
+
+"""
+PRECISIONS = {"float32": "max_difference", "float64": "max_difference_float64"}
+
+
+def section(result: dict[str, Any]) -> str:
+    return f"{SECTION}{table(result['cases'])}\n\n`{result['commands'][0]}`\n"
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    marks = [str(mark) for mark in rows[0]["updates"]] if rows else []
+    columns = [(mark, name) for name in PRECISIONS for mark in marks]
+    head = ["what", "peer", *(f"{mark} updates, {name}" for mark, name in columns), "change", "order of steps", "notes"]
+    lines = [head, ["---"] * len(head)]
+    for row in rows:
+        found = [(row[PRECISIONS[name]] or {}).get(mark) for mark, name in columns]
+        cells = ["" if each is None else f"{each:.0e}" for each in found]
+        notes = "; ".join(filter(None, (row["changed_in_peer"], row["reason"])))
+        change = f"{row['max_change'][marks[-1]]:.0e}"
+        lines.append([row["what"], row["peer"], *cells, change, row["order_of_steps"], notes])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
