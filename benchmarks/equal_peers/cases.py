@@ -61,15 +61,15 @@ CASES = {
         "QR-DQN", "sb3", "qr_dqn", {**Q_LEARNING, "num_quantiles": 20, "adam_eps": 0.01 / 64}, COPIED, discrete=True
     ),
     "td3": Case("TD3", "sb3", "td3", {**ACTOR_CRITIC, **DELAYED}, DELAYED_ORDER, draws=(Draw("target_noise"),)),
-    "ppo": Case("PPO, Box actions", "sb3", "ppo", PPO, ON_ROLLOUT, precisions=(32,)),
-    "ppo_discrete": Case("PPO, Discrete actions", "sb3", "ppo", PPO, ON_ROLLOUT, precisions=(32,), discrete=True),
+    "ppo": Case("PPO (Box)", "sb3", "ppo", PPO, ON_ROLLOUT, precisions=(32,)),
+    "ppo_discrete": Case("PPO (Discrete)", "sb3", "ppo", PPO, ON_ROLLOUT, precisions=(32,), discrete=True),
     "sac": Case(
         "SAC", "sb3", "sac", ACTOR_CRITIC,
         "ours: all losses at the parameters before the update; SB3: critics first, then the actor by the new critics",
         draws=SAC_DRAWS, reason="order of steps",
     ),
     "sac_ordered": Case(
-        "SAC, our steps in SB3's order", "sb3", "sac", ACTOR_CRITIC,
+        "SAC (our steps in SB3's order)", "sb3", "sac", ACTOR_CRITIC,
         "critics; actor by the new critics, and temperature; target critics",
         draws=SAC_DRAWS, phases=("critics", "policy", "targets"), peer_options={"epsilon": 0.0}, reason=ROUNDING,
         changed="log-probabilities with log(1 - a^2) instead of log(1 - a^2 + 1e-6)",
