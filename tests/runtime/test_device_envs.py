@@ -17,6 +17,11 @@ from rl_training.runtime.lanes.captured_collect import CapturedCollect
 SMALL: dict[str, Any] = {"hidden_sizes": [8], "batch_size": 16}
 RUNS = {
     "ppo": {"algo": "ppo", "env_id": "CartPole-v1", "algo_kwargs": {**SMALL, "num_steps": 16}},
+    "ppo with memory": {
+        "algo": "ppo",
+        "env_id": "CartPole-v1",
+        "algo_kwargs": {**SMALL, "num_steps": 16, "epochs": 2, "network": {"memory": "lstm", "memory_size": 8}},
+    },
     "dqn": {"algo": "dqn", "env_id": "CartPole-v1", "algo_kwargs": {**SMALL, "learning_starts": 64, "n_step": 3}},
     "sac": {"algo": "sac", "env_id": "Pendulum-v1", "algo_kwargs": {**SMALL, "learning_starts": 64}},
     "td3": {"algo": "td3", "env_id": "MountainCarContinuous-v0", "algo_kwargs": {**SMALL, "learning_starts": 64}},
@@ -105,9 +110,10 @@ ON_GPU = {"device": "cuda", "total_timesteps": 1024, "checkpoint_interval": 512}
 
 
 @cuda
-def test_captured_rollouts_and_updates_resume_exactly(tmp_path):
-    whole = run_training(config(tmp_path, "ppo", "whole", **ON_GPU))
-    half = run_training(config(tmp_path, "ppo", "half", **{**ON_GPU, "total_timesteps": 512}))
+@pytest.mark.parametrize("name", ["ppo", "ppo with memory"])
+def test_captured_rollouts_and_updates_resume_exactly(tmp_path, name):
+    whole = run_training(config(tmp_path, name, "whole", **ON_GPU))
+    half = run_training(config(tmp_path, name, "half", **{**ON_GPU, "total_timesteps": 512}))
     resumed = resume_run(half.run_dir, steps=1024)
     assert weights(whole.run_dir) == weights(resumed.run_dir) != {}
 

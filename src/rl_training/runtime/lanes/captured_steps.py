@@ -16,22 +16,39 @@ class CapturedSteps(Generic[Result]):
     def __init__(self, actor: Actor, function: Callable[[], Result]) -> None:
         self.actor, self._function = actor, function
         self._obs, self._noise = actor.obs.clone(), actor.noise_value.clone()
+        self._memory = self._initial_memory()
         self._captured = CapturedCall(self._run, actor.generator)
 
     def __call__(self) -> Result:
-        self._obs.copy_(self.actor.obs)
-        self._noise.copy_(self.actor.noise_value)
+        self._keep()
         result = self._captured()
-        self.actor.obs, self.actor.noise_value = self._obs, self._noise
+        self._hand_over()
         return result
 
     def _run(self) -> Result:
-        """Starts from the actor's state in `_obs` and `_noise` and leaves it there, where the next replay reads it."""
-        self.actor.obs, self.actor.noise_value = self._obs, self._noise
+        """Starts from the state that `_keep` has stored and leaves it there, where the next replay reads it."""
+        self._hand_over()
         result = self._function()
+        self._keep()
+        return result
+
+    def _keep(self) -> None:
+        """Copies the actor's state to tensors that keep their place."""
         self._obs.copy_(self.actor.obs)
         self._noise.copy_(self.actor.noise_value)
-        return result
+        rows = self._initial_memory() if self.actor.memory.rows is None else self.actor.memory.rows
+        for name, kept in self._memory.items():
+            kept.copy_(rows[name])
+
+    def _hand_over(self) -> None:
+        self.actor.obs, self.actor.noise_value = self._obs, self._noise
+        self.actor.memory.rows = dict(self._memory) or None
+
+    def _initial_memory(self) -> Batch:
+        """Memory of a recurrent policy at the start of an episode; empty without one."""
+        initial = getattr(self.actor.policy, "initial_memory", None)
+        found: Batch = {} if initial is None else initial(len(self.actor.obs))
+        return found
 
 
 def stacked_steps(actor: Actor, steps: int, *, policy: Policy | None = None, axis: int = 0) -> Batch:
