@@ -192,6 +192,8 @@ class BC(ManagedAlgorithm):
         max_grad_norm: float | None = None,
         network: str | type[Any] | Mapping[str, Any] | None = None,
         normalize_obs: bool = False,
+        discount_time: str | None = None,
+        time_unit: float | None = None,
         objective: Literal["likelihood", "mse"] = "likelihood",
         env_id: str | None = None,
         seed: int = 0,
@@ -247,6 +249,8 @@ class BC(ManagedAlgorithm):
             max_grad_norm: maximum norm of the gradient; none: no clipping
             network: networks of policy and value functions: a kind, or its options; none: the algorithm's own
             normalize_obs: standardise observations by the dataset's mean and std
+            discount_time: time column of the file; discounts are then gamma ** (time step / time_unit)
+            time_unit: time that gamma discounts as one step
             objective: maximum likelihood, or mean squared error (Box actions only)
             env_id: environment: Gymnasium id, module:id or module:Class; none: learn from the dataset alone
             seed: random seed of the run
@@ -308,9 +312,9 @@ class BCQ(ManagedAlgorithm):
         max_grad_norm: float | None = None,
         network: str | type[Any] | Mapping[str, Any] | None = None,
         normalize_obs: bool = False,
-        n_step: int = 1,
         discount_time: str | None = None,
         time_unit: float | None = None,
+        n_step: int = 1,
         threshold: float = 0.3,
         logit_penalty: float = 0.01,
         tau: float = 0.005,
@@ -369,9 +373,9 @@ class BCQ(ManagedAlgorithm):
             max_grad_norm: maximum norm of the gradient; none: no clipping
             network: networks of policy and value functions: a kind, or its options; none: the algorithm's own
             normalize_obs: standardise observations by the dataset's mean and std
-            n_step: steps of the n-step returns of the dataset
             discount_time: time column of the file; discounts are then gamma ** (time step / time_unit)
             time_unit: time that gamma discounts as one step
+            n_step: steps of the n-step returns of the dataset
             threshold: lowest probability of an action in the data, relative to the likeliest; 0: every action
             logit_penalty: weight of the squared logits of the behaviour policy
             tau: Polyak coefficient of the target network
@@ -590,9 +594,9 @@ class CalQL(ManagedAlgorithm):
         max_grad_norm: float | None = None,
         network: str | type[Any] | Mapping[str, Any] | None = None,
         normalize_obs: bool = False,
-        n_step: int = 1,
         discount_time: str | None = None,
         time_unit: float | None = None,
+        n_step: int = 1,
         precision: Literal["float32", "bfloat16"] = "float32",
         temperature: float = 1.0,
         tune_temperature: bool = True,
@@ -663,9 +667,9 @@ class CalQL(ManagedAlgorithm):
             max_grad_norm: maximum norm of the gradient; none: no clipping
             network: networks of policy and value functions: a kind, or its options; none: the algorithm's own
             normalize_obs: standardise observations by the dataset's mean and std
-            n_step: steps of the n-step returns of the dataset
             discount_time: time column of the file; discounts are then gamma ** (time step / time_unit)
             time_unit: time that gamma discounts as one step
+            n_step: steps of the n-step returns of the dataset
             precision: precision of matrix products in the loss
             temperature: entropy coefficient alpha; its initial value if tuned
             tune_temperature: tune the temperature towards target_entropy
@@ -743,9 +747,9 @@ class CQL(ManagedAlgorithm):
         max_grad_norm: float | None = None,
         network: str | type[Any] | Mapping[str, Any] | None = None,
         normalize_obs: bool = False,
-        n_step: int = 1,
         discount_time: str | None = None,
         time_unit: float | None = None,
+        n_step: int = 1,
         precision: Literal["float32", "bfloat16"] = "float32",
         temperature: float = 1.0,
         tune_temperature: bool = True,
@@ -817,9 +821,9 @@ class CQL(ManagedAlgorithm):
             max_grad_norm: maximum norm of the gradient; none: no clipping
             network: networks of policy and value functions: a kind, or its options; none: the algorithm's own
             normalize_obs: standardise observations by the dataset's mean and std
-            n_step: steps of the n-step returns of the dataset
             discount_time: time column of the file; discounts are then gamma ** (time step / time_unit)
             time_unit: time that gamma discounts as one step
+            n_step: steps of the n-step returns of the dataset
             precision: precision of matrix products in the loss
             temperature: entropy coefficient alpha; its initial value if tuned
             tune_temperature: tune the temperature towards target_entropy
@@ -1538,9 +1542,9 @@ class IQL(ManagedAlgorithm):
         max_grad_norm: float | None = None,
         network: str | type[Any] | Mapping[str, Any] | None = None,
         normalize_obs: bool = False,
-        n_step: int = 1,
         discount_time: str | None = None,
         time_unit: float | None = None,
+        n_step: int = 1,
         precision: Literal["float32", "bfloat16"] = "float32",
         expectile: float = 0.7,
         beta: float = 3.0,
@@ -1601,9 +1605,9 @@ class IQL(ManagedAlgorithm):
             max_grad_norm: maximum norm of the gradient; none: no clipping
             network: networks of policy and value functions: a kind, or its options; none: the algorithm's own
             normalize_obs: standardise observations by the dataset's mean and std
-            n_step: steps of the n-step returns of the dataset
             discount_time: time column of the file; discounts are then gamma ** (time step / time_unit)
             time_unit: time that gamma discounts as one step
+            n_step: steps of the n-step returns of the dataset
             precision: precision of matrix products in the loss
             expectile: expectile of the value loss; 0.5 is the mean, towards 1 the maximum over actions
             beta: inverse temperature: weight = exp(beta * advantage)
@@ -2600,9 +2604,9 @@ class ReBRAC(ManagedAlgorithm):
         max_grad_norm: float | None = None,
         network: str | type[Any] | Mapping[str, Any] | None = None,
         normalize_obs: bool = False,
-        n_step: int = 1,
         discount_time: str | None = None,
         time_unit: float | None = None,
+        n_step: int = 1,
         action_noise: Literal["none", "gaussian", "ornstein_uhlenbeck"] = "none",
         action_noise_scale: float = 0.1,
         action_noise_theta: float = 0.15,
@@ -2667,9 +2671,9 @@ class ReBRAC(ManagedAlgorithm):
             max_grad_norm: maximum norm of the gradient; none: no clipping
             network: networks of policy and value functions: a kind, or its options; none: the algorithm's own
             normalize_obs: standardise observations by the dataset's mean and std
-            n_step: steps of the n-step returns of the dataset
             discount_time: time column of the file; discounts are then gamma ** (time step / time_unit)
             time_unit: time that gamma discounts as one step
+            n_step: steps of the n-step returns of the dataset
             action_noise: exploration noise added to the actions
             action_noise_scale: std of the exploration noise; actions are in [-1, 1]
             action_noise_theta: mean reversion rate of ornstein_uhlenbeck noise; 1: independent noise
@@ -3156,9 +3160,9 @@ class TD3BC(ManagedAlgorithm):
         max_grad_norm: float | None = None,
         network: str | type[Any] | Mapping[str, Any] | None = None,
         normalize_obs: bool = True,
-        n_step: int = 1,
         discount_time: str | None = None,
         time_unit: float | None = None,
+        n_step: int = 1,
         action_noise: Literal["none", "gaussian", "ornstein_uhlenbeck"] = "none",
         action_noise_scale: float = 0.1,
         action_noise_theta: float = 0.15,
@@ -3221,9 +3225,9 @@ class TD3BC(ManagedAlgorithm):
             max_grad_norm: maximum norm of the gradient; none: no clipping
             network: networks of policy and value functions: a kind, or its options; none: the algorithm's own
             normalize_obs: standardise observations by the dataset's mean and std
-            n_step: steps of the n-step returns of the dataset
             discount_time: time column of the file; discounts are then gamma ** (time step / time_unit)
             time_unit: time that gamma discounts as one step
+            n_step: steps of the n-step returns of the dataset
             action_noise: exploration noise added to the actions
             action_noise_scale: std of the exploration noise; actions are in [-1, 1]
             action_noise_theta: mean reversion rate of ornstein_uhlenbeck noise; 1: independent noise
@@ -3292,9 +3296,9 @@ class XQL(ManagedAlgorithm):
         max_grad_norm: float | None = None,
         network: str | type[Any] | Mapping[str, Any] | None = None,
         normalize_obs: bool = False,
-        n_step: int = 1,
         discount_time: str | None = None,
         time_unit: float | None = None,
+        n_step: int = 1,
         precision: Literal["float32", "bfloat16"] = "float32",
         expectile: float = 0.7,
         beta: float = 3.0,
@@ -3358,9 +3362,9 @@ class XQL(ManagedAlgorithm):
             max_grad_norm: maximum norm of the gradient; none: no clipping
             network: networks of policy and value functions: a kind, or its options; none: the algorithm's own
             normalize_obs: standardise observations by the dataset's mean and std
-            n_step: steps of the n-step returns of the dataset
             discount_time: time column of the file; discounts are then gamma ** (time step / time_unit)
             time_unit: time that gamma discounts as one step
+            n_step: steps of the n-step returns of the dataset
             precision: precision of matrix products in the loss
             expectile: expectile of the value loss; 0.5 is the mean, towards 1 the maximum over actions
             beta: inverse temperature: weight = exp(beta * advantage)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rl_training.data.writers import save_npz
-from rl_training.experiment.bench.plan import parse_plan
+from rl_training.experiment.bench.plan import parse_plan, plan_yaml, read_plan
 from rl_training.experiment.bench.runner import Bench
 from rl_training.experiment.executors.local import LocalExecutor
+from rl_training.reporting.bench_cells import read_cells
 from rl_training.runtime.recipes import roll_dataset
 
 
@@ -73,6 +76,81 @@ def test_a_cell_whose_score_is_missing_is_scored_again_alike(cli, ended, folder)
     result.unlink()
     again = json.loads(cli("bench", "--output", folder / "bench", "--cell", "bc-train", "--json").stdout)
     assert again["cells"] == [ended["cells"][0]]
+
+
+def changed(command: list[str], **options: object) -> list[str]:
+    """The command with other values of these options, or without those that are None."""
+    words = list(command)
+    for name, value in options.items():
+        place = words.index(f"--{name}")
+        words[place : place + 2] = [] if value is None else [f"--{name}", str(value)]
+    return words
+
+
+@pytest.fixture
+def copied(ended, folder, tmp_path) -> Path:
+    return shutil.copytree(folder / "bench", tmp_path / "bench")
+
+
+def test_other_test_data_make_new_scores_of_the_trained_runs(cli, command, copied, ended, tmp_path):
+    save_npz(roll_dataset("Pendulum-v1", rows=400, seed=2), other := tmp_path / "other.npz")
+    weights = {file: file.stat().st_mtime_ns for file in copied.rglob("*.safetensors")}
+    again = cli(*changed(command, test=other, updates=3, output=copied))
+    assert again.exit_code == 0, again.stderr
+    assert "scores are made again (test: " in again.stderr
+    assert again.stderr.count("trained runs are kept") == 1
+    for cell, before in zip(json.loads(again.stdout)["cells"], ended["cells"], strict=True):
+        stored = json.loads((copied / cell["cell"] / "result.json").read_text())
+        assert (cell["test"], stored["test"], stored["runs"][0]["score"]["updates"]) == (str(other), str(other), 3)
+        assert cell["scores"] != before["scores"]
+    assert {file: file.stat().st_mtime_ns for file in copied.rglob("*.safetensors")} == weights
+
+
+def test_a_cell_is_not_done_until_it_is_scored_with_the_new_options(copied):
+    plan = read_plan(copied)
+    newer = plan.model_copy(update={"updates": 3})
+    (copied / "bench.yaml").write_text(plan_yaml(newer))  # as if the command had been killed after writing the plan
+    assert [cell.state for cell in Bench(newer, copied).cells] == ["waiting", "waiting"]
+    assert [cell.result for cell in read_cells(copied)] == [None, None]
+    assert [cell.state for cell in Bench(plan, copied).cells] == ["done", "done"]
+
+
+def test_scores_are_not_made_again_if_the_runs_are_deleted(cli, command, copied):
+    for run in copied.glob("*/seed_*"):
+        shutil.rmtree(run)
+    result = cli(*changed(command, updates=3, output=copied))
+    assert (result.exit_code, "because its runs are deleted; choose another --output" in result.stderr) == (2, True)
+    assert (copied / "bc-train" / "result.json").exists()
+
+
+@pytest.mark.parametrize("kind", ["npz", "csv"])
+def test_test_data_that_do_not_fit_are_refused_before_any_training(cli, command, tmp_path, kind):
+    file = tmp_path / f"data.{kind}"
+    if kind == "npz":
+        save_npz(roll_dataset("CartPole-v1", rows=50, seed=0), file)
+    else:
+        file.write_text("remarks\n1\n")
+    result = cli(*changed(command, test=file, output=tmp_path / "bench"))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"error: the test data do not fit bc-train: {file}")
+    assert ("obs have shape (4,)" if kind == "npz" else "name the columns with --columns") in result.stderr
+    assert not list((tmp_path / "bench").glob("*-train"))
+
+
+def test_columns_can_be_named_and_bc_joins_a_bench_that_discounts_by_time(cli, folder, tmp_path):
+    for name in ("train", "test"):
+        with np.load(folder / f"{name}.npz") as columns:
+            renamed = {**columns, "state": columns["obs"], "hour": np.arange(400) * 2.0}
+        np.savez(tmp_path / name, **{key: column for key, column in renamed.items() if key not in ("obs", "spec")})
+    options = ["--set", "hidden_sizes=[8]", "--set", "discount_time=hour", "--set", "time_unit=2"]
+    result = cli("bench", "--algos", "bc,iql", "--datasets", tmp_path / "train.npz", "--columns", "obs=state",
+                 "--action-range", "-2,2", "--score", "ope", "--test", tmp_path / "test.npz", "--updates", "2",
+                 "--seeds", "0", "--steps", "4", *options, "--jobs", "2", "--output", tmp_path / "bench",
+                 "--json")  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    plan = read_plan(tmp_path / "bench")
+    assert (plan.set["dataset_columns"], plan.set["action_range"]) == ({"obs": "state"}, [-2, 2])
+    assert json.loads(result.stdout)["status"] == "done"
 
 
 class Elsewhere(LocalExecutor):

@@ -33,6 +33,33 @@ def test_every_learner_meets_every_environment_and_dataset():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("datasets", "names"),
+    [
+        (["a/train.npz", "b/train.npz", "b/test.npz"], ["bc-a-train", "bc-b-train", "bc-test"]),
+        (["x.csv", "a/x.csv"], ["bc-x", "bc-a-x"]),
+        (["/logs/a/x.npz", "/logs/b/x.npz", "/old/a/x.npz"], ["bc-logs-a-x", "bc-b-x", "bc-old-a-x"]),
+        (["a/x.npz", "a/x.parquet"], ["bc-a-x.npz", "bc-a-x.parquet"]),
+    ],
+)
+def test_files_of_the_same_name_are_named_with_their_folders(datasets, names):
+    plan = parse_plan({"algos": "bc", "datasets": datasets, "score": "ope", "test": "t.npz"})
+    assert [cell.name for cell in plan.cells()] == names
+
+
+def test_configs_of_the_same_name_are_named_with_their_folders():
+    plan = parse_plan({"configs": ["a/iql.yaml", "b/iql.yaml"]})
+    assert [cell.name for cell in plan.cells()] == ["a-iql", "b-iql"]
+
+
+def test_a_plan_under_which_nothing_was_trained_is_replaced(tmp_path):
+    plan = {**TWO_CELLS, "algos": ["bc"], "envs": ["Absent-v1"], "seeds": [0], "steps": 4}
+    (bench := Bench(parse_plan(plan), tmp_path)).run()
+    assert bench.status == "failed"
+    (again := Bench(parse_plan({**plan, "envs": ["Pendulum-v1"]}), tmp_path)).run()
+    assert (again.status, read_plan(tmp_path)) == ("done", again.plan)
+
+
 def test_a_config_brings_its_own_environment():
     (cell,) = (plan := parse_plan({"configs": ["sac/pendulum"], "steps": 100})).cells()
     config = cell.config(plan)
@@ -45,7 +72,7 @@ def test_a_config_brings_its_own_environment():
         ({}, "a bench needs algorithms or configs; give --algos or --configs"),
         ({"algos": ["sac"]}, "algos need environments; give --envs, or envs in a plan file (configs name their own)"),
         ({"algos": ["sac", "sac"], "envs": ["A-v1"]}, "two cells have the name sac-A-v1; give each"),
-        ({"algos": ["bc"], "envs": ["A"], "datasets": ["a/x.npz", "b/x.npz"]}, "two cells have the name bc-A-x"),
+        ({"algos": ["bc"], "envs": ["A"], "datasets": ["a/x.npz", "a/x.npz"]}, "two cells have the name bc-A-x"),
         ({"algos": ["sac"], "envs": ["A-v1"], "seeds": [1, 1]}, "seeds must not repeat a seed, got [1, 1]"),
         ({"algs": ["sac"]}, "algs: unknown key; did you mean algos?"),
         ({"algos": ["sac"], "envs": ["A-v1"], "episodes": 0}, "episodes: must be greater than or equal to 1, got 0"),
@@ -72,6 +99,7 @@ def test_a_plan_reads_back_as_it_was_written(tmp_path):
 
 def test_another_plan_in_the_directory_is_refused_by_its_keys(tmp_path):
     (tmp_path / "bench.yaml").write_text(plan_yaml(parse_plan(TWO_CELLS)))
+    (tmp_path / "bc-Pendulum-v1" / "seed_0").mkdir(parents=True)
     with pytest.raises(ConfigError, match=r"holds another bench \(seeds: \[0, 1\] there, \[0\] here; steps: 400 there"):
         Bench(parse_plan({**TWO_CELLS, "seeds": [0], "steps": 10}), tmp_path).run()
 

@@ -5,14 +5,14 @@ from typing import Any, Literal
 from pydantic import Field
 from torch import Tensor
 
-from rl_training.algorithms.core.config import OfflineConfig
+from rl_training.algorithms.core.config import TimedConfig
 from rl_training.algorithms.core.learner import Learner
 from rl_training.models import MLPBCModel
 from rl_training.models.heads import CategoricalPolicy
 from rl_training.types import Batch, Loss
 
 
-class BCConfig(OfflineConfig):
+class BCConfig(TimedConfig):  # there are no TD targets: discount_time affects off-policy estimates only
     objective: Literal["likelihood", "mse"] = Field(
         "likelihood", description="maximum likelihood, or mean squared error (Box actions only)"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -12,9 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from rl_training.cli.data import ActionRange, Allow, Columns, read_options
 from rl_training.cli.executors import takes_executor
 from rl_training.cli.options import Json
 from rl_training.cli.output import duration, many, print_facts, print_json, print_table, print_wrapped
+from rl_training.cli.tables import takes_table_options
 from rl_training.experiment.executors.base import ExecutorOptions
 from rl_training.messages import OPE_CAUTION
 
@@ -67,11 +70,13 @@ Output = Annotated[
 
 
 @takes_executor
+@takes_table_options
 def bench(
     plan: Plan = None, algos: Algos = None, configs: Configs = None, envs: Envs = None, datasets: Datasets = None,
-    seeds: Seeds = None, steps: Steps = None, overrides: Overrides = None, episodes: Episodes = None,
-    score: Score = None, test: Test = None, updates: Updates = None, gamma: Gamma = None, jobs: Jobs = None,
-    output: Output = None, one_cell: OneCell = None, as_json: Json = False, *, executor: ExecutorOptions,
+    columns: Columns = None, action_range: ActionRange = None, allow: Allow = None, seeds: Seeds = None,
+    steps: Steps = None, overrides: Overrides = None, episodes: Episodes = None, score: Score = None,
+    test: Test = None, updates: Updates = None, gamma: Gamma = None, jobs: Jobs = None, output: Output = None,
+    one_cell: OneCell = None, as_json: Json = False, *, executor: ExecutorOptions, table: dict[str, Any],
 ) -> None:  # fmt: skip
     """Train algorithms on environments or datasets with several seeds. Repeat the command to continue. With --score ope
     no environment is needed: the runs are scored by off-policy estimates from test data."""
@@ -83,10 +88,12 @@ def bench(
     values = read_plan_file(plan) | {key: value for key, value in given.items() if value is not None}
     if episodes is not None and values.get("score") == "ope":
         raise ValueError("--score ope runs no episodes: remove --episodes")
+    reading = {**read_options(columns, action_range, allow), "table": table}
+    changes = [f"{key}={json.dumps(value)}" for key, value in reading.items() if value] + (overrides or [])
     continued = output is not None and (output / PLAN).is_file()
     output = output or Path("runs") / ("bench" if plan is None else plan.stem)
-    stored = not values and not overrides and (continued or one_cell is not None)
-    work = Bench(read_plan(output) if stored else parse_plan(with_seeds_and_overrides(values, overrides or [])), output)
+    stored = not values and not changes and (continued or one_cell is not None)
+    work = Bench(read_plan(output) if stored else parse_plan(with_seeds_and_overrides(values, changes)), output)
     with watching(work) as watch:
         run(work, replace(executor, jobs=jobs), watch, one_cell=one_cell)
     print_result(work, as_json=as_json)
@@ -193,7 +200,7 @@ def print_result(work: Bench, *, as_json: bool) -> None:
     header, text = ("score of each seed", played) if work.plan.score == "episodes" else (ESTIMATES, estimated)
     rows = [(cell["cell"], cell["state"], text(cell), cell["error"] or "") for cell in cells]
     print_table(("cell", "state", header, "error"), rows)
-    if work.plan.score == "ope":
+    if work.plan.score == "ope" and any(cell["estimates"] for cell in cells):
         print_wrapped("caution     ", f"no episodes were played: {OPE_CAUTION}")
     print_facts({"bench": str(work.directory), "next": _next(work)})
 

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rl_training.experiment.bench.commands import is_scored_as
 from rl_training.experiment.bench.plan import BenchPlan, Cell, read_plan
 from rl_training.experiment.config.train_config import load_config
 from rl_training.reporting.stored_runs import NO_ENV, flat
@@ -36,6 +37,8 @@ def read_cells(directory: Path, only: Collection[str] | None = None) -> list[Ben
 def _read(folder: Path, cell: Cell, plan: BenchPlan) -> BenchCell:
     file = folder / "result.json"
     result = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+    if result is not None and not is_scored_as(result, plan):
+        result = None  # the options of the scores have changed, and the cell is not scored again yet
     planned, config = _planned(cell, plan), _run_config(folder)
     return BenchCell(folder, cell, result, planned, planned if config is None else config, config is not None)
 

@@ -65,18 +65,21 @@ class OfflineConfig(AlgorithmConfig):
     normalize_obs: bool = Field(False, description="standardise observations by the dataset's mean and std")
 
 
-class OfflineTDConfig(OfflineConfig):
-    n_step: PositiveInt = Field(1, description="steps of the n-step returns of the dataset")
+class TimedConfig(OfflineConfig):
     discount_time: str | None = Field(
         None, min_length=1, description="time column of the file; discounts are then gamma ** (time step / time_unit)"
     )
     time_unit: PositiveFloat | None = Field(None, description="time that gamma discounts as one step")
 
     @model_validator(mode="after")
-    def _unit_needs_time(self) -> "OfflineTDConfig":
+    def _unit_needs_time(self) -> "TimedConfig":
         if self.time_unit is not None and self.discount_time is None:
             raise ValueError("time_unit needs discount_time, the time column of the file")
         return self
+
+
+class OfflineTDConfig(TimedConfig):
+    n_step: PositiveInt = Field(1, description="steps of the n-step returns of the dataset")
 
 
 class PrecisionConfig(AlgorithmConfig):

@@ -3,13 +3,12 @@
 import hashlib
 import json
 import os
-import shlex
 import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from rl_training.experiment.bench.commands import evaluate_command, scoring_work
+from rl_training.experiment.bench.commands import evaluate_command, is_scored_as, scoring_work, shown
 from rl_training.experiment.bench.plan import BenchPlan, Cell
 from rl_training.experiment.executors.base import LOG, OUTPUT, Executor, Handle, Work, last_error
 from rl_training.experiment.executors.local import LocalExecutor
@@ -35,7 +34,7 @@ class CellRun(Job):
     def __init__(self, cell: Cell, plan: BenchPlan, directory: Path) -> None:
         self.cell, self.plan, self.folder = cell, plan, directory / cell.name
         self.config = cell.config(plan)
-        self.result = RunDirectory(self.folder).read("result.json")
+        self.result = self._stored_result()
         self.state = "waiting" if self.result is None else "done"
         self.error: str | None = None
         self.busy = False  # another process runs it
@@ -51,6 +50,11 @@ class CellRun(Job):
     def waiting(self) -> bool:
         return self.state == "waiting"
 
+    @property
+    def is_trained(self) -> bool:
+        """Whether it was done once; if it is waiting now, its scores are those of other options."""
+        return (self.folder / "result.json").exists()
+
     def start(self) -> None:
         self._start = (time.monotonic(), self.progress())
         self.folder.mkdir(exist_ok=True)
@@ -65,7 +69,7 @@ class CellRun(Job):
         except RunLockedError as error:
             self.state, self.error, self.busy = "failed", str(error), True
             return
-        self.result = RunDirectory(self.folder).read("result.json")
+        self.result = self._stored_result()
         if self.result is not None:  # the process that held the lock has finished the cell
             self.state = "done"
             self._lock.close()
@@ -118,8 +122,13 @@ class CellRun(Job):
     def _output(self) -> Any:
         return json.loads((self.folder / OUTPUT).read_text(encoding="utf-8").splitlines()[-1])
 
+    def _stored_result(self) -> dict[str, Any] | None:
+        """Its result.json, unless the scores were made with other options than those of the plan."""
+        result = RunDirectory(self.folder).read("result.json")
+        return None if result is None or not is_scored_as(result, self.plan) else result
+
     def _collect(self) -> None:
-        self.result = RunDirectory(self.folder).read("result.json")
+        self.result = self._stored_result()
         self.state, self.error = "done", None
         if self.result is None:
             self.state, self.error = "failed", f"the cell ended without a result in {self.folder}"
@@ -150,7 +159,7 @@ class CellRun(Job):
         commands = [self.cell.train_command(self.plan, "RUNS"), evaluate_command(self.plan)]
         self.result = {
             "cell": self.cell.name, "algo": self.cell.learner, "env": self.config.env_id, "dataset": self.cell.dataset,
-            "commands": [shlex.join(["rl-training", *words]) for words in commands],
+            "commands": [shown(words) for words in commands],
             **{key: record.get(key) for key in ("versions", "hardware", "choices")},
             "data": record.get("dataset"), "score": self.plan.score, "test": self.plan.test, **self._trained,
             "runs": runs,

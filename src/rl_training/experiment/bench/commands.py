@@ -1,7 +1,8 @@
 """The commands that score the runs of a cell."""
 
 import json
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rl_training.experiment.bench.plan import BenchPlan
@@ -22,6 +23,16 @@ def evaluate_command(plan: BenchPlan) -> list[str]:
         return ["evaluate", "RUN", "--episodes", str(plan.episodes), "--seed", str(EVALUATION_SEED)]
     given = [word for name, value in _estimate_options(plan).items() for word in (f"--{name}", str(value))]
     return ["evaluate", "RUNS", "--ope", str(plan.test), *given, "--seed", str(EVALUATION_SEED)]
+
+
+def shown(words: Sequence[str]) -> str:
+    return shlex.join(["rl-training", *words])
+
+
+def is_scored_as(result: Mapping[str, Any], plan: BenchPlan) -> bool:
+    """Whether the scores of a result.json are those of the plan: the command that repeats them is the same."""
+    commands = result.get("commands")
+    return commands is None or commands[-1] == shown(evaluate_command(plan))
 
 
 def _estimate_options(plan: BenchPlan) -> dict[str, Any]:

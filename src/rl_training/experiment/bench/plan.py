@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -20,6 +20,8 @@ from rl_training.experiment.trust import learner_modules
 from rl_training.modules import approve
 
 PLAN = "bench.yaml"
+SCORING = ("score", "episodes", "test", "updates", "gamma")  # keys of the scores; runs do not depend on them
+FILES = (".yaml", ".yml", ".npz", ".h5", ".hdf5", ".parquet", ".csv")
 
 
 def _listed(value: Any) -> Any:
@@ -52,10 +54,12 @@ class BenchPlan(BaseModel):
     set: dict[str, JsonValue] = Field({}, description="config keys or algorithm options")
 
     def cells(self) -> list[Cell]:
-        learners = [*self.algos, *self.configs]
+        learners, datasets = short_names([*self.algos, *self.configs]), short_names(self.datasets)
         envs: list[str | None] = [*self.envs] or [None]
-        datasets: list[str | None] = [*self.datasets] or [None]
-        return [Cell(*each) for each in product(learners, envs, datasets)]
+        return [
+            Cell(learner, env, dataset, cell_name(learners[learner], env, dataset and datasets[dataset]))
+            for learner, env, dataset in product([*self.algos, *self.configs], envs, self.datasets or [None])
+        ]
 
     def overrides(self) -> list[str]:
         return [f"{key}={json.dumps(value)}" for key, value in self.set.items()]
@@ -67,11 +71,7 @@ class Cell(NamedTuple):
     learner: str
     env: str | None
     dataset: str | None
-
-    @property
-    def name(self) -> str:
-        parts = [_short(self.learner), self.env, None if self.dataset is None else _short(self.dataset)]
-        return "-".join(re.sub("[/:]", "-", part) for part in parts if part is not None)
+    name: str
 
     def config(self, plan: BenchPlan) -> TrainConfig:
         """The config that `train` will use; checked here, before any run starts."""
@@ -103,10 +103,28 @@ class Cell(NamedTuple):
         return ["train", self.learner, *env, *dataset, *steps, *changes, "--seeds", seeds, "--output", output]
 
 
-def _short(name: str) -> str:
-    """The stem of a file; any other name unchanged."""
-    is_file = Path(name).suffix in (".yaml", ".yml", ".npz", ".h5", ".hdf5", ".parquet", ".csv")
-    return Path(name).stem if is_file else name
+def cell_name(*parts: str | None) -> str:
+    return "-".join(re.sub("[/:]", "-", part) for part in parts if part is not None)
+
+
+def short_names(sources: Sequence[str]) -> dict[str, str]:
+    """The stems of files, with as many parent folders as make them distinct; other names are unchanged."""
+    found = {}
+    for source in {*sources}:
+        others = {*sources} - {source}
+        depths = range(max(len(Path(each).parts) for each in sources))
+        free = (depth for depth in depths if _short(source, depth) not in {_short(each, depth) for each in others})
+        found[source] = source if (depth := next(free, None)) is None else _short(source, depth)
+    return found
+
+
+def _short(name: str, parents: int) -> str:
+    """The stem of a file after its last `parents` folders; any other name unchanged."""
+    path = Path(name)
+    if path.suffix not in FILES:
+        return name
+    folders = path.parent.parts[::-1][:parents][::-1]
+    return "/".join([*(folder for folder in folders if folder != path.anchor), path.stem])
 
 
 def parse_plan(values: Mapping[str, Any]) -> BenchPlan:

@@ -1,20 +1,24 @@
 """Runs the cells of a bench by an executor. Running a bench again continues it and repeats no finished cell."""
 
-import glob
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+from rl_training.experiment.agent import CHECKPOINTS
 from rl_training.experiment.bench.cell import LOCK_SECONDS, CellRun
-from rl_training.experiment.bench.plan import PLAN, BenchPlan, plan_differences, plan_yaml, read_plan
+from rl_training.experiment.bench.held_out import require_test_data
+from rl_training.experiment.bench.plan import PLAN, SCORING, BenchPlan, plan_differences, plan_yaml, read_plan
 from rl_training.experiment.config.messages import ConfigError, did_you_mean
 from rl_training.experiment.executors.base import Executor
 from rl_training.experiment.executors.local import LocalExecutor
 from rl_training.experiment.executors.work_log import WarnOnce
 from rl_training.experiment.processes.runner import run_jobs
 from rl_training.experiment.run_directory import locked_file, make_directory
+from rl_training.messages import print_warning
 from rl_training.runtime.files import write_atomically
 
+Differences = dict[str, tuple[Any, Any]]
 Watch = Callable[[Sequence[CellRun]], None]
 PLAN_SECONDS = 30
 
@@ -59,8 +63,9 @@ class Bench:
         self._run(self.cells, executor or LocalExecutor(1), (), watch)
 
     def _run(self, cells: Sequence[CellRun], executor: Executor, locks: tuple[int, ...], watch: Watch) -> None:
-        if self.plan.test is not None and not executor.remote and not all(cell.state == "done" for cell in cells):
-            _require_file(self.plan.test)  # before hours of training
+        waiting = {cell.cell.name: cell.config for cell in cells if cell.state != "done"}
+        if self.plan.test is not None and not executor.remote:
+            require_test_data(self.plan.test, waiting)  # before hours of training
         for cell in cells:
             cell.executor, cell.keep_open = executor, locks
 
@@ -77,12 +82,12 @@ class Bench:
         """Writes the plan; commands for several cells may do so at the same time."""
         busy = f"another process is writing the plan in {self.directory}; repeat the command"
         with locked_file(self.directory / ".plan.lock", busy, seconds=PLAN_SECONDS):
-            self._check()
-            if not (self.directory / PLAN).exists():
+            changed = self._check()
+            if changed or not (self.directory / PLAN).exists():
                 write_atomically(self.directory / PLAN, plan_yaml(self.plan))
 
-    def _check(self) -> None:
-        """Raises if the directory holds other files or another bench."""
+    def _check(self) -> Differences:
+        """Returns the changed options of the scores; raises if the directory holds other files or another bench."""
         if not (self.directory / PLAN).exists():
             others = sorted(name for name in os.listdir(self.directory) if not name.startswith("."))
             if others:
@@ -90,17 +95,21 @@ class Bench:
                     f"{self.directory} is not a bench directory and is not empty ({others[0]}, …); "
                     "choose another --output"
                 )
-            return
+            return {}
         changed = plan_differences(read_plan(self.directory), self.plan)
-        if changed:
-            named = "; ".join(f"{key}: {was!r} there, {now!r} here" for key, (was, now) in changed.items())
+        named = "; ".join(f"{key}: {was!r} there, {now!r} here" for key, (was, now) in changed.items())
+        if not changed.keys() <= {*SCORING} and any(self.directory.glob("*/seed_*")):
             raise ConfigError(
                 f"{self.directory} holds another bench ({named}). "
                 "Continue it with its own plan, or choose another --output."
             )
-
-
-def _require_file(source: str) -> None:
-    path = Path(source)
-    if path.suffix and not path.exists() and not glob.has_magic(source):  # Minari ids have no suffix
-        raise FileNotFoundError(f"test data {source} not found; give --test a file that exists")
+        trained = [cell for cell in self.cells if changed and cell.is_trained and cell.state == "waiting"]
+        for cell in trained:
+            if not all((run / CHECKPOINTS).is_dir() for run in cell.runs()):
+                raise ConfigError(
+                    f"{cell.folder} cannot be scored again ({named}), because its runs are deleted; choose another "
+                    "--output"
+                )
+        if trained:
+            print_warning(f"scores are made again ({named}); trained runs are kept")
+        return changed

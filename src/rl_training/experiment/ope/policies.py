@@ -14,6 +14,7 @@ from rl_training.data import TransitionDataset, load_transition_dataset
 from rl_training.data.datasets.actions import Bounds
 from rl_training.data.datasets.columns import REQUIRED
 from rl_training.experiment.agent import Agent
+from rl_training.experiment.config.train_config import TrainConfig
 from rl_training.experiment.datasets import reading_columns, with_run_time
 from rl_training.types import EnvSpec, Policy
 
@@ -71,14 +72,18 @@ def resolve(policy: Any, dataset: TransitionDataset | Path | str) -> tuple[Polic
     return agent.learner, dataset, agent.spec
 
 
-def load_dataset_for(
-    agent: Agent, source: Path | str, *, dataset_columns: Mapping[str, str] | None = None,
+def load_dataset_for(agent: Agent, source: Path | str, **reading: Any) -> TransitionDataset:
+    """Loads data with the options of the agent's training data as defaults."""
+    return load_dataset_like(agent.config, agent.spec, source, **reading)
+
+
+def load_dataset_like(
+    config: TrainConfig, spec: EnvSpec, source: Path | str, *, dataset_columns: Mapping[str, str] | None = None,
     action_range: Bounds | None = None, allow: Collection[str] = (), **table: Any,
 ) -> TransitionDataset:  # fmt: skip
-    """Loads data with the options of the agent's training data as defaults; `table` holds options of tables."""
-    config = agent.config
+    """Loads data with the options of a run's training data as defaults; `table` holds options of tables."""
     dataset = load_transition_dataset(
-        source, spec=agent.spec, columns={**reading_columns(config), **(dataset_columns or {})},
+        source, spec=spec, columns={**reading_columns(config), **(dataset_columns or {})},
         action_range=action_range or config.action_range, allow=(*config.allow, *allow),
         **{**config.table.model_dump(), **table},
     )  # fmt: skip
