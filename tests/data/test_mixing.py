@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -102,3 +103,30 @@ def test_weights_must_be_positive_and_one_a_dataset(three_and_one, weights):
 def test_nothing_cannot_be_mixed():
     with pytest.raises(ValueError, match="needs at least one dataset, got none"):
         mix_transition_datasets([])
+
+
+def test_a_split_keeps_the_weights_of_the_parts(counted):
+    ones, fives = (
+        TransitionDataset.from_dict(counted([reward] * rows, dones=tuple(range(rows))))
+        for reward, rows in ((1, 8), (5, 2))
+    )
+    for part in mix_transition_datasets([ones, fives], weights=[1, 3]).split(0.5, seed=1):
+        assert {*part.columns["rewards"].tolist()} == {1, 5}
+        rewards = part.sample(40_000)["rewards"]
+        assert abs((rewards == 5).sum().item() - 30_000) < 500  # standard deviation 87
+        assert part.gamma is None
+
+
+def test_a_split_leaves_out_a_part_without_rows(counted):
+    parts = [TransitionDataset.from_dict(counted([reward] * 4, dones=(0, 1, 2, 3))) for reward in (1, 5)]
+    train, test = mix_transition_datasets(parts, weights=[1, 3]).split(0.25, by="time")
+    assert {*test.sample(100)["rewards"].tolist()} == {5}
+    assert abs((train.sample(40_000)["rewards"] == 5).sum().item() - 30_000) < 500
+
+
+def test_a_mixture_keeps_the_trajectories_of_its_parts(counted):
+    parts = [TransitionDataset.from_dict(counted([1.0] * 3, dones=(0, 2))) for _ in range(2)]
+    parts[1].trajectories = parts[1].file_episodes = np.zeros(3, np.int64)
+    mixed = mix_transition_datasets(parts)
+    assert mixed.first_rows.tolist() == [0, 1, 3]
+    assert mixed.split(0.3, by="time").test.episode_offsets.tolist() == [0, 1]  # both episodes of the last trajectory

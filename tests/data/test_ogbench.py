@@ -5,10 +5,13 @@ import json
 import h5py
 import numpy as np
 import pytest
+import torch
 
-from rl_training.data import check_dataset, load_transition_dataset, read_columns
+from rl_training.data import check_dataset, load_transition_dataset, read_columns, save_transition_dataset
 from rl_training.data.datasets.checks import inspect_source
+from rl_training.data.datasets.episode_bootstrap import EpisodeBootstrap
 from rl_training.data.datasets.validation import DatasetError
+from rl_training.experiment.ope.importance import Episodes
 
 # Two trajectories of three steps: states 0 1 2 3 and 10 11 12 13.
 RAW = {
@@ -135,3 +138,59 @@ def test_a_goal_that_is_held_for_several_rows_is_no_doubled_terminal(write):
     held = {**REGULAR, "masks": np.array([0, 0, 1, 0, 0, 1], np.float32)}
     path = write(held)
     assert not [each for each in check_dataset(load_transition_dataset(path)) if "terminal rows" in each]
+
+
+# Five trajectories of four steps; each reaches its goal in its second step and goes on.
+MANY = {
+    "observations": np.array([[10 * number + step] for number in range(5) for step in range(4)], np.float32),
+    "next_observations": np.array([[10 * number + step + 1] for number in range(5) for step in range(4)], np.float32),
+    "actions": np.zeros((20, 1), np.float32),
+    "terminals": np.tile([0.0, 0, 0, 1], 5),
+    "rewards": np.tile([-1.0, 0, -1, -1], 5),
+    "masks": np.tile([1.0, 0, 1, 1], 5),
+}
+
+
+def trajectories_of(dataset) -> set[int]:
+    return {int(value) // 10 for value in dataset.columns["obs"][:, 0]}
+
+
+def test_the_parts_of_a_trajectory_stay_on_one_side_of_a_split(write):
+    dataset = load_transition_dataset(write(MANY))
+    assert (len(dataset.episode_offsets), dataset.first_rows.tolist()) == (10, [0, 4, 8, 12, 16])
+    for split in (dataset.split(0.4, seed=seed) for seed in range(3)):
+        sides = [trajectories_of(part) for part in split]
+        assert ([len(side) for side in sides], sides[0] & sides[1]) == ([3, 2], set())
+        assert [len(part.first_rows) for part in split] == [3, 2]
+
+
+@pytest.mark.parametrize("suffix", ["npz", "parquet"])
+def test_the_files_of_a_split_keep_the_trajectories(write, tmp_path, suffix):
+    _, part = load_transition_dataset(write(MANY)).split(0.4, by="time")
+    save_transition_dataset(part, tmp_path / f"test.{suffix}")
+    again = load_transition_dataset(tmp_path / f"test.{suffix}")
+    assert (again.first_rows.tolist(), again.fingerprint()) == ([0, 4], part.fingerprint())
+    assert trajectories_of(again.split(0.5, by="time").test) == {4}
+
+
+def test_several_files_keep_their_trajectories(tmp_path):
+    np.savez(tmp_path / "a.npz", **MANY)
+    np.savez(tmp_path / "b.npz", **{**MANY, "masks": np.ones(20)})  # no goal is reached
+    dataset = load_transition_dataset([tmp_path / "a.npz", tmp_path / "b.npz"])
+    assert dataset.first_rows.tolist() == [*range(0, 40, 4)]
+
+
+def test_an_estimate_starts_in_the_first_states_of_trajectories(write):
+    dataset = load_transition_dataset(write(MANY))
+    assert dataset.trajectories is not None
+    bootstrap = EpisodeBootstrap(dataset, 3)
+    assert bootstrap.resamples.shape == (3, 5)
+    episodes = Episodes(dataset, 0.5)
+    assert (episodes.count, episodes.steps) == (5, 2)  # the return of a trajectory ends with the first terminal row
+    assert episodes.grid(dataset.columns["rewards"]).tolist() == [[-1, 0]] * 5
+
+
+def test_files_without_terminal_rows_within_a_trajectory_have_no_trajectories(write):
+    dataset = load_transition_dataset(write({**MANY, "masks": np.tile([1.0, 1, 1, 0], 5)}))
+    assert dataset.trajectories is None
+    assert torch.equal(dataset.first_rows, dataset.episode_offsets)

@@ -13,6 +13,7 @@ import yaml
 from rl_training.algorithms import CATALOGUE
 from rl_training.data import TransitionDataset
 from rl_training.data.datasets.validation import DatasetError
+from rl_training.experiment import datasets
 from rl_training.experiment.agent import load_agent
 from rl_training.experiment.assembly import assemble
 from rl_training.experiment.config.train_config import ConfigError, parse_config
@@ -21,7 +22,7 @@ from rl_training.experiment.ope.policies import PolicyActions, load_dataset_for,
 from rl_training.experiment.ope.remarks import weight_beyond_ends
 from rl_training.experiment.run import resume_run, run_training
 
-OPTIONS = {"gamma", "n_step", "discount_time", "time_unit"}
+OPTIONS = {"gamma", "n_step", "discount_time", "time_unit", "cql_alpha_online"}
 SMALL = {"batch_size": 4, "hidden_sizes": [4]}
 TARGETS = [name for name, learner in CATALOGUE.items()
            if learner.lane == "offline" and not learner.lane_class and name != "bc"]  # fmt: skip
@@ -110,6 +111,12 @@ def test_every_target_follows_the_discounts_of_the_rows(algo, discrete, tmp_path
         ({"discount_time": "durations", "time_unit": 1}, "name its column with --columns time=NAME"),
         ({"n_step": 2, "dataset_stride": 2}, "n_step needs every row of an episode, so dataset_stride must be 1"),
         ({"n_step": 2, "online_steps": 5, "env_id": "Pendulum-v1"}, "n_step is for training on a dataset alone"),
+        (
+            {"dataset_columns": {"discounts": "clock"}, "online_steps": 5, "env_id": "Pendulum-v1"},
+            r"dataset_columns\.discounts is for training on a dataset alone, because online",
+        ),
+        ({"algo": "cal_ql", "cql_alpha_online": 0.5}, "cql_alpha_online is for the online phase; add online_steps"),
+        ({"algo": "cql", "cql_alpha_online": 0.5}, "cql_alpha_online is for the online phase; add online_steps"),
     ],
 )
 def test_data_that_do_not_fit_the_options_are_refused(changes, message, tmp_path):
@@ -149,6 +156,13 @@ def test_a_run_of_a_version_without_the_options_resumes(tmp_path):
     for name in ("n_step", "discount_time", "time_unit"):
         del stored["algo_kwargs"][name]
     file.write_text(yaml.safe_dump(stored))
+    assert resume_run(tmp_path / "run", steps=4).steps == 4
+
+
+def test_a_run_that_an_older_version_started_with_an_unused_weight_resumes(tmp_path, monkeypatch):
+    with monkeypatch.context() as older:
+        older.setattr(datasets, "_check_phases", lambda config: None)
+        run_training(config_of(tmp_path, "cql", cql_alpha_online=0.5), warn=lambda text: None)
     assert resume_run(tmp_path / "run", steps=4).steps == 4
 
 

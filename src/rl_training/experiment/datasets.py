@@ -78,6 +78,8 @@ def load_dataset(
     `load_transition_dataset`.
     """
     _check_targets(config)
+    if like is None:  # older versions have started such runs, which must resume
+        _check_phases(config)
     dataset, rewards = with_run_time(config, _read(config, like, **reading)), config.rewards
     normal = dataset.return_range_scale() if rewards.normalize == "return_range" else 1.0
     change = RewardChange(normal * rewards.scale, rewards.shift, rewards.clip)
@@ -106,6 +108,17 @@ def _check_targets(config: TrainConfig) -> None:
             raise ConfigError(f"{name} is for training on a dataset alone; set online_steps to 0 or leave it out")
         if name == "n_step" and config.dataset_stride > 1:
             raise ConfigError("n_step needs every row of an episode, so dataset_stride must be 1")
+
+
+def _check_phases(config: TrainConfig) -> None:
+    """Refuses options of a phase that the run does not have."""
+    if config.online_steps and config.dataset_columns.get("discounts"):
+        raise ConfigError(
+            "dataset_columns.discounts is for training on a dataset alone, because online transitions have no such "
+            "column; set online_steps to 0 or leave it out"
+        )
+    if not config.online_steps and config.algo_kwargs.get("cql_alpha_online") is not None:
+        raise ConfigError("cql_alpha_online is for the online phase; add online_steps or leave it out")
 
 
 def with_returns(

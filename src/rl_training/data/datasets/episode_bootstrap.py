@@ -13,7 +13,7 @@ class EpisodeBootstrap(TransitionDataset):
 
     def __init__(self, dataset: TransitionDataset, members: int, *, seed: int = 0) -> None:
         super().__init__(dataset.columns, episode_ends=dataset.episode_ends, spec=dataset.spec)
-        starts = dataset.episode_offsets
+        starts = dataset.first_rows
         lengths = torch.diff(starts, append=starts.new_tensor([len(dataset)]))
         # Whole episodes, since rows of one are not independent. Equal seeds give equal resamples, whatever the policy.
         resamples = torch.randint(len(starts), (members, len(starts)), generator=torch.Generator().manual_seed(seed))

@@ -1,5 +1,7 @@
 """Mixing of datasets, uniformly over rows or with a weight per dataset."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from itertools import accumulate
@@ -7,8 +9,10 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
+from rl_training.data.datasets.tensors import to_array
+from rl_training.data.datasets.trajectories import renumbered
 from rl_training.data.datasets.transition_dataset import TransitionDataset
-from rl_training.types import Batch, EnvSpec
+from rl_training.types import Array, Batch, EnvSpec
 
 
 class Mixture(TransitionDataset):
@@ -20,6 +24,7 @@ class Mixture(TransitionDataset):
         if not all(0 < weight < math.inf for weight in weights):
             raise ValueError(f"weights must be positive numbers, got {list(weights)}")
         super().__init__(columns, spec=spec)
+        self.sizes, self.weights = tuple(sizes), tuple(weights)
         total = math.fsum(weights)
         before = [0.0, *accumulate(weight / total for weight in weights[:-1])]  # cumulative weight before a part
         self._parts = torch.tensor([before, [0, *accumulate(sizes[:-1])], sizes], dtype=torch.float64)
@@ -29,6 +34,16 @@ class Mixture(TransitionDataset):
         if isinstance(moved, Mixture):
             moved._parts = self._parts.to(device)
         return moved
+
+    def _rows_of_whole_episodes(self, chosen: Tensor) -> TransitionDataset:
+        """The weights stay those of the parts; a part without a chosen row is left out."""
+        rows = super()._rows_of_whole_episodes(chosen)
+        counts = [int(part.sum()) for part in chosen.split(self.sizes)]
+        kept = [(count, weight) for count, weight in zip(counts, self.weights, strict=True) if count]
+        sizes, weights = zip(*kept, strict=True)
+        mixture = Mixture(rows.columns, spec=rows.spec, sizes=sizes, weights=weights)
+        mixture.gamma, mixture.file_episodes, mixture.trajectories = rows.gamma, rows.file_episodes, rows.trajectories
+        return mixture
 
     def sample_rows(self, shape: tuple[int, ...]) -> Tensor:
         device = self.generator.device
@@ -52,7 +67,17 @@ def mix_transition_datasets(
         mixed = Mixture(columns, spec=datasets[0].spec, sizes=list(map(len, datasets)), weights=weights)
     gammas = {dataset.gamma for dataset in datasets}
     mixed.gamma = gammas.pop() if len(gammas) == 1 else None
+    mixed.file_episodes, mixed.trajectories = (_joined(datasets, name) for name in ("file_episodes", "trajectories"))
     return mixed
+
+
+def _joined(datasets: Sequence[TransitionDataset], name: str) -> Array | None:
+    """The episodes of the files or the trajectories of all datasets; None if no dataset has them."""
+    numbers = [getattr(dataset, name) for dataset in datasets]
+    if all(each is None for each in numbers):
+        return None
+    pairs = zip(datasets, numbers, strict=True)
+    return renumbered([to_array(dataset.episode_numbers) if each is None else each for dataset, each in pairs])
 
 
 def _with_marked_ends(dataset: TransitionDataset) -> Batch:

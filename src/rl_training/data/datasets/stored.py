@@ -29,11 +29,14 @@ def repaired(stored: StoredColumns, allow: Collection[str]) -> tuple[Arrays, Arr
     if "no_episode_end" not in allow:
         validation.require_episode_ends(rows, stored.names.keys())
     ends = rows["dones"] + rows["truncated"] > 0
-    rows = validation.drop_nan_rows({**rows, CUT: rows["truncated"], EPISODE: np.cumsum(ends) - ends}, allow)
+    episodes = np.cumsum(ends) - ends if stored.trajectories is None else stored.trajectories
+    rows = validation.drop_nan_rows({**rows, CUT: rows["truncated"], EPISODE: episodes}, allow)
     rows = whole_actions({**rows, CUT: rows["truncated"] > rows[CUT]}, stored)
     if "next_obs" in stored.names:  # derived ones cannot cross
         rows = validation.split_crossings(rows, allow)
     cut, episode = rows.pop(CUT), rows.pop(EPISODE)
+    if stored.trajectories is not None:
+        return rows, episode
     ends = (rows["dones"] + rows["truncated"] > 0) & ~(cut & (np.diff(episode, append=-1) == 0))
     return rows, np.cumsum(ends) - ends
 

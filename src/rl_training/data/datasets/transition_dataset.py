@@ -25,6 +25,8 @@ from rl_training.data.datasets.stored import (
     require_same_names,
     rows_left_out,
 )  # fmt: skip
+from rl_training.data.datasets.tensors import to_array, to_tensor
+from rl_training.data.datasets.trajectories import first_rows
 from rl_training.data.datasets.validation import require_columns, require_equal_lengths
 from rl_training.data.readers.frames import read_frame
 from rl_training.data.readers.names import Names
@@ -44,13 +46,14 @@ class TransitionDataset(SeededSampler):
     notes: tuple[str, ...] = ()  # how a table was read, and which of its rows are left out
     time_column: str = ""  # column that orders the rows of a table
     file_episodes: Array | None = None  # [rows], the episode of the file, which dropped rows may have cut into several
+    trajectories: Array | None = None  # [rows], where trajectories go on after terminal rows (OGBench)
 
     def __init__(self, columns: Batch, *, episode_ends: Tensor | None = None, spec: EnvSpec | None = None) -> None:
         require_columns(columns, (*REQUIRED, "truncated"))
         require_equal_lengths(columns)
         super().__init__(columns["obs"].device)
         self.columns = columns
-        self.spec = spec or spec_in_library_units(_to_array(columns["obs"][:1]), _to_array(columns["actions"]))
+        self.spec = spec or spec_in_library_units(to_array(columns["obs"][:1]), to_array(columns["actions"]))
         if self.spec.action_kind not in ("box", "discrete"):
             raise TypeError(f"datasets need Box or Discrete actions, got {ACTION_SPACES[self.spec.action_kind]}")
         self.episode_ends = (columns["dones"] + columns["truncated"]) > 0  # [rows], last rows of episodes
@@ -67,10 +70,10 @@ class TransitionDataset(SeededSampler):
     ) -> TransitionDataset:  # fmt: skip
         """Converts and validates arrays; Box actions are in the units of `action_range`, or else of `spec`."""
         # `allow` names problems to repair: "nan" drops rows, "out_of_range" clips actions.
-        arrays = {name: _to_array(value) if isinstance(value, Tensor) else value for name, value in values.items()}
+        arrays = {name: to_array(value) if isinstance(value, Tensor) else value for name, value in values.items()}
         columns, spec = to_columns(arrays, spec, action_range=action_range, allow=allow)
         device = next((value.device for value in values.values() if isinstance(value, Tensor)), "cpu")
-        return cls({name: _to_tensor(column).to(device) for name, column in columns.items()}, spec=spec)
+        return cls({name: to_tensor(column).to(device) for name, column in columns.items()}, spec=spec)
 
     @classmethod
     def from_dataframe(
@@ -105,9 +108,20 @@ class TransitionDataset(SeededSampler):
         ends = self.episode_ends.nonzero().squeeze(1)
         return torch.cat([ends.new_zeros(1), ends[:-1] + 1])
 
+    @property
+    def episode_numbers(self) -> Tensor:
+        """The number of the episode of each row."""
+        return self.episode_ends.cumsum(0) - self.episode_ends.long()
+
+    @property
+    def first_rows(self) -> Tensor:
+        """First rows of the trajectories, which hold first states of the task; usually those of the episodes."""
+        offsets = self.episode_offsets
+        return offsets if self.trajectories is None else torch.from_numpy(first_rows(self.trajectories)).to(offsets)
+
     def episode_returns(self) -> Tensor:
         """Undiscounted return of each episode."""
-        returns = episode_returns(_to_array(self.columns["rewards"]), _to_array(self.episode_ends))
+        returns = episode_returns(to_array(self.columns["rewards"]), to_array(self.episode_ends))
         return torch.from_numpy(returns).to(self.columns["rewards"])
 
     def to(self, device: torch.device | str) -> TransitionDataset:
@@ -124,7 +138,7 @@ class TransitionDataset(SeededSampler):
 
     def subsample(self, *, episodes: int | None = None, stride: int = 1) -> TransitionDataset:
         """Keeps the first `episodes` episodes, and every `stride`-th row of each."""
-        starts, number = self.episode_offsets, self.episode_ends.cumsum(0) - self.episode_ends.long()
+        starts, number = self.episode_offsets, self.episode_numbers
         if episodes is not None and episodes > len(starts):
             raise ValueError(f"episodes must be at most {len(starts)}, the number in the dataset, got {episodes}")
         step = torch.arange(len(self), device=starts.device) - starts[number]
@@ -134,7 +148,7 @@ class TransitionDataset(SeededSampler):
         subset = TransitionDataset(gather(self.columns, rows), episode_ends=ends, spec=self.spec)
         dones = self.columns["dones"][number < (episodes or len(starts))]
         subset.dropped_terminals = self.dropped_terminals + int(dones.sum() - subset.columns["dones"].sum())
-        return subset
+        return subset._origin_of(self, rows)
 
     def split(self, test: float = 0.2, *, by: By = "episode", column: str | None = None, seed: int = 0) -> Split:
         """Splits whole episodes into `train` and `test`, a fraction of the episodes or groups.
@@ -143,7 +157,7 @@ class TransitionDataset(SeededSampler):
         - `by="time"`: the last episodes, by the first entry of `column` or in recorded order.
         - `by="group"`: all episodes with the same number in `column`, such as a patient, stay together.
         """
-        pieces = _to_array(self.episode_ends.cumsum(0) - self.episode_ends.long())
+        pieces = to_array(self.episode_numbers)
         number = pieces if self.file_episodes is None else np.unique(self.file_episodes, return_inverse=True)[1]
         values = None if column is None else self._values(column)
         flags = held_out_episodes(number, test, by=by, seed=seed, values=values, column=column)
@@ -156,14 +170,21 @@ class TransitionDataset(SeededSampler):
                 f"the dataset has no column {column!r}; it has {sorted(self.columns)}: columns of text are kept if you "
                 f"load them with ids=[{column!r}]"
             )
-        return _to_array(self.columns[column])
+        return to_array(self.columns[column])
 
     def _rows_of_whole_episodes(self, chosen: Tensor) -> TransitionDataset:
         truncated = (self.episode_ends & (self.columns["dones"] == 0)).to(self.columns["truncated"].dtype)
-        part = gather({**self.columns, "truncated": truncated}, chosen.nonzero().squeeze(1))
-        dataset = TransitionDataset(part, spec=self.spec)
+        rows = chosen.nonzero().squeeze(1)
+        dataset = TransitionDataset(gather({**self.columns, "truncated": truncated}, rows), spec=self.spec)
         dataset.gamma = self.gamma
-        return dataset
+        return dataset._origin_of(self, rows)
+
+    def _origin_of(self, source: TransitionDataset, rows: Tensor) -> TransitionDataset:
+        """Sets the episodes of the file and the trajectories to those of these rows of `source`."""
+        for name in ("file_episodes", "trajectories"):
+            numbers = getattr(source, name)
+            setattr(self, name, None if numbers is None else numbers[to_array(rows)])
+        return self
 
     @property
     def terminals(self) -> int:
@@ -211,13 +232,13 @@ class TransitionDataset(SeededSampler):
 
     def require_returns_to_go(self, gamma: float) -> None:
         """Raises DatasetError if the column returns_to_go differs from the returns of the rewards with `gamma`."""
-        stored, discounts = _to_array(self.columns["returns_to_go"]), self._discounts(gamma)
+        stored, discounts = to_array(self.columns["returns_to_go"]), self._discounts(gamma)
         require_returns(stored, *self._reward_arrays(), discounts, f"gamma={gamma:g}")
 
     def with_time_unit(self, unit: float | None) -> TransitionDataset:
         """Adds discount_steps, the durations of the rows in steps of `unit`, for `with_discounts`."""
         require_durations(self.columns)
-        steps = torch.from_numpy(discount_steps(_to_array(self.columns["durations"]), unit))
+        steps = torch.from_numpy(discount_steps(to_array(self.columns["durations"]), unit))
         return self.with_columns(discount_steps=steps.to(self.columns["rewards"]))
 
     def with_discounts(self, gamma: float) -> TransitionDataset:
@@ -233,14 +254,14 @@ class TransitionDataset(SeededSampler):
     def _reward_arrays(self) -> tuple[Array, Array, Array]:
         """Rewards in double precision, and flags of ends and of terminations."""
         parts = self.columns["rewards"].double(), self.episode_ends, self.columns["dones"] > 0
-        rewards, ends, terminated = map(_to_array, parts)
+        rewards, ends, terminated = map(to_array, parts)
         return rewards, ends, terminated
 
     def _discounts(self, gamma: float) -> float | Array:
         """The discount of all rows, or those of each row."""
         if "discount_steps" in self.columns:
-            return gamma ** _to_array(self.columns["discount_steps"].double())
-        return _to_array(self.columns["discounts"].double()) if "discounts" in self.columns else gamma
+            return gamma ** to_array(self.columns["discount_steps"].double())
+        return to_array(self.columns["discounts"].double()) if "discounts" in self.columns else gamma
 
     def fingerprint(self) -> str:
         """sha256 over the names, dtypes, shapes and bytes of all columns."""
@@ -275,6 +296,7 @@ def transitions_of(
     left_out = stored.left_out if len(dataset) == len(stored.columns["obs"]) else rows_left_out(stored, allow)
     dataset.notes = (*stored.labels.notes, *warnings, *(each.sentence for each in left_out))
     dataset.file_episodes, dataset.time_column = episodes, stored.labels.time
+    dataset.trajectories = None if stored.trajectories is None else episodes
     return dataset
 
 
@@ -286,12 +308,3 @@ class Split(NamedTuple):
 def transform_rewards(rewards: Tensor, scale: float, shift: float, clip: tuple[float, float] | None) -> Tensor:
     changed = rewards * scale + shift
     return changed if clip is None else changed.clamp(*clip)
-
-
-def _to_array(column: Tensor) -> Array:
-    """Shares memory with a CPU tensor."""
-    return (column.float() if column.dtype == torch.bfloat16 else column).detach().cpu().numpy()
-
-
-def _to_tensor(column: Array) -> Tensor:
-    return torch.from_numpy(np.require(column, requirements=["C", "W"]))

@@ -54,14 +54,19 @@ def complete_arrays(
         for name, column in ((ENDS, "truncated"), (MASKS, "dones"), (VALIDS, VALIDS))
     )
     complete = {**with_durations(columns, names, ends, source), "dones": ~masks, "truncated": ends}
-    kept: Array | None = None
+    trajectories, kept = np.cumsum(ends) - ends, None
     left_out: tuple[LeftOut, ...] = ()
     if "next_obs" not in columns:
         complete, kept = _derive_next_obs(complete, valids if VALIDS in names else ~ends, source)
+        trajectories = trajectories[kept]
         left_out = (LeftOut(NO_NEXT_OBS, np.setdiff1d(np.arange(rows), kept, assume_unique=True)),)
     complete["truncated"] &= ~complete["dones"]
     stored_names = {name: column for name, column in names.items() if name != VALIDS}
-    return StoredColumns(complete, stored_names, rows, spec, left_out=left_out, positions=kept)
+    go_on = complete["dones"][:-1] & (trajectories[1:] == trajectories[:-1])
+    return StoredColumns(
+        complete, stored_names, rows, spec, left_out=left_out, positions=kept,
+        trajectories=trajectories if go_on.any() else None,
+    )  # fmt: skip
 
 
 def _is_ogbench(stored: set[str], given: Mapping[str, str]) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rl_training.data.datasets.durations import DURATIONS, TIME, durations_of, require_same_durations
+from rl_training.data.datasets.trajectories import STORED, renumbered
 from rl_training.data.datasets.validation import (
     LEARNED,
     find_breaks,
@@ -65,6 +66,7 @@ class StoredColumns:
     labels: Labels = NO_LABELS
     left_out: tuple[LeftOut, ...] = ()
     positions: Array | None = field(default=None, repr=False)  # row in the file of each row; None: the same
+    trajectories: Array | None = field(default=None, repr=False)  # of each row, if they go on after terminal rows
 
     def rows_in_file(self, chosen: Array) -> Array:
         """Row numbers in the file of the flagged rows."""
@@ -90,6 +92,7 @@ def complete_transitions(
     flags = {name: columns.pop(name, np.zeros(rows, bool)) for name in ("dones", "truncated")}
     dones, truncated = (read_flags(names.get(name, name), column, source) for name, column in flags.items())
     episodes = columns.pop("episodes", None)
+    trajectories = None if spec is None else columns.pop(STORED, None)
     if episodes is not None:
         truncated[:-1] |= (episodes[1:] != episodes[:-1]) & ~dones[:-1]
     marked = "truncated" in names or episodes is not None  # the file marks truncated episodes
@@ -112,7 +115,9 @@ def complete_transitions(
     lost = np.setdiff1d(np.arange(rows), kept, assume_unique=True)
     left_out = (LeftOut(NO_NEXT_OBS, lost if order is None else np.sort(order[lost])),) if len(lost) else ()
     positions = order if not len(lost) else kept if order is None else order[kept]
-    return StoredColumns(complete, dict(names), rows, spec, labels, left_out, positions)
+    if trajectories is not None:
+        trajectories = trajectories[kept]
+    return StoredColumns(complete, dict(names), rows, spec, labels, left_out, positions, trajectories)
 
 
 def _ambiguous_ends(source: object, ends: str) -> str:
@@ -149,6 +154,7 @@ def join_files(parts: Sequence[StoredColumns], sources: Sequence[object]) -> Sto
             )
         part.columns["truncated"][-1] |= not part.columns["dones"][-1]
     lengths, labels = [len(part.columns["obs"]) for part in parts], _joined_labels(parts)
+    trajectories = _joined_trajectories(parts)
     columns = {name: _concatenate(name, [part.columns.pop(name) for part in parts]) for name in list(first.columns)}
     before = np.cumsum([0, *(part.rows for part in parts)])
     positions = [
@@ -161,7 +167,18 @@ def join_files(parts: Sequence[StoredColumns], sources: Sequence[object]) -> Sto
         for each in part.left_out
     ]
     return StoredColumns(
-        columns, first.names, int(before[-1]), first.spec, labels, tuple(left_out), np.concatenate(positions)
+        columns, first.names, int(before[-1]), first.spec, labels, tuple(left_out), np.concatenate(positions),
+        trajectories,
+    )  # fmt: skip
+
+
+def _joined_trajectories(parts: Sequence[StoredColumns]) -> Array | None:
+    if all(part.trajectories is None for part in parts):
+        return None
+    flags = [part.columns["dones"] | part.columns["truncated"] for part in parts]
+    numbers = [part.trajectories for part in parts]
+    return renumbered(
+        [np.cumsum(ends) - ends if own is None else own for own, ends in zip(numbers, flags, strict=True)]
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from rl_training.data.datasets.actions import unscale_actions
+from rl_training.data.datasets.trajectories import STORED
 from rl_training.data.datasets.transition_dataset import TransitionDataset
 from rl_training.data.extras import import_arrow, import_parquet
 from rl_training.types import Array, Arrays
@@ -23,11 +24,16 @@ def arrays_in_env_units(dataset: TransitionDataset) -> Arrays:
     return {name: column.contiguous().cpu().numpy() for name, column in columns.items()}
 
 
+def _stored_arrays(dataset: TransitionDataset) -> Arrays:
+    trajectories = dataset.trajectories
+    return arrays_in_env_units(dataset) | ({} if trajectories is None else {STORED: trajectories})
+
+
 def save_npz(dataset: TransitionDataset, path: str | Path) -> None:
     path = Path(path)
     if path.suffix != ".npz":
         raise ValueError(f"save_npz writes files that end in .npz, got {path}")
-    arrays: dict[str, Any] = arrays_in_env_units(dataset)  # Any: the stub of savez types every keyword as bool
+    arrays: dict[str, Any] = _stored_arrays(dataset)  # Any: the stub of savez types every keyword as bool
     np.savez(path, **arrays, spec=np.array(json.dumps(dataset.spec.to_json())))
 
 
@@ -35,7 +41,7 @@ def save_parquet(dataset: TransitionDataset, path: str | Path) -> None:
     path = Path(path)
     if path.suffix != ".parquet":
         raise ValueError(f"save_parquet writes files that end in .parquet, got {path}")
-    arrow, arrays = import_arrow(), arrays_in_env_units(dataset)
+    arrow, arrays = import_arrow(), _stored_arrays(dataset)
     schema = arrow.schema({name: _type(arrow, array) for name, array in arrays.items()})
     schema = schema.with_metadata({"rl_training.spec": json.dumps(dataset.spec.to_json())})
     with import_parquet().ParquetWriter(path, schema) as writer:

@@ -59,7 +59,7 @@ class FQEFit:
                 self.learners.append(FQE.build(spec, config).to(data.columns["obs"].device))
             self.learners[-1].prepare(data.columns)
         self.value_std = float(self.learners[0].value_std)
-        self.obs = data.columns["obs"][data.episode_offsets]
+        self.obs = data.columns["obs"][data.first_rows]
         self.actions = [policy.at(self.obs) for policy in policies]
         self.earlier_values = self.values()
 

@@ -27,11 +27,16 @@ class Episodes:
     """Values of the rows as a grid [episodes, steps]."""
 
     def __init__(self, data: TransitionDataset, gamma: float) -> None:
-        starts = data.episode_offsets
+        starts = data.first_rows
         lengths = torch.diff(starts, append=starts.new_tensor([len(data)]))
-        self.count, self.steps = len(starts), int(lengths.max())
-        self.episode = torch.repeat_interleave(torch.arange(self.count, device=starts.device), lengths)
-        self.step = torch.arange(len(data), device=starts.device) - starts[self.episode]
+        self.count = len(starts)
+        episode = torch.repeat_interleave(torch.arange(self.count, device=starts.device), lengths)
+        # A trajectory may go on after a terminal row, but its return does not.
+        number = data.episode_numbers
+        self.rows = (number == number[starts][episode]).nonzero().squeeze(1)
+        self.episode = episode[self.rows]
+        self.step = self.rows - starts[self.episode]
+        self.steps = int(self.step.max()) + 1
         discounts = data.columns.get("discounts", torch.full_like(data.columns["rewards"], gamma))
         after = self.grid(discounts.double(), fill=1.0).cumprod(1)
         self.discounts = torch.cat([torch.ones_like(after[:, :1]), after[:, :-1]], 1)  # product before each step
@@ -39,7 +44,7 @@ class Episodes:
     def grid(self, rows: Tensor, *, fill: float = 0.0) -> Tensor:
         """[episodes, steps], with `fill` after the end of an episode."""
         values = torch.full((self.count, self.steps), fill, dtype=torch.float64, device=rows.device)
-        values[self.episode, self.step] = rows.double()
+        values[self.episode, self.step] = rows[self.rows].double()
         return values
 
 

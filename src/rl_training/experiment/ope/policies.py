@@ -97,4 +97,5 @@ def with_policy_actions(
     columns = {name: dataset.columns[name] for name in (*REQUIRED, "truncated", *UNEVEN) if name in dataset.columns}
     columns["policy_next_actions"] = torch.stack([actions.at(columns["next_obs"]) for actions in policies], 1)
     data = TransitionDataset(columns, episode_ends=dataset.episode_ends, spec=dataset.spec)
+    data.trajectories = dataset.trajectories
     return data.with_discounts(gamma).with_discounted_returns_to_go(gamma)

@@ -11,7 +11,7 @@ from rl_training.experiment.agent import CHECKPOINTS, Agent, load_agent, read_re
 from rl_training.experiment.config.dataset_config import FilePart
 from rl_training.experiment.ope.policies import load_dataset_for
 from rl_training.experiment.ope.ranking import PolicyEstimate, rank_policies
-from rl_training.experiment.ope.single import mean_interval
+from rl_training.experiment.ope.single import first_returns, mean_interval
 from rl_training.experiment.trust import Trust
 from rl_training.runtime.engine import Callback
 from rl_training.statistics import Interval
@@ -71,11 +71,11 @@ def rank_runs(
     seen = {run: is_training_data(agent, source, data) for run, agent in by_run.items()}
     overlaps = overlapping([each.interval for each in found])
     discounted = data.with_discounts(used).with_discounted_returns_to_go(used)
-    returns = discounted.columns["returns_to_go"][data.episode_offsets].double()
+    returns = discounted.columns["returns_to_go"][data.first_rows].double()
     return Ranking(
         [RankedRun(each, by_run[each.run_dir].path, seen[each.run_dir], numbers)
          for each, numbers in zip(found, overlaps, strict=True)],
-        float(returns.mean()), mean_interval(returns), float(data.episode_returns().double().mean()), used,
+        float(returns.mean()), mean_interval(returns), float(first_returns(data).mean()), used,
         len(returns), _notes(agents, used),
     )  # fmt: skip
 

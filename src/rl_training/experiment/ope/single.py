@@ -68,11 +68,11 @@ def _summary(fit: FQEFit, data: TransitionDataset, updates: int, *, unseen: floa
     values, members = fit.values()[0], fit.fits
     estimate = float(values.mean())
     error = float(fit.source.mean_over_episodes(values).std())
-    returns = data.columns["returns_to_go"][data.episode_offsets].double()
+    returns = data.columns["returns_to_go"][data.first_rows].double()
     return OffPolicyEstimate(
         estimate, interval=student_interval(estimate, error, members - 1),
         behaviour_return=float(returns.mean()), behaviour_interval=mean_interval(returns),
-        behaviour_undiscounted_return=float(data.episode_returns().double().mean()),
+        behaviour_undiscounted_return=float(first_returns(data).mean()),
         gamma=fit.config.gamma, episodes=len(returns), updates=updates, members=members,
         unseen_actions=unseen, warnings=fit_warnings(fit, data, 0, unseen),
     )  # fmt: skip
@@ -82,3 +82,8 @@ def mean_interval(values: Tensor) -> Interval | None:
     if len(values) < 3:
         return None
     return student_interval(float(values.mean()), float(values.std()) / len(values) ** 0.5, len(values) - 1)
+
+
+def first_returns(data: TransitionDataset) -> Tensor:
+    """Undiscounted returns of the episodes that begin in a first state of the task."""
+    return data.episode_returns().double()[data.episode_numbers[data.first_rows]]

@@ -1,0 +1,16 @@
+"""Conversion of columns between NumPy and PyTorch."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rl_training.types import Array
+
+
+def to_array(column: Tensor) -> Array:
+    """Shares memory with a CPU tensor."""
+    return (column.float() if column.dtype == torch.bfloat16 else column).detach().cpu().numpy()
+
+
+def to_tensor(column: Array) -> Tensor:
+    return torch.from_numpy(np.require(column, requirements=["C", "W"]))

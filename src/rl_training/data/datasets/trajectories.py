@@ -1,0 +1,23 @@
+"""Trajectories that go on after a terminal row, as in OGBench, where a mask of 0 ends an episode but no trajectory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rl_training.types import Array
+
+STORED = "_trajectories"  # column of files written here
+
+
+def first_rows(trajectories: Array) -> Array:
+    """The first row of each trajectory, whose numbers are those of its rows."""
+    return np.flatnonzero(np.diff(trajectories, prepend=-1))
+
+
+def renumbered(parts: Sequence[Array]) -> Array:
+    """Concatenates the numbers of several files or datasets, so that no number occurs in two of them."""
+    distinct = [np.unique(part, return_inverse=True)[1] for part in parts]
+    before = np.cumsum([0, *(part.max(initial=-1) + 1 for part in distinct)])
+    return np.concatenate([part + start for part, start in zip(distinct, before, strict=False)])
