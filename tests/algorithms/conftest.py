@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rl_training.algorithms import Learner
 from rl_training.types import Batch, EnvSpec
@@ -75,3 +77,40 @@ def silence() -> Callable[[Learner], None]:
                     parameter.zero_()
 
     return silenced
+
+
+class SeparateSteps:
+    """The networks of IQL as plain ones, with one optimizer each, stepped on values computed before any step."""
+
+    def __init__(self, model: Any, log_std: nn.Parameter | None = None) -> None:
+        self.actor, self.value = copy.deepcopy(model.actor.net), copy.deepcopy(model.value.net)
+        self.critics = [plain_critic(model.critic.net.state_dict(), index) for index in range(2)]
+        self.slow = copy.deepcopy(self.critics)
+        policy = nn.ParameterList([*self.actor.parameters(), *([] if log_std is None else [log_std])])
+        parts = {"value": self.value, "critics": nn.ModuleList(self.critics), "actor": policy}
+        self.optimizers = {name: torch.optim.Adam(part.parameters(), lr=1e-2) for name, part in parts.items()}
+
+    def minimise(self, name: str, loss: Tensor) -> None:
+        self.optimizers[name].zero_grad()
+        loss.backward()
+        self.optimizers[name].step()
+
+    def move_targets(self) -> None:
+        for slow, fast in zip(self.slow, self.critics, strict=True):
+            for s, f in zip(slow.parameters(), fast.parameters(), strict=True):
+                s.data = 0.9 * s.data + 0.1 * f.data
+
+
+def plain_critic(ensemble: dict[str, Tensor], index: int) -> nn.Sequential:
+    """One critic of an ensemble with one hidden layer."""
+    own = {name: tensor[index] for name, tensor in ensemble.items()}
+    own = {name: tensor.T if name.endswith("weight") else tensor[0] for name, tensor in own.items()}
+    (hidden, inputs), (outputs, _) = (tensor.shape for name, tensor in own.items() if name.endswith("weight"))
+    network = nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, outputs))
+    network.load_state_dict(own)
+    return network
+
+
+@pytest.fixture
+def separate_steps() -> type[SeparateSteps]:
+    return SeparateSteps

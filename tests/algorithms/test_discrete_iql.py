@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from functools import partial
 from typing import Any, cast
 
 import pytest
 import torch
-from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from rl_training.algorithms import IQLAlgorithm, Updater, XQLAlgorithm
@@ -120,53 +118,29 @@ def test_q_values_keep_their_full_precision_in_half_precision(discrete):
     torch.testing.assert_close(q, torch.full((2, 1), 100.1))
 
 
-class SeparateSteps:
-    """Discrete IQL with two plain Q-networks and one optimizer per network, on values computed before any step."""
-
-    def __init__(self, model: MLPIQLModel) -> None:
-        self.actor, self.value = copy.deepcopy(model.actor.net), copy.deepcopy(model.value.net)
-        self.critics = [self.one_critic(model, index) for index in range(2)]
-        self.slow = copy.deepcopy(self.critics)
-        parts = [self.value, nn.ModuleList(self.critics), self.actor]
-        self.optimizers = [torch.optim.Adam(part.parameters(), lr=1e-2) for part in parts]
-
-    @staticmethod
-    def one_critic(model: MLPIQLModel, index: int) -> nn.Sequential:
-        network = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 4))
-        ensemble = {name: tensor[index] for name, tensor in model.critic.net.state_dict().items()}
-        network.load_state_dict({name: x.T if name.endswith("weight") else x[0] for name, x in ensemble.items()})
-        return network
-
-    def update(self, batch: Batch) -> None:
-        obs, actions, rows = batch["obs"], batch["actions"], torch.arange(len(batch["obs"]))
-        with torch.no_grad():
-            next_v = self.value(batch["next_obs"])[:, 0]
-            lower = torch.minimum(*(slow(obs)[rows, actions] for slow in self.slow))
-        advantage = lower - self.value(obs)[:, 0]
-        self.minimise(0, (torch.where(advantage > 0, 0.8, 0.2) * advantage**2).mean())
-        y = batch["rewards"] + 0.9 * (1 - batch["dones"]) * next_v
-        errors = [((critic(obs)[rows, actions] - y) ** 2).mean() for critic in self.critics]
-        self.minimise(1, errors[0] + errors[1])
-        for slow, fast in zip(self.slow, self.critics, strict=True):
-            for s, f in zip(slow.parameters(), fast.parameters(), strict=True):
-                s.data = 0.9 * s.data + 0.1 * f.data
-        weight = torch.exp(2.0 * advantage.detach()).clamp(max=100.0)
-        self.minimise(2, (weight * cross_entropy(self.actor(obs), actions, reduction="none")).mean())
-
-    def minimise(self, index: int, loss: Tensor) -> None:
-        self.optimizers[index].zero_grad()
-        loss.backward()
-        self.optimizers[index].step()
+def three_steps(steps: Any, batch: Batch) -> None:
+    obs, actions, rows = batch["obs"], batch["actions"], torch.arange(len(batch["obs"]))
+    with torch.no_grad():
+        next_v = steps.value(batch["next_obs"])[:, 0]
+        lower = torch.minimum(*(slow(obs)[rows, actions] for slow in steps.slow))
+    advantage = lower - steps.value(obs)[:, 0]
+    steps.minimise("value", (torch.where(advantage > 0, 0.8, 0.2) * advantage**2).mean())
+    y = batch["rewards"] + 0.9 * (1 - batch["dones"]) * next_v
+    errors = [((critic(obs)[rows, actions] - y) ** 2).mean() for critic in steps.critics]
+    steps.minimise("critics", errors[0] + errors[1])
+    steps.move_targets()
+    weight = torch.exp(2.0 * advantage.detach()).clamp(max=100.0)
+    steps.minimise("actor", (weight * cross_entropy(steps.actor(obs), actions, reduction="none")).mean())
 
 
-def test_one_summed_update_equals_three_separate_steps(discrete, draw):
+def test_one_summed_update_equals_three_separate_steps(discrete, draw, separate_steps):
     learner = IQLAlgorithm.build(
         discrete, hidden_sizes=(8,), learning_rate=1e-2, expectile=0.8, beta=2.0, gamma=0.9, tau=0.1
     )
-    oracle = SeparateSteps(learner.model)
+    oracle = separate_steps(learner.model)
     for seed in range(5):
         learner.update(draw(discrete, 16, seed=seed))
-        oracle.update(draw(discrete, 16, seed=seed))
+        three_steps(oracle, draw(discrete, 16, seed=seed))
     obs, slow = draw(discrete, 16)["obs"], cast("Any", learner.target["critic"])
     close = partial(torch.testing.assert_close, atol=1e-5, rtol=1e-5)
     close(learner.model.value(obs), oracle.value(obs)[:, 0])

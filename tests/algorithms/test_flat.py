@@ -33,13 +33,19 @@ def learner_and_batches(name, box, discrete, draw):
     return learner, batches
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_flat_updates_equal_those_of_autograd(name, box, discrete, draw):
-    learner, batches = learner_and_batches(name, box, discrete, draw)
+def flat_and_plain(learner):
+    """Two updaters of equal learners, of which the second uses autograd, and the flat losses of the first."""
     updaters = [Updater([learner]), Updater([copy.deepcopy(learner)])]
     flat = updaters[0].flat
     assert flat is not None
     flat.after, updaters[1].flat = 0, None
+    return updaters, flat
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_flat_updates_equal_those_of_autograd(name, box, discrete, draw):
+    learner, batches = learner_and_batches(name, box, discrete, draw)
+    updaters, flat = flat_and_plain(learner)
     results = []
     for updater in updaters:
         torch.manual_seed(1)
@@ -57,10 +63,7 @@ def test_flat_updates_equal_those_of_autograd(name, box, discrete, draw):
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_updates_in_a_row_compute_metrics_at_the_last_only_and_learn_the_same(name, box, discrete, draw):
     learner, batches = learner_and_batches(name, box, discrete, draw)
-    updaters = [Updater([learner]), Updater([copy.deepcopy(learner)])]
-    flat = updaters[0].flat
-    assert flat is not None
-    flat.after, updaters[1].flat = 0, None
+    updaters, flat = flat_and_plain(learner)
     results = []
     for updater in updaters:
         torch.manual_seed(1)

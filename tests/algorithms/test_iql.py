@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 import math
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, distributions, nn
+from torch import distributions, nn
 
 from rl_training.algorithms import IQLAlgorithm, IQLConfig, IQLPredictions, iql_loss
 from rl_training.experiment.config.train_config import ConfigError, parse_config
@@ -117,64 +118,38 @@ def test_the_model_draws_bounded_actions_and_gives_twin_q_and_v():
     assert model.value(obs).shape == (100,)
 
 
-class PublishedOrder:
-    """IQL with an optimizer a network, stepped one after the other on values taken before any step (as CORL does)."""
-
-    def __init__(self, model: MLPIQLModel) -> None:
-        self.actor, self.log_std = copy.deepcopy(model.actor.net), nn.Parameter(torch.zeros(2))
-        self.value = copy.deepcopy(model.value.net)
-        self.critics = [self.one_critic(model, i) for i in range(2)]
-        self.slow = copy.deepcopy(self.critics)
-        parts = [self.value, nn.ModuleList(self.critics), nn.ParameterList([*self.actor.parameters(), self.log_std])]
-        self.optimizers = [torch.optim.Adam(part.parameters(), lr=1e-2) for part in parts]
-
-    @staticmethod
-    def one_critic(model: MLPIQLModel, index: int) -> nn.Sequential:
-        network = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 1))
-        ensemble = {name: tensor[index] for name, tensor in model.critic.net.state_dict().items()}
-        network.load_state_dict({name: x.T if name.endswith("weight") else x[0] for name, x in ensemble.items()})
-        return network
-
-    def update(self, batch: Batch) -> None:
-        obs, actions = batch["obs"], batch["actions"]
-        pairs = torch.cat([obs, actions], 1)
-        with torch.no_grad():
-            next_v = self.value(batch["next_obs"])[:, 0]
-            target_v = torch.minimum(self.slow[0](pairs), self.slow[1](pairs))[:, 0]
-        advantage = target_v - self.value(obs)[:, 0]
-        weight = torch.where(advantage > 0, 0.8, 0.2)
-        self.descend(0, (weight * advantage**2).mean())
-
-        y = batch["rewards"] + 0.9 * (1 - batch["dones"]) * next_v
-        self.descend(1, torch.stack([((critic(pairs)[:, 0] - y) ** 2).mean() for critic in self.critics]).sum())
-        for slow, fast in zip(self.slow, self.critics, strict=True):
-            for s, f in zip(slow.parameters(), fast.parameters(), strict=True):
-                s.data = 0.9 * s.data + 0.1 * f.data
-
-        normal = distributions.Normal(torch.tanh(self.actor(obs)), self.log_std.exp())
-        log_prob = normal.log_prob(actions).sum(1)
-        self.descend(2, -(torch.exp(2.0 * advantage.detach()).clamp(max=100.0) * log_prob).mean())
-
-    def descend(self, index: int, loss: Tensor) -> None:
-        self.optimizers[index].zero_grad()
-        loss.backward()
-        self.optimizers[index].step()
+def three_steps(steps: Any, log_std: nn.Parameter, batch: Batch) -> None:
+    """The order of CORL."""
+    obs, actions = batch["obs"], batch["actions"]
+    pairs = torch.cat([obs, actions], 1)
+    with torch.no_grad():
+        next_v = steps.value(batch["next_obs"])[:, 0]
+        target_v = torch.minimum(steps.slow[0](pairs), steps.slow[1](pairs))[:, 0]
+    advantage = target_v - steps.value(obs)[:, 0]
+    steps.minimise("value", (torch.where(advantage > 0, 0.8, 0.2) * advantage**2).mean())
+    y = batch["rewards"] + 0.9 * (1 - batch["dones"]) * next_v
+    steps.minimise("critics", torch.stack([((critic(pairs)[:, 0] - y) ** 2).mean() for critic in steps.critics]).sum())
+    steps.move_targets()
+    normal = distributions.Normal(torch.tanh(steps.actor(obs)), log_std.exp())
+    log_prob = normal.log_prob(actions).sum(1)
+    steps.minimise("actor", -(torch.exp(2.0 * advantage.detach()).clamp(max=100.0) * log_prob).mean())
 
 
-def test_one_summed_update_equals_three_published_steps(box, draw):
+def test_one_summed_update_equals_three_published_steps(box, draw, separate_steps):
     learner = IQLAlgorithm.build(
         box, hidden_sizes=(8,), learning_rate=1e-2, expectile=0.8, beta=2.0, gamma=0.9, tau=0.1
     )
-    oracle = PublishedOrder(learner.model)
+    log_std = nn.Parameter(torch.zeros(2))
+    oracle = separate_steps(learner.model, log_std)
     for seed in range(5):
         learner.update(draw(box, 16, seed=seed))
-        oracle.update(draw(box, 16, seed=seed))
+        three_steps(oracle, log_std, draw(box, 16, seed=seed))
     obs, actions = draw(box, 16)["obs"], draw(box, 16)["actions"]
     pairs = torch.cat([obs, actions], 1)
     close = partial(torch.testing.assert_close, atol=1e-5, rtol=1e-5)
     close(learner.model.value(obs), oracle.value(obs)[:, 0])
     close(learner.model.actor(obs).mean, oracle.actor(obs).tanh())
-    close(learner.model.actor.log_std, oracle.log_std)
+    close(learner.model.actor.log_std, log_std)
     for i in range(2):
         close(learner.model.critic(obs, actions)[i], oracle.critics[i](pairs)[:, 0])
         close(learner.target["critic"](obs, actions)[i], oracle.slow[i](pairs)[:, 0])
