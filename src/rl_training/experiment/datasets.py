@@ -10,7 +10,7 @@ from rl_training.algorithms import Learner
 from rl_training.data import TransitionDataset, load_transition_dataset, mix_transition_datasets
 from rl_training.data.datasets.durations import DURATIONS, TIME
 from rl_training.data.datasets.next_actions import with_next_actions
-from rl_training.data.datasets.transition_dataset import transform_rewards
+from rl_training.data.datasets.tensors import transform_rewards
 from rl_training.data.datasets.validation import DatasetError
 from rl_training.envs.making import EnvFactory, spec_of
 from rl_training.experiment.agent import load_agent

@@ -1,4 +1,4 @@
-"""Conversion of columns between NumPy and PyTorch."""
+"""Conversion of columns between NumPy and PyTorch, and the transform of rewards."""
 
 import numpy as np
 import torch
@@ -14,3 +14,8 @@ def to_array(column: Tensor) -> Array:
 
 def to_tensor(column: Array) -> Tensor:
     return torch.from_numpy(np.require(column, requirements=["C", "W"]))
+
+
+def transform_rewards(rewards: Tensor, scale: float, shift: float, clip: tuple[float, float] | None) -> Tensor:
+    changed = rewards * scale + shift
+    return changed if clip is None else changed.clamp(*clip)

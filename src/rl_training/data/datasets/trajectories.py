@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rl_training.types import Array
+
+if TYPE_CHECKING:
+    from rl_training.data.datasets.transition_dataset import TransitionDataset
 
 STORED = "_trajectories"  # column of files written here
 
@@ -21,3 +25,10 @@ def renumbered(parts: Sequence[Array]) -> Array:
     distinct = [np.unique(part, return_inverse=True)[1] for part in parts]
     before = np.cumsum([0, *(part.max(initial=-1) + 1 for part in distinct)])
     return np.concatenate([part + start for part, start in zip(distinct, before, strict=False)])
+
+
+def copy_origin(dataset: TransitionDataset, source: TransitionDataset, rows: Array) -> None:
+    """Sets the episodes of the file and the trajectories to those of these rows of `source`."""
+    for name in ("file_episodes", "trajectories"):
+        numbers = getattr(source, name)
+        setattr(dataset, name, None if numbers is None else numbers[rows])

@@ -25,8 +25,8 @@ from rl_training.data.datasets.stored import (
     require_same_names,
     rows_left_out,
 )  # fmt: skip
-from rl_training.data.datasets.tensors import to_array, to_tensor
-from rl_training.data.datasets.trajectories import first_rows
+from rl_training.data.datasets.tensors import to_array, to_tensor, transform_rewards
+from rl_training.data.datasets.trajectories import copy_origin, first_rows
 from rl_training.data.datasets.validation import require_columns, require_equal_lengths
 from rl_training.data.readers.frames import read_frame
 from rl_training.data.readers.names import Names
@@ -148,7 +148,8 @@ class TransitionDataset(SeededSampler):
         subset = TransitionDataset(gather(self.columns, rows), episode_ends=ends, spec=self.spec)
         dones = self.columns["dones"][number < (episodes or len(starts))]
         subset.dropped_terminals = self.dropped_terminals + int(dones.sum() - subset.columns["dones"].sum())
-        return subset._origin_of(self, rows)
+        copy_origin(subset, self, to_array(rows))
+        return subset
 
     def split(self, test: float = 0.2, *, by: By = "episode", column: str | None = None, seed: int = 0) -> Split:
         """Splits whole episodes into `train` and `test`, a fraction of the episodes or groups.
@@ -177,14 +178,8 @@ class TransitionDataset(SeededSampler):
         rows = chosen.nonzero().squeeze(1)
         dataset = TransitionDataset(gather({**self.columns, "truncated": truncated}, rows), spec=self.spec)
         dataset.gamma = self.gamma
-        return dataset._origin_of(self, rows)
-
-    def _origin_of(self, source: TransitionDataset, rows: Tensor) -> TransitionDataset:
-        """Sets the episodes of the file and the trajectories to those of these rows of `source`."""
-        for name in ("file_episodes", "trajectories"):
-            numbers = getattr(source, name)
-            setattr(self, name, None if numbers is None else numbers[to_array(rows)])
-        return self
+        copy_origin(dataset, self, to_array(rows))
+        return dataset
 
     @property
     def terminals(self) -> int:
@@ -303,8 +298,3 @@ def transitions_of(
 class Split(NamedTuple):
     train: TransitionDataset
     test: TransitionDataset
-
-
-def transform_rewards(rewards: Tensor, scale: float, shift: float, clip: tuple[float, float] | None) -> Tensor:
-    changed = rewards * scale + shift
-    return changed if clip is None else changed.clamp(*clip)
