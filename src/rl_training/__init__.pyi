@@ -64,9 +64,9 @@ class AWAC(ManagedAlgorithm):
         max_grad_norm: float | None = None,
         network: str | type[Any] | Mapping[str, Any] | None = None,
         normalize_obs: bool = True,
-        n_step: int = 1,
         discount_time: str | None = None,
         time_unit: float | None = None,
+        n_step: int = 1,
         awac_lambda: float = 1.0,
         max_advantage_weight: float = 100.0,
         tau: float = 0.005,
@@ -125,9 +125,9 @@ class AWAC(ManagedAlgorithm):
             max_grad_norm: maximum norm of the gradient; none: no clipping
             network: networks of policy and value functions: a kind, or its options; none: the algorithm's own
             normalize_obs: standardise observations by the dataset's mean and std
-            n_step: steps of the n-step returns of the dataset
             discount_time: time column of the file; discounts are then gamma ** (time step / time_unit)
             time_unit: time that gamma discounts as one step
+            n_step: steps of the n-step returns of the dataset
             awac_lambda: temperature: weight = exp(advantage / awac_lambda)
             max_advantage_weight: upper bound of that weight
             tau: Polyak coefficient of the target critics

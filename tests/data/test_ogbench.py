@@ -1,6 +1,7 @@
 """OGBench's arrays: `terminals` ends a trajectory, a mask of 0 means that no reward follows."""
 
 import json
+from typing import Any
 
 import h5py
 import numpy as np
@@ -141,7 +142,7 @@ def test_a_goal_that_is_held_for_several_rows_is_no_doubled_terminal(write):
 
 
 # Five trajectories of four steps; each reaches its goal in its second step and goes on.
-MANY = {
+MANY: dict[str, Any] = {
     "observations": np.array([[10 * number + step] for number in range(5) for step in range(4)], np.float32),
     "next_observations": np.array([[10 * number + step + 1] for number in range(5) for step in range(4)], np.float32),
     "actions": np.zeros((20, 1), np.float32),

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from rl_training.types import Array
-
-if TYPE_CHECKING:
-    from rl_training.data.datasets.transition_dataset import TransitionDataset
 
 STORED = "_trajectories"  # column of files written here
 
@@ -27,8 +24,8 @@ def renumbered(parts: Sequence[Array]) -> Array:
     return np.concatenate([part + start for part, start in zip(distinct, before, strict=False)])
 
 
-def copy_origin(dataset: TransitionDataset, source: TransitionDataset, rows: Array) -> None:
-    """Sets the episodes of the file and the trajectories to those of these rows of `source`."""
+def copy_origin(dataset: Any, source: Any, rows: Array) -> None:
+    """Sets the episodes of the file and the trajectories of a dataset to those of these rows of `source`."""
     for name in ("file_episodes", "trajectories"):
         numbers = getattr(source, name)
         setattr(dataset, name, None if numbers is None else numbers[rows])

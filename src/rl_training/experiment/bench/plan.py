@@ -54,11 +54,13 @@ class BenchPlan(BaseModel):
     set: dict[str, JsonValue] = Field({}, description="config keys or algorithm options")
 
     def cells(self) -> list[Cell]:
-        learners, datasets = short_names([*self.algos, *self.configs]), short_names(self.datasets)
+        learners = [*self.algos, *self.configs]
         envs: list[str | None] = [*self.envs] or [None]
+        datasets: list[str | None] = [*self.datasets] or [None]
+        short, files = short_names(learners), short_names(self.datasets)
         return [
-            Cell(learner, env, dataset, cell_name(learners[learner], env, dataset and datasets[dataset]))
-            for learner, env, dataset in product([*self.algos, *self.configs], envs, self.datasets or [None])
+            Cell(learner, env, dataset, cell_name(short[learner], env, dataset and files[dataset]))
+            for learner, env, dataset in product(learners, envs, datasets)
         ]
 
     def overrides(self) -> list[str]:
