@@ -35,6 +35,8 @@ PUBLISHED: dict[str, dict[str, Any]] = {
     "td3_bc": {**TD3, "alpha": 2.5, "normalize_obs": True},
     "rebrac": {**TD3, "learning_rate": 1e-3, "batch_size": 1024, "hidden_sizes": (256, 256, 256), "actor_bc_coef": 0.01,
                "critic_bc_coef": 0.01, "actor_learning_rate": None, "normalize_obs": False},
+    "edac": {**SAC, "hidden_sizes": (256, 256, 256), "num_critics": 10, "eta": 1.0, "actor_learning_rate": None,
+             "normalize_obs": False},
     "sac": SAC,
     "td3": {**TD3, "action_noise": "gaussian", "action_noise_scale": 0.1, "learning_starts": 25_000},
     "redq": {**SAC, "num_critics": 10, "subset_size": 2, "updates_per_collect": 20, "policy_delay": 20},

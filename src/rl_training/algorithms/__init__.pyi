@@ -15,6 +15,7 @@ from rl_training.algorithms.cql import *
 from rl_training.algorithms.dqn import *
 from rl_training.algorithms.dreamer import *
 from rl_training.algorithms.dynamics import *
+from rl_training.algorithms.edac import *
 from rl_training.algorithms.fqe import *
 from rl_training.algorithms.fqf import *
 from rl_training.algorithms.gail import *

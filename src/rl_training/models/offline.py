@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
 import torch
 from torch import Tensor, nn
 
 from rl_training.models.actor_critic import ActorCritic, MLPTD3Model
-from rl_training.models.heads import Gaussian
+from rl_training.models.heads import Gaussian, SquashedGaussian, SquashedPolicy
 from rl_training.models.layers import HiddenSizes, Layers
-from rl_training.models.mlp import small_outputs
+from rl_training.models.mlp import ReLU, small_outputs
 from rl_training.models.values import Critic
+from rl_training.types import EnvSpec
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 ACTOR_BOUND, CRITIC_BOUND = 1e-3, 3e-3  # of the initial output layers
 
@@ -46,3 +54,27 @@ class MLPAWACModel(ActorCritic):
         """Samples actions and clips them to [-1, 1]."""
         actions: Tensor = self.actor(obs).sample()
         return actions.clamp(-1, 1)
+
+
+class EDACPolicy(SquashedPolicy):
+    """SAC's policy with a log std of at least -5."""
+
+    def forward(self, obs: Tensor) -> SquashedGaussian:
+        policy = super().forward(obs)
+        return policy._replace(log_std=policy.log_std.clamp(min=-5))
+
+
+class MLPEDACModel(ActorCritic):
+    """`EDACPolicy` and `num_critics` critics, with small initial outputs."""
+
+    policy = EDACPolicy
+
+    @classmethod
+    def build(cls, spec: EnvSpec, config: Any) -> Self:
+        layers = Layers.from_config(spec, config)
+        if layers.activation is ReLU:  # has no second derivative when it is compiled
+            layers = replace(layers, activation=nn.ReLU)
+        model = cls(math.prod(spec.obs_shape), spec.action_dim, layers, num_critics=config.num_critics)
+        small_outputs(model.actor.net, ACTOR_BOUND)
+        small_outputs(model.critic.net, CRITIC_BOUND)
+        return model

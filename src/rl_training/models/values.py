@@ -35,6 +35,12 @@ class Critic(nn.Module):
         rows, copies = x.flatten(0, -2), len(next(self.net.parameters()))  # REDQ passes parameters of fewer copies
         return self.net(rows.expand(copies, *rows.shape)).view(copies, *x.shape[:-1])
 
+    def each(self, obs: Tensor, actions: Tensor) -> Tensor:
+        """Q(s, a) where each copy has its own actions [copies, rows, dims]; [copies, rows]."""
+        features = self.features(obs)
+        x = torch.cat([features.expand(len(actions), *features.shape), actions], -1)
+        return self.net(x).squeeze(-1)
+
 
 class DiscreteCritic(nn.Module):
     """Q(s, a) of Discrete actions by `copies` independent networks with one output per action, [copies, rows]."""

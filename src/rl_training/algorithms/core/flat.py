@@ -123,7 +123,9 @@ class FlatLosses(FlatFunction):
     def traced(self, batch: Batch, phase: str, metrics: bool) -> tuple[Gradients, Loss]:
         loss = self.loss(batch, phase)
         gradients = torch.autograd.grad(loss.total, self.params, allow_unused=True)
-        return list(gradients), _detached(loss, batch, metrics)
+        # Second derivatives can be transposed in memory, which `backward` undoes.
+        contiguous: Gradients = [None if each is None else each.contiguous() for each in gradients]
+        return contiguous, _detached(loss, batch, metrics)
 
     def repeats(self, result: Any, expected: Any) -> bool:
         """Gradients must also have memory of their own, laid out as their parameters, as `backward` gives them."""
