@@ -84,6 +84,10 @@ CASES = {
         "IQL", "corl", "iql", IQL, AT_ONCE,
         changed="epsilon 5e-9 for the critics' Adam, whose loss is halved there; constant learning rate",
     ),
+    "awac": Case(
+        "AWAC", "corl", "awac", {**ACTOR_CRITIC, "hidden_sizes": [256, 256, 256], "normalize_obs": False},
+        "critics; actor by the new critics; target critics", draws=SAC_DRAWS,
+    ),
     "td3_bc": Case(
         "TD3+BC", "corl", "td3_bc", {**ACTOR_CRITIC, **DELAYED, "alpha": 2.5, "normalize_obs": False}, DELAYED_ORDER,
         draws=(Draw("target_noise"),),

@@ -14,20 +14,21 @@ import numpy as np
 import torch
 from peer_side import Noise, Parameters, Request, Snapshots, request
 
-UNUSED = ("d4rl", "gym", "pyrallis", "wandb")  # imported by CORL's files, but not by their classes
+UNUSED = ("d4rl", "gym", "pyrallis", "tqdm", "wandb")  # imported by CORL's files, but not by their classes
 CONSTANT = 10**12  # steps of the cosine schedule of IQL's actor
 
 
 def main() -> None:
     asked = request()
     module = source(Path(asked.source) / "algorithms" / "offline" / f"{asked.algo}.py")
-    trainer, parameters = {"cql": cql, "iql": iql, "td3_bc": td3_bc}[asked.algo](module, asked)
+    trainer, parameters = {"awac": awac, "cql": cql, "iql": iql, "td3_bc": td3_bc}[asked.algo](module, asked)
+    update = trainer.update if asked.algo == "awac" else trainer.train
     snapshots, numbers, noise = Snapshots(asked, parameters), asked.part("noise"), Noise()
-    for update, batch in enumerate(asked.batches()):
-        noise.fill(in_order(asked.algo, {name: each[update] for name, each in numbers.items()}))
+    for number, batch in enumerate(asked.batches()):
+        noise.fill(in_order(asked.algo, {name: each[number] for name, each in numbers.items()}))
         columns = [batch[name] for name in ("obs", "actions", "rewards", "next_obs", "dones")]
-        trainer.train([column.view(len(column), -1) for column in columns])
-        snapshots.take(update + 1)
+        update([column.view(len(column), -1) for column in columns])
+        snapshots.take(number + 1)
     snapshots.save({"torch": torch.__version__})
 
 
@@ -38,6 +39,8 @@ def source(file: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[file.stem] = module
     spec.loader.exec_module(module)
+    for name in UNUSED:
+        del sys.modules[name]  # PyTorch may look for it
     return module
 
 
@@ -70,6 +73,18 @@ def td3_bc(module: Any, asked: Request) -> tuple[Any, Parameters]:
     networks |= {f"model.critic.{number}": each for number, each in enumerate(critics)}
     targets = {"target.critic.0": trainer.critic_1_target, "target.critic.1": trainer.critic_2_target}
     return trainer, Parameters(networks | targets)
+
+
+def awac(module: Any, asked: Request) -> tuple[Any, Parameters]:
+    c, dims, width = asked.options, sizes(asked), asked.options["hidden_sizes"][0]
+    new, actor = adam(c["learning_rate"]), module.Actor(*dims, width)
+    critics = [module.Critic(*dims, width) for _ in range(2)]
+    trainer = module.AdvantageWeightedActorCritic(
+        actor, new(actor), critics[0], new(critics[0]), critics[1], new(critics[1]), gamma=c["gamma"], tau=c["tau"]
+    )
+    networks = {f"model.critic.{number}": each for number, each in enumerate(critics)}
+    networks |= {"target.critic.0": trainer._target_critic_1, "target.critic.1": trainer._target_critic_2}
+    return trainer, Parameters({**networks, "model.actor": actor}, {"model.actor.log_std": actor._log_std})
 
 
 def iql(module: Any, asked: Request) -> tuple[Any, Parameters]:

@@ -18,7 +18,7 @@ with_peers = pytest.mark.skipif(
     not (SB3 and CORL),
     reason="set RL_TRAINING_SB3_PYTHON (Python of a venv with sb3-contrib) and RL_TRAINING_CORL (clone of CORL)",
 )
-CASES = ["dqn", "qr_dqn", "td3", "ppo", "ppo_discrete", "sac", "sac_ordered", "cql", "iql", "td3_bc"]
+CASES = ["dqn", "qr_dqn", "td3", "ppo", "ppo_discrete", "sac", "sac_ordered", "cql", "iql", "awac", "td3_bc"]
 
 
 @pytest.fixture
