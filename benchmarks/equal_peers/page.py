@@ -18,7 +18,8 @@ PRECISIONS = {"float32": "max_difference", "float64": "max_difference_float64"}
 
 
 def section(result: dict[str, Any]) -> str:
-    return f"{SECTION}{table(result['cases'])}\n\n`{result['commands'][0]}`\n"
+    note = f"{result['note']}\n\n" if "note" in result else ""
+    return f"{SECTION}{table(result['cases'])}\n\n{note}`{result['commands'][0]}`\n"
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
