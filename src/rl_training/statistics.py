@@ -15,6 +15,9 @@ class Interval(NamedTuple):
     low: float
     high: float
 
+    def overlaps(self, other: "Interval") -> bool:
+        return self.low <= other.high and other.low <= self.high
+
 
 def interquartile_mean(scores: ArrayLike) -> float:
     """Mean of the middle 50 % of all scores; a quarter, rounded down, is dropped at each end, as in rliable."""

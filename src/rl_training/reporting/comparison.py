@@ -10,7 +10,7 @@ from rl_training import statistics
 from rl_training.data import normalized_score
 from rl_training.experiment.bench.scores import is_estimate, value_of
 from rl_training.reporting.grouping import Group, group_runs
-from rl_training.reporting.tasks import PLAYED_NOTE, estimate_interval, name_of, overlap
+from rl_training.reporting.tasks import PLAYED_NOTE, estimate_interval, name_of
 from rl_training.statistics import Interval
 
 SEEDS_NEEDED = "seeds to show it"
@@ -122,7 +122,7 @@ def _pair(a: Entry, b: Entry) -> Pair:
     seeds = statistics.seeds_needed(a.scores, b.scores)
     overlaps = None
     if a.warnings is not None and b.warnings is not None and a.interval and b.interval:
-        overlaps = overlap(a.interval, b.interval)
+        overlaps = a.interval.overlaps(b.interval)
     return Pair(a.algo, b.algo, probability, interval, difference, seeds, overlaps)
 
 

@@ -46,7 +46,3 @@ def estimate_interval(scores: Sequence[Mapping[str, Any]]) -> Interval:
         return Interval(low, high)
     seeds = statistics.bootstrap_interval([float(score["estimate"]) for score in scores])
     return Interval(min(low, seeds.low), max(high, seeds.high))
-
-
-def overlap(a: Interval, b: Interval) -> bool:
-    return a.low <= b.high and b.low <= a.high
