@@ -39,7 +39,8 @@ from rl_training.experiment.agent import load_agent
 from rl_training.experiment.config.packaged import load_config, packaged_configs
 from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.ope import rank_policies
-from rl_training.experiment.ope.ranking import ESTIMATORS, MEMBERS, UPDATES
+from rl_training.experiment.ope.fitting import MEMBERS, UPDATES
+from rl_training.experiment.ope.ranking import ESTIMATORS
 from rl_training.experiment.run import run_training
 from rl_training.processes import end_with_parent, usable_cores
 from rl_training.runtime.checkpoints.format import step_name

@@ -68,7 +68,8 @@ def test_defaults_are_the_published_values(name):
 
 def test_fqe_has_its_own_defaults():
     config = FQEConfig()
-    assert (config.gamma, config.tau, config.hidden_sizes) == (0.99, 0.05, (128, 128))
+    assert (config.gamma, config.tau, config.hidden_sizes) == (0.99, 0.1, (64, 64))
+    assert (config.batch_size, config.learning_rate) == (64, 1e-3)
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def test_a_stored_score_is_an_estimate_and_no_played_return(cli, ended, folder):
     stored = json.loads((folder / "bench" / "bc-train" / "result.json").read_text())
     score = stored["runs"][1]["score"]
     assert (stored["score"], "return_mean" in score, score["trained_on_this_data"]) == ("ope", False, False)
-    assert stored["commands"][1] == f"rl-training evaluate RUNS --ope {folder}/test.npz --updates 2 --seed 12345"
+    assert stored["commands"][1] == f"rl-training evaluate RUNS --ope {folder}/test.npz --updates 2"
     cell = folder / "bench" / "bc-train"
     again = cli(*(str(cell) if word == "RUNS" else word for word in stored["commands"][1].split()[1:]), "--json")
     estimates = {run["run_dir"]: run["estimate"] for run in json.loads(again.stdout)["runs"]}

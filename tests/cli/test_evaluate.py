@@ -157,6 +157,7 @@ def test_an_estimate_from_data_as_json(cli, offline, logs):
     assert printed.keys() == {
         "checkpoint", "dataset", "estimate", "interval", "behaviour_return", "behaviour_interval",
         "behaviour_undiscounted_return", "gamma", "episodes", "updates", "members", "unseen_actions", "warnings",
+        "discount", "shared_episodes", "notes",
     }  # fmt: skip
     assert (printed["dataset"], printed["gamma"], printed["episodes"], printed["updates"]) == (logs, 0.9, 8, 20)
     assert printed["interval"][0] < printed["estimate"] < printed["interval"][1]
@@ -170,6 +171,7 @@ def test_an_estimate_from_data_as_json(cli, offline, logs):
 def test_an_estimate_from_data_for_people(cli, offline, logs):
     lines = cli("evaluate", offline, "--ope", logs, "--updates", "5").stdout.splitlines()
     assert [line.split()[0] for line in lines[:4]] == ["estimate", "behaviour", "unseen", "checkpoint"]
+    assert "discounted by 0.99, in the rewards of the data" in lines[0]
     assert "95% interval" in lines[0]
     assert lines[-1].startswith("caution     the estimate does not cover states that are missing in the data")
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from rl_training.cli.ranking import listed
+from rl_training.data import load_transition_dataset, mix_transition_datasets
 from rl_training.data.writers import save_npz
-from rl_training.experiment.ope.ranking import UPDATES as RANKING_UPDATES
-from rl_training.experiment.ope.single import UPDATES
+from rl_training.experiment.ope.fitting import UPDATES
 from rl_training.runtime.recipes import roll_dataset
 
 SMALL = ["--set", "hidden_sizes=[8]", "--steps", "4", "--quiet"]
@@ -86,6 +86,58 @@ def test_data_that_a_run_was_trained_on_are_named(cli, folder, tmp_path):
     assert "warning     the run was trained on these data, so the estimate may be too high" in alone.stdout
 
 
+def test_a_run_alone_and_in_a_ranking_has_the_same_estimate(cli, folder, ranked):
+    alone = cli("evaluate", folder / "iql", "--ope", folder / "test.npz", "--updates", "5", "--json")
+    found = json.loads(alone.stdout)
+    together = next(run for run in ranked["runs"] if run["run_dir"] == str(folder / "iql"))
+    assert found["estimate"] == pytest.approx(together["estimate"], rel=1e-5)
+    assert found["interval"] == pytest.approx(together["interval"], rel=1e-5)
+    assert (found["members"], found["discount"]) == (together["members"], ranked["discount"])
+
+
+def test_episodes_that_a_run_was_trained_on_are_counted(cli, folder, tmp_path):
+    seen, other = (load_transition_dataset(folder / f"{name}.npz") for name in ("train", "test"))
+    save_npz(mix_transition_datasets([seen, other]), tmp_path / "mixed.npz")
+    save_npz(seen.subsample(episodes=3), tmp_path / "part.npz")
+    asked = ["evaluate", folder / "iql", "--ope", tmp_path / "mixed.npz", "--updates", "1"]
+    warning = "8 of 16 episodes (50%) are also in the run's training data, so the estimate may be too high"
+    assert warning in cli(*asked).stdout
+    runs = json.loads(cli(*asked[:2], folder / "bc", *asked[2:], "--json").stdout)["runs"]
+    assert {(run["shared_episodes"], run["trained_on_this_data"]) for run in runs} == {(8, False)}
+    assert all(run["warnings"][0].startswith(warning) for run in runs)
+    part = cli("evaluate", folder / "bc", "--ope", tmp_path / "part.npz", "--updates", "1", "--json")
+    assert all(run["trained_on_this_data"] for run in json.loads(part.stdout)["runs"])
+
+
+def test_discounts_of_the_data_are_named_and_exclude_gamma(cli, folder, tmp_path):
+    with np.load(folder / "test.npz") as stored:
+        np.savez(tmp_path / "uneven.npz", discounts=np.full(400, 0.5), **stored)
+    asked = ["--ope", tmp_path / "uneven.npz", "--columns", "discounts=discounts", "--updates", "1"]
+    for runs in ([folder / "iql"], [folder / "iql", folder / "bc"]):
+        assert "discounted by the column discounts of the data" in cli("evaluate", *runs, *asked).stdout
+        refused = cli("evaluate", *runs, *asked, "--gamma", "0.9")
+        assert refused.exit_code == 2
+        assert "gamma has no effect: the data has a discount for each row (column discounts)" in refused.stderr
+
+
+def test_a_discount_by_time_of_some_runs_is_noted(cli, folder, tmp_path):
+    timed: dict[str, Any] = {}
+    for name in ("train", "test"):
+        with np.load(folder / f"{name}.npz") as stored:
+            timed[name] = tmp_path / f"{name}.npz"
+            np.savez(timed[name], hour=2.0 * np.arange(400), **stored)
+    options = ["--set", "discount_time=hour", "--set", "time_unit=4", *SMALL, "--output", tmp_path / "timed"]
+    trained = cli("train", "iql", "--dataset", timed["train"], *options)
+    assert trained.exit_code == 0, trained.stderr
+    assert f"next        rl-training evaluate {tmp_path}/timed --ope {timed['test']}" in trained.stdout
+    asked = cli("evaluate", folder / "iql", tmp_path / "timed", "--ope", timed["test"], "--updates", "1", "--json")
+    ranked = json.loads(asked.stdout)
+    assert ranked["discount"] == "0.99 per 4 of 'hour'"
+    assert ranked["notes"] == [
+        "1 of 2 runs were trained without discount_time, and all are discounted by 0.99 per 4 of 'hour'"
+    ]
+
+
 def test_sampled_actions_have_importance_weights(cli, folder):
     asked = ["evaluate", folder / "bc", "--ope", folder / "test.npz", "--updates", "1"]
     without = cli(*asked)
@@ -96,7 +148,6 @@ def test_sampled_actions_have_importance_weights(cli, folder):
 
 def test_the_defaults_named_in_the_help_are_those_of_the_estimates(cli):
     evaluate, bench = (" ".join(cli(command, "--help").stdout.split()) for command in ("evaluate", "bench"))
-    assert UPDATES == RANKING_UPDATES
     assert f"Updates of the estimate (default {UPDATES:,})." in evaluate
     assert f"[default: ({UPDATES:,}); x>=1]" in bench
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -157,6 +158,16 @@ def test_logged_densities_are_converted_to_the_units_of_the_policy():
     columns |= {name: torch.zeros(4) for name in ("rewards", "dones", "truncated")}
     spec = EnvSpec((1,), "box", 1, action_shape=(1,), action_low=(-2.0,), action_high=(2.0,))
     data = TransitionDataset({**columns, "action_logprob": torch.full((4,), 0.25).log()}, spec=spec)
+    torch.testing.assert_close(behaviour_log_probs(data, seed=0).log_probs.exp(), torch.full((4,), 0.5).double())
+
+
+def test_logged_densities_have_the_units_in_which_the_actions_were_recorded():
+    # Uniform in the recorded range [0, 10], for an agent with the bounds [-2, 2]: 1/10 there, and 1/2 in [-1, 1].
+    zeros = np.zeros(4)
+    columns = {"obs": zeros[:, None], "actions": np.linspace(0, 10, 4)[:, None], "rewards": zeros, "dones": zeros}
+    spec = EnvSpec((1,), "box", 1, action_shape=(1,), action_low=(-2.0,), action_high=(2.0,))
+    logged = {"next_obs": zeros[:, None], "truncated": zeros, "action_prob": np.full(4, 0.1)}
+    data = TransitionDataset.from_dict({**columns, **logged}, spec=spec, action_range=(0, 10)).to("cpu")
     torch.testing.assert_close(behaviour_log_probs(data, seed=0).log_probs.exp(), torch.full((4,), 0.5).double())
 
 

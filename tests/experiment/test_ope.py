@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 
 from rl_training import BC, TransitionDataset, evaluate_policy_offline
 from rl_training.experiment.ope import OffPolicyEstimate
+from rl_training.experiment.ope.policies import resolve
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.recipes import roll_dataset
 from rl_training.types import Action
@@ -68,17 +70,19 @@ def true_value(probability_of_1: float) -> float:
 
 
 def estimate(policy, dataset=None, **options) -> OffPolicyEstimate:
-    return evaluate_policy_offline(policy, dataset or recorded(400), **{"updates": 250, **TABLE, **options})
+    return evaluate_policy_offline(
+        policy, dataset or recorded(400), **{"updates": 250, "members": 10, **TABLE, **options}
+    )
 
 
 @pytest.fixture(scope="module")
 def always_0() -> OffPolicyEstimate:
-    return estimate(Always(0))
+    return estimate(Always(0), updates=400)
 
 
 @pytest.fixture(scope="module")
 def always_1() -> OffPolicyEstimate:
-    return estimate(Always(1))
+    return estimate(Always(1), updates=400)
 
 
 def test_the_interval_holds_the_true_value_of_each_policy(always_0, always_1):
@@ -257,3 +261,13 @@ def test_data_with_other_action_bounds_is_refused(cloned):
     dataset = roll_dataset("Pendulum-v1", rows=80)
     with pytest.raises(ValueError, match=r"the agent's action_low is \(-2.0,\), but the dataset's is \(-1.0,\)"):
         evaluate_policy_offline(cloned, TransitionDataset(dataset.columns))
+
+
+def test_data_whose_actions_have_other_names_are_refused(cloned):
+    dataset = roll_dataset("Pendulum-v1", rows=80)
+    agent = cloned.agent
+    named = [replace(dataset.spec, categories={"actions": names}) for names in (["left", "right"], ["right", "left"])]
+    data = TransitionDataset(dataset.columns, spec=named[0])
+    with pytest.raises(ValueError, match=r"the agent's categories is \{'actions': \['right', 'left'\]\}"):
+        evaluate_policy_offline(agent._replace(spec=named[1]), data)
+    assert resolve(agent, data)[1] is data

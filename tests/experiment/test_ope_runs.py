@@ -10,7 +10,8 @@ import pytest
 
 from rl_training.experiment.agent import Agent
 from rl_training.experiment.config.train_config import parse_config
-from rl_training.experiment.ope.runs import overlapping, require_comparable, runs_below, with_time
+from rl_training.experiment.ope.discounts import with_time
+from rl_training.experiment.ope.runs import overlapping, require_comparable, runs_below
 from rl_training.statistics import Interval
 from rl_training.types import EnvSpec
 

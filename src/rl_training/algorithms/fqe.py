@@ -3,7 +3,7 @@
 from typing import Annotated
 
 import torch
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
 from rl_training.algorithms.core.config import AlgorithmConfig, Rate
@@ -15,8 +15,10 @@ from rl_training.types import Batch, Loss
 
 class FQEConfig(AlgorithmConfig):
     gamma: Annotated[float, Field(ge=0, lt=1)] = Field(0.99, description="discount factor; below 1")
-    hidden_sizes: tuple[PositiveInt, ...] = Field((128, 128), description="widths of the hidden layers")
-    tau: Rate = Field(0.05, description="Polyak coefficient of the target network")
+    hidden_sizes: tuple[PositiveInt, ...] = Field((64, 64), description="widths of the hidden layers")
+    learning_rate: PositiveFloat = Field(1e-3, description="learning rate")
+    batch_size: PositiveInt = Field(64, description="transitions per update")
+    tau: Rate = Field(0.1, description="Polyak coefficient of the target network")
 
 
 def fqe_loss(q: Tensor, target_q: Tensor) -> Loss:

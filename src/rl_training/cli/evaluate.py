@@ -94,7 +94,7 @@ def evaluate(
     elif (found := every_run(runs)) != runs or len(runs) > 1:
         rank(found, ope, as_json, best=best, trust=trust or [], seed=seed, reading=reading, **given)
     else:
-        estimate(found[0], ope, best, seed, given, reading, as_json)
+        estimate(found[0], ope, best, trust or [], as_json, reading=reading, seed=seed, **given)
 
 
 def every_run(paths: list[Path]) -> list[Path]:
@@ -131,7 +131,7 @@ def play(run: Path, best: bool, seed: int, playing: Playing, trust: list[str], a
 
 
 def estimate(
-    run: Path, source: str, best: bool, seed: int, options: dict[str, Any], reading: dict[str, Any], as_json: bool
+    run: Path, source: str, best: bool, trust: list[str], as_json: bool, *, reading: dict[str, Any], **options: Any
 ) -> None:
     """Prints fitted Q evaluation of a trained agent and the return of the behaviour policy."""
     with stdout_for_results():
@@ -139,27 +139,32 @@ def estimate(
 
         from rl_training.experiment.agent import load_agent
         from rl_training.experiment.ope import evaluate_policy_offline, load_dataset_for
-        from rl_training.experiment.ope.runs import TRAINING_DATA, is_training_data
+        from rl_training.experiment.ope.discounts import describe_discount, discount_notes
+        from rl_training.experiment.ope.training_data import EvaluationData
         from rl_training.runtime.callbacks.progress import ShowProgress
 
         torch.set_num_threads(1)  # as in training: results do not depend on the number of cores
-        agent = load_agent(run, best=best)
+        agent = load_agent(run, best=best, trust=trust)
         dataset = load_dataset_for(agent, source, **reading)
-        found = evaluate_policy_offline(agent, dataset, seed=seed, callbacks=[ShowProgress()], **options)
-        warnings = [*([TRAINING_DATA] if is_training_data(agent, source, dataset) else []), *found.warnings]
+        found = evaluate_policy_offline(agent, dataset, callbacks=[ShowProgress()], **options)
+        seen = EvaluationData(source, dataset).seen_by(agent)
+        discount = describe_discount(dataset, found.gamma, agent)
+    notes, warnings = discount_notes([agent], found.gamma, discount), [*seen.warnings, *found.warnings]
     if as_json:
-        print_json({"checkpoint": str(agent.path), "dataset": source, **found._asdict(), "warnings": warnings})
+        added = {"discount": discount, "shared_episodes": seen.shared, "notes": notes, "warnings": warnings}
+        print_json({"checkpoint": str(agent.path), "dataset": source, **found._asdict(), **added})
         return
     value = with_interval(found.estimate, found.interval)
     print_facts(
         {
-            "estimate": f"{value}, discounted by {found.gamma:g}, in the rewards of the data",
+            "estimate": f"{value}, discounted by {discount}, in the rewards of the data",
             "behaviour": f"{with_interval(found.behaviour_return, found.behaviour_interval)} over {found.episodes} "
             f"episodes, discounted; undiscounted mean {found.behaviour_undiscounted_return:.5g}",
             "unseen": f"{found.unseen_actions:.0%} of the policy's actions differ from the data's in similar states",
             "checkpoint": str(agent.path),
         }
     )
-    for warning in warnings:
-        typer.echo(f"warning     {warning}")
+    for kind, texts in (("note", notes), ("warning", warnings)):
+        for text in texts:
+            typer.echo(f"{kind:<12}{text}")
     typer.echo(f"caution     {OPE_CAUTION}")

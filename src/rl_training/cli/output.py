@@ -89,7 +89,7 @@ def print_facts(facts: Mapping[str, str | None]) -> None:
 
 
 def print_report(report: Mapping[str, Any], curve: Path | None, *, data: str | None = None) -> None:
-    """Prints the report of `train --json`. An agent without an environment is evaluated with the dataset `data`."""
+    """Prints the report of `train --json`. An agent without an environment is evaluated with `data`."""
     done = f"{report['steps']:,} steps, {report['updates']:,} updates ({report['updates_per_second']:,.0f}/s)"
     evaluation, over_seeds = report["evaluation"], ""
     if "runs" in report:

@@ -35,7 +35,7 @@ def print_ranking(found: Ranking) -> None:
     behaviour = with_interval(found.behaviour_return, found.behaviour_interval)
     print_facts(
         {
-            "behaviour": f"{behaviour} over {found.episodes} episodes, discounted by {found.gamma:g}; "
+            "behaviour": f"{behaviour} over {found.episodes} episodes, discounted by {found.discount}; "
             f"undiscounted mean {found.behaviour_undiscounted_return:.5g}",
         }
     )
@@ -51,12 +51,12 @@ def print_ranking(found: Ranking) -> None:
 
 def ranking_table(found: Ranking) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     names = other_estimators(found)
-    marked = any(run.trained_on_this_data for run in found.runs)
+    marked = any(run.seen.is_training_data for run in found.runs)
     columns = ("", "run", *(["data"] if marked else []), "estimate [95%]", *names, "unseen actions", "overlaps with",
                "warnings")  # fmt: skip
     rows = []
     for number, run in enumerate(found.runs, 1):
-        data = ["of its training" if run.trained_on_this_data else ""] if marked else []
+        data = ["of its training" if run.seen.is_training_data else ""] if marked else []
         rows.append((str(number), str(run.found.run_dir), *data, *estimate_cells(run, names)))
     return columns, rows
 

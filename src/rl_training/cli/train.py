@@ -212,6 +212,17 @@ def draw_curve(run_dir: Path) -> Path | None:
         return None
 
 
+def held_out(dataset: object) -> str:
+    """The test file that `data split` wrote beside the training file, or how to make one."""
+    if (
+        isinstance(dataset, str)
+        and Path(dataset).stem == "train"
+        and (test := Path(dataset).with_stem("test")).exists()
+    ):
+        return str(test)
+    return "TEST, with episodes that were not used for training (rl-training data split)"
+
+
 def conclude(results: list[TrainResult], report: dict[str, Any], config: TrainConfig | None, *, as_json: bool) -> None:
     """Plots the learning curves and prints the result; after a signal, only prints it and exits."""
     signal = next((result.signal for result in results if result.signal is not None), None)
@@ -223,7 +234,7 @@ def conclude(results: list[TrainResult], report: dict[str, Any], config: TrainCo
     else:
         data = None
         if config is not None and config.env_id is None:
-            data = config.dataset if isinstance(config.dataset, str) else "DATA"
+            data = held_out(config.dataset)
         print_report(report, curves[0] if len(curves) == 1 else None, data=data)
         if report.get("profile"):
             print_profile(report["profile"])

@@ -45,6 +45,7 @@ class TransitionDataset(SeededSampler):
 
     notes: tuple[str, ...] = ()  # how a table was read, and which of its rows are left out
     time_column: str = ""  # column that orders the rows of a table
+    action_range: Bounds | None = None  # in which Box actions were recorded; None: the bounds of the spec
     file_episodes: Array | None = None  # [rows], the episode of the file, which dropped rows may have cut into several
     trajectories: Array | None = None  # [rows], where trajectories go on after terminal rows (OGBench)
 
@@ -73,7 +74,9 @@ class TransitionDataset(SeededSampler):
         arrays = {name: to_array(value) if isinstance(value, Tensor) else value for name, value in values.items()}
         columns, spec = to_columns(arrays, spec, action_range=action_range, allow=allow)
         device = next((value.device for value in values.values() if isinstance(value, Tensor)), "cpu")
-        return cls({name: to_tensor(column).to(device) for name, column in columns.items()}, spec=spec)
+        dataset = cls({name: to_tensor(column).to(device) for name, column in columns.items()}, spec=spec)
+        dataset.action_range = action_range
+        return dataset
 
     @classmethod
     def from_dataframe(

@@ -22,7 +22,7 @@ def evaluate_command(plan: BenchPlan) -> list[str]:
     if plan.score == "episodes":
         return ["evaluate", "RUN", "--episodes", str(plan.episodes), "--seed", str(EVALUATION_SEED)]
     given = [word for name, value in _estimate_options(plan).items() for word in (f"--{name}", str(value))]
-    return ["evaluate", "RUNS", "--ope", str(plan.test), *given, "--seed", str(EVALUATION_SEED)]
+    return ["evaluate", "RUNS", "--ope", str(plan.test), *given]
 
 
 def shown(words: Sequence[str]) -> str:

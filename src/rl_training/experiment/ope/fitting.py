@@ -21,6 +21,8 @@ from rl_training.runtime.lanes import OfflineLane
 from rl_training.runtime.state import DivergedError, TrainerState
 from rl_training.types import Batch, EnvSpec
 
+UPDATES, MEMBERS = 10_000, 5
+
 
 def fqe_config(options: dict[str, Any]) -> FQEConfig:
     try:
@@ -45,22 +47,27 @@ class PolicyBootstrap(EpisodeBootstrap):
 
 
 class FQEFit:
-    """FQE learners of every policy and fit, and their values of the first states."""
+    """FQE learners of every policy and fit, and their values of the first states.
+
+    The behaviour policy is fitted as well, after all others. The data show its return, and so the error of the fit.
+    """
 
     def __init__(
         self, data: TransitionDataset, spec: EnvSpec, config: FQEConfig, policies: Sequence[PolicyActions], *,
         fits: int, seed: int,
     ) -> None:  # fmt: skip
-        self.source = PolicyBootstrap(data, len(policies), fits, seed=streams.derive(seed, "resamples"))
+        self.source = PolicyBootstrap(data, len(policies) + 1, fits, seed=streams.derive(seed, "resamples"))
         self.source.seed(streams.derive(seed, "sampling"))
-        self.config, self.fits, self.learners = config, fits, []
-        for member in [*range(fits)] * len(policies):  # policies share the initial weights of a fit
+        self.config, self.policies, self.fits = config, len(policies), fits
+        self.learners: list[FQE] = []
+        for member in [*range(fits)] * (len(policies) + 1):  # policies share the initial weights of a fit
             with streams.fork(seed, "init", member):
                 self.learners.append(FQE.build(spec, config).to(data.columns["obs"].device))
             self.learners[-1].prepare(data.columns)
         self.value_std = float(self.learners[0].value_std)
         self.obs = data.columns["obs"][data.first_rows]
         self.actions = [policy.at(self.obs) for policy in policies]
+        self.finished: Tensor | None = None  # values after the last update
         self.earlier_values = self.values()
 
     def run(self, updates: int, callbacks: Sequence[Callback]) -> None:
@@ -71,6 +78,7 @@ class FQEFit:
         except KeyboardInterrupt:
             notify(callbacks, "on_train_end", state)  # lets a progress bar restore the terminal
             raise
+        self.finished = self.values()
         if not bool(self.values().isfinite().all()):
             raise DivergedError("the fit diverged: values are NaN or infinite; use a smaller tau or learning_rate")
 
@@ -90,10 +98,12 @@ class FQEFit:
 
     @torch.no_grad()
     def values(self) -> Tensor:
-        """Returns the values of the first states, [policies, fits, episodes]."""
+        """Returns the values of the first states, [policies, fits, episodes], without the behaviour."""
+        if self.finished is not None:
+            return self.finished
         values = [
             each.values(each.model.q, self.obs, self.actions[member // self.fits]).mean(1)
-            for member, each in enumerate(self.learners)
+            for member, each in enumerate(self.learners[: -self.fits])
         ]
         return torch.stack(values).double().unflatten(0, (-1, self.fits))
 

@@ -18,6 +18,8 @@ from rl_training.experiment.config.train_config import TrainConfig
 from rl_training.experiment.datasets import reading_columns, with_run_time
 from rl_training.types import EnvSpec, Policy
 
+SPACES = ("obs_shape", "obs_dtype", "action_kind", "action_low", "action_high", "action_start")
+NAMES = ("obs_names", "categories")  # of tables; None for other data
 UNEVEN = ("discount_steps", "discounts")  # of rows with uneven time steps
 CHUNK = 16_384  # observations per forward pass of the policy
 
@@ -63,13 +65,18 @@ def resolve(policy: Any, dataset: TransitionDataset | Path | str) -> tuple[Polic
         dataset = load_transition_dataset(dataset) if agent is None else load_dataset_for(agent, dataset)
     if agent is None:
         return policy, dataset, dataset.spec
-    for name in ("obs_shape", "obs_dtype", "action_kind", "action_low", "action_high", "action_start"):
+    for name in (*SPACES, *NAMES):
         expected, value = getattr(agent.spec, name), getattr(dataset.spec, name)
-        if expected != value:
+        if differs(name, expected, value):
             raise ValueError(
                 f"the agent's {name} is {expected}, but the dataset's is {value}; load the data with spec=agent.spec"
             )
     return agent.learner, dataset, agent.spec
+
+
+def differs(name: str, one: Any, other: Any) -> bool:
+    """Whether two values of an EnvSpec differ; unknown names fit all others."""
+    return bool(one != other) and not (name in NAMES and None in (one, other))
 
 
 def load_dataset_for(agent: Agent, source: Path | str, **reading: Any) -> TransitionDataset:
@@ -90,12 +97,24 @@ def load_dataset_like(
     return with_run_time(config, dataset.for_training())
 
 
+def logged_next_actions(dataset: TransitionDataset) -> Tensor:
+    """The action in the row after each row; the last row of an episode repeats its own."""
+    actions = dataset.columns["actions"]
+    is_last = dataset.episode_ends.view(-1, *[1] * (actions.dim() - 1))
+    return torch.where(is_last, actions, actions.roll(-1, 0))
+
+
 def with_policy_actions(
     dataset: TransitionDataset, policies: Sequence[PolicyActions], gamma: float
 ) -> TransitionDataset:
-    """Adds returns-to-go, and the policies' actions at next_obs as a column [rows, policies, samples, ...]."""
+    """Adds returns-to-go, and the actions at next_obs as a column [rows, policies + 1, samples, ...].
+
+    The last policy is the behaviour, with the actions of the data.
+    """
     columns = {name: dataset.columns[name] for name in (*REQUIRED, "truncated", *UNEVEN) if name in dataset.columns}
-    columns["policy_next_actions"] = torch.stack([actions.at(columns["next_obs"]) for actions in policies], 1)
+    chosen = [actions.at(columns["next_obs"]) for actions in policies]
+    logged = logged_next_actions(dataset).unsqueeze(1).expand_as(chosen[0])
+    columns["policy_next_actions"] = torch.stack([*chosen, logged], 1)
     data = TransitionDataset(columns, episode_ends=dataset.episode_ends, spec=dataset.spec)
     data.trajectories = dataset.trajectories
     return data.with_discounts(gamma).with_discounted_returns_to_go(gamma)

@@ -12,6 +12,7 @@ from torch import Tensor
 from rl_training import streams
 from rl_training.algorithms import BCAlgorithm, BCConfig, Learner, Updater
 from rl_training.data import TransitionDataset
+from rl_training.data.datasets.actions import with_action_range
 from rl_training.experiment.ope.policies import CHUNK, PolicyActions
 from rl_training.models.heads import Gaussian, SquashedGaussian, normal_log_prob
 from rl_training.types import EnvSpec
@@ -35,10 +36,15 @@ class Behaviour(NamedTuple):
 
 def behaviour_log_probs(dataset: TransitionDataset, seed: int) -> Behaviour:
     """Reads the behaviour policy's log-probabilities from the data, or clones the behaviour policy."""
-    for name in LOGGED:
-        if name in dataset.columns:
-            return Behaviour(_logged(dataset, name), cloned=False)
+    logged = logged_column(dataset)
+    if logged is not None:
+        return Behaviour(_logged(dataset, logged), cloned=False)
     return Behaviour(_cloned(dataset, seed), cloned=True)
+
+
+def logged_column(dataset: TransitionDataset) -> str | None:
+    """The column with the behaviour policy's probabilities; without it, the behaviour is cloned."""
+    return next((name for name in LOGGED if name in dataset.columns), None)
 
 
 def _logged(dataset: TransitionDataset, name: str) -> Tensor:
@@ -50,7 +56,7 @@ def _logged(dataset: TransitionDataset, name: str) -> Tensor:
     if not bool(values.isfinite().all()) or (is_discrete and bool((values > 1e-6).any())):
         kind = "finite and at most 0" if name == "action_logprob" else "in (0, 1]"
         raise ValueError(f"{name} must be {kind if is_discrete else 'finite'} in every row of the data")
-    return values if is_discrete else values + _log_units(dataset.spec)
+    return values if is_discrete else values + _log_units(with_action_range(dataset.spec, dataset.action_range))
 
 
 def _log_units(spec: EnvSpec) -> float:

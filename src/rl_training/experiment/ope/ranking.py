@@ -11,15 +11,16 @@ from typing import Any
 from rl_training.data import TransitionDataset
 from rl_training.experiment.agent import load_agent
 from rl_training.experiment.ope.coverage import unseen
-from rl_training.experiment.ope.fitting import FQEFit, fqe_config
+from rl_training.experiment.ope.discounts import require_used_gamma, with_time
+from rl_training.experiment.ope.fitting import MEMBERS, UPDATES, FQEFit, fqe_config
 from rl_training.experiment.ope.importance import (
     Episodes,
-    Estimate,
     Weights,
     doubly_robust,
     importance_weights,
     weighted_importance_sampling,
 )
+from rl_training.experiment.ope.intervals import behaviour_error, fitted_estimate, wider
 from rl_training.experiment.ope.policies import (
     PolicyActions,
     device_for,
@@ -27,21 +28,24 @@ from rl_training.experiment.ope.policies import (
     resolve,
     with_policy_actions,
 )
-from rl_training.experiment.ope.probabilities import Behaviour, NoWeights, behaviour_log_probs, policy_log_probs
+from rl_training.experiment.ope.probabilities import (
+    Behaviour,
+    NoWeights,
+    behaviour_log_probs,
+    logged_column,
+    policy_log_probs,
+)
 from rl_training.experiment.ope.remarks import fit_warnings, importance_warnings, range_warnings
 from rl_training.experiment.ope.results import EstimatorResult
 from rl_training.experiment.ope.single import require_counts
 from rl_training.experiment.trust import Trust
 from rl_training.runtime.engine import Callback
-from rl_training.statistics import Interval, student_interval
+from rl_training.statistics import Interval
 
 ESTIMATORS = ("fqe", "wis", "dr")
-UPDATES, MEMBERS = 10_000, 5
-DEFAULTS = {"hidden_sizes": (64, 64), "batch_size": 64, "learning_rate": 1e-3, "tau": 0.1}  # of FQE
-# Fitted values, and cloned behaviour policies, err in the same direction in all fits, which no bootstrap shows. These
-# widths were chosen with benchmarks/ope_calibration.py, on other checkpoints than those of the stored results.
-FIT_ERROR = 0.5  # of the std of the returns
-UNFINISHED = 4.0  # of the change of the estimate in the last fifth of the updates
+# Cloned behaviour policies, and values in doubly robust estimates, err in one direction, which no bootstrap shows. The
+# width was chosen with benchmarks/ope_calibration.py, on other checkpoints than those of the stored results.
+FIT_ERROR = 0.5  # of the std of the returns; for WIS and DR
 
 
 @dataclass(frozen=True)
@@ -72,14 +76,15 @@ def rank_policies(
     """Estimates the policies of several runs or checkpoints and returns them best first, by fitted Q evaluation.
 
     `estimators` names what else to compute: "wis" and "dr". `options` are fields of FQEConfig, such as gamma. The
-    data are read with the first run's dataset options. Policies act deterministically; with `action_samples`, the
-    values of that many sampled actions are averaged.
+    data are read with the dataset options of the first run, or of the first one that discounts by time. Policies act
+    deterministically; with `action_samples`, the values of that many sampled actions are averaged.
     """
     if unknown := [name for name in estimators if name not in ESTIMATORS]:
         raise ValueError(f"unknown estimator {unknown[0]!r}; choose one of {', '.join(ESTIMATORS)}")
-    config = fqe_config({**DEFAULTS, **options})
+    config = fqe_config(options)
     agents = [load_agent(Path(run), best=best, trust=trust) for run in runs]
-    data = dataset if isinstance(dataset, TransitionDataset) else load_dataset_for(agents[0], dataset)
+    data = dataset if isinstance(dataset, TransitionDataset) else load_dataset_for(with_time(runs, agents), dataset)
+    require_used_gamma(data, options)
     policies = [PolicyActions(resolve(agent, data)[0], action_samples, seed) for agent in agents]
     require_counts(updates, members, data)
     rows = with_policy_actions(data, policies, config.gamma).to(device_for(device))
@@ -101,11 +106,11 @@ class Ranker:
         self, fit: FQEFit, data: TransitionDataset, rows: TransitionDataset, estimators: Sequence[str], seed: int
     ) -> None:
         self.fit, self.data, self.rows, self.estimators, self.seed = fit, data, rows, estimators, seed
-        self.values = fit.values()
+        self.values, self.behaviour_error = fit.values(), behaviour_error(fit, rows)
         self.episodes = Episodes(rows, fit.config.gamma)
 
     def estimate(self, run: Path, number: int, policy: PolicyActions, facts: dict[str, Any]) -> PolicyEstimate:
-        estimate, interval = self.fitted(number)
+        estimate, interval = fitted_estimate(self.fit, number, self.behaviour_error)
         estimates = {"fqe": EstimatorResult(estimate, interval), **self.by_importance(number, policy)}
         seen = unseen(self.data, policy, self.seed)
         warnings = [
@@ -113,18 +118,6 @@ class Ranker:
             *importance_warnings(estimates),
         ]  # fmt: skip
         return PolicyEstimate(run, estimate, interval, warnings, estimates, {**facts, "unseen_actions": seen})
-
-    def fitted(self, number: int) -> Estimate:
-        """Fitted Q evaluation: the mean over fits and first states.
-
-        half width = t * std over fits and bootstraps + FIT_ERROR * std of the returns + UNFINISHED * last change
-        """
-        values = self.values[number]
-        estimate = float(values.mean())
-        spread = float(self.fit.source.mean_over_episodes(values).std())
-        interval = student_interval(estimate, spread, self.fit.fits - 1)
-        change = abs(estimate - float(self.fit.earlier_values[number].mean()))
-        return Estimate(estimate, wider(interval, self.fit_error + UNFINISHED * change))
 
     @property
     def fit_error(self) -> float:
@@ -155,7 +148,7 @@ class Ranker:
         }
 
     def weights(self, policy: PolicyActions) -> Weights:
-        log_probs = policy_log_probs(policy, self.data, at_bounds=self.behaviour.cloned)
+        log_probs = policy_log_probs(policy, self.data, at_bounds=logged_column(self.data) is None)
         weights = importance_weights(self.episodes, log_probs - self.behaviour.log_probs)
         if not weights.is_useful:
             raise NoWeights("at some step no episode of the data takes the policy's action; it needs more data")
@@ -164,7 +157,3 @@ class Ranker:
     @cached_property
     def behaviour(self) -> Behaviour:
         return behaviour_log_probs(self.data, self.seed)
-
-
-def wider(interval: Interval, more: float) -> Interval:
-    return Interval(interval.low - more, interval.high + more)

@@ -6,30 +6,26 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rl_training.data import TransitionDataset
-from rl_training.experiment.agent import CHECKPOINTS, Agent, load_agent, read_record
-from rl_training.experiment.config.dataset_config import FilePart
-from rl_training.experiment.ope.policies import load_dataset_for
+from rl_training.experiment.agent import CHECKPOINTS, Agent, load_agent
+from rl_training.experiment.ope.discounts import describe_discount, discount_notes, with_time
+from rl_training.experiment.ope.policies import NAMES, SPACES, differs, load_dataset_for
 from rl_training.experiment.ope.ranking import PolicyEstimate, rank_policies
 from rl_training.experiment.ope.single import first_returns, mean_interval
+from rl_training.experiment.ope.training_data import EvaluationData, Seen
 from rl_training.experiment.trust import Trust
 from rl_training.runtime.engine import Callback
 from rl_training.statistics import Interval
-
-SPACES = ("obs_shape", "obs_dtype", "action_kind", "action_dim", "action_low", "action_high", "action_start")
-NAMES = ("obs_names", "categories")  # of tables; None for other data
-TRAINING_DATA = "the run was trained on these data, so the estimate may be too high: use episodes that it has not seen"
 
 
 class RankedRun(NamedTuple):
     found: PolicyEstimate
     checkpoint: Path
-    trained_on_this_data: bool
+    seen: Seen
     overlaps: list[int]  # positions of other runs in the ranking whose intervals overlap with this one
 
     @property
     def warnings(self) -> list[str]:
-        return [*([TRAINING_DATA] if self.trained_on_this_data else []), *self.found.warnings]
+        return [*self.seen.warnings, *self.found.warnings]
 
 
 class Ranking(NamedTuple):
@@ -38,6 +34,7 @@ class Ranking(NamedTuple):
     behaviour_interval: Interval | None
     behaviour_undiscounted_return: float
     gamma: float
+    discount: str  # as printed; per row where time steps are uneven
     episodes: int
     notes: list[str]  # about the comparison
 
@@ -49,7 +46,7 @@ class Ranking(NamedTuple):
     def _run_json(self, run: RankedRun) -> dict[str, Any]:
         return {
             **run.found.to_json(), "warnings": run.warnings, "checkpoint": str(run.checkpoint),
-            "trained_on_this_data": run.trained_on_this_data,
+            "trained_on_this_data": run.seen.is_training_data, "shared_episodes": run.seen.shared,
             "overlaps": [str(self.runs[number].found.run_dir) for number in run.overlaps],
         }  # fmt: skip
 
@@ -64,19 +61,21 @@ def rank_runs(
     """
     agents = [load_agent(run, best=best, trust=trust) for run in runs]
     require_comparable(runs, agents, reading)
-    data = load_dataset_for(with_time(runs, agents), source, **reading)
+    timed = with_time(runs, agents)
+    data = load_dataset_for(timed, source, **reading)
     found = rank_policies(runs, data, best=best, trust=trust, callbacks=callbacks, **options)
     used = float(found[0].facts["gamma"])
+    discount = describe_discount(data, used, timed)
     by_run = dict(zip(map(Path, runs), agents, strict=True))
-    seen = {run: is_training_data(agent, source, data) for run, agent in by_run.items()}
+    test = EvaluationData(source, data)
     overlaps = overlapping([each.interval for each in found])
     discounted = data.with_discounts(used).with_discounted_returns_to_go(used)
     returns = discounted.columns["returns_to_go"][data.first_rows].double()
     return Ranking(
-        [RankedRun(each, by_run[each.run_dir].path, seen[each.run_dir], numbers)
+        [RankedRun(each, by_run[each.run_dir].path, test.seen_by(by_run[each.run_dir]), numbers)
          for each, numbers in zip(found, overlaps, strict=True)],
-        float(returns.mean()), mean_interval(returns), float(first_returns(data).mean()), used,
-        len(returns), _notes(agents, used),
+        float(returns.mean()), mean_interval(returns), float(first_returns(data).mean()), used, discount,
+        len(returns), [*discount_notes(agents, used, discount), *_reward_notes(agents)],
     )  # fmt: skip
 
 
@@ -93,9 +92,9 @@ def require_comparable(runs: Sequence[Path], agents: Sequence[Agent], reading: M
         raise ValueError(f"{twice[0]} is given twice; name each run once")
     first = agents[0]
     for run, agent in zip(runs[1:], agents[1:], strict=True):
-        for name in (*SPACES, *NAMES):
+        for name in (*SPACES, "action_dim", *NAMES):
             own, expected = getattr(agent.spec, name), getattr(first.spec, name)
-            if own != expected and not (name in NAMES and None in (own, expected)):
+            if differs(name, own, expected):
                 raise ValueError(
                     f"the runs cannot be ranked together: {name} is {expected} in {runs[0]} and {own} in {run}; "
                     "rank runs with equal spaces only, such as runs that were trained on the same data"
@@ -107,50 +106,16 @@ def require_comparable(runs: Sequence[Path], agents: Sequence[Agent], reading: M
                 )
 
 
-def with_time(runs: Sequence[Path], agents: Sequence[Agent]) -> Agent:
-    """The first agent that discounts by time, or else the first one; algorithms such as bc do not discount."""
-    timed = {run: agent for run, agent in zip(runs, agents, strict=True) if _time(agent)[0] is not None}
-    for run, agent in timed.items():
-        if _time(agent) != _time(next(iter(timed.values()))):
-            raise ValueError(
-                f"{next(iter(timed))} and {run} differ in discount_time or time_unit, so their estimates would not be "
-                "comparable; rank them separately"
-            )
-    return next(iter(timed.values()), agents[0])
-
-
-def _time(agent: Agent) -> tuple[Any, Any]:
-    options = agent.config.algo_kwargs
-    return options.get("discount_time"), options.get("time_unit")
-
-
 def overlapping(intervals: Sequence[Interval]) -> list[list[int]]:
     """For each interval, the positions of the others that overlap with it."""
     return [
-        [other for other, each in enumerate(intervals) if other != number and each.low <= high and low <= each.high]
-        for number, (low, high) in enumerate(intervals)
+        [other for other, each in enumerate(intervals) if other != number and each.overlaps(interval)]
+        for number, interval in enumerate(intervals)
     ]
 
 
-def is_training_data(agent: Agent, source: str, data: TransitionDataset) -> bool:
-    """Compares the file with those of the run's config, and its contents with those that the run recorded."""
-    own = agent.config.dataset
-    parts = own if isinstance(own, tuple) else (own,)
-    files = [part.source if isinstance(part, FilePart) else part for part in parts]
-    if any(isinstance(file, str) and Path(file).resolve() == Path(source).resolve() for file in files):
-        return True
-    return read_record(agent.path.parent.parent).get("dataset") == data.fingerprint()
-
-
-def _notes(agents: Sequence[Agent], gamma: float) -> list[str]:
-    """Differences in training that do not affect the estimates, which all use the same rewards and discount."""
-    trained = {getattr(agent.learner.config, "gamma", gamma) for agent in agents}
-    discounts = ", ".join(f"{each:g}" for each in sorted(trained))
-    notes = []
-    if trained != {gamma}:
-        notes.append(f"the runs were trained with the discount {discounts}, and all are estimated with {gamma:g}")
-    if any(agent.config.rewards != agents[0].config.rewards for agent in agents):
-        notes.append(
-            "the runs were trained with different reward transforms; all estimates use the rewards of the data"
-        )
-    return notes
+def _reward_notes(agents: Sequence[Agent]) -> list[str]:
+    """Differences in training that do not affect the estimates, which all use the same rewards."""
+    if all(agent.config.rewards == agents[0].config.rewards for agent in agents):
+        return []
+    return ["the runs were trained with different reward transforms; all estimates use the rewards of the data"]

@@ -11,21 +11,21 @@ from torch import Tensor
 from rl_training.data import TransitionDataset
 from rl_training.experiment.agent import Agent
 from rl_training.experiment.ope.coverage import unseen
-from rl_training.experiment.ope.fitting import FQEFit, fqe_config
+from rl_training.experiment.ope.discounts import require_used_gamma
+from rl_training.experiment.ope.fitting import MEMBERS, UPDATES, FQEFit, fqe_config
+from rl_training.experiment.ope.intervals import behaviour_error, fitted_estimate
 from rl_training.experiment.ope.policies import HasAgent, PolicyActions, device_for, resolve, with_policy_actions
 from rl_training.experiment.ope.remarks import fit_warnings
 from rl_training.runtime.engine import Callback
 from rl_training.statistics import Interval, student_interval
 from rl_training.types import Policy
 
-UPDATES, MEMBERS = 10_000, 10
-
 
 class OffPolicyEstimate(NamedTuple):
     """Discounted returns from the first states of the episodes, in the rewards of the data."""
 
     estimate: float
-    interval: Interval  # 95%, over bootstraps and fits; it does not cover states that the data do not visit
+    interval: Interval  # 95%, see `fitted_estimate`; it does not cover states that the data do not visit
     behaviour_return: float  # of the episodes; the rest of a truncated one is estimated from its rewards
     behaviour_interval: Interval | None  # 95%; None for fewer than three episodes
     behaviour_undiscounted_return: float
@@ -45,12 +45,13 @@ def evaluate_policy_offline(
     """Estimates a policy's discounted return by fitted Q evaluation; `options` are fields of FQEConfig, such as gamma.
 
     The policy acts deterministically; with `action_samples`, the values of that many sampled actions are averaged.
-    Each member is fitted to a bootstrap of the episodes, and the spread of the members gives the interval. Equal
-    seeds give equal bootstraps, so estimates of different policies are comparable.
+    Each member is fitted to a bootstrap of the episodes. Equal seeds give equal bootstraps, so estimates of different
+    policies are comparable.
     """
     config = fqe_config(options)
     actor, dataset, spec = resolve(policy, dataset)
     require_counts(updates, members, dataset)
+    require_used_gamma(dataset, options)
     actions = PolicyActions(actor, action_samples, seed)
     data = with_policy_actions(dataset, [actions], config.gamma).to(device_for(device))
     fit = FQEFit(data, spec, config, [actions], fits=members, seed=seed)
@@ -65,15 +66,12 @@ def require_counts(updates: int, members: int, dataset: TransitionDataset) -> No
 
 
 def _summary(fit: FQEFit, data: TransitionDataset, updates: int, *, unseen: float) -> OffPolicyEstimate:
-    values, members = fit.values()[0], fit.fits
-    estimate = float(values.mean())
-    error = float(fit.source.mean_over_episodes(values).std())
+    estimate, interval = fitted_estimate(fit, 0, behaviour_error(fit, data))
     returns = data.columns["returns_to_go"][data.first_rows].double()
     return OffPolicyEstimate(
-        estimate, interval=student_interval(estimate, error, members - 1),
-        behaviour_return=float(returns.mean()), behaviour_interval=mean_interval(returns),
+        estimate, interval, behaviour_return=float(returns.mean()), behaviour_interval=mean_interval(returns),
         behaviour_undiscounted_return=float(first_returns(data).mean()),
-        gamma=fit.config.gamma, episodes=len(returns), updates=updates, members=members,
+        gamma=fit.config.gamma, episodes=len(returns), updates=updates, members=fit.fits,
         unseen_actions=unseen, warnings=fit_warnings(fit, data, 0, unseen),
     )  # fmt: skip
 
