@@ -39,8 +39,7 @@ from rl_training.types import ACTION_SPACES, Array, Batch, EnvSpec
 class TransitionDataset(SeededSampler):
     """Transitions for offline algorithms.
 
-    The constructor takes batch columns, with Box actions in [-1, 1]. `from_dict` takes arrays with actions in the
-    environment's units. Transforms return a new dataset.
+    The constructor takes Box actions in [-1, 1], `from_dict` in the environment's units. Transforms return a new one.
     """
 
     notes: tuple[str, ...] = ()  # how a table was read, and which of its rows are left out
@@ -58,8 +57,7 @@ class TransitionDataset(SeededSampler):
         if self.spec.action_kind not in ("box", "discrete"):
             raise TypeError(f"datasets need Box or Discrete actions, got {ACTION_SPACES[self.spec.action_kind]}")
         self.episode_ends = (columns["dones"] + columns["truncated"]) > 0  # [rows], last rows of episodes
-        if episode_ends is not None:
-            self.episode_ends |= episode_ends
+        self.episode_ends = self.episode_ends if episode_ends is None else self.episode_ends | episode_ends
         self.episode_ends[-1] = True
         self.dropped_terminals = 0  # terminal rows that `subsample` dropped
         self.gamma: float | None = None  # discount of the returns_to_go column, if known
@@ -69,8 +67,7 @@ class TransitionDataset(SeededSampler):
         cls, values: Mapping[str, npt.ArrayLike | Tensor], *, spec: EnvSpec | None = None,
         action_range: Bounds | None = None, allow: Collection[str] = (),
     ) -> TransitionDataset:  # fmt: skip
-        """Converts and validates arrays; Box actions are in the units of `action_range`, or else of `spec`."""
-        # `allow` names problems to repair: "nan" drops rows, "out_of_range" clips actions.
+        """Converts and validates arrays, with Box actions in the units of `action_range`; `allow` names repairs."""
         arrays = {name: to_array(value) if isinstance(value, Tensor) else value for name, value in values.items()}
         columns, spec = to_columns(arrays, spec, action_range=action_range, allow=allow)
         device = next((value.device for value in values.values() if isinstance(value, Tensor)), "cpu")
