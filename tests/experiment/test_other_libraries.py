@@ -30,6 +30,11 @@ def message(values: object) -> str:
         ("ppo", "clip_coef", "CleanRL's clip_coef is clip_range here"),
         ("ppo", "lr", "use learning_rate"),
         ("ppo", "policy_kwargs", "Stable-Baselines3's policy_kwargs=dict(net_arch=[64, 64]) is hidden_sizes=[64, 64]"),
+        (
+            "ppo",
+            "lstm_hidden_size",
+            "sb3-contrib's lstm_hidden_size=256 is network={'memory': 'lstm', 'memory_size': 256}",
+        ),
         ("ppo", "verbose", "Stable-Baselines3's verbose=1 is learn(quiet=False) here"),
     ],
 )

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from rl_training.models.recurrent import Recurrent
 from rl_training.types import Batch
 
 PREFIX = "memory_"  # of columns
@@ -24,7 +25,7 @@ class Acting(NamedTuple):
 
 
 def has_memory(model: Any) -> bool:
-    return getattr(model, "memory", None) is not None
+    return isinstance(getattr(model, "memory", None), Recurrent)
 
 
 def acting(model: Any, obs: Tensor, memory: Batch | None) -> Acting:

@@ -95,6 +95,10 @@ EXPLAINED: Mapping[str, tuple[str, str]] = {
     "policy_kwargs": ("hidden_sizes", f"{SB3}'s policy_kwargs=dict(net_arch=[64, 64]) is hidden_sizes=[64, 64] here"),
     "activation_fn": ("network", f"{SB3}'s activation_fn is network={{'activation': 'relu'}} here"),
     "features_extractor_class": ("network", f"{SB3}'s features_extractor_class is network=YourClass here"),
+    "lstm_hidden_size": (
+        "sequence_length",
+        "sb3-contrib's lstm_hidden_size=256 is network={'memory': 'lstm', 'memory_size': 256} here",
+    ),
     "verbose": ("", f"{SB3}'s verbose=1 is learn(quiet=False) here; the command line shows progress without --quiet"),
     "tensorboard_log": ("", "TensorBoard files are written into the run directory if tensorboard is installed"),
     "clip_range_vf": ("clip_range", "the value loss is not clipped here; leave it out"),
@@ -112,7 +116,7 @@ EXPLAINED: Mapping[str, tuple[str, str]] = {
 }
 
 
-INNER = ("net_arch", "activation_fn", "features_extractor_class")  # options in `policy_kwargs`
+INNER = ("net_arch", "activation_fn", "features_extractor_class", "lstm_hidden_size")  # options in `policy_kwargs`
 
 # Arguments of `learn` in other libraries, and what to write here.
 ARGUMENTS: Mapping[str, str] = {
