@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from rl_training.models.recurrent import Recurrent
+from rl_training.models.recurrent import IS_FIRST, Recurrent
 from rl_training.types import Batch
 
 PREFIX = "memory_"  # of columns
@@ -59,7 +59,8 @@ def rows_of(prepared: Batch, rollout: Batch, length: int) -> Batch:
     if not memory:
         return {name: column.flatten(0, 1) for name, column in prepared.items()}
     rows = {name: _sequences(column, length) for name, column in {**prepared, **memory}.items()}
-    return {name: column if name not in memory or column.dim() == 2 else column[:, 0] for name, column in rows.items()}
+    states = memory.keys() - {PREFIX + IS_FIRST}
+    return {name: column[:, 0] if name in states else column for name, column in rows.items()}
 
 
 def _sequences(column: Tensor, length: int) -> Tensor:
