@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rl_training.experiment.bench.plan import BenchPlan
-from rl_training.experiment.bench.scoring import EVALUATION_SEED
+
+EVALUATION_SEED = 12345  # shared by all compared scores; no training uses it
 
 
 def scoring_work(plan: BenchPlan, modules: str, runs: Sequence[str]) -> list[str]:

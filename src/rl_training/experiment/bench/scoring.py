@@ -4,9 +4,8 @@ import json
 import sys
 
 from rl_training.experiment.agent import load_agent
+from rl_training.experiment.bench.commands import EVALUATION_SEED
 from rl_training.processes import kill_with_starter
-
-EVALUATION_SEED = 12345  # shared by all compared scores; no training uses it
 
 
 def main(episodes: str, modules: str, *runs: str) -> None:
