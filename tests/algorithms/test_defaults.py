@@ -37,6 +37,8 @@ PUBLISHED: dict[str, dict[str, Any]] = {
                "critic_bc_coef": 0.01, "actor_learning_rate": None, "normalize_obs": False},
     "edac": {**SAC, "hidden_sizes": (256, 256, 256), "num_critics": 10, "eta": 1.0, "actor_learning_rate": None,
              "normalize_obs": False},
+    "fql": {**ADAM, "tau": 0.005, "hidden_sizes": (512,) * 4, "activation": "gelu", "alpha": 10.0, "flow_steps": 10,
+            "q_aggregation": "mean", "normalize_q_loss": False, "normalize_obs": False},
     "sac": SAC,
     "td3": {**TD3, "action_noise": "gaussian", "action_noise_scale": 0.1, "learning_starts": 25_000},
     "redq": {**SAC, "num_critics": 10, "subset_size": 2, "updates_per_collect": 20, "policy_delay": 20},

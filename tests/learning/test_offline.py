@@ -30,6 +30,7 @@ class Balancing:
         ("rebrac", ["total_timesteps=2000"]),
         ("awac", ["total_timesteps=2500"]),
         ("edac", ["total_timesteps=2000", "num_critics=2"]),
+        ("fql", ["total_timesteps=1200"]),
         ("cql", ["total_timesteps=2000", "num_cql_samples=2"]),
         pytest.param("iql", ["total_timesteps=3000"], marks=pytest.mark.slow),
         pytest.param("cal_ql", ["total_timesteps=2000"], marks=pytest.mark.slow),  # at the pace of cql, and no faster

@@ -18,6 +18,7 @@ from rl_training.algorithms.dynamics import *
 from rl_training.algorithms.edac import *
 from rl_training.algorithms.fqe import *
 from rl_training.algorithms.fqf import *
+from rl_training.algorithms.fql import *
 from rl_training.algorithms.gail import *
 from rl_training.algorithms.iql import *
 from rl_training.algorithms.iqn import *

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from rl_training.models.actor_critic import ActorCritic, MLPTD3Model
-from rl_training.models.heads import Gaussian, SquashedGaussian, SquashedPolicy
+from rl_training.models.heads import Gaussian, SquashedGaussian, SquashedPolicy, standard_normal
 from rl_training.models.layers import HiddenSizes, Layers
-from rl_training.models.mlp import ReLU, small_outputs
+from rl_training.models.mlp import ReLU, small_outputs, xavier
 from rl_training.models.values import Critic
 from rl_training.types import EnvSpec
 
@@ -78,3 +80,56 @@ class MLPEDACModel(ActorCritic):
         small_outputs(model.actor.net, ACTOR_BOUND)
         small_outputs(model.critic.net, CRITIC_BOUND)
         return model
+
+
+class VectorField(nn.Module):
+    """Maps observations, actions and further columns to a vector for each action; [rows, dims]."""
+
+    def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: HiddenSizes, *, extra: int = 0) -> None:
+        super().__init__()
+        layers = Layers.of(hidden_sizes)
+        self.features, width = layers.features(obs_dim)
+        self.net = layers.network(width + action_dim + extra, action_dim)
+
+    def forward(self, obs: Tensor, *columns: Tensor) -> Tensor:
+        vectors: Tensor = self.net(torch.cat([self.features(obs), *columns], -1))
+        return vectors
+
+
+class NoisePolicy(NamedTuple):
+    """Actions as a function of standard normal noise; the mode has none."""
+
+    actions: Callable[[Tensor], Tensor]
+    like: Tensor
+
+    def sample(self, generator: torch.Generator | None = None) -> Tensor:
+        return self.actions(standard_normal(self.like, generator))
+
+    def mode(self) -> Tensor:
+        return self.actions(self.like)
+
+
+class OneStepPolicy(VectorField):
+    """Maps noise to actions in one step (FQL)."""
+
+    def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: HiddenSizes) -> None:
+        super().__init__(obs_dim, action_dim, hidden_sizes)
+        self.action_dim = action_dim
+
+    def actions(self, obs: Tensor, noise: Tensor) -> Tensor:
+        return super().forward(obs, noise)
+
+    def forward(self, obs: Tensor) -> NoisePolicy:  # type: ignore[override]
+        return NoisePolicy(partial(self.actions, obs), obs.new_zeros(*obs.shape[:-1], self.action_dim))
+
+
+class MLPFQLModel(ActorCritic):
+    """One-step policy, flow, and twin critics with a layer norm behind each activation; Xavier initialisation."""
+
+    policy = OneStepPolicy
+
+    def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: HiddenSizes = (512, 512, 512, 512)) -> None:
+        super().__init__(obs_dim, action_dim, hidden_sizes)
+        self.flow = VectorField(obs_dim, action_dim, hidden_sizes, extra=1)  # and the time
+        self.critic = Critic(obs_dim, action_dim, hidden_sizes, layer_norm="after")
+        xavier(self)
