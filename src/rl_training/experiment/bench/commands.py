@@ -5,9 +5,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rl_training.experiment.bench.plan import BenchPlan
-
-EVALUATION_SEED = 12345  # shared by all compared scores; no training uses it
+from rl_training.experiment.bench.plan import EVALUATION_SEED, BenchPlan
 
 
 def scoring_work(plan: BenchPlan, modules: str, runs: Sequence[str]) -> list[str]:

@@ -20,6 +20,7 @@ from rl_training.experiment.trust import learner_modules
 from rl_training.modules import approve
 
 PLAN = "bench.yaml"
+EVALUATION_SEED = 12345  # shared by all compared scores; no training uses it
 SCORING = ("score", "episodes", "test", "updates", "gamma")  # keys of the scores; runs do not depend on them
 FILES = (".yaml", ".yml", ".npz", ".h5", ".hdf5", ".parquet", ".csv")
 

@@ -4,7 +4,7 @@ import json
 import sys
 
 from rl_training.experiment.agent import load_agent
-from rl_training.experiment.bench.commands import EVALUATION_SEED
+from rl_training.experiment.bench.plan import EVALUATION_SEED
 from rl_training.processes import kill_with_starter
 
 
