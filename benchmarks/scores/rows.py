@@ -17,7 +17,7 @@ from scores.references import Reference
 FAMILIES = {
     "value_based": ("Value-based", ("dqn", "c51", "qr_dqn", "iqn", "fqf", "rainbow")),
     "on_policy": ("On-policy", ("ppo",)),
-    "actor_critic": ("Actor-critic", ("sac", "td3", "redq")),
+    "actor_critic": ("Actor-critic", ("sac", "td3", "redq", "tqc")),
     "offline": ("Offline", ("bc", "bcq", "iql", "td3_bc", "rebrac", "cql", "cal_ql", "xql")),
     "imitation": ("Imitation", ("gail",)),
     "model_based": ("Model-based", ("mbpo", "mopo")),

@@ -60,6 +60,13 @@ def test_td3_swings_it_up_by_noise_on_its_actions(reaches):
     assert reaches(-300, "td3/pendulum", *shortened, *faster)
 
 
+def test_tqc_swings_it_up(reaches):
+    shortened = ("total_timesteps=2500", "learning_starts=500", "batch_size=64")
+    few = ("num_critics=2", "num_quantiles=8", "top_quantiles_to_drop_per_net=1")
+    faster = ("learning_rate=0.003", "tau=0.02", "gamma=0.95")
+    assert reaches(-300, "tqc/pendulum", *shortened, *few, *faster)
+
+
 def test_redq_swings_it_up_with_far_fewer_steps(final_return):
     assert final_return("redq/pendulum", "total_timesteps=750") > -500  # where sac scores below -1,100
 

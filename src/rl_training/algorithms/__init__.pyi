@@ -32,6 +32,7 @@ from rl_training.algorithms.redq import *
 from rl_training.algorithms.sac import *
 from rl_training.algorithms.td3 import *
 from rl_training.algorithms.td3_bc import *
+from rl_training.algorithms.tqc import *
 from rl_training.algorithms.xql import *
 
 CATALOGUE: MutableMapping[str, type[Learner]]

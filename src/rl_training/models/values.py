@@ -23,12 +23,14 @@ class Critic(nn.Module):
     """Q(s, a) of `copies` independent networks, [copies, rows]; features of your own are shared by the copies."""
 
     def __init__(
-        self, obs_dim: int, action_dim: int, hidden_sizes: HiddenSizes, *, copies: int = 2, layer_norm: Norm = False
-    ) -> None:
+        self, obs_dim: int, action_dim: int, hidden_sizes: HiddenSizes, *, copies: int = 2, layer_norm: Norm = False,
+        outputs: int = 1,
+    ) -> None:  # fmt: skip
         super().__init__()
         layers = Layers.of(hidden_sizes)
+        self.copies = copies
         self.features, width = layers.features(obs_dim)
-        self.net = layers.network(width + action_dim, 1, copies=copies, layer_norm=layer_norm)
+        self.net = layers.network(width + action_dim, outputs, copies=copies, layer_norm=layer_norm)
 
     def forward(self, obs: Tensor, actions: Tensor) -> Tensor:
         x = torch.cat([self.features(obs), actions], -1)

@@ -26,6 +26,7 @@ RUNS: dict[str, dict[str, Any]] = {
 }
 SMALL_NETWORKS = {  # options that an algorithm may have
     "batch_size": 16,
+    "critic_hidden_sizes": [8, 8],
     "hidden_sizes": [8, 8],
     "horizon": 3,
     "model_elites": 2,
@@ -87,10 +88,11 @@ class AlgorithmCase:
         return {**self.options(SMALL_NETWORKS), **self.own_options}
 
     def options(self, wanted: dict[str, Any]) -> dict[str, Any]:
-        """Those of the wanted options that this algorithm has, without widths that `network` gives."""
+        """Those of the wanted options that this algorithm has and sets, without widths that `network` gives."""
         network = self.own_options.get("network")
-        given = network.keys() if isinstance(network, dict) else ()
-        names = self.learner.config_type.model_fields.keys() - given
+        given = set(network) if isinstance(network, dict) else set()
+        fields = self.learner.config_type.model_fields.items()
+        names = {name for name, option in fields if option.default is not None} - given
         return {name: value for name, value in wanted.items() if name in names}
 
     def config(self, **changes: Any) -> dict[str, Any]:
