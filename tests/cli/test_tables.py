@@ -5,13 +5,16 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
 from typer.testing import CliRunner
 
 from rl_training.cli import app
 from rl_training.data import load_transition_dataset
+from rl_training.data.readers.observations import read_observations
 from rl_training.experiment.agent import load_agent
+from rl_training.types import EnvSpec
 
 TABLES = Path(__file__).parents[1] / "data" / "tables"
 SHORT = ["--steps", "20", "--set", "hidden_sizes=[8]", "--set", "log=none", "--quiet"]
@@ -60,6 +63,62 @@ def test_predict_reads_a_data_frame_by_its_names(trained):
     agent = load_agent(trained)
     rows = {"site": ["north", "south"], "level": [0.5, 1.0]}
     assert agent.predict(pandas.DataFrame(rows)).tolist() == agent.predict(rows).tolist()
+
+
+@pytest.fixture(params=["log.csv", "log.csv.gz", "log.parquet"])
+def observations(request, tmp_path):
+    """Two observations in a table with another column, in another order than in the training data."""
+    frame = pd.DataFrame({"site": ["north", "south"], "note": ["a", None], "level": [0.5, 1.0]})
+    path = tmp_path / request.param
+    if path.suffix == ".parquet":
+        frame.to_parquet(path)
+    else:
+        frame.to_csv(path, index=False, sep=";", decimal=",")
+    return path
+
+
+def test_predict_reads_the_columns_of_a_table(trained, observations):
+    rows = '[{"level": 0.5, "site": "north"}, {"level": 1, "site": "south"}]'
+    assert run("predict", trained, "--obs-file", observations) == run("predict", trained, "--obs", rows)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("level,site\n1,west\n", "site must be one of north, south, got 'west'"),
+        ("levle,site\n1,north\n", "has no column 'level', which the agent reads; it has"),
+        ("level,site\n1,north\n,south\n", "column 'level' is empty in 1 of 2 rows, the first is row 1; fill it, or"),
+        ("level,site\n1,north\n2,\n", "column 'site' is empty in 1 of 2 rows, the first is row 1"),
+        ("level,site\n1,north\nhigh,south\n", "column 'level' must hold numbers, but row 1 holds 'high'"),
+        ("level,site\n2026-01-01,north\n", "column 'level' must hold numbers, but it holds timestamps"),
+        ("level,site\n", "is empty: it has no rows below a header"),
+    ],
+)
+def test_a_table_that_predict_cannot_read_is_one_sentence(trained, tmp_path, text, message):
+    (tmp_path / "obs.csv").write_text(text)
+    result = CliRunner().invoke(app, ["predict", str(trained), "--obs-file", str(tmp_path / "obs.csv")])
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+    assert message in result.stderr
+
+
+def test_a_run_without_column_names_reads_no_table(tmp_path):
+    with pytest.raises(ValueError, match=r"observations have no column names; use a \.npy file"):
+        read_observations(tmp_path / "obs.csv", EnvSpec((2,), "discrete", 2), "auto")
+
+
+def test_probabilities_have_the_names_of_actions(trained):
+    command = ["predict", trained, "--obs", '{"level": 0.5, "site": "north"}', "--probabilities"]
+    printed, listed = json.loads(run(*command)), json.loads(run(*command, "--json"))
+    assert listed["action_names"] == ["down", "up"] == list(printed["probabilities"])
+    assert list(printed["probabilities"].values()) == listed["probabilities"]
+    assert max(printed["probabilities"], key=printed["probabilities"].get) == printed["actions"]
+
+
+def test_export_creates_its_folder_or_leaves_none(trained, table, tmp_path):
+    run("export", trained, "--out", tmp_path / "new" / "folder" / "policy.pt2", "--data", table)
+    assert (tmp_path / "new" / "folder" / "policy.pt2").is_file()
+    run("export", trained, "--out", tmp_path / "other" / "policy.bin", code=2)
+    assert not (tmp_path / "other").exists()
 
 
 def test_a_split_by_text_that_is_no_time_is_refused(table, tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +15,9 @@ from rl_training.cli.output import print_facts, print_json, stdout_for_results
 if TYPE_CHECKING:
     from rl_training.experiment.export.exporting import Exported
 
-Out = Annotated[Path, typer.Option(metavar="FILE", help="A new file: .onnx, or .pt2 for torch.export.")]
+Out = Annotated[
+    Path, typer.Option(metavar="FILE", help="A new file: .onnx, or .pt2 for torch.export. Its folder is created.")
+]
 Tolerance = Annotated[float, typer.Option(metavar="E", help="Largest relative error of the file.")]
 Observations = Annotated[int, typer.Option(metavar="N", min=1, help="Observations to measure the error on.")]
 Data = Annotated[
@@ -39,11 +43,25 @@ def export(
         from rl_training.experiment.export.exporting import export_agent
 
         agent = load_agent(run, best=best, trust=trust or ())
-        found = export_agent(agent, out, tolerance=tolerance, observations=observations, data=data)
+        with new_folder(out):
+            found = export_agent(agent, out, tolerance=tolerance, observations=observations, data=data)
     if as_json:
         print_json({"file": str(found.path), "description_file": str(found.description_path), **found.description})
         return
     print_facts(summary(found, str(agent.path)))
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[None]:
+    """Creates the folder of a file, and removes it again if the file is not written."""
+    created = [folder for folder in path.parents if not folder.exists()]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        for folder in created:
+            folder.rmdir()
+        raise
 
 
 def summary(found: Exported, checkpoint: str) -> dict[str, str | None]:

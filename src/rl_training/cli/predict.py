@@ -27,7 +27,8 @@ Observations = Annotated[
 ObservationFile = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE.npy", help="Observations in a NumPy file; for a Dict space, an .npz with one array per key."
+        metavar="FILE",
+        help="Observations: a table by column names (.csv, .csv.gz, .parquet), .npy, or .npz with one array per key.",
     ),
 ]
 Sampled = Annotated[bool, typer.Option("--stochastic", help="Sample actions, with a new seed at each call.")]
@@ -57,7 +58,7 @@ def predict(
     if obs is not None and obs_file is None:
         given = parse_obs(obs)
     elif obs_file is not None and obs is None:
-        given = read_obs(obs_file)
+        given = None if is_table_file(obs_file) else read_obs(obs_file)
     else:
         raise ValueError("observations are missing or given twice: use either --obs JSON or --obs-file FILE.npy")
     if episode and probabilities:
@@ -72,19 +73,47 @@ def predict(
         if stochastic:
             options["generator"] = torch.Generator()
             options["generator"].seed()
-        rows = own_form(agent, given)
+        rows = own_form(agent, table_rows(agent, obs_file) if given is None and obs_file else given)
         actions = of_episode(agent, rows, options) if episode else of_each(agent, rows, options)
         found = {"actions": actions, **(probabilities_of(agent, rows) if probabilities else {})}
     if as_json:
         print_json(found)
     else:
-        typer.echo(json.dumps(found if probabilities else actions))
+        typer.echo(json.dumps(by_name(found) if probabilities else actions))
 
 
 def probabilities_of(agent: Agent, rows: Any) -> dict[str, Any]:
+    from rl_training.data.spaces import action_names
     from rl_training.experiment.export.policy import action_probabilities
 
-    return {"probabilities": action_probabilities(agent, rows).tolist()}
+    names = action_names(agent.spec)
+    found = {"probabilities": action_probabilities(agent, rows).tolist()}
+    return found if names is None else {**found, "action_names": names}
+
+
+def by_name(found: dict[str, Any]) -> dict[str, Any]:
+    """Writes the name of each action beside its probability, if actions have names."""
+    names = found.get("action_names")
+
+    def named(values: Any) -> Any:
+        several = isinstance(values[0], list)
+        return [named(each) for each in values] if several else dict(zip(names or (), values, strict=True))
+
+    return found if names is None else {"actions": found["actions"], "probabilities": named(found["probabilities"])}
+
+
+def is_table_file(path: Path) -> bool:
+    from rl_training.data.readers.observations import is_table
+
+    if not path.is_file():
+        raise FileNotFoundError(f"--obs-file: {path} not found")
+    return is_table(path)
+
+
+def table_rows(agent: Agent, path: Path) -> Any:
+    from rl_training.data.readers.observations import read_observations
+
+    return read_observations(path, agent.spec, agent.config.table.csv_dialect)
 
 
 def of_each(agent: Agent, rows: Any, options: dict[str, Any]) -> Any:
@@ -154,8 +183,6 @@ def read_obs(path: Path) -> np.ndarray[Any, Any] | dict[str, np.ndarray[Any, Any
     """Reads observations from a .npy file; an .npz becomes one array for each key."""
     import numpy as np
 
-    if not path.is_file():
-        raise FileNotFoundError(f"--obs-file: {path} not found")
     try:
         rows = np.load(path, allow_pickle=False)
         if not isinstance(rows, np.ndarray):

@@ -84,7 +84,7 @@ def _paths(source: str | Path) -> list[Path]:
 def _read(path: Path, columns: Mapping[str, str] | None, options: TableOptions) -> StoredColumns:
     path = Path(str(path).removeprefix(MINARI))
     if not path.is_file() and (directory := minari_directory(path)):
-        with _naming_damage(directory):
+        with naming_damage(directory):
             return read_minari(directory, columns)
     suffix = next((each for each in READERS if path.name.endswith(each)), None)
     if suffix is None and (path.suffix or path.exists()):
@@ -94,12 +94,12 @@ def _read(path: Path, columns: Mapping[str, str] | None, options: TableOptions) 
         hint = f"did you mean {close[0]}?" if close else f"`minari download {path}` may fetch it"
         minari = f", nor a Minari dataset in {datasets_root()}; {hint}"
         raise FileNotFoundError(f"dataset file {path} not found{'' if path.suffix else minari}")
-    with _naming_damage(path):
+    with naming_damage(path):
         return TABLES[suffix](path, columns, options) if suffix in TABLES else ARRAYS[suffix](path, columns)
 
 
 @contextmanager
-def _naming_damage(path: Path) -> Iterator[None]:
+def naming_damage(path: Path) -> Iterator[None]:
     """Replaces errors of the libraries that read files; those raised in this package name the problem already."""
     try:
         yield

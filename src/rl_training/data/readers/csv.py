@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -25,11 +26,16 @@ ARROW_ROWS = 2**16
 
 
 def read_csv(path: Path, given: Mapping[str, str] | None, options: TableOptions) -> StoredColumns:
+    with csv_table(path, options) as table:
+        return read_table(table, given, options)
+
+
+@contextmanager
+def csv_table(path: Path, options: TableOptions) -> Iterator[Table]:
     try:
         dialect = detect_dialect(path, options.csv_dialect)
         header = read_header(path, dialect)
-        table = _arrow_table(path, header, dialect) or _plain_table(path, header, dialect)
-        return read_table(table, given, options)
+        yield _arrow_table(path, header, dialect) or _plain_table(path, header, dialect)
     except UnicodeDecodeError as error:
         raise ValueError(
             f"{path} is not UTF-8 text: {error.reason} at byte {error.start}; convert it, for example with "

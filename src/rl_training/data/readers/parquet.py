@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,12 @@ ROWS = 2**13  # per batch
 
 
 def read_parquet(path: Path, given: Mapping[str, str] | None, options: TableOptions) -> StoredColumns:
+    with parquet_table(path) as table:
+        return read_table(table, given, options)
+
+
+@contextmanager
+def parquet_table(path: Path) -> Iterator[Table]:
     arrow = import_arrow()
     try:
         # With pre_buffer, all row groups would be held in memory until the last is read.
@@ -36,7 +43,7 @@ def read_parquet(path: Path, given: Mapping[str, str] | None, options: TableOpti
                 yield {name: _cells(columns[name], kinds[name], f"{path}: column {name!r}") for name in names}
 
         stored, rows = file.schema_arrow.names, file.metadata.num_rows
-        return read_table(Table(path, stored, kinds, rows, batches, spec), given, options)
+        yield Table(path, stored, kinds, rows, batches, spec)
 
 
 def _cells(column: Any, kind: str, name: str) -> Array:

@@ -25,9 +25,8 @@ def named_rows(obs: Any, spec: EnvSpec) -> Array:
         obs = {str(name): np.asarray(obs[name]) for name in obs.columns}
     if not isinstance(obs, Mapping):
         return np.stack([named_rows(each, spec) for each in obs])
-    categories = {name: values for name, values in (spec.categories or {}).items() if name != "actions"}
+    columns, categories = named_columns(spec)
     entries = [_column(label, categories) for label in spec.obs_names or ()]
-    columns = list(dict.fromkeys(column for column, _ in entries))
     if obs.keys() != set(columns):
         raise ValueError(f"obs must have the columns {', '.join(columns)}, got {', '.join(map(str, obs))}")
     for name in categories.keys() & set(columns):
@@ -42,6 +41,12 @@ def named_rows(obs: Any, spec: EnvSpec) -> Array:
         return np.stack([part.astype(np.float32) for part in parts], axis=-1)
     except ValueError as error:
         raise ValueError("obs must hold numbers, and as many for each column") from error
+
+
+def named_columns(spec: EnvSpec) -> tuple[list[str], dict[str, list[str]]]:
+    """The columns of the data that observations are built from, and the values of categories by column."""
+    categories = {name: values for name, values in (spec.categories or {}).items() if name != "actions"}
+    return list(dict.fromkeys(_column(label, categories)[0] for label in spec.obs_names or ())), categories
 
 
 def _column(label: str, categories: Mapping[str, Sequence[str]]) -> tuple[str, str | None]:

@@ -1,0 +1,68 @@
+"""Observations of a table for `predict`: the columns that an agent was trained with, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from rl_training.data.readers import cells, naming_damage
+from rl_training.data.readers.csv import csv_table
+from rl_training.data.readers.names import did_you_mean
+from rl_training.data.readers.options import TableOptions
+from rl_training.data.readers.parquet import parquet_table
+from rl_training.data.readers.plan import Table
+from rl_training.data.spaces.named import named_columns
+from rl_training.types import Array, Arrays, EnvSpec
+
+TABLES = (".csv", ".csv.gz", ".parquet")
+
+
+def is_table(path: Path) -> bool:
+    return path.name.endswith(TABLES)
+
+
+def read_observations(path: Path, spec: EnvSpec, csv_dialect: str) -> Arrays:
+    """The columns of the observations: numbers, and words for categories. Other columns are ignored."""
+    if spec.obs_names is None:
+        raise ValueError(
+            f"{path}: the run was not trained on a table, so its observations have no column names; use a .npy file"
+        )
+    opened = parquet_table(path) if path.suffix == ".parquet" else csv_table(path, TableOptions(csv_dialect))
+    with naming_damage(path), opened as table:
+        columns, categories = named_columns(spec)
+        if missing := [name for name in columns if name not in table.names]:
+            close = did_you_mean(missing[0], table.names)
+            raise ValueError(f"{path} has no column {missing[0]!r}, which the agent reads; it has {table.names}{close}")
+        return _joined(table, columns, categories)
+
+
+def _joined(table: Table, columns: Sequence[str], categories: Collection[str]) -> Arrays:
+    parts: dict[str, list[Array]] = {name: [] for name in columns}
+    start = 0
+    for batch in table.batches(columns):
+        for name, part in batch.items():
+            if name in categories:
+                parts[name].append(np.array(cells.to_words(part), object))
+            else:
+                parts[name].append(_numbers(part, f"{table.source}: column {name!r}", start))
+        start += len(next(iter(batch.values())))
+    joined = {name: np.concatenate(each) for name, each in parts.items()}
+    for name, column in joined.items():
+        missing = np.array([word is None for word in column]) if name in categories else np.isnan(column)
+        if missing.any():
+            rows = f"{int(missing.sum())} of {len(missing)} rows, the first is row {int(missing.argmax())}"
+            raise ValueError(f"{table.source}: column {name!r} is empty in {rows}; fill it, or remove these rows")
+    return joined
+
+
+def _numbers(part: Array, where: str, start: int) -> Array:
+    if part.dtype.kind == "M":
+        raise TypeError(f"{where} must hold numbers, but it holds timestamps")
+    if part.dtype.kind == "O":
+        words = ["" if word is None else str(word) for word in part.tolist()]
+        if wrong := [row for row, word in enumerate(words) if not cells.is_number(word)]:
+            raise TypeError(f"{where} must hold numbers, but row {start + wrong[0]} holds {words[wrong[0]]!r}")
+        part = cells.to_numbers(words, where, start)
+    return part.astype(np.float64)
