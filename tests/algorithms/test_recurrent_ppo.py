@@ -11,6 +11,7 @@ from torch.nn.functional import log_softmax
 
 from rl_training.algorithms import PPOAlgorithm, PPOConfig, Updater
 from rl_training.algorithms.core.memory import rows_of
+from rl_training.models import PPOModel
 from rl_training.types import Batch, EnvSpec
 
 DISCRETE, BOX = EnvSpec((3,), "discrete", 2), EnvSpec((3,), "box", 2)
@@ -249,3 +250,32 @@ def test_a_network_without_memory_has_no_state():
     assert action.memory is None
     assert action.extras.keys() == {"raw_actions"}
     assert PPOConfig().steps_per_row == 1
+
+
+class Forgetful(PPOModel):
+    role = "model"
+
+    @classmethod
+    def build(cls, spec: EnvSpec, config: Any) -> Forgetful:
+        return cls(spec, (4,))
+
+
+class Recalling(PPOModel):
+    role = "model"
+
+    @classmethod
+    def build(cls, spec: EnvSpec, config: Any) -> Recalling:
+        return cls(spec, (4,), memory="gru")
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        (Forgetful, {"memory": "lstm"}, "Forgetful has no recurrent layers, but network.memory is lstm; pass it"),
+        (Recalling, {}, "Recalling has recurrent layers, but network.memory is None; set network.memory"),
+    ],
+)
+def test_a_model_of_your_own_must_have_the_memory_of_the_config(kind, options, message):
+    with pytest.raises(ValueError, match=message):
+        PPOAlgorithm.build(DISCRETE, network={"kind": kind, **options})
+    assert PPOAlgorithm.build(DISCRETE, network={"kind": Recalling, "memory": "gru"}).config.steps_per_row == 32

@@ -15,6 +15,7 @@ from rl_training.data.writers import save_npz
 from rl_training.experiment.bench.plan import parse_plan, plan_yaml, read_plan
 from rl_training.experiment.bench.runner import Bench
 from rl_training.experiment.executors.local import LocalExecutor
+from rl_training.experiment.run_directory import RunDirectory
 from rl_training.reporting.bench_cells import read_cells
 from rl_training.runtime.recipes import roll_dataset
 
@@ -113,6 +114,16 @@ def test_a_cell_is_not_done_until_it_is_scored_with_the_new_options(copied):
     assert [cell.state for cell in Bench(newer, copied).cells] == ["waiting", "waiting"]
     assert [cell.result for cell in read_cells(copied)] == [None, None]
     assert [cell.state for cell in Bench(plan, copied).cells] == ["done", "done"]
+
+
+def test_scores_of_earlier_versions_are_read_and_kept(cli, copied):
+    for cell in (RunDirectory(folder) for folder in copied.glob("*-train")):
+        stored = cell.read("result.json")
+        assert stored is not None
+        stored["commands"][-1] += " --seed 12345"  # the seed of estimates until now
+        cell.write("result.json", stored)
+    assert [cell.state for cell in Bench(read_plan(copied), copied).cells] == ["done", "done"]
+    assert cli("compare", copied).exit_code == 0
 
 
 def test_scores_are_not_made_again_if_the_runs_are_deleted(cli, command, copied):

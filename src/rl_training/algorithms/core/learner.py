@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from rl_training.algorithms.core.config import AlgorithmConfig
-from rl_training.algorithms.core.memory import has_memory
+from rl_training.algorithms.core.memory import check_memory, has_memory
 from rl_training.algorithms.core.updater import Updater
 from rl_training.models import Normalizer
 from rl_training.models.custom import CustomNetwork, check_policy
@@ -86,6 +86,7 @@ class Learner(nn.Module):
         learner = cls(cls.build_model(spec, config), config)
         if config.network is not None and config.network.kind not in KINDS:
             check_policy(learner, spec, config.network.kind)
+            check_memory(learner.model, config)
         return learner
 
     @classmethod

@@ -28,6 +28,16 @@ def has_memory(model: Any) -> bool:
     return isinstance(getattr(model, "memory", None), Recurrent)
 
 
+def check_memory(model: Any, config: Any) -> None:
+    """Raises ValueError if a model of your own and the option `network.memory`, which sets sequences, do not agree."""
+    if has_memory(model) != config.is_recurrent:
+        has, fix = ("has", "set") if has_memory(model) else ("has no", "pass it to the model in build, or leave out")
+        raise ValueError(
+            f"network {config.network.kind} {has} recurrent layers, but network.memory is {config.network.memory}; "
+            f"{fix} network.memory"
+        )
+
+
 def acting(model: Any, obs: Tensor, memory: Batch | None) -> Acting:
     """Computes the policy for observations [rows, ...]; without `memory`, they are the first of an episode."""
     if not has_memory(model):
