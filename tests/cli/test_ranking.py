@@ -109,6 +109,13 @@ def test_episodes_that_a_run_was_trained_on_are_counted(cli, folder, tmp_path):
     assert all(run["trained_on_this_data"] for run in json.loads(part.stdout)["runs"])
 
 
+def test_episodes_of_one_of_several_training_files_are_found(cli, folder, tmp_path):
+    run = tmp_path / "run"
+    assert cli("train", "bc", "--dataset", folder / "t*.npz", *SMALL, "--output", run).exit_code == 0
+    found = json.loads(cli("evaluate", run, "--ope", folder / "test.npz", "--updates", "1", "--json").stdout)
+    assert (found["shared_episodes"], "the run was trained on these data" in found["warnings"][0]) == (8, True)
+
+
 def test_discounts_of_the_data_are_named_and_exclude_gamma(cli, folder, tmp_path):
     with np.load(folder / "test.npz") as stored:
         np.savez(tmp_path / "uneven.npz", discounts=np.full(400, 0.5), **stored)

@@ -77,11 +77,9 @@ def files_of(agent: Agent) -> list[str]:
 
 
 def _file_hashes(agent: Agent, file: str) -> list[bytes]:
-    if not Path(file).exists():
-        return []
     try:
         data = load_dataset_for(agent, file)
-    except (OSError, ValueError):  # the file has changed since the training
+    except (OSError, ValueError):  # the file was removed or has changed since the training
         return []
     return episode_hashes(data)[: agent.config.dataset_episodes]
 
