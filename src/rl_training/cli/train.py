@@ -220,7 +220,7 @@ def held_out(dataset: object) -> str:
         and (test := Path(dataset).with_stem("test")).exists()
     ):
         return str(test)
-    return "TEST, with episodes that were not used for training (rl-training data split)"
+    return "TEST  # episodes that it was not trained on; `rl-training data split` makes such a file"
 
 
 def conclude(results: list[TrainResult], report: dict[str, Any], config: TrainConfig | None, *, as_json: bool) -> None:
