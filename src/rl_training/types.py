@@ -90,6 +90,7 @@ class EnvSpec:
     action_sizes: tuple[int, ...] = ()  # MultiDiscrete only, flat: number of actions of each choice
     action_starts: tuple[int, ...] = ()  # MultiDiscrete only, flat: the environment's first action of each choice
     obs_parts: tuple[ObsPart, ...] = ()  # several parts with images: the order in which they are packed into bytes
+    action_mask: int | None = field(default=None, compare=False)  # first column (byte if packed) of the action mask
     # The environment's own spaces as JSON (see `data/spaces`), where they differ from the library's form.
     obs_space: dict[str, Any] | None = field(default=None, hash=False)
     action_space: dict[str, Any] | None = field(default=None, hash=False)

@@ -13,7 +13,7 @@ from torch.nn.functional import huber_loss
 from rl_training.algorithms.core.config import Fraction, Rate, ReplayConfig
 from rl_training.algorithms.core.learner import Learner
 from rl_training.algorithms.core.ops import epsilon_greedy, select_action, td_target
-from rl_training.models import DQNModel
+from rl_training.models import DQNModel, valid_actions
 from rl_training.schedules import Schedule
 from rl_training.types import Action, Batch, Loss, Metrics, ParameterGroup, UpdateResult
 
@@ -141,7 +141,7 @@ class DQNAlgorithm(Learner):
         values = self.expected(self.evaluate(self.model.q, obs, deterministic=deterministic, generator=generator))
         if deterministic or self.config.noisy:
             return Action(values.argmax(-1))
-        return Action(epsilon_greedy(values, self.epsilon, generator))
+        return Action(epsilon_greedy(values, self.epsilon, generator, *valid_actions(self.model.q, obs)))
 
     def update(self, batch: Batch, *, global_step: int = 0) -> UpdateResult:
         result = super().update(batch, global_step=global_step)

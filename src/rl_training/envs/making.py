@@ -6,7 +6,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, TypeAlias
@@ -19,6 +19,7 @@ from rl_training.envs.checks.first_steps import describe_failure
 from rl_training.envs.checks.user_code import place_of_error
 from rl_training.envs.group import EnvError
 from rl_training.envs.lending import LentEnv
+from rl_training.envs.masks import gives_masks, with_action_masks
 from rl_training.envs.modules import module_of
 from rl_training.envs.spaces import with_library_spaces
 from rl_training.envs.spec import env_spec_of
@@ -53,6 +54,7 @@ class EnvFactory:
     wrappers: tuple[Any, ...] = ()  # `module:Wrapper`, {wrapper: module:Wrapper, option: value}, or functions
     name: str = ""  # recorded in the config
     action_range: Any = None  # [low, high] in place of infinite action bounds
+    masks_in_info: bool = False  # `info` has masks of valid actions
 
     @classmethod
     def of(cls, env: str | MakeEnv | EnvFactory, kwargs: Mapping[str, Any] | None = None) -> EnvFactory:
@@ -96,6 +98,17 @@ class EnvFactory:
             env = wrap(env, wrapper)
         return env
 
+    def with_masks(self) -> EnvFactory:
+        """Returns a copy that adds the masks of `info` to the observations, if the first reset of a copy has one."""
+        try:
+            env = self.make(training=False)
+            try:
+                return replace(self, masks_in_info=gives_masks(env))
+            finally:
+                env.close()
+        except Exception:  # the pool raises it again, with a message
+            return self
+
 
 def spec_of(
     env: str | EnvFactory, env_kwargs: Mapping[str, Any] | None = None, *, like: EnvSpec | None = None
@@ -127,7 +140,8 @@ def make_env(
             raise
         kind = ValueError if isinstance(error, (ValueError, TypeError)) else EnvError
         raise kind(f"environment {source} could not be created: {describe_failure(error)}") from error
-    return with_library_spaces(env, like, source.action_range)
+    masked = with_action_masks(env, like, from_info=source.masks_in_info)
+    return with_library_spaces(masked, like, source.action_range)
 
 
 def _make(env_id: str | MakeEnv, env_kwargs: Mapping[str, Any], *, training: bool) -> gym.Env[Any, Any]:

@@ -18,6 +18,7 @@ from gymnasium import spaces
 
 from rl_training.data.datasets.actions import Bounds, per_dimension
 from rl_training.data.spaces import Actions, Description, Observations, leaves
+from rl_training.envs.masks import KEY, ActionMasks
 from rl_training.types import EnvSpec
 
 MIN_SIDE = 5  # pixels along the shorter side of an image; smaller arrays are vectors
@@ -59,9 +60,11 @@ class LibrarySpaces(gym.Wrapper[Any, Any, Any, Any]):
         """Returns the spec with the environment's own spaces, where the spec alone does not imply them."""
         if self.observations is not None:
             implied = _is_implied(self.observations.space)
+            mask = self.observations.place_of(KEY) if isinstance(self.env, ActionMasks) else None
             spec = replace(
-                spec, obs_parts=self.observations.parts, obs_space=None if implied else dict(self.observations.space)
-            )
+                spec, obs_parts=self.observations.parts, action_mask=mask,
+                obs_space=None if implied else dict(self.observations.space),
+            )  # fmt: skip
         return spec if self.actions is None else replace(spec, action_space=dict(self.actions.space))
 
 

@@ -153,6 +153,8 @@ def new_pools(
         for each in pools:
             opened.callback(each.close)
         return grouped(pools), pools
+    if start is None and config.dataset is None and takes_masks(config):
+        source = source.with_masks()
     count, workers = config.num_envs * len(configs), config.env_workers
     if workers == "auto":
         workers = choose_workers(source, count)
@@ -170,6 +172,11 @@ def new_pools(
         return pool, [pool]
     population = PopulationPool(pool)
     return population, population.pools
+
+
+def takes_masks(config: TrainConfig) -> bool:
+    """Whether the algorithm masks invalid actions."""
+    return getattr(get_algorithm_spec(config.algo).learner.model_type, "takes_masks", False)
 
 
 def new_callbacks(

@@ -14,6 +14,7 @@ from rl_training.models.dreamer import DreamerModel
 from rl_training.models.encoders import Normalizer
 from rl_training.models.ensemble import MLPMOPOEnsembleModel, Prediction
 from rl_training.models.layers import Layers
+from rl_training.models.masks import ActionMask, valid_actions
 from rl_training.models.offline import MLPAWACModel, MLPEDACModel, MLPFQLModel, MLPReBRACModel
 from rl_training.models.on_policy import PPOModel
 from rl_training.models.q_networks import BCQModel, DiscreteCQLModel, DQNModel, FQEModel, QNetwork
@@ -30,9 +31,9 @@ from rl_training.models.return_distributions import (
 )
 
 __all__ = [
-    "Atoms", "BCQModel", "C51Model", "DQNModel", "DiscreteCQLModel", "DreamerModel", "FQEModel", "FQFModel",
-    "IQNModel", "Layers", "MLPAWACModel", "MLPBCModel", "MLPCQLModel", "MLPEDACModel", "MLPFQFNetwork", "MLPFQLModel",
-    "MLPGAILDiscriminator", "MLPIQLModel", "MLPMOPOEnsembleModel", "MLPREDQModel", "MLPReBRACModel", "MLPSACModel",
-    "MLPTD3Model", "MLPXQLModel", "Normalizer", "PPOModel", "Prediction", "ProposedQuantiles", "QNetwork",
-    "QRDQNModel", "Quantiles", "midpoints",
+    "ActionMask", "Atoms", "BCQModel", "C51Model", "DQNModel", "DiscreteCQLModel", "DreamerModel", "FQEModel",
+    "FQFModel", "IQNModel", "Layers", "MLPAWACModel", "MLPBCModel", "MLPCQLModel", "MLPEDACModel", "MLPFQFNetwork",
+    "MLPFQLModel", "MLPGAILDiscriminator", "MLPIQLModel", "MLPMOPOEnsembleModel", "MLPREDQModel", "MLPReBRACModel",
+    "MLPSACModel", "MLPTD3Model", "MLPXQLModel", "Normalizer", "PPOModel", "Prediction", "ProposedQuantiles", "QNetwork",
+    "QRDQNModel", "Quantiles", "midpoints", "valid_actions",
 ]  # fmt: skip

@@ -140,6 +140,7 @@ class Normalizer(nn.Module):
     def __init__(self, obs_shape: tuple[int, ...], *, clip: float | None = None) -> None:
         super().__init__()
         self.clip = clip
+        self.unscaled: slice | None = None  # columns that keep their values
         self.register_buffer("mean", torch.zeros(obs_shape))
         self.register_buffer("std", torch.ones(obs_shape))
         self.register_buffer("count", torch.zeros(()))
@@ -153,6 +154,7 @@ class Normalizer(nn.Module):
         self.mean.copy_(rows.mean(0))
         self.std.copy_(rows.std(0, unbiased=False) + 1e-3)  # as in TD3+BC and CORL, for constant columns
         self.count.fill_(len(rows))
+        self._keep_unscaled()
 
     @torch.no_grad()
     def merge(self, rows: Tensor) -> None:
@@ -164,3 +166,8 @@ class Normalizer(nn.Module):
         self.mean.add_(shift * new / total)
         self.std.copy_((squares / total).clamp_min(1e-8).sqrt())
         self.count.copy_(total)
+        self._keep_unscaled()
+
+    def _keep_unscaled(self) -> None:
+        if self.unscaled is not None:
+            self.mean[self.unscaled], self.std[self.unscaled] = 0, 1

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from rl_training.models.layers import HiddenSizes, Layers
+from rl_training.models.masks import masked
 
 LOG_SQRT_TWO_PI = 0.5 * math.log(2 * math.pi)
 
@@ -208,12 +209,14 @@ class DeterministicPolicy(nn.Module):
 
 
 class CategoricalPolicy(nn.Module):
+    """Categorical over the actions, or over those that `valid` [..., actions] marks."""
+
     def __init__(self, net: nn.Module) -> None:
         super().__init__()
         self.net = net
 
-    def forward(self, features: Tensor) -> Categorical:
-        return Categorical(self.net(features))
+    def forward(self, features: Tensor, valid: Tensor | None = None) -> Categorical:
+        return Categorical(masked(self.net(features), valid))
 
 
 class MultiCategoricalPolicy(nn.Module):
@@ -223,5 +226,6 @@ class MultiCategoricalPolicy(nn.Module):
         super().__init__()
         self.net, self.sizes = net, list(sizes)
 
-    def forward(self, features: Tensor) -> MultiCategorical:
-        return MultiCategorical(tuple(map(Categorical, self.net(features).split(self.sizes, -1))))
+    def forward(self, features: Tensor, valid: Tensor | None = None) -> MultiCategorical:
+        logits = masked(self.net(features), valid)
+        return MultiCategorical(tuple(map(Categorical, logits.split(self.sizes, -1))))

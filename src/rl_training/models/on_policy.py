@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from torch import Tensor, nn
 
 from rl_training.models import heads
 from rl_training.models.layers import ACTIVATIONS, Activation, HiddenSizes, Layers
+from rl_training.models.masks import action_mask, valid_actions
 from rl_training.models.mlp import orthogonal
 from rl_training.models.recurrent import IS_FIRST, MEMORIES, MemoryKind, Recurrent
 from rl_training.types import Batch, EnvSpec
@@ -27,6 +28,7 @@ class PPOModel(nn.Module):
     [rows, time, ...] with the memory before each and `is_first` [rows, time].
     """
 
+    takes_masks: ClassVar[bool] = True
     memory: Recurrent | None
 
     def __init__(
@@ -39,6 +41,7 @@ class PPOModel(nn.Module):
         layers = replace(Layers.of(hidden_sizes), activation=ACTIVATIONS[activation])
         self.encoder, features = layers.encoder(spec)
         self.register_module("memory", None)
+        self.register_module("mask", action_mask(spec))
         if memory is not None:
             has_images = spec.obs_dtype == "uint8" or bool(spec.obs_parts)
             self.memory = MEMORIES[memory](features, memory_size, copies=1 if has_images else 2)
@@ -64,7 +67,7 @@ class PPOModel(nn.Module):
 
     def forward(self, obs: Tensor, memory: Batch | None = None) -> PolicyAndValues:
         for_policy, for_value, _ = self.features(obs, memory)
-        return self.actor(for_policy), self.value(for_value).squeeze(-1)
+        return self.actor(for_policy, *valid_actions(self, obs)), self.value(for_value).squeeze(-1)
 
     def values(self, obs: Tensor, memory: Batch | None = None) -> Tensor:
         return self.value(self.features(obs, memory)[1]).squeeze(-1)

@@ -13,6 +13,7 @@ from torch.nn.functional import linear
 
 from rl_training.models.heads import CategoricalPolicy
 from rl_training.models.layers import HiddenSizes, Layers
+from rl_training.models.masks import action_mask, masked, valid_actions
 from rl_training.types import EnvSpec
 
 SIGMA_INIT = 0.5  # initial noise scale of noisy layers times sqrt(fan_in)
@@ -99,18 +100,20 @@ class TrunkAndHead(nn.Module):
         self.trunk, sizes = nn.Sequential(encoder, *hidden), (self.features, *last)
         self.head = QHead(sizes, spec.action_dim, layers, outputs=outputs, dueling=dueling, noisy=noisy)
         self.noise_size = sum(self.head.noise_sizes)
+        self.register_module("mask", action_mask(spec))
 
 
 class QNetwork(TrunkAndHead):
-    """Q(s, .), [rows, actions]."""
+    """Q(s, .), [rows, actions]; those of invalid actions are never the largest."""
 
     def forward(self, obs: Tensor, noise: Tensor | None = None) -> Tensor:
-        return self.head(self.trunk(obs), noise).squeeze(-1)
+        return masked(self.head(self.trunk(obs), noise).squeeze(-1), *valid_actions(self, obs))
 
 
 class DQNModel(nn.Module):
     """A Q-network `q`; the target network is a copy of it."""
 
+    takes_masks: ClassVar[bool] = True
     network: ClassVar[type[TrunkAndHead]] = QNetwork
     options: ClassVar[tuple[str, ...]] = ("dueling", "noisy")  # config options passed to the network
 

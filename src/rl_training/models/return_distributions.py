@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from rl_training.models.layers import HiddenSizes
+from rl_training.models.masks import masked, valid_actions
 from rl_training.models.q_networks import DQNModel, TrunkAndHead
 from rl_training.types import EnvSpec
 
@@ -21,9 +22,10 @@ class Atoms(NamedTuple):
 
     logits: Tensor  # [rows, actions, atoms]
     support: Tensor  # [atoms], evenly spaced
+    valid: Tensor | None = None  # [rows, actions]
 
     def expected(self) -> Tensor:
-        return (self.logits.softmax(-1) * self.support).sum(-1)
+        return masked((self.logits.softmax(-1) * self.support).sum(-1), self.valid)
 
 
 class Quantiles(NamedTuple):
@@ -31,9 +33,10 @@ class Quantiles(NamedTuple):
 
     quantile_hats: Tensor  # [rows, actions, fractions]
     tau_hats: Tensor  # [fractions], or [rows, fractions]
+    valid: Tensor | None = None  # [rows, actions]
 
     def expected(self) -> Tensor:
-        return self.quantile_hats.mean(-1)
+        return masked(self.quantile_hats.mean(-1), self.valid)
 
 
 class ProposedQuantiles(NamedTuple):
@@ -43,10 +46,11 @@ class ProposedQuantiles(NamedTuple):
     taus: Tensor  # [rows, fractions + 1], from 0 to 1
     tau_hats: Tensor  # [rows, fractions]
     entropy: Tensor  # [rows], of the widths; log(fractions) if they are equal
+    valid: Tensor | None = None  # [rows, actions]
 
     def expected(self) -> Tensor:
         widths = self.taus.detach().diff(dim=-1)
-        return (self.quantile_hats * widths.unsqueeze(-2)).sum(-1)
+        return masked((self.quantile_hats * widths.unsqueeze(-2)).sum(-1), self.valid)
 
 
 class AtomsNetwork(TrunkAndHead):
@@ -58,7 +62,8 @@ class AtomsNetwork(TrunkAndHead):
         self.range = (v_min, v_max, num_atoms)
 
     def forward(self, obs: Tensor, noise: Tensor | None = None) -> Atoms:
-        return Atoms(self.head(self.trunk(obs), noise), torch.linspace(*self.range, device=obs.device))
+        support = torch.linspace(*self.range, device=obs.device)
+        return Atoms(self.head(self.trunk(obs), noise), support, *valid_actions(self, obs))
 
 
 class QuantilesNetwork(TrunkAndHead):
@@ -76,7 +81,8 @@ class QuantilesNetwork(TrunkAndHead):
         self.num_quantiles = num_quantiles
 
     def forward(self, obs: Tensor, noise: Tensor | None = None) -> Quantiles:
-        return Quantiles(self.head(self.trunk(obs), noise), midpoints(self.num_quantiles, obs.device))
+        taus = midpoints(self.num_quantiles, obs.device)
+        return Quantiles(self.head(self.trunk(obs), noise), taus, *valid_actions(self, obs))
 
 
 class QuantileFunction(TrunkAndHead):
@@ -100,7 +106,7 @@ class GivenQuantilesNetwork(QuantileFunction):
     """Quantiles at given fractions (IQN)."""
 
     def forward(self, obs: Tensor, taus: Tensor, noise: Tensor | None = None) -> Quantiles:
-        return Quantiles(self.at(self.trunk(obs), taus, noise), taus)
+        return Quantiles(self.at(self.trunk(obs), taus, noise), taus, *valid_actions(self, obs))
 
 
 class ProposedQuantilesNetwork(QuantileFunction):
@@ -120,20 +126,20 @@ class ProposedQuantilesNetwork(QuantileFunction):
         nn.init.zeros_(self.proposal.bias)
 
     def forward(self, obs: Tensor, noise: Tensor | None = None) -> ProposedQuantiles:
-        return self._quantiles(self.trunk(obs), noise)
+        return self._quantiles(self.trunk(obs), noise, *valid_actions(self, obs))
 
     def with_inner(self, obs: Tensor, noise: Tensor | None = None) -> tuple[ProposedQuantiles, Tensor]:
         """Returns the quantiles, and those at the inner taus [rows, actions, fractions - 1] without gradients."""
         features = self.trunk(obs)
-        quantiles = self._quantiles(features, noise)
+        quantiles = self._quantiles(features, noise, *valid_actions(self, obs))
         with torch.no_grad():
             return quantiles, self.at(features, quantiles.taus[..., 1:-1], noise)
 
-    def _quantiles(self, features: Tensor, noise: Tensor | None) -> ProposedQuantiles:
+    def _quantiles(self, features: Tensor, noise: Tensor | None, *valid: Tensor) -> ProposedQuantiles:
         # The proposal sends no gradient to the features, and the quantiles send none to the fractions.
         taus, entropy = self.propose(features.detach())
         tau_hats = ((taus[..., :-1] + taus[..., 1:]) / 2).detach()
-        return ProposedQuantiles(self.at(features, tau_hats, noise), taus, tau_hats, entropy)
+        return ProposedQuantiles(self.at(features, tau_hats, noise), taus, tau_hats, entropy, *valid)
 
     def propose(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Taus from exactly 0 to exactly 1, and the entropy of the interval widths."""

@@ -5,25 +5,35 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rl_training.algorithms.core.ops import nth_valid
+from rl_training.models.masks import action_mask
 from rl_training.types import Action, EnvSpec, Policy
 
 
 class RandomPolicy:
-    """Uniform over the action space; the replay lane uses it for its first steps."""
+    """Uniform over the action space, or over its valid actions; the replay lane uses it for its first steps."""
 
     def __init__(self, spec: EnvSpec) -> None:
-        self.spec = spec
+        self.spec, self.mask = spec, action_mask(spec)
 
     def act(
         self, obs: Tensor, memory: Any = None, *, deterministic: bool = False, generator: torch.Generator | None = None
     ) -> Action:
         lead = obs.shape[: obs.dim() - len(self.spec.obs_shape)]
+        if self.mask is not None:
+            return Action(self._valid_actions(self.mask(obs), generator))
         if self.spec.action_kind == "discrete":
             return Action(torch.randint(self.spec.action_dim, lead, generator=generator, device=obs.device))
         uniform = torch.rand(*lead, self.spec.action_dim, generator=generator, device=obs.device)
         if self.spec.action_kind == "multi_discrete":
             return Action((uniform * uniform.new_tensor(self.spec.action_sizes)).long())
         return Action(uniform * 2 - 1)
+
+    def _valid_actions(self, valid: Tensor, generator: torch.Generator | None) -> Tensor:
+        parts = valid.split(self.spec.action_sizes or (self.spec.action_dim,), -1)
+        uniform = torch.rand(len(parts), *valid.shape[:-1], generator=generator, device=valid.device)
+        chosen = [nth_valid(*pair) for pair in zip(uniform, parts, strict=True)]
+        return torch.stack(chosen, -1) if self.spec.action_kind == "multi_discrete" else chosen[0]
 
 
 class SometimesRandom:

@@ -17,6 +17,7 @@ from rl_training.algorithms.core.updater import Updater
 from rl_training.models import Normalizer
 from rl_training.models.custom import CustomNetwork, check_policy
 from rl_training.models.layers import KINDS
+from rl_training.models.masks import mask_columns
 from rl_training.schedules import Schedule
 from rl_training.types import ACTION_SPACES, Action, Batch, EnvSpec, Loss, ParameterGroup, UpdateResult
 
@@ -84,6 +85,8 @@ class Learner(nn.Module):
         if spec.obs_parts and getattr(config, "normalize_obs", False):
             raise ValueError("normalize_obs is for vectors only. Turn it off for images, which the encoder scales")
         learner = cls(cls.build_model(spec, config), config)
+        if spec.action_mask is not None and isinstance(learner.normalizer, Normalizer):
+            learner.normalizer.unscaled = mask_columns(spec)
         if config.network is not None and config.network.kind not in KINDS:
             check_policy(learner, spec, config.network.kind)
             check_memory(learner.model, config)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from rl_training.models.masks import valid_actions
 from rl_training.models.recurrent import IS_FIRST, Recurrent
 from rl_training.types import Batch
 
@@ -41,10 +42,11 @@ def check_memory(model: Any, config: Any) -> None:
 def acting(model: Any, obs: Tensor, memory: Batch | None) -> Acting:
     """Computes the policy for observations [rows, ...]; without `memory`, they are the first of an episode."""
     if not has_memory(model):
-        return Acting(model.actor(model.encoder(obs)))
+        return Acting(model.actor(model.encoder(obs), *valid_actions(model, obs)))
     before: Batch = model.memory.initial(len(obs)) if memory is None else memory
     features, _, after = model.features(obs, before)
-    return Acting(model.actor(features), after, {PREFIX + name: each for name, each in before.items()})
+    policy = model.actor(features, *valid_actions(model, obs))
+    return Acting(policy, after, {PREFIX + name: each for name, each in before.items()})
 
 
 def memory_columns(batch: Batch) -> Batch:

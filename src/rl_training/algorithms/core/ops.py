@@ -21,12 +21,20 @@ def select_action(values: Tensor, actions: Tensor) -> Tensor:
     return values.gather(1, index).squeeze(1)
 
 
-def epsilon_greedy(values: Tensor, epsilon: Tensor | float, generator: torch.Generator | None) -> Tensor:
-    """Greedy actions of Q-values [rows, actions]; each is uniform with probability epsilon."""
+def epsilon_greedy(
+    values: Tensor, epsilon: Tensor | float, generator: torch.Generator | None, valid: Tensor | None = None
+) -> Tensor:
+    """Greedy actions of Q-values [rows, actions]; each is uniform over the valid ones with probability epsilon."""
     greedy = values.argmax(-1)
     uniform = torch.rand(2, *greedy.shape, generator=generator, device=values.device)
-    random = (uniform[1] * values.shape[-1]).long()
+    random = (uniform[1] * values.shape[-1]).long() if valid is None else nth_valid(uniform[1], valid)
     return torch.where(uniform[0] < epsilon, random, greedy)
+
+
+def nth_valid(uniform: Tensor, valid: Tensor) -> Tensor:
+    """Maps numbers in [0, 1) to uniform actions among the valid ones [..., actions]."""
+    number = (uniform * valid.sum(-1)).long().unsqueeze(-1)
+    return (valid.cumsum(-1) > number).long().argmax(-1)
 
 
 def expectile_loss(error: Tensor, expectile: float) -> Tensor:

@@ -3,7 +3,7 @@
 import math
 import reprlib
 from collections.abc import Mapping
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from typing import Any
 
 import numpy as np
@@ -145,6 +145,11 @@ class Observations:
             shape = each.part.shape if isinstance(each, Image) else (each.part.size,)
             parts[each.leaf.path] = each.decode(column.reshape((*lead, *shape)))
         return rebuild(self.space, parts)
+
+    def place_of(self, name: str) -> int:
+        """Column, or byte of a packed row, at which the values of an entry of a Dict start."""
+        before = takewhile(lambda each: each.leaf.path != (name,), self._all)
+        return sum(each.part.bytes if self.is_packed else each.part.size for each in before)
 
     def _value(self, obs: Any, leaf: Leaf) -> Any:
         space = self.space
