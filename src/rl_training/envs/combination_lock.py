@@ -16,7 +16,7 @@ class CombinationLock(gym.Env[Any, Any]):
 
     def __init__(self, length: int = 8, num_actions: int = 64, *, masks: bool = True, code_seed: int = 0) -> None:
         self.observation_space, self.action_space = gym.spaces.Discrete(length), gym.spaces.Discrete(num_actions)
-        self.length, self.masks, self.state, self.invalid_actions = length, masks, 0, 0
+        self.num_actions, self.length, self.masks, self.state, self.invalid_actions = length, masks, 0, 0
         rng = np.random.default_rng(code_seed)
         self._valid = np.stack([rng.choice(num_actions, 2, replace=False) for _ in range(length)])  # right, wrong
 
@@ -38,6 +38,6 @@ class CombinationLock(gym.Env[Any, Any]):
     def _info(self) -> dict[str, Any]:
         if not self.masks:
             return {}
-        mask = np.zeros(int(self.action_space.n), np.int8)
+        mask = np.zeros(self.num_actions, np.int8)
         mask[self._valid[self.state]] = 1
         return {"action_mask": mask}

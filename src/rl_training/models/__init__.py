@@ -34,6 +34,6 @@ __all__ = [
     "ActionMask", "Atoms", "BCQModel", "C51Model", "DQNModel", "DiscreteCQLModel", "DreamerModel", "FQEModel",
     "FQFModel", "IQNModel", "Layers", "MLPAWACModel", "MLPBCModel", "MLPCQLModel", "MLPEDACModel", "MLPFQFNetwork",
     "MLPFQLModel", "MLPGAILDiscriminator", "MLPIQLModel", "MLPMOPOEnsembleModel", "MLPREDQModel", "MLPReBRACModel",
-    "MLPSACModel", "MLPTD3Model", "MLPXQLModel", "Normalizer", "PPOModel", "Prediction", "ProposedQuantiles", "QNetwork",
-    "QRDQNModel", "Quantiles", "midpoints", "valid_actions",
+    "MLPSACModel", "MLPTD3Model", "MLPXQLModel", "Normalizer", "PPOModel", "Prediction", "ProposedQuantiles",
+    "QNetwork", "QRDQNModel", "Quantiles", "midpoints", "valid_actions",
 ]  # fmt: skip

@@ -45,7 +45,7 @@ def action_mask(spec: EnvSpec) -> ActionMask | None:
 def valid_actions(model: Any, obs: Tensor) -> tuple[Tensor, ...]:
     """Further arguments of a policy head: the valid actions of these observations, or none without a mask."""
     mask = getattr(model, "mask", None)
-    return () if mask is None else (mask(obs),)
+    return (mask(obs),) if isinstance(mask, ActionMask) else ()
 
 
 def masked(values: Tensor, valid: Tensor | None = None) -> Tensor:
