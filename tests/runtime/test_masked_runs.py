@@ -22,8 +22,8 @@ from rl_training.runtime.callbacks.training import StopAtStep
 from rl_training.runtime.policies import RandomPolicy
 from rl_training.types import EnvSpec
 
-ACTIONS = {"discrete": spaces.Discrete(12, start=3), "multi": spaces.MultiDiscrete([5, 7])}
-OBSERVATIONS = {
+ACTIONS: dict[str, Any] = {"discrete": spaces.Discrete(12, start=3), "multi": spaces.MultiDiscrete([5, 7])}
+OBSERVATIONS: dict[str, Any] = {
     "vector": spaces.Box(-1, 1, (3,), np.float32), "image": spaces.Box(0, 255, (1, 8, 8), np.uint8),
     "key": spaces.Box(-1, 1, (3,), np.float32),
 }  # fmt: skip
@@ -150,7 +150,8 @@ def test_dqn_targets_are_over_the_valid_next_actions():
     for double in (False, True):
         learner = DQNAlgorithm.build(spec, hidden_sizes=(), double=double, gamma=0.5)
         for network, values in ((learner.model.q, [1.0, 5.0, 9.0]), (learner.target["q"], [3.0, 2.0, 8.0])):
-            (layer,) = network.head.advantage.layers
+            parts: Any = network
+            (layer,) = parts.head.advantage.layers
             torch.nn.init.zeros_(layer.weight)
             layer.bias.data.copy_(torch.tensor(values))
         rows = torch.tensor([[0.0, 1, 1, 0], [0, 1, 1, 1], [0, 0, 0, 0]])  # the last one is terminal

@@ -16,7 +16,8 @@ class CombinationLock(gym.Env[Any, Any]):
 
     def __init__(self, length: int = 8, num_actions: int = 64, *, masks: bool = True, code_seed: int = 0) -> None:
         self.observation_space, self.action_space = gym.spaces.Discrete(length), gym.spaces.Discrete(num_actions)
-        self.num_actions, self.length, self.masks, self.state, self.invalid_actions = length, masks, 0, 0
+        self.num_actions, self.length, self.masks = num_actions, length, masks
+        self.state, self.invalid_actions = 0, 0
         rng = np.random.default_rng(code_seed)
         self._valid = np.stack([rng.choice(num_actions, 2, replace=False) for _ in range(length)])  # right, wrong
 
