@@ -17,14 +17,14 @@ from scores.references import Reference
 FAMILIES = {
     "value_based": ("Value-based", ("dqn", "c51", "qr_dqn", "iqn", "fqf", "rainbow")),
     "on_policy": ("On-policy", ("ppo",)),
-    "actor_critic": ("Actor-critic", ("sac", "td3", "redq", "tqc")),
+    "actor_critic": ("Actor-critic", ("sac", "td3", "redq", "tqc", "crossq")),
     "offline": ("Offline", ("bc", "bcq", "iql", "td3_bc", "rebrac", "cql", "cal_ql", "xql")),
     "imitation": ("Imitation", ("gail",)),
     "model_based": ("Model-based", ("mbpo", "mopo")),
     "world_model": ("World model", ("dreamer",)),
 }
 UPDATES = (*FAMILIES["offline"][1], "mopo")  # their budget is in gradient steps
-NAMES = {"bc": "BC", "bcq": "BCQ", "cal_ql": "Cal-QL", "dreamer": "Dreamer", "qr_dqn": "QR-DQN",
+NAMES = {"bc": "BC", "bcq": "BCQ", "cal_ql": "Cal-QL", "crossq": "CrossQ", "dreamer": "Dreamer", "qr_dqn": "QR-DQN",
          "rainbow": "Rainbow", "rebrac": "ReBRAC", "td3_bc": "TD3+BC"}  # fmt: skip
 
 

@@ -886,6 +886,146 @@ class CQL(ManagedAlgorithm):
             overlap_updates: run updates while the environments step: auto (on a GPU), on or off
         """
 
+class CrossQ(ManagedAlgorithm):
+    """CrossQ (Bhatt et al., 2024, arXiv:1902.05605): SAC with batch renormalisation and without target networks."""
+
+    def __init__(
+        self,
+        config: TrainConfig | Mapping[str, Any] | Environment | None = None,
+        *,
+        env: Environment | None = None,
+        wrappers: Sequence[Wrapper] = (),
+        learning_rate: float = 0.001,
+        batch_size: int = 256,
+        gamma: float = 0.99,
+        hidden_sizes: Sequence[int] = (256, 256),
+        max_grad_norm: float | None = None,
+        network: str | type[Any] | Mapping[str, Any] | None = None,
+        buffer_size: int = 1000000,
+        learning_starts: int = 5000,
+        collect_steps: int = 1,
+        updates_per_collect: int = 1,
+        n_step: int = 1,
+        tau: float = 1.0,
+        action_noise: Literal["none", "gaussian", "ornstein_uhlenbeck"] = "none",
+        action_noise_scale: float = 0.1,
+        action_noise_theta: float = 0.15,
+        temperature: float = 1.0,
+        tune_temperature: bool = True,
+        target_entropy: float | Literal["auto"] = "auto",
+        critic_hidden_sizes: Sequence[int] = (2048, 2048),
+        policy_delay: int = 3,
+        env_id: str | None = None,
+        seed: int = 0,
+        total_timesteps: int = 100000,
+        output_dir: str | Path | None = None,
+        device: str = "auto",
+        num_envs: int = 1,
+        env_backend: Literal["gymnasium", "device"] = "gymnasium",
+        env_workers: int | Literal["auto"] = "auto",
+        max_env_restarts: int = 20,
+        eval_episodes: int = 10,
+        eval_max_steps: int = 1000000,
+        eval_stochastic: bool = False,
+        eval_interval: int | None = None,
+        log_interval: int | None = None,
+        checkpoint_interval: int | None = None,
+        keep_checkpoints: int = 3,
+        algo_kwargs: Mapping[str, Any] = {},
+        env_kwargs: Mapping[str, Any] = {},
+        env_wrappers: Sequence[str | Mapping[str, Any]] = (),
+        dataset: _Dataset | None = None,
+        dataset_episodes: int | None = None,
+        dataset_stride: int = 1,
+        dataset_columns: Mapping[str, str] = {},
+        action_range: Sequence[float | Sequence[float]] | None = None,
+        allow: Sequence[str] = (),
+        table: TableOptions | Mapping[str, Any] = ...,
+        rewards: RewardTransform | Mapping[str, Any] = ...,
+        online_steps: int = 0,
+        offline_ratio: float = 0.5,
+        updates_per_step: int = 1,
+        schedules: Mapping[str, Schedule | Mapping[str, Any]] = {},
+        max_updates: int | None = None,
+        max_epochs: int | None = None,
+        early_stopping: EarlyStopping | Mapping[str, Any] | None = None,
+        callbacks: Sequence[str | Mapping[str, Any]] = (),
+        log: Sequence[Literal["tensorboard", "wandb", "mlflow"]] = ("tensorboard",),
+        record_video_interval: int = 0,
+        threads: int | None = None,
+        compile: Literal["auto", "on", "off"] = "auto",
+        overlap_updates: Literal["auto", "on", "off"] = "auto",
+    ) -> None:
+        """Creates an agent.
+
+        Args:
+            config: environment id, gymnasium.Env, class or function that creates one, TrainConfig or mapping
+            env: the environment, if the first argument is a config
+            wrappers: classes, functions or module:Wrapper, called with the environment in this order
+            learning_rate: learning rate
+            batch_size: transitions per update
+            gamma: discount factor
+            hidden_sizes: widths of the hidden layers
+            max_grad_norm: maximum norm of the gradient; none: no clipping
+            network: networks of policy and value functions: a kind, or its options; none: the algorithm's own
+            buffer_size: capacity of the replay buffer in transitions
+            learning_starts: steps with random actions before the first update
+            collect_steps: steps of every environment per collection
+            updates_per_collect: updates per collection
+            n_step: steps of the n-step return
+            tau: not used: there are no target networks
+            action_noise: exploration noise added to the actions
+            action_noise_scale: std of the exploration noise; actions are in [-1, 1]
+            action_noise_theta: mean reversion rate of ornstein_uhlenbeck noise; 1: independent noise
+            temperature: entropy coefficient alpha; its initial value if tuned
+            tune_temperature: tune the temperature towards target_entropy
+            target_entropy: auto: minus the number of action dimensions
+            critic_hidden_sizes: widths of the hidden layers of the critics
+            policy_delay: critic updates per update of the actor and the temperature
+            env_id: environment: Gymnasium id, module:id or module:Class; none: learn from the dataset alone
+            seed: random seed of the run
+            total_timesteps: gradient steps offline, environment steps online
+            output_dir: run directory; none: runs/<algo>-<env>-s<seed>
+            device: auto, cpu, cuda or cuda:N
+            num_envs: parallel environments
+            env_backend: device: environments as batched PyTorch, on the device of the networks
+            env_workers: worker processes for the environments of all seeds; 0: none; auto: for slow environments
+            max_env_restarts: worker processes that may die and be replaced before the run stops with an error
+            eval_episodes: episodes per evaluation
+            eval_max_steps: steps after which an evaluation episode is cut, with a warning
+            eval_stochastic: sample actions in evaluations instead of taking the deterministic ones
+            eval_interval: steps between evaluations; none: a tenth of the run; 0: never
+            log_interval: steps between log entries; none: a hundredth of the run
+            checkpoint_interval: steps between checkpoints; none: a tenth of the run
+            keep_checkpoints: number of newest checkpoints to keep, besides the best
+            algo_kwargs: options of the algorithm
+            env_kwargs: keyword arguments of the environment
+            env_wrappers: wrappers of the environment, innermost first: module:Wrapper, or {wrapper: ..., option:
+                value}
+            dataset: dataset file or recipe, or a list of them
+            dataset_episodes: use the first N episodes of each source; none: all
+            dataset_stride: use every Nth transition of an episode
+            dataset_columns: column name here: column name in the file
+            action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
+                environment
+            allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
+            table: how to read tables: csv_dialect, categories, max_gap
+            rewards: transform of the rewards in the dataset
+            online_steps: environment steps of online fine-tuning
+            offline_ratio: fraction of a batch sampled from the dataset during online fine-tuning
+            updates_per_step: updates per environment step during online fine-tuning
+            schedules: options that change during training, such as learning_rate
+            max_updates: stop after N updates
+            max_epochs: stop after N passes over the dataset
+            early_stopping: stop when evaluations no longer improve
+            callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
+            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
+            record_video_interval: steps between videos of an evaluation episode; 0: none
+            threads: CPU threads for PyTorch; none: 1 to 4, by timing
+            compile: torch.compile: auto (long runs, by timing), on or off
+            overlap_updates: run updates while the environments step: auto (on a GPU), on or off
+        """
+
 class DQN(ManagedAlgorithm):
     """Deep Q-networks (Mnih et al., 2015, doi:10.1038/nature14236) and the parts shared with distributional
     variants."""
@@ -3870,6 +4010,14 @@ def train_cal_ql(
     fresh: bool = False,
 ) -> TrainResult: ...
 def train_cql(
+    config: TrainConfig | Mapping[str, Any],
+    *,
+    run_suffix: str | None = None,
+    checkpoint_state: Checkpoint | Path | str | None = None,
+    callbacks: Callback | Sequence[Callback] | None = None,
+    fresh: bool = False,
+) -> TrainResult: ...
+def train_crossq(
     config: TrainConfig | Mapping[str, Any],
     *,
     run_suffix: str | None = None,

@@ -121,6 +121,7 @@ class ParameterGroup(NamedTuple):
     rate: str = "learning_rate"  # option that sets the learning rate; a schedule of that option changes this group
     max_grad_ratio: float | None = None  # adaptive gradient clipping: largest |gradient| / |parameter|
     warm_up: int = 0  # steps of linear learning rate warm-up
+    betas: tuple[float, float] = (0.9, 0.999)
 
 
 class Source(Protocol):

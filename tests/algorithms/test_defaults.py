@@ -44,6 +44,8 @@ PUBLISHED: dict[str, dict[str, Any]] = {
     "redq": {**SAC, "num_critics": 10, "subset_size": 2, "updates_per_collect": 20, "policy_delay": 20},
     "tqc": {**SAC, "hidden_sizes": (256, 256), "critic_hidden_sizes": (512, 512, 512), "num_critics": 5,
             "num_quantiles": 25, "top_quantiles_to_drop_per_net": 2},
+    "crossq": {**SAC, "learning_rate": 1e-3, "tau": 1.0, "policy_delay": 3, "learning_starts": 5_000,
+               "hidden_sizes": (256, 256), "critic_hidden_sizes": (2048, 2048)},
     "dqn": DQN,
     "qr_dqn": {**DQN, "num_quantiles": 200, "kappa": 1.0},
     "iqn": {**DQN, "num_quantiles": 64, "num_acting_quantiles": 32, "num_cosines": 64, "kappa": 1.0},

@@ -67,6 +67,11 @@ def test_tqc_swings_it_up(reaches):
     assert reaches(-300, "tqc/pendulum", *shortened, *few, *faster)
 
 
+def test_crossq_swings_it_up_without_target_networks(reaches):
+    shortened = ("total_timesteps=2500", "batch_size=64", "critic_hidden_sizes=[64,64]", "gamma=0.95")
+    assert reaches(-300, "crossq/pendulum", *shortened)
+
+
 def test_redq_swings_it_up_with_far_fewer_steps(final_return):
     assert final_return("redq/pendulum", "total_timesteps=750") > -500  # where sac scores below -1,100
 

@@ -13,10 +13,10 @@ from importlib import import_module
 from typing import Any
 
 ROWS = {
-    "awac": "AWAC", "bc": "BC", "bcq": "BCQ", "c51": "C51", "cal_ql": "CalQL", "cql": "CQL", "dqn": "DQN",
-    "dreamer": "Dreamer", "edac": "EDAC", "fqf": "FQF", "fql": "FQL", "gail": "GAIL", "iql": "IQL", "iqn": "IQN",
-    "mbpo": "MBPO", "mopo": "MOPO", "ppo": "PPO", "qr_dqn": "QRDQN", "rainbow": "Rainbow", "rebrac": "ReBRAC",
-    "redq": "REDQ", "sac": "SAC", "td3": "TD3", "td3_bc": "TD3BC", "tqc": "TQC", "xql": "XQL",
+    "awac": "AWAC", "bc": "BC", "bcq": "BCQ", "c51": "C51", "cal_ql": "CalQL", "cql": "CQL", "crossq": "CrossQ",
+    "dqn": "DQN", "dreamer": "Dreamer", "edac": "EDAC", "fqf": "FQF", "fql": "FQL", "gail": "GAIL", "iql": "IQL",
+    "iqn": "IQN", "mbpo": "MBPO", "mopo": "MOPO", "ppo": "PPO", "qr_dqn": "QRDQN", "rainbow": "Rainbow",
+    "rebrac": "ReBRAC", "redq": "REDQ", "sac": "SAC", "td3": "TD3", "td3_bc": "TD3BC", "tqc": "TQC", "xql": "XQL",
 }  # fmt: skip
 
 # Files that are no algorithm of their own.

@@ -12,6 +12,7 @@ from rl_training.algorithms.core.learner import *
 from rl_training.algorithms.core.network import *
 from rl_training.algorithms.core.updater import *
 from rl_training.algorithms.cql import *
+from rl_training.algorithms.crossq import *
 from rl_training.algorithms.dqn import *
 from rl_training.algorithms.dreamer import *
 from rl_training.algorithms.dynamics import *

@@ -61,7 +61,7 @@ class SACAlgorithm(Learner):
     config_type: ClassVar[type[AlgorithmConfig]] = SACConfig
     model_type = MLPSACModel
     action_kinds: ClassVar[tuple[str, ...]] = ("box",)
-    targets = ("critic",)
+    targets: ClassVar[tuple[str, ...]] = ("critic",)
     parts = ("critics", "policy")
     log_alpha: nn.Parameter
     target_entropy: float

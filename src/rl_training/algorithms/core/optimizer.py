@@ -117,7 +117,7 @@ class Optimizer:
         indices = tuple(gradients)
         selected = self._selected.get(indices) or self._selected.setdefault(indices, self._select(indices))
         self.counts.add_(selected.ones if skip is None else selected.ones * (1 - skip))
-        rate = self.rate
+        rate, (beta1, beta2) = self.rate, self.group.betas
         if self.group.warm_up:
             rate = rate * (self.counts.amax() / self.group.warm_up).clamp(max=1.0)
         if self.group.max_grad_ratio is not None:
@@ -125,7 +125,7 @@ class Optimizer:
         self.kernel(
             selected.params, pieces([*gradients.values()], selected.piece), selected.means, selected.squares, [],
             selected.counts,
-            lr=rate, beta1=0.9, beta2=0.999, weight_decay=self.group.weight_decay, eps=self.group.eps,
+            lr=rate, beta1=beta1, beta2=beta2, weight_decay=self.group.weight_decay, eps=self.group.eps,
             amsgrad=False, maximize=False, found_inf=skip,
         )  # fmt: skip
 
