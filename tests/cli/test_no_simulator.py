@@ -50,7 +50,7 @@ def test_from_a_csv_file_to_actions(cli, logs, tmp_path, kind, algo):
 
     trained = cli("train", algo, "--dataset", log, *COLUMNS, *bounds, *SMALL, "--output", tmp_path / "run")
     assert trained.exit_code == 0, trained.stderr
-    assert f"next        rl-training evaluate {tmp_path}/run --ope TEST  # episodes that it was not trained on" in trained.stdout
+    assert f"next        rl-training evaluate {tmp_path}/run --ope TEST  # episodes that" in trained.stdout
 
     judged = cli("evaluate", tmp_path / "run", "--ope", log, "--updates", "4", "--json")
     assert judged.exit_code == 0, judged.stderr
