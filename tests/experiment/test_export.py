@@ -18,6 +18,7 @@ from rl_training.experiment.export.description import describe_policy, rules
 from rl_training.experiment.export.exporting import export_agent
 from rl_training.experiment.export.parity import Comparison, ParityError
 from rl_training.experiment.export.policy import ExportedPolicy
+from rl_training.models.masks import INVALID
 from rl_training.runtime.recipes import roll_dataset
 from rl_training.types import Action, EnvSpec
 
@@ -143,6 +144,19 @@ def test_equal_scores_count_as_ties_and_others_do_not(new_agent):
         comparison.act(torch.zeros(1, 3))
         parity = comparison.result("a test", 1e-5)
         assert (parity.equal_actions, parity.ties, parity.holds) == (int(chosen == 0), tied, chosen < 2)
+
+
+def test_invalid_actions_do_not_widen_the_tolerance_of_valid_ones(new_agent):
+    agent = new_agent("dqn", EnvSpec((6,), "discrete", 3, action_mask=3), hidden_sizes=[8])
+    with torch.no_grad():
+        agent.learner.model.q.head.advantage.layers[-1].weight.zero_()
+        agent.learner.model.q.head.advantage.layers[-1].bias.copy_(torch.tensor([1.0, 5.0, 0.5]))
+    for chosen in (0, 2):
+        exported = {"actions": np.array([chosen]), "q_values": np.array([[1, INVALID, 0.5]], np.float32)}
+        comparison = Comparison(agent, fixed(exported))
+        comparison.act(torch.tensor([[0.0, 0, 0, 1, 0, 1]]))  # the second action is invalid
+        parity = comparison.result("a test", 1e-5)
+        assert (parity.ties, parity.holds) == (0, chosen == 0)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from rl_training.experiment.agent import Agent
 from rl_training.experiment.export.files import Runnable
 from rl_training.experiment.export.policy import LATENT_LOGITS, NEXT_MEMORY, ExportedPolicy, decide
 from rl_training.experiment.export.spaces import ACTIONS
+from rl_training.models.masks import INVALID
 from rl_training.runtime.memory import Memory
 from rl_training.types import Action, Array, Arrays
 
@@ -131,8 +132,10 @@ def _compare_choices(scores: list[Array], chosen: list[Array], margin: float) ->
 
 
 def _scale(values: Array) -> float:
-    """Root mean square, or the smallest float32 if all values are 0."""
-    return max(float(np.sqrt(np.square(values, dtype=np.float64).mean())), float(np.finfo(np.float32).tiny))
+    """Root mean square without invalid actions, or the smallest float32 if all values are 0."""
+    known = values[values > INVALID]
+    mean = np.square(known, dtype=np.float64).mean() if known.size else 0.0
+    return max(float(np.sqrt(mean)), float(np.finfo(np.float32).tiny))
 
 
 def _error(values: Array, expected: Array, scale: Any) -> float:
