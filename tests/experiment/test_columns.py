@@ -37,9 +37,7 @@ class Undeclared(Declared):
 
 class Unsupplied(Declared):
     name = "unsupplied"
-
-    def prepare(self, batch: Batch) -> Batch:
-        return batch
+    needs: ClassVar[Any] = (Column("costs", like="rewards"),)
 
 
 class OtherType(Declared):
@@ -78,7 +76,7 @@ def test_fine_tuning_without_a_needed_column_is_refused_before_it_starts(learner
 @pytest.mark.parametrize(
     ("learner", "message"),
     [
-        (Unsupplied, "unsupplied needs the column 'next_actions', which the dataset does not have; it has obs, "),
+        (Unsupplied, "unsupplied needs the column 'costs', which the dataset does not have; it has obs, "),
         (OtherType, r"'next_actions' with rows of shape \(2,\) and torch.int64, got \(1,\) and torch.float32"),
     ],
 )

@@ -97,7 +97,7 @@ def test_a_strangers_run_imports_nothing_without_trust(own_algos, monkeypatch):
         ("own_algos:Half", "needs the class attribute lane"),
         ("own_algos:Absent", "own_algos has no Absent"),
         ("no_such_module:Algo", "there is no module 'no_such_module'"),
-        ("own_algos.Twice", "must be one of bc, .* or module:Class, got 'own_algos.Twice'"),
+        ("own_algos.Twice", "must be one of awac, .* or module:Class, got 'own_algos.Twice'"),
     ],
 )
 def test_a_mistake_in_the_name_is_named(own_algos, name, message):

@@ -27,7 +27,7 @@ class Balancing:
         ("iql", ["total_timesteps=3000", *SMALL]),
         ("xql", ["total_timesteps=3000"]),
         ("td3_bc", ["total_timesteps=3000"]),
-        ("rebrac", ["total_timesteps=2000"]),
+        ("rebrac", ["total_timesteps=3000"]),
         ("awac", ["total_timesteps=2500"]),
         ("edac", ["total_timesteps=2000", "num_critics=2"]),
         ("fql", ["total_timesteps=1200"]),

@@ -64,7 +64,7 @@ def test_a_search_is_a_range_or_a_list_of_values(text, expected):
         ("gamma=", "--search gamma: must be KEY=LOW:HIGH"),
         ("gamma=[", "--search gamma: not YAML"),
         ("gamma", "--search must be KEY=LOW:HIGH, KEY=LOW:HIGH:log, KEY=LOW:HIGH:STEP or KEY=A,B,C, got 'gamma'"),
-        ("network.memory=true,false", "--search network.memory: network: unknown key 'memory'"),
+        ("network.colour=true,false", "--search network.colour: network: unknown key 'colour'"),
         ("seed=0:9", "--search seed: cannot be tuned, because seed is what a trial repeats"),
         ("total_timesteps=1e3:1e6", "--search total_timesteps: cannot be tuned, because total_timesteps is the length"),
         ("output_dir=a,b", "--search output_dir: cannot be tuned, because output_dir is chosen by --output"),
