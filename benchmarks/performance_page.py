@@ -62,9 +62,9 @@ def trainings(file: str, result: Result) -> str:
     times = [f"times {peer}" for peer in peers]
     versions = {name: text for each in result["trainings"].values() for name, text in peer_versions(each).items()}
     return "\n".join([
-        "### Whole trainings beside the peers\n",
-        f"Steps (offline: updates) a second after the start, and how many times as fast as each peer: median of "
-        f"{len(result['seeds'])} trainings [smallest, largest].\n",
+        f"### Whole trainings beside the peers, {result['hardware'].partition(',')[0]}\n",
+        f"Steps (offline: updates) a second after the start, and how many times as fast as each peer: "
+        f"{repeats_of(result)}.\n",
         table(["training", "rl_training, a second", *times], rows),
         f"![How many times as fast as each peer](pictures/{picture_of(file)})\n",
         "The same trainings with imports, compilation and the end of the process:\n",
@@ -81,8 +81,16 @@ def peer_versions(training: Result) -> dict[str, str]:
     }
 
 
+def repeats_of(result: Result) -> str:
+    count = len(result["seeds"])
+    return "one training each" if count == 1 else f"median of {count} trainings [smallest, largest]"
+
+
 def ratio(each: dict[str, float] | None) -> str:
-    return "" if each is None else f"{each['median']:.2f} [{each['min']:.2f}, {each['max']:.2f}]"
+    if each is None:
+        return ""
+    spread = "" if each["min"] == each["max"] else f" [{each['min']:.2f}, {each['max']:.2f}]"
+    return f"{each['median']:.2f}{spread}"
 
 
 def gpu(file: str, result: Result) -> str:
