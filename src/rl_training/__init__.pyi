@@ -973,7 +973,7 @@ class CrossQ(ManagedAlgorithm):
             collect_steps: steps of every environment per collection
             updates_per_collect: updates per collection
             n_step: steps of the n-step return
-            tau: not used: there are no target networks
+            tau: always 1, because there are no target networks
             action_noise: exploration noise added to the actions
             action_noise_scale: std of the exploration noise; actions are in [-1, 1]
             action_noise_theta: mean reversion rate of ornstein_uhlenbeck noise; 1: independent noise

@@ -83,7 +83,7 @@ def test_a_sequence_equals_its_steps_one_by_one(layer):
 
 
 def gradients(layer: Recurrent, x: Tensor, memory: Batch) -> list[Tensor]:
-    """Of a random weighting of all outputs and last states."""
+    """Gradients of a randomly weighted sum of all outputs and last states."""
     outputs, after = layer(x, memory)
     generator = torch.Generator().manual_seed(3)
     results = [outputs, *(after[name] for name in layer.parts)]

@@ -10,7 +10,6 @@ import torch
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
-from rl_training.algorithms.core.config import Rate
 from rl_training.algorithms.core.ops import ensemble_squared_error, td_target
 from rl_training.algorithms.sac import SACAlgorithm, SACConfig, sac_actor_loss, temperature_loss
 from rl_training.models import Layers
@@ -29,7 +28,7 @@ class CrossQConfig(SACConfig):
     critic_hidden_sizes: tuple[PositiveInt, ...] = Field(
         (2048, 2048), description="widths of the hidden layers of the critics"
     )
-    tau: Rate = Field(1.0, description="not used: there are no target networks")
+    tau: float = Field(1.0, ge=1, le=1, description="always 1, because there are no target networks")
     policy_delay: PositiveInt = Field(3, description="critic updates per update of the actor and the temperature")
 
 

@@ -1,14 +1,23 @@
 """The action that follows each transition of a dataset."""
 
+import torch
+from torch import Tensor
+
 from rl_training.data.datasets.transition_dataset import TransitionDataset
 
 
-def with_next_actions(dataset: TransitionDataset) -> TransitionDataset:
-    """Adds the column next_actions, the action of the next row.
+def next_actions(dataset: TransitionDataset) -> Tensor:
+    """The action in the row after each row; the last row of an episode repeats its own."""
+    actions = dataset.columns["actions"]
+    is_last = dataset.episode_ends.view(-1, *[1] * (actions.dim() - 1))
+    return torch.where(is_last, actions, actions.roll(-1, 0))
 
-    No action follows the last row of an episode: there the value has no meaning, and the row is marked as truncated
-    unless it terminated.
+
+def with_next_actions(dataset: TransitionDataset) -> TransitionDataset:
+    """Adds the column next_actions.
+
+    No action follows the last row of an episode, which is marked as truncated unless it terminated.
     """
     columns = dataset.columns
     truncated = (dataset.episode_ends & (columns["dones"] == 0)).to(columns["truncated"].dtype)
-    return dataset.with_columns(next_actions=columns["actions"].roll(-1, 0), truncated=truncated)
+    return dataset.with_columns(next_actions=next_actions(dataset), truncated=truncated)

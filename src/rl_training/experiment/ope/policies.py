@@ -13,6 +13,7 @@ from rl_training import streams
 from rl_training.data import TransitionDataset, load_transition_dataset
 from rl_training.data.datasets.actions import Bounds
 from rl_training.data.datasets.columns import REQUIRED
+from rl_training.data.datasets.next_actions import next_actions
 from rl_training.experiment.agent import Agent
 from rl_training.experiment.config.train_config import TrainConfig
 from rl_training.experiment.datasets import reading_columns, with_run_time
@@ -97,13 +98,6 @@ def load_dataset_like(
     return with_run_time(config, dataset.for_training())
 
 
-def logged_next_actions(dataset: TransitionDataset) -> Tensor:
-    """The action in the row after each row; the last row of an episode repeats its own."""
-    actions = dataset.columns["actions"]
-    is_last = dataset.episode_ends.view(-1, *[1] * (actions.dim() - 1))
-    return torch.where(is_last, actions, actions.roll(-1, 0))
-
-
 def with_policy_actions(
     dataset: TransitionDataset, policies: Sequence[PolicyActions], gamma: float
 ) -> TransitionDataset:
@@ -113,7 +107,7 @@ def with_policy_actions(
     """
     columns = {name: dataset.columns[name] for name in (*REQUIRED, "truncated", *UNEVEN) if name in dataset.columns}
     chosen = [actions.at(columns["next_obs"]) for actions in policies]
-    logged = logged_next_actions(dataset).unsqueeze(1).expand_as(chosen[0])
+    logged = next_actions(dataset).unsqueeze(1).expand_as(chosen[0])
     columns["policy_next_actions"] = torch.stack([*chosen, logged], 1)
     data = TransitionDataset(columns, episode_ends=dataset.episode_ends, spec=dataset.spec)
     data.trajectories = dataset.trajectories
