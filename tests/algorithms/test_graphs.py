@@ -11,6 +11,7 @@ from torch import nn
 from torch._inductor import config as inductor
 
 from rl_training.algorithms import CATALOGUE, DreamerAlgorithm, Learner, TD3Algorithm, Updater
+from rl_training.algorithms.core.learner import Column
 from rl_training.data import RecurrentReplayBuffer, ReplayBuffer
 from rl_training.runtime.lanes.captured_call import CapturedCall
 from rl_training.types import EnvSpec
@@ -23,8 +24,9 @@ SPECS = {
 LEARNERS = [learner for learner in CATALOGUE.values() if learner.lane in ("offline", "replay")]
 
 
-def replay(spec: EnvSpec, members: int | None, needs: Sequence[str] = (), **options) -> ReplayBuffer:
-    extra = dict.fromkeys(needs, ((), torch.float32))
+def replay(spec: EnvSpec, members: int | None, needs: Sequence[Column] = (), **options) -> ReplayBuffer:
+    row = {"actions": torch.zeros(1, spec.action_dim)}
+    extra = {column.name: column.layout(row) for column in needs}
     buffer = ReplayBuffer(64, spec, device="cuda", members=members, extra=extra, **options)
     generator = torch.Generator().manual_seed(0)
     lead = (50,) if members is None else (members, 50)
@@ -35,7 +37,8 @@ def replay(spec: EnvSpec, members: int | None, needs: Sequence[str] = (), **opti
     )
     obs, next_obs = torch.randn(2, *lead, 5, generator=generator)
     rows = {"obs": obs, "actions": actions, "rewards": torch.randn(*lead, generator=generator), "next_obs": next_obs}
-    rows |= {"dones": torch.zeros(lead), "truncated": torch.zeros(lead), **dict.fromkeys(needs, torch.ones(lead))}
+    rows |= {"dones": torch.zeros(lead), "truncated": torch.zeros(lead)}
+    rows |= {name: torch.ones(*lead, *shape) for name, (shape, _) in extra.items()}
     buffer.add({name: column.cuda() for name, column in rows.items()})
     buffer.seed(1)
     return buffer
@@ -50,7 +53,7 @@ def trained(
     learners = [learner.build(spec, **built).cuda() for _ in range(members)]
     updater = Updater(learners, capture=capture)
     torch.cuda.manual_seed(7)
-    source = replay(spec, None if members == 1 else members, [column.name for column in learner.needs], **options)
+    source = replay(spec, None if members == 1 else members, learner.needs, **options)
     updater.run(source, 75)
     source.add({name: column[..., :1, :] if column.dim() > len(source.columns["rewards"].shape) else column[..., :1]
                 for name, column in source.columns.items()})  # fmt: skip
