@@ -59,7 +59,7 @@ EPISODES, HORIZON, EPISODE_SEED = 200, 600, 12345
 class Task:
     env_id: str
     data: str  # file below --data
-    steps: dict[str, tuple[int, ...]]  # checkpoints of each algorithm, trained with its packaged config of this task
+    steps: dict[str, tuple[int, ...]]  # checkpoints of each algorithm (its config of this task) or packaged config
     goal: float = 0.7  # rank correlation
     seed: int = 0
     env: TensorEnv | None = None  # the environment as batched PyTorch, which plays faster
@@ -79,8 +79,8 @@ TASKS = {
         env=CartPole(),
     ),
     "hopper": Task(
-        "Hopper-v4", "locomotion/hopper-medium-expert.hdf5", {"bc": LONG, "iql": LONG, "td3_bc": LONG, "cql": LONG},
-        goal=0.5,
+        "Hopper-v4", "locomotion/hopper-medium-expert.hdf5",
+        {"bc": LONG, "iql": LONG, "iql/hopper_mixture": LONG, "td3_bc": LONG, "cql": LONG}, goal=0.5,
     ),
 }  # fmt: skip
 SMALL = {"hidden_sizes": [64, 64], "batch_size": 128, "learning_rate": 1e-3}  # of classic control
@@ -105,9 +105,9 @@ def main() -> None:
     task, folder = TASKS[args.task], args.work / f"{args.task}-s{args.seed}"
     if "train" in args.stages:
         split(args.dataset or args.data / task.data, folder, args.seed)
-        jobs = [(args.task, algo, folder, args.seed, args.device) for algo in task.steps]
-        for algo in in_processes(train, jobs, args.processes):
-            print(f"trained {algo}", flush=True)
+        jobs = [(args.task, name, folder, args.seed, args.device) for name in task.steps]
+        for name in in_processes(train, jobs, args.processes):
+            print(f"trained {name}", flush=True)
     if "play" in args.stages:
         play(args.task, folder, args.processes)
     if "estimate" in args.stages:
@@ -139,20 +139,25 @@ def split(data: Path, folder: Path, seed: int) -> None:
             save_npz(part, folder / f"{name}.npz")
 
 
-def train(task_name: str, algo: str, folder: Path, seed: int, device: str) -> str:
+def train(task_name: str, name: str, folder: Path, seed: int, device: str) -> str:
     """Trains an algorithm on half of the episodes and keeps the checkpoints of `task.steps`."""
-    task, name = TASKS[task_name], f"{algo}/{task_name}"
-    steps, interval = task.steps[algo], math.gcd(*task.steps[algo])
+    task, output, (algo, *_) = TASKS[task_name], output_of(folder, name), name.split("/")
+    steps, interval = task.steps[name], math.gcd(*task.steps[name])
+    name = name if "/" in name else f"{algo}/{task_name}"
     packaged = load_config(name) if name in packaged_configs() else {}
     options = {**({} if task.env is None else SMALL), **packaged.get("algo_kwargs", {})}
     config = {
         **packaged, "algo": algo, "algo_kwargs": options, "env_id": task.env_id, "seed": seed, "log": [],
         "dataset": str(folder / "train.npz"), "total_timesteps": max(steps), "checkpoint_interval": interval,
         "keep_checkpoints": max(steps) // interval, "eval_interval": 0, "threads": 1, "device": device,
-        "output_dir": str(folder / algo),
+        "output_dir": str(output),
     }  # fmt: skip
     run_training(parse_config(config))
-    return algo
+    return output.name
+
+
+def output_of(folder: Path, name: str) -> Path:
+    return folder / name.replace("/", "_")
 
 
 def halves(dataset: TransitionDataset, seed: int) -> tuple[TransitionDataset, TransitionDataset]:
@@ -173,8 +178,8 @@ def halves(dataset: TransitionDataset, seed: int) -> tuple[TransitionDataset, Tr
 def checkpoints(task: Task, folder: Path) -> dict[str, Path]:
     """Paths of the checkpoints by name, such as "iql 300"."""
     return {
-        f"{algo} {step}": folder / algo / "checkpoints" / step_name(step)
-        for algo, steps in task.steps.items()
+        f"{name} {step}": output_of(folder, name) / "checkpoints" / step_name(step)
+        for name, steps in task.steps.items()
         for step in steps
     }
 
