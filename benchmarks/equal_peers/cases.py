@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 GOAL = 1e-5  # largest difference of a parameter after the first number of updates
+AFTER_WARM_UP = 200_000  # updates, after which CrossQ corrects the statistics of a batch by the running ones
 SAMPLES = 10  # CQL: actions of each kind
 
 
@@ -16,6 +17,7 @@ class Draw:
     name: str
     samples: int = 0
     uniform: bool = False  # in [-1, 1], otherwise standard normal
+    every: int = 1  # drawn at every second, third, ... update only
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class Case:
     draws: tuple[Draw, ...] = ()  # in the order in which the loss of rl_training draws them
     phases: tuple[str, ...] = ()  # optimizer steps of rl_training in another order than its own
     precisions: tuple[int, ...] = (32, 64)
+    buffers: dict[str, float] = field(default_factory=dict)  # initial values, by the last part of their names
     peer_options: dict[str, Any] = field(default_factory=dict)  # for the peer alone
     changed: str = ""  # settings of the peer that differ from its defaults, so that both compute the same
     reason: str = ""  # why the parameters differ by more than GOAL
@@ -47,13 +50,25 @@ CQL = {
     "log_std_offset": -1.0, "num_cql_samples": SAMPLES,
 }  # fmt: skip
 IQL = {**ACTOR_CRITIC, "expectile": 0.7, "beta": 3.0}
+TQC = {
+    **ACTOR_CRITIC, "critic_hidden_sizes": [256, 256], "num_critics": 3, "num_quantiles": 25,
+    "top_quantiles_to_drop_per_net": 2,
+}  # fmt: skip
+CROSSQ = {**COMMON, "learning_rate": 1e-3, "critic_hidden_sizes": [256, 256], "policy_delay": 3}
+EDAC = {**ACTOR_CRITIC, "hidden_sizes": [256, 256, 256], "num_critics": 5, "eta": 1.0}
 
 ROUNDING = "rounding of float32, amplified by Adam where gradients are near zero"
+RENORM = "epsilon: ours and the paper have sqrt(var + eps) / r, sb3-contrib sqrt(var / r^2 + eps)"
 COPIED = "Q-network; the target network is copied after every 10th update"
 DELAYED_ORDER = "critics; after every second critic step the actor, then the target networks"
 ON_ROLLOUT = "policy and value together; each side computes the advantages of a rollout"
 AT_ONCE = "all losses at the parameters before the update, then the target critics"
+SAC_ORDER = "critics; actor by the new critics, and temperature; target critics"
 SAC_DRAWS = (Draw("next_actions"), Draw("policy_actions"))
+SAC_PHASES = ("critics", "policy", "targets")
+EXACT_LOG = "log-probabilities with log(1 - a^2) instead of log(1 - a^2 + 1e-6)"
+CROSSQ_ORDER = "critics; after every third critic step the actor by the new critics, and temperature"
+BIASED = f"{EXACT_LOG}; variances divided by the number of rows, as in the authors' code"
 
 CASES = {
     "dqn": Case("DQN", "sb3", "dqn", Q_LEARNING, COPIED, discrete=True),
@@ -70,9 +85,22 @@ CASES = {
     ),
     "sac_ordered": Case(
         "SAC (our steps in SB3's order)", "sb3", "sac", ACTOR_CRITIC,
-        "critics; actor by the new critics, and temperature; target critics",
-        draws=SAC_DRAWS, phases=("critics", "policy", "targets"), peer_options={"epsilon": 0.0}, reason=ROUNDING,
-        changed="log-probabilities with log(1 - a^2) instead of log(1 - a^2 + 1e-6)",
+        SAC_ORDER, draws=SAC_DRAWS, phases=SAC_PHASES, peer_options={"epsilon": 0.0}, reason=ROUNDING,
+        changed=EXACT_LOG,
+    ),
+    "tqc": Case(
+        "TQC (our steps in sb3-contrib's order)", "sb3", "tqc", TQC, SAC_ORDER, draws=SAC_DRAWS, phases=SAC_PHASES,
+        peer_options={"epsilon": 0.0}, changed=EXACT_LOG, reason=ROUNDING,
+    ),
+    "crossq": Case(
+        "CrossQ, and its running statistics", "sb3", "crossq", CROSSQ, CROSSQ_ORDER,
+        draws=(Draw("next_actions"), Draw("policy_actions", every=3)), peer_options={"epsilon": 0.0}, changed=BIASED,
+        reason=ROUNDING,
+    ),
+    "crossq_renorm": Case(
+        "CrossQ after its first 100,000 updates", "sb3", "crossq", CROSSQ, CROSSQ_ORDER,
+        draws=(Draw("next_actions"), Draw("policy_actions", every=3)), buffers={"count": AFTER_WARM_UP},
+        peer_options={"epsilon": 0.0, "steps": AFTER_WARM_UP}, changed=BIASED, reason=RENORM,
     ),
     "cql": Case(
         "CQL", "corl", "cql", CQL, AT_ONCE, draws=(
@@ -87,6 +115,17 @@ CASES = {
     "awac": Case(
         "AWAC", "corl", "awac", {**ACTOR_CRITIC, "hidden_sizes": [256, 256, 256], "normalize_obs": False},
         "critics; actor by the new critics; target critics", draws=SAC_DRAWS,
+    ),
+    "edac": Case(
+        "EDAC", "corl", "edac", EDAC,
+        "ours: all losses at the parameters before the update; CORL: temperature, actor, critics, each by the new ones",
+        draws=(Draw("next_actions"), Draw("policy_actions")), reason="order of steps",
+    ),
+    "edac_ordered": Case(
+        "EDAC (our steps in CORL's order)", "corl", "edac", EDAC, "temperature; actor; critics; target critics",
+        draws=(Draw("temperature_actions"), Draw("policy_actions"), Draw("next_actions")),
+        phases=("temperature", "actor", "critics", "targets"), peer_options={"epsilon": 0.0}, changed=EXACT_LOG,
+        reason=ROUNDING,
     ),
     "td3_bc": Case(
         "TD3+BC", "corl", "td3_bc", {**ACTOR_CRITIC, **DELAYED, "alpha": 2.5, "normalize_obs": False}, DELAYED_ORDER,

@@ -21,8 +21,8 @@ CONSTANT = 10**12  # steps of the cosine schedule of IQL's actor
 def main() -> None:
     asked = request()
     module = source(Path(asked.source) / "algorithms" / "offline" / f"{asked.algo}.py")
-    trainer, parameters = {"awac": awac, "cql": cql, "iql": iql, "td3_bc": td3_bc}[asked.algo](module, asked)
-    update = trainer.update if asked.algo == "awac" else trainer.train
+    trainer, parameters = TRAINERS[asked.algo](module, asked)
+    update = trainer.update if hasattr(trainer, "update") else trainer.train
     snapshots, numbers, noise = Snapshots(asked, parameters), asked.part("noise"), Noise()
     for number, batch in enumerate(asked.batches()):
         noise.fill(in_order(asked.algo, {name: each[number] for name, each in numbers.items()}))
@@ -46,6 +46,9 @@ def source(file: Path) -> ModuleType:
 
 def in_order(algo: str, numbers: dict[str, np.ndarray]) -> Iterable[np.ndarray]:
     """The noise in CORL's order; its samples are [rows, samples, action_dim]."""
+    if algo == "edac":
+        actions = numbers["policy_actions"]
+        return [numbers.get("temperature_actions", actions), actions, numbers["next_actions"]]
     if algo != "cql":
         return numbers.values()
     names = ("policy_actions", "target_actions", "uniform_actions", "actions", "next_actions")
@@ -87,6 +90,31 @@ def awac(module: Any, asked: Request) -> tuple[Any, Parameters]:
     return trainer, Parameters({**networks, "model.actor": actor}, {"model.actor.log_std": actor._log_std})
 
 
+def edac(module: Any, asked: Request) -> tuple[Any, Parameters]:
+    c, dims, width = asked.options, sizes(asked), asked.options["hidden_sizes"][0]
+    new, actor = adam(c["learning_rate"]), module.Actor(*dims, width)
+    critic = module.VectorizedCritic(*dims, width, c["num_critics"])
+    rate = c["learning_rate"]
+    trainer = module.EDAC(actor, new(actor), critic, new(critic), c["gamma"], c["tau"], c["eta"], rate)
+    if "epsilon" in asked.peer_options:  # of log(1 - a^2 + 1e-6), the only use of `torch.log`
+        shift, log = 1e-6 - asked.peer_options["epsilon"], torch.log
+        torch.log = lambda tensor: log(tensor - shift)
+    others = {"log_alpha": trainer.log_alpha}
+    for name, ensemble in (("model", critic), ("target", trainer.target_critic)):
+        others |= slices(f"{name}.critic", ensemble.critic[::2])
+    networks = {"": actor.trunk, ".mean": actor.mu, ".log_std": actor.log_sigma}
+    return trainer, Parameters({f"model.actor{name}": each for name, each in networks.items()}, others)
+
+
+def slices(name: str, layers: Iterable[Any]) -> dict[str, torch.Tensor]:
+    """Parameters of stacked critics, by critic and in the layout of `nn.Linear`."""
+    found = {}
+    for number, layer in enumerate(layers):
+        for copy, (weight, bias) in enumerate(zip(layer.weight.data, layer.bias.data, strict=True)):
+            found |= {f"{name}.{copy}.{number}.weight": weight.T, f"{name}.{copy}.{number}.bias": bias[0]}
+    return found
+
+
 def iql(module: Any, asked: Request) -> tuple[Any, Parameters]:
     c, dims = asked.options, sizes(asked)
     new, actor = adam(c["learning_rate"]), module.GaussianPolicy(*dims, 1.0)
@@ -118,6 +146,9 @@ def cql(module: Any, asked: Request) -> tuple[Any, Parameters]:
     scalars = {f"model.actor.{name}": each for name, each in others.items()}
     named = Parameters({**networks, "model.actor": actor}, {**scalars, "log_alpha": trainer.log_alpha.constant})
     return trainer, named
+
+
+TRAINERS = {"awac": awac, "cql": cql, "edac": edac, "iql": iql, "td3_bc": td3_bc}
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from equal_peers.cases import Case
 from equal_peers.inputs import BOX, DISCRETE, noise, orders, rows_of, seed_noise, transitions
 from equal_peers.precision import use_precision
 from rl_training.algorithms import CATALOGUE
-from rl_training.types import Arrays
+from rl_training.types import Arrays, Batch, Loss
 
 
 def prepared(case: Case, updates: int, seed: int, bits: int = 32) -> tuple[Any, Arrays]:
@@ -32,8 +32,26 @@ def prepared(case: Case, updates: int, seed: int, bits: int = 32) -> tuple[Any, 
 def new_learner(case: Case) -> Any:
     algorithm = CATALOGUE[case.algo]
     if case.phases:
-        algorithm = type(algorithm.__name__, (algorithm,), {"phases": lambda self, update: case.phases})
-    return algorithm.build(DISCRETE if case.discrete else BOX, **case.options)
+        members = {"phases": lambda self, update: case.phases, **TERMS}
+        algorithm = type(algorithm.__name__, (algorithm,), members)
+    learner = algorithm.build(DISCRETE if case.discrete else BOX, **case.options)
+    for name, buffer in learner.named_buffers():
+        if name.rpartition(".")[2] in case.buffers:
+            buffer.fill_(case.buffers[name.rpartition(".")[2]])
+    return learner
+
+
+def term(phase: str, name: str) -> Callable[[Any, Batch], Loss]:
+    """One term of a loss as a loss of its own."""
+
+    def loss(self: Any, batch: Batch) -> Loss:
+        whole = getattr(self, phase)(batch)
+        return whole._replace(terms={name: whole.terms[name]})
+
+    return loss
+
+
+TERMS = {"temperature": term("policy", "temperature_loss"), "actor": term("policy", "actor_loss")}
 
 
 def trained(learner: Any, case: Case, inputs: Arrays, marks: Sequence[int]) -> dict[int, Arrays]:
@@ -75,20 +93,26 @@ def columns_of(inputs: Arrays) -> Arrays:
 
 
 def shared_parameters(learner: Any, case: Case) -> Arrays:
-    """Parameters in the layout of `nn.Linear`: "model.critic.0.2.weight" is layer 2 of the first critic."""
+    """Parameters in the layout of `nn.Linear`: "model.critic.0.2.weight" is layer 2 of the first critic.
+
+    Running statistics of batch renormalisation are among them, as mean and var of their layer.
+    """
     found: Arrays = {}
-    layers: Counter[tuple[str, str]] = Counter()
-    for name, parameter in learner.named_parameters():
-        value, place = parameter.detach().numpy().copy(), re.fullmatch(r"(\w+\.\w+)\.(?:.+\.)?(weight|bias)", name)
+    layers: defaultdict[str, list[str]] = defaultdict(list)
+    statistics = [(name, each) for name, each in learner.named_buffers() if name.endswith((".mean", ".var"))]
+    for name, parameter in [*learner.named_parameters(), *statistics]:
+        value = parameter.detach().numpy().copy()
+        place = re.fullmatch(r"(\w+\.\w+)\.(.*)\b(weight|bias|mean|var)", name)
         if place is None:
             found[name] = value
             continue
-        network, kind = place.groups()
-        layer = layers[network, kind]
-        layers[network, kind] += 1
+        network, path, kind = place.groups()
+        if path not in layers[network]:
+            layers[network].append(path)
+        layer = layers[network].index(path)
         if "critic" in network:  # critics are stacked, with transposed weights
             for copy, each in enumerate(value):
-                found[f"{network}.{copy}.{layer}.{kind}"] = each.T if kind == "weight" else each.squeeze(0)
+                found[f"{network}.{copy}.{layer}.{kind}"] = each.squeeze(0) if len(each) == 1 else each.T
         else:
             found[f"{network}.{layer}.{kind}"] = value
     return LAYOUTS.get(case.algo, lambda parameters, case: parameters)(found, case)
@@ -105,12 +129,13 @@ def quantiles_first(parameters: Arrays, case: Case) -> Arrays:
 
 
 def separate_outputs(parameters: Arrays, case: Case) -> Arrays:
-    """Mean and log std of SAC's actor as two layers, as SB3 has them."""
-    last = len(case.options["hidden_sizes"])
+    """Mean and log std of SAC's actor as two layers, as SB3 and CORL's EDAC have them."""
+    last = max(int(name.split(".")[2]) for name in parameters if name.startswith("model.actor."))
     for kind in ("weight", "bias"):
         both = parameters.pop(f"model.actor.{last}.{kind}")
         parameters[f"model.actor.mean.0.{kind}"], parameters[f"model.actor.log_std.0.{kind}"] = np.split(both, 2)
     return parameters
 
 
-LAYOUTS = {"qr_dqn": quantiles_first, "sac": separate_outputs}
+SQUASHED = ("sac", "tqc", "crossq", "edac")  # algorithms with SAC's actor
+LAYOUTS = {"qr_dqn": quantiles_first, **dict.fromkeys(SQUASHED, separate_outputs)}

@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -45,21 +45,30 @@ class Request:
 class Parameters:
     """Parameters by the names of the request, which are those of `nn.Linear` layers in order."""
 
+    layers: ClassVar[tuple[type[nn.Module], ...]] = (nn.Linear,)
+
     def __init__(
         self, networks: Mapping[str, nn.Module | Sequence[nn.Module]], others: Mapping[str, Tensor] | None = None
     ) -> None:
         self.tensors = dict(others or {})
         for name, parts in networks.items():
             modules = [parts] if isinstance(parts, nn.Module) else parts
-            layers = [layer for part in modules for layer in part.modules() if isinstance(layer, nn.Linear)]
+            layers = [layer for part in modules for layer in part.modules() if isinstance(layer, self.layers)]
             for number, layer in enumerate(layers):
-                self.tensors |= {f"{name}.{number}.weight": layer.weight, f"{name}.{number}.bias": layer.bias}
+                self.tensors |= {f"{name}.{number}.{kind}": each for kind, each in self.tensors_of(layer).items()}
+
+    def tensors_of(self, layer: Any) -> dict[str, Tensor]:
+        return {"weight": layer.weight, "bias": layer.bias}
 
     def load(self, values: Mapping[str, np.ndarray]) -> None:
         if values.keys() != self.tensors.keys():
             raise SystemExit(f"the parameters differ by name: {sorted(values.keys() ^ self.tensors.keys())}")
         for name, tensor in self.tensors.items():
-            tensor.data = torch.from_numpy(values[name]).reshape(tensor.shape).clone()  # also its precision
+            value = torch.from_numpy(values[name]).reshape(tensor.shape)
+            if tensor.dtype == value.dtype:
+                tensor.data.copy_(value)  # also into a slice
+            else:
+                tensor.data = value.clone()
 
     def values(self) -> dict[str, np.ndarray]:
         return {name: tensor.detach().numpy().copy() for name, tensor in self.tensors.items()}

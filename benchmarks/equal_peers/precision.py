@@ -12,9 +12,9 @@ CONVERSIONS = {32: Tensor.float, 64: Tensor.double}
 
 
 def use_precision(bits: int) -> None:
-    """Also where a library asks for float32 by `Tensor.float`."""
+    """Also where a library asks for float32 by `Tensor.float` or `torch.float`."""
     torch.set_default_dtype(DTYPES[bits])
-    Tensor.float = CONVERSIONS[bits]
+    Tensor.float, torch.float = CONVERSIONS[bits], DTYPES[bits]
 
 
 def converted(columns: dict[str, Any]) -> dict[str, Any]:

@@ -11,15 +11,19 @@ import sb3_contrib
 import stable_baselines3
 import torch
 from peer_side import Noise, Parameters, Request, Snapshots, request
+from sb3_contrib.common.torch_layers import BatchRenorm
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
 
-CLASSES = {"qr_dqn": "QRDQN"}
+CLASSES = {"qr_dqn": "QRDQN", "tqc": "TQC", "crossq": "CrossQ"}  # of sb3-contrib
 NAMES = {
     "target_noise": "target_policy_noise", "target_interval": "target_update_interval", "num_steps": "n_steps",
     "epochs": "n_epochs", "entropy_weight": "ent_coef", "value_weight": "vf_coef",
 }  # fmt: skip
-ORDER_OF_NOISE = {"td3": ["target_noise"], "sac": ["policy_actions", "next_actions"]}
+SAC_NOISE = ["policy_actions", "next_actions"]
+ORDER_OF_NOISE = {
+    "td3": ["target_noise"], "sac": SAC_NOISE, "tqc": SAC_NOISE, "crossq": ["next_actions", "policy_actions"],
+}  # fmt: skip
 
 
 def main() -> None:
@@ -47,13 +51,20 @@ class NoEnv(gym.Env[Any, Any]):
 def new_model(asked: Request) -> Any:
     options = {NAMES.get(name, name): value for name, value in asked.options.items()}
     policy = {"net_arch": options.pop("hidden_sizes")}
-    if "num_quantiles" in options:
-        policy["n_quantiles"] = options.pop("num_quantiles")
+    if "critic_hidden_sizes" in options:
+        policy["net_arch"] = {"pi": policy["net_arch"], "qf": options.pop("critic_hidden_sizes")}
+    for name, theirs in (("num_quantiles", "n_quantiles"), ("num_critics", "n_critics")):
+        if name in options:
+            policy[theirs] = options.pop(name)
     options.pop("adam_eps", None)  # the default of QRDQN
     library = sb3_contrib if asked.algo in CLASSES else stable_baselines3
     algorithm = getattr(library, CLASSES.get(asked.algo, asked.algo.upper()))
     model = algorithm("MlpPolicy", NoEnv(asked), device="cpu", policy_kwargs=policy, **options)
     model.set_logger(Logger(None, []))
+    if asked.algo == "crossq":
+        torch.Tensor.var = lambda tensor, dim: torch.var(tensor, dim, correction=0)
+        for layer in (each for each in model.policy.modules() if isinstance(each, BatchRenorm)):
+            layer.steps.fill_(asked.peer_options.get("steps", 0))
     if "epsilon" in asked.peer_options:
         model.actor.action_dist.epsilon = asked.peer_options["epsilon"]
     return model
@@ -86,18 +97,33 @@ def parameters(model: Any, algo: str) -> Parameters:
         }
         return Parameters(networks, {"model.actor.log_std": policy.log_std} if hasattr(policy, "log_std") else {})
     networks = {f"model.critic.{number}": each for number, each in enumerate(model.critic.q_networks)}
-    networks |= {f"target.critic.{number}": each for number, each in enumerate(model.critic_target.q_networks)}
+    if algo != "crossq":  # has no target networks
+        networks |= {f"target.critic.{number}": each for number, each in enumerate(model.critic_target.q_networks)}
     if algo == "td3":
         return Parameters({**networks, "model.actor": model.actor, "target.actor": model.actor_target})
     actor = {"": model.actor.latent_pi, ".mean": model.actor.mu, ".log_std": model.actor.log_std}
     networks |= {f"model.actor{name}": each for name, each in actor.items()}
-    return Parameters(networks, {"log_alpha": model.log_ent_coef})
+    kind = RenormParameters if algo == "crossq" else Parameters
+    return kind(networks, {"log_alpha": model.log_ent_coef})
+
+
+class RenormParameters(Parameters):
+    """Parameters of layers and of batch renormalisation, with its running statistics."""
+
+    layers = (torch.nn.Linear, BatchRenorm)
+
+    def tensors_of(self, layer: Any) -> dict[str, torch.Tensor]:
+        if isinstance(layer, BatchRenorm):
+            return {"weight": layer.scale, "bias": layer.bias, "mean": layer.ra_mean, "var": layer.ra_var}
+        return super().tensors_of(layer)
 
 
 def replay_updates(model: Any, asked: Request) -> Iterator[int]:
     names, numbers, source = ORDER_OF_NOISE.get(asked.algo, []), asked.part("noise"), Noise()
+    every = asked.options.get("policy_delay", 1) if "policy_actions" in names else 1
     for update, batch in enumerate(asked.batches()):
-        source.fill(numbers[name][update] for name in names)
+        is_delayed = (update + 1) % every > 0
+        source.fill(numbers[name][update] for name in names if not (name == "policy_actions" and is_delayed))
         model.replay_buffer = OneBatch(batch)
         model.train(gradient_steps=1, batch_size=len(batch["rewards"]))
         if "target_interval" in asked.options:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,11 @@ with_peers = pytest.mark.skipif(
     not (SB3 and CORL),
     reason="set RL_TRAINING_SB3_PYTHON (Python of a venv with sb3-contrib) and RL_TRAINING_CORL (clone of CORL)",
 )
-CASES = ["dqn", "qr_dqn", "td3", "ppo", "ppo_discrete", "sac", "sac_ordered", "cql", "iql", "awac", "td3_bc"]
+CASES = [
+    "dqn", "qr_dqn", "td3", "ppo", "ppo_discrete", "sac", "sac_ordered", "tqc", "crossq", "crossq_renorm", "cql", "iql",
+    "awac", "edac", "edac_ordered", "td3_bc",
+]  # fmt: skip
+DIFFERENT = ("sac", "crossq_renorm", "edac")  # by the order of steps or a constant
 
 
 @pytest.fixture
@@ -49,10 +54,12 @@ def test_the_stored_noise_is_what_the_losses_draw(script, name, monkeypatch):
         monkeypatch.setattr(torch, function, recorded(getattr(torch, function)))
     monkeypatch.setattr(learner.updater, "flat", None)
     updates = importlib.import_module("equal_peers.ours").batch_updates
-    if case.draws:
-        next(updates(learner, case, inputs))
-    stored = [inputs[f"noise/{draw.name}"][0] for draw in case.draws]
-    for draw, numbers, expected in zip(case.draws, drawn, stored, strict=True):
+    last = max((draw.every for draw in case.draws), default=0)  # the first update that draws all noise
+    for _ in islice(updates(learner, case, inputs), last):
+        pass
+    assert len(drawn) == sum(last // draw.every for draw in case.draws)
+    stored = [inputs[f"noise/{draw.name}"][last - 1] for draw in case.draws]
+    for draw, numbers, expected in zip(case.draws, drawn[-len(stored) :], stored, strict=True):
         np.testing.assert_array_equal(2 * numbers - 1 if draw.uniform else numbers, expected)
 
 
@@ -60,7 +67,9 @@ def test_the_stored_noise_is_what_the_losses_draw(script, name, monkeypatch):
 def test_parameters_have_the_layout_of_linear_layers(script, name):
     learner, inputs = script.prepared(script.CASES[name], 10, seed=0)
     initial = {name: value for name, value in inputs.items() if name.startswith("initial/")}
-    assert sum(value.size for value in initial.values()) == sum(each.numel() for each in learner.parameters())
+    statistics = [each for name, each in learner.named_buffers() if name.endswith((".mean", ".var"))]
+    expected = sum(each.numel() for each in [*learner.parameters(), *statistics])
+    assert sum(value.size for value in initial.values()) == expected
     layers = [name for name in initial if name.endswith(".weight")]
     assert all(initial[f"{name.removesuffix('weight')}bias"].shape == initial[name].shape[:1] for name in layers)
 
@@ -80,10 +89,10 @@ def test_cases_above_the_goal_need_a_reason(script):
 
 
 @with_peers
-@pytest.mark.parametrize("name", [name for name in CASES if name != "sac"])
+@pytest.mark.parametrize("name", [name for name in CASES if name not in DIFFERENT])
 def test_ten_updates_equal_those_of_the_peer(script, name):
     case = script.CASES[name]
     bits = case.precisions[-1]
     found = script.differences(case, [10], bits, Path(SB3), argparse.Namespace(seed=0, corl=Path(CORL)))
-    assert found["max_difference"]["10"] < {32: 1e-6, 64: 1e-12}[bits]
+    assert found["max_difference"]["10"] < {32: 1e-6, 64: 1e-10}[bits]
     assert found["max_change"]["10"] > 1e-4
