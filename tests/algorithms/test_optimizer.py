@@ -1,4 +1,4 @@
-"""Our Adam is torch's, to the bit; LaProp is a plain loop's."""
+"""Our Adam is torch's, to the bit; RAdam is torch's, to rounding; LaProp is a plain loop's."""
 
 import pytest
 import torch
@@ -32,6 +32,22 @@ def test_it_moves_as_torchs_does_even_where_a_phase_leaves_parameters_out(kind):
         assert {key: value.tolist() for key, value in state.items()} == {
             key: value.tolist() for key, value in reference.state[b].items()
         }
+
+
+@pytest.mark.parametrize("cuts", [False, True])
+def test_radam_equals_that_of_torch_before_and_after_it_is_rectified(cuts, monkeypatch):
+    monkeypatch.setattr(Optimizer, "_cuts", lambda self, params: cuts)
+    monkeypatch.setattr("rl_training.algorithms.core.optimizer.MIN_PIECE", 4)
+    mine, theirs = parameters(), parameters()
+    ours = Optimizer(mine, ParameterGroup(1e-2, kind="radam", weight_decay=0.1))
+    reference = torch.optim.RAdam(theirs, lr=1e-2, weight_decay=0.1)
+    for step in range(12):  # the first five follow the mean gradient
+        for params, optimizer in ((mine, ours), (theirs, reference)):
+            optimizer.zero_grad()
+            torch.stack([parameter.pow(3).sum() for parameter in params]).sum().backward()
+            optimizer.step()
+        for a, b in zip(mine, theirs, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6, msg=f"step {step}")
 
 
 def laprop(value: float, gradients: list[float | None], rate: float) -> float:
@@ -114,10 +130,11 @@ def test_a_halted_step_leaves_parameters_moments_and_counts_as_they_are():
         assert state["step"] == 2
 
 
-def test_laprop_cannot_skip_updates():
-    optimizer = Optimizer([torch.tensor(1.0)], ParameterGroup(0.1, kind="laprop"))
+@pytest.mark.parametrize("kind", ["laprop", "radam"])
+def test_some_kinds_cannot_skip_updates(kind):
+    optimizer = Optimizer([torch.tensor(1.0)], ParameterGroup(0.1, kind=kind))
     optimizer.params[0].grad = torch.tensor(1.0)
-    with pytest.raises(ValueError, match="laprop cannot skip updates"):
+    with pytest.raises(ValueError, match=f"{kind} cannot skip updates"):
         optimizer.step(torch.tensor(1.0))
 
 

@@ -1,4 +1,4 @@
-"""Adam, AdamW and LaProp by fused kernels, without the overhead of `torch.optim`, which is large for small networks."""
+"""Adam, AdamW, RAdam and LaProp without the overhead of `torch.optim`, which is large for small networks."""
 
 import math
 from collections.abc import Sequence
@@ -14,12 +14,9 @@ MIN_NORM = 1e-3  # lower bound of a parameter's norm in gradient clipping, so th
 
 def laprop_(
     params: list[Tensor], grads: list[Tensor], means: list[Tensor], squares: list[Tensor], _: list[Tensor],
-    counts: list[Tensor], *, lr: Tensor, beta1: float, beta2: float, eps: float,
-    found_inf: Tensor | None, **unused: Any,
+    counts: list[Tensor], *, lr: Tensor, beta1: float, beta2: float, eps: float, **unused: Any,
 ) -> None:  # fmt: skip
     """LaProp (Ziyin et al., 2020, arXiv:2002.04839): Adam that averages normalised gradients; same call as a kernel."""
-    if found_inf is not None:
-        raise ValueError('laprop cannot skip updates. A learner with the buffer "halted" needs adam or adamw')
     count = torch.stack(counts)
     torch._foreach_lerp_(squares, torch._foreach_mul(grads, grads), 1 - beta2)
     scales = torch._foreach_div(squares, (1 - beta2**count).unbind())
@@ -44,7 +41,29 @@ def adam_(
     torch._foreach_add_(params, steps)
 
 
-KERNELS: dict[str, Any] = {"adam": torch._fused_adam_, "adamw": torch._fused_adamw_, "laprop": laprop_}
+def radam_(
+    params: list[Tensor], grads: list[Tensor], means: list[Tensor], squares: list[Tensor], maxima: list[Tensor],
+    counts: list[Tensor], *, lr: Tensor, beta1: float, beta2: float, **options: Any,
+) -> None:  # fmt: skip
+    """RAdam (Liu et al., 2020, arXiv:1908.03265): Adam by its fused kernel, with a rectified rate; same call.
+
+    In the first steps (rho <= 5), when the average of squares varies too much, parameters follow the mean gradient.
+    """
+    count = torch.stack(counts).amax().double()  # all parameters are updated together
+    decay, rho_inf = beta2**count, 2 / (1 - beta2) - 1
+    rho = rho_inf - 2 * count * decay / (1 - decay)
+    scale = (rho - 4) * (rho - 2) * rho_inf / ((rho_inf - 4) * (rho_inf - 2) * rho)
+    is_rectified = rho > 5
+    rate = torch.where(is_rectified, lr * scale.clamp_min(0).sqrt(), 0).float()
+    torch._fused_adam_(params, grads, means, squares, maxima, counts, lr=rate, beta1=beta1, beta2=beta2, **options)
+    plain = torch.where(is_rectified, 0, -lr / (1 - beta1**count)).float()
+    torch._foreach_add_(params, torch._foreach_mul(means, plain))
+
+
+KERNELS: dict[str, Any] = {
+    "adam": torch._fused_adam_, "adamw": torch._fused_adamw_, "radam": radam_, "laprop": laprop_
+}  # fmt: skip
+CAN_SKIP = ("adam", "adamw")
 
 
 PIECES = 32  # tensors that one launch of a fused kernel takes
@@ -87,7 +106,7 @@ def clip_to_weights(params: list[Tensor], grads: list[Tensor], ratio: float) -> 
 
 
 class Optimizer:
-    """Adam or AdamW, bit for bit as in `torch.optim`, or LaProp. Parameters without a gradient are skipped.
+    """Adam or AdamW, bit for bit as in `torch.optim`, RAdam or LaProp. Parameters without a gradient are skipped.
 
     With `compile`, Adam is a generated kernel, equal to rounding and faster on a GPU; its steps cannot be skipped.
     """
@@ -114,6 +133,10 @@ class Optimizer:
         gradients = {index: p.grad for index, p in enumerate(self.params) if p.grad is not None}
         if not gradients:
             return
+        if skip is not None and self.group.kind not in CAN_SKIP:
+            raise ValueError(
+                f'{self.group.kind} cannot skip updates. A learner with the buffer "halted" needs adam or adamw'
+            )
         indices = tuple(gradients)
         selected = self._selected.get(indices) or self._selected.setdefault(indices, self._select(indices))
         self.counts.add_(selected.ones if skip is None else selected.ones * (1 - skip))
