@@ -15,7 +15,7 @@ from scores.references import Reference
 
 # Families in the order of the page, with the page of docs/families that explains them.
 FAMILIES = {
-    "value_based": ("Value-based", ("dqn", "c51", "qr_dqn", "iqn", "fqf", "rainbow")),
+    "value_based": ("Value-based", ("dqn", "c51", "qr_dqn", "iqn", "fqf", "rainbow", "pqn")),
     "on_policy": ("On-policy", ("ppo",)),
     "actor_critic": ("Actor-critic", ("sac", "td3", "redq", "tqc", "crossq")),
     "offline": ("Offline", ("bc", "bcq", "iql", "td3_bc", "rebrac", "cql", "cal_ql", "xql")),

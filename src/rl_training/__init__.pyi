@@ -445,6 +445,9 @@ class C51(ManagedAlgorithm):
         updates_per_collect: int = 1,
         n_step: int = 1,
         tau: float = 1.0,
+        epsilon_start: float = 1.0,
+        epsilon_end: float = 0.05,
+        exploration_fraction: float = 0.1,
         double: bool = False,
         dueling: bool = False,
         noisy: bool = False,
@@ -453,9 +456,6 @@ class C51(ManagedAlgorithm):
         priority_beta: float = 0.4,
         stacked_frames: bool | None = None,
         target_interval: int = 1000,
-        epsilon_start: float = 1.0,
-        epsilon_end: float = 0.05,
-        exploration_fraction: float = 0.1,
         adam_eps: float = 1e-08,
         num_atoms: int = 51,
         v_min: float = -10.0,
@@ -519,6 +519,9 @@ class C51(ManagedAlgorithm):
             updates_per_collect: updates per collection
             n_step: steps of the n-step return
             tau: Polyak coefficient of the target network; 1: copy
+            epsilon_start: initial epsilon of epsilon-greedy exploration
+            epsilon_end: final epsilon
+            exploration_fraction: fraction of training over which epsilon decreases
             double: double Q-learning: the online network selects the next action
             dueling: dueling network: state value plus advantages
             noisy: explore with noisy layers instead of epsilon-greedy
@@ -527,9 +530,6 @@ class C51(ManagedAlgorithm):
             priority_beta: initial importance weight exponent; it rises to 1
             stacked_frames: store each frame of stacked observations once; none: for Atari environments only
             target_interval: updates between updates of the target network
-            epsilon_start: initial epsilon of epsilon-greedy exploration
-            epsilon_end: final epsilon
-            exploration_fraction: fraction of training over which epsilon decreases
             adam_eps: epsilon of Adam
             num_atoms: number of atoms of the return distribution
             v_min: lowest atom; lower discounted returns are clipped to it
@@ -1048,6 +1048,9 @@ class DQN(ManagedAlgorithm):
         updates_per_collect: int = 1,
         n_step: int = 1,
         tau: float = 1.0,
+        epsilon_start: float = 1.0,
+        epsilon_end: float = 0.05,
+        exploration_fraction: float = 0.1,
         double: bool = False,
         dueling: bool = False,
         noisy: bool = False,
@@ -1056,9 +1059,6 @@ class DQN(ManagedAlgorithm):
         priority_beta: float = 0.4,
         stacked_frames: bool | None = None,
         target_interval: int = 1000,
-        epsilon_start: float = 1.0,
-        epsilon_end: float = 0.05,
-        exploration_fraction: float = 0.1,
         adam_eps: float = 1e-08,
         env_id: str | None = None,
         seed: int = 0,
@@ -1119,6 +1119,9 @@ class DQN(ManagedAlgorithm):
             updates_per_collect: updates per collection
             n_step: steps of the n-step return
             tau: Polyak coefficient of the target network; 1: copy
+            epsilon_start: initial epsilon of epsilon-greedy exploration
+            epsilon_end: final epsilon
+            exploration_fraction: fraction of training over which epsilon decreases
             double: double Q-learning: the online network selects the next action
             dueling: dueling network: state value plus advantages
             noisy: explore with noisy layers instead of epsilon-greedy
@@ -1127,9 +1130,6 @@ class DQN(ManagedAlgorithm):
             priority_beta: initial importance weight exponent; it rises to 1
             stacked_frames: store each frame of stacked observations once; none: for Atari environments only
             target_interval: updates between updates of the target network
-            epsilon_start: initial epsilon of epsilon-greedy exploration
-            epsilon_end: final epsilon
-            exploration_fraction: fraction of training over which epsilon decreases
             adam_eps: epsilon of Adam
             env_id: environment: Gymnasium id, module:id or module:Class; none: learn from the dataset alone
             seed: random seed of the run
@@ -1508,6 +1508,9 @@ class FQF(ManagedAlgorithm):
         updates_per_collect: int = 1,
         n_step: int = 1,
         tau: float = 1.0,
+        epsilon_start: float = 1.0,
+        epsilon_end: float = 0.05,
+        exploration_fraction: float = 0.1,
         double: bool = False,
         dueling: bool = False,
         noisy: bool = False,
@@ -1516,9 +1519,6 @@ class FQF(ManagedAlgorithm):
         priority_beta: float = 0.4,
         stacked_frames: bool | None = None,
         target_interval: int = 1000,
-        epsilon_start: float = 1.0,
-        epsilon_end: float = 0.05,
-        exploration_fraction: float = 0.1,
         adam_eps: float = 1e-08,
         kappa: float = 1.0,
         num_quantiles: int = 32,
@@ -1584,6 +1584,9 @@ class FQF(ManagedAlgorithm):
             updates_per_collect: updates per collection
             n_step: steps of the n-step return
             tau: Polyak coefficient of the target network; 1: copy
+            epsilon_start: initial epsilon of epsilon-greedy exploration
+            epsilon_end: final epsilon
+            exploration_fraction: fraction of training over which epsilon decreases
             double: double Q-learning: the online network selects the next action
             dueling: dueling network: state value plus advantages
             noisy: explore with noisy layers instead of epsilon-greedy
@@ -1592,9 +1595,6 @@ class FQF(ManagedAlgorithm):
             priority_beta: initial importance weight exponent; it rises to 1
             stacked_frames: store each frame of stacked observations once; none: for Atari environments only
             target_interval: updates between updates of the target network
-            epsilon_start: initial epsilon of epsilon-greedy exploration
-            epsilon_end: final epsilon
-            exploration_fraction: fraction of training over which epsilon decreases
             adam_eps: epsilon of Adam
             kappa: Huber threshold of the quantile loss
             num_quantiles: fractions proposed per observation
@@ -1794,9 +1794,9 @@ class GAIL(ManagedAlgorithm):
         network: str | type[Any] | Mapping[str, Any] | None = None,
         num_steps: int = 2048,
         epochs: int = 10,
+        normalize_rewards: bool = False,
         gae_lambda: float = 0.95,
         normalize_obs: bool = False,
-        normalize_rewards: bool = False,
         sequence_length: int | None = None,
         clip_range: float = 0.2,
         value_weight: float = 0.5,
@@ -1868,9 +1868,9 @@ class GAIL(ManagedAlgorithm):
             network: networks of policy and value functions: a kind, or its options; none: the algorithm's own
             num_steps: steps of every environment per rollout
             epochs: epochs per rollout
+            normalize_rewards: divide rewards by the running std of discounted returns
             gae_lambda: lambda of generalised advantage estimation (GAE)
             normalize_obs: standardise observations by their running mean and std
-            normalize_rewards: divide rewards by the running std of discounted returns
             sequence_length: steps of the sequences that a network with memory trains on, a divisor of num_steps and
                 batch_size; none: the largest one up to 32
             clip_range: clip range of the probability ratio
@@ -2085,6 +2085,9 @@ class IQN(ManagedAlgorithm):
         updates_per_collect: int = 1,
         n_step: int = 1,
         tau: float = 1.0,
+        epsilon_start: float = 1.0,
+        epsilon_end: float = 0.05,
+        exploration_fraction: float = 0.1,
         double: bool = False,
         dueling: bool = False,
         noisy: bool = False,
@@ -2093,9 +2096,6 @@ class IQN(ManagedAlgorithm):
         priority_beta: float = 0.4,
         stacked_frames: bool | None = None,
         target_interval: int = 1000,
-        epsilon_start: float = 1.0,
-        epsilon_end: float = 0.05,
-        exploration_fraction: float = 0.1,
         adam_eps: float = 1e-08,
         kappa: float = 1.0,
         num_quantiles: int = 64,
@@ -2160,6 +2160,9 @@ class IQN(ManagedAlgorithm):
             updates_per_collect: updates per collection
             n_step: steps of the n-step return
             tau: Polyak coefficient of the target network; 1: copy
+            epsilon_start: initial epsilon of epsilon-greedy exploration
+            epsilon_end: final epsilon
+            exploration_fraction: fraction of training over which epsilon decreases
             double: double Q-learning: the online network selects the next action
             dueling: dueling network: state value plus advantages
             noisy: explore with noisy layers instead of epsilon-greedy
@@ -2168,9 +2171,6 @@ class IQN(ManagedAlgorithm):
             priority_beta: initial importance weight exponent; it rises to 1
             stacked_frames: store each frame of stacked observations once; none: for Atari environments only
             target_interval: updates between updates of the target network
-            epsilon_start: initial epsilon of epsilon-greedy exploration
-            epsilon_end: final epsilon
-            exploration_fraction: fraction of training over which epsilon decreases
             adam_eps: epsilon of Adam
             kappa: Huber threshold of the quantile loss
             num_quantiles: fractions sampled for the prediction and for the target
@@ -2564,9 +2564,9 @@ class PPO(ManagedAlgorithm):
         network: str | type[Any] | Mapping[str, Any] | None = None,
         num_steps: int = 2048,
         epochs: int = 10,
+        normalize_rewards: bool = False,
         gae_lambda: float = 0.95,
         normalize_obs: bool = False,
-        normalize_rewards: bool = False,
         sequence_length: int | None = None,
         clip_range: float = 0.2,
         value_weight: float = 0.5,
@@ -2630,9 +2630,9 @@ class PPO(ManagedAlgorithm):
             network: networks of policy and value functions: a kind, or its options; none: the algorithm's own
             num_steps: steps of every environment per rollout
             epochs: epochs per rollout
+            normalize_rewards: divide rewards by the running std of discounted returns
             gae_lambda: lambda of generalised advantage estimation (GAE)
             normalize_obs: standardise observations by their running mean and std
-            normalize_rewards: divide rewards by the running std of discounted returns
             sequence_length: steps of the sequences that a network with memory trains on, a divisor of num_steps and
                 batch_size; none: the largest one up to 32
             clip_range: clip range of the probability ratio
@@ -2642,6 +2642,135 @@ class PPO(ManagedAlgorithm):
             activation: activation of the hidden layers
             orthogonal_init: orthogonal initialisation, small in the policy's last layer
             log_std_init: initial log std of a Box policy
+            env_id: environment: Gymnasium id, module:id or module:Class; none: learn from the dataset alone
+            seed: random seed of the run
+            total_timesteps: gradient steps offline, environment steps online
+            output_dir: run directory; none: runs/<algo>-<env>-s<seed>
+            device: auto, cpu, cuda or cuda:N
+            num_envs: parallel environments
+            env_backend: device: environments as batched PyTorch, on the device of the networks
+            env_workers: worker processes for the environments of all seeds; 0: none; auto: for slow environments
+            max_env_restarts: worker processes that may die and be replaced before the run stops with an error
+            eval_episodes: episodes per evaluation
+            eval_max_steps: steps after which an evaluation episode is cut, with a warning
+            eval_stochastic: sample actions in evaluations instead of taking the deterministic ones
+            eval_interval: steps between evaluations; none: a tenth of the run; 0: never
+            log_interval: steps between log entries; none: a hundredth of the run
+            checkpoint_interval: steps between checkpoints; none: a tenth of the run
+            keep_checkpoints: number of newest checkpoints to keep, besides the best
+            algo_kwargs: options of the algorithm
+            env_kwargs: keyword arguments of the environment
+            env_wrappers: wrappers of the environment, innermost first: module:Wrapper, or {wrapper: ..., option:
+                value}
+            dataset: dataset file or recipe, or a list of them
+            dataset_episodes: use the first N episodes of each source; none: all
+            dataset_stride: use every Nth transition of an episode
+            dataset_columns: column name here: column name in the file
+            action_range: [low, high] of the Box actions in the file, or in place of infinite bounds of an
+                environment
+            allow: data faults to repair instead of failing: nan, out_of_range, no_episode_end, crossing
+            table: how to read tables: csv_dialect, categories, max_gap
+            rewards: transform of the rewards in the dataset
+            online_steps: environment steps of online fine-tuning
+            offline_ratio: fraction of a batch sampled from the dataset during online fine-tuning
+            updates_per_step: updates per environment step during online fine-tuning
+            schedules: options that change during training, such as learning_rate
+            max_updates: stop after N updates
+            max_epochs: stop after N passes over the dataset
+            early_stopping: stop when evaluations no longer improve
+            callbacks: callbacks: module:Callback, or {callback: module:Callback, option: value}
+            log: trackers besides metrics.jsonl: tensorboard, wandb, mlflow, none
+            record_video_interval: steps between videos of an evaluation episode; 0: none
+            threads: CPU threads for PyTorch; none: 1 to 4, by timing
+            compile: torch.compile: auto (long runs, by timing), on or off
+            overlap_updates: run updates while the environments step: auto (on a GPU), on or off
+        """
+
+class PQN(ManagedAlgorithm):
+    """Parallelised Q-network (Gallici et al., 2024, arXiv:2407.04811): Q(lambda) on rollouts, without replay or
+    targets."""
+
+    def __init__(
+        self,
+        config: TrainConfig | Mapping[str, Any] | Environment | None = None,
+        *,
+        env: Environment | None = None,
+        wrappers: Sequence[Wrapper] = (),
+        learning_rate: float = 0.00025,
+        batch_size: int = 128,
+        gamma: float = 0.99,
+        hidden_sizes: Sequence[int] = (256, 256),
+        max_grad_norm: float | None = 10.0,
+        network: str | type[Any] | Mapping[str, Any] | None = None,
+        num_steps: int = 128,
+        epochs: int = 4,
+        normalize_rewards: bool = False,
+        epsilon_start: float = 1.0,
+        epsilon_end: float = 0.05,
+        exploration_fraction: float = 0.1,
+        q_lambda: float = 0.65,
+        reward_scale: float = 1.0,
+        env_id: str | None = None,
+        seed: int = 0,
+        total_timesteps: int = 100000,
+        output_dir: str | Path | None = None,
+        device: str = "auto",
+        num_envs: int = 1,
+        env_backend: Literal["gymnasium", "device"] = "gymnasium",
+        env_workers: int | Literal["auto"] = "auto",
+        max_env_restarts: int = 20,
+        eval_episodes: int = 10,
+        eval_max_steps: int = 1000000,
+        eval_stochastic: bool = False,
+        eval_interval: int | None = None,
+        log_interval: int | None = None,
+        checkpoint_interval: int | None = None,
+        keep_checkpoints: int = 3,
+        algo_kwargs: Mapping[str, Any] = {},
+        env_kwargs: Mapping[str, Any] = {},
+        env_wrappers: Sequence[str | Mapping[str, Any]] = (),
+        dataset: _Dataset | None = None,
+        dataset_episodes: int | None = None,
+        dataset_stride: int = 1,
+        dataset_columns: Mapping[str, str] = {},
+        action_range: Sequence[float | Sequence[float]] | None = None,
+        allow: Sequence[str] = (),
+        table: TableOptions | Mapping[str, Any] = ...,
+        rewards: RewardTransform | Mapping[str, Any] = ...,
+        online_steps: int = 0,
+        offline_ratio: float = 0.5,
+        updates_per_step: int = 1,
+        schedules: Mapping[str, Schedule | Mapping[str, Any]] = {},
+        max_updates: int | None = None,
+        max_epochs: int | None = None,
+        early_stopping: EarlyStopping | Mapping[str, Any] | None = None,
+        callbacks: Sequence[str | Mapping[str, Any]] = (),
+        log: Sequence[Literal["tensorboard", "wandb", "mlflow"]] = ("tensorboard",),
+        record_video_interval: int = 0,
+        threads: int | None = None,
+        compile: Literal["auto", "on", "off"] = "auto",
+        overlap_updates: Literal["auto", "on", "off"] = "auto",
+    ) -> None:
+        """Creates an agent.
+
+        Args:
+            config: environment id, gymnasium.Env, class or function that creates one, TrainConfig or mapping
+            env: the environment, if the first argument is a config
+            wrappers: classes, functions or module:Wrapper, called with the environment in this order
+            learning_rate: learning rate
+            batch_size: steps per update; must divide num_steps * num_envs
+            gamma: discount factor
+            hidden_sizes: widths of the hidden layers
+            max_grad_norm: maximum norm of the gradient; none: no clipping
+            network: networks of policy and value functions: a kind, or its options; none: the algorithm's own
+            num_steps: steps of every environment per rollout
+            epochs: epochs per rollout
+            normalize_rewards: divide rewards by the running std of discounted returns
+            epsilon_start: initial epsilon of epsilon-greedy exploration
+            epsilon_end: final epsilon
+            exploration_fraction: fraction of training over which epsilon decreases
+            q_lambda: lambda of the Q(lambda) returns; 0: one-step targets
+            reward_scale: factor of the rewards in the targets
             env_id: environment: Gymnasium id, module:id or module:Class; none: learn from the dataset alone
             seed: random seed of the run
             total_timesteps: gradient steps offline, environment steps online
@@ -2707,6 +2836,9 @@ class QRDQN(ManagedAlgorithm):
         updates_per_collect: int = 1,
         n_step: int = 1,
         tau: float = 1.0,
+        epsilon_start: float = 1.0,
+        epsilon_end: float = 0.05,
+        exploration_fraction: float = 0.1,
         double: bool = False,
         dueling: bool = False,
         noisy: bool = False,
@@ -2715,9 +2847,6 @@ class QRDQN(ManagedAlgorithm):
         priority_beta: float = 0.4,
         stacked_frames: bool | None = None,
         target_interval: int = 1000,
-        epsilon_start: float = 1.0,
-        epsilon_end: float = 0.05,
-        exploration_fraction: float = 0.1,
         adam_eps: float = 1e-08,
         kappa: float = 1.0,
         num_quantiles: int = 200,
@@ -2780,6 +2909,9 @@ class QRDQN(ManagedAlgorithm):
             updates_per_collect: updates per collection
             n_step: steps of the n-step return
             tau: Polyak coefficient of the target network; 1: copy
+            epsilon_start: initial epsilon of epsilon-greedy exploration
+            epsilon_end: final epsilon
+            exploration_fraction: fraction of training over which epsilon decreases
             double: double Q-learning: the online network selects the next action
             dueling: dueling network: state value plus advantages
             noisy: explore with noisy layers instead of epsilon-greedy
@@ -2788,9 +2920,6 @@ class QRDQN(ManagedAlgorithm):
             priority_beta: initial importance weight exponent; it rises to 1
             stacked_frames: store each frame of stacked observations once; none: for Atari environments only
             target_interval: updates between updates of the target network
-            epsilon_start: initial epsilon of epsilon-greedy exploration
-            epsilon_end: final epsilon
-            exploration_fraction: fraction of training over which epsilon decreases
             adam_eps: epsilon of Adam
             kappa: Huber threshold of the quantile loss
             num_quantiles: quantiles of each action's return
@@ -2860,6 +2989,9 @@ class Rainbow(ManagedAlgorithm):
         updates_per_collect: int = 1,
         n_step: int = 3,
         tau: float = 1.0,
+        epsilon_start: float = 1.0,
+        epsilon_end: float = 0.05,
+        exploration_fraction: float = 0.1,
         double: bool = True,
         dueling: bool = True,
         noisy: bool = True,
@@ -2868,9 +3000,6 @@ class Rainbow(ManagedAlgorithm):
         priority_beta: float = 0.4,
         stacked_frames: bool | None = None,
         target_interval: int = 1000,
-        epsilon_start: float = 1.0,
-        epsilon_end: float = 0.05,
-        exploration_fraction: float = 0.1,
         adam_eps: float = 1e-08,
         num_atoms: int = 51,
         v_min: float = -10.0,
@@ -2934,6 +3063,9 @@ class Rainbow(ManagedAlgorithm):
             updates_per_collect: updates per collection
             n_step: steps of the n-step return
             tau: Polyak coefficient of the target network; 1: copy
+            epsilon_start: initial epsilon of epsilon-greedy exploration
+            epsilon_end: final epsilon
+            exploration_fraction: fraction of training over which epsilon decreases
             double: double Q-learning: the online network selects the next action
             dueling: dueling network: state value plus advantages
             noisy: explore with noisy layers instead of epsilon-greedy
@@ -2942,9 +3074,6 @@ class Rainbow(ManagedAlgorithm):
             priority_beta: initial importance weight exponent; it rises to 1
             stacked_frames: store each frame of stacked observations once; none: for Atari environments only
             target_interval: updates between updates of the target network
-            epsilon_start: initial epsilon of epsilon-greedy exploration
-            epsilon_end: final epsilon
-            exploration_fraction: fraction of training over which epsilon decreases
             adam_eps: epsilon of Adam
             num_atoms: number of atoms of the return distribution
             v_min: lowest atom; lower discounted returns are clipped to it
@@ -4106,6 +4235,14 @@ def train_mopo(
     fresh: bool = False,
 ) -> TrainResult: ...
 def train_ppo(
+    config: TrainConfig | Mapping[str, Any],
+    *,
+    run_suffix: str | None = None,
+    checkpoint_state: Checkpoint | Path | str | None = None,
+    callbacks: Callback | Sequence[Callback] | None = None,
+    fresh: bool = False,
+) -> TrainResult: ...
+def train_pqn(
     config: TrainConfig | Mapping[str, Any],
     *,
     run_suffix: str | None = None,

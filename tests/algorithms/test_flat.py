@@ -28,6 +28,9 @@ def learner_and_batches(name, box, discrete, draw):
         for batch in batches:
             batch |= {"raw_actions": batch["actions"], "log_probs": -torch.ones(6)}
             batch |= {"advantages": batch["rewards"], "returns": batch["rewards"]}
+    if name == "pqn":
+        for batch in batches:
+            batch["returns"] = batch["rewards"]
     for batch in batches:
         batch |= {column.name: torch.rand(6, *column.layout(batch)[0]) for column in kind.needs}
     return learner, batches

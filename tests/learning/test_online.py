@@ -109,6 +109,11 @@ def test_ppo_balances_the_pole(final_return):
     assert final_return("ppo/cartpole", "total_timesteps=25600", "schedules={}") > 400
 
 
+def test_pqn_balances_the_pole(final_return):
+    shortened = ("schedules={}", "total_timesteps=30720", "num_envs=16", "num_steps=32")
+    assert final_return("pqn/cartpole", *shortened, "hidden_sizes=[64,64]", "learning_rate=0.001") > 150
+
+
 def test_ppo_learns_to_make_two_choices_at_once(final_return):
     choices = {"env_id": "Levers-v0", "total_timesteps": 8192, "num_envs": 8}
     scaled = ("schedules={}", "num_steps=32", "normalize_obs=true", "normalize_rewards=true", "target_kl=0.02")

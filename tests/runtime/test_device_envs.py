@@ -22,6 +22,12 @@ RUNS = {
         "env_id": "CartPole-v1",
         "algo_kwargs": {**SMALL, "num_steps": 16, "epochs": 2, "network": {"memory": "lstm", "memory_size": 8}},
     },
+    "pqn": {"algo": "pqn", "env_id": "CartPole-v1", "algo_kwargs": {**SMALL, "num_steps": 16}},
+    "pqn with images": {
+        "algo": "pqn",
+        "env_id": "rl_training.envs.device.minatar:Breakout",
+        "algo_kwargs": {**SMALL, "num_steps": 16},
+    },
     "dqn": {"algo": "dqn", "env_id": "CartPole-v1", "algo_kwargs": {**SMALL, "learning_starts": 64, "n_step": 3}},
     "sac": {"algo": "sac", "env_id": "Pendulum-v1", "algo_kwargs": {**SMALL, "learning_starts": 64}},
     "td3": {"algo": "td3", "env_id": "MountainCarContinuous-v0", "algo_kwargs": {**SMALL, "learning_starts": 64}},
@@ -110,7 +116,7 @@ ON_GPU = {"device": "cuda", "total_timesteps": 1024, "checkpoint_interval": 512}
 
 
 @cuda
-@pytest.mark.parametrize("name", ["ppo", "ppo with memory"])
+@pytest.mark.parametrize("name", ["ppo", "ppo with memory", "pqn", "pqn with images"])
 def test_captured_rollouts_and_updates_resume_exactly(tmp_path, name):
     whole = run_training(config(tmp_path, name, "whole", **ON_GPU))
     half = run_training(config(tmp_path, name, "half", **{**ON_GPU, "total_timesteps": 512}))

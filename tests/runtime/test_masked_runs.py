@@ -67,11 +67,12 @@ DQN: dict[str, Any] = {"learning_starts": 200, "batch_size": 8, "hidden_sizes": 
 LSTM = {"network": {"memory": "lstm", "memory_size": 6}, "sequence_length": 8}
 FEW: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("ppo", {"obs": "key"}, {**PPO, "normalize_obs": True}), ("dqn", {}, DQN),
-    ("ppo", {"actions": "multi", "obs": "key"}, {**PPO, **LSTM}),
+    ("ppo", {"actions": "multi", "obs": "key"}, {**PPO, **LSTM}), ("pqn", {}, PPO),
 ]  # fmt: skip
 MORE: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("ppo", {}, PPO), ("ppo", {"actions": "multi"}, PPO), ("ppo", {"obs": "image"}, PPO),
-    ("dqn", {"obs": "image"}, DQN), ("dqn", {"obs": "key"}, {**DQN, "double": True, "dueling": True, "n_step": 3}),
+    ("pqn", {"obs": "image"}, PPO), ("dqn", {"obs": "image"}, DQN),
+    ("dqn", {"obs": "key"}, {**DQN, "double": True, "dueling": True, "n_step": 3}),
     ("qr_dqn", {}, DQN), ("iqn", {}, DQN), ("fqf", {}, DQN), ("c51", {}, {**DQN, "noisy": True}),
 ]  # fmt: skip
 

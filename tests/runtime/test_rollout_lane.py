@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from rl_training import streams
-from rl_training.algorithms import PPOAlgorithm, PPOConfig
+from rl_training.algorithms import PPOAlgorithm, PPOConfig, PQNAlgorithm, PQNConfig
 from rl_training.data import RolloutBuffer
 from rl_training.envs.pool import EnvPool
 from rl_training.experiment.config.train_config import parse_config
@@ -70,6 +70,21 @@ def test_a_time_limit_is_bootstrapped_by_the_last_observation_itself(truncates, 
     lane.collect(1)
     first, second = 1 + 0.5 * 1 - 0, 1 + 0.5 * 2 - 1
     assert learner.prepared["advantages"].flatten().tolist() == [first, second, third, first]
+
+
+@pytest.mark.parametrize(("truncates", "third"), [(True, 1 + 0.5 * 3), (False, 1)])
+def test_targets_of_pqn_bootstrap_at_a_time_limit_by_the_last_observation_itself(truncates, third):
+    config = PQNConfig(num_steps=4, batch_size=4, hidden_sizes=(), gamma=0.5, q_lambda=0.5)
+    pool = EnvPool(lambda: Clock(truncates), 1)
+    learner = PQNAlgorithm.build(pool.spec, config)
+    learner.model.q.head.advantage.layers[0].weight.data.fill_(1.0)  # Q(s, a) = s
+    actor = Actor(learner, pool, streams.generator(0, "exploration"), torch.device("cpu"))
+    lane = RolloutLane(learner, actor, RolloutBuffer(), config)
+    lane.collect(1)
+    second = 1 + 0.5 * (0.5 * 2 + 0.5 * third)
+    first, fourth = 1 + 0.5 * (0.5 * 1 + 0.5 * second), 1 + 0.5 * 1
+    batch = lane.source.sample(4)
+    assert sorted(batch["returns"].tolist()) == sorted([first, second, third, fourth])
 
 
 def test_every_step_is_used_once_in_each_epoch():

@@ -15,7 +15,7 @@ from typing import Any
 ROWS = {
     "awac": "AWAC", "bc": "BC", "bcq": "BCQ", "c51": "C51", "cal_ql": "CalQL", "cql": "CQL", "crossq": "CrossQ",
     "dqn": "DQN", "dreamer": "Dreamer", "edac": "EDAC", "fqf": "FQF", "fql": "FQL", "gail": "GAIL", "iql": "IQL",
-    "iqn": "IQN", "mbpo": "MBPO", "mopo": "MOPO", "ppo": "PPO", "qr_dqn": "QRDQN", "rainbow": "Rainbow",
+    "iqn": "IQN", "mbpo": "MBPO", "mopo": "MOPO", "ppo": "PPO", "pqn": "PQN", "qr_dqn": "QRDQN", "rainbow": "Rainbow",
     "rebrac": "ReBRAC", "redq": "REDQ", "sac": "SAC", "td3": "TD3", "td3_bc": "TD3BC", "tqc": "TQC", "xql": "XQL",
 }  # fmt: skip
 

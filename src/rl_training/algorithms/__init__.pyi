@@ -26,6 +26,7 @@ from rl_training.algorithms.iqn import *
 from rl_training.algorithms.mbpo import *
 from rl_training.algorithms.mopo import *
 from rl_training.algorithms.ppo import *
+from rl_training.algorithms.pqn import *
 from rl_training.algorithms.qr_dqn import *
 from rl_training.algorithms.rainbow import *
 from rl_training.algorithms.rebrac import *

@@ -10,7 +10,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
 from torch.nn.functional import huber_loss
 
-from rl_training.algorithms.core.config import Fraction, Rate, ReplayConfig
+from rl_training.algorithms.core.config import EpsilonGreedyConfig, Fraction, Rate, ReplayConfig
 from rl_training.algorithms.core.learner import Learner
 from rl_training.algorithms.core.ops import epsilon_greedy, select_action, td_target
 from rl_training.models import DQNModel, valid_actions
@@ -18,7 +18,7 @@ from rl_training.schedules import Schedule
 from rl_training.types import Action, Batch, Loss, Metrics, ParameterGroup, UpdateResult
 
 
-class DQNConfig(ReplayConfig):
+class DQNConfig(EpsilonGreedyConfig, ReplayConfig):
     double: bool = Field(False, description="double Q-learning: the online network selects the next action")
     dueling: bool = Field(False, description="dueling network: state value plus advantages")
     noisy: bool = Field(False, description="explore with noisy layers instead of epsilon-greedy")
@@ -30,9 +30,6 @@ class DQNConfig(ReplayConfig):
     )
     target_interval: PositiveInt = Field(1_000, description="updates between updates of the target network")
     tau: Rate = Field(1.0, description="Polyak coefficient of the target network; 1: copy")
-    epsilon_start: Fraction = Field(1.0, description="initial epsilon of epsilon-greedy exploration")
-    epsilon_end: Fraction = Field(0.05, description="final epsilon")
-    exploration_fraction: Fraction = Field(0.1, description="fraction of training over which epsilon decreases")
     adam_eps: PositiveFloat = Field(1e-8, description="epsilon of Adam")
 
 
@@ -130,8 +127,7 @@ class DQNAlgorithm(Learner):
 
     def schedules(self) -> dict[str, Schedule]:
         c = self.config
-        epsilon = Schedule(start=c.epsilon_start, end=c.epsilon_end, fraction=c.exploration_fraction)
-        beta = Schedule(start=c.priority_beta, end=1.0)
+        epsilon, beta = c.epsilon_schedule(), Schedule(start=c.priority_beta, end=1.0)
         return ({} if c.noisy else {"epsilon": epsilon}) | ({"priority_beta": beta} if c.prioritized else {})
 
     def act(

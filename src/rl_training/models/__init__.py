@@ -17,7 +17,7 @@ from rl_training.models.layers import Layers
 from rl_training.models.masks import ActionMask, valid_actions
 from rl_training.models.offline import MLPAWACModel, MLPEDACModel, MLPFQLModel, MLPReBRACModel
 from rl_training.models.on_policy import PPOModel
-from rl_training.models.q_networks import BCQModel, DiscreteCQLModel, DQNModel, FQEModel, QNetwork
+from rl_training.models.q_networks import BCQModel, DiscreteCQLModel, DQNModel, FQEModel, PQNModel, QNetwork
 from rl_training.models.return_distributions import (
     Atoms,
     C51Model,
@@ -34,6 +34,6 @@ __all__ = [
     "ActionMask", "Atoms", "BCQModel", "C51Model", "DQNModel", "DiscreteCQLModel", "DreamerModel", "FQEModel",
     "FQFModel", "IQNModel", "Layers", "MLPAWACModel", "MLPBCModel", "MLPCQLModel", "MLPEDACModel", "MLPFQFNetwork",
     "MLPFQLModel", "MLPGAILDiscriminator", "MLPIQLModel", "MLPMOPOEnsembleModel", "MLPREDQModel", "MLPReBRACModel",
-    "MLPSACModel", "MLPTD3Model", "MLPXQLModel", "Normalizer", "PPOModel", "Prediction", "ProposedQuantiles",
-    "QNetwork", "QRDQNModel", "Quantiles", "midpoints", "valid_actions",
+    "MLPSACModel", "MLPTD3Model", "MLPXQLModel", "Normalizer", "PPOModel", "PQNModel", "Prediction",
+    "ProposedQuantiles", "QNetwork", "QRDQNModel", "Quantiles", "midpoints", "valid_actions",
 ]  # fmt: skip

@@ -26,14 +26,30 @@ class PixelEncoder(nn.Module):
         return self.out(self.conv(obs.float() / 255))
 
 
+class ChannelNorm(nn.Module):
+    """Layer norm over the channels of each place of [..., channels, height, width]."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        normalized: Tensor = self.norm(x.movedim(-3, -1))
+        return normalized.movedim(-1, -3)
+
+
+def convolution(channels: int, outputs: int, size: int, stride: int, layer_norm: bool) -> list[nn.Module]:
+    return [nn.Conv2d(channels, outputs, size, stride), *([ChannelNorm(outputs)] if layer_norm else []), nn.ReLU()]
+
+
 class NatureCNN(PixelEncoder):
     """Convolutional network of Mnih et al. (2015)."""
 
-    def __init__(self, obs_shape: tuple[int, ...], *, dense: bool = True) -> None:
+    def __init__(self, obs_shape: tuple[int, ...], *, dense: bool = True, layer_norm: bool = False) -> None:
         conv = nn.Sequential(
-            nn.Conv2d(obs_shape[0], 32, 8, 4), nn.ReLU(),
-            nn.Conv2d(32, 64, 4, 2), nn.ReLU(),
-            nn.Conv2d(64, 64, 3, 1), nn.ReLU(), nn.Flatten(),
+            *convolution(obs_shape[0], 32, 8, 4, layer_norm),
+            *convolution(32, 64, 4, 2, layer_norm),
+            *convolution(64, 64, 3, 1, layer_norm), nn.Flatten(),
         )  # fmt: skip
         super().__init__(obs_shape, conv, 512 if dense else 0)
 
@@ -41,8 +57,8 @@ class NatureCNN(PixelEncoder):
 class GridCNN(PixelEncoder):
     """One convolution, for small grids such as MinAtar's (Young & Tian, 2019, arXiv:1903.03176)."""
 
-    def __init__(self, obs_shape: tuple[int, ...], *, dense: bool = True) -> None:
-        conv = nn.Sequential(nn.Conv2d(obs_shape[0], 16, 3, 1), nn.ReLU(), nn.Flatten())
+    def __init__(self, obs_shape: tuple[int, ...], *, dense: bool = True, layer_norm: bool = False) -> None:
+        conv = nn.Sequential(*convolution(obs_shape[0], 16, 3, 1, layer_norm), nn.Flatten())
         super().__init__(obs_shape, conv, 128 if dense else 0)
 
 
@@ -52,31 +68,33 @@ def check_image(shape: tuple[int, ...]) -> None:
         raise ValueError(f"images must be [channels, height, width] of at least {MIN_SIDE}x{MIN_SIDE}, got {shape}")
 
 
-def encoder_for(spec: EnvSpec, *, dense: bool = True) -> tuple[nn.Module, int]:
-    """Returns an encoder and its number of features; `dense` adds a dense layer to an image encoder."""
+def encoder_for(spec: EnvSpec, *, dense: bool = True, layer_norm: bool = False) -> tuple[nn.Module, int]:
+    """Returns an encoder and its number of features; an image encoder can have a dense layer and layer norms."""
     if spec.obs_parts:
-        mixed = PartsEncoder(spec.obs_parts, dense=dense)
+        mixed = PartsEncoder(spec.obs_parts, dense=dense, layer_norm=layer_norm)
         return mixed, mixed.features
     if spec.obs_dtype != "uint8" or len(spec.obs_shape) == 1:
         return Flat(), math.prod(spec.obs_shape)
-    encoder = image_encoder(spec.obs_shape, dense=dense)
+    encoder = image_encoder(spec.obs_shape, dense=dense, layer_norm=layer_norm)
     return encoder, encoder.features
 
 
-def image_encoder(shape: tuple[int, ...], *, dense: bool) -> PixelEncoder:
+def image_encoder(shape: tuple[int, ...], *, dense: bool, layer_norm: bool) -> PixelEncoder:
     check_image(shape)
-    return (NatureCNN if min(shape[1:]) >= MIN_SIDE_NATURE else GridCNN)(shape, dense=dense)
+    kind = NatureCNN if min(shape[1:]) >= MIN_SIDE_NATURE else GridCNN
+    return kind(shape, dense=dense, layer_norm=layer_norm)
 
 
 class PartsEncoder(nn.Module):
     """Encodes packed rows of images and vectors: the features of one network for each image, then the vectors."""
 
-    def __init__(self, parts: Sequence[ObsPart], *, dense: bool = True) -> None:
+    def __init__(self, parts: Sequence[ObsPart], *, dense: bool = True, layer_norm: bool = False) -> None:
         super().__init__()
         images = [part for part in parts if part.dtype == "uint8"]
         entries = sum(part.size for part in parts[len(images) :])
         self.shapes, self.sizes = [part.shape for part in images], [*(part.bytes for part in images), 4 * entries]
-        self.images = nn.ModuleList(image_encoder(part.shape, dense=dense) for part in images)
+        norm = {"dense": dense, "layer_norm": layer_norm}
+        self.images = nn.ModuleList(image_encoder(part.shape, **norm) for part in images)
         self.features = sum(encoder.features for encoder in self.images if isinstance(encoder, PixelEncoder)) + entries
 
     def forward(self, rows: Tensor) -> Tensor:

@@ -34,6 +34,7 @@ class Layers:
     activation: type[nn.Module] = ReLU
     layer_norm: bool | None = None  # None: the network's own default
     custom: CustomNetwork | None = None  # replaces the encoder or the hidden layers
+    image_norm: bool = False  # layer norm after each convolution
 
     @classmethod
     def of(cls, hidden_sizes: HiddenSizes) -> Layers:
@@ -59,7 +60,7 @@ class Layers:
     def encoder(self, spec: EnvSpec, *, dense: bool = True) -> tuple[nn.Module, int]:
         """Encoder of observations and its number of features; see `encoder_for`."""
         found = None if self.custom is None else self.custom.features()
-        return encoder_for(spec, dense=dense) if found is None else found
+        return encoder_for(spec, dense=dense, layer_norm=self.image_norm) if found is None else found
 
     def network(self, inputs: int, outputs: int, *, copies: int | None = None, layer_norm: Norm = False) -> Any:
         """Hidden layers and an output layer; `layer_norm` is the default of this network."""

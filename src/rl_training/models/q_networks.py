@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -14,6 +15,7 @@ from torch.nn.functional import linear
 from rl_training.models.heads import CategoricalPolicy
 from rl_training.models.layers import HiddenSizes, Layers
 from rl_training.models.masks import action_mask, masked, valid_actions
+from rl_training.models.mlp import orthogonal
 from rl_training.types import EnvSpec
 
 SIGMA_INIT = 0.5  # initial noise scale of noisy layers times sqrt(fan_in)
@@ -130,6 +132,18 @@ class DQNModel(nn.Module):
 
 class DiscreteCQLModel(DQNModel):
     options = ()
+
+
+class PQNModel(DQNModel):
+    """A Q-network with layer norm in all its layers, unless `network.layer_norm` is false, and orthogonal weights."""
+
+    options = ()
+
+    def __init__(self, spec: EnvSpec, hidden_sizes: HiddenSizes = (256, 256)) -> None:
+        layers = Layers.of(hidden_sizes)
+        norm = layers.layer_norm is not False
+        super().__init__(spec, replace(layers, layer_norm=norm, image_norm=norm))
+        orthogonal(nn.Sequential(self.q), last_gain=1.0)
 
 
 class BCQModel(DiscreteCQLModel):

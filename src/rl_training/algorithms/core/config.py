@@ -16,6 +16,7 @@ from pydantic import (
 )
 
 from rl_training.algorithms.core.network import Network, merge_network
+from rl_training.schedules import Schedule
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Rate = Annotated[float, Field(gt=0, le=1)]
@@ -117,14 +118,31 @@ class SequenceConfig(AlgorithmConfig):
     learning_starts: int = Field(1_024, ge=0, description="steps before the first update")
 
 
-class RolloutConfig(AlgorithmConfig):
-    takes_memory: ClassVar[bool] = True
+class EpsilonGreedyConfig(AlgorithmConfig):
+    epsilon_start: Fraction = Field(1.0, description="initial epsilon of epsilon-greedy exploration")
+    epsilon_end: Fraction = Field(0.05, description="final epsilon")
+    exploration_fraction: Fraction = Field(0.1, description="fraction of training over which epsilon decreases")
 
+    def epsilon_schedule(self) -> Schedule:
+        return Schedule(start=self.epsilon_start, end=self.epsilon_end, fraction=self.exploration_fraction)
+
+
+class BaseRolloutConfig(AlgorithmConfig):
     num_steps: PositiveInt = Field(2048, description="steps of every environment per rollout")
     epochs: PositiveInt = Field(10, description="epochs per rollout")
+    normalize_rewards: bool = Field(False, description="divide rewards by the running std of discounted returns")
+
+    @property
+    def steps_per_row(self) -> int:
+        """Steps of one row of a batch: 1, or the length of a sequence."""
+        return 1
+
+
+class RolloutConfig(BaseRolloutConfig):
+    takes_memory: ClassVar[bool] = True
+
     gae_lambda: Fraction = Field(0.95, description="lambda of generalised advantage estimation (GAE)")
     normalize_obs: bool = Field(False, description="standardise observations by their running mean and std")
-    normalize_rewards: bool = Field(False, description="divide rewards by the running std of discounted returns")
     sequence_length: PositiveInt | None = Field(
         None,
         description="steps of the sequences that a network with memory trains on, a divisor of num_steps and "
@@ -147,7 +165,6 @@ class RolloutConfig(AlgorithmConfig):
 
     @property
     def steps_per_row(self) -> int:
-        """Steps of one row of a batch: 1, or the length of a sequence."""
         if not self.is_recurrent:
             return 1
         common = math.gcd(self.num_steps, self.batch_size)

@@ -7,7 +7,7 @@ from typing import Any
 
 from rl_training import streams
 from rl_training.algorithms import Learner
-from rl_training.algorithms.core.config import RolloutConfig
+from rl_training.algorithms.core.config import BaseRolloutConfig
 from rl_training.algorithms.core.memory import rows_of
 from rl_training.algorithms.core.updater import load_tensors
 from rl_training.data import RolloutBuffer
@@ -23,7 +23,7 @@ from rl_training.types import Batch
 class RolloutLane(ActingLane):
     """A rollout that a request to stop has cut is saved with the lane, and continued on resume."""
 
-    def __init__(self, learner: Learner, actor: Actor, buffer: RolloutBuffer, config: RolloutConfig) -> None:
+    def __init__(self, learner: Learner, actor: Actor, buffer: RolloutBuffer, config: BaseRolloutConfig) -> None:
         envs = actor.pool.num_envs
         steps = config.num_steps * envs
         if steps % config.batch_size:
