@@ -1,11 +1,12 @@
 """Compares updates with stable-baselines3, sb3-contrib and CORL: same parameters, batches and noise.
 
-python benchmarks/equal_to_peers.py --peer sb3=VENV/bin/python --peer corl=VENV/bin/python --corl DIR
+python benchmarks/equal_to_peers.py --peer sb3=PYTHON --peer corl=PYTHON --peer corl_jax=PYTHON --corl DIR
 
 Every case copies the initial parameters of rl_training to the peer's own class, gives both the same batches and the
 same random numbers, and compares all parameters, those of target networks included, after each number of --updates.
-A peer is installed in its own venv: stable-baselines3 and sb3-contrib for sb3; PyTorch and NumPy for corl. DIR is a
-clone of CORL's repository. The table is printed, and stored in benchmarks/results/equality.json if all cases ran.
+PYTHON is that of a peer's own venv: with stable-baselines3 and sb3-contrib for sb3, with PyTorch and NumPy for corl,
+and with PyTorch and Flax for corl_jax. DIR is a clone of CORL's repository. The table is printed, and stored in
+benchmarks/results/equality.json if all cases ran.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -31,8 +32,11 @@ from provenance import provenance
 from rl_training.types import Arrays
 
 SCRIPTS = Path(__file__).with_name("equal_peers")
-PEERS = ("sb3", "corl")
-COMMAND = "python benchmarks/equal_to_peers.py --peer sb3=VENV/bin/python --peer corl=VENV/bin/python --corl DIR"
+PEERS = ("sb3", "corl", "corl_jax")
+COMMAND = (
+    "python benchmarks/equal_to_peers.py --peer sb3=VENV/bin/python --peer corl=VENV/bin/python "
+    "--peer corl_jax=VENV/bin/python --corl DIR"
+)
 
 
 def main() -> None:
@@ -40,10 +44,11 @@ def main() -> None:
     torch.set_num_threads(1)
     pythons = dict(args.peer)
     names = [name for name in args.cases if CASES[name].peer in pythons]
-    rows = [compared(name, pythons[CASES[name].peer], args) for name in names]
+    origin = provenance()
+    rows = [kept(name, pythons[CASES[name].peer], args, origin["commit"]) for name in names]
     print(table(rows))
     if len(rows) == len(CASES):
-        write(RESULTS / "equality.json", {**summary(rows), **provenance()})
+        write(RESULTS / "equality.json", {**summary(rows), **origin})
 
 
 def arguments() -> argparse.Namespace:
@@ -55,9 +60,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES), metavar="NAME")
     parser.add_argument("--updates", nargs="+", type=int, default=[30, 200], metavar="N", help="multiples of 10")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keeps finished cases; a later run continues there")
     args = parser.parse_args()
-    if "corl" in dict(args.peer) and args.corl is None:
-        parser.error("--peer corl needs --corl, a clone of CORL's repository")
+    if any(name.startswith("corl") for name, _ in args.peer) and args.corl is None:
+        parser.error("CORL needs --corl, a clone of its repository")
     if any(updates < 1 or updates % 10 for updates in args.updates):
         parser.error(f"--updates must be multiples of 10, the updates on one rollout of PPO, got {args.updates}")
     return args
@@ -68,6 +74,16 @@ def peer(text: str) -> tuple[str, Path]:
     if name not in PEERS or not Path(python).is_file():
         raise argparse.ArgumentTypeError(f"{text!r} must be NAME=PYTHON, with a name of {', '.join(PEERS)}")
     return name, Path(python)
+
+
+def kept(name: str, python: Path, args: argparse.Namespace, commit: str) -> dict[str, Any]:
+    """The comparison of a case, read from the folder of --keep if the same commit has finished it there."""
+    if args.keep is None:
+        return compared(name, python, args)
+    file = args.keep / f"{name}_{commit}_{args.seed}_{'_'.join(map(str, sorted(args.updates)))}.json"
+    if not file.exists():
+        write(file, compared(name, python, args))
+    return cast("dict[str, Any]", json.loads(file.read_text()))
 
 
 def compared(name: str, python: Path, args: argparse.Namespace) -> dict[str, Any]:
@@ -127,7 +143,7 @@ def largest_difference(ours: Arrays, theirs: Arrays) -> float:
 
 
 def peer_name(case: Case, versions: dict[str, str], corl: Path | None) -> str:
-    if case.peer == "corl":
+    if case.peer.startswith("corl"):
         commit = subprocess.run(
             ["git", "-C", str(corl), "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True
         )

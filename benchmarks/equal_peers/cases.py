@@ -23,11 +23,12 @@ class Draw:
 @dataclass(frozen=True)
 class Case:
     what: str
-    peer: str  # script and venv: sb3 or corl
+    peer: str  # script and venv: sb3, corl or corl_jax
     algo: str
     options: dict[str, Any]
     order: str  # of the optimizer steps of one update
     discrete: bool = False
+    masked: bool = False  # the last columns of the observations are a mask of valid actions
     draws: tuple[Draw, ...] = ()  # in the order in which the loss of rl_training draws them
     phases: tuple[str, ...] = ()  # optimizer steps of rl_training in another order than its own
     precisions: tuple[int, ...] = (32, 64)
@@ -45,6 +46,7 @@ PPO = {
     **COMMON, "hidden_sizes": [64, 64], "num_steps": 320, "epochs": 2, "gae_lambda": 0.95, "clip_range": 0.2,
     "value_weight": 0.5, "entropy_weight": 0.01, "max_grad_norm": 0.5,
 }  # fmt: skip
+RECURRENT = {**PPO, "network": {"memory": "lstm", "memory_size": 32}, "sequence_length": 64}
 CQL = {
     **ACTOR_CRITIC, "hidden_sizes": [256, 256, 256], "actor_learning_rate": 3e-5, "cql_alpha": 10.0,
     "log_std_offset": -1.0, "num_cql_samples": SAMPLES,
@@ -55,6 +57,10 @@ TQC = {
     "top_quantiles_to_drop_per_net": 2,
 }  # fmt: skip
 CROSSQ = {**COMMON, "learning_rate": 1e-3, "critic_hidden_sizes": [256, 256], "policy_delay": 3}
+REBRAC = {
+    **ACTOR_CRITIC, **DELAYED, "learning_rate": 1e-3, "hidden_sizes": [256, 256, 256], "actor_bc_coef": 0.01,
+    "critic_bc_coef": 0.01,
+}  # fmt: skip
 EDAC = {**ACTOR_CRITIC, "hidden_sizes": [256, 256, 256], "num_critics": 5, "eta": 1.0}
 
 ROUNDING = "rounding of float32, amplified by Adam where gradients are near zero"
@@ -78,6 +84,14 @@ CASES = {
     "td3": Case("TD3", "sb3", "td3", {**ACTOR_CRITIC, **DELAYED}, DELAYED_ORDER, draws=(Draw("target_noise"),)),
     "ppo": Case("PPO (Box)", "sb3", "ppo", PPO, ON_ROLLOUT, precisions=(32,)),
     "ppo_discrete": Case("PPO (Discrete)", "sb3", "ppo", PPO, ON_ROLLOUT, precisions=(32,), discrete=True),
+    "ppo_masked": Case(
+        "PPO with action masks", "sb3", "ppo", PPO, ON_ROLLOUT, precisions=(32,), discrete=True, masked=True,
+        peer_options={"class": "MaskablePPO"},
+    ),
+    "ppo_recurrent": Case(
+        "PPO with LSTMs", "sb3", "ppo", RECURRENT, ON_ROLLOUT, precisions=(32,),
+        peer_options={"class": "RecurrentPPO"}, changed="one trained bias per gate: bias_hh is 0",
+    ),
     "sac": Case(
         "SAC", "sb3", "sac", ACTOR_CRITIC,
         "ours: all losses at the parameters before the update; SB3: critics first, then the actor by the new critics",
@@ -126,6 +140,10 @@ CASES = {
         draws=(Draw("temperature_actions"), Draw("policy_actions"), Draw("next_actions")),
         phases=("temperature", "actor", "critics", "targets"), peer_options={"epsilon": 0.0}, changed=EXACT_LOG,
         reason=ROUNDING,
+    ),
+    "rebrac": Case(
+        "ReBRAC", "corl_jax", "rebrac", REBRAC, DELAYED_ORDER, draws=(Draw("target_noise"),), reason=ROUNDING,
+        changed="epsilon 1e-5 of layer norms, there 1e-6; target actor by the new actor, there by the one before",
     ),
     "td3_bc": Case(
         "TD3+BC", "corl", "td3_bc", {**ACTOR_CRITIC, **DELAYED, "alpha": 2.5, "normalize_obs": False}, DELAYED_ORDER,

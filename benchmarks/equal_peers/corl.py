@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Callable, Iterable
-from pathlib import Path
-from types import ModuleType
 from typing import Any
-from unittest.mock import MagicMock
 
 import numpy as np
 import torch
+from corl_source import source
 from peer_side import Noise, Parameters, Request, Snapshots, request
 
-UNUSED = ("d4rl", "gym", "pyrallis", "tqdm", "wandb")  # imported by CORL's files, but not by their classes
 CONSTANT = 10**12  # steps of the cosine schedule of IQL's actor
 
 
 def main() -> None:
     asked = request()
-    module = source(Path(asked.source) / "algorithms" / "offline" / f"{asked.algo}.py")
+    module = source(asked)
     trainer, parameters = TRAINERS[asked.algo](module, asked)
     update = trainer.update if hasattr(trainer, "update") else trainer.train
     snapshots, numbers, noise = Snapshots(asked, parameters), asked.part("noise"), Noise()
@@ -30,18 +25,6 @@ def main() -> None:
         update([column.view(len(column), -1) for column in columns])
         snapshots.take(number + 1)
     snapshots.save({"torch": torch.__version__})
-
-
-def source(file: Path) -> ModuleType:
-    for name in UNUSED:
-        sys.modules[name] = MagicMock()
-    spec: Any = importlib.util.spec_from_file_location(file.stem, file)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[file.stem] = module
-    spec.loader.exec_module(module)
-    for name in UNUSED:
-        del sys.modules[name]  # PyTorch may look for it
-    return module
 
 
 def in_order(algo: str, numbers: dict[str, np.ndarray]) -> Iterable[np.ndarray]:

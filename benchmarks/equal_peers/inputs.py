@@ -15,6 +15,7 @@ BOX = EnvSpec(
     (OBS_DIM,), "box", ACTION_DIM, action_shape=(ACTION_DIM,), action_low=tuple(-x for x in ONE), action_high=ONE
 )
 DISCRETE = EnvSpec((OBS_DIM,), "discrete", ACTIONS)
+MASKED = EnvSpec((OBS_DIM + ACTIONS,), "discrete", ACTIONS, action_mask=OBS_DIM)
 
 
 def transitions(case: Case, rows: int, seed: int) -> Arrays:
@@ -23,14 +24,32 @@ def transitions(case: Case, rows: int, seed: int) -> Arrays:
     obs = random.normal(size=(rows + 1, OBS_DIM))
     actions = random.integers(ACTIONS, size=rows) if case.discrete else random.uniform(-0.95, 0.95, (rows, ACTION_DIM))
     rewards, dones = random.normal(size=rows), (random.random(rows) < 0.1).astype(float)
-    return converted({"obs": obs[:-1], "next_obs": obs[1:], "actions": actions, "rewards": rewards, "dones": dones})
+    if case.masked:
+        valid = random.random((rows + 1, ACTIONS)) < 0.5
+        valid[np.arange(rows), actions] = True
+        valid[-1] = True
+        obs = np.concatenate([obs, valid], 1)
+    columns = {"obs": obs[:-1], "next_obs": obs[1:], "actions": actions, "rewards": rewards, "dones": dones}
+    if case.algo == "rebrac":
+        columns |= {"next_actions": random.uniform(-0.95, 0.95, (rows, ACTION_DIM)), "truncated": np.zeros(rows)}
+    return converted(columns)
 
 
 def orders(case: Case, updates: int, seed: int) -> np.ndarray:
-    """Shuffled row numbers of every epoch of every rollout, [rollouts, epochs, steps]."""
+    """Row numbers of every epoch of every rollout, [rollouts, epochs, steps].
+
+    They are shuffled. Those of recurrent networks are in order from a random multiple of the sequence length.
+    """
     random, steps, epochs = np.random.default_rng(seed), case.options["num_steps"], case.options["epochs"]
+    length = case.options.get("sequence_length")
+
+    def order() -> np.ndarray:
+        if length is None:
+            return random.permutation(steps)
+        return np.roll(np.arange(steps), length * random.integers(steps // length))
+
     rollouts = updates * case.options["batch_size"] // (steps * epochs)
-    return np.stack([[random.permutation(steps) for _ in range(epochs)] for _ in range(rollouts)])
+    return np.stack([[order() for _ in range(epochs)] for _ in range(rollouts)])
 
 
 def seed_noise(update: int) -> None:

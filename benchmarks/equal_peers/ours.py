@@ -11,9 +11,11 @@ import numpy as np
 import torch
 
 from equal_peers.cases import Case
-from equal_peers.inputs import BOX, DISCRETE, noise, orders, rows_of, seed_noise, transitions
+from equal_peers.inputs import BOX, DISCRETE, MASKED, noise, orders, rows_of, seed_noise, transitions
 from equal_peers.precision import use_precision
 from rl_training.algorithms import CATALOGUE
+from rl_training.algorithms.core import memory
+from rl_training.runtime.memory import Memory
 from rl_training.types import Arrays, Batch, Loss
 
 
@@ -34,7 +36,8 @@ def new_learner(case: Case) -> Any:
     if case.phases:
         members = {"phases": lambda self, update: case.phases, **TERMS}
         algorithm = type(algorithm.__name__, (algorithm,), members)
-    learner = algorithm.build(DISCRETE if case.discrete else BOX, **case.options)
+    discrete = MASKED if case.masked else DISCRETE
+    learner = algorithm.build(discrete if case.discrete else BOX, **case.options)
     for name, buffer in learner.named_buffers():
         if name.rpartition(".")[2] in case.buffers:
             buffer.fill_(case.buffers[name.rpartition(".")[2]])
@@ -75,17 +78,30 @@ def batch_updates(learner: Any, case: Case, inputs: Arrays) -> Iterator[int]:
 
 def rollout_updates(learner: Any, case: Case, inputs: Arrays) -> Iterator[int]:
     """PPO: advantages are computed once per rollout of one environment."""
-    columns, size, steps = columns_of(inputs), case.options["batch_size"], case.options["num_steps"]
+    columns, steps, length = columns_of(inputs), case.options["num_steps"], learner.config.steps_per_row
     columns["raw_actions"], columns["truncated"] = columns["actions"], np.zeros_like(columns["dones"])
     updates = 0
     for rollout, epochs in enumerate(inputs["orders"]):
         rows = rows_of(columns, slice(rollout * steps, (rollout + 1) * steps))
-        flat = learner.prepare({name: column.unsqueeze(1) for name, column in rows.items()})
+        batch = {name: column.unsqueeze(1) for name, column in rows.items()}
+        batch |= remembered(learner, batch)
+        prepared = memory.rows_of(learner.prepare(batch), batch, length)
         for order in epochs:
-            for chosen in torch.from_numpy(order).split(size):
-                learner.update({name: column.flatten(0, 1)[chosen] for name, column in flat.items()})
+            for chosen in torch.from_numpy(order[::length] // length).split(case.options["batch_size"] // length):
+                learner.update({name: column[chosen] for name, column in prepared.items()})
                 updates += 1
                 yield updates
+
+
+@torch.no_grad()
+def remembered(learner: Any, batch: Batch) -> Batch:
+    """Memory of a recurrent policy before each step of a rollout [time, envs, ...]; empty for other policies."""
+    kept, columns = Memory(), []
+    for obs, dones in zip(batch["obs"], batch["dones"], strict=True):
+        action = learner.act(obs, kept.of(len(obs)), deterministic=True)
+        kept.keep(action, dones)
+        columns.append(memory.memory_columns(action.extras))
+    return {name: torch.stack([each[name] for each in columns]) for name in columns[0]}
 
 
 def columns_of(inputs: Arrays) -> Arrays:
@@ -118,6 +134,19 @@ def shared_parameters(learner: Any, case: Case) -> Arrays:
     return LAYOUTS.get(case.algo, lambda parameters, case: parameters)(found, case)
 
 
+def separate_memories(parameters: Arrays, case: Case) -> Arrays:
+    """The LSTMs of PPO's policy and value in the layout of `nn.LSTM`: gates i, f, g, o instead of o, i, f, g."""
+    if "network" not in case.options:
+        return parameters
+    weight = parameters.pop("model.memory.0.weight")
+    inputs, bias = (np.split(parameters.pop(f"model.memory.1.{kind}"), len(weight)) for kind in ("weight", "bias"))
+    for copy, hidden in enumerate(weight):
+        for kind, value in (("inputs", inputs[copy]), ("hidden", hidden.T), ("bias", bias[copy])):
+            first, *rest = np.split(value, 4)
+            parameters[f"model.memory.{copy}.{kind}"] = np.concatenate([*rest, first])
+    return parameters
+
+
 def quantiles_first(parameters: Arrays, case: Case) -> Arrays:
     """Outputs of QR-DQN by quantile and action, as sb3-contrib has them, instead of by action and quantile."""
     last = max(int(name.split(".")[2]) for name in parameters)
@@ -138,4 +167,4 @@ def separate_outputs(parameters: Arrays, case: Case) -> Arrays:
 
 
 SQUASHED = ("sac", "tqc", "crossq", "edac")  # algorithms with SAC's actor
-LAYOUTS = {"qr_dqn": quantiles_first, **dict.fromkeys(SQUASHED, separate_outputs)}
+LAYOUTS = {"ppo": separate_memories, "qr_dqn": quantiles_first, **dict.fromkeys(SQUASHED, separate_outputs)}

@@ -28,7 +28,8 @@ class Request:
         self.discrete: bool = asked["discrete"]
         self.marks: list[int] = asked["updates"]
         self.source: str = asked.get("source", "")
-        use_precision(asked["bits"])
+        self.bits: int = asked["bits"]
+        use_precision(self.bits)
         self.output = Path(asked["output"])
         with np.load(asked["input"]) as file:
             self.inputs = {name: file[name] for name in file.files}

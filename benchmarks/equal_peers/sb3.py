@@ -12,6 +12,7 @@ import stable_baselines3
 import torch
 from peer_side import Noise, Parameters, Request, Snapshots, request
 from sb3_contrib.common.torch_layers import BatchRenorm
+from sb3_rollouts import lstms, rollout_updates
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
 
@@ -32,7 +33,7 @@ def main() -> None:
     snapshots = Snapshots(asked, parameters(model, asked.algo))
     for update in (rollout_updates if asked.algo == "ppo" else replay_updates)(model, asked):
         snapshots.take(update)
-    modules = (sb3_contrib if asked.algo in CLASSES else stable_baselines3, torch)
+    modules = (library(asked)[0], torch)
     snapshots.save({module.__name__: module.__version__ for module in modules})
 
 
@@ -57,9 +58,12 @@ def new_model(asked: Request) -> Any:
         if name in options:
             policy[theirs] = options.pop(name)
     options.pop("adam_eps", None)  # the default of QRDQN
-    library = sb3_contrib if asked.algo in CLASSES else stable_baselines3
-    algorithm = getattr(library, CLASSES.get(asked.algo, asked.algo.upper()))
-    model = algorithm("MlpPolicy", NoEnv(asked), device="cpu", policy_kwargs=policy, **options)
+    kind = "MlpPolicy"
+    if "network" in options:
+        kind, policy["lstm_hidden_size"] = "MlpLstmPolicy", options.pop("network")["memory_size"]
+        del options["sequence_length"]  # a batch is one sequence
+    module, name = library(asked)
+    model = getattr(module, name)(kind, NoEnv(asked), device="cpu", policy_kwargs=policy, **options)
     model.set_logger(Logger(None, []))
     if asked.algo == "crossq":
         torch.Tensor.var = lambda tensor, dim: torch.var(tensor, dim, correction=0)
@@ -68,6 +72,12 @@ def new_model(asked: Request) -> Any:
     if "epsilon" in asked.peer_options:
         model.actor.action_dist.epsilon = asked.peer_options["epsilon"]
     return model
+
+
+def library(asked: Request) -> tuple[Any, str]:
+    """Module and name of the algorithm's class."""
+    name = asked.peer_options.get("class") or CLASSES.get(asked.algo)
+    return (sb3_contrib, name) if name else (stable_baselines3, asked.algo.upper())
 
 
 class OneBatch:
@@ -95,7 +105,8 @@ def parameters(model: Any, algo: str) -> Parameters:
             "model.actor": [layers.policy_net, policy.action_net],
             "model.value": [layers.value_net, policy.value_net],
         }
-        return Parameters(networks, {"model.actor.log_std": policy.log_std} if hasattr(policy, "log_std") else {})
+        log_std = {"model.actor.log_std": policy.log_std} if hasattr(policy, "log_std") else {}
+        return Parameters(networks, {**log_std, **lstms(policy)})
     networks = {f"model.critic.{number}": each for number, each in enumerate(model.critic.q_networks)}
     if algo != "crossq":  # has no target networks
         networks |= {f"target.critic.{number}": each for number, each in enumerate(model.critic_target.q_networks)}
@@ -129,33 +140,6 @@ def replay_updates(model: Any, asked: Request) -> Iterator[int]:
         if "target_interval" in asked.options:
             model._on_step()  # counts, and copies the target network
         yield update + 1
-
-
-def rollout_updates(model: Any, asked: Request) -> Iterator[int]:
-    """Yields after each rollout, because `train` takes all updates on it at once."""
-    columns, updates = asked.part("columns"), 0
-    steps, size = asked.options["num_steps"], asked.options["batch_size"]
-    for rollout, orders in enumerate(asked.inputs["orders"]):
-        rows = {name: column[rollout * steps : (rollout + 1) * steps] for name, column in columns.items()}
-        fill(model, rows)
-        remaining = list(orders)
-        np.random.permutation = lambda length, remaining=remaining: remaining.pop(0)
-        model.train()
-        updates += len(orders) * steps // size
-        yield updates
-
-
-@torch.no_grad()
-def fill(model: Any, rows: dict[str, np.ndarray]) -> None:
-    """Stores a rollout of one environment with the policy's values and log-probabilities, and computes advantages."""
-    buffer, starts = model.rollout_buffer, np.concatenate([[1.0], rows["dones"][:-1]])
-    buffer.reset()
-    for row, start in enumerate(starts):
-        obs, action = rows["obs"][row][None], rows["actions"][row][None]
-        value, log_prob, _ = model.policy.evaluate_actions(torch.from_numpy(obs), torch.from_numpy(action))
-        buffer.add(obs, action, rows["rewards"][row][None], np.array([start]), value, log_prob)
-    last = model.policy.predict_values(torch.from_numpy(rows["next_obs"][-1:]))
-    buffer.compute_returns_and_advantage(last, rows["dones"][-1:])
 
 
 if __name__ == "__main__":

@@ -13,15 +13,16 @@ import pytest
 import torch
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
-SB3, CORL = (os.environ.get(name, "") for name in ("RL_TRAINING_SB3_PYTHON", "RL_TRAINING_CORL"))
+VARIABLES = ("RL_TRAINING_SB3_PYTHON", "RL_TRAINING_FLAX_PYTHON", "RL_TRAINING_CORL")
+SB3, FLAX, CORL = (os.environ.get(name, "") for name in VARIABLES)
 pytestmark = pytest.mark.skipif(not BENCHMARKS.is_dir(), reason="no folder benchmarks, as in an archive of the source")
 with_peers = pytest.mark.skipif(
     not (SB3 and CORL),
     reason="set RL_TRAINING_SB3_PYTHON (Python of a venv with sb3-contrib) and RL_TRAINING_CORL (clone of CORL)",
 )
 CASES = [
-    "dqn", "qr_dqn", "td3", "ppo", "ppo_discrete", "sac", "sac_ordered", "tqc", "crossq", "crossq_renorm", "cql", "iql",
-    "awac", "edac", "edac_ordered", "td3_bc",
+    "dqn", "qr_dqn", "td3", "ppo", "ppo_discrete", "ppo_masked", "ppo_recurrent", "sac", "sac_ordered", "tqc", "crossq",
+    "crossq_renorm", "cql", "iql", "awac", "edac", "edac_ordered", "rebrac", "td3_bc",
 ]  # fmt: skip
 DIFFERENT = ("sac", "crossq_renorm", "edac")  # by the order of steps or a constant
 
@@ -88,11 +89,27 @@ def test_cases_above_the_goal_need_a_reason(script):
     assert script.summary([row, {**other, "reason": ""}])["result"] == "1 of 2 within 1e-05; no stated reason: SAC"
 
 
+def test_a_finished_case_of_the_same_commit_is_read(script, monkeypatch, tmp_path):
+    runs = []
+
+    def compared(name, python, args):
+        runs.append(name)
+        return {"case": name}
+
+    monkeypatch.setattr(script, "compared", compared)
+    args = argparse.Namespace(keep=tmp_path / "kept", seed=0, updates=[200, 30])
+    for commit in ("a", "a", "b"):
+        assert script.kept("dqn", Path("python"), args, commit) == {"case": "dqn"}
+    assert runs == ["dqn", "dqn"]
+
+
 @with_peers
 @pytest.mark.parametrize("name", [name for name in CASES if name not in DIFFERENT])
 def test_ten_updates_equal_those_of_the_peer(script, name):
     case = script.CASES[name]
-    bits = case.precisions[-1]
-    found = script.differences(case, [10], bits, Path(SB3), argparse.Namespace(seed=0, corl=Path(CORL)))
+    bits, python = case.precisions[-1], FLAX if case.peer == "corl_jax" else SB3
+    if not python:
+        pytest.skip("set RL_TRAINING_FLAX_PYTHON (Python of a venv with PyTorch and Flax)")
+    found = script.differences(case, [10], bits, Path(python), argparse.Namespace(seed=0, corl=Path(CORL)))
     assert found["max_difference"]["10"] < {32: 1e-6, 64: 1e-10}[bits]
     assert found["max_change"]["10"] > 1e-4
