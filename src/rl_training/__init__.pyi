@@ -907,6 +907,8 @@ class CrossQ(ManagedAlgorithm):
         updates_per_collect: int = 1,
         n_step: int = 1,
         tau: float = 1.0,
+        normalize_obs: bool = False,
+        weight_decay: float = 0.0,
         action_noise: Literal["none", "gaussian", "ornstein_uhlenbeck"] = "none",
         action_noise_scale: float = 0.1,
         action_noise_theta: float = 0.15,
@@ -974,6 +976,8 @@ class CrossQ(ManagedAlgorithm):
             updates_per_collect: updates per collection
             n_step: steps of the n-step return
             tau: always 1, because there are no target networks
+            normalize_obs: standardise observations by the running mean and std; with network simba true by default
+            weight_decay: decoupled weight decay of the networks (AdamW)
             action_noise: exploration noise added to the actions
             action_noise_scale: std of the exploration noise; actions are in [-1, 1]
             action_noise_theta: mean reversion rate of ornstein_uhlenbeck noise; 1: independent noise
@@ -2241,6 +2245,8 @@ class MBPO(ManagedAlgorithm):
         updates_per_collect: int = 20,
         n_step: Literal[1] = 1,
         tau: float = 0.005,
+        normalize_obs: bool = False,
+        weight_decay: float = 0.0,
         action_noise: Literal["none", "gaussian", "ornstein_uhlenbeck"] = "none",
         action_noise_scale: float = 0.1,
         action_noise_theta: float = 0.15,
@@ -2323,6 +2329,8 @@ class MBPO(ManagedAlgorithm):
             updates_per_collect: updates per collection
             n_step: always 1: model rollouts have single steps only
             tau: Polyak coefficient of the target network
+            normalize_obs: standardise observations by the running mean and std; with network simba true by default
+            weight_decay: decoupled weight decay of the networks (AdamW)
             action_noise: exploration noise added to the actions
             action_noise_scale: std of the exploration noise; actions are in [-1, 1]
             action_noise_theta: mean reversion rate of ornstein_uhlenbeck noise; 1: independent noise
@@ -3285,6 +3293,8 @@ class REDQ(ManagedAlgorithm):
         updates_per_collect: int = 20,
         n_step: int = 1,
         tau: float = 0.005,
+        normalize_obs: bool = False,
+        weight_decay: float = 0.0,
         action_noise: Literal["none", "gaussian", "ornstein_uhlenbeck"] = "none",
         action_noise_scale: float = 0.1,
         action_noise_theta: float = 0.15,
@@ -3353,6 +3363,8 @@ class REDQ(ManagedAlgorithm):
             updates_per_collect: updates per collection
             n_step: steps of the n-step return
             tau: Polyak coefficient of the target network
+            normalize_obs: standardise observations by the running mean and std; with network simba true by default
+            weight_decay: decoupled weight decay of the networks (AdamW)
             action_noise: exploration noise added to the actions
             action_noise_scale: std of the exploration noise; actions are in [-1, 1]
             action_noise_theta: mean reversion rate of ornstein_uhlenbeck noise; 1: independent noise
@@ -3427,6 +3439,8 @@ class SAC(ManagedAlgorithm):
         updates_per_collect: int = 1,
         n_step: int = 1,
         tau: float = 0.005,
+        normalize_obs: bool = False,
+        weight_decay: float = 0.0,
         action_noise: Literal["none", "gaussian", "ornstein_uhlenbeck"] = "none",
         action_noise_scale: float = 0.1,
         action_noise_theta: float = 0.15,
@@ -3492,6 +3506,8 @@ class SAC(ManagedAlgorithm):
             updates_per_collect: updates per collection
             n_step: steps of the n-step return
             tau: Polyak coefficient of the target network
+            normalize_obs: standardise observations by the running mean and std; with network simba true by default
+            weight_decay: decoupled weight decay of the networks (AdamW)
             action_noise: exploration noise added to the actions
             action_noise_scale: std of the exploration noise; actions are in [-1, 1]
             action_noise_theta: mean reversion rate of ornstein_uhlenbeck noise; 1: independent noise
@@ -3564,6 +3580,8 @@ class TD3(ManagedAlgorithm):
         updates_per_collect: int = 1,
         n_step: int = 1,
         tau: float = 0.005,
+        normalize_obs: bool = False,
+        weight_decay: float = 0.0,
         action_noise: Literal["none", "gaussian", "ornstein_uhlenbeck"] = "gaussian",
         action_noise_scale: float = 0.1,
         action_noise_theta: float = 0.15,
@@ -3629,6 +3647,8 @@ class TD3(ManagedAlgorithm):
             updates_per_collect: updates per collection
             n_step: steps of the n-step return
             tau: Polyak coefficient of the target network
+            normalize_obs: standardise observations by the running mean and std; with network simba true by default
+            weight_decay: decoupled weight decay of the networks (AdamW)
             action_noise: exploration noise added to the actions
             action_noise_scale: std of the exploration noise; actions are in [-1, 1]
             action_noise_theta: mean reversion rate of ornstein_uhlenbeck noise; 1: independent noise
@@ -3837,6 +3857,8 @@ class TQC(ManagedAlgorithm):
         updates_per_collect: int = 1,
         n_step: int = 1,
         tau: float = 0.005,
+        normalize_obs: bool = False,
+        weight_decay: float = 0.0,
         action_noise: Literal["none", "gaussian", "ornstein_uhlenbeck"] = "none",
         action_noise_scale: float = 0.1,
         action_noise_theta: float = 0.15,
@@ -3906,6 +3928,8 @@ class TQC(ManagedAlgorithm):
             updates_per_collect: updates per collection
             n_step: steps of the n-step return
             tau: Polyak coefficient of the target network
+            normalize_obs: standardise observations by the running mean and std; with network simba true by default
+            weight_decay: decoupled weight decay of the networks (AdamW)
             action_noise: exploration noise added to the actions
             action_noise_scale: std of the exploration noise; actions are in [-1, 1]
             action_noise_theta: mean reversion rate of ornstein_uhlenbeck noise; 1: independent noise

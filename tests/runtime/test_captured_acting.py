@@ -23,6 +23,11 @@ PIXELS = {**SMALL, "stacked_frames": True, "buffer_size": 200}
 RUNS = {
     "sac": {"algo": "sac", "env_id": "Pendulum-v1", "algo_kwargs": SMALL},
     "td3": {"algo": "td3", "env_id": "Pendulum-v1", "algo_kwargs": {**SMALL, **NOISE}},
+    "simba": {
+        "algo": "sac",
+        "env_id": "Pendulum-v1",
+        "algo_kwargs": {**SMALL, "network": {"kind": "simba", "critic_hidden_sizes": [8]}, "weight_decay": 0.01},
+    },
     "dqn": {"algo": "dqn", "env_id": "CartPole-v1", "algo_kwargs": {**SMALL, "n_step": 3, "collect_steps": 4}},
     "rainbow": {"algo": "rainbow", "env_id": "CartPole-v1", "algo_kwargs": SMALL},
     "ppo": {

@@ -76,13 +76,15 @@ class CrossQAlgorithm(SACAlgorithm):
     def policy(self, batch: Batch) -> Loss:
         """SAC's policy loss; the critics normalise by their running statistics, the actor by those of the batch."""
         alpha = self.log_alpha.detach().exp()
-        policy, buffers = self.model.actor.with_statistics(batch["obs"], "model.actor.")
+        obs = self.normalizer(batch["obs"])
+        policy, buffers = self.model.actor.with_statistics(obs, "model.actor.")
         actions, log_prob = policy.sample_with_log_prob()
-        terms = {"actor_loss": sac_actor_loss(self.policy_value(batch["obs"], actions), log_prob, alpha)}
+        terms = {"actor_loss": sac_actor_loss(self.policy_value(obs, actions), log_prob, alpha)}
         if self.config.tune_temperature:
             terms["temperature_loss"] = temperature_loss(self.log_alpha, log_prob, self.target_entropy)
         return Loss(terms, {"entropy": -log_prob.mean(), "temperature": alpha}, buffers)
 
     def parameter_groups(self) -> list[ParameterGroup]:
-        (group,) = super().parameter_groups()
-        return [group._replace(names=("log_alpha",)), group._replace(betas=BETAS)]
+        *_, networks = super().parameter_groups()
+        temperature = networks._replace(names=("log_alpha",), kind="adam", weight_decay=0.0)
+        return [temperature, networks._replace(betas=BETAS)]

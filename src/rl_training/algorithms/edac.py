@@ -57,12 +57,6 @@ class EDACAlgorithm(SACAlgorithm):
     config_type = EDACConfig
     model_type: ClassVar[Any] = MLPEDACModel
 
-    def critics(self, batch: Batch) -> Loss:
-        return super().critics(self.normalized(batch))
-
-    def policy(self, batch: Batch) -> Loss:
-        return super().policy(self.normalized(batch))
-
     def critic_loss(self, batch: Batch, alpha: Tensor) -> Loss:
         """Critic loss: mean of (Q(s, a) - target)^2, summed over the critics, plus eta * gradient diversity loss."""
         eta, target_q = self.config.eta, self.target_q(batch, alpha)

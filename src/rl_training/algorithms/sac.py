@@ -7,7 +7,7 @@ import torch
 from pydantic import Field, PositiveFloat
 from torch import Tensor, nn
 
-from rl_training.algorithms.core.config import ActionNoiseConfig, AlgorithmConfig, ReplayConfig
+from rl_training.algorithms.core.config import ActionNoiseConfig, AlgorithmConfig, ReplayActorCriticConfig
 from rl_training.algorithms.core.learner import Learner, frozen
 from rl_training.algorithms.core.ops import ensemble_squared_error, td_target
 from rl_training.models import MLPSACModel
@@ -20,7 +20,7 @@ class TemperatureConfig(AlgorithmConfig):
     target_entropy: float | Literal["auto"] = Field("auto", description="auto: minus the number of action dimensions")
 
 
-class SACConfig(TemperatureConfig, ActionNoiseConfig, ReplayConfig):
+class SACConfig(TemperatureConfig, ActionNoiseConfig, ReplayActorCriticConfig):
     pass
 
 
@@ -63,6 +63,7 @@ class SACAlgorithm(Learner):
     action_kinds: ClassVar[tuple[str, ...]] = ("box",)
     targets: ClassVar[tuple[str, ...]] = ("critic",)
     parts = ("critics", "policy")
+    undecayed = ("log_alpha",)
     log_alpha: nn.Parameter
     target_entropy: float
 
@@ -70,10 +71,10 @@ class SACAlgorithm(Learner):
         add_temperature(self)
 
     def critics(self, batch: Batch) -> Loss:
-        return self.critic_loss(batch, self.log_alpha.detach().exp())
+        return self.critic_loss(self.normalized(batch), self.log_alpha.detach().exp())
 
     def policy(self, batch: Batch) -> Loss:
-        return sac_policy_loss(self, batch["obs"], self.log_alpha.detach().exp())
+        return sac_policy_loss(self, self.normalizer(batch["obs"]), self.log_alpha.detach().exp())
 
     def critic_loss(self, batch: Batch, alpha: Tensor) -> Loss:
         """Critic loss: mean of (Q(s, a) - target)^2 / 2, summed over the critics."""

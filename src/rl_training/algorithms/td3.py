@@ -6,7 +6,7 @@ import torch
 from pydantic import Field, NonNegativeFloat, PositiveInt
 from torch import Tensor
 
-from rl_training.algorithms.core.config import ActionNoiseConfig, AlgorithmConfig, NoiseKind, ReplayConfig
+from rl_training.algorithms.core.config import ActionNoiseConfig, AlgorithmConfig, NoiseKind, ReplayActorCriticConfig
 from rl_training.algorithms.core.learner import Learner, frozen
 from rl_training.algorithms.core.ops import ensemble_squared_error, td_target
 from rl_training.models import MLPTD3Model
@@ -19,7 +19,7 @@ class DelayedActorConfig(AlgorithmConfig):
     target_noise_clip: NonNegativeFloat = Field(0.5, description="bound of the target policy smoothing noise")
 
 
-class TD3Config(DelayedActorConfig, ActionNoiseConfig, ReplayConfig):
+class TD3Config(DelayedActorConfig, ActionNoiseConfig, ReplayActorCriticConfig):
     learning_starts: int = Field(25_000, ge=0, description="steps with random actions before the first update")
     action_noise: NoiseKind = Field("gaussian", description="exploration noise added to the actions")
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any, cast
+
 import torch
 from torch import Tensor, nn
 
 from rl_training.models.heads import SquashedGaussian
 from rl_training.models.layers import HiddenSizes, Layers
 from rl_training.models.mlp import EnsembleLinear
+from rl_training.models.simba import SimbaBlock, SimbaTrunk
 from rl_training.models.values import Critic
 
 MOMENTUM, EPSILON, R_MAX, D_MAX = 0.99, 1e-3, 3.0, 5.0
@@ -50,17 +54,41 @@ class BatchRenorm(nn.Module):
         return normalized * self.weight + self.bias, new
 
 
+class RenormBlock(nn.Module):
+    """Residual block of SimBa with batch renormalisation instead of layer norm."""
+
+    def __init__(self, block: SimbaBlock, copies: int | None = None) -> None:
+        super().__init__()
+        self.norm, self.body = BatchRenorm(block.width, copies), block.body
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.body(self.norm(x))
+
+    def with_statistics(self, x: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        normalized, new = self.norm.with_statistics(x)
+        return x + self.body(normalized), {f"norm.{name}": value for name, value in new.items()}
+
+
+def renorm_trunk(trunk: SimbaTrunk, inputs: int, copies: int | None = None) -> list[nn.Module]:
+    """Batch renormalisation of the inputs and the layers of a SimBa trunk, but for its last layer norm."""
+    first, blocks = BatchRenorm(inputs, copies), cast(Iterable[SimbaBlock], trunk.blocks)
+    last: list[Any] = [block.body[-1] for block in blocks]
+    for layer in (first, trunk.embed, *last):
+        layer.bias.requires_grad_(False)  # stays 0, because the means of all later normalisations cancel it
+    return [first, trunk.embed, *(RenormBlock(block, copies) for block in blocks)]
+
+
 class RenormNetwork(nn.Sequential):
     """A network with batch renormalisation of its inputs and behind each hidden layer."""
 
     @classmethod
     def around(cls, network: nn.Sequential, inputs: int, copies: int | None = None) -> RenormNetwork:
-        """Puts the normalisation in front of every linear layer of a network."""
+        """Puts the normalisation in front of every linear layer of a network; in SimBa's it replaces layer norms."""
         layers: list[nn.Module] = []
         for layer in network:
             if isinstance(layer, nn.Linear | EnsembleLinear):
                 layers.append(BatchRenorm(layer.weight.shape[-2 if copies else -1], copies))
-            layers.append(layer)
+            layers += renorm_trunk(layer, inputs, copies) if isinstance(layer, SimbaTrunk) else [layer]
         if not isinstance(layers[0], BatchRenorm):  # hidden layers of the user's own
             layers.insert(0, BatchRenorm(inputs, copies))
         return cls(*layers)
@@ -69,7 +97,7 @@ class RenormNetwork(nn.Sequential):
         """Output by the statistics of the batch, and new values of the buffers by name."""
         buffers: dict[str, Tensor] = {}
         for index, layer in enumerate(self):
-            if isinstance(layer, BatchRenorm):
+            if isinstance(layer, BatchRenorm | RenormBlock):
                 x, new = layer.with_statistics(x)
                 buffers |= {f"{prefix}{index}.{name}": value for name, value in new.items()}
             else:

@@ -1,7 +1,10 @@
 """Observation encoders (vectors are flattened, images go through a small convolutional network) and normalisation."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -148,6 +151,37 @@ class Flat(nn.Module):
         return obs.flatten(1).float()
 
 
+@dataclass(frozen=True)
+class Statistics:
+    """Running mean and std of rows, changed in place; `count` has the leading axes of a population, or none."""
+
+    mean: Tensor
+    std: Tensor
+    count: Tensor
+    unscaled: slice | None = None  # columns that keep their values
+
+    @property
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.mean, self.std, self.count
+
+    @torch.no_grad()
+    def merge(self, rows: Tensor) -> None:
+        """Adds rows [*population, rows, ...] (Chan, Golub & LeVeque, 1983)."""
+        axis, new = self.count.dim(), rows.shape[self.count.dim()]
+        before = self.count.view((*self.count.shape, *[1] * (self.mean.dim() - axis)))
+        total, shift = before + new, rows.mean(axis) - self.mean
+        squares = self.std.square() * before + rows.var(axis, unbiased=False) * new
+        squares = squares + shift.square() * before * new / total
+        self.mean.add_(shift * new / total)
+        self.std.copy_((squares / total).clamp_min(1e-8).sqrt())
+        self.count.add_(new)
+        self.keep_unscaled()
+
+    def keep_unscaled(self) -> None:
+        if self.unscaled is not None:
+            self.mean[..., self.unscaled], self.std[..., self.unscaled] = 0, 1
+
+
 class Normalizer(nn.Module):
     """Standardises observations. Call `fit` once on a dataset, or `merge` after every rollout."""
 
@@ -172,20 +206,12 @@ class Normalizer(nn.Module):
         self.mean.copy_(rows.mean(0))
         self.std.copy_(rows.std(0, unbiased=False) + 1e-3)  # as in TD3+BC and CORL, for constant columns
         self.count.fill_(len(rows))
-        self._keep_unscaled()
+        self.statistics().keep_unscaled()
 
     @torch.no_grad()
     def merge(self, rows: Tensor) -> None:
-        """Updates the running mean and std (Chan, Golub & LeVeque, 1983)."""
-        new, total = len(rows), self.count + len(rows)
-        shift = rows.mean(0) - self.mean
-        squares = self.std.square() * self.count + rows.var(0, unbiased=False) * new
-        squares = squares + shift.square() * self.count * new / total
-        self.mean.add_(shift * new / total)
-        self.std.copy_((squares / total).clamp_min(1e-8).sqrt())
-        self.count.copy_(total)
-        self._keep_unscaled()
+        """Updates the running mean and std."""
+        self.statistics().merge(rows)
 
-    def _keep_unscaled(self) -> None:
-        if self.unscaled is not None:
-            self.mean[self.unscaled], self.std[self.unscaled] = 0, 1
+    def statistics(self) -> Statistics:
+        return Statistics(self.mean, self.std, self.count, self.unscaled)

@@ -177,6 +177,7 @@ class SquashedPolicy(nn.Module):
     """Tanh-squashed Gaussian with a state-dependent mean and log std (SAC).
 
     With `log_std_offset`, log std = multiplier * output + offset with two trained scalars, initially 1 and the offset.
+    A SimBa network bounds log std smoothly: log std = -10 + 6 * (1 + tanh(output)).
     """
 
     log_std_multiplier: nn.Parameter | None
@@ -186,7 +187,8 @@ class SquashedPolicy(nn.Module):
         self, obs_dim: int, action_dim: int, hidden_sizes: HiddenSizes, *, log_std_offset: float | None = None
     ) -> None:
         super().__init__()
-        self.net = Layers.of(hidden_sizes).from_obs(obs_dim, 2 * action_dim)
+        layers = Layers.of(hidden_sizes)
+        self.net, self.smooth_bounds = layers.from_obs(obs_dim, 2 * action_dim), layers.kind == "simba"
         for name, value in (("log_std_multiplier", 1.0), ("log_std_offset", log_std_offset)):
             self.register_parameter(name, None if log_std_offset is None else nn.Parameter(torch.tensor(value)))
 
@@ -194,6 +196,8 @@ class SquashedPolicy(nn.Module):
         mean, log_std = self.net(obs).chunk(2, -1)
         if self.log_std_multiplier is not None:
             log_std = self.log_std_multiplier * log_std + self.log_std_offset
+        if self.smooth_bounds:
+            return SquashedGaussian(mean, -10 + 6 * (1 + log_std.tanh()))
         return SquashedGaussian(mean, log_std.clamp(-20, 2))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from torch import nn
@@ -11,6 +11,7 @@ from torch import nn
 from rl_training.models.custom import CustomNetwork
 from rl_training.models.encoders import encoder_for
 from rl_training.models.mlp import EnsembleLinear, Norm, ReLU, mlp, new_layer_norm
+from rl_training.models.simba import CRITIC_HIDDEN_SIZES, SimbaTrunk, orthogonal_linear
 from rl_training.types import EnvSpec
 
 Activation = Literal["relu", "tanh", "elu", "gelu", "silu", "leaky_relu", "selu", "mish"]
@@ -22,7 +23,10 @@ ACTIVATIONS: dict[Activation, type[nn.Module]] = {
 HiddenSizes: TypeAlias = "Sequence[int] | Layers"  # widths alone, or all that describes the hidden layers
 # Hidden layers of each kind but mlp: (layers, inputs, copies) -> (module, width of the hidden vector).
 HiddenLayers: TypeAlias = "Callable[[Layers, int, int | None], tuple[nn.Module, int]]"
-KINDS: dict[str, HiddenLayers | None] = {"mlp": None}
+KINDS: dict[str, HiddenLayers | None] = {
+    "mlp": None,
+    "simba": lambda layers, inputs, copies: layers.residual_blocks(inputs, copies),
+}
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,7 @@ class Layers:
     layer_norm: bool | None = None  # None: the network's own default
     custom: CustomNetwork | None = None  # replaces the encoder or the hidden layers
     image_norm: bool = False  # layer norm after each convolution
+    critic_sizes: tuple[int, ...] | None = None  # `hidden_sizes` of critics, if they differ
 
     @classmethod
     def of(cls, hidden_sizes: HiddenSizes) -> Layers:
@@ -50,7 +55,13 @@ class Layers:
         if network.activation is not None:
             activation = ACTIVATIONS[network.activation]
         custom = None if network.kind in KINDS else CustomNetwork.load(network.kind, network.given(), spec)
-        return cls(config.hidden_sizes, network.kind, activation, network.layer_norm, custom)
+        critic_sizes = None
+        if network.kind == "simba":
+            critic_sizes = getattr(config, "critic_hidden_sizes", network.critic_hidden_sizes) or CRITIC_HIDDEN_SIZES
+        return cls(config.hidden_sizes, network.kind, activation, network.layer_norm, custom, critic_sizes=critic_sizes)
+
+    def for_critics(self) -> Layers:
+        return self if self.critic_sizes is None else replace(self, hidden_sizes=self.critic_sizes)
 
     def features(self, obs_dim: int) -> tuple[nn.Module, int]:
         """A module of your own that maps observations to features, or the identity; and the number of features."""
@@ -70,6 +81,8 @@ class Layers:
             sizes = (inputs, *self.hidden_sizes, outputs)
             return mlp(sizes, activation=self.activation, copies=copies, layer_norm=norm)
         hidden, width = found
+        if self.kind == "simba":
+            return nn.Sequential(hidden, orthogonal_linear(width, outputs, copies))
         last = nn.Linear(width, outputs) if copies is None else EnsembleLinear(copies, width, outputs)
         return nn.Sequential(hidden, last)
 
@@ -93,6 +106,9 @@ class Layers:
     def between(self, width: int) -> list[nn.Module]:
         """Layer norm, if there is any, and the activation that follow a hidden layer."""
         return [*([new_layer_norm(width)] if self.layer_norm else []), self.activation()]
+
+    def residual_blocks(self, inputs: int, copies: int | None) -> tuple[nn.Module, int]:
+        return SimbaTrunk(inputs, self.hidden_sizes, self.activation, copies), self.hidden_sizes[0]
 
     def _other_hidden_layers(self, inputs: int, copies: int | None) -> tuple[nn.Module, int] | None:
         """Hidden layers of a kind other than mlp."""

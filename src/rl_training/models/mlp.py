@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,7 @@ from torch.nn.functional import layer_norm as normalized
 
 from rl_training.models.products import Linear, ensemble_linear
 
+Network = TypeVar("Network", bound=nn.Module)
 Norm: TypeAlias = bool | Literal["after"]  # layer norm before each activation, none, or after each activation
 
 
@@ -89,7 +90,7 @@ def mlp(
 
 
 @torch.no_grad()
-def orthogonal(network: nn.Sequential, *, gain: float = math.sqrt(2), last_gain: float | None = None) -> nn.Sequential:
+def orthogonal(network: Network, *, gain: float = math.sqrt(2), last_gain: float | None = None) -> Network:
     """Initialises weights orthogonally and biases to zero; `last_gain` is the gain of the output layer."""
     layers = _layers(network)
     for layer in layers:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from rl_training.models.mlp import EnsembleLinear
 
 EPS = 1e-4
-Layer = TypeVar("Layer", nn.Linear, EnsembleLinear, nn.Conv2d, nn.ConvTranspose2d)
+Layer = TypeVar("Layer", bound=nn.Linear | EnsembleLinear | nn.Conv2d | nn.ConvTranspose2d)
 TRUNCATION = 1.1368  # std of a normal whose truncation at two std has a std of 1
 
 

@@ -27,7 +27,7 @@ class Critic(nn.Module):
         outputs: int = 1,
     ) -> None:  # fmt: skip
         super().__init__()
-        layers = Layers.of(hidden_sizes)
+        layers = Layers.of(hidden_sizes).for_critics()
         self.copies = copies
         self.features, width = layers.features(obs_dim)
         self.net = layers.network(width + action_dim, outputs, copies=copies, layer_norm=layer_norm)
@@ -49,7 +49,7 @@ class DiscreteCritic(nn.Module):
 
     def __init__(self, obs_dim: int, actions: int, hidden_sizes: HiddenSizes, *, copies: int = 2) -> None:
         super().__init__()
-        layers = Layers.of(hidden_sizes)
+        layers = Layers.of(hidden_sizes).for_critics()
         self.copies = copies
         self.features, width = layers.features(obs_dim)
         self.net = layers.network(width, actions, copies=copies)

@@ -8,6 +8,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    NonNegativeFloat,
     PositiveFloat,
     PositiveInt,
     ValidationInfo,
@@ -15,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from rl_training.algorithms.core.network import Network, merge_network
+from rl_training.algorithms.core.network import Network, check_blocks, merge_network
 from rl_training.schedules import Schedule
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
@@ -27,6 +28,7 @@ NoiseKind = Literal["none", "gaussian", "ornstein_uhlenbeck"]
 class AlgorithmConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     takes_memory: ClassVar[bool] = False  # whether `network.memory` can add recurrent layers
+    takes_simba: ClassVar[bool] = False  # whether `network` can be simba
 
     learning_rate: PositiveFloat = Field(3e-4, description="learning rate")
     batch_size: PositiveInt = Field(256, description="transitions per update")
@@ -46,6 +48,14 @@ class AlgorithmConfig(BaseModel):
     def _check_memory(self) -> "AlgorithmConfig":
         if self.is_recurrent and not self.takes_memory:
             raise ValueError("network.memory is for ppo and gail; leave it out")
+        return self
+
+    @model_validator(mode="after")
+    def _check_simba(self) -> "AlgorithmConfig":
+        if self.network is not None and self.network.kind == "simba":
+            if not self.takes_simba:
+                raise ValueError("network simba is for sac, td3, redq, crossq, tqc and mbpo; leave it out")
+            check_blocks(self)
         return self
 
     @property
@@ -94,6 +104,15 @@ class ReplayConfig(AlgorithmConfig):
     updates_per_collect: PositiveInt = Field(1, description="updates per collection")
     n_step: PositiveInt = Field(1, description="steps of the n-step return")
     tau: Rate = Field(0.005, description="Polyak coefficient of the target network")
+
+
+class ReplayActorCriticConfig(ReplayConfig):
+    takes_simba: ClassVar[bool] = True
+
+    normalize_obs: bool = Field(
+        False, description="standardise observations by the running mean and std; with network simba true by default"
+    )
+    weight_decay: NonNegativeFloat = Field(0.0, description="decoupled weight decay of the networks (AdamW)")
 
 
 class ActionNoiseConfig(AlgorithmConfig):

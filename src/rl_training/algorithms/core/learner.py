@@ -16,6 +16,7 @@ from rl_training.algorithms.core.memory import check_memory, has_memory
 from rl_training.algorithms.core.updater import Updater
 from rl_training.models import Normalizer
 from rl_training.models.custom import CustomNetwork, check_policy
+from rl_training.models.encoders import Statistics
 from rl_training.models.layers import KINDS
 from rl_training.models.masks import mask_columns
 from rl_training.schedules import Schedule
@@ -60,6 +61,7 @@ class Learner(nn.Module):
     needs_expert: ClassVar[bool] = False  # an expert's dataset, beside its own environment steps
     targets: ClassVar[tuple[str, ...]] = ()  # parts of the model that have a target network
     needs: ClassVar[tuple[Column, ...]] = ()  # columns of a batch beyond those of every transition
+    undecayed: ClassVar[tuple[str, ...]] = ()  # parameters that the option `weight_decay` leaves alone
     # Losses with gradients for different parameters, whose sum is `loss`; on a GPU they are computed side by side.
     parts: ClassVar[tuple[str, ...]] = ()
 
@@ -136,6 +138,12 @@ class Learner(nn.Module):
         """Normaliser of observations; the identity without the option `normalize_obs`."""
         return Normalizer(self.model.obs_shape) if getattr(self.config, "normalize_obs", False) else nn.Identity()
 
+    def running_statistics(self) -> Statistics | None:
+        """Statistics that every observation is added to before the agent acts on it; None: there are none."""
+        if self.lane == "replay" and isinstance(self.normalizer, Normalizer):
+            return self.normalizer.statistics()
+        return None
+
     def loss(self, batch: Batch) -> Loss:
         """Sum of `parts`; algorithms without parts define their own."""
         if not self.parts:
@@ -183,7 +191,12 @@ class Learner(nn.Module):
         return ("loss", "targets") if self.targets else ("loss",)
 
     def parameter_groups(self) -> list[ParameterGroup]:
-        return [ParameterGroup(self.config.learning_rate, max_grad_norm=self.config.max_grad_norm)]
+        group = ParameterGroup(self.config.learning_rate, max_grad_norm=self.config.max_grad_norm)
+        decay = getattr(self.config, "weight_decay", 0.0)
+        if not decay:
+            return [group]
+        rest = [group._replace(names=self.undecayed)] if self.undecayed else []
+        return [*rest, group._replace(kind="adamw", weight_decay=decay)]
 
     def schedules(self) -> dict[str, Schedule]:
         """Schedules of this learner's buffers, by name."""

@@ -13,8 +13,11 @@ from torch import nn
 from rl_training.models.custom import LAYER_OPTIONS, keep_class
 from rl_training.models.layers import ACTIVATIONS, KINDS, Activation
 from rl_training.models.recurrent import MemoryKind
+from rl_training.models.simba import CRITIC_HIDDEN_SIZES, HIDDEN_SIZES
 
 MEMORY_OPTIONS = ("memory", "memory_size")
+# Options of an algorithm that have another default with SimBa networks.
+SIMBA_DEFAULTS = {"hidden_sizes": HIDDEN_SIZES, "critic_hidden_sizes": CRITIC_HIDDEN_SIZES, "normalize_obs": True}
 _WIDEST = 1_000_000  # units of a hidden layer, in hints
 
 
@@ -34,6 +37,9 @@ class NetworkConfig(BaseModel):
     layer_norm: bool | None = Field(
         None, description="layer norm before each activation of the hidden layers; none: the algorithm's own"
     )
+    critic_hidden_sizes: tuple[PositiveInt, ...] | None = Field(
+        None, description="hidden_sizes of the critics, for simba; none: [512, 512]"
+    )
     memory: MemoryKind | None = Field(
         None, description="recurrent layers behind the encoder: lstm or gru, for ppo and gail; none: no memory"
     )
@@ -45,11 +51,19 @@ class NetworkConfig(BaseModel):
             if not re.fullmatch(r"[\w.<>]+:[\w.<>]+", self.kind):
                 raise ValueError(f"kind must be {', '.join(KINDS)} or module:Class of your own, got {self.kind!r}")
             return self
-        known = (*LAYER_OPTIONS, *MEMORY_OPTIONS)
+        known = (*LAYER_OPTIONS, "critic_hidden_sizes", *MEMORY_OPTIONS)
         for name in self.__pydantic_extra__:
             near = difflib.get_close_matches(name, ("kind", *known), n=1)
             hint = f"did you mean {near[0]}?" if near else f"{self.kind} has {', '.join(known)}"
             raise ValueError(f"unknown key {name!r}; {hint}")
+        return self
+
+    @model_validator(mode="after")
+    def _check_simba_keys(self) -> NetworkConfig:
+        if self.kind == "simba" and self.layer_norm is not None:
+            raise ValueError("simba has layer norm in every block; leave out layer_norm")
+        if self.kind != "simba" and self.critic_hidden_sizes is not None:
+            raise ValueError(f"critic_hidden_sizes is for the kind simba, not for {self.kind}; leave it out")
         return self
 
     @model_validator(mode="after")
@@ -101,14 +115,29 @@ def merge_network(values: Mapping[str, Any], options: Mapping[str, Any]) -> dict
     """Sets the options that `network` also has to its values; raises an error if both are given and differ."""
     merged, network = dict(values), values.get("network")
     inner = network.model_dump() if isinstance(network, NetworkConfig) else network
-    for name in LAYER_OPTIONS:
+    for name in (*LAYER_OPTIONS, "critic_hidden_sizes"):
         value = inner.get(name) if isinstance(inner, Mapping) else None
         if name not in options or value is None:
             continue
         if name in values and _listed(values[name]) != _listed(value):
             raise ValueError(f"{name} is {_listed(values[name])}, but network.{name} is {_listed(value)}; set one")
         merged[name] = value
+    if inner == "simba" or (isinstance(inner, Mapping) and inner.get("kind") == "simba"):
+        defaults = {name: value for name, value in SIMBA_DEFAULTS.items() if name in options}
+        return {**defaults, **merged}
     return merged
+
+
+def check_blocks(config: Any) -> None:
+    """Raises an error unless all blocks of a SimBa network have one width."""
+    critics = getattr(config, "critic_hidden_sizes", config.network.critic_hidden_sizes)
+    sizes = {"hidden_sizes": config.hidden_sizes, "critic_hidden_sizes": critics}
+    for name, widths in sizes.items():
+        if widths is not None and len(set(widths)) != 1:
+            raise ValueError(
+                f"{name} of a simba network has one width for each residual block, all equal, such as [256, 256]; "
+                f"got {_listed(widths)}"
+            )
 
 
 def _listed(value: Any) -> Any:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from rl_training.models.encoders import Statistics
 from rl_training.models.products import Linear
 from rl_training.types import Action, Batch, Loss
 
@@ -62,6 +63,14 @@ class Population:
 
         actions, extras = self._vmap(member, obs)
         return Action(actions, extras=extras)
+
+    def running_statistics(self) -> Statistics | None:
+        """Those of `Learner.running_statistics`, of every member."""
+        own = self.learner.running_statistics()
+        if own is None:
+            return None
+        mean, std, count = (self.buffers[f"normalizer.{name}"] for name in ("mean", "std", "count"))
+        return Statistics(mean, std, count, own.unscaled)
 
     def _member(self, state: Tensors, inputs: Any, phase: str, **options: Any) -> Any:
         # Learners have no tied weights, and the search for them takes longer than a small network.

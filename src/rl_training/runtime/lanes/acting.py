@@ -13,6 +13,7 @@ from torch import Tensor
 from rl_training.algorithms.core.flat import FlatFunction
 from rl_training.data import RecurrentReplayBuffer, ReplayBuffer
 from rl_training.envs.pool import Transition
+from rl_training.models.encoders import Statistics
 from rl_training.runtime.lanes.action_noise import ActionNoise
 from rl_training.runtime.lanes.context import TrainingLane
 from rl_training.runtime.memory import Memory
@@ -25,8 +26,9 @@ class Actor:
 
     def __init__(
         self, policy: Policy, pool: Any, generator: torch.Generator, device: torch.device, *,
-        noise: ActionNoise | None = None,
+        noise: ActionNoise | None = None, statistics: Statistics | None = None,
     ) -> None:  # fmt: skip
+        self.statistics = statistics  # of all observations that the policy acts on, for its normalisation
         self.policy, self.pool, self.generator, self.device = policy, pool, generator, device
         self.obs, self.memory = self._tensor(pool.reset()), Memory()
         lead = self.obs.shape[: self.obs.dim() - len(pool.spec.obs_shape)]
@@ -40,6 +42,8 @@ class Actor:
         return self.act_on(self.obs, policy, deterministic=deterministic)
 
     def act_on(self, obs: Tensor, policy: Policy | None, *, deterministic: bool) -> Action:
+        if self.statistics is not None:
+            self.statistics.merge(obs)
         if self.flat is not None and policy is None:
             action: Action = self.flat({"obs": obs, **(self.memory.rows or {})}, deterministic)
         else:

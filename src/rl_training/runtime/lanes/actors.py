@@ -1,5 +1,7 @@
 """Selects the actor of a run."""
 
+from typing import Any
+
 from rl_training import streams
 from rl_training.runtime.lanes.acting import Actor
 from rl_training.runtime.lanes.action_noise import ActionNoise
@@ -13,4 +15,5 @@ def new_actor(context: LaneContext) -> Actor:
     on_gpu = context.device.type == "cuda" and not context.pool.on_device
     kind = CapturedActor if on_gpu and not context.learner.initial_memory(1) else Actor
     noise = ActionNoise.build(context.options)
-    return kind(context.policy, context.pool, generator, context.device, noise=noise)
+    policy: Any = context.policy
+    return kind(policy, context.pool, generator, context.device, noise=noise, statistics=policy.running_statistics())

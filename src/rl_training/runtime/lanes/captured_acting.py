@@ -46,7 +46,8 @@ class CapturedActor(Actor):
         key = (policy or self.policy, deterministic)
         if key not in self._choices:
             choose = partial(self._choose, policy, deterministic=deterministic)
-            self._choices[key] = CapturedCall(choose, self.generator, changes=[self.noise_value])
+            changes = [self.noise_value, *([] if self.statistics is None else self.statistics.tensors)]
+            self._choices[key] = CapturedCall(choose, self.generator, changes=changes)
         action = self._choices[key]()
         self._chosen.record()
         return action

@@ -1,0 +1,175 @@
+"""SimBa networks against NumPy, their initial weights, and the options that describe them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from rl_training.algorithms import CATALOGUE, Learner
+from rl_training.models.batch_renorm import BatchRenorm, RenormBlock
+from rl_training.models.heads import SquashedPolicy
+from rl_training.models.layers import Layers
+from rl_training.models.mlp import EnsembleLayerNorm
+from rl_training.models.simba import SimbaTrunk
+from rl_training.models.values import Critic
+from rl_training.types import EnvSpec
+
+SPEC = EnvSpec((3,), "box", 2)
+SMALL = {"kind": "simba", "hidden_sizes": [8], "critic_hidden_sizes": [6, 6]}
+ALGORITHMS = ("sac", "td3", "redq", "crossq", "tqc", "mbpo")
+
+
+def layers(blocks: int, width: int = 4) -> Layers:
+    return Layers((width,) * blocks, kind="simba")
+
+
+def scatter(module: nn.Module) -> dict[str, Any]:
+    """Gives every parameter, scales and biases included, a random value; returns them as float64 arrays."""
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator))
+    return {name: parameter.detach().double().numpy() for name, parameter in module.named_parameters()}
+
+
+def layer_norm(x: Any, scale: Any, shift: Any) -> Any:
+    return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5) * scale + shift
+
+
+def forward(x: Any, w: dict[str, Any], blocks: int) -> Any:
+    """The network by its equations; weights are [fan_in, fan_out]."""
+    x = x @ w["0.embed.weight"] + w["0.embed.bias"]
+    for block in (f"0.blocks.{number}." for number in range(blocks)):
+        inner = layer_norm(x, w[f"{block}norm.weight"], w[f"{block}norm.bias"])
+        inner = np.maximum(inner @ w[f"{block}body.0.weight"] + w[f"{block}body.0.bias"], 0)
+        x = x + inner @ w[f"{block}body.2.weight"] + w[f"{block}body.2.bias"]
+    return layer_norm(x, w["0.norm.weight"], w["0.norm.bias"]) @ w["1.weight"] + w["1.bias"]
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_a_policy_equals_its_equations_in_numpy(blocks):
+    policy = SquashedPolicy(3, 2, layers(blocks))
+    weights = {name: w.T if w.ndim == 2 else w for name, w in scatter(policy.net).items()}
+    obs = torch.randn(5, 3)
+    found = policy(obs)
+    mean, raw = np.split(forward(obs.double().numpy(), weights, blocks), 2, -1)
+    np.testing.assert_allclose(found.mean.detach(), mean, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(found.log_std.detach(), -10 + 12 * (1 + np.tanh(raw)) / 2, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_each_critic_equals_its_equations_in_numpy(blocks):
+    critic = Critic(3, 2, layers(blocks), copies=3)
+    weights = scatter(critic.net)
+    obs, actions = torch.randn(5, 3), torch.rand(5, 2)
+    x = torch.cat([obs, actions], -1).double().numpy()
+    expected = [forward(x, {name: w[copy] for name, w in weights.items()}, blocks)[:, 0] for copy in range(3)]
+    np.testing.assert_allclose(critic(obs, actions).detach(), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("copies", [None, 3])
+def test_initial_weights_are_orthogonal_outside_the_blocks_and_he_normal_inside(copies):
+    trunk = SimbaTrunk(5, (64, 64), nn.ReLU, copies)
+    embed = trunk.embed.weight if copies is None else trunk.embed.weight.mT  # [..., width, inputs]
+    torch.testing.assert_close(embed.mT @ embed, torch.eye(5).expand_as(embed.mT @ embed), atol=1e-5, rtol=0)
+    blocks: Any = trunk.blocks
+    for block in blocks:
+        for layer, fan_in in ((block.body[0], 64), (block.body[2], 256)):
+            assert layer.weight.std().item() == pytest.approx(math.sqrt(2 / fan_in), rel=0.03)
+    biases = [value for name, value in trunk.named_parameters() if name.endswith("bias")]
+    assert not any(value.any() for value in biases)
+
+
+def build(name: str, network: Any = SMALL, **options: Any) -> Learner:
+    learner: Learner = CATALOGUE[name].build(SPEC, network=network, **options)
+    return learner
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_actor_and_critics_have_blocks_of_their_own_width(name):
+    model: Any = build(name).model
+    actor, critic = (dict(part.net.named_parameters()) for part in (model.actor, model.critic))
+    shapes = [{value.shape[-1] for value in part.values() if value.dim() > 1} for part in (actor, critic)]
+    assert 32 in shapes[0]
+    assert 24 in shapes[1]
+    assert len([value for value in critic if "body.0.weight" in value]) == 2
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_word_alone_has_the_widths_of_the_paper_and_normalises_observations(name):
+    options: Any = CATALOGUE[name].config_type
+    config = options(network="simba")
+    assert (config.hidden_sizes, config.normalize_obs) == ((128,), True)
+    assert getattr(config, "critic_hidden_sizes", (512, 512)) == (512, 512)
+    assert options().normalize_obs is False
+    assert options(network="simba", normalize_obs=False).normalize_obs is False
+
+
+def test_a_stored_config_is_read_as_it_was_written():
+    for options in ({"network": "simba"}, {"network": SMALL}, {"network": "simba", "hidden_sizes": [4, 4]}):
+        config = CATALOGUE["crossq"].config_type(**options)
+        assert CATALOGUE["crossq"].config_type(**config.model_dump(mode="json")) == config
+
+
+def test_redq_keeps_the_initial_weights_of_the_blocks():
+    model: Any = build("redq").model
+    assert model.critic.net[0].blocks[0].body[0].weight.abs().max() > math.sqrt(6 / 30)  # the bound of Xavier uniform
+
+
+def test_crossq_has_batch_renormalisation_instead_of_layer_norm():
+    modules = [*build("crossq").model.modules()]
+    assert not any(isinstance(each, nn.LayerNorm | EnsembleLayerNorm) for each in modules)
+    assert sum(isinstance(each, RenormBlock) for each in modules) == 1 + 2
+    # Of the inputs, in each block and before the output layer, of the actor and of the critics.
+    assert sum(isinstance(each, BatchRenorm) for each in modules) == (1 + 1 + 1) + (1 + 2 + 1)
+
+
+def test_crossq_does_not_train_biases_that_its_normalisation_cancels():
+    model: Any = build("crossq").model
+    untrained = [name for name, value in model.named_parameters() if not value.requires_grad]
+    assert untrained == [f"actor.net.{name}.bias" for name in ("0", "1", "2.body.2")] + [
+        f"critic.net.{name}.bias" for name in ("0", "1", "2.body.2", "3.body.2")
+    ]
+    assert not any(model.get_parameter(name).any() for name in untrained)
+
+
+def test_an_update_of_crossq_moves_the_statistics_inside_the_blocks():
+    learner = build("crossq", policy_delay=1)
+    columns = {name: torch.randn(16, 3) for name in ("obs", "next_obs")}
+    rows = {"actions": torch.rand(16, 2), "rewards": torch.rand(16), "dones": torch.zeros(16)}
+    learner.update({**columns, **rows})
+    moved = {name: value for name, value in learner.model.named_buffers() if name.endswith("count")}
+    assert len(moved) == 7
+    assert all(value == 1 for value in moved.values())
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"network": {"kind": "simba", "hidden_sizes": [8, 4]}}, r"hidden_sizes of a simba network .* got \[8, 4\]"),
+    ({"network": {"kind": "simba", "critic_hidden_sizes": []}}, "critic_hidden_sizes of a simba network"),
+    ({"network": {"kind": "simba", "layer_norm": False}}, "simba has layer norm in every block; leave out layer_norm"),
+    ({"network": {"kind": "mlp", "critic_hidden_sizes": [8]}}, "critic_hidden_sizes is for the kind simba"),
+    ({"network": {"kind": "simba", "blocks": 2}}, "unknown key 'blocks'; simba has hidden_sizes"),
+    ({"network": SMALL, "hidden_sizes": [4]}, r"hidden_sizes is \[4\], but network.hidden_sizes is \[8\]; set one"),
+])  # fmt: skip
+def test_what_a_simba_network_cannot_be_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        CATALOGUE["sac"].config_type(**options)
+
+
+def test_other_algorithms_refuse_it():
+    for name in CATALOGUE.keys() - set(ALGORITHMS):
+        with pytest.raises(ValueError, match="network simba is for sac, td3, redq, crossq, tqc and mbpo; leave it out"):
+            CATALOGUE[name].config_type(network="simba")
+
+
+def test_weight_decay_shrinks_the_networks_and_leaves_the_temperature_alone():
+    groups = {name: build(name, weight_decay=0.01).parameter_groups() for name in ("sac", "td3", "crossq")}
+    found = {name: [(group.names, group.kind, group.weight_decay) for group in each] for name, each in groups.items()}
+    temperature, networks = (("log_alpha",), "adam", 0.0), ((), "adamw", 0.01)
+    assert found == {"sac": [temperature, networks], "td3": [networks], "crossq": [temperature, networks]}
+    assert [group.kind for group in build("sac").parameter_groups()] == ["adam"]
