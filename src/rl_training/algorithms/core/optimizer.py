@@ -53,11 +53,10 @@ def radam_(
     decay, rho_inf = beta2**count, 2 / (1 - beta2) - 1
     rho = rho_inf - 2 * count * decay / (1 - decay)
     scale = (rho - 4) * (rho - 2) * rho_inf / ((rho_inf - 4) * (rho_inf - 2) * rho)
-    is_rectified = rho > 5
-    rate = torch.where(is_rectified, lr * scale.clamp_min(0).sqrt(), 0).float()
+    rate = ((rho > 5) * lr * scale.clamp_min(0).sqrt()).float()
     torch._fused_adam_(params, grads, means, squares, maxima, counts, lr=rate, beta1=beta1, beta2=beta2, **options)
-    plain = torch.where(is_rectified, 0, -lr / (1 - beta1**count)).float()
-    torch._foreach_add_(params, torch._foreach_mul(means, plain))
+    plain_rate = ((rho <= 5) * -lr / (1 - beta1**count)).float()
+    torch._foreach_add_(params, torch._foreach_mul(means, plain_rate))
 
 
 KERNELS: dict[str, Any] = {
