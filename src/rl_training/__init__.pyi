@@ -445,6 +445,7 @@ class C51(ManagedAlgorithm):
         updates_per_collect: int = 1,
         n_step: int = 1,
         tau: float = 1.0,
+        normalize_obs: bool = False,
         epsilon_start: float = 1.0,
         epsilon_end: float = 0.05,
         exploration_fraction: float = 0.1,
@@ -519,6 +520,7 @@ class C51(ManagedAlgorithm):
             updates_per_collect: updates per collection
             n_step: steps of the n-step return
             tau: Polyak coefficient of the target network; 1: copy
+            normalize_obs: standardise observations by the running mean and std; with network simba true by default
             epsilon_start: initial epsilon of epsilon-greedy exploration
             epsilon_end: final epsilon
             exploration_fraction: fraction of training over which epsilon decreases
@@ -1052,6 +1054,7 @@ class DQN(ManagedAlgorithm):
         updates_per_collect: int = 1,
         n_step: int = 1,
         tau: float = 1.0,
+        normalize_obs: bool = False,
         epsilon_start: float = 1.0,
         epsilon_end: float = 0.05,
         exploration_fraction: float = 0.1,
@@ -1123,6 +1126,7 @@ class DQN(ManagedAlgorithm):
             updates_per_collect: updates per collection
             n_step: steps of the n-step return
             tau: Polyak coefficient of the target network; 1: copy
+            normalize_obs: standardise observations by the running mean and std; with network simba true by default
             epsilon_start: initial epsilon of epsilon-greedy exploration
             epsilon_end: final epsilon
             exploration_fraction: fraction of training over which epsilon decreases
@@ -1512,6 +1516,7 @@ class FQF(ManagedAlgorithm):
         updates_per_collect: int = 1,
         n_step: int = 1,
         tau: float = 1.0,
+        normalize_obs: bool = False,
         epsilon_start: float = 1.0,
         epsilon_end: float = 0.05,
         exploration_fraction: float = 0.1,
@@ -1588,6 +1593,7 @@ class FQF(ManagedAlgorithm):
             updates_per_collect: updates per collection
             n_step: steps of the n-step return
             tau: Polyak coefficient of the target network; 1: copy
+            normalize_obs: standardise observations by the running mean and std; with network simba true by default
             epsilon_start: initial epsilon of epsilon-greedy exploration
             epsilon_end: final epsilon
             exploration_fraction: fraction of training over which epsilon decreases
@@ -2089,6 +2095,7 @@ class IQN(ManagedAlgorithm):
         updates_per_collect: int = 1,
         n_step: int = 1,
         tau: float = 1.0,
+        normalize_obs: bool = False,
         epsilon_start: float = 1.0,
         epsilon_end: float = 0.05,
         exploration_fraction: float = 0.1,
@@ -2164,6 +2171,7 @@ class IQN(ManagedAlgorithm):
             updates_per_collect: updates per collection
             n_step: steps of the n-step return
             tau: Polyak coefficient of the target network; 1: copy
+            normalize_obs: standardise observations by the running mean and std; with network simba true by default
             epsilon_start: initial epsilon of epsilon-greedy exploration
             epsilon_end: final epsilon
             exploration_fraction: fraction of training over which epsilon decreases
@@ -2844,6 +2852,7 @@ class QRDQN(ManagedAlgorithm):
         updates_per_collect: int = 1,
         n_step: int = 1,
         tau: float = 1.0,
+        normalize_obs: bool = False,
         epsilon_start: float = 1.0,
         epsilon_end: float = 0.05,
         exploration_fraction: float = 0.1,
@@ -2917,6 +2926,7 @@ class QRDQN(ManagedAlgorithm):
             updates_per_collect: updates per collection
             n_step: steps of the n-step return
             tau: Polyak coefficient of the target network; 1: copy
+            normalize_obs: standardise observations by the running mean and std; with network simba true by default
             epsilon_start: initial epsilon of epsilon-greedy exploration
             epsilon_end: final epsilon
             exploration_fraction: fraction of training over which epsilon decreases
@@ -2997,6 +3007,7 @@ class Rainbow(ManagedAlgorithm):
         updates_per_collect: int = 1,
         n_step: int = 3,
         tau: float = 1.0,
+        normalize_obs: bool = False,
         epsilon_start: float = 1.0,
         epsilon_end: float = 0.05,
         exploration_fraction: float = 0.1,
@@ -3071,6 +3082,7 @@ class Rainbow(ManagedAlgorithm):
             updates_per_collect: updates per collection
             n_step: steps of the n-step return
             tau: Polyak coefficient of the target network; 1: copy
+            normalize_obs: standardise observations by the running mean and std; with network simba true by default
             epsilon_start: initial epsilon of epsilon-greedy exploration
             epsilon_end: final epsilon
             exploration_fraction: fraction of training over which epsilon decreases

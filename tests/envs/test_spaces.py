@@ -11,7 +11,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from rl_training import BC, PPO, Dreamer, Memory, resume_training, save_transition_dataset
+from rl_training import BC, DQN, PPO, Dreamer, Memory, resume_training, save_transition_dataset
 from rl_training.data.spaces import observations_of
 from rl_training.envs.group import EnvError
 from rl_training.envs.making import make_env
@@ -135,8 +135,9 @@ def test_nan_is_detected_before_packing():
 
 
 def test_datasets_and_normalisation_refuse_images_beside_vectors(tmp_path):
-    with pytest.raises(ValueError, match="normalize_obs is for vectors only"):
-        PPO("SignedSide-v0", normalize_obs=True, output_dir=str(tmp_path / "ppo")).learn()
+    for algorithm in (PPO, DQN):
+        with pytest.raises(ValueError, match="normalize_obs is for vectors only"):
+            algorithm("SignedSide-v0", normalize_obs=True, output_dir=str(tmp_path / algorithm.__name__)).learn()
     with pytest.raises(TypeError, match="datasets cannot hold images beside other parts, but Signed"):
         roll_dataset("SignedSide-v0", rows=10)
     save_transition_dataset(roll_dataset("CartPole-v1", rows=10), tmp_path / "rows.npz")

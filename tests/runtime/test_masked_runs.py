@@ -66,7 +66,7 @@ DQN: dict[str, Any] = {"learning_starts": 200, "batch_size": 8, "hidden_sizes": 
                        "buffer_size": 400, "exploration_fraction": 0.9, "target_interval": 20}  # fmt: skip
 LSTM = {"network": {"memory": "lstm", "memory_size": 6}, "sequence_length": 8}
 FEW: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
-    ("ppo", {"obs": "key"}, {**PPO, "normalize_obs": True}), ("dqn", {}, DQN),
+    ("ppo", {"obs": "key"}, {**PPO, "normalize_obs": True}), ("dqn", {}, {**DQN, "normalize_obs": True}),
     ("ppo", {"actions": "multi", "obs": "key"}, {**PPO, **LSTM}), ("pqn", {}, PPO),
 ]  # fmt: skip
 MORE: list[tuple[str, dict[str, Any], dict[str, Any]]] = [

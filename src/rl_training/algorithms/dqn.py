@@ -69,6 +69,7 @@ class DQNAlgorithm(Learner):
 
     def loss(self, batch: Batch) -> Loss:
         """Mean of w * compare(prediction(s), target, a), where w are importance weights or 1."""
+        batch = self.normalized(batch)
         compared = self.compare(self.predict(batch["obs"]), self.target_of(batch), batch["actions"])
         weights = importance_weights(batch["probabilities"], self.priority_beta) if "probabilities" in batch else 1.0
         terms = {name: (weights * term).mean() for name, term in compared.terms.items()}
@@ -134,6 +135,7 @@ class DQNAlgorithm(Learner):
         self, obs: Tensor, memory: Any = None, *, deterministic: bool = False, generator: torch.Generator | None = None
     ) -> Action:
         """Epsilon-greedy actions; greedy if `deterministic` or if the network is noisy."""
+        obs = self.normalizer(obs)
         values = self.expected(self.evaluate(self.model.q, obs, deterministic=deterministic, generator=generator))
         if deterministic or self.config.noisy:
             return Action(values.argmax(-1))

@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 import torch
 from pydantic import Field, PositiveFloat, PositiveInt
-from torch import Tensor, nn
+from torch import Tensor
 
 from rl_training.algorithms.core.config import RolloutConfig
 from rl_training.algorithms.core.learner import Learner
@@ -43,6 +43,7 @@ class PPOAlgorithm(Learner):
     model_type = PPOModel
     action_kinds: ClassVar[tuple[str, ...]] = ("box", "discrete", "multi_discrete")
     takes_pixels = True
+    obs_clip = 10.0
     clip_range: Tensor
     halted: Tensor  # 1 once target_kl is exceeded, until the next rollout
 
@@ -50,13 +51,6 @@ class PPOAlgorithm(Learner):
         self.register_buffer("clip_range", torch.tensor(self.config.clip_range))
         if self.config.target_kl is not None:
             self.register_buffer(SKIP_UPDATES, torch.zeros(()))
-
-    def new_normalizer(self) -> nn.Module:
-        if not self.config.normalize_obs:
-            return nn.Identity()
-        if len(self.model.obs_shape) > 1:
-            raise ValueError("normalize_obs is for vectors only. Turn it off for images, which the encoder scales")
-        return Normalizer(self.model.obs_shape, clip=10.0)
 
     @torch.no_grad()
     def prepare(self, batch: Batch) -> Batch:

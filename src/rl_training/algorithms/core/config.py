@@ -104,14 +104,14 @@ class ReplayConfig(AlgorithmConfig):
     updates_per_collect: PositiveInt = Field(1, description="updates per collection")
     n_step: PositiveInt = Field(1, description="steps of the n-step return")
     tau: Rate = Field(0.005, description="Polyak coefficient of the target network")
+    normalize_obs: bool = Field(
+        False, description="standardise observations by the running mean and std; with network simba true by default"
+    )
 
 
 class ReplayActorCriticConfig(ReplayConfig):
     takes_simba: ClassVar[bool] = True
 
-    normalize_obs: bool = Field(
-        False, description="standardise observations by the running mean and std; with network simba true by default"
-    )
     weight_decay: NonNegativeFloat = Field(0.0, description="decoupled weight decay of the networks (AdamW)")
 
 

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
+VECTORS_ONLY = "normalize_obs is for vectors only. Turn it off for images, which the encoder scales"
+
+
 def frozen(module: nn.Module) -> Callable[..., Any]:
     """Returns `module` as a function without gradients for its parameters; gradients flow through its inputs."""
     parameters = {name: parameter.detach() for name, parameter in module.named_parameters()}
@@ -61,6 +64,7 @@ class Learner(nn.Module):
     needs_expert: ClassVar[bool] = False  # an expert's dataset, beside its own environment steps
     targets: ClassVar[tuple[str, ...]] = ()  # parts of the model that have a target network
     needs: ClassVar[tuple[Column, ...]] = ()  # columns of a batch beyond those of every transition
+    obs_clip: ClassVar[float | None] = None  # bound of normalised observations
     undecayed: ClassVar[tuple[str, ...]] = ()  # parameters that the option `weight_decay` leaves alone
     # Losses with gradients for different parameters, whose sum is `loss`; on a GPU they are computed side by side.
     parts: ClassVar[tuple[str, ...]] = ()
@@ -85,7 +89,7 @@ class Learner(nn.Module):
         cls.check_spec(spec)
         config = cls.configured(config, options)
         if spec.obs_parts and getattr(config, "normalize_obs", False):
-            raise ValueError("normalize_obs is for vectors only. Turn it off for images, which the encoder scales")
+            raise ValueError(VECTORS_ONLY)
         learner = cls(cls.build_model(spec, config), config)
         if spec.action_mask is not None and isinstance(learner.normalizer, Normalizer):
             learner.normalizer.unscaled = mask_columns(spec)
@@ -136,7 +140,11 @@ class Learner(nn.Module):
 
     def new_normalizer(self) -> nn.Module:
         """Normaliser of observations; the identity without the option `normalize_obs`."""
-        return Normalizer(self.model.obs_shape) if getattr(self.config, "normalize_obs", False) else nn.Identity()
+        if not getattr(self.config, "normalize_obs", False):
+            return nn.Identity()
+        if len(self.model.obs_shape) > 1 and self.lane != "offline":
+            raise ValueError(VECTORS_ONLY)
+        return Normalizer(self.model.obs_shape, clip=self.obs_clip)
 
     def running_statistics(self) -> Statistics | None:
         """Statistics that every observation is added to before the agent acts on it; None: there are none."""
