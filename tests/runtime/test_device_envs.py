@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from rl_training.experiment.config.train_config import ConfigError, parse_config
 from rl_training.experiment.run import resume_run, run_training
 from rl_training.experiment.seeds.sweep import train_seeds
 from rl_training.runtime.lanes.captured_collect import CapturedCollect
+from rl_training.runtime.lanes.captured_steps import stacked_steps
+from rl_training.runtime.lanes.rollout import RolloutLane
 
 SMALL: dict[str, Any] = {"hidden_sizes": [8], "batch_size": 16}
 RUNS = {
@@ -52,6 +55,19 @@ def test_a_resumed_run_ends_with_the_same_bytes(tmp_path, name):
     resumed = resume_run(half.run_dir, steps=512)
     assert (whole.steps, resumed.steps) == (512, 512)
     assert weights(whole.run_dir) == weights(resumed.run_dir) != {}
+
+
+@pytest.mark.parametrize("name", ["ppo", "pqn", "pqn with images"])
+def test_a_rollout_as_a_gpu_captures_it_holds_what_single_steps_hold(tmp_path, name, monkeypatch):
+    stepped, original = run_training(config(tmp_path, name, "stepped")), RolloutLane.__init__
+
+    def with_stacked_steps(lane: Any, learner: Any, actor: Any, buffer: Any, options: Any) -> None:
+        original(lane, learner, actor, buffer, options)
+        lane.captured = partial(stacked_steps, actor, options.num_steps)
+
+    monkeypatch.setattr(RolloutLane, "__init__", with_stacked_steps)
+    stacked = run_training(config(tmp_path, name, "stacked"))
+    assert weights(stepped.run_dir) == weights(stacked.run_dir) != {}
 
 
 def test_episodes_are_logged(tmp_path):
