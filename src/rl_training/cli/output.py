@@ -122,11 +122,13 @@ def _next(report: Mapping[str, Any], data: str | None) -> str:
 
 
 def score(evaluation: Mapping[str, Any]) -> str:
-    """Mean ± standard deviation of the returns, and the D4RL normalized score if there is one."""
+    """Mean ± standard deviation of the returns, and the D4RL normalized score and the success rate if there are any."""
     episodes = many(evaluation["episodes"], "episode")
     text = f"{evaluation['return_mean']:.1f} ± {evaluation['return_std']:.1f} over {episodes}"
-    normalized = evaluation.get("normalized_score")
-    return text if normalized is None else f"{text}, normalized score {normalized:.1f}"
+    if (normalized := evaluation.get("normalized_score")) is not None:
+        text += f", normalized score {normalized:.1f}"
+    rate = evaluation.get("success_rate")
+    return text if rate is None else f"{text}, success rate {rate:.0%}"
 
 
 def many(number: int, noun: str) -> str:

@@ -77,10 +77,12 @@ def mean_evaluation(evaluations: Sequence[dict[str, Any] | None]) -> dict[str, A
     if len(known) < len(evaluations):
         return None
     returns = [evaluation["return_mean"] for evaluation in known]
-    summary = {
+    summary: dict[str, Any] = {
         "return_mean": fmean(returns), "return_std": pstdev(returns), "returns": returns,
         "lengths": [fmean(evaluation["lengths"]) for evaluation in known],
         "episodes": sum(evaluation["episodes"] for evaluation in known),
     }  # fmt: skip
-    scores = [evaluation["normalized_score"] for evaluation in known if "normalized_score" in evaluation]
-    return {**summary, "normalized_score": fmean(scores)} if scores else summary
+    for name in ("normalized_score", "success_rate"):
+        values = [evaluation[name] for evaluation in known if name in evaluation]
+        summary |= {name: fmean(values)} if values else {}
+    return summary

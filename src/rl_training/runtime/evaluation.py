@@ -1,5 +1,7 @@
 """Evaluates a policy in fresh environments with fixed seeds, without side effects on training."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +20,7 @@ from rl_training.envs.making import EnvFactory
 from rl_training.envs.pool import EnvPool
 from rl_training.envs.render_process import RenderProcess
 from rl_training.envs.rendering import MODE
+from rl_training.envs.successes import record_successes
 from rl_training.messages import Warn, print_warning
 from rl_training.runtime.memory import Memory
 from rl_training.runtime.state import finite_actions
@@ -32,6 +35,13 @@ PARALLEL_EPISODES = 16  # environments that share one forward pass
 class Evaluation(NamedTuple):
     returns: list[float]
     lengths: list[int]
+    successes: list[bool] = []  # one per episode, if the environment reports them
+
+    @classmethod
+    def of(cls, episodes: list[Episode], successes: list[bool | None]) -> Evaluation:
+        known = [success for success in successes if success is not None]
+        returns, lengths = [episode.return_ for episode in episodes], [episode.length for episode in episodes]
+        return cls(returns, lengths, known if len(known) == len(episodes) else [])
 
     def summary(self, env_id: str | None = None) -> dict[str, Any]:
         mean = fmean(self.returns)
@@ -40,7 +50,8 @@ class Evaluation(NamedTuple):
             "lengths": self.lengths, "episodes": len(self.returns),
         }  # fmt: skip
         score = None if env_id is None else normalized_score(env_id, mean)
-        return summary if score is None else {**summary, "normalized_score": score}
+        rate = {"success_rate": fmean(self.successes)} if self.successes else {}
+        return {**summary, **({} if score is None else {"normalized_score": score}), **rate}
 
 
 @torch.no_grad()
@@ -64,7 +75,7 @@ def evaluate(
     watch()
     options: Any = {"max_steps": max_steps, "like": like, "warn": warn, "seed": streams.derive(seed, "evaluation")}
     with _evaluation_mode(policy), _pool(source, width, video, episodes, **options) as pool:
-        obs, memory, unended = _first_obs(pool, video), Memory(), 0
+        successes, obs, memory, unended = record_successes(pool), _first_obs(pool, video), Memory(), 0
         while remaining:
             watch()
             rows = torch.as_tensor(obs).to(device)
@@ -81,9 +92,14 @@ def evaluate(
                     remaining -= 1
     if video is not None:
         video.save(warn, watch)
-    ordered = [finished[number % width][number // width] for number in range(episodes)]
+    ordered, reported = (_in_order(each, episodes) for each in (finished, successes))
     _warn_of_cuts(ordered, max_steps, warn, warned)
-    return Evaluation([episode.return_ for episode in ordered], [episode.length for episode in ordered])
+    return Evaluation.of(ordered, reported)
+
+
+def _in_order(by_env: list[list[Any]], episodes: int) -> list[Any]:
+    """Returns the entries of episodes 0, 1, …, of which environment i of n has played i, i + n, …"""
+    return [by_env[number % len(by_env)][number // len(by_env)] for number in range(episodes)]
 
 
 @contextmanager

@@ -92,7 +92,7 @@ class Evaluate(Callback):
 
 def flat(evaluation: Mapping[str, Any]) -> dict[str, float]:
     """Returns the figures of an evaluation as `eval_…`, for readers that take only numbers."""
-    figures = {"return_mean", "return_std", "normalized_score"} & evaluation.keys()
+    figures = {"return_mean", "return_std", "normalized_score", "success_rate"} & evaluation.keys()
     numbers = {f"{FLAT}{name}": evaluation[name] for name in sorted(figures)}
     return {**numbers, f"{FLAT}length_mean": fmean(evaluation["lengths"])} if evaluation.get("lengths") else numbers
 
