@@ -19,7 +19,8 @@ from rl_training.envs import snapshots
 from rl_training.envs.pool import EnvPool, Transition
 
 CLASSIC = ["CartPole-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1", "Acrobot-v1"]
-PACKAGED = ["FixedHorizonCartPole-v0", "Catch-v0", "CueMemory-v0", "CartPoleNoVelocity-v1", "PendulumNoVelocity-v1"]
+PACKAGED = ["FixedHorizonCartPole-v0", "Catch-v0", "CueMemory-v0", "CartPoleNoVelocity-v1", "PendulumNoVelocity-v1",
+            "PointGoal-v0", "BitFlip-v0"]  # fmt: skip
 MUJOCO = sorted(name for name, spec in gym.registry.items() if re.match(r"gymnasium.*_v5:", str(spec.entry_point)))
 LIMIT = {"max_episode_steps": 60}
 

@@ -12,6 +12,7 @@ from gymnasium.wrappers import FrameStackObservation, OrderEnforcing, PassiveEnv
 from rl_training.envs.atari import AtariGame
 from rl_training.envs.combination_lock import CombinationLock
 from rl_training.envs.fixed_horizon import FixedHorizonCartPole
+from rl_training.envs.goal_tasks import BitFlip, PointGoal
 from rl_training.envs.hidden_velocity import CartPoleNoVelocity, PendulumNoVelocity
 from rl_training.envs.lending import KeptOpen
 from rl_training.envs.masks import ActionMasks
@@ -19,7 +20,9 @@ from rl_training.envs.pixels import Catch, CueMemory
 from rl_training.envs.spaces import LibrarySpaces
 
 # Their state is their plain attributes.
-ATTRIBUTE_ENVS = (FixedHorizonCartPole, Catch, CueMemory, CartPoleNoVelocity, PendulumNoVelocity, CombinationLock)
+ATTRIBUTE_ENVS = (
+    FixedHorizonCartPole, Catch, CueMemory, CartPoleNoVelocity, PendulumNoVelocity, CombinationLock, PointGoal, BitFlip,
+)  # fmt: skip
 SUPPORTED_WRAPPERS = (TimeLimit, OrderEnforcing, FrameStackObservation, LibrarySpaces, ActionMasks)
 WITHOUT_EFFECT = (KeptOpen, PassiveEnvChecker)
 SEQUENCES = {"tuple": tuple, "list": list, "deque": deque}
