@@ -446,6 +446,8 @@ class C51(ManagedAlgorithm):
         n_step: int = 1,
         tau: float = 1.0,
         normalize_obs: bool = False,
+        hindsight: Literal["none", "future", "final", "episode"] = "none",
+        hindsight_goals: int = 4,
         epsilon_start: float = 1.0,
         epsilon_end: float = 0.05,
         exploration_fraction: float = 0.1,
@@ -521,6 +523,8 @@ class C51(ManagedAlgorithm):
             n_step: steps of the n-step return
             tau: Polyak coefficient of the target network; 1: copy
             normalize_obs: standardise observations by the running mean and std; with network simba true by default
+            hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
+            hindsight_goals: other goals for each transition with hindsight
             epsilon_start: initial epsilon of epsilon-greedy exploration
             epsilon_end: final epsilon
             exploration_fraction: fraction of training over which epsilon decreases
@@ -910,6 +914,8 @@ class CrossQ(ManagedAlgorithm):
         n_step: int = 1,
         tau: float = 1.0,
         normalize_obs: bool = False,
+        hindsight: Literal["none", "future", "final", "episode"] = "none",
+        hindsight_goals: int = 4,
         weight_decay: float = 0.0,
         action_noise: Literal["none", "gaussian", "ornstein_uhlenbeck"] = "none",
         action_noise_scale: float = 0.1,
@@ -979,6 +985,8 @@ class CrossQ(ManagedAlgorithm):
             n_step: steps of the n-step return
             tau: always 1, because there are no target networks
             normalize_obs: standardise observations by the running mean and std; with network simba true by default
+            hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
+            hindsight_goals: other goals for each transition with hindsight
             weight_decay: decoupled weight decay of the networks (AdamW)
             action_noise: exploration noise added to the actions
             action_noise_scale: std of the exploration noise; actions are in [-1, 1]
@@ -1055,6 +1063,8 @@ class DQN(ManagedAlgorithm):
         n_step: int = 1,
         tau: float = 1.0,
         normalize_obs: bool = False,
+        hindsight: Literal["none", "future", "final", "episode"] = "none",
+        hindsight_goals: int = 4,
         epsilon_start: float = 1.0,
         epsilon_end: float = 0.05,
         exploration_fraction: float = 0.1,
@@ -1127,6 +1137,8 @@ class DQN(ManagedAlgorithm):
             n_step: steps of the n-step return
             tau: Polyak coefficient of the target network; 1: copy
             normalize_obs: standardise observations by the running mean and std; with network simba true by default
+            hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
+            hindsight_goals: other goals for each transition with hindsight
             epsilon_start: initial epsilon of epsilon-greedy exploration
             epsilon_end: final epsilon
             exploration_fraction: fraction of training over which epsilon decreases
@@ -1517,6 +1529,8 @@ class FQF(ManagedAlgorithm):
         n_step: int = 1,
         tau: float = 1.0,
         normalize_obs: bool = False,
+        hindsight: Literal["none", "future", "final", "episode"] = "none",
+        hindsight_goals: int = 4,
         epsilon_start: float = 1.0,
         epsilon_end: float = 0.05,
         exploration_fraction: float = 0.1,
@@ -1594,6 +1608,8 @@ class FQF(ManagedAlgorithm):
             n_step: steps of the n-step return
             tau: Polyak coefficient of the target network; 1: copy
             normalize_obs: standardise observations by the running mean and std; with network simba true by default
+            hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
+            hindsight_goals: other goals for each transition with hindsight
             epsilon_start: initial epsilon of epsilon-greedy exploration
             epsilon_end: final epsilon
             exploration_fraction: fraction of training over which epsilon decreases
@@ -2096,6 +2112,8 @@ class IQN(ManagedAlgorithm):
         n_step: int = 1,
         tau: float = 1.0,
         normalize_obs: bool = False,
+        hindsight: Literal["none", "future", "final", "episode"] = "none",
+        hindsight_goals: int = 4,
         epsilon_start: float = 1.0,
         epsilon_end: float = 0.05,
         exploration_fraction: float = 0.1,
@@ -2172,6 +2190,8 @@ class IQN(ManagedAlgorithm):
             n_step: steps of the n-step return
             tau: Polyak coefficient of the target network; 1: copy
             normalize_obs: standardise observations by the running mean and std; with network simba true by default
+            hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
+            hindsight_goals: other goals for each transition with hindsight
             epsilon_start: initial epsilon of epsilon-greedy exploration
             epsilon_end: final epsilon
             exploration_fraction: fraction of training over which epsilon decreases
@@ -2254,6 +2274,8 @@ class MBPO(ManagedAlgorithm):
         n_step: Literal[1] = 1,
         tau: float = 0.005,
         normalize_obs: bool = False,
+        hindsight: Literal["none"] = "none",
+        hindsight_goals: int = 4,
         weight_decay: float = 0.0,
         action_noise: Literal["none", "gaussian", "ornstein_uhlenbeck"] = "none",
         action_noise_scale: float = 0.1,
@@ -2338,6 +2360,8 @@ class MBPO(ManagedAlgorithm):
             n_step: always 1: model rollouts have single steps only
             tau: Polyak coefficient of the target network
             normalize_obs: standardise observations by the running mean and std; with network simba true by default
+            hindsight: always none: model rollouts have no other goals
+            hindsight_goals: other goals for each transition with hindsight
             weight_decay: decoupled weight decay of the networks (AdamW)
             action_noise: exploration noise added to the actions
             action_noise_scale: std of the exploration noise; actions are in [-1, 1]
@@ -2853,6 +2877,8 @@ class QRDQN(ManagedAlgorithm):
         n_step: int = 1,
         tau: float = 1.0,
         normalize_obs: bool = False,
+        hindsight: Literal["none", "future", "final", "episode"] = "none",
+        hindsight_goals: int = 4,
         epsilon_start: float = 1.0,
         epsilon_end: float = 0.05,
         exploration_fraction: float = 0.1,
@@ -2927,6 +2953,8 @@ class QRDQN(ManagedAlgorithm):
             n_step: steps of the n-step return
             tau: Polyak coefficient of the target network; 1: copy
             normalize_obs: standardise observations by the running mean and std; with network simba true by default
+            hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
+            hindsight_goals: other goals for each transition with hindsight
             epsilon_start: initial epsilon of epsilon-greedy exploration
             epsilon_end: final epsilon
             exploration_fraction: fraction of training over which epsilon decreases
@@ -3008,6 +3036,8 @@ class Rainbow(ManagedAlgorithm):
         n_step: int = 3,
         tau: float = 1.0,
         normalize_obs: bool = False,
+        hindsight: Literal["none", "future", "final", "episode"] = "none",
+        hindsight_goals: int = 4,
         epsilon_start: float = 1.0,
         epsilon_end: float = 0.05,
         exploration_fraction: float = 0.1,
@@ -3083,6 +3113,8 @@ class Rainbow(ManagedAlgorithm):
             n_step: steps of the n-step return
             tau: Polyak coefficient of the target network; 1: copy
             normalize_obs: standardise observations by the running mean and std; with network simba true by default
+            hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
+            hindsight_goals: other goals for each transition with hindsight
             epsilon_start: initial epsilon of epsilon-greedy exploration
             epsilon_end: final epsilon
             exploration_fraction: fraction of training over which epsilon decreases
@@ -3306,6 +3338,8 @@ class REDQ(ManagedAlgorithm):
         n_step: int = 1,
         tau: float = 0.005,
         normalize_obs: bool = False,
+        hindsight: Literal["none", "future", "final", "episode"] = "none",
+        hindsight_goals: int = 4,
         weight_decay: float = 0.0,
         action_noise: Literal["none", "gaussian", "ornstein_uhlenbeck"] = "none",
         action_noise_scale: float = 0.1,
@@ -3376,6 +3410,8 @@ class REDQ(ManagedAlgorithm):
             n_step: steps of the n-step return
             tau: Polyak coefficient of the target network
             normalize_obs: standardise observations by the running mean and std; with network simba true by default
+            hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
+            hindsight_goals: other goals for each transition with hindsight
             weight_decay: decoupled weight decay of the networks (AdamW)
             action_noise: exploration noise added to the actions
             action_noise_scale: std of the exploration noise; actions are in [-1, 1]
@@ -3452,6 +3488,8 @@ class SAC(ManagedAlgorithm):
         n_step: int = 1,
         tau: float = 0.005,
         normalize_obs: bool = False,
+        hindsight: Literal["none", "future", "final", "episode"] = "none",
+        hindsight_goals: int = 4,
         weight_decay: float = 0.0,
         action_noise: Literal["none", "gaussian", "ornstein_uhlenbeck"] = "none",
         action_noise_scale: float = 0.1,
@@ -3519,6 +3557,8 @@ class SAC(ManagedAlgorithm):
             n_step: steps of the n-step return
             tau: Polyak coefficient of the target network
             normalize_obs: standardise observations by the running mean and std; with network simba true by default
+            hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
+            hindsight_goals: other goals for each transition with hindsight
             weight_decay: decoupled weight decay of the networks (AdamW)
             action_noise: exploration noise added to the actions
             action_noise_scale: std of the exploration noise; actions are in [-1, 1]
@@ -3593,6 +3633,8 @@ class TD3(ManagedAlgorithm):
         n_step: int = 1,
         tau: float = 0.005,
         normalize_obs: bool = False,
+        hindsight: Literal["none", "future", "final", "episode"] = "none",
+        hindsight_goals: int = 4,
         weight_decay: float = 0.0,
         action_noise: Literal["none", "gaussian", "ornstein_uhlenbeck"] = "gaussian",
         action_noise_scale: float = 0.1,
@@ -3660,6 +3702,8 @@ class TD3(ManagedAlgorithm):
             n_step: steps of the n-step return
             tau: Polyak coefficient of the target network
             normalize_obs: standardise observations by the running mean and std; with network simba true by default
+            hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
+            hindsight_goals: other goals for each transition with hindsight
             weight_decay: decoupled weight decay of the networks (AdamW)
             action_noise: exploration noise added to the actions
             action_noise_scale: std of the exploration noise; actions are in [-1, 1]
@@ -3870,6 +3914,8 @@ class TQC(ManagedAlgorithm):
         n_step: int = 1,
         tau: float = 0.005,
         normalize_obs: bool = False,
+        hindsight: Literal["none", "future", "final", "episode"] = "none",
+        hindsight_goals: int = 4,
         weight_decay: float = 0.0,
         action_noise: Literal["none", "gaussian", "ornstein_uhlenbeck"] = "none",
         action_noise_scale: float = 0.1,
@@ -3941,6 +3987,8 @@ class TQC(ManagedAlgorithm):
             n_step: steps of the n-step return
             tau: Polyak coefficient of the target network
             normalize_obs: standardise observations by the running mean and std; with network simba true by default
+            hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
+            hindsight_goals: other goals for each transition with hindsight
             weight_decay: decoupled weight decay of the networks (AdamW)
             action_noise: exploration noise added to the actions
             action_noise_scale: std of the exploration noise; actions are in [-1, 1]

@@ -13,6 +13,7 @@ class MBPOConfig(ModelBasedConfig, SACConfig):
     updates_per_collect: PositiveInt = Field(20, description="updates per collection")
     model_train_interval: PositiveInt = Field(250, description="environment steps between model fits")
     n_step: Literal[1] = Field(1, description="always 1: model rollouts have single steps only")
+    hindsight: Literal["none"] = Field("none", description="always none: model rollouts have no other goals")
 
 
 class MBPOAlgorithm(ModelBasedLearner, SACAlgorithm):

@@ -6,6 +6,7 @@ from rl_training.data.datasets.reference_returns import normalized_score as norm
 from rl_training.data.datasets.transition_dataset import TransitionDataset as TransitionDataset
 from rl_training.data.readers import read_columns as read_columns
 from rl_training.data.replay.frame_replay import FrameReplayBuffer as FrameReplayBuffer
+from rl_training.data.replay.hindsight_replay import HindsightReplayBuffer as HindsightReplayBuffer
 from rl_training.data.replay.replay_buffer import ReplayBuffer as ReplayBuffer
 from rl_training.data.replay.rollout_buffer import RolloutBuffer as RolloutBuffer
 from rl_training.data.replay.rollout_buffer import generalized_advantages as generalized_advantages

@@ -67,7 +67,7 @@ class EnvPool:
             raise ValueError(f"num_envs must be at least 1, got {num_envs}")
         if not 0 <= workers <= num_envs:
             raise ValueError(f"workers must be between 0 and num_envs = {num_envs}, got {workers}")
-        source = EnvFactory.of(env_id, env_kwargs)
+        self.source = source = EnvFactory.of(env_id, env_kwargs)
         make = partial(make_env, source, training=training, like=like)
         env = make()
         exact = not callable(source.env) and snapshots.is_exact_for(env)

@@ -22,6 +22,7 @@ from rl_training.schedules import Schedule
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Rate = Annotated[float, Field(gt=0, le=1)]
 SHORT_SEQUENCE, LONG_SEQUENCE = 8, 32  # steps that a network with memory trains on by default
+Hindsight = Literal["none", "future", "final", "episode"]
 NoiseKind = Literal["none", "gaussian", "ornstein_uhlenbeck"]
 
 
@@ -107,6 +108,23 @@ class ReplayConfig(AlgorithmConfig):
     normalize_obs: bool = Field(
         False, description="standardise observations by the running mean and std; with network simba true by default"
     )
+    hindsight: Hindsight = Field(
+        "none", description="hindsight experience replay (HER) with goals of the same episode: future, final or episode"
+    )
+    hindsight_goals: PositiveInt = Field(4, description="other goals for each transition with hindsight")
+
+    @field_validator("hindsight", mode="before")
+    @classmethod
+    def _read_no_hindsight(cls, value: Any) -> Any:
+        return "none" if value is None else value
+
+    @model_validator(mode="after")
+    def _hindsight_has_single_steps(self) -> "ReplayConfig":
+        if self.hindsight != "none" and self.n_step > 1:
+            raise ValueError(
+                f"n_step is {self.n_step}, but with hindsight the steps of a return have different goals; set it to 1"
+            )
+        return self
 
 
 class ReplayActorCriticConfig(ReplayConfig):

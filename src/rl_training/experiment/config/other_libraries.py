@@ -30,6 +30,8 @@ RENAMED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "net_arch": ("hidden_sizes",),
         "env": ("env_id",),
         "env_wrapper": ("env_wrappers",),
+        "goal_selection_strategy": ("hindsight",),
+        "n_sampled_goal": ("hindsight_goals",),
     },
     D3RLPY: {
         "critic_learning_rate": ("learning_rate",),
@@ -108,13 +110,19 @@ EXPLAINED: Mapping[str, tuple[str, str]] = {
     "num_minibatches": ("epochs", f"{CLEANRL}'s num_minibatches is num_steps * num_envs / batch_size here"),
     "anneal_lr": ("learning_rate", "CleanRL's anneal_lr is schedules: {learning_rate: {kind: linear, end: 0}} here"),
     "optimize_memory_usage": ("buffer_size", "the replay buffer is compact already; leave it out"),
-    "replay_buffer_class": ("buffer_size", "the algorithm chooses its replay buffer; leave it out"),
+    "replay_buffer_class": (
+        "buffer_size",
+        f"the algorithm chooses its replay buffer; leave it out, or set hindsight=future for {SB3}'s HerReplayBuffer",
+    ),
     "replay_buffer_kwargs": ("buffer_size", "options of the replay buffer are options of the algorithm here"),
     "use_sde": ("", "state-dependent exploration is not available here; leave it out"),
     "sde_sample_freq": ("", "state-dependent exploration is not available here; leave it out"),
     "stats_window_size": ("", "logged returns are those since the last log entry, of log_interval steps; leave it out"),
 }
 
+# Options here that only some algorithms have.
+_REPLAY_ONLY = "it relabels the transitions of a replay buffer; use sac, td3, dqn or another algorithm with one"
+OF_SOME: Mapping[str, str] = {"hindsight": _REPLAY_ONLY, "hindsight_goals": _REPLAY_ONLY}
 
 INNER = ("net_arch", "activation_fn", "features_extractor_class", "lstm_hidden_size")  # options in `policy_kwargs`
 
@@ -149,5 +157,5 @@ def name_here(word: str, known: Mapping[str, str], value: Any = None) -> str:
             if own in known:
                 name, comma, where = known[own].partition(",")
                 return f"; {library}'s {word} is {name} here{comma}{where}" if library else f"; use {known[own]}"
-    needed, sentence = EXPLAINED.get(word, ("", ""))
+    needed, sentence = EXPLAINED.get(word, ("", OF_SOME.get(word, "")))
     return f"; {sentence}" if sentence and (not needed or needed in known) else ""

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from rl_training import streams
 from rl_training.algorithms.core.config import ReplayConfig
-from rl_training.data import FrameReplayBuffer, ReplayBuffer
+from rl_training.data import ReplayBuffer
 from rl_training.runtime.lanes.acting import ActingLane, Actor
 from rl_training.runtime.lanes.actors import new_actor
 from rl_training.runtime.lanes.captured_acting import CapturedActor, CapturedStorage
 from rl_training.runtime.lanes.captured_collect import CapturedCollect
 from rl_training.runtime.lanes.context import LaneContext
+from rl_training.runtime.lanes.replay_buffers import new_replay
 from rl_training.runtime.policies import RandomPolicy
 from rl_training.runtime.state import CollectResult
-
-PRIORITY_OPTIONS = ("prioritized", "priority_alpha")  # only some algorithms have them
 
 
 class ReplayLane(ActingLane):
@@ -33,19 +31,8 @@ class ReplayLane(ActingLane):
 
     @classmethod
     def build(cls, context: LaneContext) -> ReplayLane:
-        actor, options, pool = new_actor(context), context.options, context.pool
-        stacked = getattr(options, "stacked_frames", None)
-        by_frames = pool.stacks_frames if stacked is None else stacked
-        kind = FrameReplayBuffer if by_frames else ReplayBuffer
-        size = kind.row_bytes(pool.spec, prioritized=getattr(options, "prioritized", False))
-        context.require_memory("buffer_size", options.buffer_size, size)
-        replay = kind(
-            options.buffer_size, pool.spec, device=actor.device, stride=pool.num_envs, gamma=options.gamma,
-            members=len(context.learners) if len(context.learners) > 1 else None, n_step=options.n_step,
-            **{name: getattr(options, name) for name in PRIORITY_OPTIONS if hasattr(options, name)},
-        )  # fmt: skip
-        replay.seed(streams.derive(context.seed, "sampling"))
-        lane = cls(actor, replay, options)
+        actor = new_actor(context)
+        lane = cls(actor, new_replay(context, actor.device), context.options)
         lane.overlap = context.overlap
         return lane
 

@@ -1,0 +1,20 @@
+"""With hindsight, policies reach goals with sparse rewards that they never reach without it at the same budget."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = [pytest.mark.learning, pytest.mark.timeout(400)]
+SHORT = {"total_timesteps": 5_000}
+
+
+def test_dqn_flips_the_right_bits(final_return):
+    assert final_return("dqn/bit_flip", **SHORT) > -8  # the best policy scores about -6.5
+
+
+def test_without_hindsight_it_does_not(final_return):
+    assert final_return("dqn/bit_flip", "hindsight=none", **SHORT) < -13
+
+
+def test_sac_moves_the_point_to_its_goal(final_return):
+    assert final_return("sac/point_goal", **SHORT) > -25  # the best policy scores about -10
