@@ -233,6 +233,14 @@ def test_saved_goals_do_not_change_later():
     assert len(earlier) == 12
 
 
+def test_rows_without_goals_are_saved_as_zeros():
+    replay = buffer(4)
+    play(replay, [[2], [0], [0], [0], [0]])  # transition 4 is in the slot of transition 0, whose episode has ended
+    rows = replay.goals.rows(1, 5)
+    assert rows["numbers"].tolist() == [-1] * 4
+    assert not any(rows[name].any() for name in ("goals", "rewards", "dones"))
+
+
 def test_episodes_that_a_resume_cuts_get_no_goals():
     replay = buffer()
     play(replay, [[0], [0]])
