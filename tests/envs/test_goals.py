@@ -131,7 +131,7 @@ def test_environments_without_rewards_of_other_goals_are_refused():
 def test_rewards_that_differ_from_those_of_a_step_are_refused():
     with pytest.raises(ValueError, match="returned -1 instead of -2"):
         goal_rewards(partial(Reach, compute_reward=partial(distance, offset=-1.0)))
-    scaled = EnvFactory("PointGoal-v0", wrappers=(partial(TransformReward, func=lambda reward: 10 * reward),))
+    scaled = EnvFactory("PointGoal-v0", wrappers=(partial(TransformReward, func=lambda reward: 10 * float(reward)),))
     with pytest.raises(ValueError, match="returned -1 instead of -10; change it, or remove wrappers"):
         GoalRewards(scaled, spec_of(scaled))
 

@@ -49,7 +49,7 @@ class HindsightReplayBuffer(ReplayBuffer):
         self.goal_seed = goal_seed
         self.goals = GoalStore(capacity, self.places, goals, members=members, device=self.generator.device)
         self.starts = np.zeros((members or 1, self.stride), np.int64)  # first step of each running episode
-        self._steps: list[Step] | None = []  # the newest ones; None: to be read from the columns
+        self._recent: list[Step] | None = []  # the newest ones; None: to be read from the columns
 
     @classmethod
     def row_bytes(cls, spec: EnvSpec, *, goals: int = 4, **options: Any) -> int:
@@ -110,7 +110,7 @@ class HindsightReplayBuffer(ReplayBuffer):
     def load_state_dict(self, state: dict[str, Any], *, member: int | None = None) -> None:
         super().load_state_dict(state, member=member)
         index, own = member or 0, state["hindsight"]
-        self.starts[index], self._steps = own["starts"], None
+        self.starts[index], self._recent = own["starts"], None
         if "goals" in own:
             numbers = torch.arange(self.added - len(own["goals"]["numbers"]), self.added)
             self.goals.put(own["goals"], numbers, member=index)
@@ -130,14 +130,14 @@ class HindsightReplayBuffer(ReplayBuffer):
         return {**batch, "rewards": rewards, "dones": dones, "truncated": (ended - dones).clamp(min=0)}
 
     def _running_steps(self) -> list[Step]:
-        if self._steps is None:
+        if self._recent is None:
             slots = self._slots(self._first_needed() * self.stride, self.added)
             axis, names = self.columns["dones"].dim() - 1, ("next_obs", "dones")
             next_obs, dones = (self._on_host(self.columns[name].index_select(axis, slots)) for name in names)
             achieved = self.places.achieved(next_obs)
             rows = [slice(first, first + self.stride) for first in range(0, len(slots), self.stride)]
-            self._steps = [Step(achieved[:, each], dones[:, each]) for each in rows]
-        return self._steps
+            self._recent = [Step(achieved[:, each], dones[:, each]) for each in rows]
+        return self._recent
 
     def _first_needed(self) -> int:
         """The first step of a running episode of which every transition is stored."""
