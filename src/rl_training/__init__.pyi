@@ -679,7 +679,7 @@ class CalQL(ManagedAlgorithm):
             precision: precision of matrix products in the loss
             temperature: entropy coefficient alpha; its initial value if tuned
             tune_temperature: tune the temperature towards target_entropy
-            target_entropy: auto: minus the number of action dimensions
+            target_entropy: auto: minus the number of action dimensions, or 0.3 * log(valid actions) if Discrete
             critic_hidden_sizes: widths of the critics' hidden layers (Box); none: hidden_sizes
             initialization: initial weights (Box): PyTorch's, those of CORL's CQL, or those of the Cal-QL authors
             log_std_offset: initial offset of the policy's log std, trained with a multiplier (Box); none: neither
@@ -833,7 +833,7 @@ class CQL(ManagedAlgorithm):
             precision: precision of matrix products in the loss
             temperature: entropy coefficient alpha; its initial value if tuned
             tune_temperature: tune the temperature towards target_entropy
-            target_entropy: auto: minus the number of action dimensions
+            target_entropy: auto: minus the number of action dimensions, or 0.3 * log(valid actions) if Discrete
             critic_hidden_sizes: widths of the critics' hidden layers (Box); none: hidden_sizes
             initialization: initial weights (Box): PyTorch's, those of CORL's CQL, or those of the Cal-QL authors
             log_std_offset: initial offset of the policy's log std, trained with a multiplier (Box); none: neither
@@ -917,12 +917,12 @@ class CrossQ(ManagedAlgorithm):
         hindsight: Literal["none", "future", "final", "episode"] = "none",
         hindsight_goals: int = 4,
         weight_decay: float = 0.0,
-        action_noise: Literal["none", "gaussian", "ornstein_uhlenbeck"] = "none",
-        action_noise_scale: float = 0.1,
-        action_noise_theta: float = 0.15,
         temperature: float = 1.0,
         tune_temperature: bool = True,
         target_entropy: float | Literal["auto"] = "auto",
+        action_noise: Literal["none", "gaussian", "ornstein_uhlenbeck"] = "none",
+        action_noise_scale: float = 0.1,
+        action_noise_theta: float = 0.15,
         critic_hidden_sizes: Sequence[int] = (2048, 2048),
         policy_delay: int = 3,
         env_id: str | None = None,
@@ -988,12 +988,12 @@ class CrossQ(ManagedAlgorithm):
             hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
             hindsight_goals: other goals for each transition with hindsight
             weight_decay: decoupled weight decay of the networks (AdamW)
+            temperature: entropy coefficient alpha; its initial value if tuned
+            tune_temperature: tune the temperature towards target_entropy
+            target_entropy: auto: minus the number of action dimensions, or 0.3 * log(valid actions) if Discrete
             action_noise: exploration noise added to the actions
             action_noise_scale: std of the exploration noise; actions are in [-1, 1]
             action_noise_theta: mean reversion rate of ornstein_uhlenbeck noise; 1: independent noise
-            temperature: entropy coefficient alpha; its initial value if tuned
-            tune_temperature: tune the temperature towards target_entropy
-            target_entropy: auto: minus the number of action dimensions
             critic_hidden_sizes: widths of the hidden layers of the critics
             policy_delay: critic updates per update of the actor and the temperature
             env_id: environment: Gymnasium id, module:id or module:Class; none: learn from the dataset alone
@@ -1458,7 +1458,7 @@ class EDAC(ManagedAlgorithm):
             n_step: steps of the n-step returns of the dataset
             temperature: entropy coefficient alpha; its initial value if tuned
             tune_temperature: tune the temperature towards target_entropy
-            target_entropy: auto: minus the number of action dimensions
+            target_entropy: auto: minus the number of action dimensions, or 0.3 * log(valid actions) if Discrete
             num_critics: number of critics, whose minimum is the value of an action
             eta: weight of the gradient diversity loss; 0: SAC-N
             tau: Polyak coefficient of the target critics
@@ -2277,12 +2277,12 @@ class MBPO(ManagedAlgorithm):
         hindsight: Literal["none"] = "none",
         hindsight_goals: int = 4,
         weight_decay: float = 0.0,
-        action_noise: Literal["none", "gaussian", "ornstein_uhlenbeck"] = "none",
-        action_noise_scale: float = 0.1,
-        action_noise_theta: float = 0.15,
         temperature: float = 1.0,
         tune_temperature: bool = True,
         target_entropy: float | Literal["auto"] = "auto",
+        action_noise: Literal["none", "gaussian", "ornstein_uhlenbeck"] = "none",
+        action_noise_scale: float = 0.1,
+        action_noise_theta: float = 0.15,
         model_members: int = 7,
         model_elites: int = 5,
         model_hidden_sizes: Sequence[int] = (200, 200, 200, 200),
@@ -2363,12 +2363,12 @@ class MBPO(ManagedAlgorithm):
             hindsight: always none: model rollouts have no other goals
             hindsight_goals: other goals for each transition with hindsight
             weight_decay: decoupled weight decay of the networks (AdamW)
+            temperature: entropy coefficient alpha; its initial value if tuned
+            tune_temperature: tune the temperature towards target_entropy
+            target_entropy: auto: minus the number of action dimensions, or 0.3 * log(valid actions) if Discrete
             action_noise: exploration noise added to the actions
             action_noise_scale: std of the exploration noise; actions are in [-1, 1]
             action_noise_theta: mean reversion rate of ornstein_uhlenbeck noise; 1: independent noise
-            temperature: entropy coefficient alpha; its initial value if tuned
-            tune_temperature: tune the temperature towards target_entropy
-            target_entropy: auto: minus the number of action dimensions
             model_members: networks in the dynamics ensemble
             model_elites: networks with the lowest holdout error, used for rollouts
             model_hidden_sizes: widths of the model's hidden layers
@@ -2523,7 +2523,7 @@ class MOPO(ManagedAlgorithm):
             network: networks of policy and value functions: a kind, or its options; none: the algorithm's own
             temperature: entropy coefficient alpha; its initial value if tuned
             tune_temperature: tune the temperature towards target_entropy
-            target_entropy: auto: minus the number of action dimensions
+            target_entropy: auto: minus the number of action dimensions, or 0.3 * log(valid actions) if Discrete
             model_members: networks in the dynamics ensemble
             model_elites: networks with the lowest holdout error, used for rollouts
             model_hidden_sizes: widths of the model's hidden layers
@@ -3341,12 +3341,12 @@ class REDQ(ManagedAlgorithm):
         hindsight: Literal["none", "future", "final", "episode"] = "none",
         hindsight_goals: int = 4,
         weight_decay: float = 0.0,
-        action_noise: Literal["none", "gaussian", "ornstein_uhlenbeck"] = "none",
-        action_noise_scale: float = 0.1,
-        action_noise_theta: float = 0.15,
         temperature: float = 1.0,
         tune_temperature: bool = True,
         target_entropy: float | Literal["auto"] = "auto",
+        action_noise: Literal["none", "gaussian", "ornstein_uhlenbeck"] = "none",
+        action_noise_scale: float = 0.1,
+        action_noise_theta: float = 0.15,
         num_critics: int = 10,
         subset_size: int = 2,
         policy_delay: int = 20,
@@ -3413,12 +3413,12 @@ class REDQ(ManagedAlgorithm):
             hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
             hindsight_goals: other goals for each transition with hindsight
             weight_decay: decoupled weight decay of the networks (AdamW)
+            temperature: entropy coefficient alpha; its initial value if tuned
+            tune_temperature: tune the temperature towards target_entropy
+            target_entropy: auto: minus the number of action dimensions, or 0.3 * log(valid actions) if Discrete
             action_noise: exploration noise added to the actions
             action_noise_scale: std of the exploration noise; actions are in [-1, 1]
             action_noise_theta: mean reversion rate of ornstein_uhlenbeck noise; 1: independent noise
-            temperature: entropy coefficient alpha; its initial value if tuned
-            tune_temperature: tune the temperature towards target_entropy
-            target_entropy: auto: minus the number of action dimensions
             num_critics: number of critics
             subset_size: critics in the random subset whose minimum is the target
             policy_delay: critic updates per update of the actor and the temperature
@@ -3491,12 +3491,12 @@ class SAC(ManagedAlgorithm):
         hindsight: Literal["none", "future", "final", "episode"] = "none",
         hindsight_goals: int = 4,
         weight_decay: float = 0.0,
-        action_noise: Literal["none", "gaussian", "ornstein_uhlenbeck"] = "none",
-        action_noise_scale: float = 0.1,
-        action_noise_theta: float = 0.15,
         temperature: float = 1.0,
         tune_temperature: bool = True,
         target_entropy: float | Literal["auto"] = "auto",
+        action_noise: Literal["none", "gaussian", "ornstein_uhlenbeck"] = "none",
+        action_noise_scale: float = 0.1,
+        action_noise_theta: float = 0.15,
         env_id: str | None = None,
         seed: int = 0,
         total_timesteps: int = 100000,
@@ -3560,12 +3560,12 @@ class SAC(ManagedAlgorithm):
             hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
             hindsight_goals: other goals for each transition with hindsight
             weight_decay: decoupled weight decay of the networks (AdamW)
+            temperature: entropy coefficient alpha; its initial value if tuned
+            tune_temperature: tune the temperature towards target_entropy
+            target_entropy: auto: minus the number of action dimensions, or 0.3 * log(valid actions) if Discrete
             action_noise: exploration noise added to the actions
             action_noise_scale: std of the exploration noise; actions are in [-1, 1]
             action_noise_theta: mean reversion rate of ornstein_uhlenbeck noise; 1: independent noise
-            temperature: entropy coefficient alpha; its initial value if tuned
-            tune_temperature: tune the temperature towards target_entropy
-            target_entropy: auto: minus the number of action dimensions
             env_id: environment: Gymnasium id, module:id or module:Class; none: learn from the dataset alone
             seed: random seed of the run
             total_timesteps: gradient steps offline, environment steps online
@@ -3917,12 +3917,12 @@ class TQC(ManagedAlgorithm):
         hindsight: Literal["none", "future", "final", "episode"] = "none",
         hindsight_goals: int = 4,
         weight_decay: float = 0.0,
-        action_noise: Literal["none", "gaussian", "ornstein_uhlenbeck"] = "none",
-        action_noise_scale: float = 0.1,
-        action_noise_theta: float = 0.15,
         temperature: float = 1.0,
         tune_temperature: bool = True,
         target_entropy: float | Literal["auto"] = "auto",
+        action_noise: Literal["none", "gaussian", "ornstein_uhlenbeck"] = "none",
+        action_noise_scale: float = 0.1,
+        action_noise_theta: float = 0.15,
         critic_hidden_sizes: Sequence[int] = (512, 512, 512),
         num_critics: int = 5,
         num_quantiles: int = 25,
@@ -3990,12 +3990,12 @@ class TQC(ManagedAlgorithm):
             hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
             hindsight_goals: other goals for each transition with hindsight
             weight_decay: decoupled weight decay of the networks (AdamW)
+            temperature: entropy coefficient alpha; its initial value if tuned
+            tune_temperature: tune the temperature towards target_entropy
+            target_entropy: auto: minus the number of action dimensions, or 0.3 * log(valid actions) if Discrete
             action_noise: exploration noise added to the actions
             action_noise_scale: std of the exploration noise; actions are in [-1, 1]
             action_noise_theta: mean reversion rate of ornstein_uhlenbeck noise; 1: independent noise
-            temperature: entropy coefficient alpha; its initial value if tuned
-            tune_temperature: tune the temperature towards target_entropy
-            target_entropy: auto: minus the number of action dimensions
             critic_hidden_sizes: widths of the hidden layers of the critics
             num_critics: number of critics
             num_quantiles: quantiles of each critic

@@ -64,15 +64,19 @@ gym.register("StrictMasks-v0", lambda **options: Strict(**options), max_episode_
 PPO: dict[str, Any] = {"num_steps": 32, "batch_size": 64, "epochs": 2, "hidden_sizes": [8]}
 DQN: dict[str, Any] = {"learning_starts": 200, "batch_size": 8, "hidden_sizes": [8], "collect_steps": 4,
                        "buffer_size": 400, "exploration_fraction": 0.9, "target_interval": 20}  # fmt: skip
+SAC: dict[str, Any] = {"learning_starts": 200, "batch_size": 8, "hidden_sizes": [8], "collect_steps": 4,
+                       "buffer_size": 400}  # fmt: skip
 LSTM = {"network": {"memory": "lstm", "memory_size": 6}, "sequence_length": 8}
 FEW: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("ppo", {"obs": "key"}, {**PPO, "normalize_obs": True}), ("dqn", {}, {**DQN, "normalize_obs": True}),
+    ("sac", {}, {**SAC, "normalize_obs": True}),
     ("ppo", {"actions": "multi", "obs": "key"}, {**PPO, **LSTM}), ("pqn", {}, PPO),
 ]  # fmt: skip
 MORE: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("ppo", {}, PPO), ("ppo", {"actions": "multi"}, PPO), ("ppo", {"obs": "image"}, PPO),
     ("pqn", {"obs": "image"}, PPO), ("dqn", {"obs": "image"}, DQN),
     ("dqn", {"obs": "key"}, {**DQN, "double": True, "dueling": True, "n_step": 3}),
+    ("sac", {"obs": "image"}, SAC), ("sac", {"obs": "key"}, {**SAC, "n_step": 3}),
     ("qr_dqn", {}, DQN), ("iqn", {}, DQN), ("fqf", {}, DQN), ("c51", {}, {**DQN, "noisy": True}),
 ]  # fmt: skip
 
@@ -116,7 +120,7 @@ def test_predict_takes_the_mask_with_the_observation(algo, env, options, tmp_pat
         mask[[action] if single else [action, 5 + action]] = 1
         obs = {name: [0.1, 0.2, 0.3], "action_mask": mask}
         assert np.array_equal(agent.predict(obs), action + 3 if single else [action, action])
-    if algo == "ppo" and single:
+    if algo in ("ppo", "sac") and single:
         mask[7] = 1
         probabilities = action_probabilities(agent, {**obs, "action_mask": mask})
         assert sorted(np.flatnonzero(probabilities)) == [4, 7]

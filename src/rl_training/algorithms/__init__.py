@@ -20,7 +20,10 @@ ROWS = {
 }  # fmt: skip
 
 # Files that are no algorithm of their own.
-SHARED = ("core.config", "core.network", "core.learner", "core.updater", "dynamics", "fqe")
+SHARED = (
+    "core.config", "core.network", "core.learner", "core.temperature", "core.updater", "discrete_sac", "dynamics",
+    "fqe",
+)  # fmt: skip
 
 
 class _Catalogue(MutableMapping[str, Any]):

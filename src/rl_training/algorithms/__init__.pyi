@@ -10,9 +10,11 @@ from rl_training.algorithms.cal_ql import *
 from rl_training.algorithms.core.config import *
 from rl_training.algorithms.core.learner import *
 from rl_training.algorithms.core.network import *
+from rl_training.algorithms.core.temperature import *
 from rl_training.algorithms.core.updater import *
 from rl_training.algorithms.cql import *
 from rl_training.algorithms.crossq import *
+from rl_training.algorithms.discrete_sac import *
 from rl_training.algorithms.dqn import *
 from rl_training.algorithms.dreamer import *
 from rl_training.algorithms.dynamics import *

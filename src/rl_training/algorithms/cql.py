@@ -11,10 +11,18 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 from torch.nn.functional import huber_loss
 
-from rl_training.algorithms.core.config import AlgorithmConfig, Fraction, OfflineTDConfig, PrecisionConfig, Rate
+from rl_training.algorithms.core.config import (
+    AlgorithmConfig,
+    Fraction,
+    OfflineTDConfig,
+    PrecisionConfig,
+    Rate,
+    refuse_options,
+)
 from rl_training.algorithms.core.learner import Learner, actor_critic_groups
 from rl_training.algorithms.core.ops import ensemble_squared_error, epsilon_greedy, select_action, td_target
-from rl_training.algorithms.sac import TemperatureConfig, add_temperature, frozen_min_q, sac_policy_loss
+from rl_training.algorithms.core.temperature import TemperatureConfig, add_temperature
+from rl_training.algorithms.sac import frozen_min_q, sac_policy_loss
 from rl_training.models import DiscreteCQLModel, MLPCQLModel
 from rl_training.models.heads import SquashedGaussian
 from rl_training.types import Action, Batch, EnvSpec, Loss, Metrics, ParameterGroup
@@ -121,14 +129,6 @@ def cql_loss(predictions: CQLPredictions, config: ConservativeConfig) -> Loss:
 def offline_weight(config: ConservativeConfig, default: float) -> float:
     """Weight of the penalty in the offline phase; `default` replaces "auto"."""
     return default if config.cql_alpha == "auto" else config.cql_alpha
-
-
-def refuse_options(config: ConservativeConfig, options: Sequence[str], wanted: str, given: str) -> None:
-    """Raises a ValueError if an option for other actions differs from its default."""
-    for option in (name for name in options if hasattr(config, name)):
-        value, default = getattr(config, option), type(config).model_fields[option].default
-        if value != default:
-            raise ValueError(f"{option} is for {wanted} actions only, got {value}. Leave it at {default} for {given}")
 
 
 class ConservativeLearner(Learner):

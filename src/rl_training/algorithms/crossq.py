@@ -11,7 +11,8 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
 from rl_training.algorithms.core.ops import ensemble_squared_error, td_target
-from rl_training.algorithms.sac import SACAlgorithm, SACConfig, sac_actor_loss, temperature_loss
+from rl_training.algorithms.core.temperature import temperature_loss
+from rl_training.algorithms.sac import SACAlgorithm, SACConfig, sac_actor_loss
 from rl_training.models import Layers
 from rl_training.models.batch_renorm import RenormCritic, RenormPolicy
 from rl_training.types import Batch, EnvSpec, Loss, ParameterGroup

@@ -9,7 +9,8 @@ from torch import Tensor
 from rl_training.algorithms.core.config import OfflineTDConfig, Rate
 from rl_training.algorithms.core.learner import actor_critic_groups
 from rl_training.algorithms.core.ops import ensemble_squared_error
-from rl_training.algorithms.sac import SACAlgorithm, TemperatureConfig
+from rl_training.algorithms.core.temperature import TemperatureConfig
+from rl_training.algorithms.sac import SACAlgorithm
 from rl_training.models import MLPEDACModel
 from rl_training.models.products import in_population
 from rl_training.models.values import Critic

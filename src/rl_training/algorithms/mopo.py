@@ -6,8 +6,9 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 from torch import Tensor
 
 from rl_training.algorithms.core.config import Rate
+from rl_training.algorithms.core.temperature import TemperatureConfig
 from rl_training.algorithms.dynamics import ModelBasedConfig, ModelBasedLearner
-from rl_training.algorithms.sac import SACAlgorithm, TemperatureConfig
+from rl_training.algorithms.sac import SACAlgorithm
 from rl_training.models.ensemble import Prediction
 
 

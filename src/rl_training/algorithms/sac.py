@@ -1,44 +1,26 @@
 """Soft actor-critic (Haarnoja et al., 2018, arXiv:1812.05905) with automatic temperature tuning."""
 
-import math
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
-from pydantic import Field, PositiveFloat
 from torch import Tensor, nn
 
-from rl_training.algorithms.core.config import ActionNoiseConfig, AlgorithmConfig, ReplayActorCriticConfig
+from rl_training.algorithms.core.config import ActionNoiseConfig, AlgorithmConfig
 from rl_training.algorithms.core.learner import Learner, frozen
 from rl_training.algorithms.core.ops import ensemble_squared_error, td_target
+from rl_training.algorithms.core.temperature import add_temperature, temperature_loss
+from rl_training.algorithms.discrete_sac import DiscreteSAC, DiscreteSACConfig
 from rl_training.models import MLPSACModel
 from rl_training.types import Batch, Loss
 
 
-class TemperatureConfig(AlgorithmConfig):
-    temperature: PositiveFloat = Field(1.0, description="entropy coefficient alpha; its initial value if tuned")
-    tune_temperature: bool = Field(True, description="tune the temperature towards target_entropy")
-    target_entropy: float | Literal["auto"] = Field("auto", description="auto: minus the number of action dimensions")
-
-
-class SACConfig(TemperatureConfig, ActionNoiseConfig, ReplayActorCriticConfig):
-    pass
-
-
-def temperature_loss(log_alpha: Tensor, log_prob: Tensor, target_entropy: float) -> Tensor:
-    """Temperature loss: mean of -log alpha * (log pi(a|s) + target entropy)."""
-    return -(log_alpha * (log_prob.detach() + target_entropy)).mean()
+class SACConfig(ActionNoiseConfig, DiscreteSACConfig):
+    """Options for Discrete actions, and exploration noise for Box actions."""
 
 
 def sac_actor_loss(q: Tensor, log_prob: Tensor, alpha: Tensor | float) -> Tensor:
     """Policy loss: mean of alpha * log pi(a|s) - min Q(s, a) over sampled actions."""
     return (alpha * log_prob - q).mean()
-
-
-def add_temperature(learner: Any) -> None:
-    """Sets `target_entropy` and the parameter `log_alpha` of a learner by its config."""
-    c = learner.config
-    learner.target_entropy = -float(learner.model.action_dim) if c.target_entropy == "auto" else c.target_entropy
-    learner.log_alpha = nn.Parameter(torch.tensor(math.log(c.temperature)), requires_grad=c.tune_temperature)
 
 
 def sac_policy_loss(learner: Any, obs: Tensor, alpha: Tensor) -> Loss:
@@ -60,7 +42,8 @@ class SACAlgorithm(Learner):
     lane = "replay"
     config_type: ClassVar[type[AlgorithmConfig]] = SACConfig
     model_type = MLPSACModel
-    action_kinds: ClassVar[tuple[str, ...]] = ("box",)
+    action_kinds: ClassVar[tuple[str, ...]] = ("box", "discrete")
+    discrete_type = DiscreteSAC
     targets: ClassVar[tuple[str, ...]] = ("critic",)
     parts = ("critics", "policy")
     undecayed = ("log_alpha",)

@@ -176,7 +176,8 @@ def new_pools(
 
 def takes_masks(config: TrainConfig) -> bool:
     """Whether the algorithm masks invalid actions."""
-    return getattr(get_algorithm_spec(config.algo).learner.model_type, "takes_masks", False)
+    learner = get_algorithm_spec(config.algo).learner.for_actions("discrete")
+    return getattr(learner.model_type, "takes_masks", False)
 
 
 def new_callbacks(

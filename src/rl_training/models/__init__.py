@@ -10,6 +10,7 @@ from rl_training.models.actor_critic import (
     MLPTD3Model,
     MLPXQLModel,
 )
+from rl_training.models.discrete_actor_critic import DiscreteSACModel
 from rl_training.models.dreamer import DreamerModel
 from rl_training.models.encoders import Normalizer
 from rl_training.models.ensemble import MLPMOPOEnsembleModel, Prediction
@@ -31,9 +32,9 @@ from rl_training.models.return_distributions import (
 )
 
 __all__ = [
-    "ActionMask", "Atoms", "BCQModel", "C51Model", "DQNModel", "DiscreteCQLModel", "DreamerModel", "FQEModel",
-    "FQFModel", "IQNModel", "Layers", "MLPAWACModel", "MLPBCModel", "MLPCQLModel", "MLPEDACModel", "MLPFQFNetwork",
-    "MLPFQLModel", "MLPGAILDiscriminator", "MLPIQLModel", "MLPMOPOEnsembleModel", "MLPREDQModel", "MLPReBRACModel",
-    "MLPSACModel", "MLPTD3Model", "MLPXQLModel", "Normalizer", "PPOModel", "PQNModel", "Prediction",
+    "ActionMask", "Atoms", "BCQModel", "C51Model", "DQNModel", "DiscreteCQLModel", "DiscreteSACModel", "DreamerModel",
+    "FQEModel", "FQFModel", "IQNModel", "Layers", "MLPAWACModel", "MLPBCModel", "MLPCQLModel", "MLPEDACModel",
+    "MLPFQFNetwork", "MLPFQLModel", "MLPGAILDiscriminator", "MLPIQLModel", "MLPMOPOEnsembleModel", "MLPREDQModel",
+    "MLPReBRACModel", "MLPSACModel", "MLPTD3Model", "MLPXQLModel", "Normalizer", "PPOModel", "PQNModel", "Prediction",
     "ProposedQuantiles", "QNetwork", "QRDQNModel", "Quantiles", "midpoints", "valid_actions",
 ]  # fmt: skip

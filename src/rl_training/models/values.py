@@ -45,13 +45,19 @@ class Critic(nn.Module):
 
 
 class DiscreteCritic(nn.Module):
-    """Q(s, a) of Discrete actions by `copies` independent networks with one output per action, [copies, rows]."""
+    """Q(s, a) of Discrete actions by `copies` independent networks with one output per action, [copies, rows].
 
-    def __init__(self, obs_dim: int, actions: int, hidden_sizes: HiddenSizes, *, copies: int = 2) -> None:
+    An `encoder` with `obs_dim` features is shared by the copies.
+    """
+
+    def __init__(
+        self, obs_dim: int, actions: int, hidden_sizes: HiddenSizes, *, copies: int = 2,
+        encoder: nn.Module | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         layers = Layers.of(hidden_sizes).for_critics()
         self.copies = copies
-        self.features, width = layers.features(obs_dim)
+        self.features, width = layers.features(obs_dim) if encoder is None else (encoder, obs_dim)
         self.net = layers.network(width, actions, copies=copies)
 
     def values(self, obs: Tensor) -> Tensor:

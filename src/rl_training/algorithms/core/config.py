@@ -1,7 +1,7 @@
 """Options shared by families of algorithms. `rl-training explain ALGO` prints the field descriptions."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import (
@@ -206,3 +206,11 @@ class RolloutConfig(BaseRolloutConfig):
             return 1
         common = math.gcd(self.num_steps, self.batch_size)
         return self.sequence_length or max(n for n in range(1, LONG_SEQUENCE + 1) if common % n == 0)
+
+
+def refuse_options(config: AlgorithmConfig, options: Sequence[str], wanted: str, given: str) -> None:
+    """Raises a ValueError if an option for other actions differs from its default."""
+    for option in (name for name in options if hasattr(config, name)):
+        value, default = getattr(config, option), type(config).model_fields[option].default
+        if value != default:
+            raise ValueError(f"{option} is for {wanted} actions only, got {value}. Leave it at {default} for {given}")

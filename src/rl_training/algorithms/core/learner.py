@@ -68,11 +68,17 @@ class Learner(nn.Module):
     undecayed: ClassVar[tuple[str, ...]] = ()  # parameters that the option `weight_decay` leaves alone
     # Losses with gradients for different parameters, whose sum is `loss`; on a GPU they are computed side by side.
     parts: ClassVar[tuple[str, ...]] = ()
+    # Another class for Discrete actions, which `build` then creates. Subclasses do not inherit it.
+    discrete_type: ClassVar[type[Learner] | None] = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "loss" in vars(cls) and "parts" not in vars(cls):
             cls.parts = ()  # a loss of its own replaces the inherited parts
+        if cls.discrete_type is not None and "discrete_type" not in vars(cls):
+            cls.discrete_type = None
+            if "action_kinds" not in vars(cls):
+                cls.action_kinds = tuple(kind for kind in cls.action_kinds if kind != "discrete")
 
     def __init__(self, model: nn.Module, config: AlgorithmConfig | None = None, **options: Any) -> None:
         super().__init__()
@@ -88,6 +94,8 @@ class Learner(nn.Module):
         """Creates a learner for these spaces; initial weights come from PyTorch's default generator."""
         cls.check_spec(spec)
         config = cls.configured(config, options)
+        if (kind := cls.for_actions(spec.action_kind)) is not cls:
+            return kind.build(spec, config)  # type: ignore[return-value]
         if spec.obs_parts and getattr(config, "normalize_obs", False):
             raise ValueError(VECTORS_ONLY)
         learner = cls(cls.build_model(spec, config), config)
@@ -117,11 +125,17 @@ class Learner(nn.Module):
         return config
 
     @classmethod
+    def for_actions(cls, kind: str) -> type[Learner]:
+        """The class that learns this kind of actions: `discrete_type` for Discrete ones, if there is one."""
+        return cls.discrete_type if kind == "discrete" and cls.discrete_type is not None else cls
+
+    @classmethod
     def check_spec(cls, spec: EnvSpec) -> None:
+        takes_pixels = cls.for_actions(spec.action_kind).takes_pixels
         if spec.action_kind not in cls.action_kinds:
             wanted = " or ".join(ACTION_SPACES[kind] for kind in cls.action_kinds)
             raise TypeError(f"{cls.name} needs a {wanted} action space, got {ACTION_SPACES[spec.action_kind]}")
-        if cls.takes_pixels:
+        if takes_pixels:
             return
         images = [part.name for part in spec.obs_parts if part.dtype == "uint8"]
         if images:

@@ -80,7 +80,7 @@ def action_probabilities(agent: Agent, obs: Any) -> np.ndarray[Any, Any]:
     if agent.spec.action_kind != "discrete" or "logits" not in quantities:
         raise ValueError(
             f"{agent.config.algo} has no action probabilities here; they are for Discrete actions and a categorical "
-            "policy, such as those of bc, iql, xql and ppo"
+            "policy, such as those of bc, iql, xql, ppo and sac"
         )
     probabilities = quantities["logits"].softmax(-1).cpu().numpy()
     return probabilities.reshape(*agent.lead(obs), -1)
