@@ -141,8 +141,8 @@ def test_policy_and_critics_encode_images(shape):
 
 
 def test_sac_is_discrete_where_the_actions_are(box):
-    assert type(SACAlgorithm.build(box)) is SACAlgorithm
-    assert type(SACAlgorithm.build(SPEC)) is DiscreteSAC
+    kinds: list[Any] = [type(SACAlgorithm.build(spec)) for spec in (box, SPEC)]
+    assert kinds == [SACAlgorithm, DiscreteSAC]
     with pytest.raises(TypeError, match="sac needs a Box or Discrete action space, got MultiDiscrete"):
         SACAlgorithm.build(EnvSpec((3,), "multi_discrete", 2, action_sizes=(2, 2)))
     with pytest.raises(TypeError, match="sac needs float vectors as observations"):

@@ -98,6 +98,11 @@ def test_dqn_balances_the_pole(final_return):
     assert final_return("dqn/cartpole", "total_timesteps=5000", HALF, *SMALL) > 70  # random play scores about 22
 
 
+def test_discrete_sac_balances_it_with_a_tuned_temperature(final_return):
+    shortened = ("total_timesteps=3000", "schedules={}", "batch_size=64", "learning_starts=500")
+    assert final_return("sac/cartpole", *shortened, "updates_per_collect=2", "tune_temperature=true") > 100
+
+
 @pytest.mark.parametrize(
     ("learner", "shortened"),
     [

@@ -1,6 +1,7 @@
 """Discrete SAC (Christodoulou, 2019, arXiv:1910.07207): SAC with exact expectations over Discrete actions."""
 
 import math
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -10,10 +11,11 @@ from rl_training.algorithms.core.learner import Learner
 from rl_training.algorithms.core.ops import ensemble_squared_error, td_target
 from rl_training.algorithms.core.temperature import TemperatureConfig, log_temperature, temperature_loss
 from rl_training.models import DiscreteSACModel, valid_actions
+from rl_training.models.values import DiscreteCritic
 from rl_training.types import Batch, Loss
 
 ENTROPY_FRACTION = 0.3  # `target_entropy: auto` is this fraction of log(number of valid actions)
-BOX_OPTIONS = ("action_noise", "action_noise_scale", "action_noise_theta")
+NOISE_OPTIONS = ("action_noise", "action_noise_scale", "action_noise_theta")
 
 
 class DiscreteSACConfig(TemperatureConfig, ReplayActorCriticConfig):
@@ -38,7 +40,7 @@ class DiscreteSAC(Learner):
     log_alpha: nn.Parameter
 
     def setup(self) -> None:
-        refuse_options(self.config, BOX_OPTIONS, "Box", "Discrete")
+        refuse_options(self.config, NOISE_OPTIONS, "Box", "Discrete")
         highest, target = math.log(self.model.action_dim), self.config.target_entropy
         if target != "auto" and target >= highest > 0:
             raise ValueError(
@@ -56,9 +58,9 @@ class DiscreteSAC(Learner):
     @torch.no_grad()
     def target_q(self, batch: Batch) -> Tensor:
         """TD target: r + gamma * (1 - done) * V(s'), with V of the target critics."""
-        next_obs, alpha = batch["next_obs"], self.log_alpha.exp()
+        next_obs, critic = batch["next_obs"], cast(DiscreteCritic, self.target["critic"])
         log_probs = self.model.actor(next_obs).logits.log_softmax(-1)
-        next_value = soft_value(self.target["critic"].values(next_obs), log_probs, alpha)
+        next_value = soft_value(critic.values(next_obs), log_probs, self.log_alpha.exp())
         return td_target(batch["rewards"], batch["dones"], next_value, batch.get("discounts", self.config.gamma))
 
     def policy(self, batch: Batch) -> Loss:

@@ -43,7 +43,7 @@ class SACAlgorithm(Learner):
     config_type: ClassVar[type[AlgorithmConfig]] = SACConfig
     model_type = MLPSACModel
     action_kinds: ClassVar[tuple[str, ...]] = ("box", "discrete")
-    discrete_type = DiscreteSAC
+    discrete_type: ClassVar[type[Learner] | None] = DiscreteSAC
     targets: ClassVar[tuple[str, ...]] = ("critic",)
     parts = ("critics", "policy")
     undecayed = ("log_alpha",)
