@@ -140,6 +140,11 @@ def test_policy_and_critics_encode_images(shape):
     assert {name.split(".")[0] for name in names} == {"actor", "critic"}
 
 
+def test_images_are_not_standardised():
+    with pytest.raises(ValueError, match="normalize_obs is for vectors only"):
+        SACAlgorithm.build(EnvSpec((1, 8, 8), "discrete", 3, obs_dtype="uint8"), normalize_obs=True)
+
+
 def test_sac_is_discrete_where_the_actions_are(box):
     kinds: list[Any] = [type(SACAlgorithm.build(spec)) for spec in (box, SPEC)]
     assert kinds == [SACAlgorithm, DiscreteSAC]
