@@ -135,3 +135,10 @@ def test_arrays_are_mended_as_files_are(counted):
     assert dataset.columns["rewards"].tolist() == [1, 3]
     assert dataset.columns["actions"].tolist() == [[0], [1]]
     assert dataset.columns["truncated"].tolist() == [1, 0]
+
+
+def test_only_the_first_piece_of_an_episode_begins_in_a_first_state(load, counted):
+    dataset = load(counted([1, 2, np.nan, 4, 5, 6, 7], truncated=(4, 6)), allow=("nan",))
+    assert dataset.episode_offsets.tolist() == [0, 2, 4]  # rows 0-1 and 3-4 of the first episode, and the second one
+    assert dataset.first_rows.tolist() == [0, 4]
+    assert TransitionDataset.from_dict(counted([1, 2, 3], truncated=(0, 2))).first_rows.tolist() == [0, 1]

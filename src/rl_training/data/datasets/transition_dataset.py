@@ -115,9 +115,9 @@ class TransitionDataset(SeededSampler):
 
     @property
     def first_rows(self) -> Tensor:
-        """First rows of the trajectories, which hold first states of the task; usually those of the episodes."""
-        offsets = self.episode_offsets
-        return offsets if self.trajectories is None else torch.from_numpy(first_rows(self.trajectories)).to(offsets)
+        """First rows of the trajectories or of the file's episodes: dropped rows cut these into several."""
+        numbers, offsets = self.file_episodes if self.trajectories is None else self.trajectories, self.episode_offsets
+        return offsets if numbers is None else torch.from_numpy(first_rows(numbers)).to(offsets)
 
     def episode_returns(self) -> Tensor:
         """Undiscounted return of each episode."""
