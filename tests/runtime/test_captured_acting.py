@@ -35,6 +35,12 @@ RUNS = {
         "env_id": "CartPole-v1",
         "algo_kwargs": {"hidden_sizes": [8], "batch_size": 16, "num_steps": 16},
     },
+    "hindsight": {"algo": "sac", "env_id": "PointGoal-v0", "algo_kwargs": {**SMALL, "hindsight": "future"}},
+    "bits": {
+        "algo": "dqn",
+        "env_id": "BitFlip-v0",
+        "algo_kwargs": {**SMALL, "hindsight": "future", "prioritized": True, "buffer_size": 90},
+    },
     "frames": {"algo": "dqn", "env_id": "ALE/Pong-v5", "algo_kwargs": PIXELS},
 }
 
