@@ -9,9 +9,9 @@ SECTION = """\
 ## Equal updates
 
 The same initial parameters, batches and random numbers go through our class and the peer's own. The numbers are the
-largest absolute difference of any parameter, target networks included. *Change* is how far a parameter moved. In
-float64 only the mathematics is left of a difference: what float32 shows beyond it is rounding. SB3 stores rollouts in
-float32, so PPO has no float64 column, and sb3-contrib computes the fractions of QR-DQN in float32.
+largest absolute difference of any parameter, target networks and running statistics included. *Change* is how far a
+parameter moved. In float64 only the mathematics is left of a difference: what float32 shows beyond it is rounding. SB3
+stores rollouts in float32, so PPO has no float64 column.
 
 """
 PRECISIONS = {"float32": "max_difference", "float64": "max_difference_float64"}
