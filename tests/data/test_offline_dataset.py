@@ -93,8 +93,11 @@ def test_a_time_limit_is_not_a_terminal_state(counted):
     assert columns["truncated"].tolist() == [0, 0, 1]
 
 
-def test_an_observation_of_another_shape_than_the_environments_names_both(counted):
-    with pytest.raises(ValueError, match=r"obs have shape \(1,\) per row, the environment's observations have \(3,\)"):
+def test_an_observation_of_another_shape_than_expected_names_both(counted):
+    message = (
+        r"obs have shape \(1,\) per row, expected \(3,\), as in the environment or in the agent's training data; pass"
+    )
+    with pytest.raises(ValueError, match=message):
         TransitionDataset.from_dict(counted([0, 0]), spec=PENDULUM)
 
 

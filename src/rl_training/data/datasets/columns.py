@@ -15,6 +15,7 @@ from rl_training.data.spaces import observations_of
 from rl_training.types import Array, Arrays, EnvSpec
 
 REQUIRED = ("obs", "actions", "rewards", "next_obs", "dones")
+EXPECTED_BY = "as in the environment or in the agent's training data; pass data of the same task"
 
 
 def to_columns(
@@ -102,7 +103,7 @@ def _observations(name: str, column: Array, spec: EnvSpec | None) -> Array:
         raise ValueError(f"{name} are empty: their shape is {rows.shape}")
     shape, dtype = (rows.shape[1:], str(rows.dtype)) if spec is None else (spec.obs_shape, spec.obs_dtype)
     if rows.shape[1:] != shape:
-        raise ValueError(f"{name} have shape {rows.shape[1:]} per row, the environment's observations have {shape}")
+        raise ValueError(f"{name} have shape {rows.shape[1:]} per row, expected {shape}, {EXPECTED_BY}")
     if dtype == "uint8" and rows.dtype != np.uint8:
-        raise ValueError(f"{name} are {rows.dtype}, the environment's observations are uint8")
+        raise ValueError(f"{name} are {rows.dtype}, expected uint8, {EXPECTED_BY}")
     return rows if dtype == "uint8" else rows.astype(np.float32, copy=False)
