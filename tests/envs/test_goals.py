@@ -137,20 +137,26 @@ def test_rewards_that_differ_from_those_of_a_step_are_refused():
 
 
 class Reporting(gym.Wrapper[Any, Any, Any, Any]):
-    """Adds `report` to `info`."""
+    """Adds `report` to `info`, or replaces it by None."""
 
-    def __init__(self, env: Any, report: dict[str, Any]) -> None:
+    def __init__(self, env: Any, report: dict[str, Any] | None) -> None:
         super().__init__(env)
         self.report = report
 
     def step(self, action: Any) -> Any:
         *rest, info = self.env.step(action)
-        return *rest, {**info, **self.report}
+        return *rest, None if self.report is None else {**info, **self.report}
 
 
 @pytest.mark.parametrize(
     ("report", "expected"),
-    [({"is_success": True}, True), ({"success": np.float64(0)}, False), ({"success": np.ones(2)}, None), ({}, None)],
+    [
+        ({"is_success": True}, True),
+        ({"success": np.float64(0)}, False),
+        ({"success": np.ones(2)}, None),
+        ({}, None),
+        (None, None),
+    ],
 )
 def test_success_is_read_at_the_end_of_an_episode(report, expected):
     found: list[Any] = []

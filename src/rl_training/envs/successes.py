@@ -1,5 +1,6 @@
 """Records whether episodes were successful."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -20,7 +21,8 @@ class Successes(gym.Wrapper[Any, Any, Any, Any]):
     def step(self, action: Any) -> Any:
         obs, reward, terminated, truncated, info = self.env.step(action)
         if terminated or truncated:
-            reported = (info[key] for key in KEYS if isinstance(info.get(key), bool | int | float | np.generic))
+            known = info if isinstance(info, Mapping) else {}
+            reported = (known[key] for key in KEYS if isinstance(known.get(key), bool | int | float | np.generic))
             self.found.append(next(map(bool, reported), None))
         return obs, reward, terminated, truncated, info
 
