@@ -31,6 +31,8 @@ def test_a_duration_has_the_unit_that_fits_it(seconds, text):
 def test_a_score_has_the_normalized_one_beside_it():
     evaluation = {"return_mean": 1000.0, "return_std": 50.0, "episodes": 10, "normalized_score": 31.35}
     assert score(evaluation) == "1000.0 ± 50.0 over 10 episodes, normalized score 31.4"
+    whole = {**evaluation, "success_rate": 0.25}
+    assert score(whole, seeds=2) == "1000.0 ± 50.0 over 10 episodes of 2 seeds, normalized score 31.4, success rate 25%"
     assert score({"return_mean": 9.0, "return_std": 0.0, "episodes": 1}) == "9.0 ± 0.0 over 1 episode"
 
 

@@ -91,13 +91,12 @@ def print_facts(facts: Mapping[str, str | None]) -> None:
 def print_report(report: Mapping[str, Any], curve: Path | None, *, data: str | None = None) -> None:
     """Prints the report of `train --json`. An agent without an environment is evaluated with `data`."""
     done = f"{report['steps']:,} steps, {report['updates']:,} updates ({report['updates_per_second']:,.0f}/s)"
-    evaluation, over_seeds = report["evaluation"], ""
+    evaluation, runs = report["evaluation"], report.get("runs", ())
     if "runs" in report:
-        print_table(("seed", "status", "return", "run"), [_row(run) for run in report["runs"]])
-        over_seeds = f" of {len(report['runs'])} seeds"
+        print_table(("seed", "status", "return", "run"), [_row(run) for run in runs])
     print_facts({
         report["status"]: f"{done} in {duration(report['seconds'])}", "because": report["stop_reason"],
-        "evaluation": None if evaluation is None else score(evaluation) + over_seeds, "run": report["run_dir"],
+        "evaluation": None if evaluation is None else score(evaluation, len(runs)), "run": report["run_dir"],
         "curve": None if curve is None else str(curve), "checkpoint": report["checkpoint"],
         "best": report["best_checkpoint"], "next": _next(report, data),
     })  # fmt: skip
@@ -121,9 +120,9 @@ def _next(report: Mapping[str, Any], data: str | None) -> str:
     return f"rl-training evaluate {run_dir}" if data is None else f"rl-training evaluate {run_dir} --ope {data}"
 
 
-def score(evaluation: Mapping[str, Any]) -> str:
+def score(evaluation: Mapping[str, Any], seeds: int = 0) -> str:
     """Mean ± standard deviation of the returns, and the D4RL normalized score and the success rate if there are any."""
-    episodes = many(evaluation["episodes"], "episode")
+    episodes = many(evaluation["episodes"], "episode") + (f" of {many(seeds, 'seed')}" if seeds else "")
     text = f"{evaluation['return_mean']:.1f} ± {evaluation['return_std']:.1f} over {episodes}"
     if (normalized := evaluation.get("normalized_score")) is not None:
         text += f", normalized score {normalized:.1f}"
