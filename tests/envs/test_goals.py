@@ -11,6 +11,7 @@ import pytest
 from gymnasium import spaces
 from gymnasium.wrappers import TransformReward
 
+from rl_training.envs.goal_tasks import PointGoal
 from rl_training.envs.goals import GoalRewards
 from rl_training.envs.group import EnvError
 from rl_training.envs.making import EnvFactory, make_env, spec_of
@@ -134,6 +135,17 @@ def test_rewards_that_differ_from_those_of_a_step_are_refused():
     scaled = EnvFactory("PointGoal-v0", wrappers=(partial(TransformReward, func=lambda reward: 10 * float(reward)),))
     with pytest.raises(ValueError, match="returned -1 instead of -10; change it, or remove wrappers"):
         GoalRewards(scaled, spec_of(scaled))
+
+
+def test_a_step_that_fails_is_reported_with_its_place():
+    class Failing(PointGoal):
+        def step(self, action: Any) -> Any:
+            raise KeyError("gripper")
+
+    with pytest.raises(
+        EnvError, match=r"failed in random steps that check compute_reward: KeyError: 'gripper' \(tests"
+    ):
+        GoalRewards(EnvFactory.of(Failing), spec_of("PointGoal-v0"))
 
 
 class Reporting(gym.Wrapper[Any, Any, Any, Any]):

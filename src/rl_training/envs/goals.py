@@ -66,14 +66,11 @@ class GoalRewards:
 
     def _require_equal_rewards(self, env: gym.Env[Any, Any]) -> None:
         """Takes a few random steps and compares the rewards of `step` with those of `compute_reward`."""
-        env.action_space.seed(0)
-        rows, rewards = [], []
-        obs, _ = env.reset(seed=0)
-        for _ in range(PROBED_STEPS):
-            next_obs, reward, terminated, truncated, _ = env.step(env.action_space.sample())
-            rows.append((self.columns.achieved(next_obs), self.columns.desired(obs)))
-            rewards.append(float(reward))
-            obs = env.reset(seed=0)[0] if terminated or truncated else next_obs
+        try:
+            rows, rewards = self._random_steps(env)
+        except Exception as error:
+            message = f"{self.name} failed in random steps that check compute_reward: {describe_failure(error)}"
+            raise EnvError(message) from error
         achieved, goals = (np.stack(column) for column in zip(*rows, strict=True))
         found, _ = self(achieved, goals, np.zeros(len(rows)))
         equal = np.isclose(found, rewards, rtol=1e-3, atol=1e-3)
@@ -83,6 +80,18 @@ class GoalRewards:
                 f"hindsight needs a compute_reward that returns the rewards of step, and that of {self.name} returned "
                 f"{found[first]:g} instead of {rewards[first]:g}; change it, or remove wrappers that change rewards"
             )
+
+    def _random_steps(self, env: gym.Env[Any, Any]) -> tuple[list[tuple[Array, Array]], list[float]]:
+        """Returns achieved and desired goals, and rewards."""
+        env.action_space.seed(0)
+        rows, rewards = [], []
+        obs, _ = env.reset(seed=0)
+        for _ in range(PROBED_STEPS):
+            next_obs, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+            rows.append((self.columns.achieved(next_obs), self.columns.desired(obs)))
+            rewards.append(float(reward))
+            obs = env.reset(seed=0)[0] if terminated or truncated else next_obs
+        return rows, rewards
 
 
 def _method(env: gym.Env[Any, Any], name: str) -> Callable[..., Any] | None:
