@@ -113,6 +113,7 @@ def test_no_success_rate_without_reports(tmp_path):
         ("rainbow", {}, "n_step is 3, but with hindsight"),
         ("mbpo", {}, "hindsight: must be 'none', got 'future'"),
         ("sac", {"hindsight": "past"}, "hindsight: must be 'none', 'future', 'final' or 'episode', got 'past'"),
+        ("sac", {"hindsight": True}, "hindsight: must be 'none', 'future', 'final' or 'episode', got True"),
         ("sac", {"hindsight_goals": 0}, "hindsight_goals: must be greater than 0, got 0"),
         ("sac", {"n_sampled_goal": 4}, "unknown key; Stable-Baselines3's n_sampled_goal is hindsight_goals here"),
     ],

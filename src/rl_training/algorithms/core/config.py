@@ -68,7 +68,9 @@ class AlgorithmConfig(BaseModel):
     @classmethod
     def _reject_bool_for_numbers(cls, value: Any, info: ValidationInfo) -> Any:
         annotation = cls.model_fields[str(info.field_name)].annotation
-        if isinstance(value, bool) and bool not in (annotation, *get_args(annotation)):  # pydantic accepts it as 0 or 1
+        allowed = (annotation, *get_args(annotation))
+        is_word = any(isinstance(each, str) for each in allowed)  # pydantic refuses it and names the words
+        if isinstance(value, bool) and bool not in allowed and not is_word:  # pydantic accepts it as 0 or 1
             raise ValueError(f"must not be true or false, got {value}")
         return value
 
