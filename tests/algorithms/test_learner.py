@@ -16,6 +16,7 @@ from rl_training.algorithms import (
     IQLAlgorithm,
     IQLConfig,
     PPOConfig,
+    REDQAlgorithm,
     SACAlgorithm,
     SACConfig,
     TD3BCAlgorithm,
@@ -45,7 +46,7 @@ def test_frozen_sees_the_parameters_as_they_are_now():
     ("learner", "kind", "message"),
     [
         (TD3BCAlgorithm, "discrete", "td3_bc needs a Box action space, got Discrete"),
-        (SACAlgorithm, "discrete", "sac needs a Box action space, got Discrete"),
+        (REDQAlgorithm, "discrete", "redq needs a Box action space, got Discrete"),
         (DQNAlgorithm, "box", "dqn needs a Discrete action space, got Box"),
     ],
 )

@@ -118,6 +118,6 @@ def test_doctor_prints_how_to_install_a_missing_extra(cli, monkeypatch):
     assert '[log]       no_such_module not installed; pip install "rl-training[log]"' in lines
 
 
-@pytest.mark.parametrize(("algo", "start"), [("ppo", "ppo/cartpole"), ("dqn", "dqn/cartpole"), ("sac", "sac/pendulum")])
+@pytest.mark.parametrize(("algo", "start"), [("ppo", "ppo/cartpole"), ("dqn", "dqn/cartpole"), ("td3", "td3/pendulum")])
 def test_explain_offers_a_small_config_as_its_example(cli, algo, start):
     assert f"example     rl-training train {start} --set" in cli("explain", algo).stdout
