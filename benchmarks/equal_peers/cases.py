@@ -143,8 +143,8 @@ CASES = {
     ),
     "rebrac": Case(
         "ReBRAC", "corl_jax", "rebrac", REBRAC, DELAYED_ORDER, draws=(Draw("target_noise"),), reason=ROUNDING,
-        changed="epsilon 1e-5 of layer norms, there 1e-6; target actor by the new actor, there by the one before; actor "
-        "from the second update on, there from the first",
+        changed="epsilon 1e-5 of layer norms, there 1e-6; target actor by the new actor, there by the one before; "
+        "actor from the second update on, there from the first",
     ),
     "td3_bc": Case(
         "TD3+BC", "corl", "td3_bc", {**ACTOR_CRITIC, **DELAYED, "alpha": 2.5, "normalize_obs": False}, DELAYED_ORDER,
