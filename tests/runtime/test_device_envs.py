@@ -18,6 +18,7 @@ from rl_training.runtime.lanes.captured_steps import stacked_steps
 from rl_training.runtime.lanes.rollout import RolloutLane
 
 SMALL: dict[str, Any] = {"hidden_sizes": [8], "batch_size": 16}
+CONSTANT_EPSILON = {"epsilon_start": 0.3, "epsilon_end": 0.3}  # its schedule follows the planned steps, which differ
 RUNS = {
     "ppo": {"algo": "ppo", "env_id": "CartPole-v1", "algo_kwargs": {**SMALL, "num_steps": 16}},
     "ppo with memory": {
@@ -25,11 +26,11 @@ RUNS = {
         "env_id": "CartPole-v1",
         "algo_kwargs": {**SMALL, "num_steps": 16, "epochs": 2, "network": {"memory": "lstm", "memory_size": 8}},
     },
-    "pqn": {"algo": "pqn", "env_id": "CartPole-v1", "algo_kwargs": {**SMALL, "num_steps": 16}},
+    "pqn": {"algo": "pqn", "env_id": "CartPole-v1", "algo_kwargs": {**SMALL, **CONSTANT_EPSILON, "num_steps": 16}},
     "pqn with images": {
         "algo": "pqn",
         "env_id": "rl_training.envs.device.minatar:Breakout",
-        "algo_kwargs": {**SMALL, "num_steps": 16},
+        "algo_kwargs": {**SMALL, **CONSTANT_EPSILON, "num_steps": 16},
     },
     "dqn": {"algo": "dqn", "env_id": "CartPole-v1", "algo_kwargs": {**SMALL, "learning_starts": 64, "n_step": 3}},
     "sac": {"algo": "sac", "env_id": "Pendulum-v1", "algo_kwargs": {**SMALL, "learning_starts": 64}},
