@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from rl_training.envs.arithmetic import usual_arithmetic
 from rl_training.experiment import datasets
 from rl_training.runtime.callbacks.trackers.guarded import OPENERS
 from rl_training.runtime.recipes import roll_dataset
+
+FSYNC = os.fsync
 
 torch.set_num_threads(1)
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -100,6 +103,20 @@ def _config_folder_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Ite
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _without_fsync() -> Iterator[None]:
+    """Waits for no disk: a training of a tenth of a second calls fsync fifty times. Bad descriptors still raise."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)
+        yield
+
+
+@pytest.fixture
+def fsync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keeps `os.fsync`."""
+    monkeypatch.setattr(os, "fsync", FSYNC)
 
 
 def _write_run(path: Path, *returns: float, algo: str = "sac", env: str | None = "X-v1", seed: int = 0,

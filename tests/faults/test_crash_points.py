@@ -40,7 +40,6 @@ RUNS: dict[str, dict[str, Any]] = {
 @pytest.fixture(autouse=True)
 def _small_and_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay_segments, "SEGMENT_ROWS", 5)
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
 def config(name: str, path: Path, **changes: Any) -> Any:

@@ -99,14 +99,14 @@ def test_a_run_killed_at_any_file_operation_has_an_intact_checkpoint(tmp_path: P
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux for the name of an open file")
 def test_all_files_are_on_disk_before_the_checkpoint_is_renamed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, fsync: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events: list[str] = []
-    fsync, replace = os.fsync, os.replace
+    flush, replace = os.fsync, os.replace
 
     def record_fsync(descriptor: int) -> None:
         events.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name)
-        fsync(descriptor)
+        flush(descriptor)
 
     def record_replace(source: Path, target: Path) -> None:
         events.append(f"{source.name} -> {target.name}")
