@@ -33,6 +33,7 @@ OPTIONS = {  # those that the algorithm has
     "action_noise": "ornstein_uhlenbeck",
     "batch_size": 16,
     "buffer_size": 44,
+    "critic_hidden_sizes": [8],
     "hidden_sizes": [8],
     "learning_starts": 20,
     "n_step": 3,
