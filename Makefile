@@ -9,7 +9,7 @@ demo: $(INSTALLED)
 	$(BIN)/python examples/demo.py
 
 test: lint types
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 learn: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m slow --timeout 3600

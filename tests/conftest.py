@@ -26,6 +26,11 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Runs long tests first, so that short ones are left to share out among the workers at the end."""
+    items.sort(key=lambda item: "learning" not in item.keywords)
+
+
 @pytest.fixture(autouse=True)
 def _same_kernels() -> Iterator[None]:
     """Keeps rounding independent of the tests that ran before.
