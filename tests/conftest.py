@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium as gym
@@ -16,6 +20,7 @@ from hypothesis import settings
 
 from rl_training.envs.arithmetic import usual_arithmetic
 from rl_training.experiment import datasets
+from rl_training.experiment.executors import local
 from rl_training.runtime.callbacks.trackers.guarded import OPENERS
 from rl_training.runtime.recipes import roll_dataset
 
@@ -122,6 +127,19 @@ def _without_fsync() -> Iterator[None]:
 def fsync(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keeps `os.fsync`."""
     monkeypatch.setattr(os, "fsync", FSYNC)
+
+
+@pytest.fixture(scope="module")
+def forked_jobs() -> Iterator[None]:
+    """Starts the processes of benches and seeds as forks of this one, which saves the import of torch in each."""
+    if sys.platform != "linux":
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(Path(__file__).parent)
+        forked = import_module("forked_processes").ForkedProcess
+        patch.setattr(local, "subprocess", SimpleNamespace(Popen=forked, DEVNULL=subprocess.DEVNULL))
+        yield
 
 
 def _write_run(path: Path, *returns: float, algo: str = "sac", env: str | None = "X-v1", seed: int = 0,

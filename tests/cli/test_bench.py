@@ -14,6 +14,7 @@ from rl_training.data.writers import save_npz
 from rl_training.experiment.run_directory import locked_file
 from rl_training.runtime.recipes import roll_dataset
 
+pytestmark = pytest.mark.usefixtures("forked_jobs")
 TINY = ["--seeds", "0-1", "--steps", "4", "--episodes", "2", "--set", "dataset={kind: random, rows: 200}",
         "--set", "hidden_sizes=[8]", "--set", "eval_interval=2", "--set", "eval_episodes=1"]  # fmt: skip
 
@@ -26,7 +27,7 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def ended(cli, command) -> Any:
+def ended(forked_jobs, cli, command) -> Any:
     return cli(*command)
 
 

@@ -19,6 +19,8 @@ from rl_training.experiment.run_directory import RunDirectory
 from rl_training.reporting.bench_cells import read_cells
 from rl_training.runtime.recipes import roll_dataset
 
+pytestmark = pytest.mark.usefixtures("forked_jobs")
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
@@ -36,7 +38,7 @@ def command(folder) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def ended(cli, command) -> dict[str, Any]:
+def ended(forked_jobs, cli, command) -> dict[str, Any]:
     result = cli(*command)
     assert result.exit_code == 0, result.stderr
     return dict(json.loads(result.stdout))

@@ -143,7 +143,7 @@ def test_seeds_in_works_end_as_single_runs_do_and_are_not_repeated(tmp_path, cap
     assert "finished earlier; nothing was trained" in capfd.readouterr().err
 
 
-@starts_processes
+@pytest.mark.usefixtures("forked_jobs")
 def test_a_user_error_of_a_work_stops_all_and_leaves_no_directory(tmp_path):
     executor = Recorder(1)
     with pytest.raises(ValueError, match="env_id 'CartPol-v1' not found"):
@@ -151,7 +151,7 @@ def test_a_user_error_of_a_work_stops_all_and_leaves_no_directory(tmp_path):
     assert (executor.names, list(tmp_path.iterdir())) == (["seed 0"], [])
 
 
-@starts_processes
+@pytest.mark.usefixtures("forked_jobs")
 def test_another_failure_of_a_work_names_its_seeds(tmp_path):
     diverging = {**PPO, "algo_kwargs": {**PPO["algo_kwargs"], "learning_rate": 1e30}}  # type: ignore[dict-item]
     with pytest.raises(RuntimeError, match="seed 7: training diverged"):
