@@ -20,7 +20,8 @@ from rl_training.experiment.verify import compare_runs
 COMMON = ["--set", "eval_episodes=1", "--compile", "off", "--quiet", "--json"]
 RANDOM_DATA = "{kind: random, rows: 3000}"
 SETUPS = {
-    "short": ["dqn", "CartPole-v1", "--steps", "800", "--set", "learning_starts=100", "--set", "eval_interval=200"],
+    "short": ["dqn", "CartPole-v1", "--steps", "800", "--set", "learning_starts=100", "--set", "eval_interval=200",
+              "--set", "hidden_sizes=[16]", "--set", "batch_size=16"],
     "ppo": ["ppo", "CartPole-v1", "--steps", "8192", "--set", "num_steps=128", "--set", "eval_interval=2048"],
     "dqn": ["dqn", "CartPole-v1", "--steps", "4000", "--set", "learning_starts=200", "--set", "eval_interval=1000"],
     "sac_pendulum": ["sac", "Pendulum-v1", "--steps", "900", "--set", "learning_starts=200",
