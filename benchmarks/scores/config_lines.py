@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import takewhile
 
-from rl_training.experiment.config.packaged import packaged_config_text
+from rl_training.experiment.config.packaged import load_config, packaged_config_text
 from scores.page import budget_cell, number
 from scores.rows import Row
+from scores.stored import env_name
 
 START = "# Score: "
 NOT_RUN = "not run to the end"
@@ -18,10 +19,12 @@ def score_line(config: str, rows: Iterable[Row]) -> str:
     own = [row for row in rows if row.config == config and row.final]
     longest = [row for row in own if row.budget == max(each.budget for each in own if each.task == row.task)]
     ended = [row for row in longest if not row.planned or row.budget >= row.planned]
+    env = env_name(load_config(config).get("env_id", ""))
     parts: dict[str, list[str]] = {}
     for row in longest:
         seeds = "1 seed" if len(row.seeds) == 1 else f"{len(row.seeds)} seeds"
-        score = number(row.mean) + (f" on {row.dataset}" if row.dataset else "")
+        place = row.dataset or (row.env if row.env != env else None)
+        score = number(row.mean) + (f" on {place}" if place else "")
         parts.setdefault(f"after {budget_cell(row)}, {seeds}", []).append(score)
     texts = [f"{', '.join(scores)} {budget}" for budget, scores in parts.items()]
     return f"{START}{'; '.join([*texts, *([] if ended else [NOT_RUN])])}."
