@@ -65,8 +65,8 @@ def draw(axes: Axes, task: str, rows: Sequence[Row]) -> None:
 
 
 def label(row: Row, beside: Sequence[Row]) -> str:
-    """Algorithm and budget; what else distinguishes the row if another row beside it has the same."""
-    alike = [other for other in beside if (other.name, other.budget) == (row.name, row.budget)]
+    """Algorithm and budget; what else distinguishes the row from another one of the algorithm beside it."""
+    alike = [other for other in beside if other.name == row.name]
     task = row.config.partition("/")[2] if row.config else ""
     variant = "as SB3" if row.peer is not None else row.setting or ("mixture" if task.endswith("_mixture") else "")
     return (

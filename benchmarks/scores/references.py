@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from functools import cache
 from math import inf, log
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import yaml
 
 FILE = Path(__file__).with_name("references.yaml")
+Task: TypeAlias = "tuple[str, str, str | None]"  # algorithm, environment and dataset
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,10 @@ class Reference:
     where: str
     version: str | None = None  # of the environment, where it differs from the one run here
     measure: str | None = None  # if not evaluation returns
+    setting: str | None = None  # of the rows to compare with, if not all of the task
 
     @property
-    def task(self) -> tuple[str, str, str | None]:
+    def task(self) -> Task:
         return self.algo, self.env, self.dataset
 
     def to_json(self) -> dict[str, Any]:
@@ -57,8 +59,16 @@ def _figures(entry: Mapping[str, Any], sources: Mapping[str, Any]) -> Iterator[R
         mean, std = score if isinstance(score, list) else (score, None)
         yield Reference(
             entry["algo"], entry["env"], entry.get("dataset"), budget, mean, std, source["seeds"], source["name"],
-            source["where"], source["version"], source["measure"],
+            source["where"], source["version"], source["measure"], entry.get("setting"),
         )  # fmt: skip
+
+
+def comparable(figures: Iterable[Reference], task: Task, setting: str | None) -> list[Reference]:
+    """Figures of a task: those with the same setting if there are any, otherwise those without one."""
+    found = [figure for figure in figures if figure.task == task]
+    return [each for each in found if setting and each.setting == setting] or [
+        each for each in found if not each.setting
+    ]
 
 
 def nearest(figures: Iterable[Reference], budget: int) -> list[Reference]:

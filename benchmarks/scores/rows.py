@@ -11,7 +11,7 @@ from typing import Any
 
 from rl_training.statistics import Interval, bootstrap_interval, interquartile_mean, student_interval
 from scores import references
-from scores.references import Reference
+from scores.references import Reference, Task
 
 # Families in the order of the page, with the page of docs/families that explains them.
 FAMILIES = {
@@ -62,7 +62,7 @@ class Row:
     note: str | None = None
 
     @property
-    def task(self) -> tuple[str, str, str | None]:
+    def task(self) -> Task:
         return self.algo, self.env, self.dataset
 
     @property
@@ -96,7 +96,7 @@ class Row:
         return [figure for figure in figures if figure.budget not in self.earlier]
 
     def _nearest(self, figures: Sequence[Reference]) -> list[Reference]:
-        return references.nearest((figure for figure in figures if figure.task == self.task), self.budget)
+        return references.nearest(references.comparable(figures, self.task, self.setting), self.budget)
 
     def difference(self) -> tuple[float, Interval] | None:
         """Difference of the means to the main published figure of the same budget, with Welch's 95% interval."""

@@ -93,7 +93,8 @@ def env_name(env_id: str) -> str:
 def _rows(runs: Sequence[Mapping[str, Any]], **named: Any) -> Iterator[Row]:
     """The row of the last scores, and rows of earlier evaluations at budgets for which there is a figure to compare."""
     task = (named["algo"], named["env"], named["dataset"])
-    figures = [figure for figure in (*references.published(), *references.peers()) if figure.task == task]
+    known = (*references.published(), *references.peers())
+    figures = references.comparable(known, task, named.get("setting"))
     earlier = []
     for budget in sorted({figure.budget for figure in figures if figure.budget and figure.budget < named["budget"]}):
         if (seeds := _at(budget, runs, "curve")) is None:
