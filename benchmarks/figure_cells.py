@@ -128,7 +128,7 @@ CELLS = {
 # Packaged configs on the random transitions that they generate, within minutes.
 RANDOM_DATA = (
     "bcq/cartpole", "xql/cartpole", "cql/pendulum", "cal_ql/pendulum", "td3_bc/pendulum", "rebrac/pendulum",
-    "xql/pendulum", "mopo/pendulum",
+    "xql/pendulum", "awac/pendulum", "edac/pendulum", "fql/pendulum", "mopo/pendulum",
 )  # fmt: skip
 CELLS |= {
     f"{name.replace('/', '_')}_random": Cell(f"{name} on random transitions", name, "", row={"dataset": "random data"})
@@ -136,7 +136,7 @@ CELLS |= {
 }
 # Packaged configs online, from minutes to a day.
 ONLINE = (
-    "dreamer/signed_side", "qr_dqn/lunarlander", "ppo/lunarlander_continuous", "ppo/hopper", "ppo/walker2d",
+    "dreamer/signed_side", "tqc/pendulum", "crossq/pendulum", "qr_dqn/lunarlander", "ppo/lunarlander_continuous", "ppo/hopper", "ppo/walker2d",
     "sac/lunarlander", "td3/lunarlander", "redq/lunarlander", "redq/halfcheetah", "redq/walker2d",
 )  # fmt: skip
 CELLS |= {name.replace("/", "_"): Cell(name, name, "") for name in ONLINE}

@@ -18,7 +18,7 @@ FAMILIES = {
     "value_based": ("Value-based", ("dqn", "c51", "qr_dqn", "iqn", "fqf", "rainbow", "pqn")),
     "on_policy": ("On-policy", ("ppo",)),
     "actor_critic": ("Actor-critic", ("sac", "td3", "redq", "tqc", "crossq")),
-    "offline": ("Offline", ("bc", "bcq", "iql", "td3_bc", "rebrac", "cql", "cal_ql", "xql")),
+    "offline": ("Offline", ("bc", "bcq", "iql", "td3_bc", "rebrac", "awac", "cql", "cal_ql", "edac", "xql", "fql")),
     "imitation": ("Imitation", ("gail",)),
     "model_based": ("Model-based", ("mbpo", "mopo")),
     "world_model": ("World model", ("dreamer",)),
