@@ -136,7 +136,8 @@ CELLS |= {
 }
 # Packaged configs online, from minutes to a day.
 ONLINE = (
-    "dreamer/signed_side", "tqc/pendulum", "crossq/pendulum", "qr_dqn/lunarlander", "ppo/lunarlander_continuous", "ppo/hopper", "ppo/walker2d",
+    "dreamer/signed_side", "tqc/pendulum", "crossq/pendulum", "qr_dqn/lunarlander", "ppo/lunarlander_continuous",
+    "ppo/hopper", "ppo/walker2d",
     "sac/lunarlander", "td3/lunarlander", "redq/lunarlander", "redq/halfcheetah", "redq/walker2d",
 )  # fmt: skip
 CELLS |= {name.replace("/", "_"): Cell(name, name, "") for name in ONLINE}
