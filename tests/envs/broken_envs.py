@@ -263,6 +263,47 @@ class HangingStep(Good):
             time.sleep(0.01)  # <- HangingStep: `step` did not return within 0.3 seconds
 
 
+class Masked(Good):
+    """A correct environment with masks; it refuses the actions that they forbid."""
+
+    def mask(self) -> Any:
+        return np.array([self.steps % 2, 1 - self.steps % 2])
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return super().reset(seed=seed)[0], {"action_mask": self.mask()}
+
+    def step(self, action: Any) -> Any:
+        assert action == 1 - self.steps % 2, "an invalid action"
+        return *super().step(action)[:4], {"action_mask": self.mask()}
+
+
+class LongMask(Masked):
+    def reset(self, **options: Any) -> Any:  # <- LongMask: action_mask in info must have 2 entries at the start
+        return super().reset(**options)[0], {"action_mask": np.array([0, 1, 0])}
+
+
+class LostMask(Masked):
+    def step(self, action: Any) -> Any:  # <- LostMask: info has no action_mask after step 3 of the episode
+        values = super().step(action)
+        return values if self.steps != 3 else (*values[:4], {})
+
+
+class LogMask(Masked):
+    def step(self, action: Any) -> Any:  # <- LogMask: must hold 1 or True for valid actions and 0 or False for others
+        values = super().step(action)
+        return *values[:4], {"action_mask": np.where(values[4]["action_mask"], 0, -np.inf)}
+
+
+class ObservedMask(Good):
+    def __init__(self) -> None:
+        super().__init__()
+        parts = {"own": self.observation_space, "action_mask": spaces.MultiBinary(3)}
+        self.observation_space = spaces.Dict(parts)  # <- ObservedMask: has 3 entries, but there are 2 actions
+
+    def observe(self) -> Any:
+        return {"own": super().observe(), "action_mask": np.ones(3, np.int8)}
+
+
 class NoEnv:  # <- NoEnv: NoEnv is not a gymnasium.Env: inherit from gymnasium.Env
     pass
 

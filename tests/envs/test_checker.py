@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 import pytest
 from gymnasium.wrappers import TimeLimit
 
@@ -107,6 +108,48 @@ def test_the_report_has_whether_worker_processes_can_create_it(broken: Any):
     assert check(broken.Good).workers.startswith("yes")
     assert check(broken.Good()).workers.startswith("no: an object")
     assert check(lambda: broken.Good()).workers.startswith("no: other processes")
+
+
+def test_masked_environments_get_valid_actions_only(broken: Any):
+    report = check(broken.Masked)
+    assert [str(each) for each in report.mistakes] == []
+    assert report.to_json()["steps"] == 100
+    assert check("CombinationLock-v0").ok
+
+
+@pytest.mark.parametrize(
+    ("reward", "part"),
+    [
+        (None, "has none"),
+        (lambda *goals: -1.0, "one reward for each row"),
+        (lambda *goals: goals[0][:, 0], "instead of 7"),
+    ],
+)
+def test_goals_that_hindsight_cannot_use_are_a_note(reward: Any, part: str):
+    class Goals(gym.Env[Any, Any]):
+        observation_space = gym.spaces.Dict(
+            {name: gym.spaces.Box(-1, 1, (2,)) for name in ("observation", "achieved_goal", "desired_goal")}
+        )
+        action_space = gym.spaces.Discrete(2)
+
+        def observe(self) -> Any:
+            return {name: np.zeros(2, np.float32) for name in self.observation_space}
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            super().reset(seed=seed)
+            return self.observe(), {}
+
+        def step(self, action: Any) -> Any:
+            return self.observe(), 7.0, True, False, {}
+
+    if reward is not None:
+        Goals.compute_reward = staticmethod(reward)  # type: ignore[attr-defined]
+    report = check(Goals)
+    assert report.ok
+    (note,) = [each.sentence for each in report.notes if each.code == "goals"]
+    assert note.startswith("hindsight cannot be used: ")
+    assert part in note
+    assert not [each for each in check("PointGoal-v0").notes if each.code == "goals"]
 
 
 def test_infinite_bounds_are_a_note():

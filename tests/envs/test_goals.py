@@ -123,10 +123,12 @@ def test_environments_without_rewards_of_other_goals_are_refused():
         goal_rewards(Reach)
     with pytest.raises(ValueError, match="hindsight needs Dict observations with observation, achieved_goal"):
         goal_rewards("CartPole-v1")
-    with pytest.raises(EnvError, match=r"one finite reward for each row of goals, \(8,\), got \(\)"):
+    with pytest.raises(EnvError, match=r"one reward for each row of goals, shape \(8,\), got \(\)"):
         goal_rewards(partial(Reach, compute_reward=partial(distance, axis=None)))
     with pytest.raises(EnvError, match=r"compute_reward of .* failed: KeyError"):
         goal_rewards(partial(Reach, compute_reward=fails))
+    with pytest.raises(EnvError, match=r"compute_reward of .* returned nan for row 0 of 8"):
+        goal_rewards(partial(Reach, compute_reward=partial(distance, offset=np.nan)))
 
 
 def test_rewards_that_differ_from_those_of_a_step_are_refused():

@@ -39,7 +39,7 @@ class Masked(gym.Env[Any, Any]):
 
     def _result(self) -> Any:
         mask = self.masks[self.time]
-        mask = mask if mask is None or isinstance(mask, tuple) else np.array(mask, np.int8)
+        mask = np.array(mask, np.int8) if isinstance(mask, list) else mask
         if self.key:
             return {"position": STEP, "action_mask": mask}, {}
         return STEP, {} if mask is None else {self.name: mask}
@@ -90,6 +90,26 @@ def test_masks_that_are_missing_or_too_long_are_refused():
         pool.step(np.array([0]))
     with pytest.raises(EnvError, match="action_mask in info must have 3 entries at the start of an episode, got 4"):
         EnvPool(factory([1, 0, 1, 1])).reset()
+
+
+@pytest.mark.parametrize("number", [0.5, -np.inf, np.nan, 2.0])
+def test_masks_of_other_numbers_than_0_and_1_are_refused(number):
+    pool = EnvPool(factory([1, 0, 1], np.array([1, number, 1]), [1, 1, 1]))
+    pool.reset()
+    with pytest.raises(EnvError, match=rf"action_mask in info must hold 1 or True .*, got {number} after step 1"):
+        pool.step(np.array([0]))
+    pool = EnvPool(factory([1, 0, 1], [1, 2, 1], [1, 1, 1], key=True))
+    pool.reset()
+    with pytest.raises(EnvError, match=r"action_mask must hold 1 or True .*, got 2 after step 1"):
+        pool.step(np.array([0]))
+
+
+def test_an_observed_mask_without_a_number_for_each_action_is_refused():
+    source = factory([1, 0, 1], key=True, actions=gym.spaces.Discrete(4))
+    with pytest.raises(ValueError, match="action_mask of the observations has 3 entries, but there are 4 actions"):
+        make_env(source)
+    older = replace(env_spec_of(make_env(factory([1, 0, 1], key=True))), action_mask=None)
+    assert isinstance(make_env(source, like=older), gym.Env)
 
 
 def test_environments_without_masks_and_older_runs_stay_as_they_are():

@@ -49,13 +49,19 @@ class GoalRewards:
             rewards = self._call(REWARD, *own)
             if self._methods[TERMINATED] is not None:
                 dones = np.array([bool(self._call(TERMINATED, *each)) for each in zip(*own, strict=True)])
+        return self._checked(rewards, len(goals)), dones.astype(np.float32)
+
+    def _checked(self, rewards: Any, rows: int) -> Array:
         found = np.asarray(rewards, np.float32)
-        if found.shape != (len(goals),) or not np.isfinite(found).all():
+        if found.shape != (rows,):
             raise EnvError(
-                f"compute_reward of {self.name} must return one finite reward for each row of goals, "
-                f"{(len(goals),)}, got {found.shape}; compute it over the last axis"
+                f"compute_reward of {self.name} must return one reward for each row of goals, shape {(rows,)}, "
+                f"got {found.shape}; compute it over the last axis"
             )
-        return found, dones.astype(np.float32)
+        if not np.isfinite(found).all():
+            row = int((~np.isfinite(found)).argmax())
+            raise EnvError(f"compute_reward of {self.name} returned {found[row]} for row {row} of {rows}")
+        return found
 
     def _call(self, name: str, achieved: Array, goal: Array) -> Any:
         method: Any = self._methods[name]

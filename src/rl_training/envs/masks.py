@@ -36,22 +36,32 @@ class ActionMasks(gym.Wrapper[Any, Any, Any, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         obs, info = self.env.reset(seed=seed, options=options)
         self.steps = 0
-        return self._with_mask(obs, info, ended=False), info
+        return self.masked(obs, info, ended=False), info
 
     def step(self, action: Any) -> Any:
         obs, reward, terminated, truncated, info = self.env.step(action)
         self.steps += 1
-        return self._with_mask(obs, info, ended=terminated or truncated), reward, terminated, truncated, info
+        return self.masked(obs, info, ended=terminated or truncated), reward, terminated, truncated, info
 
-    def _with_mask(self, obs: Any, info: dict[str, Any], *, ended: bool) -> Any:
+    def masked(self, obs: Any, info: dict[str, Any], *, ended: bool) -> Any:
+        """Returns the observation with its mask; a mask that cannot be used raises EnvFault."""
         if self.from_info:
             own = obs if isinstance(obs, Mapping) else {"obs": obs}
             obs = {**own, KEY: self._from(info, ended=ended)}
+        else:
+            self._require_flags(np.ravel(obs[KEY]), "")
         valid = np.logical_or.reduceat(np.ravel(obs[KEY]) > 0.5, self._starts)
         if not ended and not valid.all():
             choice = f" for choice {valid.argmin()}" if len(valid) > 1 else ""
             raise EnvFault(f"{KEY} has no valid action{choice} {self._moment()}; end the episode there, or allow one")
         return obs
+
+    def sample(self, space: Any, mask: np.ndarray | None) -> Any:
+        """Samples an action that the mask allows; any action without one."""
+        if mask is None or (not isinstance(space, spaces.Discrete) and space.nvec.ndim > 1):
+            return space.sample()
+        parts = np.split(mask.astype(np.int8), self._starts[1:])
+        return space.sample(parts[0] if isinstance(space, spaces.Discrete) else tuple(parts))
 
     def _from(self, info: dict[str, Any], *, ended: bool) -> np.ndarray:
         given = mask_in(info)
@@ -63,7 +73,16 @@ class ActionMasks(gym.Wrapper[Any, Any, Any, Any]):
             )
         if given.size != self._count:
             raise EnvFault(f"{KEY} in info must have {self._count} entries {self._moment()}, got {given.size}")
-        return (given > 0.5).astype(np.int8)
+        self._require_flags(given, " in info")
+        return given.astype(np.int8)
+
+    def _require_flags(self, mask: np.ndarray, place: str) -> None:
+        wrong = (mask != 0) & (mask != 1)
+        if wrong.any():
+            raise EnvFault(
+                f"{KEY}{place} must hold 1 or True for valid actions and 0 or False for others, "
+                f"got {mask[wrong.argmax()]} {self._moment()}"
+            )
 
     def _moment(self) -> str:
         return f"after step {self.steps} of the episode" if self.steps else "at the start of an episode"
@@ -79,10 +98,17 @@ def with_action_masks(env: gym.Env[Any, Any], like: EnvSpec | None = None, *, fr
 
 
 def has_mask_key(env: gym.Env[Any, Any]) -> bool:
-    """Whether observations have an entry `action_mask` with one number for each action."""
+    """Whether observations have an entry `action_mask`; one without a number for each action raises ValueError."""
     own, count = env.observation_space, sum(action_counts(env.action_space))
     part = own.spaces.get(KEY) if isinstance(own, spaces.Dict) else None
-    return count > 0 and isinstance(part, spaces.Box | spaces.MultiBinary) and int(np.prod(part.shape)) == count
+    if not count or not isinstance(part, spaces.Box | spaces.MultiBinary):
+        return False
+    if (entries := int(np.prod(part.shape))) != count:
+        raise ValueError(
+            f"{KEY} of the observations has {entries} entries, but there are {count} actions; "
+            "give it one for each action, or rename it if it is no mask"
+        )
+    return True
 
 
 def action_counts(space: spaces.Space[Any]) -> list[int]:
@@ -98,6 +124,18 @@ def mask_in(info: Mapping[str, Any]) -> np.ndarray | None:
     if isinstance(given, tuple | list):
         return np.concatenate([np.ravel(part) for part in given]) if len(given) else None
     return None if given is None else np.ravel(given)
+
+
+def masks_of(env: gym.Env[Any, Any], info: Any) -> ActionMasks | None:
+    """Returns the masks of an environment whose first reset returned `info`; None if it has none."""
+    if not action_counts(env.action_space):
+        return None
+    try:
+        if has_mask_key(env):
+            return ActionMasks(env, from_info=False)
+    except ValueError:
+        return None
+    return ActionMasks(env, from_info=True) if isinstance(info, dict) and mask_in(info) is not None else None
 
 
 def gives_masks(env: gym.Env[Any, Any]) -> bool:

@@ -12,6 +12,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+from rl_training.data.replay.goals import KEYS
 from rl_training.envs import snapshots
 from rl_training.envs.checks.env_source import EnvSource
 from rl_training.envs.checks.gymnasium_check import run_gymnasium_check
@@ -29,8 +30,11 @@ from rl_training.envs.checks.probing import (
 )
 from rl_training.envs.checks.returned import signature_faults
 from rl_training.envs.checks.user_code import has_user_code, place_of_attribute, place_of_method, user_env
-from rl_training.envs.interrupts import CallLimit
-from rl_training.envs.making import make_env
+from rl_training.envs.goals import GoalRewards
+from rl_training.envs.group import EnvError
+from rl_training.envs.interrupts import CallLimit, CallTimeout
+from rl_training.envs.making import EnvFactory, make_env, spec_of
+from rl_training.envs.masks import KEY
 from rl_training.envs.spec import env_spec_of
 from rl_training.envs.wrapping import Wrapper
 
@@ -114,7 +118,8 @@ class Check:
             if isinstance(inner, gym.Wrapper) and self.found.mistakes:
                 self.find_wrapped_mistakes(inner)
         self.check_seeds(probe)
-        if self.source.makes_new:
+        self.check_goals(inner)
+        if self.source.makes_new and probe.masks is None:  # Gymnasium's checker takes actions that a mask forbids
             run_gymnasium_check(user_env(self.make()), self.found, self.limit)
 
     def make(self) -> Any:
@@ -145,7 +150,7 @@ class Check:
         try:
             env_spec_of(make_env(lambda: env, {}))
         except (TypeError, ValueError) as error:
-            name = "action_space" if "action" in str(error) else "observation_space"
+            name = "action_space" if "action" in str(error) and KEY not in str(error) else "observation_space"
             self.found.add("unsupported_space", str(error), place_of_attribute(user_env(env), name))
 
     def check_signatures(self, env: Any) -> None:
@@ -162,13 +167,11 @@ class Check:
         """Compares two episodes of the same seed and actions, and those of a new instance."""
         if not probe.takes_seed:
             return
-        sampler = copy.deepcopy(probe.env.action_space)
-        sampler.seed(SEED)
-        actions = [sampler.sample() for _ in range(min(self.steps, COMPARED_STEPS))]
-        first = probe.play(actions)
+        count = min(self.steps, COMPARED_STEPS)
+        first = probe.play(count)
         self.check_super_reset(probe.env)
         used = GlobalNumbers(probe.env)
-        again = probe.play(actions)
+        again = probe.play(count)
         spec = getattr(probe.env, "spec", None)
         mistake = not getattr(spec, "nondeterministic", False)
         if not same(first.first, again.first):
@@ -180,12 +183,29 @@ class Check:
             sentence = f"step {number} differs after the same seed and actions: {used.advice()}"
             self.found.add("step_seed", sentence, place_of_method(probe.env, "step"), mistake=mistake)
         elif self.source.makes_new:
-            new = Probe(user_env(self.make()), self.found, self.limit).play(actions)
+            new = Probe(user_env(self.make()), self.found, self.limit).play(count)
             if not same((new.first, new.steps), (first.first, first.steps)):
                 sentence = (
                     "a new instance gives other values after the same seed and actions: make `__init__` repeatable"
                 )
                 self.found.add("instance_seed", sentence, place_of_method(probe.env, "__init__"), mistake=mistake)
+
+    def check_goals(self, env: Any) -> None:
+        """Checks `compute_reward` of a goal-conditioned environment, which only hindsight needs."""
+        space = env.observation_space
+        if self.found.mistakes or not self.source.makes_new or not isinstance(space, spaces.Dict):
+            return
+        if not set(KEYS) <= set(space.spaces):
+            return
+        source = EnvFactory(lambda: self.source.make(self.found), name=self.source.name)
+        try:
+            with self.limit:
+                GoalRewards(source, spec_of(source))
+        except CallTimeout:
+            pass
+        except (ValueError, EnvError) as error:
+            sentence = f"hindsight cannot be used: {error}"
+            self.found.add("goals", sentence, place_of_method(env, "compute_reward"), mistake=False)
 
     def check_super_reset(self, env: Any) -> None:
         core = env.unwrapped

@@ -11,9 +11,11 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.wrappers import TimeLimit
 
+from rl_training.envs.checks.first_steps import EnvFault
 from rl_training.envs.checks.returned import Fault, accepts, obs_faults, split_reset, split_step, step_faults
 from rl_training.envs.checks.user_code import Place, is_raised_here, place_of_error, place_of_method
 from rl_training.envs.interrupts import CallLimit, CallTimeout
+from rl_training.envs.masks import KEY, ActionMasks, masks_of
 from rl_training.messages import describe_error
 
 SEED = 0
@@ -103,6 +105,9 @@ class Probe:
         self.takes_seed = accepts(env.reset, "seed")
         self.seconds = 0.0  # in `step`
         self._kept: list[tuple[Any, Any]] = []  # the last observation and a copy of it
+        self.masks: ActionMasks | None = None
+        self._valid: np.ndarray | None = None  # mask of the next action
+        self._resets = 0
 
     def call(self, name: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         return call(self.env, name, function, *arguments, found=self.found, limit=self.limit, **options)
@@ -118,6 +123,11 @@ class Probe:
         self.record("reset", [*faults, *obs_faults(obs, self.env.observation_space, "reset")])
         self._compare_kept("reset")
         self._kept = [(obs, _copy(obs))]
+        self._resets += 1
+        info = result[1] if isinstance(result, tuple) and len(result) == 2 else None
+        if self._resets == 1:
+            self.masks = masks_of(self.env, info)
+        self._read_mask("reset", obs, info)
         return obs
 
     def step(self, action: Any) -> tuple[Any, ...]:
@@ -131,18 +141,38 @@ class Probe:
         self.record("step", step_faults(values, self.env.observation_space))
         self._compare_kept("step")
         self._kept = [(values[0], _copy(values[0]))]
+        self._read_mask("step", values[0], values[4], ended=ended(values))
         return values
+
+    def sample(self, space: Any) -> Any:
+        """Samples an action of the space that the last mask allows."""
+        return space.sample() if self.masks is None else self.masks.sample(space, self._valid)
+
+    def _read_mask(self, method: str, obs: Any, info: Any, *, ended: bool = False) -> None:
+        self._valid = None
+        if self.masks is None or not isinstance(info, dict):
+            return
+        self.masks.steps = 0 if method == "reset" else self.masks.steps + 1
+        try:
+            self._valid = np.ravel(self.masks.masked(obs, info, ended=ended)[KEY])
+        except EnvFault as fault:
+            self.found.add(f"action_mask:{method}", str(fault), place_of_method(self.env, method))
+            raise Stop from fault  # the next action might be an invalid one
+        except (KeyError, TypeError, IndexError, ValueError):  # the observation has another form, which is reported
+            pass
 
     def _compare_kept(self, method: str) -> None:
         if self._kept and not same(*self._kept[0]):
             sentence = f"`{method}` changes the observation that was returned before: return a copy, obs.copy()"
             self.found.add("aliasing", sentence, place_of_method(self.env, method))
 
-    def play(self, actions: list[Any]) -> Trial:
-        """Takes the actions after a reset with the seed, up to the end of the episode."""
+    def play(self, count: int) -> Trial:
+        """Takes `count` random actions after a reset with the seed, up to the end of the episode."""
+        sampler = copy.deepcopy(self.env.action_space)
+        sampler.seed(SEED)
         first, steps = _copy(self.reset(SEED)), []
-        for action in actions:
-            values = self.step(action)
+        for _ in range(count):
+            values = self.step(self.sample(sampler))
             steps.append(_copy(values[:4]))
             if ended(values):
                 break
@@ -167,7 +197,7 @@ def explore(probe: Probe, steps: int, time_limit: int | None) -> Pace:
     probe.reset(SEED)
     patience = steps if time_limit else PATIENCE * steps
     while taken < steps or (not episodes and taken < patience and probe.seconds < probe.limit.seconds):
-        values = probe.step(sampler.sample())
+        values = probe.step(probe.sample(sampler))
         taken, length = taken + 1, length + 1
         if ended(values) or length == time_limit:
             episodes, length = episodes + 1, 0
