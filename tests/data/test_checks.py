@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,10 @@ import pytest
 import torch
 
 from rl_training.data import TransitionDataset, check_dataset, load_transition_dataset
+from rl_training.data.datasets.actions import derive_spec
 from rl_training.data.datasets.checks import inspect_columns, inspect_source
 from rl_training.data.datasets.report import DatasetReport, Distribution
-from rl_training.data.datasets.validation import REPAIRABLE
+from rl_training.data.datasets.validation import REPAIRABLE, DatasetError
 from rl_training.data.readers.rows import StoredColumns
 from rl_training.types import EnvSpec
 
@@ -248,3 +250,23 @@ def test_what_is_called_trainable_can_be_loaded_and_nothing_else(counted, tmp_pa
 def test_undiscounted_returns_to_go_are_remarked_on(counted, returns, found):
     report = inspect(counted([1, 2, 3], dones=(2,)) | {"returns_to_go": np.array(returns, np.float32)})
     assert [finding.kind for finding in report.findings] == found
+
+
+def test_numbers_too_large_for_32_bits_are_not_reported_as_constant():
+    count = np.arange(40)
+    obs = np.stack([2.0**60 + count, 1e9 * count, count], 1)
+    rows = {"obs": obs, "actions": np.sin(count)[:, None], "rewards": np.cos(count)}
+    found = inspect({**rows, "next_obs": obs + 1, "dones": count % 20 == 19, "truncated": count < 0})
+    sentences = {each.kind: each.sentence for each in found.findings}
+    assert sentences["rounded"].startswith("entry 0 of obs reaches 1.15e+18, where 32-bit floats are 1.37e+11 apart")
+    assert "constant_column" not in sentences
+
+
+@pytest.mark.parametrize(
+    ("largest", "rows", "refused"), [(9_999, 5, False), (10_000, 5, True), (10_000, 10_001, False)]
+)
+def test_integers_such_as_ids_are_no_discrete_actions(largest, rows, refused):
+    actions = np.full(rows, 3)
+    actions[0] = largest
+    with pytest.raises(DatasetError, match="integers up to 10,000 in 5 rows") if refused else nullcontext():
+        assert derive_spec(np.zeros((rows, 2)), actions).action_dim == largest + 1

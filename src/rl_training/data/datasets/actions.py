@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 TOLERANCE = 1e-3  # fraction of the half range; float32 rounding and clipped noise exceed bounds by less
+MOST_ACTIONS = 10_000  # Discrete actions derived from data, unless there are more rows
 
 Bounds: TypeAlias = "tuple[float | Sequence[float], float | Sequence[float]]"  # low and high, scalar or per dimension
 
@@ -24,6 +25,7 @@ def derive_spec(obs: Array, actions: Array, action_range: Bounds | None = None) 
     obs_shape, obs_dtype = obs.shape[1:], "uint8" if obs.dtype == np.uint8 else "float32"
     if actions.dtype.kind != "f" and action_range is None:
         _require_indices_from_0(actions)
+        _require_few_indices(actions)
         return EnvSpec(obs_shape, "discrete", int(actions.max()) + 1, obs_dtype)
     flat = actions.reshape(len(actions), -1)
     magnitudes = np.abs([reduce_rows(np.minimum, flat), reduce_rows(np.maximum, flat)]).max(0).astype(np.float32)
@@ -106,6 +108,17 @@ def _require_indices_from_0(actions: Array) -> None:
             f"environment is known: {negative.sum()} of {len(actions)} rows are negative, the first is row {first}",
             f"renumber them from 0, name the environment if its actions start at {actions.min()}, or set "
             "--action-range if they are Box actions",
+        )
+
+
+def _require_few_indices(actions: Array) -> None:
+    """Refuses numbers such as ids, which would each be an output of the policy."""
+    largest = int(actions.max())
+    if largest >= max(MOST_ACTIONS, len(actions)):
+        raise DatasetError(
+            f"actions are integers up to {largest:,} in {len(actions):,} rows, and a policy would have as many actions",
+            "renumber those that occur from 0 (in a table, --categories actions does), or set --action-range if they "
+            "are Box actions",
         )
 
 

@@ -14,7 +14,7 @@ from rl_training.data.datasets.columns import to_array, to_columns
 from rl_training.data.datasets.report import ColumnSummary, DatasetReport, Distribution, Finding
 from rl_training.data.datasets.returns import differing_returns, episode_ends, episode_lengths, episode_returns
 from rl_training.data.datasets.stored import rows_left_out, whole_actions
-from rl_training.data.datasets.table_checks import entry_name, table_findings
+from rl_training.data.datasets.table_checks import entry_name, rounded_entries, table_findings
 from rl_training.data.datasets.validation import REPAIRABLE, DatasetError
 from rl_training.data.readers import Source, read_columns
 from rl_training.data.readers.options import AUTO, Categories, table_options
@@ -74,6 +74,7 @@ def inspect_columns(
     warnings = [
         *_warnings(usable), *_guessed_bounds(summaries["actions"], spec, action_range),
         *_constant_columns(summaries, stored.labels.names), *table_findings(stored, summaries["obs"]),
+        *rounded_entries(summaries["obs"], stored.labels.names.get("obs", ())),
         *_duplicates(duplicates, len(stored.columns["obs"])), *_undiscounted_returns(usable),
     ]  # fmt: skip
     dones, rewards = usable["dones"] != 0, usable["rewards"]
@@ -213,7 +214,8 @@ def _guessed_bounds(actions: ColumnSummary, spec: EnvSpec | None, action_range: 
 
 def _constant_columns(summaries: Mapping[str, ColumnSummary], names: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
     for name in ("obs", "actions"):
-        if constant := summaries[name].constant:
+        rounded = summaries[name].rounded if name == "obs" else []
+        if constant := [number for number in summaries[name].constant if number not in rounded]:
             labels = [entry_name(number, names.get(name, ())) for number in constant[:10]]
             shown = ", ".join(labels) + (", ..." if len(constant) > 10 else "")
             yield Finding(

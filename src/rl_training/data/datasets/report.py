@@ -12,7 +12,10 @@ import numpy as np
 from rl_training.data.datasets.columns import to_array
 from rl_training.data.datasets.validation import blocks, find_not_finite, reduce_rows
 from rl_training.data.readers.rows import LeftOut
+from rl_training.data.spaces.observations import MAX_EXACT
 from rl_training.types import Array
+
+FEW_NUMBERS = 4096  # float32 numbers between the smallest and the largest of a dimension
 
 
 class Finding(NamedTuple):
@@ -59,6 +62,14 @@ class ColumnSummary(NamedTuple):
     def constant(self) -> list[int]:
         """Indices of the dimensions that never change."""
         return [number for number, (low, high) in enumerate(zip(self.low, self.high, strict=True)) if low == high]
+
+    @property
+    def rounded(self) -> list[int]:
+        """Indices of the dimensions whose large numbers are near each other, so that 32 bits hold few of them."""
+        low, high = np.array(self.low), np.array(self.high)
+        largest = np.maximum(np.abs(low), np.abs(high)).astype(np.float32)
+        few = high - low < FEW_NUMBERS * np.spacing(largest)
+        return np.flatnonzero(few & (largest > MAX_EXACT)).tolist()
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from rl_training.data.datasets.report import ColumnSummary, Finding
 from rl_training.data.readers.rows import StoredColumns
 from rl_training.data.readers.timing import TIME_NAMES
@@ -36,6 +38,18 @@ def _times_in_obs(obs: ColumnSummary, names: Sequence[str]) -> Iterator[Finding]
                 f"{obs.high[number]:.10g}); later times lie outside the data",
                 f"leave it out of obs, and order the rows with --columns time={name}",
             )  # fmt: skip
+
+
+def rounded_entries(obs: ColumnSummary, names: Sequence[str]) -> Iterator[Finding]:
+    """Warns of entries whose numbers are too large for 32 bits, such as ids."""
+    for number in obs.rounded:
+        largest = max(abs(obs.low[number]), abs(obs.high[number]))
+        yield Finding(
+            "rounded", "warning",
+            f"entry {entry_name(number, names)} of obs reaches {largest:.3g}, where 32-bit floats are "
+            f"{np.spacing(np.float32(largest)):.3g} apart: smaller differences are lost",
+            "subtract an offset or use another unit; leave ids out of obs",
+        )  # fmt: skip
 
 
 def _scales(obs: ColumnSummary, names: Sequence[str]) -> Iterator[Finding]:
