@@ -131,6 +131,12 @@ def test_an_agent_that_remembers_goes_on_from_its_memory(tmp_path):
         dreamer.predict(obs[0], memory=memory)
 
 
+@pytest.mark.parametrize("memory", [{}, True, []])
+def test_only_a_memory_is_taken_as_memory(agent, memory):
+    with pytest.raises(TypeError, match=f"memory must be a Memory of rl_training or None, got {type(memory).__name__}"):
+        agent.predict(np.zeros(4), memory=memory)
+
+
 def remembered(memory: Memory) -> np.ndarray:
     return np.empty(0) if memory.rows is None else memory.rows["deter"].numpy()
 

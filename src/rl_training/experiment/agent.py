@@ -56,11 +56,13 @@ class Agent(NamedTuple):
         A recurrent policy reads and updates `memory`; without it, every observation is the first of an episode.
         Call `memory.forget` when an episode ends.
         """
+        if not isinstance(memory, Memory | None):
+            raise TypeError(f"memory must be a Memory of rl_training or None, got {type(memory).__name__}")
         rows = self.rows(obs)
         lead = self._lead_of(rows)
         device = next(self.learner.parameters()).device
         flat = torch.as_tensor(rows.reshape(-1, *self.spec.obs_shape)).to(device)
-        memory = memory or Memory()
+        memory = Memory() if memory is None else memory
         action = self.learner.act(flat, memory.of(len(flat)), deterministic=deterministic, generator=generator)
         memory.keep(action)
         actions = unscale_actions(action.actions, self.spec).cpu().numpy()
