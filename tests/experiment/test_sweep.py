@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from rl_training.envs.group import EnvError
+from rl_training.experiment.config.messages import ConfigError
 from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.manager import ExperimentManager
 from rl_training.experiment.seeds import processes
@@ -47,6 +48,13 @@ def test_a_seed_added_later_leaves_the_finished_ones_alone(tmp_path):
     all_three = train_seeds(configs(BC, tmp_path, seeds=(0, 1, 2)))
     assert [(r.run_dir / "result.json").stat().st_mtime_ns for r in all_three[:2]] == written
     assert [(r.status, r.trained) for r in all_three] == [("finished", seed == 2) for seed in (0, 1, 2)]
+
+
+def test_seeds_are_not_hidden_in_the_directory_of_a_run(tmp_path):
+    ExperimentManager.setup({**BC, "output_dir": str(tmp_path / "run")}).train()
+    with pytest.raises(ConfigError, match=r"run holds a run of one seed; choose another --output .* for several seeds"):
+        train_seeds(configs(BC, tmp_path / "run"))
+    assert not list((tmp_path / "run").glob("seed_*"))
 
 
 def test_seeds_that_finished_earlier_are_reported(tmp_path, capfd):

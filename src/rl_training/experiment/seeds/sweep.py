@@ -6,13 +6,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from rl_training.experiment.agent import read_record
+from rl_training.experiment.config.messages import ConfigError
 from rl_training.experiment.config.train_config import TrainConfig
 from rl_training.experiment.executors.base import Executor
 from rl_training.experiment.lanes import lane_of
 from rl_training.experiment.processes.runner import run_jobs
 from rl_training.experiment.result import UNFINISHED, TrainResult, finished_earlier
 from rl_training.experiment.run import run_population, run_training
-from rl_training.experiment.run_directory import RunDirectory
+from rl_training.experiment.run_directory import CONFIG, ELSEWHERE, RunDirectory
 from rl_training.experiment.seeds.processes import SeedGroup, SeedJob
 from rl_training.experiment.seeds.works import divide, train_in_works
 from rl_training.experiment.starts import find_starts
@@ -29,6 +30,7 @@ def train_seeds(
     """Trains every seed. Finished seeds are not trained again; their stored results are returned."""
     results = {} if fresh else {config.seed: result for config in configs if (result := _finished_result(config))}
     waiting = [config for config in configs if config.seed not in results]
+    _refuse_inside_run(configs)
     if not waiting:  # otherwise the runs that train warn
         print_warning(finished_earlier(len(results)))
         warn_of_changed_source(read_record(_directory(configs[0]).path), print_warning)
@@ -43,6 +45,13 @@ def train_seeds(
         elif waiting:
             results |= train_in_processes(waiting, callbacks, fresh=fresh, quiet=quiet)
     return [results[config.seed] for config in configs]
+
+
+def _refuse_inside_run(configs: Sequence[TrainConfig]) -> None:
+    """Raises ConfigError where new seeds would lie in the directory of a single run, which hides them."""
+    paths = [_directory(config).path for config in configs]
+    if (paths[0].parent / CONFIG).exists() and not any(path.exists() for path in paths):
+        raise ConfigError(f"{paths[0].parent} holds a run of one seed; choose {ELSEWHERE} for several seeds")
 
 
 @contextmanager
