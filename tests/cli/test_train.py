@@ -99,6 +99,12 @@ def test_another_config_in_the_directory_is_refused_by_its_keys(cli, cartpole, r
     )
 
 
+def test_another_algorithm_in_the_directory_is_refused_without_a_list_of_its_options(cli, run):
+    error = cli("train", "dqn", "CartPole-v1", "--output", run).stderr
+    assert "different config (algo: 'ppo' there, 'dqn' here; " in error
+    assert "algo_kwargs" not in error
+
+
 def test_more_steps_for_a_run_are_answered_with_resume(cli, cartpole, run):
     result = cli(*cartpole, "--steps", "512", "--output", run)
     assert result.exit_code == 2
