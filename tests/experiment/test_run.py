@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rl_training.experiment.config.registry import build_learner, config_type
 from rl_training.experiment.config.train_config import ConfigError, parse_config
 from rl_training.experiment.run import resume_run, run_training
 from rl_training.experiment.verify import compare_runs
 from rl_training.runtime.callbacks.training import StopAtStep
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.state import DivergedError
+from rl_training.types import EnvSpec
 
 BC: dict[str, Any] = {
     "algo": "bc", "env_id": "Pendulum-v1", "dataset": {"kind": "random", "rows": 200}, "total_timesteps": 20,
@@ -128,6 +130,13 @@ def test_an_action_space_of_another_kind_names_who_would_take_it_without_data(tm
         TypeError, match=r"td3 needs a Box action space, got Discrete; these accept it: c51, dqn, dreamer.*, sac"
     ):
         run({**SAC, "algo": "td3"}, tmp_path, env_id="CartPole-v1")
+
+
+def test_images_are_refused_by_offline_algorithms_without_a_list_of_online_ones():
+    spec = EnvSpec((3, 16, 16), "discrete", 2, "uint8")
+    message = "FlattenObservation, or store float vectors in the data; no offline algorithm accepts it"
+    with pytest.raises(TypeError, match=message):
+        build_learner("bc", spec, config_type("bc")())
 
 
 def test_budgets_count_updates_and_passes_over_the_rows(tmp_path):

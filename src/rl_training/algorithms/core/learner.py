@@ -144,9 +144,10 @@ class Learner(nn.Module):
                 "with gymnasium.wrappers.FilterObservation"
             )
         if len(spec.obs_shape) != 1 or spec.obs_dtype == "uint8":
+            stored = ", or store float vectors in the data" if cls.lane == "offline" else ""
             raise TypeError(
                 f"{cls.name} needs float vectors as observations, got {spec.obs_dtype} {spec.obs_shape}; flatten them "
-                "with gymnasium.wrappers.FlattenObservation"
+                f"with gymnasium.wrappers.FlattenObservation{stored}"
             )
 
     def setup(self) -> None:

@@ -105,7 +105,7 @@ def build_learner(name: str, spec: EnvSpec, config: AlgorithmConfig) -> Learner:
 
 
 def _alternatives(spec: EnvSpec, lane: str) -> str:
-    """Algorithms that accept these spaces: offline or online ones as requested, or all if there is none."""
+    """Algorithms that accept these spaces: offline or online ones as requested."""
     fitting = []
     for other in list_algorithm_specs():
         try:
@@ -115,5 +115,7 @@ def _alternatives(spec: EnvSpec, lane: str) -> str:
         fitting.append(other)
     offline = lane == "offline"
     alike = [each for each in fitting if (each.lane == "offline") == offline and not each.learner.needs_expert]
-    names = ", ".join(other.name for other in alike or fitting)
+    if fitting and not alike:
+        return f"no {'offline' if offline else 'online'} algorithm accepts it"
+    names = ", ".join(other.name for other in alike)
     return f"these accept it: {names}" if names else "no algorithm accepts it"
