@@ -64,7 +64,7 @@ REBRAC = {
 EDAC = {**ACTOR_CRITIC, "hidden_sizes": [256, 256, 256], "num_critics": 5, "eta": 1.0}
 
 ROUNDING = "rounding of float32, amplified by Adam where gradients are near zero"
-RENORM = "epsilon: ours and the paper have sqrt(var + eps) / r, sb3-contrib sqrt(var / r^2 + eps)"
+RENORM = "r (x - mean) / sqrt(var + eps) + d as in the paper; sb3-contrib adds eps to var / r^2 (else 3e-02 apart)"
 COPIED = "Q-network; the target network is copied after every 10th update"
 DELAYED_ORDER = "critics; after every second critic step the actor, then the target networks"
 ON_ROLLOUT = "policy and value together; each side computes the advantages of a rollout"
@@ -114,7 +114,8 @@ CASES = {
     "crossq_renorm": Case(
         "CrossQ after its first 100,000 updates", "sb3", "crossq", CROSSQ, CROSSQ_ORDER,
         draws=(Draw("next_actions"), Draw("policy_actions", every=3)), buffers={"count": AFTER_WARM_UP},
-        peer_options={"epsilon": 0.0, "steps": AFTER_WARM_UP}, changed=BIASED, reason=RENORM,
+        peer_options={"epsilon": 0.0, "steps": AFTER_WARM_UP, "epsilon_of_paper": True}, changed=f"{BIASED}; {RENORM}",
+        reason=ROUNDING,
     ),
     "cql": Case(
         "CQL", "corl", "cql", CQL, AT_ONCE, draws=(

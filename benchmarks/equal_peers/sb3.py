@@ -69,9 +69,25 @@ def new_model(asked: Request) -> Any:
         torch.Tensor.var = lambda tensor, dim: torch.var(tensor, dim, correction=0)
         for layer in (each for each in model.policy.modules() if isinstance(each, BatchRenorm)):
             layer.steps.fill_(asked.peer_options.get("steps", 0))
+        if asked.peer_options.get("epsilon_of_paper"):
+            BatchRenorm.forward = forward_of_paper
     if "epsilon" in asked.peer_options:
         model.actor.action_dist.epsilon = asked.peer_options["epsilon"]
     return model
+
+
+def forward_of_paper(layer: Any, x: torch.Tensor) -> torch.Tensor:
+    """Batch renormalisation by r (x - mean) / sqrt(var + eps) + d, where sb3-contrib has sqrt(var / r^2 + eps)."""
+    running_std = (layer.ra_var + layer.eps).sqrt()
+    if not layer.training:
+        return layer.scale * (x - layer.ra_mean) / running_std + layer.bias
+    mean, var = x.mean(dim=0), x.var(dim=0)
+    std = (var + layer.eps).sqrt()
+    r = (std / running_std).detach().clamp(1 / layer.rmax, layer.rmax)
+    d = ((mean - layer.ra_mean) / running_std).detach().clamp(-layer.dmax, layer.dmax)
+    layer.ra_mean += layer.momentum * (mean.detach() - layer.ra_mean)
+    layer.ra_var += layer.momentum * (var.detach() - layer.ra_var)
+    return layer.scale * (r * (x - mean) / std + d) + layer.bias
 
 
 def library(asked: Request) -> tuple[Any, str]:
