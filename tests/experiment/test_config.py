@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -50,11 +51,39 @@ def test_parsing_a_parsed_config_changes_nothing():
         ({"algo_kwargs": {"sed": 1}}, "algo_kwargs.sed: unknown key; did you mean seed, at the top level?"),
         ({"early_stopping": {"patience": 1, "delta": 1}}, "early_stopping.delta: unknown key; did you mean min_delta?"),
         ({"schedules": {"learning_rate": {"knd": 1}}}, "schedules.learning_rate.knd: unknown key; did you mean kind?"),
+        ({"patience": 3}, "patience: unknown key; did you mean early_stopping.patience?"),
+        (
+            {"algo_kwargs": {"max_gp": 3}},
+            "algo_kwargs.max_gp: unknown key; did you mean table.max_gap, at the top level?",
+        ),
+        ({"algo_kwargs": {"layer_nrm": 1}}, "algo_kwargs.layer_nrm: unknown key; did you mean network.layer_norm?"),
+        ({"layer_norm": 1}, "layer_norm: unknown key; did you mean network.layer_norm?"),
+        ({"rewards": {"num_critics": 1}}, "rewards.num_critics: unknown key"),
         ({"qqqqqqqq": 5}, "qqqqqqqq: unknown key"),
     ],
 )
 def test_unknown_key_is_answered_with_the_nearest_right_one(values, sentence):
     assert message({"algo": "iql", **values}) == sentence
+
+
+@pytest.mark.parametrize(
+    ("algo", "key", "hint"),
+    [
+        ("sac", "critic_hidden_sizes", "did you mean network.critic_hidden_sizes, with network.kind=simba?"),
+        ("iql", "critic_hidden_sizes", "iql does not have it. Leave it out, or use one that does: cal_ql, cql"),
+        ("crossq", "critic_hiden_sizes", "did you mean critic_hidden_sizes?"),
+        ("ppo", "memory_size", "did you mean network.memory_size?"),
+        ("pqn", "normalize_obs", "pqn does not have it. Leave it out, or use one that does: gail, ppo"),
+        ("pqn", "gradient_step", ""),
+    ],
+)
+def test_hints_depend_on_the_options_of_the_algorithm(algo, key, hint):
+    assert message({"algo": algo, "algo_kwargs": {key: 1}}) == f"algo_kwargs.{key}: unknown key{hint and '; '}{hint}"
+
+
+def test_a_long_list_of_algorithms_with_an_option_is_cut():
+    sentence = message({"algo": "ppo", "algo_kwargs": {"tau": 1}})
+    assert re.fullmatch(r".* or use one that does: (\w+, ){4}\w+ and [0-9]+ more", sentence), sentence
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from rl_training.models.recurrent import MemoryKind
 from rl_training.models.simba import CRITIC_HIDDEN_SIZES, HIDDEN_SIZES
 
 MEMORY_OPTIONS = ("memory", "memory_size")
+SIMBA_OPTIONS = ("critic_hidden_sizes",)
 # Options of an algorithm that have another default with SimBa networks.
 SIMBA_DEFAULTS = {"hidden_sizes": HIDDEN_SIZES, "critic_hidden_sizes": CRITIC_HIDDEN_SIZES, "normalize_obs": True}
 _WIDEST = 1_000_000  # units of a hidden layer, in hints
@@ -51,7 +52,7 @@ class NetworkConfig(BaseModel):
             if not re.fullmatch(r"[\w.<>]+:[\w.<>]+", self.kind):
                 raise ValueError(f"kind must be {', '.join(KINDS)} or module:Class of your own, got {self.kind!r}")
             return self
-        known = (*LAYER_OPTIONS, "critic_hidden_sizes", *MEMORY_OPTIONS)
+        known = (*LAYER_OPTIONS, *SIMBA_OPTIONS, *MEMORY_OPTIONS)
         for name in self.__pydantic_extra__:
             near = difflib.get_close_matches(name, ("kind", *known), n=1)
             hint = f"did you mean {near[0]}?" if near else f"{self.kind} has {', '.join(known)}"
@@ -115,7 +116,7 @@ def merge_network(values: Mapping[str, Any], options: Mapping[str, Any]) -> dict
     """Sets the options that `network` also has to its values; raises an error if both are given and differ."""
     merged, network = dict(values), values.get("network")
     inner = network.model_dump() if isinstance(network, NetworkConfig) else network
-    for name in (*LAYER_OPTIONS, "critic_hidden_sizes"):
+    for name in (*LAYER_OPTIONS, *SIMBA_OPTIONS):
         value = inner.get(name) if isinstance(inner, Mapping) else None
         if name not in options or value is None:
             continue

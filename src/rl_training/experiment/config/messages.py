@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from rl_training.experiment.config.other_libraries import name_here
 
 KeyPath: TypeAlias = "tuple[str | int, ...]"
+Hint: TypeAlias = "Callable[[KeyPath], str]"  # path of an unknown key -> what to append to its message
 KnownKeys: TypeAlias = "Callable[[KeyPath], Mapping[str, str]]"  # section -> its keys, and how to write each
 
 _MOST_LINES = 10
@@ -57,8 +58,13 @@ def did_you_mean(word: str, known: Mapping[str, str]) -> str:
     return f"; did you mean {known[names[similar[0]]]}?" if similar else ""
 
 
-def describe(error: ValidationError, values: Any, known: KnownKeys, *, section: KeyPath = ()) -> list[str]:
-    """One line for each error that pydantic found in `values`, the part of a config at `section`."""
+def describe(
+    error: ValidationError, values: Any, known: KnownKeys, *, section: KeyPath = (), elsewhere: Hint = lambda path: ""
+) -> list[str]:
+    """One line for each error that pydantic found in `values`, the part of a config at `section`.
+
+    `elsewhere` gives the hint for an unknown key that is valid in other configs.
+    """
     errors: dict[KeyPath, list[Any]] = {}
     for item in error.errors(include_url=False, include_context=False):
         errors.setdefault(_path_in(values, item), []).append(item)
@@ -68,7 +74,7 @@ def describe(error: ValidationError, values: Any, known: KnownKeys, *, section: 
     lines = []
     for path in paths[:_MOST_LINES]:
         whole = section + path
-        lines.append((f"{dotted(whole)}: " if whole else "") + _sentence(whole, errors[path], known))
+        lines.append((f"{dotted(whole)}: " if whole else "") + _sentence(whole, errors[path], known, elsewhere))
     more = len(paths) - len(lines)
     return [*lines, f"and {more} more"] if more else lines
 
@@ -85,14 +91,15 @@ def _path_in(values: Any, item: Any) -> KeyPath:
     return (*path, item["loc"][-1]) if item["type"] == "missing" else tuple(path)
 
 
-def _sentence(path: KeyPath, errors: list[Any], known: KnownKeys) -> str:
+def _sentence(path: KeyPath, errors: list[Any], known: KnownKeys, elsewhere: Hint) -> str:
     # Our own validators have the most precise message among the members of a union.
     first = next((item for item in errors if item["type"] == "value_error"), errors[0])
     if first["type"] == "value_error":
         return str(first["msg"]).removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
         word, names = str(path[-1]), known(path[:-1])
-        return "unknown key" + (name_here(word, names, first["input"]) or did_you_mean(word, names))
+        hint = name_here(word, names, first["input"]) or ("" if word in names else elsewhere(path))
+        return "unknown key" + (hint or did_you_mean(word, names))
     if first["type"] == "missing":
         return "is required"
     allowed = list(dict.fromkeys(_allowed(item) for item in errors))

@@ -26,7 +26,8 @@ from rl_training.experiment.config.fields import (
     Trackers,
     Wrappers,
 )
-from rl_training.experiment.config.messages import ConfigError, KeyPath, KnownKeys, shown
+from rl_training.experiment.config.known_keys import algorithms_with, known_keys
+from rl_training.experiment.config.messages import ConfigError, shown
 from rl_training.experiment.config.packaged import copy_config, load_config, packaged_config_text, packaged_configs
 from rl_training.experiment.config.sections import SECTION, lift_network, with_backend
 from rl_training.experiment.config.yaml_text import read_yaml, write_yaml
@@ -34,6 +35,7 @@ from rl_training.modules import module_in
 from rl_training.schedules import Schedule
 
 if TYPE_CHECKING:
+    from rl_training.algorithms import AlgorithmConfig
     from rl_training.envs.given import Given
     from rl_training.envs.making import EnvFactory
 
@@ -194,13 +196,15 @@ def parse_config(values: object) -> TrainConfig:
         raise ConfigError(f"a config must be a mapping, got {shown(values)}")
     values = with_backend(lift_network(dataset_config.lift_dataset(values)))
     options_type, errors = _options_type(values.get("algo"))
-    known = partial(_known_keys, [] if options_type is None else list(options_type.model_fields))
+    hints: dict[str, Any] = {"known": partial(known_keys, list(TrainConfig.model_fields), options_type)}
+    if options_type is not None:
+        hints["elsewhere"] = partial(algorithms_with, algo=values["algo"])
 
-    config, found = _validated(TrainConfig, values, known)
+    config, found = _validated(TrainConfig, values, **hints)
     errors += found
     options = None
     if options_type is not None and isinstance(values.get("algo_kwargs", {}), Mapping):
-        options, found = _validated(options_type, values.get("algo_kwargs", {}), known, section=("algo_kwargs",))
+        options, found = _validated(options_type, values.get("algo_kwargs", {}), section=("algo_kwargs",), **hints)
         errors += found
     if config is None or options is None:
         raise ConfigError("\n".join(errors))
@@ -208,7 +212,7 @@ def parse_config(values: object) -> TrainConfig:
     return parsed if given is None else parsed.with_given(given)
 
 
-def _options_type(algo: object) -> tuple[type[BaseModel] | None, list[str]]:
+def _options_type(algo: object) -> tuple[type[AlgorithmConfig] | None, list[str]]:
     from rl_training.experiment.config import registry  # imports torch
 
     names = registry.algorithm_names()
@@ -223,30 +227,11 @@ def _options_type(algo: object) -> tuple[type[BaseModel] | None, list[str]]:
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
-def _validated(
-    model: type[_Model], values: Mapping[Any, Any], known: KnownKeys, *, section: KeyPath = ()
-) -> tuple[_Model | None, list[str]]:
+def _validated(model: type[_Model], values: Mapping[Any, Any], **hints: Any) -> tuple[_Model | None, list[str]]:
     try:
         return model.model_validate(dict(values)), []
     except ValidationError as error:
-        return None, messages.describe(error, values, known, section=section)
-
-
-def _known_keys(options: list[str], section: KeyPath) -> dict[str, str]:
-    """Every key that is valid in this section, and how to write it there."""
-    nested: dict[str | int, tuple[type[BaseModel], ...]] = {
-        "dataset": (DatasetRecipe,) if len(section) == 1 else (dataset_config.RecipePart, dataset_config.FilePart),
-        "rewards": (RewardTransform,),
-        "table": (dataset_config.TableOptions,),
-        "early_stopping": (EarlyStopping,),
-        "schedules": (Schedule,),
-    }
-    if section and section[0] in nested:
-        return {key: key for model in nested[section[0]] for key in model.model_fields}
-    own = {key: key for key in TrainConfig.model_fields}
-    if not section:
-        return {**{option: f"algo_kwargs.{option}" for option in options}, **own}
-    return {**{key: f"{key}, at the top level" for key in own}, **{option: option for option in options}}
+        return None, messages.describe(error, values, **hints)
 
 
 def apply_overrides(values: Mapping[str, Any], assignments: Iterable[str], **options: Any) -> dict[str, Any]:
