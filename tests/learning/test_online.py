@@ -7,6 +7,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 from torch import Tensor
 
 from rl_training.experiment.agent import load_agent
@@ -40,7 +41,26 @@ class Dot(gym.Env[Any, Any]):
         return picture
 
 
+class TwoStates(gym.Env[Any, Any]):
+    """Action 0 leads from the first state to the second. All other steps end the episode and pay a reward."""
+
+    observation_space = gym.spaces.Box(0, 1, (2,), np.float32)
+    action_space = gym.spaces.Discrete(3)
+    rewards = ((0.0, 0.5, 1.0), (0.9, 0.9, 0.4))
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.state = 0
+        return np.eye(2, dtype=np.float32)[0], {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        reward, ended = self.rewards[self.state][action], self.state == 1 or action > 0
+        self.state = 1
+        return np.eye(2, dtype=np.float32)[1], reward, bool(ended), False, {}
+
+
 gym.register("Dot-v0", lambda **_: Dot(), max_episode_steps=20)
+gym.register("TwoStates-v0", lambda **_: TwoStates())
 
 
 def test_sac_swings_the_pendulum_up(reaches):
@@ -101,6 +121,18 @@ def test_dqn_balances_the_pole(final_return):
 def test_discrete_sac_balances_it_with_a_tuned_temperature(final_return):
     shortened = ("total_timesteps=3000", "schedules={}", "batch_size=64", "learning_starts=500")
     assert final_return("sac/cartpole", *shortened, "updates_per_collect=2", "tune_temperature=true") > 100
+
+
+def test_discrete_sac_learns_the_policy_of_maximum_entropy(final_return, tmp_path):
+    shortened = ("total_timesteps=2000", "learning_starts=200", "hidden_sizes=[32]", "learning_rate=0.005")
+    task = ("temperature=0.5", "tune_temperature=false", "gamma=1", "n_step=1")
+    final_return("sac/cartpole", *shortened, *task, "updates_per_collect=2", env_id="TwoStates-v0")
+    # Soft Q-values: the rewards, and for action 0 of the first state the soft value of the second.
+    rewards = torch.tensor(TwoStates.rewards)
+    rewards[0, 0] = 0.5 * (rewards[1] / 0.5).logsumexp(-1)
+    learner: Any = load_agent(tmp_path / "run").learner
+    policy = learner.model.actor(torch.eye(2)).logits.softmax(-1)
+    torch.testing.assert_close(policy, (rewards / 0.5).softmax(-1), atol=0.05, rtol=0)
 
 
 @pytest.mark.parametrize(
