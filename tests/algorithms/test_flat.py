@@ -15,20 +15,20 @@ from rl_training.algorithms.core.flat import FlatFunction, FlatLosses
 from rl_training.algorithms.core.updater import clip_gradients
 from rl_training.types import Loss
 
-ALGORITHMS = [name for name, learner in CATALOGUE.items() if learner.lane != "sequence"]
+LEARNERS = [learner for learner in CATALOGUE.values() if learner.lane != "sequence"]
+LEARNERS += [learner.discrete_type for learner in LEARNERS if learner.discrete_type is not None]
 UPDATES = 8
 
 
-def learner_and_batches(name, box, discrete, draw):
-    kind = CATALOGUE[name]
+def learner_and_batches(kind, box, discrete, draw):
     spec = box if "box" in kind.action_kinds else discrete
     learner = kind.build(spec, hidden_sizes=(8, 8))
     batches = [draw(spec, 6, seed=seed) for seed in range(UPDATES)]
-    if name in ("ppo", "gail"):
+    if kind.name in ("ppo", "gail"):
         for batch in batches:
             batch |= {"raw_actions": batch["actions"], "log_probs": -torch.ones(6)}
             batch |= {"advantages": batch["rewards"], "returns": batch["rewards"]}
-    if name == "pqn":
+    if kind.name == "pqn":
         for batch in batches:
             batch["returns"] = batch["rewards"]
     for batch in batches:
@@ -45,9 +45,9 @@ def flat_and_plain(learner):
     return updaters, flat
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_flat_updates_equal_those_of_autograd(name, box, discrete, draw):
-    learner, batches = learner_and_batches(name, box, discrete, draw)
+@pytest.mark.parametrize("kind", LEARNERS, ids=lambda kind: kind.__name__)
+def test_flat_updates_equal_those_of_autograd(kind, box, discrete, draw):
+    learner, batches = learner_and_batches(kind, box, discrete, draw)
     updaters, flat = flat_and_plain(learner)
     results = []
     for updater in updaters:
@@ -63,9 +63,9 @@ def test_flat_updates_equal_those_of_autograd(name, box, discrete, draw):
     assert all(torch.equal(mine, plain) for mine, plain in params)
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_updates_in_a_row_compute_metrics_at_the_last_only_and_learn_the_same(name, box, discrete, draw):
-    learner, batches = learner_and_batches(name, box, discrete, draw)
+@pytest.mark.parametrize("kind", LEARNERS, ids=lambda kind: kind.__name__)
+def test_updates_in_a_row_compute_metrics_at_the_last_only_and_learn_the_same(kind, box, discrete, draw):
+    learner, batches = learner_and_batches(kind, box, discrete, draw)
     updaters, flat = flat_and_plain(learner)
     results = []
     for updater in updaters:
@@ -110,7 +110,7 @@ def test_programs_hold_no_needless_operations(function, operations, monkeypatch)
     assert codes == operations
 
 
-@pytest.mark.parametrize("name", ["dqn", "rainbow", "ppo", "sac", "td3"])
+@pytest.mark.parametrize("name", ["dqn", "rainbow", "ppo", "pqn", "sac", "td3"])
 def test_flat_actions_equal_those_of_the_policy(name, box, discrete):
     kind = CATALOGUE[name]
     spec = box if "box" in kind.action_kinds else discrete

@@ -22,6 +22,7 @@ SPECS = {
     "discrete": EnvSpec((5,), "discrete", 3),
 }
 LEARNERS = [learner for learner in CATALOGUE.values() if learner.lane in ("offline", "replay")]
+LEARNERS += [learner.discrete_type for learner in LEARNERS if learner.discrete_type is not None]
 
 
 def replay(spec: EnvSpec, members: int | None, needs: Sequence[Column] = (), **options) -> ReplayBuffer:
@@ -71,7 +72,7 @@ def test_captured_updates_look_ahead_and_set_priorities_as_eager_ones_do(members
 
 
 @pytest.mark.parametrize("members", [1, 3])
-@pytest.mark.parametrize("learner", LEARNERS, ids=lambda learner: learner.name)
+@pytest.mark.parametrize("learner", LEARNERS, ids=lambda learner: learner.__name__)
 def test_captured_updates_equal_eager_ones(learner, members):
     eager, captured = (trained(learner, members, capture=capture) for capture in (False, True))
     furthest = {name: (value - captured[name]).abs().max().item() for name, value in eager.items()}

@@ -23,6 +23,7 @@ def new_case(learner: type[Learner], kind: str) -> AlgorithmCase:
 
 CASES = [new_case(learner, kind) for learner in CATALOGUE.values() for kind in learner.action_kinds]
 ROWS = [new_case(learner, learner.action_kinds[0]) for learner in CATALOGUE.values()]
+OWN_DISCRETE = [new_case(learner, "discrete") for learner in CATALOGUE.values() if learner.discrete_type is not None]
 OFFLINE = [case for case in CASES if lane_class(case.learner).with_online_steps]
 
 
@@ -52,9 +53,9 @@ def case(request: pytest.FixtureRequest) -> AlgorithmCase:
     return found
 
 
-@pytest.fixture(params=ROWS, ids=_name)
+@pytest.fixture(params=ROWS + OWN_DISCRETE, ids=_name)
 def row(request: pytest.FixtureRequest) -> AlgorithmCase:
-    """Every algorithm once, in its first action space."""
+    """Every learner class once, in its first action space."""
     found: AlgorithmCase = request.param
     return found
 

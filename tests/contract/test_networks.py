@@ -220,7 +220,8 @@ def test_a_whole_model_of_the_user_replaces_ours(all_rows):
 
 
 def test_a_subclass_of_our_model_may_replace_it(row):
-    kind: Any = type("Subclass", (row.learner.model_type,), {"role": "model", "__module__": __name__})
+    model_type = row.learner.for_actions(row.kind).model_type
+    kind: Any = type("Subclass", (model_type,), {"role": "model", "__module__": __name__})
     case = with_network(row, kind)
     assert type(case.build().model) is kind
     checks.check_state(case)

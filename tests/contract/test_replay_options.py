@@ -25,9 +25,14 @@ ENVS = {"box": "Pendulum-v1", "discrete": "CartPole-v1"}
 REPLAY = [name for name, learner in CATALOGUE.items() if lane_class(learner) is ReplayLane]
 STACKED = [name for name in REPLAY if "stacked_frames" in CATALOGUE[name].config_type.model_fields]
 DERIVED = [name for name in STACKED if any(base in CATALOGUE.values() for base in CATALOGUE[name].__mro__[1:])]
+OWN_DISCRETE = [name for name in REPLAY if CATALOGUE[name].discrete_type is not None]
 RUNS = [
-    *(pytest.param(name, False, id=name) for name in REPLAY),
-    *(pytest.param(name, True, id=f"{name}-frames", marks=[pytest.mark.slow] * (name in DERIVED)) for name in STACKED),
+    *(pytest.param(name, ENVS[CATALOGUE[name].action_kinds[0]], id=name) for name in REPLAY),
+    *(pytest.param(name, ENVS["discrete"], id=f"{name}-discrete") for name in OWN_DISCRETE),
+    *(
+        pytest.param(name, PIXELS, id=f"{name}-frames", marks=[pytest.mark.slow] * (name in DERIVED))
+        for name in STACKED
+    ),
 ]
 OPTIONS = {  # those that the algorithm has
     "action_noise": "ornstein_uhlenbeck",
@@ -74,20 +79,22 @@ def _pixels() -> Iterator[None]:
 
 
 @pytest.fixture
-def configured(name: str, stacked: bool) -> Configured:
+def configured(name: str, env_id: str) -> Configured:
     """A run of less than a second, with more transitions than its replay buffer holds."""
     learner = CATALOGUE[name]
     options = {option: value for option, value in OPTIONS.items() if option in learner.config_type.model_fields}
+    if env_id != ENVS["box"]:
+        options.pop("action_noise", None)
     run = {
-        "algo": name, "env_id": PIXELS if stacked else ENVS[learner.action_kinds[0]], "num_envs": 2,
+        "algo": name, "env_id": env_id, "num_envs": 2,
         "total_timesteps": 64, "env_kwargs": {"max_episode_steps": 25},
         "eval_episodes": 1, "eval_interval": 32, "checkpoint_interval": 24,
-        "algo_kwargs": {**options, **({"stacked_frames": True} if stacked else {})},
+        "algo_kwargs": {**options, **({"stacked_frames": True} if env_id == PIXELS else {})},
     }  # fmt: skip
     return lambda folder, seed: parse_config({**run, "seed": seed, "output_dir": str(folder / f"seed_{seed}")})
 
 
-@pytest.mark.parametrize(("name", "stacked"), RUNS)
+@pytest.mark.parametrize(("name", "env_id"), RUNS)
 def test_a_run_resumes_byte_for_byte(configured, tmp_path):
     whole = run_training(configured(tmp_path / "whole", 0))
     halved = run_training(configured(tmp_path / "halved", 0), callbacks=[StopAtStep(IN_AN_EPISODE)])
@@ -96,7 +103,7 @@ def test_a_run_resumes_byte_for_byte(configured, tmp_path):
     assert compare_runs(whole.run_dir, halved.run_dir) == []
 
 
-@pytest.mark.parametrize(("name", "stacked"), RUNS)
+@pytest.mark.parametrize(("name", "env_id"), RUNS)
 def test_a_population_resumes_byte_for_byte_and_a_member_continues_alone(configured, tmp_path):
     whole, halved = ([configured(tmp_path / name, seed) for seed in SEEDS] for name in ("whole", "halved"))
     finished = run_population(whole)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from rl_training.algorithms import CATALOGUE
 from rl_training.data import ReplayBuffer
 from rl_training.experiment.agent import load_agent
 from rl_training.experiment.assembly import assemble
@@ -23,7 +24,7 @@ from rl_training.runtime.engine import train
 from rl_training.testing import AlgorithmCase, checks
 
 SIMBA = {"kind": "simba", "hidden_sizes": [8], "critic_hidden_sizes": [8, 8]}
-OTHERS = ("td3", "redq", "crossq")
+OTHERS = [name for name, learner in CATALOGUE.items() if learner.config_type.takes_simba and name != "sac"]
 
 
 @pytest.fixture(params=["sac", *OTHERS])
