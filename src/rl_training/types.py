@@ -54,8 +54,8 @@ class Action(NamedTuple):
     extras: Metrics = {}  # more columns to store with the step, such as PPO's raw_actions
 
     def with_actions(self, actions: Tensor) -> Action:
-        """Returns a copy with these actions, also in the recurrent state."""
-        memory = None if self.memory is None else {**self.memory, "action": actions}
+        """Returns a copy with these actions, also in a recurrent state that holds the last action."""
+        memory = {**self.memory, "action": actions} if "action" in (self.memory or {}) else self.memory
         return self._replace(actions=actions, memory=memory)
 
 
