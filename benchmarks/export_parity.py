@@ -4,7 +4,7 @@ python benchmarks/export_parity.py > benchmarks/results/export_parity.json
 
 Trains every algorithm of the catalogue for 300 to 4,096 steps with its default networks (Dreamer: its smallest),
 exports it as ONNX and as torch.export, and compares both files with the agent on real observations. Further cases have
-images, Dict observations, MultiDiscrete actions and normalised observations.
+images, Dict observations, MultiDiscrete actions, normalised observations, masks, an LSTM and SimBa networks.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ SHORT_MODEL = {
     "model_max_epochs": 2, "model_hidden_sizes": [64], "rollout_batch_size": 400, "model_members": 3, "model_elites": 2,
 }  # fmt: skip
 ONLINE = {"total_timesteps": 1_000, "learning_starts": 500}
+WIDE = {"total_timesteps": 600, "learning_starts": 500}
 OFFLINE = {"total_timesteps": 300, "dataset": {"kind": "random", "rows": 2_000}}
 VALUES = {"total_timesteps": 1_000, "learning_starts": 500}
 DREAM = {"total_timesteps": 300, "learning_starts": 200, "size": "tiny", "batch_size": 4}
@@ -77,11 +78,15 @@ class Camera(Levers):
 
 
 CASES: dict[str, tuple[str, Any, dict[str, Any]]] = {
-    **{algo: (algo, "Pendulum-v1", OFFLINE) for algo in ("bc", "iql", "xql", "cql", "cal_ql", "td3_bc")},
+    **{algo: (algo, "Pendulum-v1", OFFLINE) for algo in ("awac", "bc", "cal_ql", "cql", "edac", "fql", "iql")},
+    **{algo: (algo, "Pendulum-v1", OFFLINE) for algo in ("rebrac", "td3_bc", "xql")},
+    "bcq": ("bcq", "CartPole-v1", OFFLINE),
     **{algo: (algo, "Pendulum-v1", ONLINE) for algo in ("sac", "td3")},
+    **{algo: (algo, "Pendulum-v1", WIDE) for algo in ("crossq", "tqc")},
     **{algo: (algo, "CartPole-v1", VALUES) for algo in ("dqn", "qr_dqn", "iqn", "fqf", "c51", "rainbow")},
     "redq": ("redq", "Pendulum-v1", {"total_timesteps": 510, "learning_starts": 500}),
     "ppo": ("ppo", "CartPole-v1", {"total_timesteps": 4_096}),
+    "pqn": ("pqn", "CartPole-v1", {"total_timesteps": 4_096}),
     "gail": ("gail", "CartPole-v1", {"total_timesteps": 4_096, "dataset": {"kind": "random", "rows": 2_000}}),
     "mbpo": (
         "mbpo", "Pendulum-v1",
@@ -94,6 +99,10 @@ CASES: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "dqn, images": ("dqn", "Catch-v0", VALUES),
     "rainbow, noisy": ("rainbow", "CartPole-v1", {**VALUES, "noisy": True}),
     "cql, Discrete actions": ("cql", "CartPole-v1", OFFLINE),
+    "sac, Discrete actions": ("sac", "CartPole-v1", ONLINE),
+    "sac, simba": ("sac", "Pendulum-v1", {**WIDE, "network": "simba"}),
+    "ppo, LSTM": ("ppo", "CartPole-v1", {"total_timesteps": 4_096, "network": {"memory": "lstm"}}),
+    "ppo, action masks": ("ppo", "CombinationLock-v0", {"total_timesteps": 4_096}),
     "ppo, normalised observations": ("ppo", "Pendulum-v1", {"total_timesteps": 4_096, "normalize_obs": True}),
     "ppo, MultiDiscrete actions": ("ppo", Levers, {"total_timesteps": 4_096}),
     "ppo, Dict of image, number and Discrete": ("ppo", Camera, {"total_timesteps": 4_096, "num_steps": 512}),
