@@ -168,6 +168,10 @@ def test_the_rule_of_the_fractions_is_stated(new_agent, algo, rule):
     assert rules(agent)["fractions"].startswith(rule)
 
 
+def test_the_rule_of_the_noise_of_fql_is_stated(new_agent):
+    assert rules(new_agent("fql", EnvSpec((3,), "box", 2), hidden_sizes=[8]))["noise"].startswith("0")
+
+
 def test_a_recurrent_policy_has_its_memory_as_inputs_and_outputs(new_agent, tmp_path):
     agent = new_agent("dreamer", EnvSpec((3,), "discrete", 3), "CartPole-v1", size="tiny")
     described = describe_policy(agent, ExportedPolicy(agent.learner, agent.spec), with_env=False)

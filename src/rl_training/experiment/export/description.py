@@ -50,6 +50,8 @@ def rules(agent: Agent) -> dict[str, str]:
     model, config, found = learner.model, learner.config, {"actions": _action_rule(agent)}
     if learner.name == "iqn":
         found["fractions"] = f"midpoints of {config.num_acting_quantiles} equal intervals of [0, 1]"
+    if learner.name == "fql":
+        found["noise"] = "0, as `predict` without a generator"
     if learner.name == "fqf":
         found["fractions"] = "those that the network proposes for the observation"
     if getattr(config, "noisy", False):
