@@ -10,6 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from rl_training.cli.app import Commands
+from rl_training.envs.checks.user_code import Place
 
 DEBUG = "(--debug shows the traceback)"
 
@@ -128,13 +129,15 @@ def ending_in(error: BaseException) -> typer.Typer:
         (
             PermissionError(13, "no", "runs"),
             1,
-            "error: PermissionError: [Errno 13] no: 'runs' (--debug shows the traceback)\n",
+            "error: PermissionError: [Errno 13] no: 'runs' in PLACE (--debug shows the traceback)\n",
         ),
-        (KeyError("step"), 1, "error: KeyError: 'step' (--debug shows the traceback)\n"),
+        (KeyError("step"), 1, "error: KeyError: 'step' in PLACE (--debug shows the traceback)\n"),
         (KeyboardInterrupt(), 130, ""),
         (typer.Exit(143), 143, ""),
     ],
 )
 def test_the_exit_code_of_an_error(error, code, message):
     result = CliRunner().invoke(ending_in(error), ["fail"])
-    assert (result.exit_code, result.stderr) == (code, message)
+    line = Path(__file__).read_text().splitlines().index("        raise error") + 1  # the user's code
+    place = str(Place(__file__, line))
+    assert (result.exit_code, result.stderr) == (code, message.replace("PLACE", place))

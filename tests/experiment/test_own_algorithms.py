@@ -7,17 +7,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import rl_training
 from rl_training import modules
-from rl_training.algorithms import BCAlgorithm, Learner, ReplayConfig
+from rl_training.algorithms import BCAlgorithm, DQNAlgorithm, Learner, ReplayConfig
+from rl_training.envs.making import EnvFactory
+from rl_training.envs.pool import EnvPool
 from rl_training.experiment.agent import load_agent
 from rl_training.experiment.bench.plan import parse_plan
 from rl_training.experiment.config import plugins, registry
 from rl_training.experiment.config.train_config import ConfigError, parse_config
 from rl_training.experiment.run import default_directory, resume_run
 from rl_training.modules import UntrustedModuleError
+from rl_training.runtime.lanes.acting import Actor
 from rl_training.testing import CHECKS, check_algorithm
+from rl_training.types import EnvSpec
 
 MODULE = '''
 """Behaviour cloning, twice as much."""
@@ -146,6 +151,25 @@ class Unseeded(BCAlgorithm):
 
     def act(self, obs, memory=None, *, deterministic=False, generator=None):
         return super().act(obs, deterministic=deterministic)
+
+
+def test_a_target_network_of_a_missing_part_is_refused():
+    class Mistaken(DQNAlgorithm):
+        name, targets = "mistaken", ("critic",)
+
+    with pytest.raises(TypeError, match=r"targets of mistaken has 'critic', but .* has no such part"):
+        Mistaken.build(EnvSpec((4,), "discrete", 2))
+
+
+def test_an_act_that_returns_a_tensor_is_refused():
+    class Bare(DQNAlgorithm):
+        def act(self, obs, *arguments, **options):
+            return torch.zeros(len(obs), dtype=torch.int64)
+
+    pool = EnvPool(EnvFactory("CartPole-v1"))
+    actor = Actor(Bare.build(pool.spec), pool, torch.Generator(), torch.device("cpu"))
+    with pytest.raises(TypeError, match=r"act of Bare must return rl_training\.types\.Action, got Tensor"):
+        actor.choose()
 
 
 def test_a_failed_check_is_named_with_its_reason():

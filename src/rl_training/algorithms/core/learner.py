@@ -84,6 +84,8 @@ class Learner(nn.Module):
         super().__init__()
         self.config: Any = self.configured(config, options)
         self.model: Any = model
+        if missing := [part for part in self.targets if not hasattr(model, part)]:
+            raise TypeError(f"targets of {self.name} has {missing[0]!r}, but {type(model).__name__} has no such part")
         copies = {part: copy.deepcopy(getattr(model, part)) for part in self.targets}
         self.target = nn.ModuleDict(copies).requires_grad_(False)
         self.normalizer: nn.Module = self.new_normalizer()

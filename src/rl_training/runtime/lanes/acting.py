@@ -49,6 +49,9 @@ class Actor:
         else:
             acting = policy or self.policy
             action = acting.act(obs, self.memory.rows, deterministic=deterministic, generator=self.generator)
+            if not isinstance(action, Action):  # of an algorithm outside the package
+                name, kind = type(acting).__name__, type(action).__name__
+                raise TypeError(f"act of {name} must return rl_training.types.Action, got {kind}")
         if policy is not None or self.noise is None:
             return action
         self.noise_value.copy_(self.noise.next(self.noise_value, self.generator))
