@@ -108,7 +108,7 @@ def test_a_config_of_an_earlier_version_has_no_network():
 @pytest.mark.parametrize(
     ("network", "message"),
     [
-        ("sima", r"network: kind must be mlp, simba or module:Class of your own, got 'sima'"),
+        ("sima", r"network: kind must be mlp, simba, simba_v2 or module:Class of your own, got 'sima'"),
         ({"activation": "relo"}, r"network.activation: must be 'relu', .*, got 'relo'"),
         ({"hiden_sizes": [3]}, r"network: unknown key 'hiden_sizes'; did you mean hidden_sizes\?"),
         ({"sizes_of_all": 3}, r"network: unknown key 'sizes_of_all'; mlp has hidden_sizes, activation, layer_norm"),

@@ -151,8 +151,8 @@ def test_an_update_of_crossq_moves_the_statistics_inside_the_blocks():
 @pytest.mark.parametrize(("options", "message"), [
     ({"network": {"kind": "simba", "hidden_sizes": [8, 4]}}, r"hidden_sizes of a simba network .* got \[8, 4\]"),
     ({"network": {"kind": "simba", "critic_hidden_sizes": []}}, "critic_hidden_sizes of a simba network"),
-    ({"network": {"kind": "simba", "layer_norm": False}}, "simba has layer norm in every block; leave out layer_norm"),
-    ({"network": {"kind": "mlp", "critic_hidden_sizes": [8]}}, "critic_hidden_sizes is for the kind simba"),
+    ({"network": {"kind": "simba", "layer_norm": False}}, "simba has a normalisation of its own in every block"),
+    ({"network": {"kind": "mlp", "critic_hidden_sizes": [8]}}, "critic_hidden_sizes is for simba and simba_v2, not"),
     ({"network": {"kind": "simba", "blocks": 2}}, "unknown key 'blocks'; simba has hidden_sizes"),
     ({"network": SMALL, "hidden_sizes": [4]}, r"hidden_sizes is \[4\], but network.hidden_sizes is \[8\]; set one"),
 ])  # fmt: skip

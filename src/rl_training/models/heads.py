@@ -177,7 +177,7 @@ class SquashedPolicy(nn.Module):
     """Tanh-squashed Gaussian with a state-dependent mean and log std (SAC).
 
     With `log_std_offset`, log std = multiplier * output + offset with two trained scalars, initially 1 and the offset.
-    A SimBa network bounds log std smoothly: log std = -10 + 6 * (1 + tanh(output)).
+    SimBa networks bound log std smoothly: log std = -10 + 6 * (1 + tanh(output)).
     """
 
     log_std_multiplier: nn.Parameter | None
@@ -188,7 +188,8 @@ class SquashedPolicy(nn.Module):
     ) -> None:
         super().__init__()
         layers = Layers.of(hidden_sizes)
-        self.net, self.smooth_bounds = layers.from_obs(obs_dim, 2 * action_dim), layers.kind == "simba"
+        self.net = layers.from_obs(obs_dim, 2 * action_dim, parts=2)
+        self.smooth_bounds = layers.blocks is not None
         for name, value in (("log_std_multiplier", 1.0), ("log_std_offset", log_std_offset)):
             self.register_parameter(name, None if log_std_offset is None else nn.Parameter(torch.tensor(value)))
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from torch import nn
 
 from rl_training.models.custom import CustomNetwork
 from rl_training.models.encoders import encoder_for
 from rl_training.models.mlp import EnsembleLinear, Norm, ReLU, mlp, new_layer_norm
-from rl_training.models.simba import CRITIC_HIDDEN_SIZES, SimbaTrunk, orthogonal_linear
+from rl_training.models.simba import CRITIC_HIDDEN_SIZES, SimbaTrunk, simba_output
+from rl_training.models.simba_v2 import SphereTrunk, sphere_output
 from rl_training.types import EnvSpec
 
 Activation = Literal["relu", "tanh", "elu", "gelu", "silu", "leaky_relu", "selu", "mish"]
@@ -21,11 +22,19 @@ ACTIVATIONS: dict[Activation, type[nn.Module]] = {
 }  # fmt: skip
 
 HiddenSizes: TypeAlias = "Sequence[int] | Layers"  # widths alone, or all that describes the hidden layers
-# Hidden layers of each kind but mlp: (layers, inputs, copies) -> (module, width of the hidden vector).
-HiddenLayers: TypeAlias = "Callable[[Layers, int, int | None], tuple[nn.Module, int]]"
-KINDS: dict[str, HiddenLayers | None] = {
+
+
+class Blocks(NamedTuple):
+    """Networks of residual blocks, all of one width."""
+
+    trunk: Callable[[int, Sequence[int], type[nn.Module], int | None], nn.Module]  # inputs, widths, activation, copies
+    output: Callable[[int, int, int | None, int], nn.Module]  # width, outputs, copies, parts
+
+
+KINDS: dict[str, Blocks | None] = {
     "mlp": None,
-    "simba": lambda layers, inputs, copies: layers.residual_blocks(inputs, copies),
+    "simba": Blocks(SimbaTrunk, simba_output),
+    "simba_v2": Blocks(SphereTrunk, sphere_output),
 }
 
 
@@ -56,9 +65,14 @@ class Layers:
             activation = ACTIVATIONS[network.activation]
         custom = None if network.kind in KINDS else CustomNetwork.load(network.kind, network.given(), spec)
         critic_sizes = None
-        if network.kind == "simba":
+        if KINDS.get(network.kind):
             critic_sizes = getattr(config, "critic_hidden_sizes", network.critic_hidden_sizes) or CRITIC_HIDDEN_SIZES
         return cls(config.hidden_sizes, network.kind, activation, network.layer_norm, custom, critic_sizes=critic_sizes)
+
+    @property
+    def blocks(self) -> Blocks | None:
+        """Residual blocks; None: plain layers or a class of your own."""
+        return KINDS.get(self.kind)
 
     def for_critics(self) -> Layers:
         return self if self.critic_sizes is None else replace(self, hidden_sizes=self.critic_sizes)
@@ -73,23 +87,28 @@ class Layers:
         found = None if self.custom is None else self.custom.features()
         return encoder_for(spec, dense=dense, layer_norm=self.image_norm) if found is None else found
 
-    def network(self, inputs: int, outputs: int, *, copies: int | None = None, layer_norm: Norm = False) -> Any:
-        """Hidden layers and an output layer; `layer_norm` is the default of this network."""
+    def network(
+        self, inputs: int, outputs: int, *, copies: int | None = None, layer_norm: Norm = False, parts: int = 1
+    ) -> Any:
+        """Hidden layers and an output layer; `layer_norm` is the default of this network.
+
+        `parts` of the outputs, such as the mean and log std of a policy, have output layers of their own in simba_v2.
+        """
         norm = layer_norm if self.layer_norm is None else self.layer_norm
         found = self._other_hidden_layers(inputs, copies)
         if found is None:
             sizes = (inputs, *self.hidden_sizes, outputs)
             return mlp(sizes, activation=self.activation, copies=copies, layer_norm=norm)
         hidden, width = found
-        if self.kind == "simba":
-            return nn.Sequential(hidden, orthogonal_linear(width, outputs, copies))
+        if self.blocks is not None:
+            return nn.Sequential(hidden, self.blocks.output(width, outputs, copies, parts))
         last = nn.Linear(width, outputs) if copies is None else EnsembleLinear(copies, width, outputs)
         return nn.Sequential(hidden, last)
 
-    def from_obs(self, obs_dim: int, outputs: int, *, layer_norm: bool = False) -> Any:
+    def from_obs(self, obs_dim: int, outputs: int, *, layer_norm: bool = False, parts: int = 1) -> Any:
         """`network` behind `features`."""
         features, width = self.features(obs_dim)
-        net = self.network(width, outputs, layer_norm=layer_norm)
+        net = self.network(width, outputs, layer_norm=layer_norm, parts=parts)
         return net if isinstance(features, nn.Identity) else nn.Sequential(features, net)
 
     def trunk(self, inputs: int) -> tuple[list[nn.Module], int, tuple[int, ...]]:
@@ -107,12 +126,10 @@ class Layers:
         """Layer norm, if there is any, and the activation that follow a hidden layer."""
         return [*([new_layer_norm(width)] if self.layer_norm else []), self.activation()]
 
-    def residual_blocks(self, inputs: int, copies: int | None) -> tuple[nn.Module, int]:
-        return SimbaTrunk(inputs, self.hidden_sizes, self.activation, copies), self.hidden_sizes[0]
-
     def _other_hidden_layers(self, inputs: int, copies: int | None) -> tuple[nn.Module, int] | None:
         """Hidden layers of a kind other than mlp."""
         if self.custom is not None:
             return self.custom.trunk(inputs, copies)
-        build = KINDS[self.kind]
-        return None if build is None else build(self, inputs, copies)
+        if self.blocks is None:
+            return None
+        return self.blocks.trunk(inputs, self.hidden_sizes, self.activation, copies), self.hidden_sizes[0]

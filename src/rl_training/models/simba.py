@@ -56,6 +56,10 @@ def he_linear(fan_in: int, fan_out: int, copies: int | None) -> Linear | Ensembl
     return initialized(new_linear(fan_in, fan_out, copies), fan_in, math.sqrt(2))
 
 
+def simba_output(width: int, outputs: int, copies: int | None = None, parts: int = 1) -> Linear | EnsembleLinear:
+    return orthogonal_linear(width, outputs, copies)  # one layer for all parts
+
+
 def orthogonal_linear(fan_in: int, fan_out: int, copies: int | None) -> Linear | EnsembleLinear:
     """Linear layer with orthogonal weights and zero bias."""
     return orthogonal(new_linear(fan_in, fan_out, copies), gain=1.0)

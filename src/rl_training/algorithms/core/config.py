@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from rl_training.algorithms.core.network import Network, check_blocks, merge_network
+from rl_training.algorithms.core.network import SIMBA, Network, check_blocks, merge_network
 from rl_training.schedules import Schedule
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
@@ -29,7 +29,7 @@ NoiseKind = Literal["none", "gaussian", "ornstein_uhlenbeck"]
 class AlgorithmConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     takes_memory: ClassVar[bool] = False  # whether `network.memory` can add recurrent layers
-    takes_simba: ClassVar[bool] = False  # whether `network` can be simba
+    takes_simba: ClassVar[bool] = False  # whether `network` can be simba or simba_v2
 
     learning_rate: PositiveFloat = Field(3e-4, description="learning rate")
     batch_size: PositiveInt = Field(256, description="transitions per update")
@@ -53,9 +53,9 @@ class AlgorithmConfig(BaseModel):
 
     @model_validator(mode="after")
     def _check_simba(self) -> "AlgorithmConfig":
-        if self.network is not None and self.network.kind == "simba":
+        if self.network is not None and (kind := self.network.kind) in SIMBA:
             if not self.takes_simba:
-                raise ValueError("network simba is for sac, td3, redq, crossq, tqc and mbpo; leave it out")
+                raise ValueError(f"network {kind} is for {SIMBA[kind]}; leave it out")
             check_blocks(self)
         return self
 

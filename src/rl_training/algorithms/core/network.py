@@ -17,6 +17,10 @@ from rl_training.models.simba import CRITIC_HIDDEN_SIZES, HIDDEN_SIZES
 
 MEMORY_OPTIONS = ("memory", "memory_size")
 SIMBA_OPTIONS = ("critic_hidden_sizes",)
+SIMBA = {  # kinds of residual blocks, and the algorithms that take them
+    "simba": "sac, td3, redq, crossq, tqc and mbpo",
+    "simba_v2": "sac, td3, redq, tqc and mbpo",
+}
 # Options of an algorithm that have another default with SimBa networks.
 SIMBA_DEFAULTS = {"hidden_sizes": HIDDEN_SIZES, "critic_hidden_sizes": CRITIC_HIDDEN_SIZES, "normalize_obs": True}
 _WIDEST = 1_000_000  # units of a hidden layer, in hints
@@ -39,7 +43,7 @@ class NetworkConfig(BaseModel):
         None, description="layer norm before each activation of the hidden layers; none: the algorithm's own"
     )
     critic_hidden_sizes: tuple[PositiveInt, ...] | None = Field(
-        None, description="hidden_sizes of the critics, for simba; none: [512, 512]"
+        None, description="hidden_sizes of the critics, for simba and simba_v2; none: [512, 512]"
     )
     memory: MemoryKind | None = Field(
         None, description="recurrent layers behind the encoder: lstm or gru, for ppo and gail; none: no memory"
@@ -61,10 +65,10 @@ class NetworkConfig(BaseModel):
 
     @model_validator(mode="after")
     def _check_simba_keys(self) -> NetworkConfig:
-        if self.kind == "simba" and self.layer_norm is not None:
-            raise ValueError("simba has layer norm in every block; leave out layer_norm")
-        if self.kind != "simba" and self.critic_hidden_sizes is not None:
-            raise ValueError(f"critic_hidden_sizes is for the kind simba, not for {self.kind}; leave it out")
+        if self.kind in SIMBA and self.layer_norm is not None:
+            raise ValueError(f"{self.kind} has a normalisation of its own in every block; leave out layer_norm")
+        if self.kind not in SIMBA and self.critic_hidden_sizes is not None:
+            raise ValueError(f"critic_hidden_sizes is for {' and '.join(SIMBA)}, not for {self.kind}; leave it out")
         return self
 
     @model_validator(mode="after")
@@ -123,21 +127,22 @@ def merge_network(values: Mapping[str, Any], options: Mapping[str, Any]) -> dict
         if name in values and _listed(values[name]) != _listed(value):
             raise ValueError(f"{name} is {_listed(values[name])}, but network.{name} is {_listed(value)}; set one")
         merged[name] = value
-    if inner == "simba" or (isinstance(inner, Mapping) and inner.get("kind") == "simba"):
+    kind = inner.get("kind") if isinstance(inner, Mapping) else inner
+    if isinstance(kind, str) and kind in SIMBA:
         defaults = {name: value for name, value in SIMBA_DEFAULTS.items() if name in options}
         return {**defaults, **merged}
     return merged
 
 
 def check_blocks(config: Any) -> None:
-    """Raises an error unless all blocks of a SimBa network have one width."""
+    """Raises an error unless all blocks of a simba or simba_v2 network have one width."""
     critics = getattr(config, "critic_hidden_sizes", config.network.critic_hidden_sizes)
     sizes = {"hidden_sizes": config.hidden_sizes, "critic_hidden_sizes": critics}
     for name, widths in sizes.items():
         if widths is not None and len(set(widths)) != 1:
             raise ValueError(
-                f"{name} of a simba network has one width for each residual block, all equal, such as [256, 256]; "
-                f"got {_listed(widths)}"
+                f"{name} of a {config.network.kind} network has one width for each residual block, all equal, "
+                f"such as [256, 256]; got {_listed(widths)}"
             )
 
 

@@ -11,6 +11,7 @@ from rl_training.algorithms.core.flat import FlatLosses
 from rl_training.algorithms.core.graphs import Branches, CapturedUpdates
 from rl_training.algorithms.core.optimizer import Optimizer, piece_size, pieces
 from rl_training.algorithms.core.population import Population
+from rl_training.models.unit_norm import project_, unit_norm_axes
 from rl_training.types import SKIP_UPDATES, Batch, Loss, Metrics, Source, Trainable, UpdateResult
 
 
@@ -41,6 +42,8 @@ class Updater:
         traceable = self.device.type == "cpu" and not compile and getattr(first, "is_traceable", False)
         trained = [parameter for optimizer in self.optimizers for parameter in optimizer.params]
         self.flat = FlatLosses(self.loss, trained) if traceable and not self.population else None
+        axes = unit_norm_axes(first)
+        self.unit_norm = [(self.params[name], axes[name]) for _, names in self.groups for name in names if name in axes]
         targets = [name for name in self.params if name.startswith("target.")]
         pairs = ([self.params[name] for name in targets],
                  [self.params[name.replace("target.", "model.", 1)] for name in targets])  # fmt: skip
@@ -112,6 +115,9 @@ class Updater:
                 self.buffers[name].copy_(value)
         for optimizer in self.optimizers:
             optimizer.step(self.halted)
+        for weight, axis in self.unit_norm:
+            if weight.grad is not None:
+                project_(weight, axis)
         return losses
 
     def _differentiated(self, batch: Batch, phase: str, wants_metrics: bool = True) -> Loss:
