@@ -522,7 +522,8 @@ class C51(ManagedAlgorithm):
             updates_per_collect: updates per collection
             n_step: steps of the n-step return
             tau: Polyak coefficient of the target network; 1: copy
-            normalize_obs: standardise observations by the running mean and std; with network simba true by default
+            normalize_obs: standardise observations by the running mean and std; with network simba or simba_v2 true
+                by default
             hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
             hindsight_goals: other goals for each transition with hindsight
             epsilon_start: initial epsilon of epsilon-greedy exploration
@@ -917,6 +918,7 @@ class CrossQ(ManagedAlgorithm):
         hindsight: Literal["none", "future", "final", "episode"] = "none",
         hindsight_goals: int = 4,
         weight_decay: float = 0.0,
+        normalize_rewards: bool = False,
         temperature: float = 1.0,
         tune_temperature: bool = True,
         target_entropy: float | Literal["auto"] = "auto",
@@ -984,10 +986,13 @@ class CrossQ(ManagedAlgorithm):
             updates_per_collect: updates per collection
             n_step: steps of the n-step return
             tau: always 1, because there are no target networks
-            normalize_obs: standardise observations by the running mean and std; with network simba true by default
+            normalize_obs: standardise observations by the running mean and std; with network simba or simba_v2 true
+                by default
             hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
             hindsight_goals: other goals for each transition with hindsight
             weight_decay: decoupled weight decay of the networks (AdamW)
+            normalize_rewards: divide rewards by the running std of discounted returns, or by a fifth of the largest
+                one if that is more; with network simba_v2 true by default
             temperature: entropy coefficient alpha; its initial value if tuned
             tune_temperature: tune the temperature towards target_entropy
             target_entropy: auto: minus the number of action dimensions, or 0.3 * log(valid actions) if Discrete
@@ -1136,7 +1141,8 @@ class DQN(ManagedAlgorithm):
             updates_per_collect: updates per collection
             n_step: steps of the n-step return
             tau: Polyak coefficient of the target network; 1: copy
-            normalize_obs: standardise observations by the running mean and std; with network simba true by default
+            normalize_obs: standardise observations by the running mean and std; with network simba or simba_v2 true
+                by default
             hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
             hindsight_goals: other goals for each transition with hindsight
             epsilon_start: initial epsilon of epsilon-greedy exploration
@@ -1607,7 +1613,8 @@ class FQF(ManagedAlgorithm):
             updates_per_collect: updates per collection
             n_step: steps of the n-step return
             tau: Polyak coefficient of the target network; 1: copy
-            normalize_obs: standardise observations by the running mean and std; with network simba true by default
+            normalize_obs: standardise observations by the running mean and std; with network simba or simba_v2 true
+                by default
             hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
             hindsight_goals: other goals for each transition with hindsight
             epsilon_start: initial epsilon of epsilon-greedy exploration
@@ -2189,7 +2196,8 @@ class IQN(ManagedAlgorithm):
             updates_per_collect: updates per collection
             n_step: steps of the n-step return
             tau: Polyak coefficient of the target network; 1: copy
-            normalize_obs: standardise observations by the running mean and std; with network simba true by default
+            normalize_obs: standardise observations by the running mean and std; with network simba or simba_v2 true
+                by default
             hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
             hindsight_goals: other goals for each transition with hindsight
             epsilon_start: initial epsilon of epsilon-greedy exploration
@@ -2277,6 +2285,7 @@ class MBPO(ManagedAlgorithm):
         hindsight: Literal["none"] = "none",
         hindsight_goals: int = 4,
         weight_decay: float = 0.0,
+        normalize_rewards: bool = False,
         temperature: float = 1.0,
         tune_temperature: bool = True,
         target_entropy: float | Literal["auto"] = "auto",
@@ -2359,10 +2368,13 @@ class MBPO(ManagedAlgorithm):
             updates_per_collect: updates per collection
             n_step: always 1: model rollouts have single steps only
             tau: Polyak coefficient of the target network
-            normalize_obs: standardise observations by the running mean and std; with network simba true by default
+            normalize_obs: standardise observations by the running mean and std; with network simba or simba_v2 true
+                by default
             hindsight: always none: model rollouts have no other goals
             hindsight_goals: other goals for each transition with hindsight
             weight_decay: decoupled weight decay of the networks (AdamW)
+            normalize_rewards: divide rewards by the running std of discounted returns, or by a fifth of the largest
+                one if that is more; with network simba_v2 true by default
             temperature: entropy coefficient alpha; its initial value if tuned
             tune_temperature: tune the temperature towards target_entropy
             target_entropy: auto: minus the number of action dimensions, or 0.3 * log(valid actions) if Discrete
@@ -2952,7 +2964,8 @@ class QRDQN(ManagedAlgorithm):
             updates_per_collect: updates per collection
             n_step: steps of the n-step return
             tau: Polyak coefficient of the target network; 1: copy
-            normalize_obs: standardise observations by the running mean and std; with network simba true by default
+            normalize_obs: standardise observations by the running mean and std; with network simba or simba_v2 true
+                by default
             hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
             hindsight_goals: other goals for each transition with hindsight
             epsilon_start: initial epsilon of epsilon-greedy exploration
@@ -3112,7 +3125,8 @@ class Rainbow(ManagedAlgorithm):
             updates_per_collect: updates per collection
             n_step: steps of the n-step return
             tau: Polyak coefficient of the target network; 1: copy
-            normalize_obs: standardise observations by the running mean and std; with network simba true by default
+            normalize_obs: standardise observations by the running mean and std; with network simba or simba_v2 true
+                by default
             hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
             hindsight_goals: other goals for each transition with hindsight
             epsilon_start: initial epsilon of epsilon-greedy exploration
@@ -3341,6 +3355,7 @@ class REDQ(ManagedAlgorithm):
         hindsight: Literal["none", "future", "final", "episode"] = "none",
         hindsight_goals: int = 4,
         weight_decay: float = 0.0,
+        normalize_rewards: bool = False,
         temperature: float = 1.0,
         tune_temperature: bool = True,
         target_entropy: float | Literal["auto"] = "auto",
@@ -3409,10 +3424,13 @@ class REDQ(ManagedAlgorithm):
             updates_per_collect: updates per collection
             n_step: steps of the n-step return
             tau: Polyak coefficient of the target network
-            normalize_obs: standardise observations by the running mean and std; with network simba true by default
+            normalize_obs: standardise observations by the running mean and std; with network simba or simba_v2 true
+                by default
             hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
             hindsight_goals: other goals for each transition with hindsight
             weight_decay: decoupled weight decay of the networks (AdamW)
+            normalize_rewards: divide rewards by the running std of discounted returns, or by a fifth of the largest
+                one if that is more; with network simba_v2 true by default
             temperature: entropy coefficient alpha; its initial value if tuned
             tune_temperature: tune the temperature towards target_entropy
             target_entropy: auto: minus the number of action dimensions, or 0.3 * log(valid actions) if Discrete
@@ -3491,6 +3509,7 @@ class SAC(ManagedAlgorithm):
         hindsight: Literal["none", "future", "final", "episode"] = "none",
         hindsight_goals: int = 4,
         weight_decay: float = 0.0,
+        normalize_rewards: bool = False,
         temperature: float = 1.0,
         tune_temperature: bool = True,
         target_entropy: float | Literal["auto"] = "auto",
@@ -3556,10 +3575,13 @@ class SAC(ManagedAlgorithm):
             updates_per_collect: updates per collection
             n_step: steps of the n-step return
             tau: Polyak coefficient of the target network
-            normalize_obs: standardise observations by the running mean and std; with network simba true by default
+            normalize_obs: standardise observations by the running mean and std; with network simba or simba_v2 true
+                by default
             hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
             hindsight_goals: other goals for each transition with hindsight
             weight_decay: decoupled weight decay of the networks (AdamW)
+            normalize_rewards: divide rewards by the running std of discounted returns, or by a fifth of the largest
+                one if that is more; with network simba_v2 true by default
             temperature: entropy coefficient alpha; its initial value if tuned
             tune_temperature: tune the temperature towards target_entropy
             target_entropy: auto: minus the number of action dimensions, or 0.3 * log(valid actions) if Discrete
@@ -3636,6 +3658,7 @@ class TD3(ManagedAlgorithm):
         hindsight: Literal["none", "future", "final", "episode"] = "none",
         hindsight_goals: int = 4,
         weight_decay: float = 0.0,
+        normalize_rewards: bool = False,
         action_noise: Literal["none", "gaussian", "ornstein_uhlenbeck"] = "gaussian",
         action_noise_scale: float = 0.1,
         action_noise_theta: float = 0.15,
@@ -3701,10 +3724,13 @@ class TD3(ManagedAlgorithm):
             updates_per_collect: updates per collection
             n_step: steps of the n-step return
             tau: Polyak coefficient of the target network
-            normalize_obs: standardise observations by the running mean and std; with network simba true by default
+            normalize_obs: standardise observations by the running mean and std; with network simba or simba_v2 true
+                by default
             hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
             hindsight_goals: other goals for each transition with hindsight
             weight_decay: decoupled weight decay of the networks (AdamW)
+            normalize_rewards: divide rewards by the running std of discounted returns, or by a fifth of the largest
+                one if that is more; with network simba_v2 true by default
             action_noise: exploration noise added to the actions
             action_noise_scale: std of the exploration noise; actions are in [-1, 1]
             action_noise_theta: mean reversion rate of ornstein_uhlenbeck noise; 1: independent noise
@@ -3917,6 +3943,7 @@ class TQC(ManagedAlgorithm):
         hindsight: Literal["none", "future", "final", "episode"] = "none",
         hindsight_goals: int = 4,
         weight_decay: float = 0.0,
+        normalize_rewards: bool = False,
         temperature: float = 1.0,
         tune_temperature: bool = True,
         target_entropy: float | Literal["auto"] = "auto",
@@ -3986,10 +4013,13 @@ class TQC(ManagedAlgorithm):
             updates_per_collect: updates per collection
             n_step: steps of the n-step return
             tau: Polyak coefficient of the target network
-            normalize_obs: standardise observations by the running mean and std; with network simba true by default
+            normalize_obs: standardise observations by the running mean and std; with network simba or simba_v2 true
+                by default
             hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
             hindsight_goals: other goals for each transition with hindsight
             weight_decay: decoupled weight decay of the networks (AdamW)
+            normalize_rewards: divide rewards by the running std of discounted returns, or by a fifth of the largest
+                one if that is more; with network simba_v2 true by default
             temperature: entropy coefficient alpha; its initial value if tuned
             tune_temperature: tune the temperature towards target_entropy
             target_entropy: auto: minus the number of action dimensions, or 0.3 * log(valid actions) if Discrete

@@ -99,6 +99,13 @@ def test_sac_with_simba_networks_swings_it_up(reaches):
     assert reaches(-300, "sac/pendulum", *shortened, *faster, *network)
 
 
+def test_sac_with_simba_v2_networks_swings_it_up(reaches):
+    shortened = ("total_timesteps=2000", "learning_starts=500", "batch_size=64")
+    faster = ("learning_rate=0.003", "tau=0.02", "gamma=0.95", "temperature=0.1")
+    network = ("network.kind=simba_v2", "network.hidden_sizes=[16]", "network.critic_hidden_sizes=[32]")
+    assert reaches(-300, "sac/pendulum", *shortened, *faster, *network)
+
+
 def test_redq_swings_it_up_with_far_fewer_steps(final_return):
     assert final_return("redq/pendulum", "total_timesteps=750") > -500  # where sac scores below -1,100
 

@@ -133,7 +133,7 @@ def assert_unit_norms(module: nn.Module) -> None:
     assert axes
     for name, axis in axes.items():
         norms = module.get_parameter(name).detach().norm(dim=axis)
-        torch.testing.assert_close(norms, torch.ones_like(norms), atol=1e-5, rtol=0, msg=lambda text, n=name: n + text)
+        torch.testing.assert_close(norms, torch.ones_like(norms), atol=1e-5, rtol=0)
 
 
 def build(name: str, network: Any = SMALL, **options: Any) -> Learner:

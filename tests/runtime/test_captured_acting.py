@@ -28,6 +28,11 @@ RUNS = {
         "env_id": "Pendulum-v1",
         "algo_kwargs": {**SMALL, "network": {"kind": "simba", "critic_hidden_sizes": [8]}, "weight_decay": 0.01},
     },
+    "simba_v2": {
+        "algo": "sac",
+        "env_id": "Pendulum-v1",
+        "algo_kwargs": {**SMALL, "network": {"kind": "simba_v2", "critic_hidden_sizes": [8]}},
+    },
     "dqn": {"algo": "dqn", "env_id": "CartPole-v1", "algo_kwargs": {**SMALL, "n_step": 3, "collect_steps": 4}},
     "rainbow": {"algo": "rainbow", "env_id": "CartPole-v1", "algo_kwargs": SMALL},
     "ppo": {

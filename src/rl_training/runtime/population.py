@@ -63,6 +63,8 @@ class MemberLane:
             state["actor"] = {"obs": actor.obs[self.member], "envs": pool.snapshot(), **actor.noise_state()}
             if actor.noise is not None:
                 state["actor"]["drift"] = actor.noise_value[self.member]
+            if actor.returns is not None:
+                state["actor"]["returns"] = actor.returns.sums[self.member]
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> list[str]:
@@ -76,6 +78,8 @@ class MemberLane:
         actor.keep_obs(pool.obs if reasons else state["actor"]["obs"], self.member)
         if actor.noise is not None:
             actor.noise_value[self.member] = 0 if reasons else state["actor"]["drift"]
+        if actor.returns is not None:
+            actor.returns.sums[self.member] = 0 if reasons else state["actor"]["returns"]
         actor.load_noise_state(state["actor"])
         if reasons and self.replay is not None:  # the environments were reset, so the stored episodes end here
             self.replay.mark_boundary()

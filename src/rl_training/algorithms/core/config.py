@@ -108,7 +108,9 @@ class ReplayConfig(AlgorithmConfig):
     n_step: PositiveInt = Field(1, description="steps of the n-step return")
     tau: Rate = Field(0.005, description="Polyak coefficient of the target network")
     normalize_obs: bool = Field(
-        False, description="standardise observations by the running mean and std; with network simba true by default"
+        False,
+        description="standardise observations by the running mean and std; with network simba or simba_v2 true by "
+        "default",
     )
     hindsight: Hindsight = Field(
         "none", description="hindsight experience replay (HER) with goals of the same episode: future, final or episode"
@@ -133,6 +135,11 @@ class ReplayActorCriticConfig(ReplayConfig):
     takes_simba: ClassVar[bool] = True
 
     weight_decay: NonNegativeFloat = Field(0.0, description="decoupled weight decay of the networks (AdamW)")
+    normalize_rewards: bool = Field(
+        False,
+        description="divide rewards by the running std of discounted returns, or by a fifth of the largest one if that "
+        "is more; with network simba_v2 true by default",
+    )
 
 
 class ActionNoiseConfig(AlgorithmConfig):

@@ -19,6 +19,7 @@ from rl_training.models.custom import CustomNetwork, check_policy
 from rl_training.models.encoders import Statistics
 from rl_training.models.layers import KINDS
 from rl_training.models.masks import mask_columns
+from rl_training.models.return_scale import ReturnScale, ReturnStatistics
 from rl_training.schedules import Schedule
 from rl_training.types import ACTION_SPACES, Action, Batch, EnvSpec, Loss, ParameterGroup, UpdateResult
 
@@ -89,6 +90,8 @@ class Learner(nn.Module):
         copies = {part: copy.deepcopy(getattr(model, part)) for part in self.targets}
         self.target = nn.ModuleDict(copies).requires_grad_(False)
         self.normalizer: nn.Module = self.new_normalizer()
+        scales_rewards = self.lane == "replay" and getattr(self.config, "normalize_rewards", False)
+        self.reward_scale: nn.Module = ReturnScale() if scales_rewards else nn.Identity()
         self.setup()
 
     @classmethod
@@ -169,6 +172,13 @@ class Learner(nn.Module):
             return self.normalizer.statistics()
         return None
 
+    def return_statistics(self) -> ReturnStatistics | None:
+        """Statistics that the discounted returns of all environment steps are added to; None: there are none."""
+        scale = self.reward_scale
+        if not isinstance(scale, ReturnScale):
+            return None
+        return ReturnStatistics(scale.statistics(), scale.largest, self.config.gamma)
+
     def loss(self, batch: Batch) -> Loss:
         """Sum of `parts`; algorithms without parts define their own."""
         if not self.parts:
@@ -198,8 +208,9 @@ class Learner(nn.Module):
         return batch
 
     def normalized(self, batch: Batch) -> Batch:
-        """Returns the batch with normalised obs and next_obs."""
-        return {**batch, **{name: self.normalizer(batch[name]) for name in ("obs", "next_obs")}}
+        """Returns the batch with normalised obs and next_obs, and scaled rewards."""
+        parts = {"obs": self.normalizer, "next_obs": self.normalizer, "rewards": self.reward_scale}
+        return {**batch, **{name: scale(batch[name]) for name, scale in parts.items()}}
 
     def separate_parts(self) -> tuple[str, ...]:
         """`parts`, or none if networks of your own may share parameters, whose gradients then come from every part."""

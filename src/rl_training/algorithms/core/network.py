@@ -129,7 +129,8 @@ def merge_network(values: Mapping[str, Any], options: Mapping[str, Any]) -> dict
         merged[name] = value
     kind = inner.get("kind") if isinstance(inner, Mapping) else inner
     if isinstance(kind, str) and kind in SIMBA:
-        defaults = {name: value for name, value in SIMBA_DEFAULTS.items() if name in options}
+        published = {**SIMBA_DEFAULTS, "normalize_rewards": kind == "simba_v2"}
+        defaults = {name: value for name, value in published.items() if name in options}
         return {**defaults, **merged}
     return merged
 

@@ -10,6 +10,7 @@ from torch.func import functional_call
 
 from rl_training.models.encoders import Statistics
 from rl_training.models.products import Linear
+from rl_training.models.return_scale import ReturnStatistics
 from rl_training.types import Action, Batch, Loss
 
 Tensors = dict[str, Tensor]
@@ -69,8 +70,18 @@ class Population:
         own = self.learner.running_statistics()
         if own is None:
             return None
-        mean, std, count = (self.buffers[f"normalizer.{name}"] for name in ("mean", "std", "count"))
-        return Statistics(mean, std, count, own.unscaled)
+        return self._statistics("normalizer", own.unscaled)
+
+    def return_statistics(self) -> ReturnStatistics | None:
+        """Those of `Learner.return_statistics`, of every member."""
+        own = self.learner.return_statistics()
+        if own is None:
+            return None
+        return ReturnStatistics(self._statistics("reward_scale"), self.buffers["reward_scale.largest"], own.gamma)
+
+    def _statistics(self, module: str, unscaled: slice | None = None) -> Statistics:
+        mean, std, count = (self.buffers[f"{module}.{name}"] for name in ("mean", "std", "count"))
+        return Statistics(mean, std, count, unscaled)
 
     def _member(self, state: Tensors, inputs: Any, phase: str, **options: Any) -> Any:
         # Learners have no tied weights, and the search for them takes longer than a small network.

@@ -14,8 +14,10 @@ from rl_training.algorithms.core.flat import FlatFunction
 from rl_training.data import RecurrentReplayBuffer, ReplayBuffer
 from rl_training.envs.pool import Transition
 from rl_training.models.encoders import Statistics
+from rl_training.models.return_scale import ReturnStatistics
 from rl_training.runtime.lanes.action_noise import ActionNoise
 from rl_training.runtime.lanes.context import TrainingLane
+from rl_training.runtime.lanes.reward_scale import DiscountedReturns
 from rl_training.runtime.memory import Memory
 from rl_training.runtime.state import CollectResult, finite_actions
 from rl_training.types import Action, Batch, Policy
@@ -27,12 +29,14 @@ class Actor:
     def __init__(
         self, policy: Policy, pool: Any, generator: torch.Generator, device: torch.device, *,
         noise: ActionNoise | None = None, statistics: Statistics | None = None,
+        returns: ReturnStatistics | None = None,
     ) -> None:  # fmt: skip
         self.statistics = statistics  # of all observations that the policy acts on, for its normalisation
         self.policy, self.pool, self.generator, self.device = policy, pool, generator, device
         self.obs, self.memory = self._tensor(pool.reset()), Memory()
         lead = self.obs.shape[: self.obs.dim() - len(pool.spec.obs_shape)]
         self.noise, self.noise_value = noise, torch.zeros(*lead, pool.spec.action_dim, device=device)
+        self.returns = None if returns is None else DiscountedReturns(returns, torch.zeros(lead, device=device))
         traceable = device.type == "cpu" and getattr(policy, "is_traceable", False)
         self.flat = FlatFunction(self._act, generator=generator) if traceable else None
 
@@ -85,7 +89,12 @@ class Actor:
         self.obs = batch["next_obs"] if stepped.obs is stepped.next_obs else self._tensor(stepped.obs)
         self.memory.keep(action, None if action.memory is None else batch["dones"] + batch["truncated"])
         self.reset_noise(stepped)
+        self.add_returns(batch)
         return batch, stepped
+
+    def add_returns(self, batch: Batch) -> None:
+        if self.returns is not None:
+            self.returns.add(batch["rewards"], batch["dones"] + batch["truncated"])  # never both
 
     def reset_noise(self, stepped: Transition) -> None:
         """Resets the exploration noise of environments whose episode ended."""
@@ -94,8 +103,9 @@ class Actor:
 
     def state_dict(self) -> dict[str, Any]:
         noise = {} if self.noise is None else {"drift": self.noise_value}
+        returns = {} if self.returns is None else {"returns": self.returns.sums}
         memory = {} if self.memory.rows is None else {"memory": self.memory.rows}
-        return {"obs": self.obs, "envs": self.pool.snapshot(), **noise, **self.noise_state(), **memory}
+        return {"obs": self.obs, "envs": self.pool.snapshot(), **noise, **returns, **self.noise_state(), **memory}
 
     def noise_state(self) -> dict[str, Any]:
         return {"generator": self.generator.get_state()}
@@ -108,6 +118,8 @@ class Actor:
         self.keep_obs(self.pool.obs if reasons else state["obs"])
         if self.noise is not None:
             self.noise_value.copy_(torch.zeros_like(self.noise_value) if reasons else state["drift"])
+        if self.returns is not None:
+            self.returns.sums.copy_(torch.zeros_like(self.returns.sums) if reasons else state["returns"])
         self.memory = Memory()
         if "memory" in state and not reasons:
             self.memory.rows = {name: column.to(self.device) for name, column in state["memory"].items()}

@@ -16,4 +16,7 @@ def new_actor(context: LaneContext) -> Actor:
     kind = CapturedActor if on_gpu and not context.learner.initial_memory(1) else Actor
     noise = ActionNoise.build(context.options)
     policy: Any = context.policy
-    return kind(policy, context.pool, generator, context.device, noise=noise, statistics=policy.running_statistics())
+    return kind(
+        policy, context.pool, generator, context.device, noise=noise, statistics=policy.running_statistics(),
+        returns=policy.return_statistics(),
+    )  # fmt: skip

@@ -87,9 +87,10 @@ class CapturedActor(Actor):
         return stepped
 
     def send(self) -> None:
-        """Transfers the last step to the GPU without waiting."""
+        """Transfers the last step to the GPU without waiting, and adds its rewards to their statistics."""
         for column, sent in zip(self._rows.stored.values(), self._host.stored.values(), strict=True):
             column.copy_(sent, non_blocking=True)
+        self.add_returns(self._rows)
 
     def transition(self) -> Batch:
         """The last step as columns of a replay buffer; the next step overwrites them."""

@@ -1,0 +1,40 @@
+"""Reward scaling by running statistics of discounted returns (Lee et al., 2025, arXiv:2502.15280)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rl_training.models.encoders import Normalizer, Statistics
+
+LIMIT = 5.0  # largest absolute discounted return after scaling
+
+
+class ReturnScale(Normalizer):
+    """Divides rewards by max(std of the discounted returns, largest absolute one / LIMIT)."""
+
+    largest: Tensor
+
+    def __init__(self) -> None:
+        super().__init__(())
+        self.register_buffer("largest", torch.zeros(()))
+
+    def forward(self, rewards: Tensor) -> Tensor:
+        return rewards / torch.maximum(self.std, self.largest / LIMIT)
+
+
+@dataclass(frozen=True)
+class ReturnStatistics:
+    """Statistics of a `ReturnScale`, changed in place; of a population, they have a leading axis."""
+
+    returns: Statistics
+    largest: Tensor
+    gamma: float
+
+    @torch.no_grad()
+    def merge(self, returns: Tensor) -> None:
+        """Adds discounted returns [*population, envs]."""
+        self.returns.merge(returns)
+        self.largest.copy_(torch.maximum(self.largest, returns.abs().amax(-1)))
