@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -129,9 +130,8 @@ def fsync(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", FSYNC)
 
 
-@pytest.fixture(scope="module")
-def forked_jobs() -> Iterator[None]:
-    """Starts the processes of benches and seeds as forks of this one, which saves the import of torch in each."""
+@contextmanager
+def _forking() -> Iterator[None]:
     if sys.platform != "linux":
         yield
         return
@@ -139,6 +139,19 @@ def forked_jobs() -> Iterator[None]:
         patch.syspath_prepend(Path(__file__).parent)
         forked = import_module("forked_processes").ForkedProcess
         patch.setattr(local, "subprocess", SimpleNamespace(Popen=forked, DEVNULL=subprocess.DEVNULL))
+        yield
+
+
+@pytest.fixture(scope="session")
+def forking() -> Callable[[], AbstractContextManager[None]]:
+    """Starts the processes of benches and seeds as forks of this one, which saves the import of torch in each."""
+    return _forking
+
+
+@pytest.fixture
+def forked_jobs() -> Iterator[None]:
+    """`forking` for a whole test."""
+    with _forking():
         yield
 
 

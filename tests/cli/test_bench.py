@@ -27,8 +27,9 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def ended(forked_jobs, cli, command) -> Any:
-    return cli(*command)
+def ended(forking, cli, command) -> Any:
+    with forking():
+        return cli(*command)
 
 
 @pytest.fixture(scope="module")

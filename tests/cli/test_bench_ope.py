@@ -38,8 +38,9 @@ def command(folder) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def ended(forked_jobs, cli, command) -> dict[str, Any]:
-    result = cli(*command)
+def ended(forking, cli, command) -> dict[str, Any]:
+    with forking():
+        result = cli(*command)
     assert result.exit_code == 0, result.stderr
     return dict(json.loads(result.stdout))
 

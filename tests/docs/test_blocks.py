@@ -102,9 +102,9 @@ def unchanged_catalogue():
     CATALOGUE.update(before)
 
 
-@pytest.mark.usefixtures("unchanged_catalogue", "few_rows")
+@pytest.mark.usefixtures("unchanged_catalogue", "few_rows", "forked_jobs")
 @pytest.mark.parametrize("page", RUNNABLE, ids=name)
-@pytest.mark.timeout(240)  # seconds of work each, but benchmark cells are processes
+@pytest.mark.timeout(240)  # seconds of work each
 def test_the_blocks_of_a_page_run_in_order(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)

@@ -52,6 +52,7 @@ def test_configs_of_the_same_name_are_named_with_their_folders():
     assert [cell.name for cell in plan.cells()] == ["a-iql", "b-iql"]
 
 
+@pytest.mark.usefixtures("forked_jobs")
 def test_a_plan_under_which_nothing_was_trained_is_replaced(tmp_path):
     plan = {**TWO_CELLS, "algos": ["bc"], "envs": ["Absent-v1"], "seeds": [0], "steps": 4}
     (bench := Bench(parse_plan(plan), tmp_path)).run()
@@ -133,6 +134,7 @@ def test_a_remote_executor_runs_a_whole_cell_as_one_command(tmp_path):
     assert json.loads((cell.folder / ".work" / "stdout.txt").read_text())["cells"][0]["state"] == "done"
 
 
+@pytest.mark.usefixtures("forked_jobs")
 def test_a_remote_cell_that_fails_is_reported_with_the_error_of_its_training(tmp_path):
     bench = Bench(parse_plan({**TWO_CELLS, "algos": ["bc"], "envs": ["Pendulun-v1"]}), tmp_path)
     bench.run(executor=Elsewhere(1))
@@ -258,6 +260,7 @@ def assert_saved(bench: Path) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # no process of a cell is left
 
 
+@pytest.mark.usefixtures("forked_jobs")
 @pytest.mark.parametrize("executor", [LocalExecutor, Elsewhere])
 def test_a_warning_of_a_training_is_printed_once_with_the_first_cell(tmp_path, capfd, executor):
     short = {"algos": ["dqn"], "envs": ["CartPole-v1", "Acrobot-v1"], "seeds": [0], "steps": 20, "episodes": 1}
