@@ -45,7 +45,7 @@ def test_an_offline_algorithm_continues_online_and_resumes_there(offline_case, t
 
 @pytest.mark.parametrize(("env_id", "gradient"), [("CartPole-v1", {}), ("Pendulum-v1", {"actor_gradient": "dynamics"})])
 def test_a_world_model_whose_windows_begin_blank_resumes_too(tmp_path, env_id, gradient):
-    options = {"recipe": "2023", "size": "tiny", "window": 6, "horizon": 3, "train_ratio": 24, "batch_size": 4,
+    options = {"recipe": "2023", "size": "tiny", "window": 6, "horizon": 3, "train_ratio": 16, "batch_size": 4,
                "learning_starts": 20, "buffer_size": 45, **gradient}  # fmt: skip
     run = {"algo": "dreamer", "env_id": env_id, "num_envs": 2, "total_timesteps": 60, "algo_kwargs": options,
            "eval_interval": 30, "eval_episodes": 1}  # fmt: skip
