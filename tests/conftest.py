@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
+from multiprocessing import get_context
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +23,7 @@ from hypothesis import settings
 from rl_training.envs.arithmetic import usual_arithmetic
 from rl_training.experiment import datasets
 from rl_training.experiment.executors import local
+from rl_training.experiment.seeds import processes
 from rl_training.runtime.callbacks.trackers.guarded import OPENERS
 from rl_training.runtime.recipes import roll_dataset
 
@@ -139,6 +141,8 @@ def _forking() -> Iterator[None]:
         patch.syspath_prepend(Path(__file__).parent)
         forked = import_module("forked_processes").ForkedProcess
         patch.setattr(local, "subprocess", SimpleNamespace(Popen=forked, DEVNULL=subprocess.DEVNULL))
+        fork = get_context("fork")
+        patch.setattr(processes, "multiprocessing", SimpleNamespace(get_context=lambda method: fork))
         yield
 
 

@@ -110,7 +110,7 @@ def test_seed_and_seeds_exclude_each_other(cli, cartpole, tmp_path):
     assert (result.exit_code, result.stderr) == (2, "error: --seed and --seeds exclude each other; give one of them\n")
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("forked_jobs")
 def test_a_user_error_in_processes_is_the_one_sentence_of_a_single_seed(cli, cartpole, tmp_path, capfd):
     command = [*cartpole, "--set", "env_id=CartPol-v1", "--quiet"]
     alone = cli(*command, "--output", tmp_path / "one")
@@ -121,14 +121,14 @@ def test_a_user_error_in_processes_is_the_one_sentence_of_a_single_seed(cli, car
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("forked_jobs")
 def test_a_failure_in_the_process_of_a_seed_names_the_seed(cli, cartpole, tmp_path):
     result = cli(*cartpole, "--set", "learning_rate=1e30", "--seeds", "0-1", "--output", tmp_path, "--quiet")
     assert (result.exit_code, result.stderr[:14]) == (1, "error: seed 0:")
     assert "NaN or infinite" in result.stderr
 
 
-@pytest.mark.timeout(600)  # a seed's process imports torch, which takes long on a busy machine
+@pytest.mark.usefixtures("forked_jobs")
 @pytest.mark.parametrize(
     ("in_processes", "there"),
     [(False, []), (False, ["all"]), (False, ["all", "all/seed_0", "all/seed_1"]), (True, ["all", "all/seed_0"])],
