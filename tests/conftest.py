@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
@@ -18,6 +19,8 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+import typer
+import typer.testing
 from hypothesis import settings
 
 from rl_training.envs.arithmetic import usual_arithmetic
@@ -130,6 +133,14 @@ def _without_fsync() -> Iterator[None]:
 def fsync(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keeps `os.fsync`."""
     monkeypatch.setattr(os, "fsync", FSYNC)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _commands_are_built_once() -> Iterator[None]:
+    """Typer builds all commands at every call, which takes longer than most of them do."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("typer.testing._get_command", cache(typer.main.get_command))
+        yield
 
 
 @contextmanager
