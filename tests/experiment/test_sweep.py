@@ -14,7 +14,7 @@ from rl_training.envs.group import EnvError
 from rl_training.experiment.config.messages import ConfigError
 from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.manager import ExperimentManager
-from rl_training.experiment.seeds import processes
+from rl_training.experiment.seeds import processes, sweep
 from rl_training.experiment.seeds.processes import Failure, SeedError, SeedJob, SeedMessages
 from rl_training.experiment.seeds.sweep import as_population, train_in_processes, train_seeds
 from rl_training.runtime.callbacks import progress
@@ -142,6 +142,20 @@ def test_an_error_in_the_process_of_a_seed_has_the_class_that_it_has_in_a_single
     with pytest.raises(kind, match=message) as raised:
         train_in_processes(configs({**PPO, **change}, tmp_path / "all", seeds=[0]), (), fresh=False, quiet=True)
     assert type(raised.value) is kind
+
+
+def test_a_user_error_leaves_no_directory_of_a_seed_that_was_stopped_as_it_began(tmp_path, monkeypatch):
+    def stop_early(waiting, *arguments, **options):
+        for seed, files in enumerate([["metrics.jsonl"], [".lock"], []]):
+            (folder := tmp_path / "all" / f"seed_{seed}").mkdir(parents=True)
+            for name in files:
+                (folder / name).touch()
+        raise ValueError("wrong")
+
+    monkeypatch.setattr(sweep, "train_in_processes", stop_early)
+    with pytest.raises(ValueError, match="wrong"):
+        train_seeds(configs(PPO, tmp_path / "all", seeds=(0, 1, 2)))
+    assert [path.name for path in (tmp_path / "all").iterdir()] == ["seed_0"]
 
 
 class Foreign(RuntimeError):

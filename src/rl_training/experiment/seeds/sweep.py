@@ -56,15 +56,18 @@ def _refuse_inside_run(configs: Sequence[TrainConfig]) -> None:
 
 @contextmanager
 def _no_empty_directories(configs: Sequence[TrainConfig]) -> Iterator[None]:
-    """After an error, removes the new parent directory of the runs if no run was started in it."""
-    parents = {_directory(config).path.parent for config in configs}
-    new = [directory for directory in parents if not directory.exists()]
+    """After an error, removes the new directories of runs that were not started, and their new parent directory."""
+    runs = [_directory(config) for config in configs if not _directory(config).path.exists()]
+    parents = {run.path.parent for run in runs if not run.path.parent.exists()}
     try:
         yield
     except Exception:
-        for directory in new:
+        for run in (run for run in runs if run.path.exists()):  # of a process that was stopped as it began
+            with suppress(OSError), run.locked():
+                pass  # removes the lock file if nothing else was written
+        for path in [*(run.path for run in runs), *parents]:
             with suppress(OSError):  # not empty, or never created
-                directory.rmdir()
+                path.rmdir()
         raise
 
 
