@@ -25,20 +25,29 @@ def algos(as_json: Json = False) -> None:
     """List the algorithms. Shows the lane, action spaces and pixel support of each."""
     from rl_training.experiment.config.registry import list_algorithm_specs
 
+    specs = list_algorithm_specs()
     rows: list[dict[str, Any]] = [
         {"name": spec.name, "lane": spec.lane, "action_spaces": [ACTION_SPACES[kind] for kind in spec.action_kinds],
          "pixels": spec.takes_pixels, "summary": spec.summary}
-        for spec in list_algorithm_specs()
+        for spec in specs
     ]  # fmt: skip
     if as_json:
         print_json({"algorithms": rows})
         return
     print_table(
         ("name", "lane", "actions", "pixels", "description"),
-        [(row["name"], row["lane"], ", ".join(row["action_spaces"]), "yes" if row["pixels"] else "no", row["summary"])
-         for row in rows],
+        [(row["name"], row["lane"], ", ".join(row["action_spaces"]), _pixels(spec), row["summary"])
+         for row, spec in zip(rows, specs, strict=True)],
     )  # fmt: skip
     typer.echo("rl-training explain ALGO lists the options")
+
+
+def _pixels(spec: Any) -> str:
+    """Whether an algorithm takes images: yes, no, or the action spaces with which it does."""
+    kinds = [kind for kind in spec.action_kinds if spec.learner.for_actions(kind).takes_pixels]
+    if not kinds or len(kinds) == len(spec.action_kinds):
+        return "yes" if kinds else "no"
+    return ", ".join(ACTION_SPACES[kind] for kind in kinds)
 
 
 def explain(

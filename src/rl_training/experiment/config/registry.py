@@ -18,7 +18,7 @@ class AlgorithmSpec(NamedTuple):
     name: str
     lane: str
     action_kinds: tuple[str, ...]
-    takes_pixels: bool
+    takes_pixels: bool  # with one of its kinds of actions at least
     summary: str  # the first sentence of the algorithm's file
     learner: type[Learner]
     config_type: type[AlgorithmConfig]
@@ -49,9 +49,8 @@ def get_algorithm_spec(name: str) -> AlgorithmSpec:
     learner = CATALOGUE[name] if name in CATALOGUE else check_learner(_outside(name), name)
     documented = learner.__doc__ if name not in CATALOGUE and "__doc__" in vars(learner) else None
     summary = (documented or sys.modules[learner.__module__].__doc__ or "").strip().partition("\n")[0]
-    return AlgorithmSpec(
-        name, learner.lane, learner.action_kinds, learner.takes_pixels, summary, learner, learner.config_type
-    )
+    takes_pixels = any(learner.for_actions(kind).takes_pixels for kind in learner.action_kinds)
+    return AlgorithmSpec(name, learner.lane, learner.action_kinds, takes_pixels, summary, learner, learner.config_type)
 
 
 def _outside(name: str) -> Any:
