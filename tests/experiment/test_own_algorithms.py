@@ -11,7 +11,7 @@ import torch
 
 import rl_training
 from rl_training import modules
-from rl_training.algorithms import BCAlgorithm, DQNAlgorithm, Learner, ReplayConfig
+from rl_training.algorithms import BCAlgorithm, DQNAlgorithm, Learner, ReplayConfig, Updater
 from rl_training.envs.making import EnvFactory
 from rl_training.envs.pool import EnvPool
 from rl_training.experiment.agent import load_agent
@@ -22,7 +22,7 @@ from rl_training.experiment.run import default_directory, resume_run
 from rl_training.modules import UntrustedModuleError
 from rl_training.runtime.lanes.acting import Actor
 from rl_training.testing import CHECKS, check_algorithm
-from rl_training.types import EnvSpec
+from rl_training.types import EnvSpec, Loss
 
 MODULE = '''
 """Behaviour cloning, twice as much."""
@@ -170,6 +170,27 @@ def test_an_act_that_returns_a_tensor_is_refused():
     actor = Actor(Bare.build(pool.spec), pool, torch.Generator(), torch.device("cpu"))
     with pytest.raises(TypeError, match=r"act of Bare must return rl_training\.types\.Action, got Tensor"):
         actor.choose()
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (1.5, r"Bare\.loss must return rl_training\.types\.Loss, such as Loss\(.*\), got float"),
+        (
+            Loss({"loss": torch.ones(3)}),
+            r"term 'loss' of Bare\.loss must be a tensor of one number, .* got shape \(3,\)",
+        ),
+        (Loss({"loss": 0.5}), r"term 'loss' of Bare\.loss must be a tensor of one number, .* got float"),  # type: ignore[dict-item]
+    ],
+)
+def test_a_loss_of_another_kind_is_refused(returned, message):
+    class Bare(DQNAlgorithm):
+        def loss(self, batch):
+            return returned
+
+    updater = Updater([Bare.build(EnvSpec((4,), "discrete", 2))])
+    with pytest.raises(TypeError, match=message):
+        updater.update({})
 
 
 def test_a_failed_check_is_named_with_its_reason():

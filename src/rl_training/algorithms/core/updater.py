@@ -124,7 +124,7 @@ class Updater:
         """Loss of this phase, after its gradients have been added to the parameters'."""
         if self.flat is not None:
             return self.flat(batch, phase, wants_metrics)
-        loss = self.loss(batch, phase)
+        loss = checked_loss(self.loss(batch, phase), self.learner, phase, dims=int(self.population is not None))
         (loss.total.sum() if self.population else loss.total).backward()  # members share no parameters
         return loss
 
@@ -209,6 +209,18 @@ def compiled(loss: Callable[..., Loss], device: torch.device) -> Callable[..., L
     """Compiles for fixed shapes; dynamic shapes, guessed after another learner was compiled, would fail."""
     options: Any = {"combo_kernels": True} if device.type == "cuda" else None  # joins small independent kernels
     return torch.compile(loss, fullgraph=True, dynamic=False, options=options)
+
+
+def checked_loss(loss: Any, learner: Trainable, phase: str, *, dims: int) -> Loss:
+    """Returns the loss; raises TypeError unless it is a `Loss` with one number per term (and member: `dims` 1)."""
+    name, example = f"{type(learner).__name__}.{phase}", 'Loss({"loss": value.mean()})'
+    if not isinstance(loss, Loss):
+        raise TypeError(f"{name} must return rl_training.types.Loss, such as {example}, got {type(loss).__name__}")
+    for term, value in loss.terms.items():
+        if not isinstance(value, Tensor) or value.dim() != dims:
+            got = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+            raise TypeError(f"term {term!r} of {name} must be a tensor of one number, as in {example}, got {got}")
+    return loss
 
 
 @torch.no_grad()
