@@ -20,7 +20,6 @@ from rl_training.envs import workers
 from rl_training.envs.group import EnvError
 from rl_training.envs.pool import EnvPool, Transition
 from rl_training.envs.workers import TooManyRestarts
-from rl_training.experiment.machine import Choices, apply
 
 
 @pytest.fixture(autouse=True)
@@ -276,6 +275,8 @@ class Tiny(CartPoleEnv):
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_training_leaves_the_denormal_numbers_of_environments_as_they_are(workers: int):
+    from rl_training.experiment.machine import Choices, apply  # imports torch; every worker imports this file
+
     apply(Choices("cpu", 1, False))
     with EnvPool(Tiny, workers=workers) as pool:
         pool.reset()
