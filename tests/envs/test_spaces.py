@@ -31,7 +31,7 @@ IMAGE, PAIR = spaces.Box(0, 255, (1, 16, 16), np.uint8), spaces.Box(-np.inf, np.
 BOTH = spaces.Dict(word=PAIR, eye=IMAGE, pace=spaces.Box(-1, 1, (1,), np.float32))
 PARTS = (ObsPart("eye", (1, 16, 16), "uint8"), ObsPart("pace", (1,), "float32"), ObsPart("word", (2,), "float32"))
 SHORT: dict[str, Any] = {
-    "size": "tiny", "total_timesteps": 300, "learning_starts": 100, "window": 8, "horizon": 4, "train_ratio": 16
+    "size": "tiny", "total_timesteps": 140, "learning_starts": 100, "window": 8, "horizon": 4, "train_ratio": 16
 }  # fmt: skip
 
 
