@@ -43,6 +43,12 @@ def test_a_large_return_is_scaled_to_five():
     assert scale(torch.tensor([-20.0])).item() == pytest.approx(-5)
 
 
+def test_rewards_keep_their_values_while_all_returns_are_zero():
+    scale = added(ReturnScale(), [0.0, 0.0, 0.0], [0, 1, 0])
+    assert scale(torch.tensor([1.0])).item() == 1  # of a goal that hindsight has put in
+    assert added(scale, [1.0], [0])(torch.tensor([1.0])).item() < 10
+
+
 def test_members_of_a_population_have_their_own_statistics():
     mean, std, count, largest = torch.zeros(2), torch.ones(2), torch.zeros(2), torch.zeros(2)
     returns = DiscountedReturns(ReturnStatistics(Statistics(mean, std, count), largest, GAMMA), torch.zeros(2, 3))

@@ -13,7 +13,10 @@ LIMIT = 5.0  # largest absolute discounted return after scaling
 
 
 class ReturnScale(Normalizer):
-    """Divides rewards by max(std of the discounted returns, largest absolute one / LIMIT)."""
+    """Divides rewards by max(std of the discounted returns, largest absolute one / LIMIT).
+
+    While all returns are 0, rewards keep their values: those of other goals and of model rollouts need not be 0.
+    """
 
     largest: Tensor
 
@@ -22,7 +25,8 @@ class ReturnScale(Normalizer):
         self.register_buffer("largest", torch.zeros(()))
 
     def forward(self, rewards: Tensor) -> Tensor:
-        return rewards / torch.maximum(self.std, self.largest / LIMIT)
+        scale = torch.maximum(self.std, self.largest / LIMIT)
+        return rewards / torch.where(self.largest > 0, scale, 1.0)
 
 
 @dataclass(frozen=True)
