@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import fcntl
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 import typer
 from typer.testing import CliRunner
 
 from rl_training.cli.app import Commands
 from rl_training.envs.checks.user_code import Place
+from rl_training.experiment.config import registry
 
 DEBUG = "(--debug shows the traceback)"
 
@@ -141,3 +145,12 @@ def test_the_exit_code_of_an_error(error, code, message):
     line = Path(__file__).read_text().splitlines().index("        raise error") + 1  # the user's code
     place = str(Place(__file__, line))
     assert (result.exit_code, result.stderr) == (code, message.replace("PLACE", place))
+
+
+def test_an_error_of_the_package_itself_names_no_line_of_other_packages(cli, monkeypatch):
+    names: dict[str, Any] = {"torch": torch}
+    exec(compile("def mistaken(): torch.nn.Linear(2, 3)(torch.zeros(5))", registry.__file__, "exec"), names)
+    monkeypatch.setattr(registry, "list_algorithm_specs", names["mistaken"])
+    result = cli("algos")
+    assert result.exit_code == 1
+    assert re.fullmatch(rf"error: RuntimeError: mat1 and mat2 [^:]*{re.escape(DEBUG)}\n", result.stderr), result.stderr

@@ -16,6 +16,6 @@ def message_of(error: Exception) -> str:
         return str(error)
     from rl_training.envs.checks.user_code import place_of_error  # imports gymnasium
 
-    place = place_of_error(error)
+    place = place_of_error(error, installed=False)  # typer and torch are on the way to any error
     where = "" if place is None else f" in {place}"
     return f"{type(error).__name__}: {error}{where} (--debug shows the traceback)"

@@ -83,13 +83,16 @@ def place_of_attribute(env: Any, attribute: str) -> Place | None:
     return place_of_method(env, "__init__")
 
 
-def place_of_error(error: BaseException) -> Place | None:
-    """Returns the last line outside of libraries on the way to an error."""
+def place_of_error(error: BaseException, *, installed: bool = True) -> Place | None:
+    """Returns the last line outside of libraries on the way to an error.
+
+    Lines of other installed packages count where there is no better one, unless `installed` is False.
+    """
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
         return Place(error.filename, error.lineno)
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if frame.lineno and not is_library(frame.filename)]
-    nearest = [frame for frame in own if not _is_installed(frame.filename)] or own
+    nearest = [frame for frame in own if not _is_installed(frame.filename)] or (own if installed else [])
     return Place(nearest[-1].filename, nearest[-1].lineno or 0) if nearest else None
 
 
