@@ -235,8 +235,8 @@ def test_other_algorithms_refuse_it():
     for name in CATALOGUE.keys() - {*ALGORITHMS, "crossq"}:
         with pytest.raises(ValueError, match="network simba_v2 is for sac, td3, redq, tqc and mbpo; leave it out"):
             CATALOGUE[name].config_type(network="simba_v2")
-    with pytest.raises(ValueError, match="no place for crossq's batch renormalisation; use network simba"):
-        build("crossq")
+    with pytest.raises(ValueError, match=r"network simba_v2 is for sac, .* and mbpo; use network simba"):
+        CATALOGUE["crossq"].config_type(network="simba_v2")
 
 
 def test_layers_of_unit_norm_have_no_bias():

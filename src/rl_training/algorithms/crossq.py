@@ -24,6 +24,8 @@ BETAS = (0.5, 0.999)  # of Adam
 
 
 class CrossQConfig(SACConfig):
+    takes_simba: ClassVar[tuple[str, ...]] = ("simba",)  # batch renormalisation would replace the norms of simba_v2
+
     learning_rate: PositiveFloat = Field(1e-3, description="learning rate")
     learning_starts: int = Field(5_000, ge=0, description="steps with random actions before the first update")
     critic_hidden_sizes: tuple[PositiveInt, ...] = Field(

@@ -12,7 +12,6 @@ from rl_training.models.heads import SquashedGaussian
 from rl_training.models.layers import HiddenSizes, Layers
 from rl_training.models.mlp import EnsembleLinear
 from rl_training.models.simba import SimbaBlock, SimbaTrunk
-from rl_training.models.simba_v2 import SphereTrunk
 from rl_training.models.values import Critic
 
 MOMENTUM, EPSILON, R_MAX, D_MAX = 0.99, 1e-3, 3.0, 5.0
@@ -85,8 +84,6 @@ class RenormNetwork(nn.Sequential):
     @classmethod
     def around(cls, network: nn.Sequential, inputs: int, copies: int | None = None) -> RenormNetwork:
         """Puts the normalisation in front of every linear layer of a network; in SimBa's it replaces layer norms."""
-        if isinstance(network[0], SphereTrunk):
-            raise ValueError("network simba_v2 has no place for crossq's batch renormalisation; use network simba")
         layers: list[nn.Module] = []
         for layer in network:
             if isinstance(layer, nn.Linear | EnsembleLinear):

@@ -29,7 +29,7 @@ NoiseKind = Literal["none", "gaussian", "ornstein_uhlenbeck"]
 class AlgorithmConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     takes_memory: ClassVar[bool] = False  # whether `network.memory` can add recurrent layers
-    takes_simba: ClassVar[bool] = False  # whether `network` can be simba or simba_v2
+    takes_simba: ClassVar[tuple[str, ...]] = ()  # kinds of residual blocks that `network` can be
 
     learning_rate: PositiveFloat = Field(3e-4, description="learning rate")
     batch_size: PositiveInt = Field(256, description="transitions per update")
@@ -54,8 +54,9 @@ class AlgorithmConfig(BaseModel):
     @model_validator(mode="after")
     def _check_simba(self) -> "AlgorithmConfig":
         if self.network is not None and (kind := self.network.kind) in SIMBA:
-            if not self.takes_simba:
-                raise ValueError(f"network {kind} is for {SIMBA[kind]}; leave it out")
+            if kind not in self.takes_simba:
+                instead = f"use network {self.takes_simba[0]}" if self.takes_simba else "leave it out"
+                raise ValueError(f"network {kind} is for {SIMBA[kind]}; {instead}")
             check_blocks(self)
         return self
 
@@ -132,7 +133,7 @@ class ReplayConfig(AlgorithmConfig):
 
 
 class ReplayActorCriticConfig(ReplayConfig):
-    takes_simba: ClassVar[bool] = True
+    takes_simba: ClassVar[tuple[str, ...]] = tuple(SIMBA)
 
     weight_decay: NonNegativeFloat = Field(0.0, description="decoupled weight decay of the networks (AdamW)")
     normalize_rewards: bool = Field(
