@@ -146,6 +146,18 @@ def test_equal_scores_count_as_ties_and_others_do_not(new_agent):
         assert (parity.equal_actions, parity.ties, parity.holds) == (int(chosen == 0), tied, chosen < 2)
 
 
+def test_means_near_zero_are_compared_in_the_unit_of_the_actions(new_agent):
+    agent = new_agent("sac", EnvSpec((3,), "box", 1, action_shape=(1,), action_low=(-1,), action_high=(1,)))
+    with torch.no_grad():
+        agent.learner.model.actor.net[-1].weight.zero_()
+        agent.learner.model.actor.net[-1].bias.fill_(1e-3)
+    for error, holds in ((5e-6, True), (5e-5, False)):
+        near = np.array([[1e-3 + error]], np.float32)
+        comparison = Comparison(agent, fixed({"actions": np.tanh(near), "squashed_mean": near}))
+        comparison.act(torch.zeros(1, 3))
+        assert comparison.result("a test", 1e-5).holds == holds
+
+
 def test_invalid_actions_do_not_widen_the_tolerance_of_valid_ones(new_agent):
     agent = new_agent("dqn", EnvSpec((6,), "discrete", 3, action_mask=3), hidden_sizes=[8])
     with torch.no_grad():

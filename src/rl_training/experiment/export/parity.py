@@ -17,13 +17,15 @@ from rl_training.runtime.memory import Memory
 from rl_training.types import Action, Array, Arrays
 
 TOLERANCE = 1e-5
+MEANS = {"mean", "squashed_mean"}  # of a policy, for actions from -1 to 1
 
 
 class Parity(NamedTuple):
     """Largest differences between an exported policy and its agent.
 
     The relative error of a value b that the file computes as a is |a - b| / max(|b|, scale), where the scale is the
-    root mean square of that quantity over all observations; of Box actions it is half their range.
+    root mean square of that quantity over all observations; of Box actions it is half their range. The mean of a policy
+    is compared in the same unit: its scale is at least 1, so that a policy with actions near 0 is not held to more.
     """
 
     observations: int
@@ -78,6 +80,7 @@ class Comparison:
         count, spec = len(expected[ACTIONS]), self.agent.spec
         scales: dict[str, Any] = {name: _scale(each) for name, each in expected.items() if each.dtype.kind == "f"}
         if spec.action_kind == "box":
+            scales |= {name: max(scales[name], 1.0) for name in MEANS & scales.keys()}
             scales[ACTIONS] = np.subtract(spec.action_high, spec.action_low) / 2
         other_latents, tied_latents = self._latents(expected, exported, tolerance)
         judged = ~tied_latents  # another latent changes every output
