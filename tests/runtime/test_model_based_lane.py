@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from rich.console import Console
+from torch import nn
 
 from rl_training.experiment.assembly import assemble
 from rl_training.experiment.config.train_config import ConfigError, parse_config
@@ -66,6 +67,15 @@ def test_time_stands_still_while_the_model_is_fitted_and_no_update_is_owed():
         assert collected == [(f"fitting the model: epoch {number}", 20, 0) for number in (1, 2, 3)]
         assert lane.collect(128).num_env_steps == 1
         assert (lane.step, lane.due()) == (21, 3)
+
+
+@pytest.mark.parametrize("options", [{"normalize_obs": True}, {"network": {"kind": "simba_v2", "hidden_sizes": [8]}}])
+def test_normalisation_is_for_policy_and_critics_alone(options):
+    with lane_of(configured(**options)) as lane:
+        until(lane, 30)
+        assert len(lane.imagined)
+        assert lane.learner.normalizer.count == 30
+        assert isinstance(lane.fit.dynamics.normalizer, nn.Identity)
 
 
 def test_no_update_is_owed_before_there_are_rows_of_the_model():

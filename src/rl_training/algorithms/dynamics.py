@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from rl_training.algorithms.core.config import AlgorithmConfig, Fraction
@@ -113,6 +113,9 @@ class Dynamics(Learner):
     @classmethod
     def build_model(cls, spec: EnvSpec, config: Any) -> MLPMOPOEnsembleModel:
         return cls.model_type.build(spec, config)  # the option `network` is for policy and critics
+
+    def new_normalizer(self) -> nn.Module:
+        return nn.Identity()  # the model scales its inputs; `normalize_obs` is for policy and critics
 
     def setup(self) -> None:
         self.decays = layer_decays(len(self.model.layers()), self.config.model_weight_decay)
