@@ -57,6 +57,11 @@ def test_seeds_are_not_hidden_in_the_directory_of_a_run(tmp_path):
     assert not list((tmp_path / "run").glob("seed_*"))
 
 
+def test_seeds_may_be_trained_beside_a_config_of_the_user(tmp_path):
+    (tmp_path / "config.yaml").write_text("algo: bc\n")
+    assert [result.status for result in train_seeds(configs(BC, tmp_path))] == ["finished"] * 2
+
+
 def test_seeds_that_finished_earlier_are_reported(tmp_path, capfd):
     train_seeds(configs(BC, tmp_path))
     again = train_seeds(configs(BC, tmp_path))

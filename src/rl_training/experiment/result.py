@@ -63,3 +63,8 @@ class TrainResult:
 def finished_earlier(runs: int = 1) -> str:
     these = "This run" if runs == 1 else "These runs"
     return f"{these} finished earlier; nothing was trained. Use --fresh to train again."
+
+
+def is_run(path: Path) -> bool:
+    """Whether a directory holds a run that was started; a config.yaml alone may be the user's own file."""
+    return (path / "config.yaml").is_file() and any((path / name).exists() for name in ("run.json", "metrics.jsonl"))

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rl_training.experiment.bench.plan import read_plan
-from rl_training.reporting.stored_runs import children, expand, is_bench, is_run, run_directories
+from rl_training.experiment.result import is_run
+from rl_training.reporting.stored_runs import children, expand, is_bench, run_directories
 
 STUDY, TRIALS = "tune.yaml", "trials"  # file and folder of a study
 

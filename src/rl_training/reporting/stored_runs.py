@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rl_training.experiment.config.train_config import load_config
-from rl_training.experiment.result import UNFINISHED
+from rl_training.experiment.result import UNFINISHED, is_run
 
 PLAN = "bench.yaml"
 NO_ENV = "data"  # in place of the environment of runs that have none
@@ -84,10 +84,6 @@ def expand(paths: Iterable[str]) -> list[Path]:
 
 def is_bench(path: Path) -> bool:
     return (path / PLAN).is_file()
-
-
-def is_run(path: Path) -> bool:
-    return (path / "config.yaml").is_file() and any((path / name).exists() for name in ("run.json", "metrics.jsonl"))
 
 
 def run_directories(path: Path) -> Iterator[Path]:

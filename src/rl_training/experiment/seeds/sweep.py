@@ -11,9 +11,9 @@ from rl_training.experiment.config.train_config import TrainConfig
 from rl_training.experiment.executors.base import Executor
 from rl_training.experiment.lanes import lane_of
 from rl_training.experiment.processes.runner import run_jobs
-from rl_training.experiment.result import UNFINISHED, TrainResult, finished_earlier
+from rl_training.experiment.result import UNFINISHED, TrainResult, finished_earlier, is_run
 from rl_training.experiment.run import run_population, run_training
-from rl_training.experiment.run_directory import CONFIG, ELSEWHERE, RunDirectory
+from rl_training.experiment.run_directory import ELSEWHERE, RunDirectory
 from rl_training.experiment.seeds.processes import SeedGroup, SeedJob
 from rl_training.experiment.seeds.works import divide, train_in_works
 from rl_training.experiment.starts import find_starts
@@ -50,7 +50,7 @@ def train_seeds(
 def _refuse_inside_run(configs: Sequence[TrainConfig]) -> None:
     """Raises ConfigError where new seeds would lie in the directory of a single run, which hides them."""
     paths = [_directory(config).path for config in configs]
-    if (paths[0].parent / CONFIG).exists() and not any(path.exists() for path in paths):
+    if is_run(paths[0].parent) and not any(path.exists() for path in paths):
         raise ConfigError(f"{paths[0].parent} holds a run of one seed; choose {ELSEWHERE} for several seeds")
 
 

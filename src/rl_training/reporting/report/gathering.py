@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from rl_training.experiment.bench.scores import is_estimate, value_of
+from rl_training.experiment.result import is_run
 from rl_training.reporting.bench_cells import BenchCell, read_cells
 from rl_training.reporting.finding import find
 from rl_training.reporting.grouping import BENCH, RUN, Group, cell_group
 from rl_training.reporting.report.groups import MALFORMED, Gathered, Member, ReportGroup, finite, points
 from rl_training.reporting.report.labels import with_labels
 from rl_training.reporting.settings import Setting, settings_of
-from rl_training.reporting.stored_runs import StoredRun, is_run, read_run, run_directories
+from rl_training.reporting.stored_runs import StoredRun, read_run, run_directories
 from rl_training.reporting.tasks import name_of, task_name
 
 SILENT_SECONDS = 120.0  # without a new row in its log, a run without a result is no longer called training
