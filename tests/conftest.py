@@ -1,4 +1,4 @@
-"""What every test shares: one torch thread, repeatable examples, and the folder of real data where there is one."""
+"""Fixtures of all tests: one torch thread, repeatable examples, forked processes, and the folder of real data."""
 
 from __future__ import annotations
 
