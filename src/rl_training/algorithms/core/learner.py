@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-VECTORS_ONLY = "normalize_obs is for vectors only. Turn it off for images, which the encoder scales"
+VECTORS_ONLY = (
+    "normalize_obs is for vectors only (simba and simba_v2 turn it on). Set normalize_obs=false for images, which the "
+    "encoder scales"
+)
 
 
 def frozen(module: nn.Module) -> Callable[..., Any]:
