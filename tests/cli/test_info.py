@@ -24,8 +24,8 @@ def test_algos_as_a_table_names_each(cli):
     assert {"bc", "iql"} < {line.split()[0] for line in lines if line.strip()}
 
 
-@pytest.mark.parametrize(("name", "pixels"), [("sac", "Discrete"), ("ppo", "yes"), ("td3", "no")])
-def test_algos_has_the_actions_with_which_images_are_taken(cli, name, pixels):
+@pytest.mark.parametrize(("name", "pixels"), [("sac", "partly"), ("ppo", "yes"), ("td3", "no")])
+def test_algos_has_whether_images_are_taken(cli, name, pixels):
     (line,) = [line for line in cli("algos").stdout.splitlines() if line.startswith(f"{name} ")]
     assert re.split(r"\s{2,}", line)[3] == pixels
     (row,) = [row for row in json.loads(cli("algos", "--json").stdout)["algorithms"] if row["name"] == name]

@@ -43,11 +43,9 @@ def algos(as_json: Json = False) -> None:
 
 
 def _pixels(spec: Any) -> str:
-    """Whether an algorithm takes images: yes, no, or the action spaces with which it does."""
-    kinds = [kind for kind in spec.action_kinds if spec.learner.for_actions(kind).takes_pixels]
-    if not kinds or len(kinds) == len(spec.action_kinds):
-        return "yes" if kinds else "no"
-    return ", ".join(ACTION_SPACES[kind] for kind in kinds)
+    """Whether an algorithm takes images: yes, no, or partly, if only with some of its action spaces."""
+    takes = [spec.learner.for_actions(kind).takes_pixels for kind in spec.action_kinds]
+    return "yes" if all(takes) else "partly" if any(takes) else "no"
 
 
 def explain(
