@@ -212,7 +212,7 @@ def compiled(loss: Callable[..., Loss], device: torch.device) -> Callable[..., L
 
 
 def checked_loss(loss: Any, learner: Trainable, phase: str, *, dims: int) -> Loss:
-    """Returns the loss; raises TypeError unless it is a `Loss` with one number per term (and member: `dims` 1)."""
+    """Returns the loss; raises TypeError unless each term of a `Loss` is a number (`dims` 0) or one per member (1)."""
     name, example = f"{type(learner).__name__}.{phase}", 'Loss({"loss": value.mean()})'
     if not isinstance(loss, Loss):
         raise TypeError(f"{name} must return rl_training.types.Loss, such as {example}, got {type(loss).__name__}")
