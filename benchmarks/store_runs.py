@@ -130,13 +130,16 @@ def evaluate(run: StoredRun, episodes: int) -> dict[str, Any]:
 
 
 def training_curve(run: StoredRun) -> list[list[float]]:
-    """The mean of the training returns logged since the evaluation before, at each evaluation."""
+    """The mean of training returns at each evaluation, since the one before or in the last tenth of the run."""
     curve, returns = [], []
+    window = max(row["step"] for row in run.evaluations) / 10 if run.evaluations else 0
     for row in run.rows:
         if row.get("episode_return") is not None:
-            returns.append(row["episode_return"])
+            returns.append((row["step"], row["episode_return"]))
         if "evaluation" in row and returns:
-            curve.append([row["evaluation"]["step"], sum(returns) / len(returns)])
+            step = row["evaluation"]["step"]
+            recent = [value for logged, value in returns if logged >= step - window] or [returns[-1][1]]
+            curve.append([step, sum(recent) / len(recent)])
             returns = []
     return curve
 

@@ -61,6 +61,15 @@ def test_runs_become_rows_at_every_published_budget(store, tmp_path, monkeypatch
     assert rows[0].training_returns == [0.05 * final for final in FINAL.values()]
 
 
+def test_training_returns_are_those_of_the_last_tenth_if_evaluations_are_rare(store, tmp_path):
+    path = run_directory(tmp_path, 0, 1e6, evaluated=(1_000_000,))
+    lines = [{"step": step, "episode_return": value} for step, value in ((500_000, -9.0), (900_000, 2.0))]
+    last = {"step": 1_000_000, "episode_return": 4.0}
+    scored = {"step": 1_000_000, "evaluation": {"step": 1_000_000, "return_mean": 7.0, "episodes": 10}}
+    (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in [*lines, last, scored]))
+    assert store["training_curve"](store["read_run"](path)) == [[1_000_000, 3.0]]
+
+
 def test_runs_that_were_stopped_count_up_to_the_step_that_all_reached(store, tmp_path):
     paths = [run_directory(tmp_path, 0, 1e6), run_directory(tmp_path, 1, 1e6, evaluated=(50_000, 100_000))]
     result = store["summary"]([store["read_run"](path) for path in paths])
