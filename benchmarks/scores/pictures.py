@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from rl_training.reporting.plots import FAINT, INK, PALETTE, new_figure, plain
 from scores.page import number, short
 from scores.rows import Row
@@ -58,8 +60,10 @@ def draw(axes: Axes, task: str, rows: Sequence[Row]) -> None:
     axes.set_yticks(range(len(rows)), [label(row, rows) for row in rows], fontsize=9)
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_title(task, loc="left", fontsize=10, fontweight="bold", color=INK)
-    axes.xaxis.set_major_formatter(lambda value, _: number(value))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
     axes.locator_params(axis="x", nbins=5)
+    if np.ptp(axes.dataLim.intervalx) == 0:  # all scores are equal
+        axes.set_xticks(axes.dataLim.intervalx[:1], [number(axes.dataLim.intervalx[0])])
     axes.margins(x=0.06)
     axes.tick_params(axis="y", length=0, colors=FAINT, labelcolor=INK)
 
