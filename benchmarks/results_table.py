@@ -15,6 +15,7 @@ from typing import Any
 from equal_peers.page import section
 from performance_page import table, write_page
 from scores.config_lines import with_score_line
+from scores.curves import save_curves
 from scores.page import family_section, not_run
 from scores.pictures import save_picture
 from scores.rows import FAMILIES, Row
@@ -25,6 +26,7 @@ from rl_training.reporting import comparison
 from rl_training.reporting.plots import save_comparison
 
 RESULTS = Path(__file__).parent / "results"
+CURVES = ("sac_halfcheetah_v4_1m", "sac_hopper_v4_1m", "td3_hopper_v4_paper", "ppo_walker2d")  # on the first page
 ROOT = Path(__file__).parents[1]
 DOCS, CONFIGS = ROOT / "docs", ROOT / "src" / "rl_training" / "assets" / "configs"
 INTRODUCTION = """\
@@ -107,6 +109,7 @@ def main() -> None:
         save_picture(own, DOCS / "pictures" / f"scores_{family}.png")
     for name, found in benches.items():
         save_comparison(comparison.learning_curves(found), DOCS / "pictures" / f"{name}.png")
+    save_curves([RESULTS / f"{name}.json" for name in CURVES], DOCS / "pictures" / "curves.png")
     for config in packaged_configs():
         (CONFIGS / f"{config}.yaml").write_text(with_score_line(config, rows), encoding="utf-8")
 

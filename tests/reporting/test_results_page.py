@@ -115,3 +115,17 @@ def test_a_cell_of_one_seed_has_no_interval(scripts, scores, result, interval):
     runs = [{"seed": seed, "score": score, "commit": None} for seed, score in enumerate(scores)]
     summary = script["summary"](script["CELLS"]["sac_pendulum"], runs, data=None)
     assert (summary["result"], summary["interval_95"]) == (result, interval)
+
+
+def test_curves_stand_beside_the_scores_of_one_source_up_to_their_last_step(scripts, tmp_path):
+    curves = import_module("scores.curves")
+    runs = [{"curve": [[100_000, 1000.0 + seed], [300_000, 2000.0 + seed]]} for seed in range(3)]
+    result = {"algo": "sac", "env": "Hopper-v4", "setting": None, "runs": runs}
+    shown = curves.first_source(result, 300_000)
+    assert [(figure.budget, figure.score, figure.source) for figure in shown] == [
+        (100_000, 1104, "SimbaV2's SAC"),
+        (300_000, 2160, "SimbaV2's SAC"),
+    ]
+    (tmp_path / "result.json").write_text(json.dumps(result))
+    curves.save_curves([tmp_path / "result.json"], tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
