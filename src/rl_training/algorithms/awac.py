@@ -6,7 +6,7 @@ from torch import Tensor
 
 from rl_training.algorithms.core.config import OfflineTDConfig, Rate
 from rl_training.algorithms.core.learner import Learner, actor_critic_groups
-from rl_training.algorithms.core.ops import ensemble_squared_error, td_target
+from rl_training.algorithms.core.ops import ensemble_squared_error
 from rl_training.models import MLPAWACModel
 from rl_training.types import Batch, Loss, ParameterGroup
 
@@ -52,7 +52,7 @@ class AWACAlgorithm(Learner):
         """TD target: r + gamma * (1 - done) * min target Q(s', a') with a' from pi(s')."""
         next_obs = batch["next_obs"]
         next_q = self.target["critic"](next_obs, self.model.sample(next_obs)).amin(0)
-        return td_target(batch["rewards"], batch["dones"], next_q, batch.get("discounts", self.config.gamma))
+        return self.td_target(batch, next_q)
 
     def policy(self, batch: Batch) -> Loss:
         obs, actions = self.normalizer(batch["obs"]), batch["actions"]

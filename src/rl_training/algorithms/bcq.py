@@ -9,7 +9,7 @@ from torch.nn.functional import huber_loss
 
 from rl_training.algorithms.core.config import Fraction, OfflineTDConfig, Rate
 from rl_training.algorithms.core.learner import Learner
-from rl_training.algorithms.core.ops import epsilon_greedy, select_action, td_target
+from rl_training.algorithms.core.ops import epsilon_greedy, select_action
 from rl_training.models import BCQModel
 from rl_training.types import Action, Batch, Loss
 
@@ -59,7 +59,7 @@ class BCQAlgorithm(Learner):
         """TD target r + gamma * (1 - done) * target Q(s', a') for the best supported a' by the online network."""
         best = self.supported(batch["next_obs"]).argmax(-1)
         next_q = select_action(self.target["q"](batch["next_obs"]), best)
-        return td_target(batch["rewards"], batch["dones"], next_q, batch.get("discounts", self.config.gamma))
+        return self.td_target(batch, next_q)
 
     def supported(self, obs: Tensor) -> Tensor:
         return supported_values(self.model.q(obs), self.model.behaviour(obs).logits, self.config.threshold)

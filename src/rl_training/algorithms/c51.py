@@ -42,7 +42,7 @@ def categorical_divergence(targets: Tensor, logits: Tensor) -> Tensor:
 def categorical_target(learner: DQNAlgorithm, batch: Batch) -> Tensor:
     """Projected distribution of r + gamma * (1 - done) * z over the atoms z at (s', a'); [rows, atoms]."""
     prediction, actions = learner.predict_next(batch["next_obs"])
-    returns = learner.backup(batch, prediction.support.unsqueeze(-1)).mT
+    returns = learner.td_target(batch, prediction.support.unsqueeze(-1)).mT
     return project_atoms(select_action(prediction.logits, actions).softmax(-1), returns, prediction.support)
 
 

@@ -20,7 +20,7 @@ from rl_training.algorithms.core.config import (
     refuse_options,
 )
 from rl_training.algorithms.core.learner import Learner, actor_critic_groups
-from rl_training.algorithms.core.ops import ensemble_squared_error, epsilon_greedy, select_action, td_target
+from rl_training.algorithms.core.ops import ensemble_squared_error, epsilon_greedy, select_action
 from rl_training.algorithms.core.temperature import TemperatureConfig, add_temperature
 from rl_training.algorithms.sac import frozen_min_q, sac_policy_loss
 from rl_training.models import DiscreteCQLModel, MLPCQLModel
@@ -238,7 +238,7 @@ class CQLAlgorithm(ConservativeLearner):
         next_q, best = min_q.max(0)
         if c.backup_entropy:
             next_q = next_q - alpha * log_prob.gather(0, best.unsqueeze(0)).squeeze(0)
-        return td_target(batch["rewards"], batch["dones"], next_q, batch.get("discounts", c.gamma))
+        return self.td_target(batch, next_q)
 
     def parameter_groups(self) -> list[ParameterGroup]:
         return actor_critic_groups(self.config, "log_alpha")
@@ -271,7 +271,7 @@ class DiscreteCQL(ConservativeLearner):
     @torch.no_grad()
     def target_q(self, batch: Batch, next_obs: Tensor) -> Tensor:
         next_q = select_action(self.target["q"](next_obs), self.model.q(next_obs).argmax(-1))
-        return td_target(batch["rewards"], batch["dones"], next_q, batch.get("discounts", self.config.gamma))
+        return self.td_target(batch, next_q)
 
     def act(
         self, obs: Tensor, memory: Any = None, *, deterministic: bool = False, generator: torch.Generator | None = None

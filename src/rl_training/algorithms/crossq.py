@@ -10,7 +10,7 @@ import torch
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
-from rl_training.algorithms.core.ops import ensemble_squared_error, td_target
+from rl_training.algorithms.core.ops import ensemble_squared_error
 from rl_training.algorithms.core.temperature import temperature_loss
 from rl_training.algorithms.sac import SACAlgorithm, SACConfig, sac_actor_loss
 from rl_training.models import Layers
@@ -71,8 +71,7 @@ class CrossQAlgorithm(SACAlgorithm):
         values, buffers = self.model.critic.with_statistics(obs, actions, "model.critic.")
         q, next_q = values.chunk(2, -1)
         next_value = next_q.detach().amin(0) - alpha * log_prob
-        discounts = batch.get("discounts", self.config.gamma)
-        target_q = td_target(batch["rewards"], batch["dones"], next_value, discounts)
+        target_q = self.td_target(batch, next_value)
         terms = {"critic_loss": 0.5 * ensemble_squared_error(q, target_q)}
         return Loss(terms, {"target_q_mean": target_q.mean()}, buffers)
 

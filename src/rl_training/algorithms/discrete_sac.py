@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from rl_training.algorithms.core.config import ReplayActorCriticConfig, refuse_options
 from rl_training.algorithms.core.learner import Learner
-from rl_training.algorithms.core.ops import ensemble_squared_error, td_target
+from rl_training.algorithms.core.ops import ensemble_squared_error
 from rl_training.algorithms.core.temperature import TemperatureConfig, log_temperature, temperature_loss
 from rl_training.models import DiscreteSACModel, valid_actions
 from rl_training.models.values import DiscreteCritic
@@ -61,7 +61,7 @@ class DiscreteSAC(Learner):
         next_obs, critic = batch["next_obs"], cast(DiscreteCritic, self.target["critic"])
         log_probs = self.model.actor(next_obs).logits.log_softmax(-1)
         next_value = soft_value(critic.values(next_obs), log_probs, self.log_alpha.exp())
-        return td_target(batch["rewards"], batch["dones"], next_value, batch.get("discounts", self.config.gamma))
+        return self.td_target(batch, next_value)
 
     def policy(self, batch: Batch) -> Loss:
         """Policy loss mean of -V(s), and the temperature loss mean of log alpha * (entropy - target entropy)."""

@@ -12,7 +12,7 @@ from torch.nn.functional import huber_loss
 
 from rl_training.algorithms.core.config import EpsilonGreedyConfig, Fraction, Rate, ReplayConfig
 from rl_training.algorithms.core.learner import Learner
-from rl_training.algorithms.core.ops import epsilon_greedy, select_action, td_target
+from rl_training.algorithms.core.ops import epsilon_greedy, select_action
 from rl_training.models import DQNModel, valid_actions
 from rl_training.schedules import Schedule
 from rl_training.types import Action, Batch, Loss, Metrics, ParameterGroup, UpdateResult
@@ -107,11 +107,7 @@ class DQNAlgorithm(Learner):
     @torch.no_grad()
     def target_of(self, batch: Batch) -> Any:
         """TD target: r + gamma * (1 - done) * target Q(s', a')."""
-        return self.backup(batch, select_action(*self.predict_next(batch["next_obs"])))
-
-    def backup(self, batch: Batch, returns: Tensor) -> Tensor:
-        """TD targets: r + discount * (1 - done) * next return; [..., rows]."""
-        return td_target(batch["rewards"], batch["dones"], returns, batch.get("discounts", self.config.gamma))
+        return self.td_target(batch, select_action(*self.predict_next(batch["next_obs"])))
 
     def compare(self, prediction: Any, target: Any, actions: Tensor) -> RowLosses:
         """Huber loss of Q(s, a) - target."""

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from rl_training.algorithms.core.config import AlgorithmConfig, Rate
 from rl_training.algorithms.core.learner import Column, Learner
-from rl_training.algorithms.core.ops import td_target
 from rl_training.models import FQEModel, Normalizer
 from rl_training.types import Batch, Loss
 
@@ -77,7 +76,7 @@ class FQE(Learner):
     def td_targets(self, network: nn.Module, batch: Batch) -> Tensor:
         """TD targets: r + discount * (1 - done) * Q(s', pi(s'))."""
         next_q = self.values(network, batch["next_obs"], batch["policy_next_actions"]).mean(1)
-        return td_target(batch["rewards"], batch["dones"], next_q, batch.get("discounts", self.config.gamma))
+        return self.td_target(batch, next_q)
 
     def td_errors(self, batch: Batch) -> Tensor:
         """TD errors of Q itself, without target network and bounds."""

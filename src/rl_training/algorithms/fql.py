@@ -8,7 +8,6 @@ from torch import Tensor
 
 from rl_training.algorithms.core.config import OfflineTDConfig, Rate
 from rl_training.algorithms.core.learner import Learner, frozen
-from rl_training.algorithms.core.ops import td_target
 from rl_training.models import MLPFQLModel
 from rl_training.models.layers import Activation
 from rl_training.types import Batch, Loss
@@ -59,7 +58,7 @@ class FQLAlgorithm(Learner):
         next_obs = batch["next_obs"]
         values = self.target["critic"](next_obs, self.model.actor(next_obs).sample().clamp(-1, 1))
         next_q = values.mean(0) if self.config.q_aggregation == "mean" else values.amin(0)
-        return td_target(batch["rewards"], batch["dones"], next_q, batch.get("discounts", self.config.gamma))
+        return self.td_target(batch, next_q)
 
     def policy(self, batch: Batch) -> Loss:
         """Flow matching loss of the flow, and distillation and Q loss of the one-step policy."""

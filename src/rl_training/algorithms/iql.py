@@ -8,7 +8,7 @@ from torch import Tensor
 
 from rl_training.algorithms.core.config import OfflineTDConfig, PrecisionConfig, Rate
 from rl_training.algorithms.core.learner import Learner, actor_critic_groups
-from rl_training.algorithms.core.ops import ensemble_squared_error, expectile_loss, td_target
+from rl_training.algorithms.core.ops import ensemble_squared_error, expectile_loss
 from rl_training.models import MLPIQLModel
 from rl_training.types import Batch, Loss, ParameterGroup
 
@@ -82,7 +82,7 @@ class IQLAlgorithm(Learner):
             q = self.model.critic(self.normalizer(batch["obs"]), batch["actions"])
             with torch.no_grad():
                 next_value = self.model.value(self.normalizer(batch["next_obs"]))
-        return q, td_target(batch["rewards"], batch["dones"], next_value, batch.get("discounts", self.config.gamma))
+        return q, self.td_target(batch, next_value)
 
     def predict_policy(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Advantage min target Q(s, a) - V(s) and log pi(a|s), both [rows]."""

@@ -31,7 +31,7 @@ def quantile_huber_loss(errors: Tensor, fractions: Tensor, kappa: float) -> Tens
 def quantile_target(learner: DQNAlgorithm, batch: Batch) -> Tensor:
     """TD targets r + gamma * (1 - done) * quantiles at (s', a'); [rows, quantiles]."""
     prediction, actions = learner.predict_next(batch["next_obs"])
-    return learner.backup(batch, select_action(prediction.quantile_hats, actions).mT).mT
+    return learner.td_target(batch, select_action(prediction.quantile_hats, actions).mT).mT
 
 
 def quantile_losses(

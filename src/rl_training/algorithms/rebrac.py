@@ -8,7 +8,6 @@ from torch import Tensor
 
 from rl_training.algorithms.core.config import ActionNoiseConfig, OfflineTDConfig, Rate
 from rl_training.algorithms.core.learner import Column, actor_critic_groups
-from rl_training.algorithms.core.ops import td_target
 from rl_training.algorithms.sac import frozen_min_q
 from rl_training.algorithms.td3 import DelayedActorConfig, TD3Algorithm, smoothed_actions
 from rl_training.models import MLPReBRACModel
@@ -67,7 +66,7 @@ class ReBRACAlgorithm(TD3Algorithm):
         actions = smoothed_actions(actions, noise=c.target_noise, clip=c.target_noise_clip)
         penalty = (1 - batch["truncated"]) * squared_distance(actions, batch["next_actions"])
         next_q = self.target["critic"](next_obs, actions).amin(0) - c.critic_bc_coef * penalty
-        return td_target(batch["rewards"], batch["dones"], next_q, batch.get("discounts", c.gamma))
+        return self.td_target(batch, next_q)
 
     def actor_loss(self, batch: Batch) -> Loss:
         obs = self.normalizer(batch["obs"])

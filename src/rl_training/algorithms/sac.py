@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from rl_training.algorithms.core.config import ActionNoiseConfig, AlgorithmConfig
 from rl_training.algorithms.core.learner import Learner, frozen
-from rl_training.algorithms.core.ops import ensemble_squared_error, td_target
+from rl_training.algorithms.core.ops import ensemble_squared_error
 from rl_training.algorithms.core.temperature import add_temperature, temperature_loss
 from rl_training.algorithms.discrete_sac import DiscreteSAC, DiscreteSACConfig
 from rl_training.models import MLPSACModel
@@ -70,8 +70,7 @@ class SACAlgorithm(Learner):
         next_obs = batch["next_obs"]
         actions, log_prob = self.model.actor(next_obs).sample_with_log_prob()
         next_q = self.next_value(next_obs, actions) - alpha * log_prob
-        discounts = batch.get("discounts", self.config.gamma)
-        return td_target(batch["rewards"], batch["dones"], next_q, discounts)
+        return self.td_target(batch, next_q)
 
     def policy_value(self, obs: Tensor, actions: Tensor) -> Tensor:
         """Q-value that the actor maximises."""

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from rl_training.algorithms.core.config import ActionNoiseConfig, AlgorithmConfig, NoiseKind, ReplayActorCriticConfig
 from rl_training.algorithms.core.learner import Learner, frozen
-from rl_training.algorithms.core.ops import ensemble_squared_error, td_target
+from rl_training.algorithms.core.ops import ensemble_squared_error
 from rl_training.models import MLPTD3Model
 from rl_training.types import Batch, Loss
 
@@ -54,7 +54,7 @@ class TD3Algorithm(Learner):
         actions = self.target["actor"](next_obs).mode()
         actions = smoothed_actions(actions, noise=c.target_noise, clip=c.target_noise_clip)
         next_q = self.target["critic"](next_obs, actions).amin(0)
-        return td_target(batch["rewards"], batch["dones"], next_q, batch.get("discounts", c.gamma))
+        return self.td_target(batch, next_q)
 
     def actor_loss(self, batch: Batch) -> Loss:
         obs = self.normalizer(batch["obs"])

@@ -13,6 +13,7 @@ from torch.func import functional_call
 
 from rl_training.algorithms.core.config import AlgorithmConfig
 from rl_training.algorithms.core.memory import check_memory, has_memory
+from rl_training.algorithms.core.ops import td_target
 from rl_training.algorithms.core.updater import Updater
 from rl_training.models import Normalizer
 from rl_training.models.custom import CustomNetwork, check_policy
@@ -214,6 +215,10 @@ class Learner(nn.Module):
         """Returns the batch with normalised obs and next_obs, and scaled rewards."""
         parts = {"obs": self.normalizer, "next_obs": self.normalizer, "rewards": self.reward_scale}
         return {**batch, **{name: scale(batch[name]) for name, scale in parts.items()}}
+
+    def td_target(self, batch: Batch, next_values: Tensor) -> Tensor:
+        """TD target [..., rows] of the next values [..., rows], with the discounts of the batch or else gamma."""
+        return td_target(batch["rewards"], batch["dones"], next_values, batch.get("discounts", self.config.gamma))
 
     def separate_parts(self) -> tuple[str, ...]:
         """`parts`, or none if networks of your own may share parameters, whose gradients then come from every part."""
