@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rl_training.algorithms import CQLAlgorithm, CQLConfig, CQLPredictions, Updater, cql_loss
+from rl_training.algorithms import CQLAlgorithm, CQLConfig, CQLPredictions, Learner, Updater, cql_loss
 from rl_training.algorithms.cql import DiscreteCQL, soft_maximum
 from rl_training.models import DQNModel, MLPSACModel
 from rl_training.types import Batch, EnvSpec
@@ -200,6 +200,7 @@ def test_with_a_threshold_the_weight_is_learned():
 def test_the_weight_rises_above_the_threshold_and_falls_below_it(box, draw, threshold, direction):
     learner = CQLAlgorithm.build(box, hidden_sizes=(8,), lagrange_threshold=threshold, learning_rate=1e-2)
     learner.update(draw(box, 6))
+    assert learner.log_multiplier is not None
     assert learner.log_multiplier.item() == pytest.approx(1 + direction * 1e-2)  # Adam's first step
 
 
@@ -251,8 +252,8 @@ def test_discrete_actions_are_the_best_ones():
 
 
 def test_one_name_serves_both_action_spaces(box, discrete):
-    assert type(CQLAlgorithm.build(box, hidden_sizes=(8,))) is CQLAlgorithm
-    assert type(CQLAlgorithm.build(discrete, hidden_sizes=(8,))) is DiscreteCQL
+    learners: list[Learner] = [CQLAlgorithm.build(spec, hidden_sizes=(8,)) for spec in (box, discrete)]
+    assert [type(each) for each in learners] == [CQLAlgorithm, DiscreteCQL]
 
 
 def test_options_of_sampled_actions_are_refused_with_discrete_ones(discrete):

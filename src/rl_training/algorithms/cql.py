@@ -25,7 +25,7 @@ from rl_training.algorithms.core.temperature import TemperatureConfig, add_tempe
 from rl_training.algorithms.sac import frozen_min_q, sac_policy_loss
 from rl_training.models import DiscreteCQLModel, MLPCQLModel
 from rl_training.models.heads import SquashedGaussian
-from rl_training.types import Action, Batch, EnvSpec, Loss, Metrics, ParameterGroup
+from rl_training.types import Action, Batch, Loss, Metrics, ParameterGroup
 
 
 class ConservativeConfig(TemperatureConfig, PrecisionConfig, OfflineTDConfig):
@@ -152,11 +152,53 @@ class ConservativeLearner(Learner):
             self.cql_weight.fill_(self.config.cql_alpha_online)
 
 
+class DiscreteCQL(ConservativeLearner):
+    """CQL for Discrete actions: a double Q-network with the exact logsumexp and a greedy policy."""
+
+    name = "cql"
+    config_type = CQLConfig
+    model_type = DiscreteCQLModel
+    action_kinds = ("discrete",)
+    targets = ("q",)
+
+    def setup(self) -> None:
+        refuse_options(self.config, BOX_OPTIONS, "Box", "Discrete")
+        self.add_penalty(DISCRETE_ALPHA)
+
+    def loss(self, batch: Batch) -> Loss:
+        """Huber loss of Q(s, a) - target, plus the penalty of logsumexp Q(s, .) - Q(s, a)."""
+        batch = self.normalized(batch)
+        values = self.model.q(batch["obs"])
+        q, target_q = select_action(values, batch["actions"]), self.target_q(batch)
+        gap = (values.logsumexp(-1) - q).mean()
+        terms = {"critic_loss": huber_loss(q, target_q)}
+        metrics = {"target_q_mean": target_q.mean(), "q_mean": q.mean(), "cql_gap": gap}
+        penalty = conservative_terms(gap, self.log_multiplier, self.config, self.cql_weight)
+        return Loss({**terms, **penalty}, metrics)
+
+    @torch.no_grad()
+    def target_q(self, batch: Batch) -> Tensor:
+        """TD target r + gamma * (1 - done) * target Q(s', a') for the best a' by the online network."""
+        next_obs = batch["next_obs"]
+        next_q = select_action(self.target["q"](next_obs), self.model.q(next_obs).argmax(-1))
+        return self.td_target(batch, next_q)
+
+    def act(
+        self, obs: Tensor, memory: Any = None, *, deterministic: bool = False, generator: torch.Generator | None = None
+    ) -> Action:
+        """Greedy actions; with the option `epsilon`, epsilon-greedy ones unless `deterministic`."""
+        values = self.model.q(self.normalizer(obs))
+        if deterministic or not self.config.epsilon:
+            return Action(values.argmax(-1))
+        return Action(epsilon_greedy(values, self.config.epsilon, generator))
+
+
 class CQLAlgorithm(ConservativeLearner):
     name = "cql"
     config_type: ClassVar[type[AlgorithmConfig]] = CQLConfig
     model_type = MLPCQLModel
     action_kinds: ClassVar[tuple[str, ...]] = ("box", "discrete")
+    discrete_type: ClassVar[type[Learner] | None] = DiscreteCQL
     targets = ("critic",)
     parts = ("critics", "policy")
     log_alpha: nn.Parameter
@@ -166,13 +208,6 @@ class CQLAlgorithm(ConservativeLearner):
         refuse_options(self.config, DISCRETE_OPTIONS, "Discrete", "Box")
         add_temperature(self)
         self.add_penalty(BOX_ALPHA)
-
-    @classmethod
-    def build(cls, spec: EnvSpec, config: AlgorithmConfig | None = None, **options: Any) -> Any:
-        """Creates a `CQLAlgorithm` for Box actions or a `DiscreteCQL` for Discrete actions."""
-        cls.check_spec(spec)
-        discrete = spec.action_kind == "discrete"
-        return DiscreteCQL.build(spec, config, **options) if discrete else super().build(spec, config, **options)
 
     def critics(self, batch: Batch) -> Loss:
         batch, alpha = self.normalized(batch), self.log_alpha.detach().exp()
@@ -242,42 +277,3 @@ class CQLAlgorithm(ConservativeLearner):
 
     def parameter_groups(self) -> list[ParameterGroup]:
         return actor_critic_groups(self.config, "log_alpha")
-
-
-class DiscreteCQL(ConservativeLearner):
-    """CQL for Discrete actions: a double Q-network with the exact logsumexp and a greedy policy."""
-
-    name = "cql"
-    config_type = CQLConfig
-    model_type = DiscreteCQLModel
-    action_kinds = ("discrete",)
-    targets = ("q",)
-
-    def setup(self) -> None:
-        refuse_options(self.config, BOX_OPTIONS, "Box", "Discrete")
-        self.add_penalty(DISCRETE_ALPHA)
-
-    def loss(self, batch: Batch) -> Loss:
-        """Huber loss of Q(s, a) - target, plus the penalty of logsumexp Q(s, .) - Q(s, a)."""
-        obs, next_obs = self.normalizer(batch["obs"]), self.normalizer(batch["next_obs"])
-        values = self.model.q(obs)
-        q, target_q = select_action(values, batch["actions"]), self.target_q(batch, next_obs)
-        gap = (values.logsumexp(-1) - q).mean()
-        terms = {"critic_loss": huber_loss(q, target_q)}
-        metrics = {"target_q_mean": target_q.mean(), "q_mean": q.mean(), "cql_gap": gap}
-        penalty = conservative_terms(gap, self.log_multiplier, self.config, self.cql_weight)
-        return Loss({**terms, **penalty}, metrics)
-
-    @torch.no_grad()
-    def target_q(self, batch: Batch, next_obs: Tensor) -> Tensor:
-        next_q = select_action(self.target["q"](next_obs), self.model.q(next_obs).argmax(-1))
-        return self.td_target(batch, next_q)
-
-    def act(
-        self, obs: Tensor, memory: Any = None, *, deterministic: bool = False, generator: torch.Generator | None = None
-    ) -> Action:
-        """Greedy actions; with the option `epsilon`, epsilon-greedy ones unless `deterministic`."""
-        values = self.model.q(self.normalizer(obs))
-        if deterministic or not self.config.epsilon:
-            return Action(values.argmax(-1))
-        return Action(epsilon_greedy(values, self.config.epsilon, generator))
