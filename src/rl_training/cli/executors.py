@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rl_training.cli.shared_options import adds_options
+from rl_training.cli.options import adds_options
 from rl_training.experiment.executors.base import ExecutorOptions
 
 PANEL = "Executor"

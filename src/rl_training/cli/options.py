@@ -1,7 +1,11 @@
-"""Options shared by several commands."""
+"""Options that several commands share: single ones, and groups added by a decorator."""
 
+import functools
+import inspect
+import typing
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,3 +16,31 @@ Trust = Annotated[
     typer.Option(metavar="MODULE", help="Allow the import of this module, which the run's config names; repeatable."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout.")]
+
+Command = Callable[..., None]
+
+
+def adds_options(shared: Callable[..., Any], receiver: str) -> Callable[[Command], Command]:
+    """Returns a decorator that adds the options of `shared`; the command receives its result as `receiver`."""
+
+    def decorate(command: Command) -> Command:
+        own, added = (inspect.signature(function).parameters for function in (command, shared))
+        types = {name: each for function in (command, shared) for name, each in _types(function).items()}
+        kept = {**{name: each for name, each in own.items() if name != receiver}, **added}
+
+        @functools.wraps(command)
+        def wrapped(**given: Any) -> None:
+            chosen = shared(**{name: given.pop(name) for name in added})
+            command(**given, **{receiver: chosen})
+
+        del wrapped.__dict__["__wrapped__"]  # its signature is the one below
+        parameters = [each.replace(annotation=types[name], kind=each.KEYWORD_ONLY) for name, each in kept.items()]
+        wrapped.__dict__["__signature__"] = inspect.Signature(parameters)
+        wrapped.__annotations__ = {name: types[name] for name in kept}
+        return wrapped
+
+    return decorate
+
+
+def _types(function: Callable[..., Any]) -> dict[str, Any]:
+    return typing.get_type_hints(function, include_extras=True)

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rl_training.cli.shared_options import adds_options
+from rl_training.cli.options import adds_options
 
 PANEL = "Tables"
 
