@@ -15,7 +15,7 @@ from rl_training.experiment.config.messages import ConfigError
 from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.run import run_population
 from rl_training.experiment.user_errors import USER_ERRORS
-from rl_training.runtime.callbacks.failures import CallbackError
+from rl_training.runtime.engine import CallbackError
 
 OPTIONS: dict[str, Any] = {
     "total_timesteps": 8,

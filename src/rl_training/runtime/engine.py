@@ -5,12 +5,16 @@ from functools import partial
 from itertools import dropwhile
 from typing import Any, ClassVar
 
+from rl_training.envs.checks.first_steps import describe_failure
 from rl_training.envs.interrupts import Interrupted
-from rl_training.runtime.callbacks.failures import CallbackError, named_failure
 from rl_training.runtime.state import CollectResult, TrainerState
 from rl_training.types import UpdateResult
 
 STRIDE = 128  # maximum steps between checks of callbacks and signals; four of the longest captured graphs
+
+
+class CallbackError(RuntimeError):
+    """A callback raised an error."""
 
 
 class Callback:
@@ -131,3 +135,14 @@ def call(callback: Callback, method: str, *arguments: Any) -> Any:
         if named is error:
             raise
         raise named from error
+
+
+def named_failure(callback: Callback, method: str, error: Exception) -> Exception:
+    """Returns an error with the callback's name and the line of the user's code, or `error` itself.
+
+    Only Python's own exceptions are replaced: the caller of the training may wait for any other one.
+    """
+    kind = type(callback)
+    if kind.__module__.partition(".")[0] == "rl_training" or type(error).__module__ != "builtins":
+        return error
+    return CallbackError(f"callback {kind.__name__} failed in {method}: {describe_failure(error)}")
