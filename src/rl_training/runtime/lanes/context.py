@@ -76,6 +76,7 @@ class TrainingLane:
     stop_by: float = math.inf
     overlap: bool = False  # `collect` runs the updates itself, and `due` returns 0
     run_updates: Callable[[int], None]  # set by the training loop
+    _due: int = 0  # updates after the last `collect`
 
     @classmethod
     def build(cls, context: LaneContext) -> Lane:
@@ -95,3 +96,6 @@ class TrainingLane:
     def steps_to_update(cls, options: Any, num_envs: int) -> int:
         """Returns the number of steps that a run must have for an update."""
         return 0
+
+    def due(self) -> int:
+        return self._due

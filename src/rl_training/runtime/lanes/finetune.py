@@ -44,7 +44,6 @@ class FineTuneLane(ActingLane):
         self.replay, self.offline_steps, self.batch_size = replay, offline_steps, batch_size
         self.updates_per_step, self.rewards, self.gamma, self.learners = updates_per_step, rewards, gamma, learners
         self.unfinished: list[list[Batch]] = [[] for _ in range(actor.pool.num_envs)]  # steps of running episodes
-        self._due = 0
 
     @classmethod
     def build(cls, context: LaneContext) -> FineTuneLane:
@@ -78,9 +77,6 @@ class FineTuneLane(ActingLane):
         self._store({**batch, "rewards": self.rewards(batch["rewards"])})
         self._due = self.updates_per_step * result.num_env_steps if self.replay.added >= self.batch_size else 0
         return result
-
-    def due(self) -> int:
-        return self._due
 
     def _store(self, batch: Batch) -> None:
         if self.replay.columns.keys().isdisjoint(self.supplies):

@@ -40,7 +40,6 @@ class ModelBasedLane(TrainingLane):
         self.source = MixedReplay(real.source, imagined, self.config.real_ratio)
         self.schedule = RolloutSchedule(*self.config.rollout_schedule)
         self.fitted_at = self.branched_at = -1  # steps at which the last fit and the last model rollouts started
-        self._due = 0
 
     @classmethod
     def build(cls, context: LaneContext) -> ModelBasedLane:
@@ -112,9 +111,6 @@ class ModelBasedLane(TrainingLane):
         result = self.real.collect(limit)
         self._due = self.real.due() if len(self.imagined) else 0
         return result
-
-    def due(self) -> int:
-        return self._due
 
     def _fit_is_due(self) -> bool:
         started = self.step >= self.config.learning_starts

@@ -19,7 +19,7 @@ class OfflineLane(TrainingLane):
     replay = None
 
     def __init__(self, dataset: TransitionDataset) -> None:
-        self.source, self.step, self._due = dataset, 0, 0
+        self.source, self.step = dataset, 0
 
     @classmethod
     def build(cls, context: LaneContext) -> OfflineLane:
@@ -29,9 +29,6 @@ class OfflineLane(TrainingLane):
         self.step += limit
         self._due = limit
         return CollectResult()
-
-    def due(self) -> int:
-        return self._due
 
     def state_dict(self) -> dict[str, Any]:
         return {"step": self.step, "source": self.source.state_dict()}

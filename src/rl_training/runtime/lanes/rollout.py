@@ -74,9 +74,6 @@ class RolloutLane(ActingLane):
         """Returns the rollout with the rewards the learner trains on; subclasses replace them and add metrics."""
         return rollout
 
-    def due(self) -> int:
-        return self._due
-
     def state_dict(self) -> dict[str, Any]:
         scale = {} if self.scale is None else {"reward_scale": dict(self.scale.named_buffers())}
         rollout = {"rollout": self.source.stack()} if self._is_cut else {}

@@ -34,7 +34,6 @@ class SequenceLane(ActingLane):
         super().__init__(actor, buffer)
         self.replay, self.config = buffer, config
         self.began, self.updates = -1, 0  # the step of the first update, and the number of updates since
-        self._due = 0
 
     @classmethod
     def build(cls, context: LaneContext) -> SequenceLane:
@@ -79,9 +78,6 @@ class SequenceLane(ActingLane):
             replayed = self.updates * self.config.batch_size * self.config.window
             result.metrics["train_ratio"] = torch.tensor(replayed / (self.step - self.began), device=self.actor.device)
         return result
-
-    def due(self) -> int:
-        return self._due
 
     def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "began": self.began, "updates": self.updates}
