@@ -13,8 +13,7 @@ import torch
 from rl_training.experiment.config.train_config import ConfigError, parse_config
 from rl_training.experiment.run import resume_run, run_training
 from rl_training.experiment.seeds.sweep import train_seeds
-from rl_training.runtime.lanes.captured_collect import CapturedCollect
-from rl_training.runtime.lanes.captured_steps import stacked_steps
+from rl_training.runtime.lanes.captured_steps import CapturedCollect, stacked_steps
 from rl_training.runtime.lanes.rollout import RolloutLane
 
 SMALL: dict[str, Any] = {"hidden_sizes": [8], "batch_size": 16}
