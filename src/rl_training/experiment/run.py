@@ -56,14 +56,6 @@ def run_training(
     return _run([parsed], None, callbacks, fresh=fresh, quiet=quiet, start_from=start_from, warn=warn)[0]
 
 
-def _require_kept(start: Checkpoint | Path | str, directory: Path) -> None:
-    path = start.path if isinstance(start, Checkpoint) else Path(start)
-    if path.resolve().is_relative_to(directory.resolve()):
-        raise ConfigError(
-            f"fresh would delete the run in {directory}, which holds {path} to start from; copy it elsewhere first"
-        )
-
-
 def run_population(
     configs: Sequence[TrainConfig], *, callbacks: Callback | Sequence[Callback] = (), fresh: bool = False,
     quiet: bool = True, warn: Warn = print_warning, own: bool = True,
@@ -92,13 +84,11 @@ def _run(
     configs: Sequence[TrainConfig], steps: int | None, callbacks: Callback | Sequence[Callback], *, fresh: bool,
     quiet: bool, start_from: Start, warn: Warn,
 ) -> list[TrainResult]:  # fmt: skip
+    """Trains the runs of these configs, as a population if there are several, up to `steps` or to their end."""
     directories = [RunDirectory(config.output_dir or default_directory(config)) for config in configs]
-    listed, edited = listed_callbacks(callbacks), set[str]()
+    listed = listed_callbacks(callbacks)
     with ExitStack() as stack:
-        for directory, config in zip(directories, configs, strict=True):
-            stack.enter_context(directory.locked())
-            directory.check(config, fresh=fresh)
-            edited |= set() if fresh else accept_edits(directory, config, warn)
+        edited = _lock(directories, configs, stack, fresh=fresh, warn=warn)
         if not fresh:
             warn_of_changed_source(read_record(directories[0].path), warn)
         if not fresh and (results := _stored_results(directories, steps)):
@@ -130,14 +120,40 @@ def _run(
     return results
 
 
-def _assembled(
-    configs: Sequence[TrainConfig], choices: Choices, total: int, start: Checkpoint | None, measure: bool, quiet: bool,
-    warn: Warn,
-) -> tuple[TrainerState, list[Assembly]]:  # fmt: skip
-    keep_compiled_code()
-    show = None if quiet else show_line
-    with waiting_for(assembly_wait(configs[0], choices.device), show):
-        return assemble(configs, choices, total, start=start, measure=measure, show=show, warn=warn)
+def _require_kept(start: Checkpoint | Path | str, directory: Path) -> None:
+    path = start.path if isinstance(start, Checkpoint) else Path(start)
+    if path.resolve().is_relative_to(directory.resolve()):
+        raise ConfigError(
+            f"fresh would delete the run in {directory}, which holds {path} to start from; copy it elsewhere first"
+        )
+
+
+def _lock(
+    directories: Sequence[RunDirectory], configs: Sequence[TrainConfig], stack: ExitStack, *, fresh: bool, warn: Warn
+) -> set[str]:
+    """Locks and checks the run directories; returns the keys that differ from the newest checkpoints."""
+    edited = set[str]()
+    for directory, config in zip(directories, configs, strict=True):
+        stack.enter_context(directory.locked())
+        directory.check(config, fresh=fresh)
+        edited |= set() if fresh else accept_edits(directory, config, warn)
+    return edited
+
+
+def _stored_results(directories: Sequence[RunDirectory], steps: int | None) -> list[TrainResult]:
+    """Returns the results if all runs have finished at `steps` or later, else an empty list."""
+    ended = [directory.read("result.json") for directory in directories]
+    if not all(each and each["status"] not in UNFINISHED and each["steps"] >= (steps or 0) for each in ended):
+        return []
+    return [TrainResult.from_json(d.path, each) for d, each in zip(directories, ended, strict=True) if each]
+
+
+def _starts(directories: Sequence[RunDirectory], start_from: Start, *, fresh: bool, warn: Warn) -> Starts:
+    """Returns the checkpoint that each run starts from; `start_from` is for a run that has none of its own."""
+    own = Starts([None] * len(directories)) if fresh else find_starts(directories)
+    if start_from is None or own.checkpoints[0] is not None:
+        return own
+    return Starts([start_from if isinstance(start_from, Checkpoint) else find_checkpoint(Path(start_from), warn=warn)])
 
 
 def _choices(
@@ -154,12 +170,14 @@ def _choices(
     return choices._replace(threads=config.threads or 1) if "threads" in edited else choices, is_new
 
 
-def _stored_results(directories: Sequence[RunDirectory], steps: int | None) -> list[TrainResult]:
-    """Returns the results if all runs have finished at `steps` or later, else an empty list."""
-    ended = [directory.read("result.json") for directory in directories]
-    if not all(each and each["status"] not in UNFINISHED and each["steps"] >= (steps or 0) for each in ended):
-        return []
-    return [TrainResult.from_json(d.path, each) for d, each in zip(directories, ended, strict=True) if each]
+def _assembled(
+    configs: Sequence[TrainConfig], choices: Choices, total: int, start: Checkpoint | None, measure: bool, quiet: bool,
+    warn: Warn,
+) -> tuple[TrainerState, list[Assembly]]:  # fmt: skip
+    keep_compiled_code()
+    show = None if quiet else show_line
+    with waiting_for(assembly_wait(configs[0], choices.device), show):
+        return assemble(configs, choices, total, start=start, measure=measure, show=show, warn=warn)
 
 
 def _training_runs(
@@ -234,14 +252,6 @@ def _train(
     return [
         run.finish(updates=state.updates - updates, seconds=seconds, signal=number, trained=trained) for run in runs
     ]
-
-
-def _starts(directories: Sequence[RunDirectory], start_from: Start, *, fresh: bool, warn: Warn) -> Starts:
-    """Returns the checkpoint that each run starts from; `start_from` is for a run that has none of its own."""
-    own = Starts([None] * len(directories)) if fresh else find_starts(directories)
-    if start_from is None or own.checkpoints[0] is not None:
-        return own
-    return Starts([start_from if isinstance(start_from, Checkpoint) else find_checkpoint(Path(start_from), warn=warn)])
 
 
 @contextmanager
