@@ -16,7 +16,7 @@ from rl_training.experiment.machine import choose, differences, facts
 from rl_training.experiment.run import run_population
 from rl_training.experiment.run_directory import RunDirectory
 from rl_training.experiment.trust import Trust, warn_of_changed_source
-from rl_training.messages import Warn, print_warning
+from rl_training.messages import print_warning
 from rl_training.runtime.callbacks.logging import TIME_FIELDS, is_intact
 from rl_training.runtime.callbacks.trackers.subject import FLAT
 from rl_training.runtime.callbacks.training import StopAtStep
@@ -42,7 +42,7 @@ class Verification:
         return not self.repeat and not self.resume
 
 
-def verify_run(path: Path, *, steps: int | None = None, warn: Warn = print_warning, trust: Trust = ()) -> Verification:
+def verify_run(path: Path, *, steps: int | None = None, trust: Trust = ()) -> Verification:
     """Repeats the first `steps` of a run on this machine, once without and once with a stop and resume.
 
     By default it repeats up to the third logged row that has updates. Nothing in the run directory changes.
@@ -52,7 +52,7 @@ def verify_run(path: Path, *, steps: int | None = None, warn: Warn = print_warni
     config, record = directory.config(trust), directory.read("run.json")
     if config is None or record is None:
         raise ConfigError(f"{path} is not a run directory: it has no config.yaml or no run.json")
-    warn_of_changed_source(record, warn)
+    warn_of_changed_source(record, print_warning)
     require_intact(directory)
     rows = _rows(directory.metrics)
     last = steps or _steps_to_repeat(rows, path)
@@ -60,8 +60,8 @@ def verify_run(path: Path, *, steps: int | None = None, warn: Warn = print_warni
     member = seeds.index(config.seed)
     configs = _for_this_machine(config, record["choices"], seeds)
     with TemporaryDirectory(prefix="rl-training-") as folder:
-        whole = _train(configs, Path(folder, "whole"), [last], warn)[member]
-        halved = _train(configs, Path(folder, "halved"), [last // 2, last], warn)[member]
+        whole = _train(configs, Path(folder, "whole"), [last])[member]
+        halved = _train(configs, Path(folder, "halved"), [last // 2, last])[member]
         end = find_checkpoint(whole)
         repeat = _metric_differences([row for row in rows if row["step"] <= end.step], _rows(whole / METRICS))
         repeat += _checkpoint_differences(directory.checkpoints, RunDirectory(whole).checkpoints)
@@ -96,12 +96,12 @@ def _for_this_machine(config: TrainConfig, choices: dict[str, Any], seeds: Seque
     return [config.model_copy(update={**machine, "seed": seed, "log": ()}) for seed in seeds]
 
 
-def _train(configs: Sequence[TrainConfig], folder: Path, stops: Sequence[int], warn: Warn) -> list[Path]:
+def _train(configs: Sequence[TrainConfig], folder: Path, stops: Sequence[int]) -> list[Path]:
     """Trains up to each of `stops` in turn and returns the run directories."""
     runs = [folder / f"seed_{config.seed}" for config in configs]
     inside = [config.model_copy(update={"output_dir": str(run)}) for config, run in zip(configs, runs, strict=True)]
     for stop in stops:
-        run_population(inside, callbacks=[StopAtStep(stop)], warn=warn, own=False)
+        run_population(inside, callbacks=[StopAtStep(stop)], own=False)
     return runs
 
 

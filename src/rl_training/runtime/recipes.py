@@ -10,7 +10,7 @@ from rl_training import streams
 from rl_training.data import TransitionDataset
 from rl_training.data.datasets.validation import require_box_observations
 from rl_training.envs.pool import EnvPool
-from rl_training.messages import Warn, print_warning
+from rl_training.messages import print_warning
 from rl_training.runtime.lanes.acting import Actor
 from rl_training.runtime.policies import RandomPolicy
 from rl_training.types import EnvSpec, Policy
@@ -37,9 +37,8 @@ def roll_dataset(
 
 @torch.no_grad()
 def roll_episodes(
-    env_id: Any, *, rows: int, seed: int = 0, policy: Policy | None = None, env_kwargs: dict[str, Any] | None = None,
-    deterministic: bool = False, progress: Callable[[int], None] = lambda rows: None, like: EnvSpec | None = None,
-    warn: Warn = print_warning,
+    env_id: Any, *, rows: int, seed: int, policy: Policy | None, env_kwargs: dict[str, Any] | None = None,
+    deterministic: bool, progress: Callable[[int], None] = lambda rows: None, like: EnvSpec | None,
 ) -> Rolled:  # fmt: skip
     """As `roll_dataset`; calls `progress` after each step with the number of transitions so far."""
     if rows < 1:
@@ -48,7 +47,7 @@ def roll_episodes(
     with EnvPool(env_id, width, seed=streams.derive(seed, "recipe"), env_kwargs=env_kwargs, like=like) as pool:
         require_box_observations(pool.spec, env_id)
         for note in pool.notes:
-            warn(note)
+            print_warning(note)
         generator = streams.generator(seed, "recipe")
         actor = Actor(policy or RandomPolicy(pool.spec), pool, generator, torch.device("cpu"))
         steps = []
