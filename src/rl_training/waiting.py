@@ -16,7 +16,7 @@ def show_line(text: str) -> None:
 
 
 @contextmanager
-def waiting_for(what: str, show: Show | None = show_line) -> Iterator[None]:
+def waiting_for(what: str, show: Show | None) -> Iterator[None]:
     """Shows `what` if the block takes long. None for `show`: never."""
     if show is None:
         yield

@@ -88,7 +88,7 @@ def print_facts(facts: Mapping[str, str | None]) -> None:
             print_wrapped(f"{name:<{column}}", fact, width=width)
 
 
-def print_report(report: Mapping[str, Any], curve: Path | None, *, data: str | None = None) -> None:
+def print_report(report: Mapping[str, Any], curve: Path | None, *, data: str | None) -> None:
     """Prints the report of `train --json`. An agent without an environment is evaluated with `data`."""
     done = f"{report['steps']:,} steps, {report['updates']:,} updates ({report['updates_per_second']:,.0f}/s)"
     evaluation, runs = report["evaluation"], report.get("runs", ())

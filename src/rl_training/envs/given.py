@@ -52,7 +52,7 @@ class Given:
         return EnvFactory(name if self.env is None else self.env, kwargs, tuple(wrappers), name)
 
 
-def given_env(env: Any, wrappers: Iterable[Wrapper] = (), env_kwargs: Mapping[str, Any] | None = None) -> Given:
+def given_env(env: Any, wrappers: Iterable[Wrapper], env_kwargs: Mapping[str, Any] | None = None) -> Given:
     """Describes an environment given as an id, object, class or function, and the wrappers around it."""
     if isinstance(env, gym.Env):
         if env_kwargs:

@@ -88,7 +88,7 @@ class ActionMasks(gym.Wrapper[Any, Any, Any, Any]):
         return f"after step {self.steps} of the episode" if self.steps else "at the start of an episode"
 
 
-def with_action_masks(env: gym.Env[Any, Any], like: EnvSpec | None = None, *, from_info: bool) -> gym.Env[Any, Any]:
+def with_action_masks(env: gym.Env[Any, Any], like: EnvSpec | None, *, from_info: bool) -> gym.Env[Any, Any]:
     """Wraps an environment with masks; `like` is the spec of the run that the environment is for, which decides."""
     if like is not None and like.action_mask is None:
         return env

@@ -228,7 +228,7 @@ def load_agent(
     return agent_from(find_checkpoint(Path(path), best=best, warn=warn), device=device, trust=trust)
 
 
-def agent_from(checkpoint: Checkpoint, *, device: str = "cpu", trust: Trust = ()) -> Agent:
+def agent_from(checkpoint: Checkpoint, *, device: str, trust: Trust) -> Agent:
     info = checkpoint.info
     require_trusted(learner_modules(info["config"]), trust, checkpoint.path)
     config, spec = parse_config(info["config"]), EnvSpec.from_json(info["spec"])

@@ -60,7 +60,7 @@ class TrainResult:
         return cls(run_dir, checkpoint, best_checkpoint=best, env_restarts=restarts, trained=False, **same)
 
 
-def finished_earlier(runs: int = 1) -> str:
+def finished_earlier(runs: int) -> str:
     these = "This run" if runs == 1 else "These runs"
     return f"{these} finished earlier; nothing was trained. Use --fresh to train again."
 

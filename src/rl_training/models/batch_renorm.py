@@ -69,7 +69,7 @@ class RenormBlock(nn.Module):
         return x + self.body(normalized), {f"norm.{name}": value for name, value in new.items()}
 
 
-def renorm_trunk(trunk: SimbaTrunk, inputs: int, copies: int | None = None) -> list[nn.Module]:
+def renorm_trunk(trunk: SimbaTrunk, inputs: int, copies: int | None) -> list[nn.Module]:
     """Batch renormalisation of the inputs and the layers of a SimBa trunk, but for its last layer norm."""
     first, blocks = BatchRenorm(inputs, copies), cast(Iterable[SimbaBlock], trunk.blocks)
     last: list[Any] = [block.body[-1] for block in blocks]
@@ -130,10 +130,10 @@ def _policy(outputs: Tensor) -> SquashedGaussian:
 class RenormCritic(Critic):
     """Critics with batch renormalisation."""
 
-    def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: HiddenSizes, *, copies: int = 2) -> None:
-        super().__init__(obs_dim, action_dim, hidden_sizes, copies=copies)
+    def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: HiddenSizes) -> None:
+        super().__init__(obs_dim, action_dim, hidden_sizes)
         inputs = Layers.of(hidden_sizes).features(obs_dim)[1] + action_dim
-        self.net = RenormNetwork.around(self.net, inputs, copies)
+        self.net = RenormNetwork.around(self.net, inputs, self.copies)
 
     def with_statistics(self, obs: Tensor, actions: Tensor, prefix: str) -> tuple[Tensor, dict[str, Tensor]]:
         x = torch.cat([self.features(obs), actions], -1)

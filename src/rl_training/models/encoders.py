@@ -91,7 +91,7 @@ def image_encoder(shape: tuple[int, ...], *, dense: bool, layer_norm: bool) -> P
 class PartsEncoder(nn.Module):
     """Encodes packed rows of images and vectors: the features of one network for each image, then the vectors."""
 
-    def __init__(self, parts: Sequence[ObsPart], *, dense: bool = True, layer_norm: bool = False) -> None:
+    def __init__(self, parts: Sequence[ObsPart], *, dense: bool, layer_norm: bool) -> None:
         super().__init__()
         images = [part for part in parts if part.dtype == "uint8"]
         entries = sum(part.size for part in parts[len(images) :])

@@ -163,7 +163,7 @@ class BoundedMeanPolicy(nn.Module):
 class FreeMeanPolicy(nn.Module):
     """Gaussian with an unbounded mean and a state-independent log std (PPO)."""
 
-    def __init__(self, net: nn.Module, action_dim: int, log_std: float = 0.0) -> None:
+    def __init__(self, net: nn.Module, action_dim: int, log_std: float) -> None:
         super().__init__()
         self.net = net
         self.log_std = nn.Parameter(torch.full((action_dim,), log_std))

@@ -157,7 +157,7 @@ class BCQModel(DiscreteCQLModel):
 class ActionValues(nn.Module):
     """Q-values [rows, choices] of Discrete actions [rows, choices] or Box actions [rows, choices, action_dim]."""
 
-    def __init__(self, spec: EnvSpec, hidden_sizes: HiddenSizes = (256, 256)) -> None:
+    def __init__(self, spec: EnvSpec, hidden_sizes: HiddenSizes) -> None:
         super().__init__()
         layers = Layers.of(hidden_sizes)
         self.encoder, features = layers.encoder(spec)

@@ -128,7 +128,7 @@ class ProposedQuantilesNetwork(QuantileFunction):
     def forward(self, obs: Tensor, noise: Tensor | None = None) -> ProposedQuantiles:
         return self._quantiles(self.trunk(obs), noise, *valid_actions(self, obs))
 
-    def with_inner(self, obs: Tensor, noise: Tensor | None = None) -> tuple[ProposedQuantiles, Tensor]:
+    def with_inner(self, obs: Tensor, noise: Tensor | None) -> tuple[ProposedQuantiles, Tensor]:
         """Returns the quantiles, and those at the inner taus [rows, actions, fractions - 1] without gradients."""
         features = self.trunk(obs)
         quantiles = self._quantiles(features, noise, *valid_actions(self, obs))

@@ -18,7 +18,7 @@ SHIFT = 3.0  # constant that is appended to the inputs, so that their l2 norm st
 class Scaler(nn.Module):
     """x * s, with s = `initial` at first. Adam changes s by about learning rate * initial / scale in a step."""
 
-    def __init__(self, width: int, initial: float, scale: float, copies: int | None = None) -> None:
+    def __init__(self, width: int, initial: float, scale: float, copies: int | None) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.full((width,) if copies is None else (copies, 1, width), scale))
         self.multiplier = initial / scale
@@ -30,7 +30,7 @@ class Scaler(nn.Module):
 class SphereEmbedding(nn.Module):
     """unit_vectors(s * W unit_vectors([x, SHIFT]))."""
 
-    def __init__(self, inputs: int, width: int, copies: int | None = None) -> None:
+    def __init__(self, inputs: int, width: int, copies: int | None) -> None:
         super().__init__()
         scale = math.sqrt(2 / width)
         self.linear, self.scaler = UnitLinear(inputs + 1, width, copies), Scaler(width, scale, scale, copies)
@@ -45,7 +45,7 @@ class SphereBlock(nn.Module):
     y = unit_vectors(W2 activation(s * W1 x)), and the block returns unit_vectors(x + alpha * (y - x)).
     """
 
-    def __init__(self, width: int, blocks: int, activation: type[nn.Module], copies: int | None = None) -> None:
+    def __init__(self, width: int, blocks: int, activation: type[nn.Module], copies: int | None) -> None:
         super().__init__()
         inner, scale = EXPANSION * width, math.sqrt(2 / (EXPANSION * width))
         self.expand, self.scaler = UnitLinear(width, inner, copies), Scaler(inner, scale, scale, copies)
@@ -76,7 +76,7 @@ class SphereOutput(nn.Module):
 
     keeps_initialization = True
 
-    def __init__(self, width: int, outputs: int, copies: int | None = None) -> None:
+    def __init__(self, width: int, outputs: int, copies: int | None) -> None:
         super().__init__()
         self.hidden, self.scaler = UnitLinear(width, width, copies), Scaler(width, 1.0, 1.0, copies)
         self.last = UnitLinear(width, outputs, copies)

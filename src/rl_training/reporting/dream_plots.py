@@ -20,7 +20,7 @@ LABELS = ("observed", "reconstructed", "imagined")
 INCHES = 0.6  # height and width of a frame
 
 
-def save_dreams(dreams: Dreams, target: Path, *, episodes: int = 4) -> Path:
+def save_dreams(dreams: Dreams, target: Path, *, episodes: int) -> Path:
     """Draws three rows of frames for each episode; a vertical line separates the context from the imagined steps."""
     shown, steps = min(episodes, len(dreams.truth)), dreams.truth.shape[1]
     figure = new_figure(INCHES * steps + 1.8, shown * (INCHES * len(LABELS) + 0.4) + 1)

@@ -42,7 +42,7 @@ class Grouped(NamedTuple):
     notes: list[str]  # warnings about the comparison
 
 
-def group_runs(paths: Sequence[str], by: Sequence[str] = ()) -> Grouped:
+def group_runs(paths: Sequence[str], by: Sequence[str]) -> Grouped:
     """Reads benches, runs and folders of runs. `by` names the only options that separate groups."""
     found = find(paths)
     for path in found.empty:

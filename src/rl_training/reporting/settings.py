@@ -45,7 +45,7 @@ class _Described(NamedTuple):
     is_whole: bool  # False if only the plan is known
 
 
-def settings_of(runs: Sequence[StoredRun], by: Sequence[str] = (), cells: Sequence[BenchCell] = ()) -> Settings:
+def settings_of(runs: Sequence[StoredRun], by: Sequence[str], cells: Sequence[BenchCell]) -> Settings:
     """Separates runs by setting. `by` names the only options that separate; the notes name others that differ."""
     described = [
         *(_Described(cell.family, flat(cell.config), cell.planned, cell.is_whole) for cell in cells),

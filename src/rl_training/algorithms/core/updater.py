@@ -99,7 +99,7 @@ class Updater:
                     rows |= {name: value.detach() for name, value in loss.rows.items()}
         return UpdateResult(metrics, 1, rows.pop("priorities", None), rows)
 
-    def _minimise(self, batch: Batch, phase: str, wants_metrics: bool = True) -> list[Loss]:
+    def _minimise(self, batch: Batch, phase: str, wants_metrics: bool) -> list[Loss]:
         """One optimizer step on the loss of this phase; returns the loss, or the losses of its parts."""
         for optimizer in self.optimizers:
             optimizer.zero_grad()

@@ -19,8 +19,8 @@ EXPECTED_BY = "as in the environment or in the agent's training data; pass data 
 
 
 def to_columns(
-    values: Mapping[str, npt.ArrayLike], spec: EnvSpec | None = None, *, action_range: Bounds | None = None,
-    allow: Collection[str] = (),
+    values: Mapping[str, npt.ArrayLike], spec: EnvSpec | None, *, action_range: Bounds | None,
+    allow: Collection[str],
 ) -> tuple[Arrays, EnvSpec]:  # fmt: skip
     """Converts columns in the data's units to batch columns; also returns their spec."""
     validation.check_allow(allow)

@@ -276,8 +276,8 @@ class TransitionDataset(SeededSampler):
 
 
 def transitions_of(
-    stored: StoredColumns, *, spec: EnvSpec | None = None, action_range: Bounds | None = None,
-    allow: Collection[str] = (),
+    stored: StoredColumns, *, spec: EnvSpec | None, action_range: Bounds | None,
+    allow: Collection[str],
 ) -> TransitionDataset:  # fmt: skip
     """Validates the stored columns of a file, with the repairs that `allow` names."""
     if spec is not None:

@@ -91,9 +91,7 @@ def _described(space: Mapping[str, Any]) -> dict[str, Any]:
     return {**space, "shape": np.atleast_1d(space["n"]).tolist()} if space.get("type") == "MultiBinary" else dict(space)
 
 
-def _transitions(
-    episode: Episode, chosen: dict[str, list[str]], source: str, converter: Observations | None = None
-) -> Arrays:
+def _transitions(episode: Episode, chosen: dict[str, list[str]], source: str, converter: Observations | None) -> Arrays:
     parts: Arrays = {}
     for name, stored in chosen.items():
         for column in stored:

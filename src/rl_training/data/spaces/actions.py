@@ -16,7 +16,6 @@ class Actions:
 
     def __init__(self, space: Description) -> None:
         self.space, self.leaves = space, list(leaves(space))
-        self.is_box = self.leaves[0].kind == "Box" and self.leaves[0].dtype.kind == "f"
         self._parts = [(leaf.path, leaf.shape, leaf.dtype) for leaf in self.leaves]
         self._ends = np.cumsum([np.prod(leaf.shape, dtype=int) for leaf in self.leaves]).tolist()
         self.length = self._ends[-1]

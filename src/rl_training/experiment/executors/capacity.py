@@ -13,7 +13,7 @@ from rl_training.processes import usable_cores
 CGROUPS = Path("/sys/fs/cgroup")
 
 
-def works_at_a_time(options: ExecutorOptions, *, on_gpus: int = 0) -> int:
+def works_at_a_time(options: ExecutorOptions, *, on_gpus: int) -> int:
     """The lowest of all limits: `--jobs`, `--cpus`, `--memory`, and `on_gpus`, or one work per core without GPUs."""
     limits = [limit for limit in (options.jobs, on_gpus) if limit] or [cores()]
     if options.cpus is not None:

@@ -36,7 +36,7 @@ def require_used_gamma(dataset: TransitionDataset, options: Mapping[str, Any]) -
         )
 
 
-def describe_discount(dataset: TransitionDataset, gamma: float, agent: Agent | None = None) -> str:
+def describe_discount(dataset: TransitionDataset, gamma: float, agent: Agent | None) -> str:
     """Text after "discounted by"."""
     if "discount_steps" in dataset.columns:
         column, unit = (None, None) if agent is None else _time(agent)

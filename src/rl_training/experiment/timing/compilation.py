@@ -16,7 +16,7 @@ from rl_training.data import TransitionDataset
 from rl_training.experiment.machine import versions
 from rl_training.experiment.processes.startup import CACHE_VARIABLE, compilation_wait
 from rl_training.experiment.timing.trial import Trial, time_in_turns, trial_source
-from rl_training.messages import Warn, print_warning
+from rl_training.messages import Warn
 from rl_training.runtime.files import write_atomically
 from rl_training.types import EnvSpec
 from rl_training.waiting import Show, waiting_for
@@ -82,7 +82,7 @@ class StoredTiming:
 
 def choose_compilation(
     learners: Sequence[Learner], spec: EnvSpec, dataset: TransitionDataset | None, updates: int, *,
-    show: Show | None = None, warn: Warn = print_warning,
+    show: Show | None = None, warn: Warn,
 ) -> Compilation:  # fmt: skip
     """Times updates without and with compilation, on the dataset or on random transitions.
 

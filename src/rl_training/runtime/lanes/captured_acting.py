@@ -72,7 +72,7 @@ class CapturedActor(Actor):
         columns = {**self.transition(), **action.extras}
         return {name: column.clone() for name, column in columns.items()}, stepped
 
-    def step_pool(self, action: Action, meanwhile: Callable[[], None] | None = None) -> Transition:
+    def step_pool(self, action: Action, meanwhile: Callable[[], None] | None) -> Transition:
         """Steps every environment and keeps the step in pinned memory; `send` transfers it."""
         if meanwhile is not None:
             meanwhile()  # before the actions are waited for, because launching takes as long as acting
