@@ -51,6 +51,17 @@ class Half(Learner):
     name = "half"
 
 
+class NoPolicy(BCAlgorithm):
+    """Behaviour cloning whose model has no part `actor`."""
+
+    @classmethod
+    def build_model(cls, spec, config):
+        model = super().build_model(spec, config)
+        model.cloned = model.actor
+        del model.actor
+        return model
+
+
 class NoLearner:
     pass
 '''
@@ -115,6 +126,17 @@ def test_an_unknown_option_of_it_is_refused_with_a_suggestion(own_algos):
     modules.approve(["own_algos"])
     with pytest.raises(ConfigError, match=r"factr: unknown key; did you mean factor\?"):
         parse_config({"algo": "own_algos:Twice", **SMALL, "algo_kwargs": {"factr": 1}})
+
+
+def test_a_learner_that_cannot_act_is_refused_before_it_learns(own_algos):
+    modules.approve(["own_algos"])
+    agent = rl_training.ManagedAlgorithm({"algo": "own_algos:NoPolicy", **SMALL, "output_dir": "run"})
+    with pytest.raises(TypeError, match=r"NoPolicy has no policy: define act\(obs, .*\) in NoPolicy"):
+        agent.learn()
+    assert not list(Path("run").glob("checkpoints/*"))
+    learner = registry.get_algorithm_spec("own_algos:NoPolicy").learner
+    with pytest.raises(AssertionError, match=r"fails the check 'updates': NoPolicy has no policy"):
+        check_algorithm(learner, "Pendulum-v1")
 
 
 class Wrong(BCAlgorithm):

@@ -13,6 +13,7 @@ from torch import Tensor
 from rl_training.algorithms import CATALOGUE, Learner
 from rl_training.algorithms.core.memory import rows_of
 from rl_training.data import RecurrentReplayBuffer
+from rl_training.experiment.config.registry import check_policy
 from rl_training.runtime.lanes.sequence import stored_memory
 from rl_training.runtime.memory import Memory
 from rl_training.runtime.policies import RandomPolicy
@@ -119,7 +120,7 @@ class AlgorithmCase:
 
     def build(self, seed: int = 0, **options: Any) -> Learner:
         torch.manual_seed(seed)
-        return self.learner.build(self.spec, **{**self.small_options, **options})
+        return check_policy(self.learner.build(self.spec, **{**self.small_options, **options}))
 
     def batch(self, learner: Learner, rows: int = 16, seed: int = 1) -> Batch:
         """Random transitions as the learner's lane provides them."""

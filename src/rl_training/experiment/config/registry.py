@@ -100,7 +100,18 @@ def build_learner(name: str, spec: EnvSpec, config: AlgorithmConfig) -> Learner:
         algorithm.learner.check_spec(spec)
     except TypeError as error:
         raise TypeError(f"{error}; {_alternatives(spec, algorithm.lane)}") from error
-    return algorithm.learner.build(spec, config)
+    return check_policy(algorithm.learner.build(spec, config))
+
+
+def check_policy(learner: Learner) -> Learner:
+    """Returns the learner if it can act; otherwise raises a TypeError that names what to define."""
+    if type(learner).act is Learner.act and not hasattr(learner.model, "actor"):
+        name, model = type(learner).__name__, type(learner.model).__name__
+        raise TypeError(
+            f"{name} has no policy: define act(obs, memory=None, *, deterministic=False, generator=None) in {name}, or "
+            f"set a part `actor` in {model}, whose distribution the default act samples; docs/extend.md shows one"
+        )
+    return learner
 
 
 def _alternatives(spec: EnvSpec, lane: str) -> str:
