@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -34,6 +35,7 @@ from rl_training.runtime.video import Video
 from rl_training.types import EnvSpec
 
 CHECKPOINTS = "checkpoints"
+_without_memory: WeakKeyDictionary[Learner, int] = WeakKeyDictionary()  # predictions of recurrent policies
 
 
 class Agent(NamedTuple):
@@ -62,9 +64,12 @@ class Agent(NamedTuple):
         lead = self._lead_of(rows)
         device = next(self.learner.parameters()).device
         flat = torch.as_tensor(rows.reshape(-1, *self.spec.obs_shape)).to(device)
-        memory = Memory() if memory is None else memory
-        action = self.learner.act(flat, memory.of(len(flat)), deterministic=deterministic, generator=generator)
-        memory.keep(action)
+        known = None if memory is None else memory.of(len(flat))
+        action = self.learner.act(flat, known, deterministic=deterministic, generator=generator)
+        if memory is not None:
+            memory.keep(action)
+        elif action.memory is not None:
+            _warn_of_repeated_starts(self.learner)
         actions = unscale_actions(action.actions, self.spec).cpu().numpy()
         converter = actions_of(self.spec)
         if converter is not None:
@@ -139,6 +144,17 @@ class Agent(NamedTuple):
         require_trusted(modules, self.trust, self.path)
         warn_of_changed_source(read_record(self.path.parent.parent), print_warning)
         return self.config.environment()
+
+
+def _warn_of_repeated_starts(learner: Learner) -> None:
+    """Warns at the second prediction of a recurrent policy without a `Memory`, which is probably the next step."""
+    count = _without_memory[learner] = _without_memory.get(learner, 0) + 1
+    if count == 2:
+        print_warning(
+            f"this {learner.name} policy is recurrent, and predict without a memory treats every observation as the "
+            "first of an episode; pass memory=rl_training.Memory(), the same one at every step, and call its forget() "
+            "at the end of an episode"
+        )
 
 
 def with_environment(agent: Agent, given: Given, *, own: bool = False) -> Agent:
