@@ -111,7 +111,10 @@ def test_no_success_rate_without_reports(tmp_path):
         ("dreamer", {}, "hindsight: unknown key; it relabels the transitions of a replay buffer"),
         ("sac", {"n_step": 3}, "n_step is 3, but with hindsight the steps of a return have different goals"),
         ("rainbow", {}, "n_step is 3, but with hindsight"),
-        ("mbpo", {}, "hindsight: must be 'none', got 'future'"),
+        ("mbpo", {}, "hindsight: must be 'none' for mbpo, because model rollouts are no episodes to take goals from; "
+         "got 'future'"),
+        ("mbpo", {"hindsight": None, "n_step": 3},
+         "n_step: must be 1 for mbpo, because model rollouts have single steps only; got 3"),
         ("sac", {"hindsight": "past"}, "hindsight: must be 'none', 'future', 'final' or 'episode', got 'past'"),
         ("sac", {"hindsight": True}, "hindsight: must be 'none', 'future', 'final' or 'episode', got True"),
         ("sac", {"hindsight_goals": 0}, "hindsight_goals: must be greater than 0, got 0"),
@@ -124,8 +127,9 @@ def test_configs_that_are_refused(algo, changes, message):
     assert message in str(refused.value)
 
 
-def test_null_is_no_hindsight():
-    config = parse_config({"algo": "sac", "env_id": "PointGoal-v0", "algo_kwargs": {"hindsight": None}})
+@pytest.mark.parametrize("algo", ["sac", "mbpo"])
+def test_null_is_no_hindsight(algo):
+    config = parse_config({"algo": algo, "env_id": "PointGoal-v0", "algo_kwargs": {"hindsight": None}})
     assert config.algo_kwargs["hindsight"] == "none"
 
 

@@ -1,8 +1,8 @@
 """Model-based policy optimization (Janner et al., 2019, arXiv:1906.08253): SAC on short model rollouts."""
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, ValidationError, ValidationInfo, ValidatorFunctionWrapHandler, field_validator
 
 from rl_training.algorithms.dynamics import ModelBasedConfig, ModelBasedLearner
 from rl_training.algorithms.sac import SACAlgorithm, SACConfig
@@ -13,7 +13,19 @@ class MBPOConfig(ModelBasedConfig, SACConfig):
     updates_per_collect: PositiveInt = Field(20, description="updates per collection")
     model_train_interval: PositiveInt = Field(250, description="environment steps between model fits")
     n_step: Literal[1] = Field(1, description="always 1: model rollouts have single steps only")
-    hindsight: Literal["none"] = Field("none", description="always none: model rollouts have no other goals")
+    hindsight: Literal["none"] = Field(
+        "none", description="always none: model rollouts are no episodes to take goals from"
+    )
+
+    @field_validator("n_step", "hindsight", mode="wrap")
+    @classmethod
+    def _give_reason(cls, value: Any, read: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+        try:
+            return read(value)
+        except ValidationError as error:
+            field = cls.model_fields[str(info.field_name)]
+            _, _, reason = str(field.description).partition(": ")
+            raise ValueError(f"must be {field.default!r} for mbpo, because {reason}; got {value!r}") from error
 
 
 class MBPOAlgorithm(ModelBasedLearner, SACAlgorithm):
