@@ -98,7 +98,8 @@ def test_the_options_are_those_of_the_buffer():
 
 
 def test_no_success_rate_without_reports(tmp_path):
-    changes = {"env_id": "Pendulum-v1", "algo_kwargs": {**OPTIONS}, "total_timesteps": 60}
+    options = {**OPTIONS, "hindsight_goals": 4}
+    changes = {"env_id": "Pendulum-v1", "algo_kwargs": options, "total_timesteps": 60}
     last: Any = run_training(configured("sac", tmp_path / "run", **changes)).evaluation
     assert "success_rate" not in last
 
@@ -118,6 +119,7 @@ def test_no_success_rate_without_reports(tmp_path):
         ("sac", {"hindsight": "past"}, "hindsight: must be 'none', 'future', 'final' or 'episode', got 'past'"),
         ("sac", {"hindsight": True}, "hindsight: must be 'none', 'future', 'final' or 'episode', got True"),
         ("sac", {"hindsight_goals": 0}, "hindsight_goals: must be greater than 0, got 0"),
+        ("sac", {"hindsight": "none", "hindsight_goals": 8}, "hindsight_goals is 8, but hindsight is none"),
         ("sac", {"n_sampled_goal": 4}, "unknown key; Stable-Baselines3's n_sampled_goal is hindsight_goals here"),
     ],
 )  # fmt: skip

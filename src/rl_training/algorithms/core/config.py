@@ -124,6 +124,16 @@ class ReplayConfig(AlgorithmConfig):
         return "none" if value is None else value
 
     @model_validator(mode="after")
+    def _goals_need_hindsight(self) -> "ReplayConfig":
+        goals, default = self.hindsight_goals, type(self).model_fields["hindsight_goals"].default
+        if self.hindsight == "none" and goals != default:
+            raise ValueError(
+                f"hindsight_goals is {goals}, but hindsight is none; set hindsight, for example to future, or leave "
+                "hindsight_goals out"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _hindsight_has_single_steps(self) -> "ReplayConfig":
         if self.hindsight != "none" and self.n_step > 1:
             raise ValueError(
