@@ -57,7 +57,7 @@ def test_an_overshoot_below_a_thousandth_is_clipped():
 
 
 def test_actions_of_another_width_are_rejected():
-    with pytest.raises(ValueError, match="actions have 3 dimensions, the environment has 2"):
+    with pytest.raises(ValueError, match=r"actions have 3 dimensions, expected 2, as in .* agent's training data"):
         scale_actions(np.zeros((4, 3), np.float32), LOPSIDED)
 
 
@@ -76,7 +76,7 @@ def test_discrete_actions_become_int64_even_from_whole_floats_in_brackets():
 @pytest.mark.parametrize("wrong", [3, -1, 0.5])
 def test_discrete_actions_outside_the_range_are_refused_by_row(wrong):
     with pytest.raises(
-        ValueError, match=rf"integers from 0 to 2; 1 of 2 rows are not; the first is row 1 with {wrong}"
+        ValueError, match=rf"integers from 0 to 2, as in .*; 1 of 2 rows are not; the first is row 1 with {wrong}"
     ):
         scale_actions(np.array([0, wrong]), THREE)
 
@@ -85,7 +85,8 @@ def test_discrete_actions_that_count_from_1_are_refused_in_their_own_numbers():
     from_one = replace(THREE, action_start=1)
     assert scale_actions(np.array([1, 3]), from_one).tolist() == [0, 2]
     message = (
-        "integers from 1 to 3; 1 of 2 rows are not; the first is row 1 with 4; renumber the actions from 1, or name"
+        "integers from 1 to 3, as in the environment or in the agent's training data; 1 of 2 rows are not; the first "
+        "is row 1 with 4; renumber the actions from 1, or pass data of the same task"
     )
     with pytest.raises(ValueError, match=message):
         scale_actions(np.array([1, 4]), from_one)

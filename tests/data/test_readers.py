@@ -75,7 +75,7 @@ def test_a_missing_column_is_told_with_its_names_and_what_is_there(load, counted
 
 def test_whole_numbers_are_no_actions_of_a_box_unless_their_range_is_told(load, counted):
     rows = {**counted([1, 2], dones=(1,)), "actions": np.array([0, 1])}
-    with pytest.raises(TypeError, match=r"actions are integers, but the environment has a Box of 1"):
+    with pytest.raises(TypeError, match=r"actions are integers, expected Box actions of 1 dimensions, as in .*data"):
         load(rows, spec=WIDE)
     assert load(rows, spec=WIDE, action_range=(-2, 2)).columns["actions"].tolist() == [[0.0], [0.5]]
 

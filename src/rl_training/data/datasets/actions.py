@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-3  # fraction of the half range; float32 rounding and clipped noise exceed bounds by less
 MOST_ACTIONS = 10_000  # Discrete actions derived from data, unless there are more rows
 
+# Spaces that data must have come from the environment, or, for estimates from data, from the agent.
+SAME_SPACE = "as in the environment or in the agent's training data"
+EXPECTED_BY = f"{SAME_SPACE}; pass data of the same task"
+
 Bounds: TypeAlias = "tuple[float | Sequence[float], float | Sequence[float]]"  # low and high, scalar or per dimension
 
 
@@ -65,7 +69,7 @@ def scale_actions(actions: Array, spec: EnvSpec, *, name: str = "actions", clip:
         return _to_indices(actions, spec, name)
     flat = actions.reshape(len(actions), -1)
     if flat.shape[1] != spec.action_dim:
-        raise ValueError(f"{name} have {flat.shape[1]} dimensions, the environment has {spec.action_dim}")
+        raise ValueError(f"{name} have {flat.shape[1]} dimensions, expected {spec.action_dim}, {EXPECTED_BY}")
     center, half_range = _center_and_half_range(spec)
     scaled = flat.astype(np.float32)
     scaled -= center
@@ -132,9 +136,10 @@ def _to_indices(actions: Array, spec: EnvSpec, name: str) -> Array:
     if (wrong := (indices != values) | (indices < 0) | (indices >= count)).any():
         first = int(wrong.argmax())
         raise DatasetError(
-            f"{name} must be integers from {spec.action_start} to {spec.action_start + count - 1}; {wrong.sum()} of "
-            f"{len(wrong)} rows are not; the first is row {first} with {numbers.reshape(-1)[first].item()}",
-            f"renumber the actions from {spec.action_start}, or name the environment they come from",
+            f"{name} must be integers from {spec.action_start} to {spec.action_start + count - 1}, {SAME_SPACE}; "
+            f"{wrong.sum()} of {len(wrong)} rows are not; the first is row {first} with "
+            f"{numbers.reshape(-1)[first].item()}",
+            f"renumber the actions from {spec.action_start}, or pass data of the same task",
         )
     return indices
 

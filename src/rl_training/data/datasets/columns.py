@@ -10,12 +10,18 @@ import numpy as np
 import numpy.typing as npt
 
 from rl_training.data.datasets import validation
-from rl_training.data.datasets.actions import Bounds, derive_spec, scale_actions, with_action_range
+from rl_training.data.datasets.actions import (
+    EXPECTED_BY,
+    SAME_SPACE,
+    Bounds,
+    derive_spec,
+    scale_actions,
+    with_action_range,
+)
 from rl_training.data.spaces import observations_of
 from rl_training.types import Array, Arrays, EnvSpec
 
 REQUIRED = ("obs", "actions", "rewards", "next_obs", "dones")
-EXPECTED_BY = "as in the environment or in the agent's training data; pass data of the same task"
 
 
 def to_columns(
@@ -48,8 +54,8 @@ def to_columns(
         spec = with_action_range(derive_spec(columns["obs"], columns["actions"], action_range), action_range)
     elif spec.action_kind == "box" and columns["actions"].dtype.kind != "f" and action_range is None:
         raise TypeError(
-            f"actions are integers, but the environment has a Box of {spec.action_dim}; if they are Box actions, "
-            "set action_range (--action-range LOW,HIGH)"
+            f"actions are integers, expected Box actions of {spec.action_dim} dimensions, {SAME_SPACE}; if these are "
+            "Box actions, set action_range (--action-range LOW,HIGH)"
         )
     bounds, clip = with_action_range(spec, action_range), "out_of_range" in allow
     for name in ("actions", "next_actions"):
