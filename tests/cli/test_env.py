@@ -64,6 +64,10 @@ def test_arguments_of_the_environment_are_set(cli):
     [
         (["CartPol-v1"], "env_id 'CartPol-v1' not found. Did you mean 'CartPole-v1'"),
         (["absent_module:Id-v0"], "absent_module"),
+        (["broken_envs"], "broken_envs is a module; name a class or id in it, too: 'broken_envs:Class'"),
+        (["broken_envs.py"], "broken_envs is a module; name a class or id in it, too: 'broken_envs:Class'"),
+        (["broken_envs.Good"], "Write 'broken_envs:Good' for Good of the module broken_envs"),
+        (["absent_module.Good"], "`absent_module.Good` doesn't exist"),
         (["CartPole-v1", "--set", "gamma=1"], "--set gamma: this command sets only env_kwargs, env_wrappers"),
         (["CartPole-v1", "--timeout", "0"], "timeout must be greater than 0 seconds, got 0.0"),
         (["CartPole-v1", "--set", "env_kwargs.no=1"], "no option 'no'"),

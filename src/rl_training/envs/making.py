@@ -31,6 +31,7 @@ from rl_training.modules import (
     import_named,
     is_local,
     load_object,
+    module_files,
     module_in,
     name_of,
     option_hint,
@@ -220,11 +221,25 @@ def _similar(env_id: str, error: Exception) -> str:
     module, colon, name = env_id.rpartition(":")
     known = _names_in(module) if colon else list(gym.registry)
     matches = ", ".join(repr(f"{module}{colon}{each}") for each in get_close_matches(name, known))
-    if matches:
-        return f"Did you mean {matches}?"
+    did_you_mean = f"Did you mean {matches}?" if matches else ""
     if not colon:
-        return str(error)
+        return " ".join(filter(None, (did_you_mean, _form_hint(env_id)))) or str(error)
+    if matches:
+        return did_you_mean
     return f"{module} has {', '.join(known[:10])}" if known else f"{module} has no environments"
+
+
+def _form_hint(env_id: str) -> str:
+    """Returns what to write for a module, its file, or `module.Class`; empty for other names. Imports nothing."""
+    name = env_id.removesuffix(".py")
+    module, dot, attribute = name.rpartition(".")
+    if not all(part.isidentifier() for part in name.split(".")):
+        return ""
+    if module_files(name):
+        return f"{name} is a module; name a class or id in it, too: '{name}:Class'"
+    return (
+        f"Write '{module}:{attribute}' for {attribute} of the module {module}" if dot and module_files(module) else ""
+    )
 
 
 def _names_in(module: str) -> list[str]:
