@@ -152,6 +152,41 @@ def test_goals_that_hindsight_cannot_use_are_a_note(reward: Any, part: str):
     assert not [each for each in check("PointGoal-v0").notes if each.code == "goals"]
 
 
+@pytest.mark.parametrize("in_info", [True, False])
+def test_the_steps_that_check_goals_are_valid_ones(in_info: bool):
+    class MaskedGoals(gym.Env[Any, Any]):
+        """One action is valid, and another one at each step; others raise an error."""
+
+        action_space = gym.spaces.Discrete(4)
+        observation_space = gym.spaces.Dict({
+            **{name: gym.spaces.Box(-1, 1, (2,)) for name in ("observation", "achieved_goal", "desired_goal")},
+            **({} if in_info else {"action_mask": gym.spaces.MultiBinary(4)}),
+        })  # fmt: skip
+
+        def observe(self) -> Any:
+            mask = np.eye(4, dtype=np.int8)[self.steps % 4]
+            goals = {name: np.zeros(2, np.float32) for name in ("observation", "achieved_goal", "desired_goal")}
+            return (goals, {"action_mask": mask}) if in_info else ({**goals, "action_mask": mask}, {})
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            super().reset(seed=seed)
+            self.steps = 0
+            return self.observe()
+
+        def step(self, action: Any) -> Any:
+            assert action == self.steps % 4, "an invalid action"
+            self.steps += 1
+            obs, info = self.observe()
+            return obs, 0.0, False, self.steps == 10, info
+
+        def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+            return np.zeros(achieved.shape[:-1])
+
+    report = check(MaskedGoals)
+    assert report.ok
+    assert [each.sentence for each in report.notes if each.code == "goals"] == []
+
+
 def test_infinite_bounds_are_a_note():
     assert [each.code for each in check("CartPole-v1").notes] == ["infinite_bounds"]
 

@@ -12,8 +12,10 @@ import pytest
 
 from rl_training.envs.group import EnvError
 from rl_training.envs.making import EnvFactory, make_env
+from rl_training.envs.masks import sample_action
 from rl_training.envs.pool import EnvPool
 from rl_training.envs.spec import env_spec_of
+from rl_training.envs.worker_choice import _step_seconds
 
 STEP = np.array([0.5], np.float32)
 
@@ -70,6 +72,31 @@ def test_masks_of_several_choices_follow_one_another():
     pool.reset()
     with pytest.raises(EnvError, match="environment 0: action_mask has no valid action for choice 1 after step 1"):
         pool.step(np.array([[1, 2]]))
+
+
+def test_random_actions_are_valid_ones():
+    choices = gym.spaces.MultiDiscrete([2, 3])
+    several = make_env(factory([0, 1, 1, 0, 1], [1, 0, 0, 1, 0], [1, 1, 1, 1, 1], actions=choices))
+    env: Any = make_env(factory([1, 0, 1], [0, 1, 0], [1, 1, 1]))
+    env.reset(seed=0)
+    several.reset(seed=0)
+    assert {int(sample_action(env)) for _ in range(30)} == {0, 2}
+    assert {tuple(sample_action(several)) for _ in range(30)} == {(1, 0), (1, 2)}
+    env.step(0)
+    several.step(np.array([1, 0]))
+    assert {int(sample_action(env)) for _ in range(30)} == {1}
+    assert {tuple(sample_action(several)) for _ in range(30)} == {(0, 1)}
+
+
+class Strict(Masked):
+    def step(self, action: Any) -> Any:
+        assert self.masks[self.time][action], "an invalid action"
+        return super().step(action)
+
+
+def test_steps_are_timed_with_valid_actions():
+    source = EnvFactory(partial(Strict, ([1, 0, 0], [0, 0, 1], [0, 1, 0], [1, 1, 1]))).with_masks()
+    assert _step_seconds(partial(make_env, source)) > 0
 
 
 @pytest.mark.parametrize("options", [{}, {"key": True}])

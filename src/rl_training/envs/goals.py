@@ -14,6 +14,7 @@ from rl_training.envs.arithmetic import usual_arithmetic
 from rl_training.envs.checks.first_steps import describe_failure
 from rl_training.envs.group import EnvError
 from rl_training.envs.making import EnvFactory, make_env
+from rl_training.envs.masks import sample_action
 from rl_training.types import Array, EnvSpec
 
 REWARD, TERMINATED = "compute_reward", "compute_terminated"
@@ -93,7 +94,7 @@ class GoalRewards:
         rows, rewards = [], []
         obs, _ = env.reset(seed=0)
         for _ in range(PROBED_STEPS):
-            next_obs, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+            next_obs, reward, terminated, truncated, _ = env.step(sample_action(env))
             rows.append((self.columns.achieved(next_obs), self.columns.desired(obs)))
             rewards.append(float(reward))
             obs = env.reset(seed=0)[0] if terminated or truncated else next_obs

@@ -28,6 +28,7 @@ class ActionMasks(gym.Wrapper[Any, Any, Any, Any]):
         super().__init__(env)
         self.from_info, self.steps, sizes = from_info, 0, action_counts(env.action_space)
         self._count, self._starts = sum(sizes), np.cumsum([0, *sizes[:-1]])
+        self.last: np.ndarray | None = None  # mask of the next action
         if from_info:
             own = env.observation_space
             parts = own.spaces if isinstance(own, spaces.Dict) else {"obs": own}
@@ -36,12 +37,17 @@ class ActionMasks(gym.Wrapper[Any, Any, Any, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         obs, info = self.env.reset(seed=seed, options=options)
         self.steps = 0
-        return self.masked(obs, info, ended=False), info
+        return self._kept(self.masked(obs, info, ended=False)), info
 
     def step(self, action: Any) -> Any:
         obs, reward, terminated, truncated, info = self.env.step(action)
         self.steps += 1
-        return self.masked(obs, info, ended=terminated or truncated), reward, terminated, truncated, info
+        masked = self.masked(obs, info, ended=terminated or truncated)
+        return self._kept(masked), reward, terminated, truncated, info
+
+    def _kept(self, obs: Any) -> Any:
+        self.last = np.ravel(obs[KEY])
+        return obs
 
     def masked(self, obs: Any, info: dict[str, Any], *, ended: bool) -> Any:
         """Returns the observation with its mask; a mask that cannot be used raises EnvFault."""
@@ -86,6 +92,16 @@ class ActionMasks(gym.Wrapper[Any, Any, Any, Any]):
 
     def _moment(self) -> str:
         return f"after step {self.steps} of the episode" if self.steps else "at the start of an episode"
+
+
+def sample_action(env: gym.Env[Any, Any]) -> Any:
+    """Samples a random action of an environment, a valid one if it has masks."""
+    inner = env
+    while isinstance(inner, gym.Wrapper):
+        if isinstance(inner, ActionMasks):
+            return inner.sample(env.action_space, inner.last)
+        inner = inner.env
+    return env.action_space.sample()
 
 
 def with_action_masks(env: gym.Env[Any, Any], like: EnvSpec | None, *, from_info: bool) -> gym.Env[Any, Any]:

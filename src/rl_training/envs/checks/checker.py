@@ -200,6 +200,7 @@ class Check:
         source = EnvFactory(lambda: self.source.make(self.found), name=self.source.name)
         try:
             with self.limit:
+                source = source.with_masks()
                 GoalRewards(source, spec_of(source))
         except CallTimeout:
             pass
