@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from rl_training.data import load_transition_dataset, read_columns
+from rl_training.data.datasets.checks import inspect_source
 
 LOG = """episode_id,obs_0,obs_1,act_0,reward,done,note
 a,0,0.5,-1.5,1,False,start
@@ -162,3 +163,43 @@ def test_a_file_that_is_no_parquet_is_one_sentence(tmp_path):
 def test_other_numeric_columns_stay_beside(tmp_path, counted):
     pq.write_table(table(counted, weights=pa.array([7, 8, 9])), tmp_path / "log.parquet")
     assert torch.equal(load_transition_dataset(tmp_path / "log.parquet").columns["weights"], torch.tensor([7, 8, 9]))
+
+
+STEPS = """episode,t,obs,action,reward
+2,1,21,0,5
+1,2,12,1,3
+1,0,10,0,1
+2,0,20,1,4
+1,1,11,1,2
+"""
+
+
+@pytest.mark.parametrize("name", ["t", "Step"])
+def test_rows_out_of_the_order_of_their_steps_get_the_option_that_sorts_them(tmp_path, name):
+    (tmp_path / "log.csv").write_text(STEPS.replace(",t,", f",{name},"))
+    (warning,) = [each for each in inspect_source(tmp_path / "log.csv").findings if each.kind == "unordered"]
+    assert warning.sentence.startswith(f"rows are not in the order of episode and {name!r}; sort them with --columns ")
+    assert f"time={name} if" in warning.fix
+    sorted_rows = read_columns(tmp_path / "log.csv", columns={"time": name})
+    assert sorted_rows.columns["rewards"].tolist() == [4, 1, 2]  # of the rows with a next observation
+    assert "unordered" not in [kind for kind, _, _ in sorted_rows.labels.warnings]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "columns"),
+    [
+        ("", "", {"time": ""}),  # ignored by the user
+        ("1,2,12", "1,0,12", {}),  # repeated within an episode: no count of steps
+        (",t,", ",u,", {}),
+    ],
+)
+def test_other_columns_are_not_offered_as_steps(tmp_path, old, new, columns):
+    (tmp_path / "log.csv").write_text(STEPS.replace(old, new))
+    found = inspect_source(tmp_path / "log.csv", columns=columns).findings
+    assert "unordered" not in [each.kind for each in found]
+
+
+def test_ordered_steps_are_no_warning(tmp_path):
+    header, *rows = STEPS.splitlines()
+    (tmp_path / "log.csv").write_text("\n".join([header, *sorted(rows)]))
+    assert read_columns(tmp_path / "log.csv").labels.warnings == ()

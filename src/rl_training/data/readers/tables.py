@@ -11,7 +11,7 @@ from rl_training.data.readers import cells
 from rl_training.data.readers.options import TableOptions
 from rl_training.data.readers.plan import ACTIONS, FLAGS, OBS, Plan, Table, make_plan
 from rl_training.data.readers.rows import Labels, StoredColumns, complete_transitions, fill_columns, join_columns
-from rl_training.data.readers.timing import TimeColumn, apply_times
+from rl_training.data.readers.timing import TimeColumn, apply_times, unordered_steps
 from rl_training.types import Array, Arrays
 
 
@@ -25,6 +25,8 @@ def read_table(table: Table, given: Mapping[str, str] | None, options: TableOpti
     sorts = table.spec is None and (TIME in given or kinds.get(time) == "time")
     found = next((TimeColumn(name, time, sorts) for name, group in plan.chosen.items() if group == [time]), None)
     order, warnings = apply_times(columns, names, found, options.max_gap, table.source)
+    if found is None and table.spec is None and TIME not in given:
+        warnings = unordered_steps(columns, plan.extras)
     start = _count_from_0(columns, plan, options)
     notes = (*table.notes, *dropped, *_reading(plan, start))
     key = found.key if found else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from rl_training.data.readers.rows import StoredColumns
 from rl_training.types import Array, Arrays
 
 TIME_NAMES = ("time", "timestamp", "datetime", "date", "ts")
+STEP_NAMES = ("t", "step", "steps", "timestep", "time_step", "index", "row")  # may be other things too
 LONG = 10  # times the median step is a gap
 
 Warnings = tuple[tuple[str, str, str], ...]
@@ -55,6 +57,21 @@ def _sorted(columns: Arrays, time: TimeColumn) -> tuple[Array | None, Warnings]:
     for name in columns:
         columns[name] = columns[name][order]
     return order, (("sorted", f"rows were not in the order of episode and {time.name!r}, and were sorted", ""),)
+
+
+def unordered_steps(columns: Arrays, extras: Iterable[str]) -> Warnings:
+    """Warns of rows that are not in the order of episode and step; the steps of an episode must all differ."""
+    for name in extras if "episodes" in columns else ():
+        if name.lower() not in STEP_NAMES or name not in columns or columns[name].ndim > 1:
+            continue
+        order = _order(columns["episodes"], columns[name])
+        if order is None:
+            continue
+        ids, steps = columns["episodes"][order], columns[name][order]
+        if (steps[1:] > steps[:-1])[ids[1:] == ids[:-1]].all():
+            text = f"rows are not in the order of episode and {name!r}"
+            return (("unordered", text, f"sort them with --columns time={name} if {name!r} counts the steps"),)
+    return ()
 
 
 def _episodes(columns: Arrays) -> Array:
