@@ -63,7 +63,7 @@ class CrossQAlgorithm(SACAlgorithm):
         return ("critics", "policy") if (update + 1) % self.config.policy_delay == 0 else ("critics",)
 
     def critic_loss(self, batch: Batch, alpha: Tensor) -> Loss:
-        """Critic loss: mean of (Q(s, a) - target)^2 / 2, summed over the critics; both values are of one pass."""
+        """Critic loss: mean of (Q(s, a) - target)^2 / 2, summed over the critics, with Q of both steps by one pass."""
         with torch.no_grad():
             next_actions, log_prob = self.model.actor(batch["next_obs"]).sample_with_log_prob()
         obs = torch.cat([batch["obs"], batch["next_obs"]])

@@ -11,12 +11,6 @@ from rl_training.experiment.trust import learner_modules
 from rl_training.modules import approve
 
 
-def only_one(env: Environment | None, first: Environment) -> Environment:
-    if env is not None:
-        raise TypeError("the environment is given twice: as the first argument and as env=")
-    return first
-
-
 def parse_with_env(
     values: dict[str, Any], env: Any = None, wrappers: Sequence[Wrapper] = (), given: Given | None = None
 ) -> TrainConfig:

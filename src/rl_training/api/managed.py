@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 import numpy as np
 
 from rl_training.api.continuing import is_newest_of_a_run, new_run_from
-from rl_training.api.environments import in_environment, only_one, parse_with_env
+from rl_training.api.environments import in_environment, parse_with_env
 from rl_training.envs.given import Environment
 from rl_training.envs.wrapping import Wrapper
 from rl_training.experiment.agent import CHECKPOINTS, Agent, load_agent, run_of, with_environment
@@ -70,7 +70,9 @@ class ManagedAlgorithm:
         elif isinstance(config, Mapping):
             given = dict(config)
         elif config is not None:
-            env = only_one(env, config)
+            if env is not None:
+                raise TypeError("the environment is given twice: as the first argument and as env=")
+            env = config
         run = {name: value for name, value in options.items() if name in TrainConfig.model_fields}
         algorithm = {name: value for name, value in options.items() if name not in run}
         given = with_backend({**given, **{key: run[key] for key in ("env_backend",) if key in run}})

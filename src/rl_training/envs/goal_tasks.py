@@ -73,7 +73,7 @@ class PointGoal(GoalTask):
 
 
 class BitFlip(GoalTask):
-    """Bits, of which an action flips one, to be brought to a random goal; episodes terminate there.
+    """Bit flipping: an action flips one bit. Episodes terminate at the goal, a random bit string.
 
     The task of the first experiments with hindsight experience replay (arXiv:1707.01495).
     """

@@ -46,7 +46,7 @@ def run_training(
 ) -> TrainResult:  # fmt: skip
     """Starts or resumes the run of this config, or returns the stored result if it has finished.
 
-    `own`: the user has given the config, so the modules of its environments are trusted from now on.
+    `own`: the config is the user's, so modules that it names are trusted from now on.
     """
     if own:
         remember(config, warn)
@@ -210,7 +210,7 @@ def _data_warnings(config: TrainConfig, dataset: TransitionDataset, *, needs_exp
 
 
 def _warn_no_updates(config: TrainConfig, steps: int | None, warn: Warn) -> bool:
-    """Warns if a run of so many steps is too short to learn, or has learnt nothing if `steps` is None."""
+    """Warns if a run of `steps` steps is too short for an update. None: the run has ended without one."""
     options = get_algorithm_spec(config.algo).config_type(**config.algo_kwargs)
     lane = lane_of(config)
     start = lane.first_update(options)

@@ -1,4 +1,4 @@
-"""Which modules the names in somebody's config may import: those used in `train` here, and those named now."""
+"""Decides which modules a config may import: those that were trained with on this machine, and those in `trust`."""
 
 import json
 import os

@@ -63,7 +63,7 @@ def train(state: TrainerState, callbacks: Sequence[Callback] = ()) -> TrainerSta
 
 
 def _collect(state: TrainerState, callbacks: Sequence[Callback]) -> bool:
-    """Returns whether the collect is complete. One that a stop has cut is saved, and continued by the next."""
+    """Collects once and returns whether the collect is complete. One that a stop has cut is continued on resume."""
     lane = state.lane
     if not state.cut:
         state.previous_step = lane.step
@@ -92,7 +92,7 @@ def start(state: TrainerState, callbacks: Sequence[Callback]) -> None:
 
 
 def end_step(state: TrainerState, callbacks: Sequence[Callback]) -> None:
-    """Notifies the callbacks up to an evaluation that a stop has ended; the resume continues with that evaluation."""
+    """Calls `on_step_end` of the callbacks. If a stop cuts an evaluation, the resume repeats it and calls the rest."""
     left = dropwhile(lambda callback: not callback.evaluates, callbacks) if state.evaluation_due else callbacks
     for callback in left:
         call(callback, "on_step_end", state)
@@ -140,7 +140,7 @@ def call(callback: Callback, method: str, *arguments: Any) -> Any:
 def named_failure(callback: Callback, method: str, error: Exception) -> Exception:
     """Returns an error with the callback's name and the line of the user's code, or `error` itself.
 
-    Only Python's own exceptions are replaced: the caller of the training may wait for any other one.
+    Only Python's own exceptions are replaced: the caller of the training may catch any other one.
     """
     kind = type(callback)
     if kind.__module__.partition(".")[0] == "rl_training" or type(error).__module__ != "builtins":

@@ -89,7 +89,7 @@ class TrainerState:
     cut: bool = False  # the last collect is not complete
     lost: bool = False  # an environment call was interrupted, so the state cannot be saved
     evaluation_due: bool = False  # the evaluation of this step has not ended
-    population: TrainerState | None = None  # of which this is one member
+    population: TrainerState | None = None  # its state, if this is the state of one member
 
     @property
     def global_step(self) -> int:

@@ -1,8 +1,8 @@
 """Functions of tensors as flat programs.
 
-For small networks on a CPU, modules and autograd take longer than the arithmetic. A function that is called again and
-again is therefore traced once, backward passes included, and written as Python code that calls the same operations in
-the same order: the results are equal bit for bit.
+For small networks on a CPU, modules and autograd take longer than the arithmetic. A function that is called often is
+therefore traced once, with its backward passes. The trace becomes Python code that calls the same operations in the
+same order, so results are equal bit for bit.
 """
 
 from __future__ import annotations
@@ -194,11 +194,11 @@ class _Recorder(TorchDispatchMode):
         elif name == "_to_copy" and kwargs and kwargs.keys() == {"dtype"} and kwargs["dtype"] != args[0].dtype:
             self._record(torch.Tensor.to, (source, kwargs["dtype"]), {}, result)  # by a faster binding
         else:
-            self._record(func, self._noted(args), self._noted(kwargs or {}), result)
+            self._record(func, self._with_nodes(args), self._with_nodes(kwargs or {}), result)
         return result
 
     def program(self, result: Any) -> Program:
-        self.graph.output(self._noted(result))
+        self.graph.output(self._with_nodes(result))
         simplify(self.graph, self.values, self.constants)
         for node in self.graph.nodes:  # PyTorch's own bindings take half the time of an operator object
             if name := schema_name(node.target):
@@ -221,16 +221,16 @@ class _Recorder(TorchDispatchMode):
         else:
             raise ValueError(f"{func} reads values")
 
-    def _noted(self, value: Any) -> Any:
-        """The value with nodes in the place of tensors and generators."""
+    def _with_nodes(self, value: Any) -> Any:
+        """Returns the value with tensors and generators replaced by their nodes."""
         if isinstance(value, Tensor | torch.Generator):
             return self._node(value)
         if isinstance(value, dict):
-            return {key: self._noted(each) for key, each in value.items()}
+            return {key: self._with_nodes(each) for key, each in value.items()}
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             self.tuples[type(value).__name__] = type(value)
-            return type(value)(*map(self._noted, value))
-        return type(value)(map(self._noted, value)) if isinstance(value, list | tuple) else value
+            return type(value)(*map(self._with_nodes, value))
+        return type(value)(map(self._with_nodes, value)) if isinstance(value, list | tuple) else value
 
     def _node(self, value: Any) -> Any:
         if id(value) in self.nodes:

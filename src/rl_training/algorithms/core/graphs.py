@@ -36,7 +36,7 @@ class Branches:
 
 
 class Steps(Protocol):
-    """The part of `Updater` that is captured; a protocol avoids an import circle."""
+    """The part of `Updater` that is captured; a protocol avoids an import cycle."""
 
     learner: Trainable
     updates: int
@@ -48,8 +48,8 @@ class Steps(Protocol):
 class CapturedUpdates:
     """One graph per source, its position and sequence of phases; all graphs share one memory pool.
 
-    A replay may overwrite what another graph has left in the pool, so metrics are copied to memory of their own: the
-    log keeps those of a phase that the next updates leave out.
+    A replay may overwrite results of other graphs in the pool. Metrics are therefore copied to their own memory: the
+    log keeps those of a phase until its next update.
     """
 
     def __init__(self, updater: Steps) -> None:

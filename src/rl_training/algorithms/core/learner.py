@@ -135,7 +135,7 @@ class Learner(nn.Module):
 
     @classmethod
     def for_actions(cls, kind: str) -> type[Learner]:
-        """The class that learns this kind of actions: `discrete_type` for Discrete ones, if there is one."""
+        """Returns the class for this kind of actions: `discrete_type` for Discrete ones, if it is set."""
         return cls.discrete_type if kind == "discrete" and cls.discrete_type is not None else cls
 
     @classmethod
@@ -221,12 +221,13 @@ class Learner(nn.Module):
         return td_target(batch["rewards"], batch["dones"], next_values, batch.get("discounts", self.config.gamma))
 
     def separate_parts(self) -> tuple[str, ...]:
-        """`parts`, or none if networks of your own may share parameters, whose gradients then come from every part."""
-        names = [parameter for _, parameter in self.named_parameters(remove_duplicate=False)]
-        return self.parts if type(self.model) is self.model_type and len(set(names)) == len(names) else ()
+        """Returns `parts`, or () if parts may share parameters, as those of your own networks do."""
+        parameters = [parameter for _, parameter in self.named_parameters(remove_duplicate=False)]
+        is_shared = len(set(parameters)) < len(parameters)
+        return self.parts if type(self.model) is self.model_type and not is_shared else ()
 
     def precision(self, batch: Batch) -> torch.autocast:
-        """Autocast for one part of the loss; weights cast under `no_grad` would lose their gradients in the next."""
+        """Autocast to `precision`, for one part of a loss: casts under `no_grad` are cached without gradients."""
         low = getattr(self.config, "precision", "float32") == "bfloat16"
         return torch.autocast(batch["rewards"].device.type, torch.bfloat16, enabled=low)
 
@@ -256,9 +257,9 @@ class Learner(nn.Module):
 
     @property
     def is_traceable(self) -> bool:
-        """Whether losses and actions depend on tensors alone, so that a trace repeats them.
+        """Whether losses and actions can be traced: they depend on tensors alone.
 
-        It is not assumed of your own algorithms and networks, and recurrent ones are too long.
+        Your own algorithms and networks may not, and traces of recurrent ones would be too long.
         """
         is_own = type(self).__module__.partition(".")[0] == "rl_training"
         network = self.config.network

@@ -100,7 +100,7 @@ def _read(value: Any) -> Any:
 
 
 def _refuse_other_forms(value: Any) -> None:
-    """Raises an error that says what to write, for the forms that other libraries have."""
+    """Raises an error for values as other libraries write them, with the form to use here."""
     activation = value.get("activation") if isinstance(value, Mapping) else None
     kind = activation if isinstance(activation, type) else type(activation)
     name = next((name for name, known in ACTIVATIONS.items() if known.__name__ == kind.__name__), None)

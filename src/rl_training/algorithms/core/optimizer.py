@@ -16,7 +16,10 @@ def laprop_(
     params: list[Tensor], grads: list[Tensor], means: list[Tensor], squares: list[Tensor], _: list[Tensor],
     counts: list[Tensor], *, lr: Tensor, beta1: float, beta2: float, eps: float, **unused: Any,
 ) -> None:  # fmt: skip
-    """LaProp (Ziyin et al., 2020, arXiv:2002.04839): Adam that averages normalised gradients; same call as a kernel."""
+    """LaProp (Ziyin et al., 2020, arXiv:2002.04839): Adam that averages normalised gradients.
+
+    Called like `torch._fused_adam_`, as are the functions below.
+    """
     count = torch.stack(counts)
     torch._foreach_lerp_(squares, torch._foreach_mul(grads, grads), 1 - beta2)
     scales = torch._foreach_div(squares, (1 - beta2**count).unbind())
@@ -31,7 +34,7 @@ def adam_(
     params: list[Tensor], grads: list[Tensor], means: list[Tensor], squares: list[Tensor], _: list[Tensor],
     counts: list[Tensor], *, lr: Tensor, beta1: float, beta2: float, eps: float, **unused: Any,
 ) -> None:  # fmt: skip
-    """Adam without weight decay by single operations, which `torch.compile` joins to one kernel; same call."""
+    """Adam without weight decay in single operations, which `torch.compile` fuses."""
     count = torch.stack(counts).double()  # 1 - beta2 would keep four digits in float32
     torch._foreach_lerp_(means, grads, 1 - beta1)
     torch._foreach_lerp_(squares, torch._foreach_mul(grads, grads), 1 - beta2)
@@ -45,7 +48,7 @@ def radam_(
     params: list[Tensor], grads: list[Tensor], means: list[Tensor], squares: list[Tensor], maxima: list[Tensor],
     counts: list[Tensor], *, lr: Tensor, beta1: float, beta2: float, **options: Any,
 ) -> None:  # fmt: skip
-    """RAdam (Liu et al., 2020, arXiv:1908.03265): Adam by its fused kernel, with a rectified rate; same call.
+    """RAdam (Liu et al., 2020, arXiv:1908.03265): Adam with a rectified learning rate, by its fused kernel.
 
     In the first steps (rho <= 5), when the average of squares varies too much, parameters follow the mean gradient.
     """

@@ -66,14 +66,14 @@ class Population:
         return Action(actions, extras=extras)
 
     def running_statistics(self) -> Statistics | None:
-        """Those of `Learner.running_statistics`, of every member."""
+        """Returns `Learner.running_statistics`, stacked over the members."""
         own = self.learner.running_statistics()
         if own is None:
             return None
         return self._statistics("normalizer", own.unscaled)
 
     def return_statistics(self) -> ReturnStatistics | None:
-        """Those of `Learner.return_statistics`, of every member."""
+        """Returns `Learner.return_statistics`, stacked over the members."""
         own = self.learner.return_statistics()
         if own is None:
             return None

@@ -100,13 +100,13 @@ class Updater:
         return UpdateResult(metrics, 1, rows.pop("priorities", None), rows)
 
     def _minimise(self, batch: Batch, phase: str, wants_metrics: bool) -> list[Loss]:
-        """One optimizer step on the loss of this phase; returns the loss, or the losses of its parts."""
+        """Takes one optimizer step on the loss of this phase; returns the loss, or the losses of its parts."""
         for optimizer in self.optimizers:
             optimizer.zero_grad()
         if self.branches is not None and phase == "loss":
-            losses = self.branches.run([partial(self._differentiated, batch, part) for part in self.parts])
+            losses = self.branches.run([partial(self._backward, batch, part) for part in self.parts])
         else:
-            losses = [self._differentiated(batch, phase, wants_metrics)]
+            losses = [self._backward(batch, phase, wants_metrics)]
         for group, names in self.groups:
             if group.max_grad_norm is not None:
                 clip_gradients([self.params[name] for name in names], group.max_grad_norm, by_member=self.members > 1)
@@ -120,8 +120,8 @@ class Updater:
                 project_(weight, axis)
         return losses
 
-    def _differentiated(self, batch: Batch, phase: str, wants_metrics: bool = True) -> Loss:
-        """Loss of this phase, after its gradients have been added to the parameters'."""
+    def _backward(self, batch: Batch, phase: str, wants_metrics: bool = True) -> Loss:
+        """Computes the loss of this phase and its gradients."""
         if self.flat is not None:
             return self.flat(batch, phase, wants_metrics)
         loss = checked_loss(self.loss(batch, phase), self.learner, phase, dims=int(self.population is not None))

@@ -13,7 +13,7 @@ STORED = "_trajectories"  # column of files written here
 
 
 def first_rows(trajectories: Array) -> Array:
-    """The first row of each trajectory, whose numbers are those of its rows."""
+    """Returns the index of each trajectory's first row; `trajectories` has the trajectory number of each row."""
     return np.flatnonzero(np.diff(trajectories, prepend=-1))
 
 

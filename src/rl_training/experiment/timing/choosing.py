@@ -65,5 +65,5 @@ def _measured_compilation(
 
 
 def count_epoch_updates(epochs: float, rows: int, batch_size: int) -> int:
-    """Returns the updates of so many passes over a dataset."""
+    """Returns the number of updates in this number of passes over a dataset."""
     return math.ceil(epochs * rows / batch_size)

@@ -17,8 +17,8 @@ Result = TypeVar("Result")
 class CapturedCall(Generic[Result]):
     """Calls `function`. On a GPU, calls after the first three replay a CUDA graph, which overwrites the last result.
 
-    With `changes`, the tensors that it changes, a function that waits for the device stays a call, because it cannot be
-    captured. Without them, it must not wait.
+    A function that waits for the device cannot be captured. With `changes`, the tensors that it changes, this is tested
+    first, and such a function is always called. Without `changes`, it must not wait.
     """
 
     def __init__(

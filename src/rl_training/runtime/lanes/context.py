@@ -53,7 +53,7 @@ class LaneContext:
         return self.learners[0]
 
     def require_memory(self, option: str, rows: int, row_bytes: int, *, filled: int | None = None) -> None:
-        """Raises NotEnoughMemoryError if a replay buffer of so many rows for each learner does not fit.
+        """Raises NotEnoughMemoryError if a replay buffer of `rows` rows for each learner does not fit.
 
         `filled` is the number of rows that the run will write, by default one for each of its steps.
         """
@@ -84,7 +84,7 @@ class TrainingLane:
 
     @classmethod
     def count_updates(cls, options: Any, steps: int, num_envs: int) -> int:
-        """Returns the number of updates in a run of so many steps."""
+        """Returns the number of updates in a run of `steps` steps."""
         return steps
 
     @classmethod

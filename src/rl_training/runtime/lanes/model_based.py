@@ -23,7 +23,7 @@ from rl_training.types import Batch
 
 
 class ModelBasedLane(TrainingLane):
-    """Steps are those of the real lane. While the model is fitted, one epoch per `collect`, no step is taken.
+    """Counts the steps of the real lane. While the model is fitted, one epoch per `collect`, no steps are taken.
 
     The model is fitted after the random steps and then every `model_train_interval` steps. Every `rollout_interval`
     steps the policy is rolled out in the model.

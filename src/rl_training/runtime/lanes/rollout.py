@@ -90,7 +90,7 @@ class RolloutLane(ActingLane):
         return reasons
 
     def _continue_rollout(self, rollout: Batch, *, ended: bool) -> None:
-        """`ended` says that the environments were reset, so that the episodes of the rollout end here."""
+        """Continues a saved rollout. `ended`: the environments were reset, so its episodes are truncated here."""
         if ended:
             rollout["truncated"][-1] = 1 - rollout["dones"][-1]
         self._is_cut = True
