@@ -106,6 +106,16 @@ def test_text_and_unknown_paths_are_refused_and_the_connection_stays_open(server
     assert ask(server, {"obs": [0, 0, 0, 0]})[0] == 200
 
 
+def exported_agent(spec: EnvSpec, folder: Path) -> Agent:
+    """Exports an untrained PPO agent for these spaces, without an environment, to policy.onnx."""
+    learner = PPOAlgorithm.build(spec, hidden_sizes=[4]).eval()
+    agent = Agent(learner, spec, parse_config({"algo": "ppo"}), folder)
+    policy = ExportedPolicy(learner, spec)
+    write_policy(policy, folder / "policy.onnx")
+    (folder / "policy.json").write_text(json.dumps(describe_policy(agent, policy, with_env=False)))
+    return agent
+
+
 def test_dict_observations_and_actions_are_objects(tmp_path):
     observed = {"type": "Dict", "subspaces": {
         "goal": {"type": "Discrete", "n": 3, "start": 0, "dtype": "int64"},
@@ -117,11 +127,7 @@ def test_dict_observations_and_actions_are_objects(tmp_path):
         (5,), "multi_discrete", 2, action_shape=(2,), action_sizes=(2, 2), action_starts=(0, 0), obs_space=observed,
         action_space=acted,
     )  # fmt: skip
-    learner = PPOAlgorithm.build(spec, hidden_sizes=[4]).eval()
-    agent = Agent(learner, spec, parse_config({"algo": "ppo"}), tmp_path)
-    policy = ExportedPolicy(learner, spec)
-    write_policy(policy, tmp_path / "policy.onnx")
-    (tmp_path / "policy.json").write_text(json.dumps(describe_policy(agent, policy, with_env=False)))
+    agent = exported_agent(spec, tmp_path)
     obs = {"goal": 2, "speed": [0.5, -3.0]}
     first, second = agent.predict(obs)
     for server in served(tmp_path / "policy.onnx"):
@@ -136,11 +142,7 @@ def test_columns_of_a_table_are_taken_by_name_and_actions_have_names(tmp_path):
         (3,), "discrete", 2, obs_names=("level", "site=north", "site=south"),
         categories={"site": ["north", "south"], "actions": ["down", "up"]},
     )  # fmt: skip
-    learner = PPOAlgorithm.build(spec, hidden_sizes=[4]).eval()
-    agent = Agent(learner, spec, parse_config({"algo": "ppo"}), tmp_path)
-    policy = ExportedPolicy(learner, spec)
-    write_policy(policy, tmp_path / "policy.onnx")
-    (tmp_path / "policy.json").write_text(json.dumps(describe_policy(agent, policy, with_env=False)))
+    agent = exported_agent(spec, tmp_path)
     rows = [{"level": 0.5, "site": "north"}, {"level": -3, "site": "south"}]
     expected = agent.predict(rows).tolist()
     assert set(expected) <= {"down", "up"}

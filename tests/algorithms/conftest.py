@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rl_training.algorithms import Learner
+from rl_training.algorithms import Learner, Updater
 from rl_training.types import Batch, EnvSpec
 
 
@@ -62,6 +62,22 @@ def reached() -> Callable[[Tensor, Learner], set[str]]:
         gradients = torch.autograd.grad(term, list(trained.values()), allow_unused=True, retain_graph=True)
         hit = [name for name, gradient in zip(trained, gradients, strict=True) if gradient is not None]
         return {name.removeprefix("model.").split(".")[0] for name in hit}
+
+    return parts
+
+
+@pytest.fixture
+def changed_parts() -> Callable[[Learner, Batch, int], list[set[str]]]:
+    """The parts of a learner that each of several updates changes: "model.critic", "target.actor", ..."""
+
+    def parts(learner: Learner, rows: Batch, updates: int) -> list[set[str]]:
+        updater, changed = Updater([learner]), []
+        for _ in range(updates):
+            before = copy.deepcopy(learner.state_dict())
+            updater.update(rows)
+            names = [name for name, value in learner.state_dict().items() if not value.equal(before[name])]
+            changed.append({name.split(".net")[0] for name in names})
+        return changed
 
     return parts
 

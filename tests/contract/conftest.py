@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
+import torch
 
 from rl_training.algorithms import CATALOGUE, Learner
+from rl_training.experiment.agent import Agent
+from rl_training.experiment.export.files import open_policy, write_policy
+from rl_training.experiment.export.parity import TOLERANCE, Comparison
+from rl_training.experiment.export.policy import ExportedPolicy
 from rl_training.runtime.lanes import lane_class
 from rl_training.testing import AlgorithmCase
 from rl_training.types import EnvSpec
@@ -77,3 +85,18 @@ def recurrent(request: pytest.FixtureRequest) -> AlgorithmCase:
     """Algorithms with an LSTM or GRU."""
     found: AlgorithmCase = request.param
     return found
+
+
+@pytest.fixture
+def check_export() -> Callable[[Agent, Path], None]:
+    """Exports an agent with three observations and compares the file with it on random numbers."""
+
+    def check(agent: Agent, path: Path) -> None:
+        write_policy(ExportedPolicy(agent.learner, agent.spec), path)
+        comparison = Comparison(agent, open_policy(path))
+        for seed in range(3):
+            comparison.act(5 * torch.randn(4, 3, generator=torch.Generator().manual_seed(seed)))
+        parity = comparison.result("random numbers", TOLERANCE)
+        assert parity.holds, parity
+
+    return check

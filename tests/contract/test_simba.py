@@ -15,9 +15,6 @@ from rl_training.data import ReplayBuffer
 from rl_training.experiment.agent import load_agent
 from rl_training.experiment.assembly import assemble
 from rl_training.experiment.config.train_config import parse_config
-from rl_training.experiment.export.files import open_policy, write_policy
-from rl_training.experiment.export.parity import TOLERANCE, Comparison
-from rl_training.experiment.export.policy import ExportedPolicy
 from rl_training.experiment.machine import choose
 from rl_training.experiment.run import run_training
 from rl_training.runtime.engine import train
@@ -137,11 +134,6 @@ def test_evaluation_uses_the_statistics_and_leaves_them_as_they_are(trained):
 
 
 @pytest.mark.parametrize("ending", ["pt2", pytest.param("onnx", marks=pytest.mark.slow)])
-def test_an_exported_policy_has_the_statistics(trained, ending, tmp_path):
+def test_an_exported_policy_has_the_statistics(trained, ending, tmp_path, check_export):
     agent = load_agent(trained)
-    write_policy(ExportedPolicy(agent.learner, agent.spec), tmp_path / f"policy.{ending}")
-    comparison = Comparison(agent, open_policy(tmp_path / f"policy.{ending}"))
-    for seed in range(3):
-        comparison.act(5 * torch.randn(4, 3, generator=torch.Generator().manual_seed(seed)))
-    parity = comparison.result("random numbers", TOLERANCE)
-    assert parity.holds, parity
+    check_export(agent, tmp_path / f"policy.{ending}")

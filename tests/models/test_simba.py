@@ -28,15 +28,6 @@ def layers(blocks: int, width: int = 4) -> Layers:
     return Layers((width,) * blocks, kind="simba")
 
 
-def scatter(module: nn.Module) -> dict[str, Any]:
-    """Gives every parameter, scales and biases included, a random value; returns them as float64 arrays."""
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.copy_(torch.randn(parameter.shape, generator=generator))
-    return {name: parameter.detach().double().numpy() for name, parameter in module.named_parameters()}
-
-
 def layer_norm(x: Any, scale: Any, shift: Any) -> Any:
     return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5) * scale + shift
 
@@ -52,7 +43,7 @@ def forward(x: Any, w: dict[str, Any], blocks: int) -> Any:
 
 
 @pytest.mark.parametrize("blocks", [1, 2])
-def test_a_policy_equals_its_equations_in_numpy(blocks):
+def test_a_policy_equals_its_equations_in_numpy(blocks, scatter):
     policy = SquashedPolicy(3, 2, layers(blocks))
     weights = {name: w.T if w.ndim == 2 else w for name, w in scatter(policy.net).items()}
     obs = torch.randn(5, 3)
@@ -63,7 +54,7 @@ def test_a_policy_equals_its_equations_in_numpy(blocks):
 
 
 @pytest.mark.parametrize("blocks", [1, 2])
-def test_each_critic_equals_its_equations_in_numpy(blocks):
+def test_each_critic_equals_its_equations_in_numpy(blocks, scatter):
     critic = Critic(3, 2, layers(blocks), copies=3)
     weights = scatter(critic.net)
     obs, actions = torch.randn(5, 3), torch.rand(5, 2)

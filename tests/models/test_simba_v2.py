@@ -28,15 +28,6 @@ def layers(blocks: int, width: int = 4) -> Layers:
     return Layers((width,) * blocks, kind="simba_v2")
 
 
-def scatter(module: nn.Module) -> dict[str, Any]:
-    """Gives every parameter a random value; returns them as float64 arrays. Weights need no unit norm for this."""
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.copy_(torch.randn(parameter.shape, generator=generator))
-    return {name: parameter.detach().double().numpy() for name, parameter in module.named_parameters()}
-
-
 def unit(x: Any) -> Any:
     return x / np.sqrt((x**2).sum(-1, keepdims=True))
 
@@ -59,7 +50,7 @@ def output(x: Any, w: dict[str, Any], path: str) -> Any:
 
 
 @pytest.mark.parametrize("blocks", [1, 2])
-def test_a_policy_equals_its_equations_in_numpy(blocks):
+def test_a_policy_equals_its_equations_in_numpy(blocks, scatter):
     policy = SquashedPolicy(3, 2, layers(blocks))
     weights, obs = scatter(policy.net), torch.randn(5, 3)
     found, features = policy(obs), hidden(obs.double().numpy(), weights, blocks, 4)
@@ -68,7 +59,7 @@ def test_a_policy_equals_its_equations_in_numpy(blocks):
     np.testing.assert_allclose(found.log_std.detach(), -10 + 12 * (1 + np.tanh(raw)) / 2, rtol=1e-4, atol=1e-4)
 
 
-def test_the_mean_action_of_a_deterministic_policy_equals_its_equations_in_numpy():
+def test_the_mean_action_of_a_deterministic_policy_equals_its_equations_in_numpy(scatter):
     policy = DeterministicPolicy(3, 2, layers(1))
     weights, obs = scatter(policy.net), torch.randn(5, 3)
     expected = np.tanh(output(hidden(obs.double().numpy(), weights, 1, 4), weights, "1."))
@@ -76,7 +67,7 @@ def test_the_mean_action_of_a_deterministic_policy_equals_its_equations_in_numpy
 
 
 @pytest.mark.parametrize("blocks", [1, 2])
-def test_each_critic_equals_its_equations_in_numpy(blocks):
+def test_each_critic_equals_its_equations_in_numpy(blocks, scatter):
     critic = Critic(3, 2, layers(blocks), copies=3)
     weights, obs, actions = scatter(critic.net), torch.randn(5, 3), torch.rand(5, 2)
     x = torch.cat([obs, actions], -1).double().numpy()
