@@ -11,11 +11,11 @@ import pytest
 from gymnasium import spaces
 from gymnasium.wrappers import TransformReward
 
-from rl_training.envs.goal_tasks import PointGoal
 from rl_training.envs.goals import GoalRewards
 from rl_training.envs.group import EnvError
 from rl_training.envs.making import EnvFactory, make_env, spec_of
 from rl_training.envs.successes import Successes
+from rl_training.envs.tasks.goals import PointGoal
 
 
 @pytest.mark.parametrize("env_id", ["PointGoal-v0", "BitFlip-v0"])

@@ -1,13 +1,17 @@
-"""Environments: pools, preparation, snapshots, and small environments for tests and tutorials."""
+"""Environments: pools, preparation, snapshots, and the registration of small tasks."""
 
 import gymnasium as gym
 
-gym.register("FixedHorizonCartPole-v0", "rl_training.envs.fixed_horizon:FixedHorizonCartPole", max_episode_steps=500)
-gym.register("Catch-v0", "rl_training.envs.pixels:Catch")
-gym.register("CueMemory-v0", "rl_training.envs.pixels:CueMemory")
-gym.register("SignedSide-v0", "rl_training.envs.pixels:SignedSide")
-gym.register("PointGoal-v0", "rl_training.envs.goal_tasks:PointGoal", max_episode_steps=50)
-gym.register("BitFlip-v0", "rl_training.envs.goal_tasks:BitFlip", max_episode_steps=15)
-gym.register("CombinationLock-v0", "rl_training.envs.combination_lock:CombinationLock", max_episode_steps=32)
-gym.register("CartPoleNoVelocity-v1", "rl_training.envs.hidden_velocity:CartPoleNoVelocity", max_episode_steps=500)
-gym.register("PendulumNoVelocity-v1", "rl_training.envs.hidden_velocity:PendulumNoVelocity", max_episode_steps=200)
+TASKS = {  # id: class below `tasks`, and the time limit
+    "FixedHorizonCartPole-v0": ("fixed_horizon:FixedHorizonCartPole", 500),
+    "Catch-v0": ("pixels:Catch", None),
+    "CueMemory-v0": ("pixels:CueMemory", None),
+    "SignedSide-v0": ("pixels:SignedSide", None),
+    "PointGoal-v0": ("goals:PointGoal", 50),
+    "BitFlip-v0": ("goals:BitFlip", 15),
+    "CombinationLock-v0": ("combination_lock:CombinationLock", 32),
+    "CartPoleNoVelocity-v1": ("hidden_velocity:CartPoleNoVelocity", 500),
+    "PendulumNoVelocity-v1": ("hidden_velocity:PendulumNoVelocity", 200),
+}
+for env_id, (place, steps) in TASKS.items():
+    gym.register(env_id, f"rl_training.envs.tasks.{place}", max_episode_steps=steps)

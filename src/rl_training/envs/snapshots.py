@@ -10,14 +10,14 @@ import numpy as np
 from gymnasium.wrappers import FrameStackObservation, OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from rl_training.envs.atari import AtariGame
-from rl_training.envs.combination_lock import CombinationLock
-from rl_training.envs.fixed_horizon import FixedHorizonCartPole
-from rl_training.envs.goal_tasks import BitFlip, PointGoal
-from rl_training.envs.hidden_velocity import CartPoleNoVelocity, PendulumNoVelocity
 from rl_training.envs.lending import KeptOpen
 from rl_training.envs.masks import ActionMasks
-from rl_training.envs.pixels import Catch, CueMemory
 from rl_training.envs.spaces import LibrarySpaces
+from rl_training.envs.tasks.combination_lock import CombinationLock
+from rl_training.envs.tasks.fixed_horizon import FixedHorizonCartPole
+from rl_training.envs.tasks.goals import BitFlip, PointGoal
+from rl_training.envs.tasks.hidden_velocity import CartPoleNoVelocity, PendulumNoVelocity
+from rl_training.envs.tasks.pixels import Catch, CueMemory
 
 # Their state is their plain attributes.
 ATTRIBUTE_ENVS = (
