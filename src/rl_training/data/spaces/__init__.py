@@ -2,10 +2,10 @@
 
 from rl_training.data.spaces.actions import Actions
 from rl_training.data.spaces.batches import batched, entry
+from rl_training.data.spaces.converters import actions_of, observations_of
 from rl_training.data.spaces.description import Description, Leaf, leaves, rebuild
 from rl_training.data.spaces.named import action_names, is_named, named_rows
 from rl_training.data.spaces.observations import Observations
-from rl_training.data.spaces.of_spec import actions_of, observations_of
 
 __all__ = [
     "Actions",
