@@ -24,6 +24,12 @@ def test_algos_as_a_table_names_each(cli):
     assert {"bc", "iql"} < {line.split()[0] for line in lines if line.strip()}
 
 
+def test_the_paper_is_in_the_explanation_and_not_in_the_table(cli):
+    assert "arXiv" not in (table := cli("algos").stdout)
+    assert "Implicit Q-learning: offline RL by expectile regression." in table
+    assert "arXiv:2110.06169" in cli("explain", "iql").stdout
+
+
 @pytest.mark.parametrize(("name", "pixels"), [("sac", "partly"), ("ppo", "yes"), ("td3", "no")])
 def test_algos_has_whether_images_are_taken(cli, name, pixels):
     (line,) = [line for line in cli("algos").stdout.splitlines() if line.startswith(f"{name} ")]

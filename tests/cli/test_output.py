@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from rl_training.cli.output import duration, print_facts, print_json, print_table, score
+from rl_training.cli.output import column_widths, duration, print_facts, print_json, print_table, score
 
 
 def test_nan_and_infinity_are_null_in_json(capsys):
@@ -80,6 +80,38 @@ def test_a_word_is_never_cut(capsys, monkeypatch):
     run = "runs/a-directory-whose-name-alone-is-nearly-a-line"
     print_table(("seed", "return", "run"), [("0", "1.0", run)])
     assert f"0      1.0      {run}" in capsys.readouterr().out.splitlines()
+
+
+TWO_SENTENCES = [
+    (
+        "discrete_soft_actor_critic",
+        "learns_from_a_replay_buffer of transitions and never forgets",
+        "needs_continuous_actions or discrete ones, see the guide for details of each",
+    ),
+    ("bc", "data, data and more data that was recorded", "everything"),
+]
+
+
+@pytest.mark.parametrize(("width", "used"), [(60, 83), (80, 83), (120, 120)])
+def test_no_word_is_cut_where_two_columns_wrap(capsys, monkeypatch, width, used):
+    columns = ("name", "what it learns from", "what it needs")
+    monkeypatch.setenv("COLUMNS", str(width))
+    print_table(columns, TWO_SENTENCES)
+    printed = capsys.readouterr().out
+    given = [word for row in (columns, *TWO_SENTENCES) for cell in row for word in cell.split()]
+    assert sorted(re.split(r"[\s─]+", printed.strip())) == sorted(given)
+    assert max(map(len, printed.splitlines())) == used  # the longest words and the gaps take 83
+
+
+def test_the_column_shrinks_in_which_the_fewest_cells_wrap():
+    actions = ["actions", "Box", "Box", "Box, Discrete, MultiDiscrete"]
+    sentences = ["description", *["a sentence that is wide"] * 3]
+    longer = [sentences[0], *[f"{each}, and then some" for each in sentences[1:]]]
+    assert column_widths([actions, sentences], 99) == [28, 23]
+    assert column_widths([actions, longer], 60) == [22, 38]
+    assert column_widths([actions, longer], 50) == [13, 37]
+    assert column_widths([longer, longer], 60) == [30, 30]
+    assert column_widths([actions, sentences], 1) == [13, 23]  # short cells stay on one line
 
 
 def test_output_to_a_file_has_one_line_a_row(capsys):

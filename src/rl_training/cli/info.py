@@ -1,6 +1,7 @@
 """`algos`, `explain` and `doctor`: list algorithms and options, check the machine."""
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
@@ -36,10 +37,14 @@ def algos(as_json: Json = False) -> None:
         return
     print_table(
         ("name", "lane", "actions", "pixels", "description"),
-        [(row["name"], row["lane"], ", ".join(row["action_spaces"]), _pixels(spec), row["summary"])
+        [(row["name"], row["lane"], ", ".join(row["action_spaces"]), _pixels(spec), _without_citation(spec.summary))
          for row, spec in zip(rows, specs, strict=True)],
     )  # fmt: skip
-    typer.echo("rl-training explain ALGO lists the options")
+    typer.echo("rl-training explain ALGO lists the options and names the paper")
+
+
+def _without_citation(summary: str) -> str:
+    return re.sub(r" \([^()]*(et al\.|arXiv:)[^()]*\)", "", summary)
 
 
 def _pixels(spec: Any) -> str:

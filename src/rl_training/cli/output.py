@@ -15,6 +15,7 @@ from typing import Any
 import typer
 
 SENTENCE = 28  # characters from which a table cell may wrap
+GAP = 3  # between two columns
 NO_EDGE = 10_000  # width of output that is not a terminal
 
 
@@ -52,19 +53,32 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    texts = list(zip(columns, *rows, strict=True))
+    widths = column_widths(texts, line_width() - GAP * (len(columns) - 1))
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
-    for cells in zip(columns, *rows, strict=True):
-        longest = max(map(len, cells))
-        longest_word = max(len(word) for cell in cells for word in cell.split() or [""])
-        short = longest < SENTENCE
-        table.add_column(Text(cells[0]), min_width=longest if short else longest_word, no_wrap=short)
+    for cells, width in zip(texts, widths, strict=True):
+        table.add_column(Text(cells[0]), width=width)
     for row in rows:
         table.add_row(*map(Text, row))
-    least = Console(width=NO_EDGE).measure(table).minimum
-    console = Console(width=max(line_width(), least))
+    console = Console(width=sum(widths) + GAP * (len(columns) - 1))
     with console.capture() as captured:
         console.print(table)
     typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def column_widths(columns: Sequence[Sequence[str]], room: int) -> list[int]:
+    """Widths of columns that fit into `room`, or exceed it if nothing more can shrink.
+
+    The column in which the fewest cells get another line shrinks first, the widest of several such columns. None is
+    narrower than its longest word, and columns of short cells do not shrink.
+    """
+    widths = [max(map(len, cells)) for cells in columns]
+    words = [max(len(word) for cell in cells for word in cell.split() or [""]) for cells in columns]
+    least = [width if width < SENTENCE else word for width, word in zip(widths, words, strict=True)]
+    while sum(widths) > room and (wide := [n for n, width in enumerate(widths) if width > least[n]]):
+        filled = {n: sum(len(cell) >= widths[n] for cell in columns[n]) for n in wide}
+        widths[min(wide, key=lambda n: (filled[n], -widths[n]))] -= 1
+    return widths
 
 
 def print_wrapped(start: str, text: str, *, width: int | None = None) -> None:
