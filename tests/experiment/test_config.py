@@ -69,7 +69,11 @@ def test_unknown_key_is_answered_with_the_nearest_right_one(values, sentence):
 @pytest.mark.parametrize(
     ("algo", "key", "hint"),
     [
-        ("sac", "critic_hidden_sizes", "did you mean network.critic_hidden_sizes, with network.kind=simba?"),
+        (
+            "sac",
+            "critic_hidden_sizes",
+            "did you mean network.critic_hidden_sizes, with network.kind=simba or simba_v2?",
+        ),
         ("iql", "critic_hidden_sizes", "iql does not have it. Leave it out, or use one that does: cal_ql, cql"),
         ("crossq", "critic_hiden_sizes", "did you mean critic_hidden_sizes?"),
         ("ppo", "memory_size", "did you mean network.memory_size?"),

@@ -154,7 +154,7 @@ def test_what_a_simba_network_cannot_be_is_refused(options, message):
 
 def test_other_algorithms_refuse_it():
     for name in CATALOGUE.keys() - set(ALGORITHMS):
-        with pytest.raises(ValueError, match="network simba is for sac, td3, redq, crossq, tqc and mbpo; leave it out"):
+        with pytest.raises(ValueError, match="network simba is for crossq, mbpo, redq, sac, td3 and tqc; leave it out"):
             CATALOGUE[name].config_type(network="simba")
 
 

@@ -56,7 +56,7 @@ class AlgorithmConfig(BaseModel):
         if self.network is not None and (kind := self.network.kind) in SIMBA:
             if kind not in self.takes_simba:
                 instead = f"use network {self.takes_simba[0]}" if self.takes_simba else "leave it out"
-                raise ValueError(f"network {kind} is for {SIMBA[kind]}; {instead}")
+                raise ValueError(f"network {kind} is for {_algorithms_that_take(kind)}; {instead}")
             check_blocks(self)
         return self
 
@@ -74,6 +74,13 @@ class AlgorithmConfig(BaseModel):
         if isinstance(value, bool) and bool not in allowed and not is_word:  # pydantic accepts it as 0 or 1
             raise ValueError(f"must not be true or false, got {value}")
         return value
+
+
+def _algorithms_that_take(kind: str) -> str:
+    from rl_training.algorithms import CATALOGUE  # its files import this one
+
+    *names, last = (name for name, learner in CATALOGUE.items() if kind in learner.config_type.takes_simba)
+    return f"{', '.join(names)} and {last}"
 
 
 class OfflineConfig(AlgorithmConfig):
@@ -143,7 +150,7 @@ class ReplayConfig(AlgorithmConfig):
 
 
 class ReplayActorCriticConfig(ReplayConfig):
-    takes_simba: ClassVar[tuple[str, ...]] = tuple(SIMBA)
+    takes_simba: ClassVar[tuple[str, ...]] = SIMBA
 
     weight_decay: NonNegativeFloat = Field(0.0, description="decoupled weight decay of the networks (AdamW)")
     normalize_rewards: bool = Field(

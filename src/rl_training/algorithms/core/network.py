@@ -17,10 +17,7 @@ from rl_training.models.simba import CRITIC_HIDDEN_SIZES, HIDDEN_SIZES
 
 MEMORY_OPTIONS = ("memory", "memory_size")
 SIMBA_OPTIONS = ("critic_hidden_sizes",)
-SIMBA = {  # kinds of residual blocks, and the algorithms that take them
-    "simba": "sac, td3, redq, crossq, tqc and mbpo",
-    "simba_v2": "sac, td3, redq, tqc and mbpo",
-}
+SIMBA = ("simba", "simba_v2")  # kinds of residual blocks
 # Options of an algorithm that have another default with SimBa networks.
 SIMBA_DEFAULTS = {"hidden_sizes": HIDDEN_SIZES, "critic_hidden_sizes": CRITIC_HIDDEN_SIZES, "normalize_obs": True}
 _WIDEST = 1_000_000  # units of a hidden layer, in hints

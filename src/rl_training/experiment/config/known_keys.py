@@ -53,7 +53,8 @@ def _network_keys(options: type[AlgorithmConfig] | None) -> dict[str, str]:
 
     unused = (*(() if options.takes_memory else MEMORY_OPTIONS), *(() if options.takes_simba else SIMBA_OPTIONS))
     keys = {key: f"network.{key}" for key in NetworkConfig.model_fields if key not in unused}
-    return {key: f"{name}, with network.kind=simba" if key in SIMBA_OPTIONS else name for key, name in keys.items()}
+    kinds = f"with network.kind={' or '.join(options.takes_simba)}"
+    return {key: f"{name}, {kinds}" if key in SIMBA_OPTIONS else name for key, name in keys.items()}
 
 
 def algorithms_with(path: KeyPath, *, algo: str) -> str:
