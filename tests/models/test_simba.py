@@ -91,22 +91,6 @@ def test_actor_and_critics_have_blocks_of_their_own_width(name):
     assert len([value for value in critic if "body.0.weight" in value]) == 2
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_the_word_alone_has_the_widths_of_the_paper_and_normalises_observations(name):
-    options: Any = CATALOGUE[name].config_type
-    config = options(network="simba")
-    assert (config.hidden_sizes, config.normalize_obs) == ((128,), True)
-    assert getattr(config, "critic_hidden_sizes", (512, 512)) == (512, 512)
-    assert options().normalize_obs is False
-    assert options(network="simba", normalize_obs=False).normalize_obs is False
-
-
-def test_a_stored_config_is_read_as_it_was_written():
-    for options in ({"network": "simba"}, {"network": SMALL}, {"network": "simba", "hidden_sizes": [4, 4]}):
-        config = CATALOGUE["crossq"].config_type(**options)
-        assert CATALOGUE["crossq"].config_type(**config.model_dump(mode="json")) == config
-
-
 def test_redq_keeps_the_initial_weights_of_the_blocks():
     model: Any = build("redq").model
     assert model.critic.net[0].blocks[0].body[0].weight.abs().max() > math.sqrt(6 / 30)  # the bound of Xavier uniform
@@ -137,25 +121,6 @@ def test_an_update_of_crossq_moves_the_statistics_inside_the_blocks():
     moved = {name: value for name, value in learner.model.named_buffers() if name.endswith("count")}
     assert len(moved) == 7
     assert all(value == 1 for value in moved.values())
-
-
-@pytest.mark.parametrize(("options", "message"), [
-    ({"network": {"kind": "simba", "hidden_sizes": [8, 4]}}, r"hidden_sizes of a simba network .* got \[8, 4\]"),
-    ({"network": {"kind": "simba", "critic_hidden_sizes": []}}, "critic_hidden_sizes of a simba network"),
-    ({"network": {"kind": "simba", "layer_norm": False}}, "simba has a normalisation of its own in every block"),
-    ({"network": {"kind": "mlp", "critic_hidden_sizes": [8]}}, "critic_hidden_sizes is for simba and simba_v2, not"),
-    ({"network": {"kind": "simba", "blocks": 2}}, "unknown key 'blocks'; simba has hidden_sizes"),
-    ({"network": SMALL, "hidden_sizes": [4]}, r"hidden_sizes is \[4\], but network.hidden_sizes is \[8\]; set one"),
-])  # fmt: skip
-def test_what_a_simba_network_cannot_be_is_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        CATALOGUE["sac"].config_type(**options)
-
-
-def test_other_algorithms_refuse_it():
-    for name in CATALOGUE.keys() - set(ALGORITHMS):
-        with pytest.raises(ValueError, match="network simba is for crossq, mbpo, redq, sac, td3 and tqc; leave it out"):
-            CATALOGUE[name].config_type(network="simba")
 
 
 def test_weight_decay_shrinks_the_networks_and_leaves_the_temperature_alone():

@@ -186,21 +186,6 @@ def test_target_networks_are_averages_and_are_not_projected():
         torch.testing.assert_close(value, (before[path] + online.detach()) / 2)
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_the_word_alone_has_the_widths_of_the_paper_and_normalises_observations(name):
-    options: Any = CATALOGUE[name].config_type
-    config = options(network="simba_v2")
-    assert (config.hidden_sizes, config.normalize_obs) == ((128,), True)
-    assert getattr(config, "critic_hidden_sizes", (512, 512)) == (512, 512)
-    assert options(network="simba_v2", normalize_obs=False).normalize_obs is False
-
-
-def test_a_stored_config_is_read_as_it_was_written():
-    for options in ({"network": "simba_v2"}, {"network": SMALL}, {"network": "simba_v2", "hidden_sizes": [4, 4]}):
-        config = CATALOGUE["tqc"].config_type(**options)
-        assert CATALOGUE["tqc"].config_type(**config.model_dump(mode="json")) == config
-
-
 def test_redq_keeps_the_initial_weights():
     assert_unit_norms(build("redq").model)
 
@@ -210,24 +195,6 @@ def test_sac_with_discrete_actions_takes_it():
     learner = CATALOGUE["sac"].build(spec, network=SMALL)
     learner.update({**batch(), "actions": torch.randint(4, (16,))})
     assert_unit_norms(learner.model)
-
-
-@pytest.mark.parametrize(("options", "message"), [
-    ({"network": {"kind": "simba_v2", "hidden_sizes": [8, 4]}}, r"hidden_sizes of a simba_v2 network .* got \[8, 4\]"),
-    ({"network": {"kind": "simba_v2", "layer_norm": True}}, "simba_v2 has a normalisation of its own in every block"),
-    ({"network": {"kind": "simba_v2", "shift": 2}}, "unknown key 'shift'; simba_v2 has hidden_sizes"),
-])  # fmt: skip
-def test_what_such_a_network_cannot_be_is_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        CATALOGUE["sac"].config_type(**options)
-
-
-def test_other_algorithms_refuse_it():
-    for name in CATALOGUE.keys() - {*ALGORITHMS, "crossq"}:
-        with pytest.raises(ValueError, match="network simba_v2 is for mbpo, redq, sac, td3 and tqc; leave it out"):
-            CATALOGUE[name].config_type(network="simba_v2")
-    with pytest.raises(ValueError, match=r"network simba_v2 is for mbpo, .* and tqc; use network simba"):
-        CATALOGUE["crossq"].config_type(network="simba_v2")
 
 
 def test_layers_of_unit_norm_have_no_bias():
