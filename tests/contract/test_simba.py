@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from rl_training.algorithms import CATALOGUE
 from rl_training.data import ReplayBuffer
 from rl_training.experiment.agent import load_agent
 from rl_training.experiment.assembly import assemble
@@ -21,12 +20,6 @@ from rl_training.runtime.engine import train
 from rl_training.testing import AlgorithmCase, checks
 
 SIMBA = {"kind": "simba", "hidden_sizes": [8], "critic_hidden_sizes": [8, 8]}
-OTHERS = [name for name, learner in CATALOGUE.items() if learner.config_type.takes_simba and name != "sac"]
-
-
-@pytest.fixture(params=["sac", *OTHERS])
-def simba(request, all_rows) -> AlgorithmCase:
-    return with_simba(all_rows[request.param])
 
 
 @pytest.fixture
@@ -36,31 +29,6 @@ def sac(all_rows) -> AlgorithmCase:
 
 def with_simba(case: AlgorithmCase, **options: Any) -> AlgorithmCase:
     return replace(case, own_options={"network": SIMBA, "weight_decay": 0.01, **options})
-
-
-def test_it_learns_and_saves_its_state(simba):
-    checks.check_updates(simba)
-    checks.check_state(simba)
-
-
-def test_its_population_equals_its_members_updated_alone(simba):
-    checks.check_population(simba)
-
-
-@pytest.mark.parametrize("name", ["sac", *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)])
-def test_it_resumes_byte_for_byte(all_rows, name, tmp_path):
-    checks.check_resume(with_simba(all_rows[name]), tmp_path)
-
-
-@pytest.mark.parametrize("name", ["sac", pytest.param("crossq", marks=pytest.mark.slow)])
-def test_a_population_resumes_byte_for_byte(all_rows, name, tmp_path):
-    checks.check_population_resume(with_simba(all_rows[name]), tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("members", [1, 2])
-def test_the_compiled_loss_equals_the_eager_one(simba, members):
-    checks.check_compiled(simba, members=members)
 
 
 def test_a_loaded_agent_predicts_what_the_trained_one_does(sac, tmp_path):
@@ -131,9 +99,3 @@ def test_evaluation_uses_the_statistics_and_leaves_them_as_they_are(trained):
     with torch.no_grad():
         agent.learner.normalizer.get_buffer("mean").add_(5)
     assert agent.evaluate(2, seed=0)["return_mean"] != score
-
-
-@pytest.mark.parametrize("ending", ["pt2", pytest.param("onnx", marks=pytest.mark.slow)])
-def test_an_exported_policy_has_the_statistics(trained, ending, tmp_path, check_export):
-    agent = load_agent(trained)
-    check_export(agent, tmp_path / f"policy.{ending}")
