@@ -11,8 +11,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
 from rl_training.algorithms.core.ops import ensemble_squared_error
-from rl_training.algorithms.core.temperature import temperature_loss
-from rl_training.algorithms.sac import SACAlgorithm, SACConfig, sac_actor_loss
+from rl_training.algorithms.sac import SACAlgorithm, SACConfig, sac_policy_loss
 from rl_training.models import Layers
 from rl_training.models.batch_renorm import RenormCritic, RenormPolicy
 from rl_training.types import Batch, EnvSpec, Loss, ParameterGroup
@@ -77,14 +76,9 @@ class CrossQAlgorithm(SACAlgorithm):
 
     def policy(self, batch: Batch) -> Loss:
         """SAC's policy loss; the critics normalise by their running statistics, the actor by those of the batch."""
-        alpha = self.log_alpha.detach().exp()
-        obs = self.normalizer(batch["obs"])
+        obs, alpha = self.normalizer(batch["obs"]), self.log_alpha.detach().exp()
         policy, buffers = self.model.actor.with_statistics(obs, "model.actor.")
-        actions, log_prob = policy.sample_with_log_prob()
-        terms = {"actor_loss": sac_actor_loss(self.policy_value(obs, actions), log_prob, alpha)}
-        if self.config.tune_temperature:
-            terms["temperature_loss"] = temperature_loss(self.log_alpha, log_prob, self.target_entropy)
-        return Loss(terms, {"entropy": -log_prob.mean(), "temperature": alpha}, buffers)
+        return sac_policy_loss(self, obs, alpha, policy)._replace(buffers=buffers)
 
     def parameter_groups(self) -> list[ParameterGroup]:
         *_, networks = super().parameter_groups()

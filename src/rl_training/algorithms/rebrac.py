@@ -9,7 +9,7 @@ from torch import Tensor
 from rl_training.algorithms.core.config import ActionNoiseConfig, OfflineTDConfig, Rate
 from rl_training.algorithms.core.learner import Column, actor_critic_groups
 from rl_training.algorithms.sac import frozen_min_q
-from rl_training.algorithms.td3 import DelayedActorConfig, TD3Algorithm, smoothed_actions
+from rl_training.algorithms.td3 import DelayedActorConfig, TD3Algorithm
 from rl_training.models import MLPReBRACModel
 from rl_training.types import Batch, Loss, ParameterGroup
 
@@ -61,11 +61,9 @@ class ReBRACAlgorithm(TD3Algorithm):
                 "rebrac needs the column next_actions, and this batch has none. "
                 "Add the actions that follow the transitions, or train with rl_training.ReBRAC, which derives them"
             )
-        c, next_obs = self.config, batch["next_obs"]
-        actions = self.target["actor"](next_obs).mode()
-        actions = smoothed_actions(actions, noise=c.target_noise, clip=c.target_noise_clip)
+        next_obs, actions = batch["next_obs"], self.target_actions(batch["next_obs"])
         penalty = (1 - batch["truncated"]) * squared_distance(actions, batch["next_actions"])
-        next_q = self.target["critic"](next_obs, actions).amin(0) - c.critic_bc_coef * penalty
+        next_q = self.target["critic"](next_obs, actions).amin(0) - self.config.critic_bc_coef * penalty
         return self.td_target(batch, next_q)
 
     def actor_loss(self, batch: Batch) -> Loss:

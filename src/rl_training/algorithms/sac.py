@@ -23,9 +23,13 @@ def sac_actor_loss(q: Tensor, log_prob: Tensor, alpha: Tensor | float) -> Tensor
     return (alpha * log_prob - q).mean()
 
 
-def sac_policy_loss(learner: Any, obs: Tensor, alpha: Tensor) -> Loss:
-    """Policy loss of the learner's actor, plus the temperature loss if the temperature is tuned."""
-    actions, log_prob = learner.model.actor(obs).sample_with_log_prob()
+def sac_policy_loss(learner: Any, obs: Tensor, alpha: Tensor, policy: Any = None) -> Loss:
+    """Policy loss of the learner's actor, plus the temperature loss if the temperature is tuned.
+
+    `policy` is pi(.|s) if it has been computed already.
+    """
+    policy = learner.model.actor(obs) if policy is None else policy
+    actions, log_prob = policy.sample_with_log_prob()
     terms = {"actor_loss": sac_actor_loss(learner.policy_value(obs, actions), log_prob, alpha)}
     if learner.config.tune_temperature:
         terms["temperature_loss"] = temperature_loss(learner.log_alpha, log_prob, learner.target_entropy)

@@ -50,11 +50,14 @@ class TD3Algorithm(Learner):
     @torch.no_grad()
     def target_q(self, batch: Batch) -> Tensor:
         """TD target: r + gamma * (1 - done) * min target Q(s', smoothed target policy(s'))."""
-        c, next_obs = self.config, batch["next_obs"]
-        actions = self.target["actor"](next_obs).mode()
-        actions = smoothed_actions(actions, noise=c.target_noise, clip=c.target_noise_clip)
-        next_q = self.target["critic"](next_obs, actions).amin(0)
+        next_obs = batch["next_obs"]
+        next_q = self.target["critic"](next_obs, self.target_actions(next_obs)).amin(0)
         return self.td_target(batch, next_q)
+
+    def target_actions(self, next_obs: Tensor) -> Tensor:
+        """Smoothed actions of the target policy."""
+        noise, clip = self.config.target_noise, self.config.target_noise_clip
+        return smoothed_actions(self.target["actor"](next_obs).mode(), noise=noise, clip=clip)
 
     def actor_loss(self, batch: Batch) -> Loss:
         obs = self.normalizer(batch["obs"])
