@@ -1,4 +1,4 @@
-"""Warnings for the user, and the text of an error."""
+"""Warnings for the user, and the text of errors and durations."""
 
 import logging
 import sys
@@ -15,6 +15,12 @@ OPE_CAUTION = (
 
 def print_warning(message: str) -> None:
     print(message, file=sys.stderr)
+
+
+def duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.3g} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def describe_error(error: BaseException) -> str:

@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from rl_training.cli.output import column_widths, duration, print_facts, print_json, print_table, score
+from rl_training.cli.output import column_widths, print_facts, print_json, print_table, score
+from rl_training.messages import duration
 
 
 def test_nan_and_infinity_are_null_in_json(capsys):
@@ -23,7 +24,7 @@ def test_nan_and_infinity_are_null_in_json(capsys):
     }
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(0.04, "0.0 s"), (89, "89.0 s"), (150, "2 min"), (9000, "2.5 h")])
+@pytest.mark.parametrize(("seconds", "text"), [(0.04, "0.04 s"), (89, "89 s"), (150, "2 min"), (9000, "2.5 h")])
 def test_a_duration_has_the_unit_that_fits_it(seconds, text):
     assert duration(seconds) == text
 

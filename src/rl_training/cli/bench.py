@@ -16,10 +16,10 @@ import typer
 from rl_training.cli.data import ActionRange, Allow, Columns, read_options
 from rl_training.cli.executors import takes_executor
 from rl_training.cli.options import Json
-from rl_training.cli.output import duration, many, print_facts, print_json, print_table, print_wrapped
+from rl_training.cli.output import many, print_facts, print_json, print_table, print_wrapped
 from rl_training.cli.tables import takes_table_options
 from rl_training.experiment.executors.base import ExecutorOptions
-from rl_training.messages import OPE_CAUTION
+from rl_training.messages import OPE_CAUTION, duration
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -11,8 +11,8 @@ import typer
 
 from rl_training.cli.data import require_directory, require_plot_path
 from rl_training.cli.options import Json
-from rl_training.cli.output import duration, print_json, print_table, print_wrapped
-from rl_training.messages import OPE_CAUTION
+from rl_training.cli.output import print_json, print_table, print_wrapped
+from rl_training.messages import OPE_CAUTION, duration
 
 if TYPE_CHECKING:
     from rl_training.reporting.comparison import Comparison, Entry

@@ -14,6 +14,8 @@ from typing import Any
 
 import typer
 
+from rl_training.messages import duration
+
 SENTENCE = 28  # characters from which a table cell may wrap
 GAP = 3  # between two columns
 NO_EDGE = 10_000  # width of output that is not a terminal
@@ -148,12 +150,6 @@ def many(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.1f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
 @contextmanager
 def progress(noun: str, total: int) -> Iterator[Callable[[int], None]]:
     """Yields a function that shows how many are done: a bar on a terminal, else a line every ten seconds."""
@@ -177,6 +173,6 @@ def progress(noun: str, total: int) -> Iterator[Callable[[int], None]]:
             line = f"{noun} {done:,} of {total:,}  {rate:,.0f}/s"
             bar.update(task, completed=done, description=line)
             if not console.is_terminal:
-                typer.echo(f"{line}  about {duration((total - done) / rate)} left", err=True)
+                typer.echo(f"{line}  about {duration(round((total - done) / rate))} left", err=True)
 
         yield show

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from rl_training.cli.output import duration, print_facts, print_json, print_table
+from rl_training.cli.output import print_facts, print_json, print_table
 from rl_training.experiment.bench.cell import seconds_left
 from rl_training.experiment.tuning.space import describe_params, shown_value
 from rl_training.experiment.user_errors import message_of
+from rl_training.messages import duration
 
 if TYPE_CHECKING:
     from rich.table import Table

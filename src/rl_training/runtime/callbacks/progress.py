@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from rl_training.messages import duration
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.state import CollectResult, TrainerState
 
@@ -59,7 +60,7 @@ class ShowProgress(Callback):
         if self._bar:
             self._bar.update(self._task, completed=state.global_step, description=self.line(state))
         else:
-            self.console.print(f"{self.line(state)}  {self.left(state)}", highlight=False)
+            self.console.print(f"{self.line(state)}  {self.left(state)}", highlight=False, soft_wrap=True)
 
     def waiting(self, text: str) -> None:
         """Shows what the run waits for, until the next step."""
@@ -67,7 +68,7 @@ class ShowProgress(Callback):
         if self._bar:
             self._bar.update(self._task, description=text)
         else:
-            self.console.print(text, highlight=False)
+            self.console.print(text, highlight=False, soft_wrap=True)
 
     def on_train_end(self, state: HasProgress) -> None:
         if self._bar:
@@ -78,8 +79,8 @@ class ShowProgress(Callback):
         return (state.global_step - step) / max(time.monotonic() - then, 1e-9)
 
     def left(self, state: HasProgress) -> str:
-        seconds = (state.total_timesteps - state.global_step) / max(self.rate(state), 1e-9)
-        return f"about {_duration(seconds)} left"
+        steps = max(state.total_timesteps - state.global_step, 0)  # the last collection may go beyond the total
+        return f"about {duration(round(steps / max(self.rate(state), 1e-9)))} left"
 
     def line(self, state: HasProgress) -> str:
         fields = [f"step {state.global_step:,} of {state.total_timesteps:,}", f"{self.rate(state):,.0f}/s"]
@@ -88,9 +89,3 @@ class ShowProgress(Callback):
         scores = {"return": state.metrics.get("episode_return"), "evaluation": evaluation}
         fields += [f"{label} {value:.4g}" for label, value in scores.items() if value is not None]
         return "  ".join(fields)
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
