@@ -162,9 +162,9 @@ def stacked(case: AlgorithmCase, members: list[Any]) -> Batch:
     return {name: torch.stack([batch[name] for batch in batches]) for name in batches[0]}
 
 
-def check_seeds(case: AlgorithmCase, folder: Path, first: Path | None = None) -> None:
+def check_seeds(case: AlgorithmCase, folder: Path) -> None:
     """The same seed gives the same bytes, and another seed another run."""
-    first = first or train(case, folder / "first")
+    first = train(case, folder / "first")
     found = compare_runs(first, train(case, folder / "again"))
     require(not found, f"two runs of one seed differ: {'; '.join(map(str, found[:3]))}")
     require(bool(compare_runs(first, train(case, folder / "other", seed=1))), "seeds 0 and 1 give the same run")
