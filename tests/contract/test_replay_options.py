@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +24,13 @@ PIXELS = "FramesOfATest-v0"
 ENVS = {"box": "Pendulum-v1", "discrete": "CartPole-v1"}
 REPLAY = [name for name, learner in CATALOGUE.items() if lane_class(learner) is ReplayLane]
 STACKED = [name for name in REPLAY if "stacked_frames" in CATALOGUE[name].config_type.model_fields]
-DERIVED = [name for name in STACKED if any(base in CATALOGUE.values() for base in CATALOGUE[name].__mro__[1:])]
+DERIVED = [name for name in REPLAY if any(base in CATALOGUE.values() for base in CATALOGUE[name].__mro__[1:])]
 OWN_DISCRETE = [name for name in REPLAY if CATALOGUE[name].discrete_type is not None]
-RUNS = [
-    *(pytest.param(name, ENVS[CATALOGUE[name].action_kinds[0]], id=name) for name in REPLAY),
-    *(pytest.param(name, ENVS["discrete"], id=f"{name}-discrete") for name in OWN_DISCRETE),
-    *(
-        pytest.param(name, PIXELS, id=f"{name}-frames", marks=[pytest.mark.slow] * (name in DERIVED))
-        for name in STACKED
-    ),
+VECTORS = [
+    *((name, ENVS[CATALOGUE[name].action_kinds[0]], name) for name in REPLAY),
+    *((name, ENVS["discrete"], f"{name}-discrete") for name in OWN_DISCRETE),
 ]
+FRAMES = [(name, PIXELS, f"{name}-frames") for name in STACKED]
 OPTIONS = {  # those that the algorithm has
     "action_noise": "ornstein_uhlenbeck",
     "batch_size": 16,
@@ -50,6 +47,13 @@ OPTIONS = {  # those that the algorithm has
     "updates_per_collect": 2,
 }
 Configured = Callable[[Path, int], TrainConfig]
+
+
+def runs(cases: list[tuple[str, str, str]], *, slow: Collection[str]) -> list[Any]:
+    """Names and environments as parameters; those of the algorithms in `slow` are marked as slow."""
+    return [
+        pytest.param(name, env_id, id=case, marks=[pytest.mark.slow] * (name in slow)) for name, env_id, case in cases
+    ]
 
 
 class Pixels(gym.Env[Any, Any]):
@@ -94,7 +98,7 @@ def configured(name: str, env_id: str) -> Configured:
     return lambda folder, seed: parse_config({**run, "seed": seed, "output_dir": str(folder / f"seed_{seed}")})
 
 
-@pytest.mark.parametrize(("name", "env_id"), RUNS)
+@pytest.mark.parametrize(("name", "env_id"), [*runs(VECTORS, slow=()), *runs(FRAMES, slow=DERIVED)])
 def test_a_run_resumes_byte_for_byte(configured, tmp_path):
     whole = run_training(configured(tmp_path / "whole", 0))
     halved = run_training(configured(tmp_path / "halved", 0), callbacks=[StopAtStep(IN_AN_EPISODE)])
@@ -103,7 +107,14 @@ def test_a_run_resumes_byte_for_byte(configured, tmp_path):
     assert compare_runs(whole.run_dir, halved.run_dir) == []
 
 
-@pytest.mark.parametrize(("name", "env_id"), RUNS)
+@pytest.mark.parametrize(("name", "env_id"), runs([case for case in VECTORS if case[0] in DERIVED], slow=()))
+def test_a_derived_algorithm_trains_as_a_population(configured, tmp_path):
+    found = run_population([configured(tmp_path, seed) for seed in SEEDS])
+    assert [(result.status, result.steps) for result in found] == [("finished", 64)] * 2
+
+
+# Derived algorithms resume as populations in test_population.py, and with these options as single runs above.
+@pytest.mark.parametrize(("name", "env_id"), runs([*VECTORS, *FRAMES], slow=DERIVED))
 def test_a_population_resumes_byte_for_byte_and_a_member_continues_alone(configured, tmp_path):
     whole, halved = ([configured(tmp_path / name, seed) for seed in SEEDS] for name in ("whole", "halved"))
     finished = run_population(whole)
