@@ -19,11 +19,11 @@ def test_without_masks_it_stays_closed(final_return):
 
 def test_masked_dqn_opens_a_shorter_lock(final_return):
     shorter = ("collect_steps=4", "target_interval=50", "learning_starts=200")
-    assert final_return("dqn/combination_lock", *shorter, env_kwargs={"length": 3}, total_timesteps=3_000) == 1.0
+    assert final_return("dqn/combination_lock", *shorter, env_kwargs={"length": 3}, total_timesteps=1_500) == 1.0
 
 
 def test_masked_sac_opens_a_shorter_lock(final_return):
     faster = ("learning_starts=200", "learning_rate=0.003", "updates_per_collect=2", "tau=0.05", "batch_size=64")
     sparse = ("n_step=1", "gamma=0.95", "temperature=0.01")  # the reward of 1 comes in the last state only
-    lock = {"env_id": "CombinationLock-v0", "env_kwargs": {"length": 3}, "total_timesteps": 3_000, "schedules": {}}
+    lock = {"env_id": "CombinationLock-v0", "env_kwargs": {"length": 3}, "total_timesteps": 1_500, "schedules": {}}
     assert final_return("sac/cartpole", *faster, *sparse, **lock) == 1.0
