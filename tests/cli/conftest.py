@@ -62,7 +62,7 @@ def _trained(cli: Callable[..., Result], command: list[str], output: Path) -> di
     return report
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def train_tiny_dreamer(cli: Callable[..., Result]) -> Callable[[Path, str], None]:
     """Trains a small Dreamer for twelve steps."""
     small = ("size=tiny", "window=4", "batch_size=2", "horizon=2", "learning_starts=8", "train_ratio=1")

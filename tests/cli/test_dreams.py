@@ -5,11 +5,21 @@ from __future__ import annotations
 import json
 import re
 import sys
+from pathlib import Path
+
+import pytest
 
 
-def test_dream_writes_a_figure_and_prints_the_errors(cli, train_tiny_dreamer, tmp_path):
-    train_tiny_dreamer(tmp_path / "run", "Catch-v0")
-    command = ("dream", tmp_path / "run", "--rows", 2, "--output", tmp_path / "dream.png")
+@pytest.fixture(scope="module")
+def catch(train_tiny_dreamer, tmp_path_factory) -> Path:
+    """A run on Catch that the tests only read."""
+    run: Path = tmp_path_factory.mktemp("runs") / "catch"
+    train_tiny_dreamer(run, "Catch-v0")
+    return run
+
+
+def test_dream_writes_a_figure_and_prints_the_errors(cli, catch, tmp_path):
+    command = ("dream", catch, "--rows", 2, "--output", tmp_path / "dream.png")
     result = cli(*command, "--json")
     assert result.exit_code == 0, result.stderr
     errors = json.loads(result.stdout)
@@ -29,12 +39,11 @@ def test_frames_that_never_change_leave_no_baseline_to_compare_with(cli, train_t
     assert json.loads(cli(*blank, "--json").stdout)["of_copy_last"] is None
 
 
-def test_a_dream_needs_a_known_format_and_matplotlib(cli, train_tiny_dreamer, tmp_path, monkeypatch):
-    result = cli("dream", tmp_path / "run", "--output", "dream.jpg")
+def test_a_dream_needs_a_known_format_and_matplotlib(cli, catch, tmp_path, monkeypatch):
+    result = cli("dream", tmp_path / "no_run", "--output", "dream.jpg")
     assert (result.exit_code, result.stderr) == (2, "error: --output must end in .png, .pdf or .svg, got dream.jpg\n")
-    train_tiny_dreamer(tmp_path / "run", "Catch-v0")
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    result = cli("dream", tmp_path / "run", "--output", tmp_path / "dream.png")
+    result = cli("dream", catch, "--output", tmp_path / "dream.png")
     assert result.stderr == 'error: a plot needs matplotlib: pip install "rl-training[plot]"\n'
 
 
