@@ -37,7 +37,7 @@ OPTIONS = {  # those that the algorithm has
     "buffer_size": 44,
     "critic_hidden_sizes": [8],
     "hidden_sizes": [8],
-    "learning_starts": 20,
+    "learning_starts": 40,
     "n_step": 3,
     "noisy": True,
     "num_critics": 3,
