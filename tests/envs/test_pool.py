@@ -249,6 +249,12 @@ def test_an_unknown_environment_gets_suggestions():
         EnvPool("CartPol-v1")
 
 
+def test_an_equal_version_alone_is_no_similarity():
+    with pytest.raises(ValueError, match="'Foo-v1' not found") as caught:
+        EnvPool("Foo-v1")
+    assert "Did you mean" not in str(caught.value)
+
+
 def test_a_missing_package_gets_its_install_command(monkeypatch: pytest.MonkeyPatch):
     for name in [name for name in sys.modules if name.startswith("gymnasium.envs.mujoco")]:
         monkeypatch.delitem(sys.modules, name)

@@ -7,7 +7,6 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, TypeAlias
 
@@ -23,6 +22,7 @@ from rl_training.envs.masks import gives_masks, with_action_masks
 from rl_training.envs.modules import module_of
 from rl_training.envs.spaces import with_library_spaces
 from rl_training.envs.spec import env_spec_of
+from rl_training.envs.suggestions import suggestion
 from rl_training.envs.wrapping import wrap, wrapper_name
 from rl_training.modules import (
     LOCAL,
@@ -31,7 +31,6 @@ from rl_training.modules import (
     import_named,
     is_local,
     load_object,
-    module_files,
     module_in,
     name_of,
     option_hint,
@@ -156,7 +155,7 @@ def _make(env_id: str | MakeEnv, env_kwargs: Mapping[str, Any], *, training: boo
             return make_atari(env_id, training=training, **env_kwargs)
         return gym.make(env_id, **{"disable_env_checker": True, **env_kwargs})
     except (gym.error.UnregisteredEnv, gym.error.DeprecatedEnv) as error:
-        raise ValueError(f"env_id {env_id!r} not found. {_similar(env_id, error)}") from error
+        raise ValueError(f"env_id {env_id!r} not found. {suggestion(env_id) or error}") from error
     except (gym.error.DependencyNotInstalled, ImportError) as error:
         module = str(getattr(gym.registry.get(env_id), "entry_point", ""))
         atari = "rl-training[atari]" if is_atari(env_id) else None
@@ -215,45 +214,6 @@ def _what_to_return(got: Any) -> str:
     if isinstance(got, gym.vector.VectorEnv):
         return "return one environment; num_envs sets how many"
     return f"{type(got).__name__} must subclass gymnasium.Env" if hasattr(got, "step") else "return an environment"
-
-
-def _similar(env_id: str, error: Exception) -> str:
-    module, colon, name = env_id.rpartition(":")
-    known = _names_in(module) if colon else list(gym.registry)
-    matches = ", ".join(repr(f"{module}{colon}{each}") for each in get_close_matches(name, known))
-    did_you_mean = f"Did you mean {matches}?" if matches else ""
-    if not colon:
-        return " ".join(filter(None, (did_you_mean, _form_hint(env_id)))) or str(error)
-    if matches:
-        return did_you_mean
-    return f"{module} has {', '.join(known[:10])}" if known else f"{module} has no environments"
-
-
-def _form_hint(env_id: str) -> str:
-    """Returns what to write for a module, its file, or `module.Class`; empty for other names. Imports nothing."""
-    name = env_id.removesuffix(".py")
-    module, dot, attribute = name.rpartition(".")
-    if not all(part.isidentifier() for part in name.split(".")):
-        return ""
-    if module_files(name):
-        return f"{name} is a module; name a class or id in it, too: '{name}:Class'"
-    return (
-        f"Write '{module}:{attribute}' for {attribute} of the module {module}" if dot and module_files(module) else ""
-    )
-
-
-def _names_in(module: str) -> list[str]:
-    """Returns the environment classes of a module, and the ids that it registers."""
-    found = [name for name, each in vars(sys.modules[module]).items() if _is_env_class(each)]
-    for env_id, registered in gym.registry.items():
-        creator: Any = registered.entry_point
-        home = str(creator).partition(":")[0] if isinstance(creator, str) else getattr(creator, "__module__", "")
-        found += [env_id] if home == module or home.startswith(f"{module}.") else []
-    return found
-
-
-def _is_env_class(thing: Any) -> bool:
-    return isinstance(thing, type) and issubclass(thing, gym.Env) and not issubclass(thing, gym.Wrapper)
 
 
 def _resolved(env_id: str) -> MakeEnv | None:
