@@ -24,7 +24,7 @@ def save_picture(rows: Sequence[Row], target: Path) -> None:
     tasks: dict[str, list[Row]] = {}
     for row in rows:
         if row.final:
-            tasks.setdefault(row.dataset or row.env, []).append(row)
+            tasks.setdefault(task_name(row, rows), []).append(row)
     tallest_first = sorted(tasks.items(), key=lambda task: -len(task[1]))
     columns = min(COLUMNS, len(tasks))
     heights = [LINE * len(shown) + FRAME for _, shown in tallest_first[::columns]]
@@ -40,6 +40,14 @@ def save_picture(rows: Sequence[Row], target: Path) -> None:
         labelcolor=INK,
     )  # fmt: skip
     figure.savefig(target)
+
+
+def task_name(row: Row, rows: Sequence[Row]) -> str:
+    """The dataset, with the environment if another one has data of the same name."""
+    if row.dataset is None:
+        return row.env
+    shared = any(other.dataset == row.dataset and other.env != row.env for other in rows)
+    return f"{row.env}, {row.dataset}" if shared else row.dataset
 
 
 def draw(axes: Axes, task: str, rows: Sequence[Row]) -> None:

@@ -129,3 +129,11 @@ def test_curves_stand_beside_the_scores_of_one_source_up_to_their_last_step(scri
     (tmp_path / "result.json").write_text(json.dumps(result))
     curves.save_curves([tmp_path / "result.json"], tmp_path / "curves.png")
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_random_data_of_two_environments_have_a_panel_each(scripts, rows):
+    task_name = import_module("scores.pictures").task_name
+    random = [row for row in rows if row.dataset == "random data"]
+    assert {task_name(row, rows) for row in random} == {f"{row.env}, random data" for row in random}
+    assert len({row.env for row in random}) == 2
+    assert {task_name(row, rows) for row in rows if row.dataset == "hopper-medium"} == {"hopper-medium"}
