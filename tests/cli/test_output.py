@@ -83,6 +83,16 @@ def test_a_word_is_never_cut(capsys, monkeypatch):
     assert f"0      1.0      {run}" in capsys.readouterr().out.splitlines()
 
 
+def test_wide_characters_take_two_columns(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    print_table(("列", "值"), [("温度", "二十"), ("t", "1")])
+    assert [line for line in capsys.readouterr().out.splitlines() if "─" not in line] == [
+        "列     值",
+        "温度   二十",
+        "t      1",
+    ]
+
+
 TWO_SENTENCES = [
     (
         "discrete_soft_actor_critic",

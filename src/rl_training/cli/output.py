@@ -74,11 +74,14 @@ def column_widths(columns: Sequence[Sequence[str]], room: int) -> list[int]:
     The column in which the fewest cells get another line shrinks first, the widest of several such columns. None is
     narrower than its longest word, and columns of short cells do not shrink.
     """
-    widths = [max(map(len, cells)) for cells in columns]
-    words = [max(len(word) for cell in cells for word in cell.split() or [""]) for cells in columns]
+    from rich.cells import cell_len  # 2 for wide characters, such as Chinese ones
+
+    lengths = [[cell_len(cell) for cell in cells] for cells in columns]
+    widths = [max(each) for each in lengths]
+    words = [max(cell_len(word) for cell in cells for word in cell.split() or [""]) for cells in columns]
     least = [width if width < SENTENCE else word for width, word in zip(widths, words, strict=True)]
     while sum(widths) > room and (wide := [n for n, width in enumerate(widths) if width > least[n]]):
-        filled = {n: sum(len(cell) >= widths[n] for cell in columns[n]) for n in wide}
+        filled = {n: sum(length >= widths[n] for length in lengths[n]) for n in wide}
         widths[min(wide, key=lambda n: (filled[n], -widths[n]))] -= 1
     return widths
 
