@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import runpy
 from dataclasses import replace
 from importlib import import_module
@@ -10,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from rl_training.experiment.config.packaged import packaged_config_text, packaged_configs
+from rl_training.algorithms import CATALOGUE
+from rl_training.experiment.config.packaged import load_config, packaged_config_text, packaged_configs
+from rl_training.experiment.config.train_config import parse_config
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCHMARKS = ROOT / "benchmarks"
@@ -44,6 +47,17 @@ def test_the_results_on_the_page_of_performance_are_what_its_script_writes(scrip
 
 def test_the_stored_table_is_what_its_script_writes(scripts, rows):
     assert scripts("results_table")["table_text"](rows) == (RESULTS / "table.json").read_text()
+
+
+def test_stored_runs_of_ppo_end_where_the_rollouts_of_their_config_end():
+    stored = {path.stem: json.loads(path.read_text()) for path in RESULTS.glob("ppo_*.json")}
+    ends = {name: (each["config"], each["budget"], each["runs"]) for name, each in stored.items() if each.get("config")}
+    assert ends
+    for name, (config, budget, runs) in ends.items():
+        packaged = parse_config(load_config(config))
+        rollout = CATALOGUE["ppo"].config_type(**packaged.algo_kwargs).num_steps * packaged.num_envs
+        last = {run["curve"][-1][0] for run in runs}
+        assert last == {math.ceil(budget / rollout) * rollout}, name
 
 
 def test_every_row_of_the_table_has_its_budget_and_every_seed():
