@@ -45,7 +45,7 @@ def test_random_rows_are_enough_for_a_swing_up_by(learner, shortened, reaches, p
 
 @pytest.mark.slow
 def test_mopo_swings_up_in_a_model_of_random_rows(final_return):
-    assert final_return("mopo/pendulum") > -450  # it reaches -150
+    assert final_return("mopo/pendulum") > -450  # it reaches -135 to -145
 
 
 def test_cql_learns_discrete_actions_from_random_play(final_return):
