@@ -12,8 +12,9 @@ import pytest
 
 from rl_training.envs.group import EnvError
 from rl_training.envs.making import EnvFactory, make_env
-from rl_training.envs.masks import sample_action
+from rl_training.envs.masks import ActionMasks, sample_action
 from rl_training.envs.pool import EnvPool
+from rl_training.envs.snapshots import save_state
 from rl_training.envs.spec import env_spec_of
 from rl_training.envs.worker_choice import _step_seconds
 
@@ -97,6 +98,14 @@ class Strict(Masked):
 def test_steps_are_timed_with_valid_actions():
     source = EnvFactory(partial(Strict, ([1, 0, 0], [0, 0, 1], [0, 1, 0], [1, 1, 1]))).with_masks()
     assert _step_seconds(partial(make_env, source)) > 0
+
+
+def test_a_snapshot_has_no_mask_as_older_ones_have_none():
+    env = ActionMasks(gym.make("CombinationLock-v0"), from_info=True)
+    env.reset(seed=0)
+    env.step(sample_action(env))
+    saved = save_state(env)["layers"]["0"]
+    assert [name for name, value in saved.items() if isinstance(value, np.ndarray)] == ["_starts"]
 
 
 @pytest.mark.parametrize("options", [{}, {"key": True}])

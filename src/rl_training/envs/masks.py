@@ -28,7 +28,7 @@ class ActionMasks(gym.Wrapper[Any, Any, Any, Any]):
         super().__init__(env)
         self.from_info, self.steps, sizes = from_info, 0, action_counts(env.action_space)
         self._count, self._starts = sum(sizes), np.cumsum([0, *sizes[:-1]])
-        self.last: np.ndarray | None = None  # mask of the next action
+        self.last: dict[str, np.ndarray] = {}  # mask of the next action; snapshots leave dicts out
         if from_info:
             own = env.observation_space
             parts = own.spaces if isinstance(own, spaces.Dict) else {"obs": own}
@@ -46,7 +46,7 @@ class ActionMasks(gym.Wrapper[Any, Any, Any, Any]):
         return self._kept(masked), reward, terminated, truncated, info
 
     def _kept(self, obs: Any) -> Any:
-        self.last = np.ravel(obs[KEY])
+        self.last[KEY] = np.ravel(obs[KEY])
         return obs
 
     def masked(self, obs: Any, info: dict[str, Any], *, ended: bool) -> Any:
@@ -99,7 +99,7 @@ def sample_action(env: gym.Env[Any, Any]) -> Any:
     inner = env
     while isinstance(inner, gym.Wrapper):
         if isinstance(inner, ActionMasks):
-            return inner.sample(env.action_space, inner.last)
+            return inner.sample(env.action_space, inner.last.get(KEY))
         inner = inner.env
     return env.action_space.sample()
 
