@@ -111,7 +111,8 @@ def main() -> None:
         save_comparison(comparison.learning_curves(found), DOCS / "pictures" / f"{name}.png")
     save_curves([RESULTS / f"{name}.json" for name in CURVES], DOCS / "pictures" / "curves.png")
     for config in packaged_configs():
-        (CONFIGS / f"{config}.yaml").write_text(with_score_line(config, rows), encoding="utf-8")
+        file = CONFIGS / f"{config}.yaml"
+        file.write_text(with_score_line(file.read_text(encoding="utf-8"), config, rows), encoding="utf-8")
 
 
 def stored_benches() -> dict[str, comparison.Comparison]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import takewhile
 
-from rl_training.experiment.config.packaged import load_config, packaged_config_text
+from rl_training.experiment.config.packaged import load_config
 from scores.page import budget_cell, number
 from scores.rows import Row
 from scores.stored import env_name
@@ -30,8 +30,8 @@ def score_line(config: str, rows: Iterable[Row]) -> str:
     return f"{START}{'; '.join([*texts, *([] if ended else [NOT_RUN])])}."
 
 
-def with_score_line(config: str, rows: Iterable[Row]) -> str:
+def with_score_line(text: str, config: str, rows: Iterable[Row]) -> str:
     """The text of a packaged config with its line as the stored results have it."""
-    lines = [line for line in packaged_config_text(config).splitlines() if not line.startswith(START)]
+    lines = [line for line in text.splitlines() if not line.startswith(START)]
     comment = list(takewhile(lambda line: line.startswith("#"), lines))
     return "\n".join([*comment, score_line(config, rows), *lines[len(comment) :]]) + "\n"
