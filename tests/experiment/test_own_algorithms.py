@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -126,6 +127,14 @@ def test_an_unknown_option_of_it_is_refused_with_a_suggestion(own_algos):
     modules.approve(["own_algos"])
     with pytest.raises(ConfigError, match=r"factr: unknown key; did you mean factor\?"):
         parse_config({"algo": "own_algos:Twice", **SMALL, "algo_kwargs": {"factr": 1}})
+
+
+def test_a_learner_may_set_its_policy_in_setup(own_algos):
+    modules.approve(["own_algos"])
+    learner = registry.get_algorithm_spec("own_algos:NoPolicy").learner
+    policy: Any = {"setup": lambda self: setattr(self, "act", lambda obs, memory=None, **options: None)}
+    made = type("PolicyOfSetup", (learner,), policy).build(EnvSpec((3,), "box", 1))
+    assert registry.check_policy(made) is made
 
 
 def test_a_learner_that_cannot_act_is_refused_before_it_learns(own_algos):

@@ -105,7 +105,8 @@ def build_learner(name: str, spec: EnvSpec, config: AlgorithmConfig) -> Learner:
 
 def check_policy(learner: Learner) -> Learner:
     """Returns the learner if it can act; otherwise raises a TypeError that names what to define."""
-    if type(learner).act is Learner.act and not hasattr(learner.model, "actor"):
+    acts_by_default = getattr(learner.act, "__func__", None) is Learner.act  # `setup` may set another one
+    if acts_by_default and not hasattr(learner.model, "actor"):
         name, model = type(learner).__name__, type(learner.model).__name__
         raise TypeError(
             f"{name} has no policy: define act(obs, memory=None, *, deterministic=False, generator=None) in {name}, or "
