@@ -2370,7 +2370,7 @@ class MBPO(ManagedAlgorithm):
             tau: Polyak coefficient of the target network
             normalize_obs: standardise observations by the running mean and std; with network simba or simba_v2 true
                 by default
-            hindsight: always none: model rollouts are no episodes to take goals from
+            hindsight: always none: hindsight needs whole episodes, and model rollouts are short
             hindsight_goals: other goals for each transition with hindsight
             weight_decay: decoupled weight decay of the networks (AdamW)
             normalize_rewards: divide rewards by the running std of discounted returns, or by a fifth of the largest

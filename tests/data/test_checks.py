@@ -158,6 +158,9 @@ def test_a_terminal_row_that_is_lived_through_is_a_doubled_terminal(counted):
     columns["dones"][[1, 4]] = True  # obs go on from there
     (finding,) = inspect(columns).findings
     assert finding.text == "2 episodes end with two terminal rows; the first such row is 1"
+    columns["dones"][4] = False
+    (finding,) = inspect(columns).findings
+    assert finding.text == "1 episode ends with two terminal rows; the first such row is 1"
 
 
 def test_episodes_that_all_terminate_at_one_length_look_like_time_limits(counted):

@@ -14,7 +14,7 @@ class MBPOConfig(ModelBasedConfig, SACConfig):
     model_train_interval: PositiveInt = Field(250, description="environment steps between model fits")
     n_step: Literal[1] = Field(1, description="always 1: model rollouts have single steps only")
     hindsight: Literal["none"] = Field(
-        "none", description="always none: model rollouts are no episodes to take goals from"
+        "none", description="always none: hindsight needs whole episodes, and model rollouts are short"
     )
 
     @field_validator("n_step", "hindsight", mode="wrap")

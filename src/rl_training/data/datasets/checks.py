@@ -186,7 +186,8 @@ def _doubled_terminals(columns: Arrays) -> Iterator[Finding]:
     frequent = len(pairs) * 2 >= int(dones.sum()) - len(pairs)
     doubled = pairs if frequent and not len(continued) else continued
     if len(doubled):
-        text = f"{len(doubled)} episodes end with two terminal rows; the first such row is {int(doubled[0])}"
+        ends = "1 episode ends" if len(doubled) == 1 else f"{len(doubled)} episodes end"
+        text = f"{ends} with two terminal rows; the first such row is {int(doubled[0])}"
         yield Finding("doubled_terminals", "warning", text, "mark only the last row of an episode")
 
 
