@@ -112,8 +112,8 @@ def test_no_success_rate_without_reports(tmp_path):
         ("dreamer", {}, "hindsight: unknown key; it relabels the transitions of a replay buffer"),
         ("sac", {"n_step": 3}, "n_step is 3, but with hindsight the steps of a return have different goals"),
         ("rainbow", {}, "n_step is 3, but with hindsight"),
-        ("mbpo", {}, "hindsight: must be 'none' for mbpo, because hindsight needs whole episodes, and model rollouts are "
-         "short; got 'future'"),
+        ("mbpo", {}, "hindsight: must be 'none' for mbpo, because hindsight needs whole episodes, and model "
+         "rollouts are short; got 'future'"),
         ("mbpo", {"hindsight": None, "n_step": 3},
          "n_step: must be 1 for mbpo, because model rollouts have single steps only; got 3"),
         ("sac", {"hindsight": "past"}, "hindsight: must be 'none', 'future', 'final' or 'episode', got 'past'"),
