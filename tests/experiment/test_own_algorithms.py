@@ -133,7 +133,8 @@ def test_a_learner_may_set_its_policy_in_setup(own_algos):
     modules.approve(["own_algos"])
     learner = registry.get_algorithm_spec("own_algos:NoPolicy").learner
     policy: Any = {"setup": lambda self: setattr(self, "act", lambda obs, memory=None, **options: None)}
-    made = type("PolicyOfSetup", (learner,), policy).build(EnvSpec((3,), "box", 1))
+    derived: Any = type("PolicyOfSetup", (learner,), policy)
+    made = derived.build(EnvSpec((3,), "box", 1))
     assert registry.check_policy(made) is made
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rl_training.algorithms import CATALOGUE
+from rl_training.algorithms import PPOConfig
 from rl_training.experiment.config.packaged import load_config, packaged_config_text, packaged_configs
 from rl_training.experiment.config.train_config import parse_config
 
@@ -55,7 +55,7 @@ def test_stored_runs_of_ppo_end_where_the_rollouts_of_their_config_end():
     assert ends
     for name, (config, budget, runs) in ends.items():
         packaged = parse_config(load_config(config))
-        rollout = CATALOGUE["ppo"].config_type(**packaged.algo_kwargs).num_steps * packaged.num_envs
+        rollout = PPOConfig(**packaged.algo_kwargs).num_steps * packaged.num_envs
         last = {run["curve"][-1][0] for run in runs}
         assert last == {math.ceil(budget / rollout) * rollout}, name
 
