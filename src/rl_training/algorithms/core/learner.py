@@ -221,7 +221,7 @@ class Learner(nn.Module):
         return td_target(batch["rewards"], batch["dones"], next_values, batch.get("discounts", self.config.gamma))
 
     def separate_parts(self) -> tuple[str, ...]:
-        """Returns `parts`, or () if parts may share parameters, as those of your own networks do."""
+        """Returns `parts`, or () if parts may share parameters, as in networks of your own."""
         parameters = [parameter for _, parameter in self.named_parameters(remove_duplicate=False)]
         is_shared = len(set(parameters)) < len(parameters)
         return self.parts if type(self.model) is self.model_type and not is_shared else ()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-3  # fraction of the half range; float32 rounding and clipped noise exceed bounds by less
 MOST_ACTIONS = 10_000  # Discrete actions derived from data, unless there are more rows
 
-# Spaces that data must have come from the environment, or, for estimates from data, from the agent.
+# Data must fit the spaces of the environment. Without one, they must fit those of the agent's training data.
 SAME_SPACE = "as in the environment or in the agent's training data"
 EXPECTED_BY = f"{SAME_SPACE}; pass data of the same task"
 
