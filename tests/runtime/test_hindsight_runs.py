@@ -119,7 +119,6 @@ def test_no_success_rate_without_reports(tmp_path):
         ("sac", {"hindsight": "past"}, "hindsight: must be 'none', 'future', 'final' or 'episode', got 'past'"),
         ("sac", {"hindsight": True}, "hindsight: must be 'none', 'future', 'final' or 'episode', got True"),
         ("sac", {"hindsight_goals": 0}, "hindsight_goals: must be greater than 0, got 0"),
-        ("sac", {"hindsight": "none", "hindsight_goals": 8}, "hindsight_goals is 8, but hindsight is none"),
         ("sac", {"n_sampled_goal": 4}, "unknown key; Stable-Baselines3's n_sampled_goal is hindsight_goals here"),
     ],
 )  # fmt: skip
@@ -127,6 +126,14 @@ def test_configs_that_are_refused(algo, changes, message):
     with pytest.raises(ConfigError, match="algo_kwargs") as refused:
         parse_config({"algo": algo, "env_id": "PointGoal-v0", "algo_kwargs": {"hindsight": "future", **changes}})
     assert message in str(refused.value)
+
+
+def test_goals_need_hindsight_but_runs_stored_without_it_load():
+    config = {"algo": "sac", "env_id": "PointGoal-v0", "algo_kwargs": {"hindsight_goals": 8}}
+    with pytest.raises(ConfigError, match="hindsight_goals is 8, but hindsight is none"):
+        parse_config(config)
+    stored = parse_config({**config, "algo_kwargs": {}}).algo_kwargs | {"hindsight_goals": 8}
+    assert parse_config({**config, "algo_kwargs": stored}).algo_kwargs == stored
 
 
 @pytest.mark.parametrize("algo", ["sac", "mbpo"])

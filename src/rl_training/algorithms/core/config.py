@@ -133,7 +133,8 @@ class ReplayConfig(AlgorithmConfig):
     @model_validator(mode="after")
     def _goals_need_hindsight(self) -> "ReplayConfig":
         goals, default = self.hindsight_goals, type(self).model_fields["hindsight_goals"].default
-        if self.hindsight == "none" and goals != default:
+        # Stored configs set every option. Earlier versions stored other numbers of goals without hindsight.
+        if "hindsight" not in self.model_fields_set and goals != default:
             raise ValueError(
                 f"hindsight_goals is {goals}, but hindsight is none; set hindsight, for example to future, or leave "
                 "hindsight_goals out"
