@@ -50,7 +50,7 @@ class ModelBasedConfig(AlgorithmConfig):
     model_normalize_targets: bool = Field(
         False, description="standardise the model's targets; not in the paper, but better with little data"
     )
-    model_holdout: Fraction = Field(0.2, gt=0, lt=1, description="fraction of the transitions held out for validation")
+    model_holdout: float = Field(0.2, gt=0, lt=1, description="fraction of the transitions held out for validation")
     model_max_holdout: PositiveInt = Field(5_000, description="maximum number of held-out transitions")
     model_patience: PositiveInt = Field(5, description="epochs without improvement before a model fit stops")
     model_max_epochs: PositiveInt = Field(200, description="maximum number of epochs of a model fit")
