@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from rl_training.cli.output import column_widths, print_facts, print_json, print_table, score
+from rl_training.algorithms import ROWS as ALGORITHMS
+from rl_training.cli.output import column_widths, print_facts, print_json, print_table, score, wrapped
 from rl_training.messages import duration
 
 
@@ -103,15 +104,37 @@ TWO_SENTENCES = [
 ]
 
 
-@pytest.mark.parametrize(("width", "used"), [(60, 83), (80, 83), (120, 120)])
-def test_no_word_is_cut_where_two_columns_wrap(capsys, monkeypatch, width, used):
+@pytest.mark.parametrize("width", [50, 60, 80, 120])
+def test_no_word_is_cut_where_two_columns_wrap(capsys, monkeypatch, width):
     columns = ("name", "what it learns from", "what it needs")
     monkeypatch.setenv("COLUMNS", str(width))
     print_table(columns, TWO_SENTENCES)
     printed = capsys.readouterr().out
     given = [word for row in (columns, *TWO_SENTENCES) for cell in row for word in cell.split()]
     assert sorted(re.split(r"[\s─]+", printed.strip())) == sorted(given)
-    assert max(map(len, printed.splitlines())) == used  # the longest words and the gaps take 83
+    assert max(map(len, printed.splitlines())) == width
+
+
+def test_sentences_without_room_are_printed_below_their_rows(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "30")
+    print_table(COLUMNS, [*ROWS, ("iql", "data", "")])
+    assert capsys.readouterr().out.splitlines() == [
+        "name   of",
+        "    what it is",
+        "───────────",
+        "bc     data",
+        "    the baseline that every",
+        "    result from data needs",
+        "ppo",
+        "    the usual one, see",
+        "    runs/ppo",
+        "iql    data",
+    ]
+
+
+def test_lines_break_between_words_by_the_width_of_characters():
+    assert wrapped("温度 二十 ab cd 度", 5) == ["温度", "二十", "ab cd", "度"]
+    assert wrapped("task  of two", 4) == ["task", "of", "two"]
 
 
 def test_the_column_shrinks_in_which_the_fewest_cells_wrap():
@@ -138,11 +161,12 @@ def test_a_fact_is_wrapped_and_a_command_is_not(capsys, monkeypatch):
     assert printed == ["episodes    57, of which 42", "            ended", f"next        {command}"]
 
 
-@pytest.mark.parametrize("command", [("algos",), ("explain", "ppo"), ("explain", "dreamer"), ("configs", "ls")])
-def test_eighty_columns_are_enough(cli, monkeypatch, command):
-    monkeypatch.setenv("COLUMNS", "80")
-    narrow = cli(*command).stdout
-    assert [line for line in narrow.splitlines() if len(line) > 80 and "rl-training" not in line] == []
-    monkeypatch.delenv("COLUMNS")
+@pytest.mark.parametrize("command", [("algos",), ("configs", "ls"), *(("explain", name) for name in ALGORITHMS)])
+def test_a_narrow_terminal_is_enough(cli, monkeypatch, command):
     words = re.compile(r"[\s─]+")
-    assert sorted(words.split(narrow)) == sorted(words.split(cli(*command).stdout))
+    whole = sorted(words.split(cli(*command).stdout))
+    for width in (60, 80):
+        monkeypatch.setenv("COLUMNS", str(width))
+        narrow = cli(*command).stdout
+        assert [line for line in narrow.splitlines() if len(line) > width and "rl-training" not in line] == []
+        assert sorted(words.split(narrow)) == whole

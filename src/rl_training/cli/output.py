@@ -3,12 +3,13 @@
 import json
 import math
 import os
+import re
 import shutil
 import sys
-import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ import typer
 from rl_training.messages import duration
 
 SENTENCE = 28  # characters from which a table cell may wrap
-GAP = 3  # between two columns
+NARROW = 20  # characters below which a last column of sentences moves below its rows
+GAP, INDENT = 3, "    "  # between two columns, and before cells below their row
 NO_EDGE = 10_000  # width of output that is not a terminal
 
 
@@ -49,23 +51,56 @@ def without_nan(value: Any) -> Any:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Prints a table in the width of the terminal. Long cells wrap between words; a word is never cut."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    """Prints a table in the width of the terminal. Long cells wrap between words; a word is never cut.
 
-    texts = list(zip(columns, *rows, strict=True))
-    widths = column_widths(texts, line_width() - GAP * (len(columns) - 1))
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
-    for cells, width in zip(texts, widths, strict=True):
-        table.add_column(Text(cells[0]), width=width)
+    Where a last column of sentences would be narrower than NARROW, its cells are printed below their rows.
+    """
+    widths = _widths(list(zip(columns, *rows, strict=True)))
+    for line in _table_lines(columns, widths):
+        typer.secho(line, bold=True)
+    typer.echo("─" * _total(widths))
     for row in rows:
-        table.add_row(*map(Text, row))
-    console = Console(width=sum(widths) + GAP * (len(columns) - 1))
-    with console.capture() as captured:
-        console.print(table)
-    typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+        typer.echo("\n".join(_table_lines(row, widths)))
+
+
+def _widths(columns: Sequence[Sequence[str]]) -> list[int]:
+    """Widths of the columns that stand side by side."""
+    from rich.cells import cell_len
+
+    last, widths = columns[-1], column_widths(columns, line_width() - GAP * (len(columns) - 1))
+    width, word = (max(map(cell_len, texts)) for texts in (last, " ".join(last).split() or [""]))
+    is_narrow = _total(widths) > line_width() or widths[-1] < min(width, NARROW)
+    is_below = len(columns) > 1 and width >= SENTENCE and word < width and is_narrow
+    return _widths(columns[:-1]) if is_below else widths
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + GAP * (len(widths) - 1)
+
+
+def _table_lines(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
+    """The lines of one row; cells without a width come below it, indented."""
+    from rich.cells import set_cell_size
+
+    beside = [wrapped(cell, width) for cell, width in zip(row, widths, strict=False)]
+    for parts in zip_longest(*beside, fillvalue=""):
+        yield (" " * GAP).join(map(set_cell_size, parts, widths)).rstrip()
+    for cell in filter(None, row[len(widths) :]):
+        yield from (INDENT + line for line in wrapped(cell, line_width() - len(INDENT)))
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Cuts a text between words into lines of at most this width; a longer word has a line of its own."""
+    from rich.cells import cell_len  # 2 for wide characters, such as Chinese ones
+
+    first, *words = re.split(r"\s", text.strip())
+    lines = [first]
+    for word in words:
+        if cell_len(lines[-1]) + 1 + cell_len(word) <= width:
+            lines[-1] += f" {word}"
+        elif word:  # two spaces hold an empty one
+            lines.append(word)
+    return lines
 
 
 def column_widths(columns: Sequence[Sequence[str]], room: int) -> list[int]:
@@ -74,7 +109,7 @@ def column_widths(columns: Sequence[Sequence[str]], room: int) -> list[int]:
     The column in which the fewest cells get another line shrinks first, the widest of several such columns. None is
     narrower than its longest word, and columns of short cells do not shrink.
     """
-    from rich.cells import cell_len  # 2 for wide characters, such as Chinese ones
+    from rich.cells import cell_len
 
     lengths = [[cell_len(cell) for cell in cells] for cells in columns]
     widths = [max(each) for each in lengths]
@@ -89,7 +124,7 @@ def column_widths(columns: Sequence[Sequence[str]], room: int) -> list[int]:
 def print_wrapped(start: str, text: str, *, width: int | None = None) -> None:
     """Wraps text after `start` between words; later lines are indented by the length of `start`."""
     room = max(1, (line_width() if width is None else width) - len(start))
-    first, *more = textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False) or [""]
+    first, *more = wrapped(text, room)
     typer.echo("\n".join([(start + first).rstrip(), *(" " * len(start) + line for line in more)]))
 
 
