@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rl_training.algorithms import CATALOGUE
+from rl_training.algorithms.core.network import NetworkConfig
 from rl_training.cli.info import EXTRAS, allowed
 from rl_training.experiment.config.train_config import TrainConfig
 
@@ -44,6 +45,19 @@ def test_explain_lists_every_option_with_its_description(cli, name):
     for option, field in CATALOGUE[name].config_type.model_fields.items():
         assert option in printed
         assert str(field.description) in printed
+
+
+@pytest.mark.parametrize(
+    ("name", "left_out"),
+    [
+        ("ppo", {"critic_hidden_sizes"}),
+        ("sac", {"memory", "memory_size"}),
+        ("bc", {"critic_hidden_sizes", "memory", "memory_size"}),
+    ],
+)
+def test_explain_leaves_out_keys_of_network_that_are_refused(cli, name, left_out):
+    printed = set(re.findall(r"^network\.(\w+)", cli("explain", name).stdout, re.MULTILINE))
+    assert printed == NetworkConfig.model_fields.keys() - left_out
 
 
 def test_explain_lists_the_options_of_every_run(cli):

@@ -18,6 +18,6 @@ def test_stacked_learners_with_a_memory_equal_single_ones(recurrent):
 
 
 def test_other_algorithms_refuse_a_memory(row):
-    if row.learner.lane != "rollout":
-        with pytest.raises(ValueError, match=r"network.memory is for ppo and gail; leave it out"):
+    if not row.learner.config_type.takes_memory:
+        with pytest.raises(ValueError, match=r"network.memory is for gail and ppo; leave it out"):
             replace(row, own_options={"network": {"memory": "lstm"}}).build()

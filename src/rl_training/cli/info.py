@@ -66,8 +66,9 @@ def explain(
     approve(filter(None, [module_in(algo)]))
     spec = get_algorithm_spec(algo)
     print_wrapped(f"{spec.name}: ", spec.summary)
+    unused = {f"network.{key}" for key in spec.config_type.unused_network_keys()}
     rows = [(name, _value(option.get("default")), allowed(option), option.get("description", ""))
-            for name, option in options_of(spec.config_type)]  # fmt: skip
+            for name, option in options_of(spec.config_type) if name not in unused]  # fmt: skip
     print_table(("option", "default", "allowed", "description"), rows)
     typer.echo()
     print_table(("option of any run", "default", "description"), run_options())

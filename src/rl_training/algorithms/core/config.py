@@ -1,7 +1,7 @@
 """Options shared by families of algorithms. `rl-training explain ALGO` prints the field descriptions."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import (
@@ -16,7 +16,14 @@ from pydantic import (
     model_validator,
 )
 
-from rl_training.algorithms.core.network import SIMBA, Network, check_blocks, merge_network
+from rl_training.algorithms.core.network import (
+    MEMORY_OPTIONS,
+    SIMBA,
+    SIMBA_OPTIONS,
+    Network,
+    check_blocks,
+    merge_network,
+)
 from rl_training.schedules import Schedule
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
@@ -48,7 +55,7 @@ class AlgorithmConfig(BaseModel):
     @model_validator(mode="after")
     def _check_memory(self) -> "AlgorithmConfig":
         if self.is_recurrent and not self.takes_memory:
-            raise ValueError("network.memory is for ppo and gail; leave it out")
+            raise ValueError(f"network.memory is for {_algorithms_that(lambda each: each.takes_memory)}; leave it out")
         return self
 
     @model_validator(mode="after")
@@ -56,9 +63,15 @@ class AlgorithmConfig(BaseModel):
         if self.network is not None and (kind := self.network.kind) in SIMBA:
             if kind not in self.takes_simba:
                 instead = f"use network {self.takes_simba[0]}" if self.takes_simba else "leave it out"
-                raise ValueError(f"network {kind} is for {_algorithms_that_take(kind)}; {instead}")
+                takers = _algorithms_that(lambda each: kind in each.takes_simba)
+                raise ValueError(f"network {kind} is for {takers}; {instead}")
             check_blocks(self)
         return self
+
+    @classmethod
+    def unused_network_keys(cls) -> tuple[str, ...]:
+        """Keys of the option `network` that the algorithm refuses."""
+        return (() if cls.takes_memory else MEMORY_OPTIONS) + (() if cls.takes_simba else SIMBA_OPTIONS)
 
     @property
     def is_recurrent(self) -> bool:
@@ -76,10 +89,10 @@ class AlgorithmConfig(BaseModel):
         return value
 
 
-def _algorithms_that_take(kind: str) -> str:
+def _algorithms_that(takes: Callable[[type[AlgorithmConfig]], bool]) -> str:
     from rl_training.algorithms import CATALOGUE  # its files import this one
 
-    *names, last = (name for name, learner in CATALOGUE.items() if kind in learner.config_type.takes_simba)
+    *names, last = (name for name, learner in CATALOGUE.items() if takes(learner.config_type))
     return f"{', '.join(names)} and {last}"
 
 

@@ -43,7 +43,7 @@ class NetworkConfig(BaseModel):
         None, description="hidden_sizes of the critics, for simba and simba_v2; none: [512, 512]"
     )
     memory: MemoryKind | None = Field(
-        None, description="recurrent layers behind the encoder: lstm or gru, for ppo and gail; none: no memory"
+        None, description="recurrent layers behind the encoder: lstm or gru; none: no memory"
     )
     memory_size: PositiveInt | None = Field(None, description="width of the recurrent layers; none: 64")
 

@@ -49,9 +49,9 @@ def _network_keys(options: type[AlgorithmConfig] | None) -> dict[str, str]:
     """Keys of the option `network` that the algorithm can use."""
     if options is None or "network" not in options.model_fields:
         return {}
-    from rl_training.algorithms.core.network import MEMORY_OPTIONS, SIMBA_OPTIONS, NetworkConfig  # imports torch
+    from rl_training.algorithms.core.network import SIMBA_OPTIONS, NetworkConfig  # imports torch
 
-    unused = (*(() if options.takes_memory else MEMORY_OPTIONS), *(() if options.takes_simba else SIMBA_OPTIONS))
+    unused = options.unused_network_keys()
     keys = {key: f"network.{key}" for key in NetworkConfig.model_fields if key not in unused}
     kinds = f"with network.kind={' or '.join(options.takes_simba)}"
     return {key: f"{name}, {kinds}" if key in SIMBA_OPTIONS else name for key, name in keys.items()}
