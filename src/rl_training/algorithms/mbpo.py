@@ -7,25 +7,28 @@ from pydantic import Field, PositiveInt, ValidationError, ValidationInfo, Valida
 from rl_training.algorithms.dynamics import ModelBasedConfig, ModelBasedLearner
 from rl_training.algorithms.sac import SACAlgorithm, SACConfig
 
+FIXED = {  # options with one value, and the reasons
+    "n_step": "model rollouts have single steps only",
+    "hindsight": "hindsight needs whole episodes, and model rollouts are short",
+}
+
 
 class MBPOConfig(ModelBasedConfig, SACConfig):
     learning_starts: int = Field(5_000, ge=1, description="steps with random actions before the first fit and update")
     updates_per_collect: PositiveInt = Field(20, description="updates per collection")
     model_train_interval: PositiveInt = Field(250, description="environment steps between model fits")
-    n_step: Literal[1] = Field(1, description="always 1: model rollouts have single steps only")
-    hindsight: Literal["none"] = Field(
-        "none", description="always none: hindsight needs whole episodes, and model rollouts are short"
-    )
+    n_step: Literal[1] = Field(1, description=f"always 1: {FIXED['n_step']}")
+    hindsight: Literal["none"] = Field("none", description=f"always none: {FIXED['hindsight']}")
 
-    @field_validator("n_step", "hindsight", mode="wrap")
+    @field_validator(*FIXED, mode="wrap")
     @classmethod
     def _give_reason(cls, value: Any, read: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
         try:
             return read(value)
         except ValidationError as error:
-            field = cls.model_fields[str(info.field_name)]
-            _, _, reason = str(field.description).partition(": ")
-            raise ValueError(f"must be {field.default!r} for mbpo, because {reason}; got {value!r}") from error
+            name = str(info.field_name)
+            only = cls.model_fields[name].default
+            raise ValueError(f"must be {only!r} for mbpo, because {FIXED[name]}; got {value!r}") from error
 
 
 class MBPOAlgorithm(ModelBasedLearner, SACAlgorithm):
