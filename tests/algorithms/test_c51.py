@@ -82,14 +82,14 @@ STEP = {"obs": torch.ones(1, 1), "next_obs": torch.ones(1, 1), "actions": torch.
 
 def test_the_target_is_the_best_actions_distribution_moved_by_the_reward_and_shrunk_by_the_discount():
     learner = tabular(ONLINE, TARGET)
-    assert learner.target_of(STEP).tolist() == [[0.0, 0.5, 0.5]]  # a certain 2 becomes 0.5 + 0.5 * 2
-    assert learner.target_of({**STEP, "dones": torch.ones(1)}).tolist() == [[0.5, 0.5, 0.0]]
-    assert learner.target_of({**STEP, "discounts": torch.tensor([0.25])}).tolist() == [[0.0, 1.0, 0.0]]
+    assert learner.loss_target(STEP).tolist() == [[0.0, 0.5, 0.5]]  # a certain 2 becomes 0.5 + 0.5 * 2
+    assert learner.loss_target({**STEP, "dones": torch.ones(1)}).tolist() == [[0.5, 0.5, 0.0]]
+    assert learner.loss_target({**STEP, "discounts": torch.tensor([0.25])}).tolist() == [[0.0, 1.0, 0.0]]
 
 
 def test_double_values_the_action_that_the_online_network_prefers():
     preferring = [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
-    assert tabular(preferring, TARGET, double=True).target_of(STEP).tolist() == [[0.5, 0.5, 0.0]]  # a certain 0
+    assert tabular(preferring, TARGET, double=True).loss_target(STEP).tolist() == [[0.5, 0.5, 0.0]]  # a certain 0
 
 
 def test_the_loss_and_the_priority_are_the_divergence_of_the_action_taken():

@@ -130,7 +130,7 @@ def test_the_fraction_loss_has_the_slope_as_its_gradient_by_the_taus(discrete, d
     learner, batch = small(discrete), draw(discrete, 1)
     seen, inner = learner.predict(batch["obs"])
     taus = seen.taus.detach().requires_grad_()
-    loss = learner.compare((seen._replace(taus=taus), inner), torch.zeros(1, 5), batch["actions"])
+    loss = learner.row_losses((seen._replace(taus=taus), inner), torch.zeros(1, 5), batch["actions"])
     (found,) = torch.autograd.grad(loss.terms["fraction_loss"].sum(), taus)
     action = int(batch["actions"])
     assert found[0, [0, -1]].tolist() == [0.0, 0.0]
@@ -154,7 +154,7 @@ def test_targets_use_the_fractions_that_the_target_network_proposes_at_the_next_
     best = seen.expected().argmax(-1)
     following = torch.stack([seen.quantile_hats[row, best[row]] for row in range(6)])
     expected = batch["rewards"].unsqueeze(1) + (1 - batch["dones"]).unsqueeze(1) * following
-    torch.testing.assert_close(learner.target_of(batch), expected)
+    torch.testing.assert_close(learner.loss_target(batch), expected)
 
 
 def test_fractions_have_a_slow_rate_of_their_own(discrete, draw):

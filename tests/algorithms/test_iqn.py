@@ -62,7 +62,7 @@ def test_targets_are_quantiles_of_the_target_network(discrete, draw):
             layer.weight.zero_()
             layer.bias.fill_(value)
     expected = batch["rewards"] + 0.99 * (1 - batch["dones"]) * 2.0
-    torch.testing.assert_close(learner.target_of(batch), expected.unsqueeze(1).expand(4, 5))
+    torch.testing.assert_close(learner.loss_target(batch), expected.unsqueeze(1).expand(4, 5))
 
 
 def test_without_double_the_target_network_chooses(discrete, draw):
@@ -75,7 +75,7 @@ def test_without_double_the_target_network_chooses(discrete, draw):
 
 def test_targets_have_as_many_fractions_as_predictions_and_the_choice_its_own(discrete, draw):
     learner, batch = small(discrete), draw(discrete, 4)
-    assert learner.target_of(batch).shape == (4, 5)
+    assert learner.loss_target(batch).shape == (4, 5)
     assert learner.evaluate(learner.model.q, batch["obs"]).tau_hats.shape == (4, 7)
 
 

@@ -68,8 +68,8 @@ STEP = {"obs": torch.ones(1, 1), "next_obs": torch.ones(1, 1), "actions": torch.
 
 def test_targets_are_all_quantiles_of_the_action_with_the_best_mean():
     learner = one_state()
-    assert learner.target_of(STEP).tolist() == [[1.0, 4.0]]  # 1 + 0.5 * 0 and 1 + 0.5 * 6, of means 2 and 3
-    assert learner.target_of({**STEP, "dones": torch.ones(1)}).tolist() == [[1.0, 1.0]]
+    assert learner.loss_target(STEP).tolist() == [[1.0, 4.0]]  # 1 + 0.5 * 0 and 1 + 0.5 * 6, of means 2 and 3
+    assert learner.loss_target({**STEP, "dones": torch.ones(1)}).tolist() == [[1.0, 1.0]]
 
 
 def test_the_loss_of_a_step_by_hand():

@@ -162,7 +162,7 @@ def test_dqn_targets_are_over_the_valid_next_actions():
         rows = torch.tensor([[0.0, 1, 1, 0], [0, 1, 1, 1], [0, 0, 0, 0]])  # the last one is terminal
         batch = {"next_obs": rows, "rewards": torch.ones(3), "dones": torch.tensor([0.0, 0, 1])}
         # Without the mask the targets would be 1 + 0.5 * 8 for the first two rows.
-        assert learner.target_of(batch).tolist() == ([2.0, 5.0, 1.0] if double else [2.5, 5.0, 1.0])
+        assert learner.loss_target(batch).tolist() == ([2.0, 5.0, 1.0] if double else [2.5, 5.0, 1.0])
 
 
 def test_ppo_ratios_are_of_the_masked_distribution():

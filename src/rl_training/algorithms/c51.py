@@ -38,25 +38,22 @@ def categorical_divergence(targets: Tensor, logits: Tensor) -> Tensor:
     return (torch.xlogy(targets, targets) - targets * logits.log_softmax(-1)).sum(-1)
 
 
-@torch.no_grad()
-def categorical_target(learner: DQNAlgorithm, batch: Batch) -> Tensor:
-    """Projected distribution of r + gamma * (1 - done) * z over the atoms z at (s', a'); [rows, atoms]."""
-    prediction, actions = learner.predict_next(batch["next_obs"])
-    returns = learner.td_target(batch, prediction.support.unsqueeze(-1)).mT
-    return project_atoms(select_action(prediction.logits, actions).softmax(-1), returns, prediction.support)
-
-
-def categorical_losses(learner: DQNAlgorithm, prediction: Atoms, target: Tensor, actions: Tensor) -> RowLosses:
-    """KL between the target and the predicted distribution at (s, a)."""
-    logits = select_action(prediction.logits, actions)
-    losses = categorical_divergence(target, logits)
-    values, targets = ((each * prediction.support).sum(-1) for each in (logits.softmax(-1), target))
-    ends = {"end_atoms_share": (target[:, 0] + target[:, -1]).mean()}  # large: v_min and v_max are too narrow
-    return RowLosses({"loss": losses}, losses, values, targets, ends)
-
-
 class C51Algorithm(DQNAlgorithm):
     name = "c51"
     config_type = C51Config
     model_type = C51Model
-    target_of, compare = categorical_target, categorical_losses
+
+    @torch.no_grad()
+    def loss_target(self, batch: Batch) -> Tensor:
+        """Projected distribution of r + gamma * (1 - done) * z over the atoms z at (s', a'); [rows, atoms]."""
+        prediction, actions = self.predict_next(batch["next_obs"])
+        returns = self.td_target(batch, prediction.support.unsqueeze(-1)).mT
+        return project_atoms(select_action(prediction.logits, actions).softmax(-1), returns, prediction.support)
+
+    def row_losses(self, prediction: Atoms, target: Tensor, actions: Tensor) -> RowLosses:
+        """KL between the target and the predicted distribution at (s, a)."""
+        logits = select_action(prediction.logits, actions)
+        losses = categorical_divergence(target, logits)
+        values, targets = ((each * prediction.support).sum(-1) for each in (logits.softmax(-1), target))
+        ends = {"end_atoms_share": (target[:, 0] + target[:, -1]).mean()}  # large: v_min and v_max are too narrow
+        return RowLosses({"loss": losses}, losses, values, targets, ends)

@@ -50,7 +50,7 @@ def importance_weights(probabilities: Tensor, beta: Tensor) -> Tensor:
 
 
 class DQNAlgorithm(Learner):
-    """Subclasses change the network's output (`model_type`), the target (`target_of`) and the loss (`compare`)."""
+    """Subclasses change the network's output (`model_type`), the target (`loss_target`) and the loss (`row_losses`)."""
 
     name = "dqn"
     lane = "replay"
@@ -68,13 +68,13 @@ class DQNAlgorithm(Learner):
         self.register_buffer("priority_beta", torch.tensor(self.config.priority_beta))
 
     def loss(self, batch: Batch) -> Loss:
-        """Mean of w * compare(prediction(s), target, a), where w are importance weights or 1."""
+        """Mean of w * row_losses(prediction(s), target, a), where w are importance weights or 1."""
         batch = self.normalized(batch)
-        compared = self.compare(self.predict(batch["obs"]), self.target_of(batch), batch["actions"])
+        losses = self.row_losses(self.predict(batch["obs"]), self.loss_target(batch), batch["actions"])
         weights = importance_weights(batch["probabilities"], self.priority_beta) if "probabilities" in batch else 1.0
-        terms = {name: (weights * term).mean() for name, term in compared.terms.items()}
-        metrics = {"q_value_mean": compared.values.mean(), "target_q_mean": compared.targets.mean()}
-        return Loss(terms, {**metrics, **compared.metrics}, rows={"priorities": compared.errors.detach()})
+        terms = {name: (weights * term).mean() for name, term in losses.terms.items()}
+        metrics = {"q_value_mean": losses.values.mean(), "target_q_mean": losses.targets.mean()}
+        return Loss(terms, {**metrics, **losses.metrics}, rows={"priorities": losses.errors.detach()})
 
     def predict(self, obs: Tensor) -> Any:
         """Prediction of the online network in the loss."""
@@ -105,11 +105,11 @@ class DQNAlgorithm(Learner):
         return prediction, self.expected(chooser).argmax(-1)
 
     @torch.no_grad()
-    def target_of(self, batch: Batch) -> Any:
+    def loss_target(self, batch: Batch) -> Any:
         """TD target: r + gamma * (1 - done) * target Q(s', a')."""
         return self.td_target(batch, select_action(*self.predict_next(batch["next_obs"])))
 
-    def compare(self, prediction: Any, target: Any, actions: Tensor) -> RowLosses:
+    def row_losses(self, prediction: Any, target: Any, actions: Tensor) -> RowLosses:
         """Huber loss of Q(s, a) - target."""
         values = select_action(prediction, actions)
         losses = huber_loss(values, target, reduction="none")

@@ -7,8 +7,8 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
 
 from rl_training.algorithms.core.ops import select_action
-from rl_training.algorithms.dqn import DQNAlgorithm, RowLosses
-from rl_training.algorithms.qr_dqn import QuantileConfig, quantile_losses, quantile_target
+from rl_training.algorithms.dqn import RowLosses
+from rl_training.algorithms.qr_dqn import QRDQNAlgorithm, QuantileConfig
 from rl_training.models import FQFModel, ProposedQuantiles
 from rl_training.types import ParameterGroup
 
@@ -29,19 +29,18 @@ def fraction_gradient(inner: Tensor, quantile_hats: Tensor) -> Tensor:
     return (inner - quantile_hats[..., :-1]).abs() - (inner - quantile_hats[..., 1:]).abs()
 
 
-class FQFAlgorithm(DQNAlgorithm):
+class FQFAlgorithm(QRDQNAlgorithm):
     name = "fqf"
     config_type = FQFConfig
     model_type = FQFModel
-    target_of = quantile_target
 
     def predict(self, obs: Tensor) -> tuple[ProposedQuantiles, Tensor]:
         return self.model.q.with_inner(obs, self.noise(self.model.q, obs))
 
-    def compare(self, prediction: tuple[ProposedQuantiles, Tensor], target: Tensor, actions: Tensor) -> RowLosses:
+    def row_losses(self, prediction: tuple[ProposedQuantiles, Tensor], target: Tensor, actions: Tensor) -> RowLosses:
         """Quantile Huber loss, plus sum of fraction_gradient * tau, minus entropy_coefficient * entropy."""
         quantiles, inner = prediction
-        losses = quantile_losses(self, quantiles, target, actions)
+        losses = super().row_losses(quantiles, target, actions)
         inner, hats = (select_action(each, actions) for each in (inner, quantiles.quantile_hats.detach()))
         terms = {
             "fraction_loss": (fraction_gradient(inner, hats) * quantiles.taus[:, 1:-1]).sum(-1),

@@ -6,8 +6,7 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor
 
-from rl_training.algorithms.dqn import DQNAlgorithm
-from rl_training.algorithms.qr_dqn import QuantileConfig, quantile_losses, quantile_target
+from rl_training.algorithms.qr_dqn import QRDQNAlgorithm, QuantileConfig
 from rl_training.models import IQNModel, Quantiles, midpoints
 
 
@@ -22,13 +21,12 @@ def random_fractions(obs: Tensor, count: int, generator: torch.Generator | None 
     return torch.rand(len(obs), count, generator=generator, device=obs.device)
 
 
-class IQNAlgorithm(DQNAlgorithm):
+class IQNAlgorithm(QRDQNAlgorithm):
     """The loss is the quantile Huber loss of QR-DQN at sampled fractions."""
 
     name = "iqn"
     config_type = IQNConfig
     model_type = IQNModel
-    target_of, compare = quantile_target, quantile_losses
 
     def evaluate(
         self, network: Any, obs: Tensor, *, deterministic: bool = False, generator: torch.Generator | None = None

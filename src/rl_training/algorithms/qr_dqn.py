@@ -1,12 +1,14 @@
 """Quantile regression DQN (Dabney et al., 2018, arXiv:1710.10044): returns as quantiles at fixed fractions."""
 
+from typing import Any, ClassVar
+
 import torch
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
 
 from rl_training.algorithms.core.ops import select_action
 from rl_training.algorithms.dqn import DQNAlgorithm, DQNConfig, RowLosses
-from rl_training.models import ProposedQuantiles, QRDQNModel, Quantiles
+from rl_training.models import QRDQNModel
 from rl_training.types import Batch
 
 
@@ -27,26 +29,21 @@ def quantile_huber_loss(errors: Tensor, fractions: Tensor, kappa: float) -> Tens
     return (weights * huber / kappa).mean(-1).sum(-1)
 
 
-@torch.no_grad()
-def quantile_target(learner: DQNAlgorithm, batch: Batch) -> Tensor:
-    """TD targets r + gamma * (1 - done) * quantiles at (s', a'); [rows, quantiles]."""
-    prediction, actions = learner.predict_next(batch["next_obs"])
-    return learner.td_target(batch, select_action(prediction.quantile_hats, actions).mT).mT
-
-
-def quantile_losses(
-    learner: DQNAlgorithm, prediction: Quantiles | ProposedQuantiles, target: Tensor, actions: Tensor
-) -> RowLosses:
-    """Quantile Huber loss between the predicted quantiles at (s, a) and the targets."""
-    quantiles = select_action(prediction.quantile_hats, actions)
-    errors = target.unsqueeze(-2) - quantiles.unsqueeze(-1)
-    losses = quantile_huber_loss(errors, prediction.tau_hats, learner.config.kappa)
-    values = select_action(prediction.expected(), actions)
-    return RowLosses({"loss": losses}, errors.abs().mean((-2, -1)), values, target.mean(-1))
-
-
 class QRDQNAlgorithm(DQNAlgorithm):
     name = "qr_dqn"
-    config_type = QRDQNConfig
-    model_type = QRDQNModel
-    target_of, compare = quantile_target, quantile_losses
+    config_type: ClassVar[type[QuantileConfig]] = QRDQNConfig
+    model_type: ClassVar[Any] = QRDQNModel
+
+    @torch.no_grad()
+    def loss_target(self, batch: Batch) -> Tensor:
+        """TD targets r + gamma * (1 - done) * quantiles at (s', a'); [rows, quantiles]."""
+        prediction, actions = self.predict_next(batch["next_obs"])
+        return self.td_target(batch, select_action(prediction.quantile_hats, actions).mT).mT
+
+    def row_losses(self, prediction: Any, target: Tensor, actions: Tensor) -> RowLosses:
+        """Quantile Huber loss between the predicted quantiles at (s, a) and the targets."""
+        quantiles = select_action(prediction.quantile_hats, actions)
+        errors = target.unsqueeze(-2) - quantiles.unsqueeze(-1)
+        losses = quantile_huber_loss(errors, prediction.tau_hats, self.config.kappa)
+        values = select_action(prediction.expected(), actions)
+        return RowLosses({"loss": losses}, errors.abs().mean((-2, -1)), values, target.mean(-1))
