@@ -23,7 +23,7 @@ import typer
 import typer.testing
 from hypothesis import settings
 
-from rl_training.envs.arithmetic import usual_arithmetic
+from rl_training.envs.pools.arithmetic import usual_arithmetic
 from rl_training.experiment import datasets
 from rl_training.experiment.executors import local
 from rl_training.experiment.seeds import processes

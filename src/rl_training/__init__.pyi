@@ -16,8 +16,8 @@ from rl_training.data import mix_transition_datasets as mix_transition_datasets
 from rl_training.data import save_transition_dataset as save_transition_dataset
 from rl_training.envs.checks.checker import EnvReport as EnvReport
 from rl_training.envs.checks.checker import check_env as check_env
-from rl_training.envs.given import Environment
-from rl_training.envs.wrapping import Wrapper
+from rl_training.envs.creation.given import Environment
+from rl_training.envs.creation.wrapping import Wrapper
 from rl_training.experiment.config.dataset_config import (
     DatasetRecipe,
     FilePart,

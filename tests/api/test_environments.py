@@ -13,7 +13,7 @@ import pytest
 from gymnasium.wrappers import FlattenObservation
 
 from rl_training import DQN, PPO, ExperimentManager, evaluate_checkpoint, resume_training, train_ppo
-from rl_training.envs.lending import KeptOpen
+from rl_training.envs.creation.lending import KeptOpen
 from rl_training.experiment.config.train_config import ConfigError
 from rl_training.experiment.verify import compare_runs
 from rl_training.runtime.callbacks.training import StopAtStep

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from rl_training.envs.atari import AreaAverage, AtariGame, make_atari
-from rl_training.envs.making import make_env
-from rl_training.envs.pool import EnvPool
+from rl_training.envs.creation.making import make_env
+from rl_training.envs.pools.pool import EnvPool
 
 pytest.importorskip("ale_py", reason="Atari needs the extra atari")
 BREAKOUT = "ALE/Breakout-v5"

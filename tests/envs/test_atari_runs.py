@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from rl_training.cli import app
 from rl_training.data import FrameReplayBuffer
-from rl_training.envs.pool import EnvPool, Transition
+from rl_training.envs.pools.pool import EnvPool, Transition
 from rl_training.experiment.config.packaged import load_config
 from rl_training.experiment.config.train_config import TrainConfig, parse_config
 from rl_training.experiment.run import resume_run, run_training

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from rl_training.envs.checks.first_steps import CHECKED_STEPS, WARNED
-from rl_training.envs.group import EnvError
-from rl_training.envs.pool import EnvPool
+from rl_training.envs.pools.group import EnvError
+from rl_training.envs.pools.pool import EnvPool
 
 FILE = Path(__file__).with_name("broken_envs.py")
 LINES = {

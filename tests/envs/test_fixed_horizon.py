@@ -5,7 +5,7 @@ from __future__ import annotations
 import gymnasium as gym
 import numpy as np
 
-from rl_training.envs.making import make_env
+from rl_training.envs.creation.making import make_env
 
 
 def episode(env: gym.Env, actions, seed: int = 0):

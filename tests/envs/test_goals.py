@@ -11,9 +11,9 @@ import pytest
 from gymnasium import spaces
 from gymnasium.wrappers import TransformReward
 
+from rl_training.envs.creation.making import EnvFactory, make_env, spec_of
 from rl_training.envs.goals import GoalRewards
-from rl_training.envs.group import EnvError
-from rl_training.envs.making import EnvFactory, make_env, spec_of
+from rl_training.envs.pools.group import EnvError
 from rl_training.envs.successes import Successes
 from rl_training.envs.tasks.goals import PointGoal
 

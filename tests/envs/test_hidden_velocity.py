@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rl_training.envs.making import make_env
+from rl_training.envs.creation.making import make_env
 
 
 @pytest.mark.parametrize(

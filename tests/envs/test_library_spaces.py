@@ -14,8 +14,8 @@ from gymnasium.wrappers import FrameStackObservation
 from rl_training import TransitionDataset, load_transition_dataset
 from rl_training.data.spaces import observations_of
 from rl_training.envs import spaces as boundary
-from rl_training.envs.making import make_env, spec_of
-from rl_training.envs.pool import EnvPool
+from rl_training.envs.creation.making import make_env, spec_of
+from rl_training.envs.pools.pool import EnvPool
 from rl_training.envs.spaces import LibrarySpaces, with_library_spaces
 from rl_training.envs.spec import env_spec_of
 from rl_training.experiment.agent import load_agent

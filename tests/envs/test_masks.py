@@ -10,13 +10,13 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from rl_training.envs.group import EnvError
-from rl_training.envs.making import EnvFactory, make_env
+from rl_training.envs.creation.making import EnvFactory, make_env
 from rl_training.envs.masks import ActionMasks, sample_action
-from rl_training.envs.pool import EnvPool
+from rl_training.envs.pools.group import EnvError
+from rl_training.envs.pools.pool import EnvPool
+from rl_training.envs.pools.worker_choice import _step_seconds
 from rl_training.envs.snapshots import save_state
 from rl_training.envs.spec import env_spec_of
-from rl_training.envs.worker_choice import _step_seconds
 
 STEP = np.array([0.5], np.float32)
 

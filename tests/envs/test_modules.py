@@ -9,7 +9,7 @@ import zipfile
 import gymnasium as gym
 import pytest
 
-from rl_training.envs.modules import changed_source, env_source, module_of
+from rl_training.envs.creation.modules import changed_source, env_source, module_of
 from rl_training.modules import module_files
 
 ENVIRONMENT = """

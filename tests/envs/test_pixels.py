@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from rl_training.envs.making import make_env
-from rl_training.envs.pool import EnvPool
+from rl_training.envs.creation.making import make_env
+from rl_training.envs.pools.pool import EnvPool
 from rl_training.runtime.evaluation import evaluate
 from rl_training.runtime.policies import RandomPolicy
 from rl_training.types import Action

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from rl_training.envs.group import EnvError, Episode
-from rl_training.envs.pool import EnvPool
+from rl_training.envs.pools.group import EnvError, Episode
+from rl_training.envs.pools.pool import EnvPool
 from rl_training.streams import episode_seed
 from rl_training.types import EnvSpec
 

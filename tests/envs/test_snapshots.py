@@ -16,7 +16,7 @@ from gymnasium.envs.classic_control import CartPoleEnv
 from gymnasium.wrappers import FrameStackObservation, NormalizeObservation
 
 from rl_training.envs import snapshots
-from rl_training.envs.pool import EnvPool, Transition
+from rl_training.envs.pools.pool import EnvPool, Transition
 
 CLASSIC = ["CartPole-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1", "Acrobot-v1"]
 PACKAGED = ["FixedHorizonCartPole-v0", "Catch-v0", "CueMemory-v0", "CartPoleNoVelocity-v1", "PendulumNoVelocity-v1",

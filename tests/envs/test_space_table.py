@@ -14,7 +14,7 @@ from gymnasium import spaces
 
 from rl_training.algorithms import CATALOGUE, Learner
 from rl_training.data.spaces import entry
-from rl_training.envs.making import spec_of
+from rl_training.envs.creation.making import spec_of
 from rl_training.experiment.agent import load_agent
 from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.run import resume_run, run_training

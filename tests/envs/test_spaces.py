@@ -13,9 +13,9 @@ from gymnasium import spaces
 
 from rl_training import BC, DQN, PPO, Dreamer, Memory, resume_training, save_transition_dataset
 from rl_training.data.spaces import observations_of
-from rl_training.envs.group import EnvError
-from rl_training.envs.making import make_env
-from rl_training.envs.pool import EnvPool
+from rl_training.envs.creation.making import make_env
+from rl_training.envs.pools.group import EnvError
+from rl_training.envs.pools.pool import EnvPool
 from rl_training.envs.spec import env_spec_of
 from rl_training.experiment.agent import load_agent
 from rl_training.experiment.config.train_config import ConfigError, TrainConfig, parse_config

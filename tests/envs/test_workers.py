@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 
-from rl_training.envs import workers
-from rl_training.envs.group import EnvError
-from rl_training.envs.pool import EnvPool, Transition
-from rl_training.envs.workers import TooManyRestarts
+from rl_training.envs.pools import workers
+from rl_training.envs.pools.group import EnvError
+from rl_training.envs.pools.pool import EnvPool, Transition
+from rl_training.envs.pools.workers import TooManyRestarts
 
 
 @pytest.fixture(autouse=True)
@@ -158,7 +158,7 @@ def test_workers_ignore_stop_signals():
 
 USES_WORKERS = """
 import multiprocessing, sys, time
-from rl_training.envs.pool import EnvPool
+from rl_training.envs.pools.pool import EnvPool
 
 pool = EnvPool("CartPole-v1", 2, workers=2)
 pool.reset()

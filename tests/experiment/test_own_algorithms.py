@@ -13,8 +13,8 @@ import torch
 import rl_training
 from rl_training import modules
 from rl_training.algorithms import BCAlgorithm, DQNAlgorithm, Learner, ReplayConfig, Updater
-from rl_training.envs.making import EnvFactory
-from rl_training.envs.pool import EnvPool
+from rl_training.envs.creation.making import EnvFactory
+from rl_training.envs.pools.pool import EnvPool
 from rl_training.experiment.agent import load_agent
 from rl_training.experiment.bench.plan import parse_plan
 from rl_training.experiment.config import plugins, registry

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rl_training.envs.group import EnvError
+from rl_training.envs.pools.group import EnvError
 from rl_training.experiment.config.messages import ConfigError
 from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.manager import ExperimentManager

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rl_training.envs.group import EnvError
-from rl_training.envs.pool import EnvPool
-from rl_training.envs.workers import TooManyRestarts
+from rl_training.envs.pools.group import EnvError
+from rl_training.envs.pools.pool import EnvPool
+from rl_training.envs.pools.workers import TooManyRestarts
 from rl_training.experiment.run import TrainResult, resume_run, run_training
 from rl_training.experiment.user_errors import USER_ERRORS
 from rl_training.runtime.state import DivergedError

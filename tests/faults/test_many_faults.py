@@ -62,7 +62,7 @@ HANGS = """
 import json, sys
 
 if __name__ == "__main__":
-    from rl_training.envs import workers
+    from rl_training.envs.pools import workers
     from rl_training.experiment.run import run_training
 
     workers.SILENT_SECONDS = 1.0

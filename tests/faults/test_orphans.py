@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rl_training.envs.pool import EnvPool
+from rl_training.envs.pools.pool import EnvPool
 from rl_training.processes import ORPHANED
 
 ID = "environments:Faulty-v0"
 STEPS = """
 import sys
-from rl_training.envs.pool import EnvPool
+from rl_training.envs.pools.pool import EnvPool
 import numpy as np
 
 if __name__ == "__main__":

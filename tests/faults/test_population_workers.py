@@ -11,8 +11,8 @@ from gymnasium.envs.classic_control import PendulumEnv
 from typer.testing import CliRunner
 
 from rl_training.cli.app import app
-from rl_training.envs import worker_choice
-from rl_training.envs.making import EnvFactory
+from rl_training.envs.creation.making import EnvFactory
+from rl_training.envs.pools import worker_choice
 from rl_training.experiment.config.train_config import TrainConfig, parse_config
 from rl_training.experiment.run import run_population, run_training
 from rl_training.experiment.verify import compare_runs

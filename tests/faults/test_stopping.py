@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from rl_training.cli import app
-from rl_training.envs import workers
+from rl_training.envs.pools import workers
 from rl_training.experiment.processes import signals
 from rl_training.experiment.processes.signals import StopAtOnce, exit_code_of
 from rl_training.experiment.run import TrainResult, run_training
@@ -240,7 +240,7 @@ def test_exit_codes_of_interrupts():
 def test_a_worker_that_does_not_reply_is_reported(monkeypatch: pytest.MonkeyPatch):
     import numpy as np
 
-    from rl_training.envs.pool import EnvPool
+    from rl_training.envs.pools.pool import EnvPool
 
     monkeypatch.setattr(workers, "SILENT_SECONDS", 0.1)
     warnings: list[str] = []

@@ -14,7 +14,7 @@ import gymnasium as gym
 import pytest
 
 import rl_training
-from rl_training.envs.given import given_env
+from rl_training.envs.creation.given import given_env
 from rl_training.experiment.collection import collect_dataset
 
 sys.path.insert(0, str(Path(__file__).parent))  # also in the process that opens the files

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from rl_training.algorithms import DQNConfig, SACConfig, TD3Config
-from rl_training.envs.pool import EnvPool
+from rl_training.envs.pools.pool import EnvPool
 from rl_training.runtime.lanes import Actor
 from rl_training.runtime.lanes.action_noise import ActionNoise
 from rl_training.runtime.policies import RandomPolicy

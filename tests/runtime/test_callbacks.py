@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from rl_training.envs.group import Episode
+from rl_training.envs.pools.group import Episode
 from rl_training.runtime.callbacks.logging import LogMetrics
 from rl_training.runtime.callbacks.training import EarlyStop, Evaluate, LogWarnings, MaxUpdates, Schedules, StopAtStep
 from rl_training.runtime.engine import STRIDE, Callback, train

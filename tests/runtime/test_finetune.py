@@ -11,7 +11,7 @@ import torch
 
 from rl_training.data import ReplayBuffer, TransitionDataset
 from rl_training.data.replay.mixed_replay import MixedReplay
-from rl_training.envs.pool import EnvPool
+from rl_training.envs.pools.pool import EnvPool
 from rl_training.runtime.lanes import Actor, FineTuneLane
 from rl_training.types import Action, EnvSpec
 

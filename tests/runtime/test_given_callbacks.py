@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rl_training import DQN, Callback, resume_training
-from rl_training.envs.group import EnvError
+from rl_training.envs.pools.group import EnvError
 from rl_training.experiment import training_run
 from rl_training.experiment.config.messages import ConfigError
 from rl_training.experiment.config.train_config import parse_config

@@ -11,8 +11,8 @@ import torch
 from rl_training import streams
 from rl_training.algorithms import TD3Algorithm
 from rl_training.algorithms.td3 import TD3Config
-from rl_training.envs.group import Episode
-from rl_training.envs.pool import EnvPool
+from rl_training.envs.pools.group import Episode
+from rl_training.envs.pools.pool import EnvPool
 from rl_training.experiment.agent import load_agent
 from rl_training.experiment.config.train_config import ConfigError, parse_config
 from rl_training.experiment.run import resume_run, run_population, run_training

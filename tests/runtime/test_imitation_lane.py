@@ -13,7 +13,7 @@ from rl_training import streams
 from rl_training.algorithms import GAILAlgorithm, GAILConfig, GAILDiscriminator, gail_reward
 from rl_training.data import RolloutBuffer
 from rl_training.data.datasets.imitation import ImitationBatches, add_absorbing_rows
-from rl_training.envs.pool import EnvPool
+from rl_training.envs.pools.pool import EnvPool
 from rl_training.runtime.lanes import Actor, ImitationLane
 from rl_training.runtime.recipes import roll_dataset
 from rl_training.types import Batch

@@ -12,7 +12,7 @@ import torch
 from gymnasium import spaces
 
 from rl_training.algorithms import DQNAlgorithm, PPOAlgorithm
-from rl_training.envs import making
+from rl_training.envs.creation import making
 from rl_training.experiment.agent import load_agent
 from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.export.policy import action_probabilities

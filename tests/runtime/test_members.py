@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rl_training.envs.group import Episode
+from rl_training.envs.pools.group import Episode
 from rl_training.runtime.engine import Callback, overriding, train
 from rl_training.runtime.population import Members, member_states
 from rl_training.runtime.state import CollectResult, TrainerState

@@ -12,7 +12,7 @@ import torch
 from rl_training import PPO, Memory, streams
 from rl_training.algorithms import PPOAlgorithm, PPOConfig
 from rl_training.data import RolloutBuffer
-from rl_training.envs.pool import EnvPool
+from rl_training.envs.pools.pool import EnvPool
 from rl_training.runtime.lanes import Actor, RolloutLane
 from rl_training.runtime.lanes.captured_steps import CapturedSteps, stacked_steps
 from rl_training.types import Batch

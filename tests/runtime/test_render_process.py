@@ -15,10 +15,10 @@ import gymnasium as gym
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 
-from rl_training.envs import render_process
+from rl_training.envs.creation.making import EnvFactory, spec_of
 from rl_training.envs.interrupts import Interrupted
-from rl_training.envs.making import EnvFactory, spec_of
-from rl_training.envs.render_process import RendererDied, RenderProcess, Take
+from rl_training.envs.rendering import render_process
+from rl_training.envs.rendering.render_process import RendererDied, RenderProcess, Take
 from rl_training.experiment.run import run_training
 from rl_training.modules import approve
 from rl_training.runtime.evaluation import Evaluation, evaluate

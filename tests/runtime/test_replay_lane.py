@@ -12,8 +12,8 @@ import torch
 from rl_training.algorithms import DQNAlgorithm, DQNConfig
 from rl_training.algorithms.core.config import ReplayConfig
 from rl_training.data import ReplayBuffer
-from rl_training.envs.members import PopulationPool
-from rl_training.envs.pool import EnvPool
+from rl_training.envs.pools.members import PopulationPool
+from rl_training.envs.pools.pool import EnvPool
 from rl_training.runtime.checkpoints.reading import read_checkpoint
 from rl_training.runtime.checkpoints.replay_segments import ReplaySegments
 from rl_training.runtime.checkpoints.writing import save_checkpoint

@@ -12,7 +12,7 @@ import torch
 from rl_training import streams
 from rl_training.algorithms import PPOAlgorithm, PPOConfig, PQNAlgorithm, PQNConfig
 from rl_training.data import RolloutBuffer
-from rl_training.envs.pool import EnvPool
+from rl_training.envs.pools.pool import EnvPool
 from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.run import resume_run, run_training
 from rl_training.experiment.verify import compare_runs

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from rl_training.algorithms import SequenceConfig, Updater
 from rl_training.data import RecurrentReplayBuffer
-from rl_training.envs.pool import EnvPool
+from rl_training.envs.pools.pool import EnvPool
 from rl_training.runtime.evaluation import evaluate
 from rl_training.runtime.lanes import Actor, SequenceLane
 from rl_training.runtime.memory import Memory

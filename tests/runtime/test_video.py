@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rl_training.envs import rendering
-from rl_training.envs.making import spec_of
-from rl_training.envs.rendering import VideoError, prepare_rendering
+from rl_training.envs.creation.making import spec_of
+from rl_training.envs.rendering.frames import MUJOCO_LIBRARIES, VideoError, prepare_rendering
 from rl_training.experiment.run import run_training
 from rl_training.runtime.callbacks.logging import TIME_FIELDS
 from rl_training.runtime.evaluation import Evaluation, evaluate
@@ -88,7 +87,7 @@ RENDER_IN_FULL_MEMORY = """
 import ctypes
 import mmap
 
-from rl_training.envs.making import spec_of
+from rl_training.envs.creation.making import spec_of
 from rl_training.runtime.evaluation import evaluate
 from rl_training.runtime.policies import RandomPolicy
 from rl_training.runtime.video import Video
@@ -135,10 +134,10 @@ def test_mujoco_is_rendered_without_a_display_where_a_driver_would_crash(tmp_pat
 def test_the_driver_of_mujoco_is_the_first_that_is_installed(
     monkeypatch: pytest.MonkeyPatch, present: Any, chosen: Any
 ):
-    libraries = [rendering.MUJOCO_LIBRARIES[name] for name in present]
+    libraries = [MUJOCO_LIBRARIES[name] for name in present]
     monkeypatch.setenv("MUJOCO_GL", "")
     monkeypatch.delenv("MUJOCO_GL")
-    monkeypatch.setattr(rendering, "_loads", lambda library: library in libraries)
+    monkeypatch.setattr("rl_training.envs.rendering.frames._loads", lambda library: library in libraries)
     monkeypatch.setattr(sys, "platform", "linux")
     prepare_rendering()
     assert os.environ.get("MUJOCO_GL") == chosen
@@ -152,7 +151,7 @@ def test_without_opengl_mujoco_is_drawn_in_simple_shapes(tmp_path: Path, monkeyp
     pytest.importorskip("mujoco")
     monkeypatch.setenv("MUJOCO_GL", "")
     monkeypatch.delenv("MUJOCO_GL")
-    monkeypatch.setattr(rendering, "_loads", lambda library: False)
+    monkeypatch.setattr("rl_training.envs.rendering.frames._loads", lambda library: False)
     notes: list[str] = []
     arguments: Any = {"episodes": 2, "seed": 3, "deterministic": False, "max_steps": 16}
     policy, video = RandomPolicy(spec_of(env_id)), Video(tmp_path / "drawn.mp4")

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from rl_training.envs.given import Environment, Given, given_env
-from rl_training.envs.wrapping import Wrapper, wrapper_list
+from rl_training.envs.creation.given import Environment, Given, given_env
+from rl_training.envs.creation.wrapping import Wrapper, wrapper_list
 from rl_training.experiment.agent import Agent, with_environment
 from rl_training.experiment.config.train_config import ConfigError, TrainConfig, parse_config
 from rl_training.experiment.trust import learner_modules

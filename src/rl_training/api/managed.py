@@ -12,8 +12,8 @@ import numpy as np
 
 from rl_training.api.continuing import is_newest_of_a_run, new_run_from
 from rl_training.api.environments import in_environment, parse_with_env
-from rl_training.envs.given import Environment
-from rl_training.envs.wrapping import Wrapper
+from rl_training.envs.creation.given import Environment
+from rl_training.envs.creation.wrapping import Wrapper
 from rl_training.experiment.agent import CHECKPOINTS, Agent, load_agent, run_of, with_environment
 from rl_training.experiment.config.other_libraries import argument_here
 from rl_training.experiment.config.sections import with_backend

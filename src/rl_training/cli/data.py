@@ -66,7 +66,7 @@ def check(
 
         spec = None
         if env is not None:
-            from rl_training.envs.making import spec_of
+            from rl_training.envs.creation.making import spec_of
 
             spec = spec_of(env, {})
         options = read_options(columns, action_range, allow)

@@ -182,7 +182,7 @@ def _cuda() -> str:
 def _environment() -> str:
     import numpy as np
 
-    from rl_training.envs.pool import EnvPool
+    from rl_training.envs.pools.pool import EnvPool
 
     with EnvPool("CartPole-v1") as pool:
         pool.reset()

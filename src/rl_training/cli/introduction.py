@@ -7,7 +7,7 @@ import torch
 import typer
 
 from rl_training.cli.output import many
-from rl_training.envs.making import spec_of
+from rl_training.envs.creation.making import spec_of
 from rl_training.experiment.config.registry import get_algorithm_spec
 from rl_training.experiment.config.train_config import DatasetRecipe, TrainConfig
 from rl_training.experiment.lanes import lane_of

@@ -1,4 +1,4 @@
-"""Environments: pools, preparation, snapshots, and the registration of small tasks."""
+"""Environments: creation, pools, conversion at their boundary, and the registration of small tasks."""
 
 import gymnasium as gym
 

@@ -10,11 +10,11 @@ import gymnasium as gym
 import numpy as np
 
 from rl_training.data.replay.goals import GoalColumns
-from rl_training.envs.arithmetic import usual_arithmetic
 from rl_training.envs.checks.first_steps import describe_failure
-from rl_training.envs.group import EnvError
-from rl_training.envs.making import EnvFactory, make_env
+from rl_training.envs.creation.making import EnvFactory, make_env
 from rl_training.envs.masks import sample_action
+from rl_training.envs.pools.arithmetic import usual_arithmetic
+from rl_training.envs.pools.group import EnvError
 from rl_training.types import Array, EnvSpec
 
 REWARD, TERMINATED = "compute_reward", "compute_terminated"

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium.wrappers import FrameStackObservation, OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from rl_training.envs.atari import AtariGame
-from rl_training.envs.lending import KeptOpen
+from rl_training.envs.creation.lending import KeptOpen
 from rl_training.envs.masks import ActionMasks
 from rl_training.envs.spaces import LibrarySpaces
 from rl_training.envs.tasks.combination_lock import CombinationLock

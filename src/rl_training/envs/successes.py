@@ -6,7 +6,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from rl_training.envs.pool import EnvPool
+from rl_training.envs.pools.pool import EnvPool
 
 KEYS = ("is_success", "success")  # of `info`
 

@@ -14,8 +14,8 @@ from rl_training.algorithms import Learner
 from rl_training.algorithms.core.updater import load_tensors
 from rl_training.data.datasets.actions import unscale_actions
 from rl_training.data.spaces import action_names, actions_of, batched, is_named, named_rows, observations_of
-from rl_training.envs.given import Given
-from rl_training.envs.making import EnvFactory, spec_of
+from rl_training.envs.creation.given import Given
+from rl_training.envs.creation.making import EnvFactory, spec_of
 from rl_training.experiment.config.registry import build_learner, config_type
 from rl_training.experiment.config.train_config import TrainConfig, parse_config
 from rl_training.experiment.trust import (

@@ -13,13 +13,13 @@ import torch
 from rl_training import streams
 from rl_training.algorithms import Learner
 from rl_training.data import TransitionDataset
+from rl_training.envs.creation.lending import LentEnv
 from rl_training.envs.device.contract import TensorPool
 from rl_training.envs.device.group import PoolGroup, grouped
 from rl_training.envs.device.registry import make_pool
-from rl_training.envs.lending import LentEnv
-from rl_training.envs.members import MemberPool, PopulationPool
-from rl_training.envs.pool import EnvPool
-from rl_training.envs.worker_choice import choose_workers
+from rl_training.envs.pools.members import MemberPool, PopulationPool
+from rl_training.envs.pools.pool import EnvPool
+from rl_training.envs.pools.worker_choice import choose_workers
 from rl_training.experiment.config.registry import build_learner, get_algorithm_spec
 from rl_training.experiment.config.train_config import ConfigError, TrainConfig
 from rl_training.experiment.datasets import RewardChange, load_run_dataset, with_returns

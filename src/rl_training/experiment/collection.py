@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from rl_training.envs.making import EnvFactory
+from rl_training.envs.creation.making import EnvFactory
 from rl_training.experiment.agent import load_agent, require_same_spaces
 from rl_training.experiment.trust import Trust, env_modules, require_trusted
 from rl_training.modules import approve

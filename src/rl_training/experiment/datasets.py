@@ -12,7 +12,7 @@ from rl_training.data.datasets.durations import DURATIONS, TIME
 from rl_training.data.datasets.next_actions import with_next_actions
 from rl_training.data.datasets.tensors import transform_rewards
 from rl_training.data.datasets.validation import DatasetError
-from rl_training.envs.making import EnvFactory, spec_of
+from rl_training.envs.creation.making import EnvFactory, spec_of
 from rl_training.experiment.agent import load_agent
 from rl_training.experiment.config.dataset_config import FilePart, RewardTransform
 from rl_training.experiment.config.registry import get_algorithm_spec

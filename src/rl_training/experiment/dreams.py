@@ -8,7 +8,7 @@ from torch import Tensor
 
 from rl_training import streams
 from rl_training.algorithms.dreamer import DreamerAlgorithm
-from rl_training.envs.pool import EnvPool
+from rl_training.envs.pools.pool import EnvPool
 from rl_training.experiment.agent import Agent
 from rl_training.models.rssm import Latent
 from rl_training.runtime.memory import Memory

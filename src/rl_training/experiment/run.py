@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from rl_training.data import TransitionDataset, check_dataset
-from rl_training.envs.given import Given
+from rl_training.envs.creation.given import Given
 from rl_training.envs.interrupts import environment_calls
-from rl_training.envs.workers import TooManyRestarts
+from rl_training.envs.pools.workers import TooManyRestarts
 from rl_training.experiment.agent import find_checkpoint, read_record
 from rl_training.experiment.assembly import Assembly, assemble
 from rl_training.experiment.config.callbacks import listed_callbacks

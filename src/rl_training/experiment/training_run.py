@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rl_training.envs.modules import env_source
+from rl_training.envs.creation.modules import env_source
 from rl_training.experiment.assembly import Assembly, interval, new_callbacks
 from rl_training.experiment.config.callbacks import callbacks_of
 from rl_training.experiment.config.train_config import ConfigError, TrainConfig

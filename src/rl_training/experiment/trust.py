@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from rl_training.envs.modules import changed_source, module_of
+from rl_training.envs.creation.modules import changed_source, module_of
 from rl_training.experiment.config.messages import shown
 from rl_training.experiment.config.train_config import TrainConfig
 from rl_training.messages import Warn

@@ -15,11 +15,11 @@ from torch import nn
 
 from rl_training import streams
 from rl_training.data import normalized_score
-from rl_training.envs.group import Episode
-from rl_training.envs.making import EnvFactory
-from rl_training.envs.pool import EnvPool
-from rl_training.envs.render_process import RenderProcess
-from rl_training.envs.rendering import MODE
+from rl_training.envs.creation.making import EnvFactory
+from rl_training.envs.pools.group import Episode
+from rl_training.envs.pools.pool import EnvPool
+from rl_training.envs.rendering.frames import MODE
+from rl_training.envs.rendering.render_process import RenderProcess
 from rl_training.envs.successes import record_successes
 from rl_training.messages import Warn, print_warning
 from rl_training.runtime.memory import Memory

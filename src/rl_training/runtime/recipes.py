@@ -9,7 +9,7 @@ from torch import Tensor
 from rl_training import streams
 from rl_training.data import TransitionDataset
 from rl_training.data.datasets.validation import require_box_observations
-from rl_training.envs.pool import EnvPool
+from rl_training.envs.pools.pool import EnvPool
 from rl_training.messages import print_warning
 from rl_training.runtime.lanes.acting import Actor
 from rl_training.runtime.policies import RandomPolicy

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rl_training.envs.actions import first_non_finite
-from rl_training.envs.group import Episode
+from rl_training.envs.pools.group import Episode
 from rl_training.types import Metrics, Source
 
 if TYPE_CHECKING:

@@ -12,8 +12,15 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from rl_training.envs.render_process import Recorder, RendererDied, RenderProcess, Take
-from rl_training.envs.rendering import FRAMES_PER_SECOND, Camera, Clip, VideoError, prepare_rendering, steps_per_second
+from rl_training.envs.rendering.frames import (
+    FRAMES_PER_SECOND,
+    Camera,
+    Clip,
+    VideoError,
+    prepare_rendering,
+    steps_per_second,
+)
+from rl_training.envs.rendering.render_process import Recorder, RendererDied, RenderProcess, Take
 from rl_training.messages import Warn
 from rl_training.runtime.checkpoints.format import step_name
 from rl_training.runtime.state import TrainerState

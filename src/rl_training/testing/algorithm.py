@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rl_training.algorithms import Learner
-from rl_training.envs.pool import EnvPool
+from rl_training.envs.pools.pool import EnvPool
 from rl_training.experiment.config.registry import check_learner
 from rl_training.runtime.lanes import lane_class
 from rl_training.testing import checks

@@ -14,7 +14,7 @@ from rl_training.envs.device.base import State, TensorEnv
 from rl_training.envs.device.classic import Acrobot, CartPole, MountainCar, MountainCarContinuous, Pendulum
 from rl_training.envs.device.draws import Draws
 from rl_training.envs.device.minatar import Breakout, Freeway, Game
-from rl_training.envs.pool import EnvPool
+from rl_training.envs.pools.pool import EnvPool
 
 CLASSIC = {
     "CartPole-v1": CartPole(),

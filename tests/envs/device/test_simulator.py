@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from rl_training.envs.creation.making import make_env
 from rl_training.envs.device.registry import make_pool
 from rl_training.envs.device.simulator import SimulatorStep, VectorSimulator
 from rl_training.envs.device.simulator_pool import SimulatorPool
-from rl_training.envs.group import EnvError
-from rl_training.envs.making import make_env
+from rl_training.envs.pools.group import EnvError
 from rl_training.envs.spec import spec_of_spaces
 from rl_training.types import EnvSpec
 

@@ -30,13 +30,13 @@ from rl_training.envs.checks.probing import (
 )
 from rl_training.envs.checks.returned import signature_faults
 from rl_training.envs.checks.user_code import has_user_code, place_of_attribute, place_of_method, user_env
+from rl_training.envs.creation.making import EnvFactory, make_env, spec_of
+from rl_training.envs.creation.wrapping import Wrapper
 from rl_training.envs.goals import GoalRewards
-from rl_training.envs.group import EnvError
 from rl_training.envs.interrupts import CallLimit, CallTimeout
-from rl_training.envs.making import EnvFactory, make_env, spec_of
 from rl_training.envs.masks import KEY
+from rl_training.envs.pools.group import EnvError
 from rl_training.envs.spec import env_spec_of
-from rl_training.envs.wrapping import Wrapper
 
 STEPS, SECONDS = 500, 30.0
 COMPARED_STEPS = 100

@@ -10,9 +10,9 @@ from gymnasium.envs.registration import load_env_creator
 
 from rl_training.envs.checks.probing import Findings, Stop
 from rl_training.envs.checks.user_code import place_of_creator, place_of_error
+from rl_training.envs.creation.making import EnvFactory
+from rl_training.envs.creation.wrapping import Wrapper, wrap, wrapper_list
 from rl_training.envs.interrupts import CallTimeout
-from rl_training.envs.making import EnvFactory
-from rl_training.envs.wrapping import Wrapper, wrap, wrapper_list
 from rl_training.messages import describe_error
 from rl_training.modules import load_object, module_in
 

@@ -13,7 +13,7 @@ from rl_training.types import EnvSpec
 
 
 class TensorTransition(NamedTuple):
-    """One step of the pool; see `rl_training.envs.pool.Transition`. `finished` is counted in the pool instead."""
+    """One step of the pool; see `rl_training.envs.pools.pool.Transition`. `finished` is counted in the pool instead."""
 
     next_obs: Tensor
     rewards: Tensor

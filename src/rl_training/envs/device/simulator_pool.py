@@ -13,7 +13,7 @@ from rl_training import streams
 from rl_training.envs.checks.first_steps import describe_failure
 from rl_training.envs.device.contract import Finished, TensorPool, TensorTransition, where_rows
 from rl_training.envs.device.simulator import SimulatorStep, VectorSimulator
-from rl_training.envs.group import EnvError
+from rl_training.envs.pools.group import EnvError
 
 
 class SimulatorPool(TensorPool):

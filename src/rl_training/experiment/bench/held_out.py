@@ -4,7 +4,7 @@ import glob
 from collections.abc import Mapping
 from pathlib import Path
 
-from rl_training.envs.making import spec_of
+from rl_training.envs.creation.making import spec_of
 from rl_training.experiment.config.messages import ConfigError
 from rl_training.experiment.config.train_config import TrainConfig
 from rl_training.experiment.datasets import load_dataset

@@ -36,8 +36,8 @@ from rl_training.schedules import Schedule
 
 if TYPE_CHECKING:
     from rl_training.algorithms import AlgorithmConfig
-    from rl_training.envs.given import Given
-    from rl_training.envs.making import EnvFactory
+    from rl_training.envs.creation.given import Given
+    from rl_training.envs.creation.making import EnvFactory
 
 __all__ = [
     "ConfigError", "DatasetRecipe", "EarlyStopping", "RewardTransform", "Schedule", "TrainConfig", "apply_overrides",
@@ -147,7 +147,7 @@ class TrainConfig(Section):
 
     def environment(self) -> EnvFactory | None:
         """Returns how to create the environments of the run, or None without any."""
-        from rl_training.envs.making import EnvFactory  # imports gymnasium
+        from rl_training.envs.creation.making import EnvFactory  # imports gymnasium
 
         if self._given is not None:
             return replace(self._given.source(), action_range=self.action_range)

@@ -13,8 +13,8 @@ from torch import Tensor
 from rl_training import __version__
 from rl_training.algorithms import Learner
 from rl_training.data.spaces import action_names
-from rl_training.envs.lending import LentEnv
-from rl_training.envs.making import make_env
+from rl_training.envs.creation.lending import LentEnv
+from rl_training.envs.creation.making import make_env
 from rl_training.envs.spaces import LibrarySpaces
 from rl_training.experiment.agent import Agent
 from rl_training.experiment.export.policy import MEANINGS, MEMORY, NEXT_MEMORY, ExportedPolicy

@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 
 from rl_training import streams
-from rl_training.envs.pool import EnvPool
+from rl_training.envs.pools.pool import EnvPool
 from rl_training.experiment.agent import Agent
 from rl_training.experiment.datasets import load_dataset
 from rl_training.experiment.export.parity import Comparison

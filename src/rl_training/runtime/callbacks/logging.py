@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from rl_training.envs.device.contract import TensorPool
-from rl_training.envs.group import Episode
-from rl_training.envs.members import MemberPool
-from rl_training.envs.pool import EnvPool
+from rl_training.envs.pools.group import Episode
+from rl_training.envs.pools.members import MemberPool
+from rl_training.envs.pools.pool import EnvPool
 from rl_training.runtime.callbacks.trackers.subject import Row
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.files import write_atomically

@@ -10,7 +10,7 @@ import torch
 
 from rl_training.data import ReplayBuffer
 from rl_training.data.sampling import Layout, PackedColumns
-from rl_training.envs.pool import Transition
+from rl_training.envs.pools.pool import Transition
 from rl_training.runtime.lanes.acting import Actor
 from rl_training.runtime.lanes.captured_call import CapturedCall
 from rl_training.runtime.state import finite_actions

@@ -16,14 +16,14 @@ from gymnasium.envs.registration import parse_env_id
 from rl_training.envs.atari import is_atari, make_atari
 from rl_training.envs.checks.first_steps import describe_failure
 from rl_training.envs.checks.user_code import place_of_error
-from rl_training.envs.group import EnvError
-from rl_training.envs.lending import LentEnv
+from rl_training.envs.creation.lending import LentEnv
+from rl_training.envs.creation.modules import module_of
+from rl_training.envs.creation.suggestions import suggestion
+from rl_training.envs.creation.wrapping import wrap, wrapper_name
 from rl_training.envs.masks import gives_masks, with_action_masks
-from rl_training.envs.modules import module_of
+from rl_training.envs.pools.group import EnvError
 from rl_training.envs.spaces import with_library_spaces
 from rl_training.envs.spec import env_spec_of
-from rl_training.envs.suggestions import suggestion
-from rl_training.envs.wrapping import wrap, wrapper_name
 from rl_training.modules import (
     LOCAL,
     UntrustedModuleError,

@@ -23,16 +23,16 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.wrappers import TimeLimit
 
-from rl_training.envs.lending import LentEnv
-from rl_training.envs.making import EnvFactory, make_env
-from rl_training.envs.rendering import Camera, Clip, VideoError, described, env_name, has_opengl
-from rl_training.envs.worker_process import IGNORED_SIGNALS
+from rl_training.envs.creation.lending import LentEnv
+from rl_training.envs.creation.making import EnvFactory, make_env
+from rl_training.envs.pools.worker_process import IGNORED_SIGNALS
+from rl_training.envs.rendering.frames import Camera, Clip, VideoError, described, env_name, has_opengl
 from rl_training.processes import describe_exit, hidden_from, kill_with_starter, starter_variable
 from rl_training.types import EnvSpec
 
 POLL_SECONDS = 0.2
 LONGEST_SECONDS = 3600.0  # of one video
-CODE = "import sys; sys.path[:] = {path!r}; from rl_training.envs.render_process import serve; serve({descriptor})"
+CODE = "import sys; sys.path[:] = {path!r}; from {module} import serve; serve({descriptor})"
 
 
 class RendererDied(VideoError):
@@ -112,7 +112,7 @@ class RenderProcess:
 
     def _start(self) -> tuple[Connection, subprocess.Popen[bytes]]:
         pipe, child_end = multiprocessing.Pipe()
-        code = CODE.format(path=sys.path, descriptor=child_end.fileno())
+        code = CODE.format(module=__name__, path=sys.path, descriptor=child_end.fileno())
         with child_end, hidden_from(*IGNORED_SIGNALS):
             try:
                 return pipe, subprocess.Popen(

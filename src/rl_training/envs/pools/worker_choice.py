@@ -12,8 +12,8 @@ from typing import Any
 
 import gymnasium as gym
 
-from rl_training.envs.lending import LentEnv
-from rl_training.envs.making import EnvFactory, make_env
+from rl_training.envs.creation.lending import LentEnv
+from rl_training.envs.creation.making import EnvFactory, make_env
 from rl_training.envs.masks import sample_action
 from rl_training.processes import shares_the_machine, usable_cores
 

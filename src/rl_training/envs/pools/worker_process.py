@@ -16,8 +16,8 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize
 from typing import Any
 
-from rl_training.envs.group import EnvError, EnvGroup
-from rl_training.envs.shared_rows import SharedRows, StepArrays
+from rl_training.envs.pools.group import EnvError, EnvGroup
+from rl_training.envs.pools.shared_rows import SharedRows, StepArrays
 from rl_training.messages import describe_error
 from rl_training.processes import describe_exit, end_with_parent, one_thread_each, start_hidden
 

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from rl_training.envs.group import EnvError, EnvGroup, GroupStep
-from rl_training.envs.layout import Layout
-from rl_training.envs.shared_rows import SharedRows
-from rl_training.envs.worker_process import CLOSING_SECONDS, Worker, WorkerDied
+from rl_training.envs.pools.group import EnvError, EnvGroup, GroupStep
+from rl_training.envs.pools.layout import Layout
+from rl_training.envs.pools.shared_rows import SharedRows
+from rl_training.envs.pools.worker_process import CLOSING_SECONDS, Worker, WorkerDied
 from rl_training.messages import Warn
 from rl_training.processes import shares_the_machine, usable_cores
 

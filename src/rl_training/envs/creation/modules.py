@@ -52,7 +52,7 @@ def _creator(name: str) -> Any:
 
 def _installed() -> list[Path]:
     paths = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    return [Path(path).resolve() for path in paths] + [Path(__file__).resolve().parents[1]]
+    return [Path(path).resolve() for path in paths] + [Path(__file__).resolve().parents[2]]
 
 
 def changed_source(stored: Any) -> Path | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rl_training.envs.pool import EnvPool, Transition
+from rl_training.envs.pools.pool import EnvPool, Transition
 
 
 class PopulationPool:

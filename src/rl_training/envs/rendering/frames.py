@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from rl_training.envs.mujoco_sketch import Sketch
+from rl_training.envs.rendering.mujoco_sketch import Sketch
 from rl_training.messages import describe_error
 
 MODE = "rgb_array"

@@ -12,10 +12,10 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec as Registered
 
 from rl_training.envs.atari import is_atari
-from rl_training.envs.lending import LentEnv
-from rl_training.envs.making import EnvFactory, MakeEnv
-from rl_training.envs.modules import env_source, module_of
-from rl_training.envs.wrapping import Wrapper
+from rl_training.envs.creation.lending import LentEnv
+from rl_training.envs.creation.making import EnvFactory, MakeEnv
+from rl_training.envs.creation.modules import env_source, module_of
+from rl_training.envs.creation.wrapping import Wrapper
 from rl_training.modules import LOCAL, approve, is_local, module_in, name_of
 
 # A function or class returns a gymnasium.Env or, with env_backend="device", a TensorEnv or VectorSimulator.

@@ -13,16 +13,16 @@ from gymnasium.wrappers import TimeLimit
 
 from rl_training.envs import snapshots
 from rl_training.envs.actions import ActionConverter, first_non_finite
-from rl_training.envs.arithmetic import usual_arithmetic
 from rl_training.envs.atari import AtariGame
 from rl_training.envs.checks.user_code import place_of_method
-from rl_training.envs.group import EnvError, EnvGroup, Episode, close_env
+from rl_training.envs.creation.making import EnvFactory, MakeEnv, make_env
 from rl_training.envs.interrupts import environment_calls
-from rl_training.envs.layout import Layout
-from rl_training.envs.making import EnvFactory, MakeEnv, make_env
+from rl_training.envs.pools.arithmetic import usual_arithmetic
+from rl_training.envs.pools.group import EnvError, EnvGroup, Episode, close_env
+from rl_training.envs.pools.layout import Layout
+from rl_training.envs.pools.workers import MAX_RESTARTS, Workers
 from rl_training.envs.spaces import LibrarySpaces
 from rl_training.envs.spec import env_spec_of
-from rl_training.envs.workers import MAX_RESTARTS, Workers
 from rl_training.messages import Warn, print_warning
 from rl_training.types import EnvSpec
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from rl_training.envs import snapshots
 from rl_training.envs.checks.first_steps import EnvFault, check_first_steps, describe_failure
-from rl_training.envs.layout import Layout
-from rl_training.envs.shared_rows import StepArrays, obs_dtype
+from rl_training.envs.pools.layout import Layout
+from rl_training.envs.pools.shared_rows import StepArrays, obs_dtype
 from rl_training.messages import Warn, describe_error, print_warning
 
 

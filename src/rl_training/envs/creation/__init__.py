@@ -1,0 +1,1 @@
+"""Creates environments: from ids, classes, functions and objects, with their wrappers."""

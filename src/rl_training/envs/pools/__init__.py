@@ -1,0 +1,1 @@
+"""Environments stepped together, in this process or in worker processes."""

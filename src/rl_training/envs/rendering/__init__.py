@@ -1,0 +1,1 @@
+"""Images and videos of environments, without a display."""
