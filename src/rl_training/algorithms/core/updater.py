@@ -12,7 +12,7 @@ from rl_training.algorithms.core.graphs import Branches, CapturedUpdates
 from rl_training.algorithms.core.optimizer import Optimizer, piece_size, pieces
 from rl_training.algorithms.core.population import Population
 from rl_training.models.unit_norm import project_, unit_norm_axes
-from rl_training.types import SKIP_UPDATES, Batch, Loss, Metrics, Source, Trainable, UpdateResult
+from rl_training.types import SKIP_UPDATES, Batch, Loss, Metrics, ParameterGroup, Source, Trainable, UpdateResult
 
 
 class Updater:
@@ -34,7 +34,7 @@ class Updater:
         self.captured = CapturedUpdates(self) if capture else None
         self.parts: tuple[str, ...] = getattr(first, "separate_parts", tuple)() if capture else ()
         self.branches = Branches(self.device, len(self.parts)) if self.parts else None
-        self.groups = list(zip(first.parameter_groups(), self._names_by_group(), strict=True))
+        self.groups = self._groups()
         generated = compile and self.device.type == "cuda" and self.halted is None
         self.optimizers = [
             Optimizer([self.params[name] for name in names], group, compile=generated) for group, names in self.groups
@@ -193,13 +193,14 @@ class Updater:
         else:
             torch.set_rng_state(state["noise"])
 
-    def _names_by_group(self) -> list[list[str]]:
+    def _groups(self) -> list[tuple[ParameterGroup, list[str]]]:
         """Assigns each trained parameter to the first group with its prefix; () takes the rest."""
         rest = [name for name, parameter in self.params.items() if parameter.requires_grad]
-        groups: list[list[str]] = []
+        groups: list[tuple[ParameterGroup, list[str]]] = []
         for group in self.learner.parameter_groups():
-            groups.append([name for name in rest if not group.names or name.startswith(group.names)])
-            rest = [name for name in rest if name not in groups[-1]]
+            names = [name for name in rest if not group.names or name.startswith(group.names)]
+            groups.append((group, names))
+            rest = [name for name in rest if name not in names]
         if rest:
             raise ValueError(f"parameter_groups() has no group for {rest}")
         return groups
