@@ -111,5 +111,5 @@ class PPOAlgorithm(Learner):
     ) -> Action:
         policy, memory, columns = acting(self.model, self.normalizer(obs), memory)
         raw = policy.mode() if deterministic else policy.sample(generator)
-        actions = raw if raw.dtype == torch.int64 else raw.clamp(-1, 1)
+        actions = raw.clamp(-1, 1) if raw.is_floating_point() else raw
         return Action(actions, memory, extras={"raw_actions": raw, **columns})
