@@ -67,10 +67,10 @@ class AWAC(ManagedAlgorithm):
         discount_time: str | None = None,
         time_unit: float | None = None,
         n_step: int = 1,
-        awac_lambda: float = 1.0,
-        max_advantage_weight: float = 100.0,
         tau: float = 0.005,
         actor_learning_rate: float | None = None,
+        awac_lambda: float = 1.0,
+        max_advantage_weight: float = 100.0,
         env_id: str | None = None,
         seed: int = 0,
         total_timesteps: int = 100000,
@@ -128,10 +128,10 @@ class AWAC(ManagedAlgorithm):
             discount_time: time column of the file; discounts are then gamma ** (time step / time_unit)
             time_unit: time that gamma discounts as one step
             n_step: steps of the n-step returns of the dataset
+            tau: Polyak coefficient of the target networks
+            actor_learning_rate: learning rate of the actor; none: learning_rate
             awac_lambda: temperature: weight = exp(advantage / awac_lambda)
             max_advantage_weight: upper bound of that weight
-            tau: Polyak coefficient of the target critics
-            actor_learning_rate: learning rate of the actor; none: learning_rate
             env_id: environment: Gymnasium id, module:id or module:Class; none: learn from the dataset alone
             seed: random seed of the run
             total_timesteps: gradient steps offline, environment steps online
@@ -315,9 +315,9 @@ class BCQ(ManagedAlgorithm):
         discount_time: str | None = None,
         time_unit: float | None = None,
         n_step: int = 1,
+        tau: float = 0.005,
         threshold: float = 0.3,
         logit_penalty: float = 0.01,
-        tau: float = 0.005,
         epsilon: float = 0.0,
         env_id: str | None = None,
         seed: int = 0,
@@ -376,9 +376,9 @@ class BCQ(ManagedAlgorithm):
             discount_time: time column of the file; discounts are then gamma ** (time step / time_unit)
             time_unit: time that gamma discounts as one step
             n_step: steps of the n-step returns of the dataset
+            tau: Polyak coefficient of the target networks
             threshold: lowest probability of an action in the data, relative to the likeliest; 0: every action
             logit_penalty: weight of the squared logits of the behaviour policy
-            tau: Polyak coefficient of the target network
             epsilon: probability of a random action during online fine-tuning
             env_id: environment: Gymnasium id, module:id or module:Class; none: learn from the dataset alone
             seed: random seed of the run
@@ -604,6 +604,7 @@ class CalQL(ManagedAlgorithm):
         discount_time: str | None = None,
         time_unit: float | None = None,
         n_step: int = 1,
+        tau: float = 0.005,
         precision: Literal["float32", "bfloat16"] = "float32",
         temperature: float = 1.0,
         tune_temperature: bool = True,
@@ -614,7 +615,6 @@ class CalQL(ManagedAlgorithm):
         cql_alpha: float | Literal["auto"] = 5.0,
         cql_alpha_online: float | None = None,
         lagrange_threshold: float | None = None,
-        tau: float = 0.005,
         num_cql_samples: int = 10,
         max_target_backup: bool = True,
         backup_entropy: bool = False,
@@ -677,6 +677,7 @@ class CalQL(ManagedAlgorithm):
             discount_time: time column of the file; discounts are then gamma ** (time step / time_unit)
             time_unit: time that gamma discounts as one step
             n_step: steps of the n-step returns of the dataset
+            tau: Polyak coefficient of the target networks
             precision: precision of matrix products in the loss
             temperature: entropy coefficient alpha; its initial value if tuned
             tune_temperature: tune the temperature towards target_entropy
@@ -688,7 +689,6 @@ class CalQL(ManagedAlgorithm):
             cql_alpha_online: weight of the penalty during online fine-tuning; none: cql_alpha
             lagrange_threshold: tune the penalty's weight so that the gap stays at this threshold; none: fixed
                 weight
-            tau: Polyak coefficient of the target critics
             num_cql_samples: actions sampled from each of uniform, pi(s) and pi(s') for the penalty (Box)
             max_target_backup: use the best of the sampled next actions in the target
             backup_entropy: subtract alpha * log pi in the target, as SAC does (Box)
@@ -757,6 +757,7 @@ class CQL(ManagedAlgorithm):
         discount_time: str | None = None,
         time_unit: float | None = None,
         n_step: int = 1,
+        tau: float = 0.005,
         precision: Literal["float32", "bfloat16"] = "float32",
         temperature: float = 1.0,
         tune_temperature: bool = True,
@@ -767,7 +768,6 @@ class CQL(ManagedAlgorithm):
         cql_alpha: float | Literal["auto"] = "auto",
         cql_alpha_online: float | None = None,
         lagrange_threshold: float | None = None,
-        tau: float = 0.005,
         num_cql_samples: int = 10,
         max_target_backup: bool = False,
         backup_entropy: bool = False,
@@ -831,6 +831,7 @@ class CQL(ManagedAlgorithm):
             discount_time: time column of the file; discounts are then gamma ** (time step / time_unit)
             time_unit: time that gamma discounts as one step
             n_step: steps of the n-step returns of the dataset
+            tau: Polyak coefficient of the target networks
             precision: precision of matrix products in the loss
             temperature: entropy coefficient alpha; its initial value if tuned
             tune_temperature: tune the temperature towards target_entropy
@@ -842,7 +843,6 @@ class CQL(ManagedAlgorithm):
             cql_alpha_online: weight of the penalty during online fine-tuning; none: cql_alpha
             lagrange_threshold: tune the penalty's weight so that the gap stays at this threshold; none: fixed
                 weight
-            tau: Polyak coefficient of the target critics
             num_cql_samples: actions sampled from each of uniform, pi(s) and pi(s') for the penalty (Box)
             max_target_backup: use the best of the sampled next actions in the target (Box)
             backup_entropy: subtract alpha * log pi in the target, as SAC does (Box)
@@ -1217,6 +1217,7 @@ class Dreamer(ManagedAlgorithm):
         hidden_sizes: Sequence[int] = (),
         max_grad_norm: float | None = None,
         network: str | type[Any] | Mapping[str, Any] | None = None,
+        precision: Literal["float32", "bfloat16"] = "float32",
         window: int = 64,
         train_ratio: float = 256.0,
         buffer_size: int = 1000000,
@@ -1256,7 +1257,6 @@ class Dreamer(ManagedAlgorithm):
         hard_continue: bool = False,
         optimizer: Literal["laprop", "adam"] = "laprop",
         warm_up: int = 1000,
-        precision: Literal["float32", "bfloat16"] = "float32",
         env_id: str | None = None,
         seed: int = 0,
         total_timesteps: int = 100000,
@@ -1310,6 +1310,7 @@ class Dreamer(ManagedAlgorithm):
             hidden_sizes: hidden layers of actor and critic; empty: by size
             max_grad_norm: maximum norm of the gradient; none: no clipping
             network: networks of policy and value functions: a kind, or its options; none: the algorithm's own
+            precision: precision of matrix products in the loss
             window: steps per window
             train_ratio: replayed steps per environment step
             buffer_size: capacity of the replay buffer in steps
@@ -1334,7 +1335,6 @@ class Dreamer(ManagedAlgorithm):
             hard_continue: imagined states continue if their probability is above 0.5
             optimizer: laprop (with adaptive gradient clipping and warm-up) or adam
             warm_up: updates of learning rate warm-up with laprop
-            precision: precision of matrix products in the loss
             env_id: environment: Gymnasium id, module:id or module:Class; none: learn from the dataset alone
             seed: random seed of the run
             total_timesteps: gradient steps offline, environment steps online
@@ -1398,12 +1398,12 @@ class EDAC(ManagedAlgorithm):
         discount_time: str | None = None,
         time_unit: float | None = None,
         n_step: int = 1,
+        tau: float = 0.005,
         temperature: float = 1.0,
         tune_temperature: bool = True,
         target_entropy: float | Literal["auto"] = "auto",
         num_critics: int = 10,
         eta: float = 1.0,
-        tau: float = 0.005,
         actor_learning_rate: float | None = None,
         env_id: str | None = None,
         seed: int = 0,
@@ -1462,12 +1462,12 @@ class EDAC(ManagedAlgorithm):
             discount_time: time column of the file; discounts are then gamma ** (time step / time_unit)
             time_unit: time that gamma discounts as one step
             n_step: steps of the n-step returns of the dataset
+            tau: Polyak coefficient of the target networks
             temperature: entropy coefficient alpha; its initial value if tuned
             tune_temperature: tune the temperature towards target_entropy
             target_entropy: auto: minus the number of action dimensions, or 0.3 * log(valid actions) if Discrete
             num_critics: number of critics, whose minimum is the value of an action
             eta: weight of the gradient diversity loss; 0: SAC-N
-            tau: Polyak coefficient of the target critics
             actor_learning_rate: learning rate of the actor and the temperature; none: learning_rate
             env_id: environment: Gymnasium id, module:id or module:Class; none: learn from the dataset alone
             seed: random seed of the run
@@ -1697,8 +1697,8 @@ class FQL(ManagedAlgorithm):
         discount_time: str | None = None,
         time_unit: float | None = None,
         n_step: int = 1,
-        activation: Literal["relu", "tanh", "elu", "gelu", "silu", "leaky_relu", "selu", "mish"] = "gelu",
         tau: float = 0.005,
+        activation: Literal["relu", "tanh", "elu", "gelu", "silu", "leaky_relu", "selu", "mish"] = "gelu",
         alpha: float = 10.0,
         flow_steps: int = 10,
         q_aggregation: Literal["mean", "min"] = "mean",
@@ -1760,8 +1760,8 @@ class FQL(ManagedAlgorithm):
             discount_time: time column of the file; discounts are then gamma ** (time step / time_unit)
             time_unit: time that gamma discounts as one step
             n_step: steps of the n-step returns of the dataset
+            tau: Polyak coefficient of the target networks
             activation: activation of the hidden layers
-            tau: Polyak coefficient of the target critics
             alpha: weight of the distillation loss; tune it per dataset
             flow_steps: Euler steps of the cloned flow
             q_aggregation: value of the two critics in the TD target
@@ -1984,12 +1984,12 @@ class IQL(ManagedAlgorithm):
         discount_time: str | None = None,
         time_unit: float | None = None,
         n_step: int = 1,
+        tau: float = 0.005,
         precision: Literal["float32", "bfloat16"] = "float32",
+        actor_learning_rate: float | None = None,
         expectile: float = 0.7,
         beta: float = 3.0,
         max_advantage_weight: float = 100.0,
-        tau: float = 0.005,
-        actor_learning_rate: float | None = None,
         env_id: str | None = None,
         seed: int = 0,
         total_timesteps: int = 100000,
@@ -2047,12 +2047,12 @@ class IQL(ManagedAlgorithm):
             discount_time: time column of the file; discounts are then gamma ** (time step / time_unit)
             time_unit: time that gamma discounts as one step
             n_step: steps of the n-step returns of the dataset
+            tau: Polyak coefficient of the target networks
             precision: precision of matrix products in the loss
+            actor_learning_rate: learning rate of the actor; none: learning_rate
             expectile: expectile of the value loss; 0.5 is the mean, towards 1 the maximum over actions
             beta: inverse temperature: weight = exp(beta * advantage)
             max_advantage_weight: upper bound of that weight
-            tau: Polyak coefficient of the target critics
-            actor_learning_rate: learning rate of the actor; none: learning_rate
             env_id: environment: Gymnasium id, module:id or module:Class; none: learn from the dataset alone
             seed: random seed of the run
             total_timesteps: gradient steps offline, environment steps online
@@ -3208,14 +3208,14 @@ class ReBRAC(ManagedAlgorithm):
         discount_time: str | None = None,
         time_unit: float | None = None,
         n_step: int = 1,
+        tau: float = 0.005,
+        actor_learning_rate: float | None = None,
         action_noise: Literal["none", "gaussian", "ornstein_uhlenbeck"] = "none",
         action_noise_scale: float = 0.1,
         action_noise_theta: float = 0.15,
         policy_delay: int = 2,
         target_noise: float = 0.2,
         target_noise_clip: float = 0.5,
-        actor_learning_rate: float | None = None,
-        tau: float = 0.005,
         actor_bc_coef: float = 0.01,
         critic_bc_coef: float = 0.01,
         env_id: str | None = None,
@@ -3275,14 +3275,14 @@ class ReBRAC(ManagedAlgorithm):
             discount_time: time column of the file; discounts are then gamma ** (time step / time_unit)
             time_unit: time that gamma discounts as one step
             n_step: steps of the n-step returns of the dataset
+            tau: Polyak coefficient of the target networks
+            actor_learning_rate: learning rate of the actor; none: learning_rate
             action_noise: exploration noise added to the actions
             action_noise_scale: std of the exploration noise; actions are in [-1, 1]
             action_noise_theta: mean reversion rate of ornstein_uhlenbeck noise; 1: independent noise
             policy_delay: critic updates per update of the actor and the target networks
             target_noise: std of the target policy smoothing noise
             target_noise_clip: bound of the target policy smoothing noise
-            actor_learning_rate: learning rate of the actor; none: learning_rate
-            tau: Polyak coefficient of the target networks
             actor_bc_coef: weight of (pi(s) - a)^2 in the policy loss; tune it per dataset, 0.001 to 0.1
             critic_bc_coef: weight of (a' - next action of the data)^2 in the TD target; tune it per dataset, 0 to
                 0.5
@@ -3800,6 +3800,7 @@ class TD3BC(ManagedAlgorithm):
         discount_time: str | None = None,
         time_unit: float | None = None,
         n_step: int = 1,
+        tau: float = 0.005,
         action_noise: Literal["none", "gaussian", "ornstein_uhlenbeck"] = "none",
         action_noise_scale: float = 0.1,
         action_noise_theta: float = 0.15,
@@ -3807,7 +3808,6 @@ class TD3BC(ManagedAlgorithm):
         target_noise: float = 0.2,
         target_noise_clip: float = 0.5,
         alpha: float = 2.5,
-        tau: float = 0.005,
         env_id: str | None = None,
         seed: int = 0,
         total_timesteps: int = 100000,
@@ -3865,6 +3865,7 @@ class TD3BC(ManagedAlgorithm):
             discount_time: time column of the file; discounts are then gamma ** (time step / time_unit)
             time_unit: time that gamma discounts as one step
             n_step: steps of the n-step returns of the dataset
+            tau: Polyak coefficient of the target networks
             action_noise: exploration noise added to the actions
             action_noise_scale: std of the exploration noise; actions are in [-1, 1]
             action_noise_theta: mean reversion rate of ornstein_uhlenbeck noise; 1: independent noise
@@ -3872,7 +3873,6 @@ class TD3BC(ManagedAlgorithm):
             target_noise: std of the target policy smoothing noise
             target_noise_clip: bound of the target policy smoothing noise
             alpha: weight of Q against behaviour cloning: lambda = alpha / mean |Q|
-            tau: Polyak coefficient of the target networks
             env_id: environment: Gymnasium id, module:id or module:Class; none: learn from the dataset alone
             seed: random seed of the run
             total_timesteps: gradient steps offline, environment steps online
@@ -4093,12 +4093,12 @@ class XQL(ManagedAlgorithm):
         discount_time: str | None = None,
         time_unit: float | None = None,
         n_step: int = 1,
+        tau: float = 0.005,
         precision: Literal["float32", "bfloat16"] = "float32",
+        actor_learning_rate: float | None = None,
         expectile: float = 0.7,
         beta: float = 3.0,
         max_advantage_weight: float = 100.0,
-        tau: float = 0.005,
-        actor_learning_rate: float | None = None,
         loss_temperature: float = 2.0,
         max_value_diff_exp: float = 7.0,
         vanilla_value_loss: bool = False,
@@ -4159,12 +4159,12 @@ class XQL(ManagedAlgorithm):
             discount_time: time column of the file; discounts are then gamma ** (time step / time_unit)
             time_unit: time that gamma discounts as one step
             n_step: steps of the n-step returns of the dataset
+            tau: Polyak coefficient of the target networks
             precision: precision of matrix products in the loss
+            actor_learning_rate: learning rate of the actor; none: learning_rate
             expectile: expectile of the value loss; 0.5 is the mean, towards 1 the maximum over actions
             beta: inverse temperature: weight = exp(beta * advantage)
             max_advantage_weight: upper bound of that weight
-            tau: Polyak coefficient of the target critics
-            actor_learning_rate: learning rate of the actor; none: learning_rate
             loss_temperature: Gumbel temperature; large: V nears the mean of Q over actions, small: the maximum
             max_value_diff_exp: upper bound of (Q - V) / loss_temperature
             vanilla_value_loss: use IQL's expectile loss for V

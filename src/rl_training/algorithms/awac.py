@@ -4,21 +4,17 @@ import torch
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
 
-from rl_training.algorithms.core.config import OfflineTDConfig, Rate
-from rl_training.algorithms.core.learner import Learner, actor_critic_groups
+from rl_training.algorithms.core.config import ActorRateConfig, OfflineTDConfig
+from rl_training.algorithms.core.learner import Learner
 from rl_training.algorithms.core.ops import ensemble_squared_error
 from rl_training.models import MLPAWACModel
-from rl_training.types import Batch, Loss, ParameterGroup
+from rl_training.types import Batch, Loss
 
 
-class AWACConfig(OfflineTDConfig):
+class AWACConfig(ActorRateConfig, OfflineTDConfig):
     hidden_sizes: tuple[PositiveInt, ...] = Field((256, 256, 256), description="widths of the hidden layers")
     awac_lambda: PositiveFloat = Field(1.0, description="temperature: weight = exp(advantage / awac_lambda)")
     max_advantage_weight: PositiveFloat = Field(100.0, description="upper bound of that weight")
-    tau: Rate = Field(0.005, description="Polyak coefficient of the target critics")
-    actor_learning_rate: PositiveFloat | None = Field(
-        None, description="learning rate of the actor; none: learning_rate"
-    )
     normalize_obs: bool = Field(True, description="standardise observations by the dataset's mean and std")
 
 
@@ -36,6 +32,7 @@ class AWACAlgorithm(Learner):
     action_kinds = ("box",)
     targets = ("critic",)
     parts = ("critics", "policy")
+    actor_parameters = ("model.actor.",)
 
     def phases(self, update: int) -> tuple[str, ...]:
         """The policy follows the updated critics, as in CORL."""
@@ -62,6 +59,3 @@ class AWACAlgorithm(Learner):
     def advantage(self, obs: Tensor, actions: Tensor) -> Tensor:
         """A(s, a) = min Q(s, a) - min Q(s, b) with one b from pi(s)."""
         return self.model.critic(obs, actions).amin(0) - self.model.critic(obs, self.model.sample(obs)).amin(0)
-
-    def parameter_groups(self) -> list[ParameterGroup]:
-        return actor_critic_groups(self.config)

@@ -7,7 +7,7 @@ from pydantic import Field, NonNegativeFloat
 from torch import Tensor
 from torch.nn.functional import huber_loss
 
-from rl_training.algorithms.core.config import Fraction, OfflineTDConfig, Rate
+from rl_training.algorithms.core.config import Fraction, OfflineTDConfig
 from rl_training.algorithms.core.learner import Learner
 from rl_training.algorithms.core.ops import epsilon_greedy, select_action
 from rl_training.models import BCQModel
@@ -19,7 +19,6 @@ class BCQConfig(OfflineTDConfig):
         0.3, description="lowest probability of an action in the data, relative to the likeliest; 0: every action"
     )
     logit_penalty: NonNegativeFloat = Field(0.01, description="weight of the squared logits of the behaviour policy")
-    tau: Rate = Field(0.005, description="Polyak coefficient of the target network")
     epsilon: Fraction = Field(0.0, description="probability of a random action during online fine-tuning")
 
 

@@ -16,16 +16,15 @@ from rl_training.algorithms.core.config import (
     Fraction,
     OfflineTDConfig,
     PrecisionConfig,
-    Rate,
     refuse_options,
 )
-from rl_training.algorithms.core.learner import Learner, actor_critic_groups
+from rl_training.algorithms.core.learner import Learner
 from rl_training.algorithms.core.ops import ensemble_squared_error, epsilon_greedy, select_action
 from rl_training.algorithms.core.temperature import TemperatureConfig, add_temperature
 from rl_training.algorithms.sac import frozen_min_q, sac_policy_loss
 from rl_training.models import DiscreteCQLModel, MLPCQLModel
 from rl_training.models.heads import SquashedGaussian
-from rl_training.types import Action, Batch, Loss, Metrics, ParameterGroup
+from rl_training.types import Action, Batch, Loss, Metrics
 
 
 class ConservativeConfig(TemperatureConfig, PrecisionConfig, OfflineTDConfig):
@@ -50,7 +49,6 @@ class ConservativeConfig(TemperatureConfig, PrecisionConfig, OfflineTDConfig):
     lagrange_threshold: float | None = Field(
         None, description="tune the penalty's weight so that the gap stays at this threshold; none: fixed weight"
     )
-    tau: Rate = Field(0.005, description="Polyak coefficient of the target critics")
     num_cql_samples: PositiveInt = Field(
         10, description="actions sampled from each of uniform, pi(s) and pi(s') for the penalty (Box)"
     )
@@ -201,6 +199,7 @@ class CQLAlgorithm(ConservativeLearner):
     discrete_type: ClassVar[type[Learner] | None] = DiscreteCQL
     targets = ("critic",)
     parts = ("critics", "policy")
+    actor_parameters = ("model.actor.", "log_alpha")
     log_alpha: nn.Parameter
     target_entropy: float
 
@@ -274,6 +273,3 @@ class CQLAlgorithm(ConservativeLearner):
         if c.backup_entropy:
             next_q = next_q - alpha * log_prob.gather(0, best.unsqueeze(0)).squeeze(0)
         return self.td_target(batch, next_q)
-
-    def parameter_groups(self) -> list[ParameterGroup]:
-        return actor_critic_groups(self.config, "log_alpha")

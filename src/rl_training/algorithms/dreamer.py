@@ -11,8 +11,8 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
 
-from rl_training.algorithms.core.config import Fraction, Rate, SequenceConfig
-from rl_training.algorithms.core.learner import Learner, actor_critic_groups, frozen
+from rl_training.algorithms.core.config import Fraction, PrecisionConfig, Rate, SequenceConfig
+from rl_training.algorithms.core.learner import Learner, frozen
 from rl_training.algorithms.core.ops import lambda_returns, percentile
 from rl_training.models.dreamer import SIZES, DreamerModel, ImaginedStep
 from rl_training.models.rssm import Latent, LatentSequence, categorical_kl, entropy
@@ -32,7 +32,7 @@ RECIPES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-class DreamerConfig(SequenceConfig):
+class DreamerConfig(SequenceConfig, PrecisionConfig):  # in this order, for the batch_size of the first
     size: Literal[
         "tiny", "nano", "size1m", "mini", "size12m", "size25m", "size50m", "size100m", "size200m",
         "xs", "s", "m", "l", "xl",
@@ -66,7 +66,6 @@ class DreamerConfig(SequenceConfig):
         "laprop", description="laprop (with adaptive gradient clipping and warm-up) or adam"
     )
     warm_up: int = Field(1_000, ge=0, description="updates of learning rate warm-up with laprop")
-    precision: Literal["float32", "bfloat16"] = Field("float32", description="precision of matrix products in the loss")
 
     @model_validator(mode="before")
     @classmethod
@@ -103,6 +102,7 @@ class DreamerAlgorithm(Learner):
     action_kinds = ("box", "discrete")
     takes_pixels = True
     targets = ("critic",)
+    actor_parameters = ("model.actor.", "model.critic.")
     return_low: Tensor
     return_high: Tensor
     posterior_step: Callable[..., tuple[Latent, Tensor]] | None = None  # compiled, if set
@@ -254,7 +254,7 @@ class DreamerAlgorithm(Learner):
         return (continues[:, :-1] * self.critic_errors(self.model.critic(features), features, returns)).mean()
 
     def parameter_groups(self) -> list[ParameterGroup]:
-        c, groups = self.config, actor_critic_groups(self.config, "model.critic.")
+        c, groups = self.config, super().parameter_groups()
         if c.optimizer == "adam":
             return [group._replace(**BEHAVIOUR_ADAM) if group.names else group for group in groups]
         options = {"kind": "laprop", "eps": 1e-20, "max_grad_ratio": 0.3, "warm_up": c.warm_up}

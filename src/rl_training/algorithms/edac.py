@@ -6,22 +6,20 @@ import torch
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 from torch import Tensor
 
-from rl_training.algorithms.core.config import OfflineTDConfig, Rate
-from rl_training.algorithms.core.learner import actor_critic_groups
+from rl_training.algorithms.core.config import OfflineTDConfig
 from rl_training.algorithms.core.ops import ensemble_squared_error
 from rl_training.algorithms.core.temperature import TemperatureConfig
 from rl_training.algorithms.sac import SACAlgorithm
 from rl_training.models import MLPEDACModel
 from rl_training.models.products import in_population
 from rl_training.models.values import Critic
-from rl_training.types import Batch, Loss, ParameterGroup
+from rl_training.types import Batch, Loss
 
 
 class EDACConfig(TemperatureConfig, OfflineTDConfig):
     hidden_sizes: tuple[PositiveInt, ...] = Field((256, 256, 256), description="widths of the hidden layers")
     num_critics: int = Field(10, ge=2, description="number of critics, whose minimum is the value of an action")
     eta: NonNegativeFloat = Field(1.0, description="weight of the gradient diversity loss; 0: SAC-N")
-    tau: Rate = Field(0.005, description="Polyak coefficient of the target critics")
     actor_learning_rate: PositiveFloat | None = Field(
         None, description="learning rate of the actor and the temperature; none: learning_rate"
     )
@@ -57,6 +55,7 @@ class EDACAlgorithm(SACAlgorithm):
     lane = "offline"
     config_type = EDACConfig
     model_type: ClassVar[Any] = MLPEDACModel
+    actor_parameters = ("model.actor.", "log_alpha")
 
     def critic_loss(self, batch: Batch, alpha: Tensor) -> Loss:
         """Critic loss: mean of (Q(s, a) - target)^2, summed over the critics, plus eta * gradient diversity loss."""
@@ -66,6 +65,3 @@ class EDACAlgorithm(SACAlgorithm):
         if eta > 0:
             terms["diversity_loss"] = eta * gradient_diversity_loss(gradients)
         return Loss(terms, {"target_q_mean": target_q.mean(), "q_std": q.detach().std(0).mean()})
-
-    def parameter_groups(self) -> list[ParameterGroup]:
-        return actor_critic_groups(self.config, "log_alpha")

@@ -6,7 +6,7 @@ import torch
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
 
-from rl_training.algorithms.core.config import OfflineTDConfig, Rate
+from rl_training.algorithms.core.config import OfflineTDConfig
 from rl_training.algorithms.core.learner import Learner, frozen
 from rl_training.models import MLPFQLModel
 from rl_training.models.layers import Activation
@@ -16,7 +16,6 @@ from rl_training.types import Batch, Loss
 class FQLConfig(OfflineTDConfig):
     hidden_sizes: tuple[PositiveInt, ...] = Field((512, 512, 512, 512), description="widths of the hidden layers")
     activation: Activation = Field("gelu", description="activation of the hidden layers")
-    tau: Rate = Field(0.005, description="Polyak coefficient of the target critics")
     alpha: PositiveFloat = Field(10.0, description="weight of the distillation loss; tune it per dataset")
     flow_steps: PositiveInt = Field(10, description="Euler steps of the cloned flow")
     q_aggregation: Literal["mean", "min"] = Field("mean", description="value of the two critics in the TD target")

@@ -6,23 +6,19 @@ import torch
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
-from rl_training.algorithms.core.config import OfflineTDConfig, PrecisionConfig, Rate
-from rl_training.algorithms.core.learner import Learner, actor_critic_groups
+from rl_training.algorithms.core.config import ActorRateConfig, OfflineTDConfig, PrecisionConfig
+from rl_training.algorithms.core.learner import Learner
 from rl_training.algorithms.core.ops import ensemble_squared_error, expectile_loss
 from rl_training.models import MLPIQLModel
-from rl_training.types import Batch, Loss, ParameterGroup
+from rl_training.types import Batch, Loss
 
 
-class IQLConfig(PrecisionConfig, OfflineTDConfig):
+class IQLConfig(ActorRateConfig, PrecisionConfig, OfflineTDConfig):
     expectile: Annotated[float, Field(gt=0, lt=1)] = Field(
         0.7, description="expectile of the value loss; 0.5 is the mean, towards 1 the maximum over actions"
     )
     beta: PositiveFloat = Field(3.0, description="inverse temperature: weight = exp(beta * advantage)")
     max_advantage_weight: PositiveFloat = Field(100.0, description="upper bound of that weight")
-    tau: Rate = Field(0.005, description="Polyak coefficient of the target critics")
-    actor_learning_rate: PositiveFloat | None = Field(
-        None, description="learning rate of the actor; none: learning_rate"
-    )
 
 
 class IQLPredictions(NamedTuple):
@@ -66,6 +62,7 @@ class IQLAlgorithm(Learner):
     action_kinds = ("box", "discrete")
     targets = ("critic",)
     parts = ("critics", "policy")
+    actor_parameters = ("model.actor.",)
 
     def critics(self, batch: Batch) -> Loss:
         return iql_critic_loss(*self.predict_q(batch))
@@ -91,6 +88,3 @@ class IQLAlgorithm(Learner):
             with torch.no_grad():
                 min_q = self.target["critic"](obs, actions).amin(0)
             return min_q - self.model.value(obs), self.model.actor(obs).log_prob(actions)
-
-    def parameter_groups(self) -> list[ParameterGroup]:
-        return actor_critic_groups(self.config)

@@ -6,22 +6,18 @@ import torch
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 from torch import Tensor
 
-from rl_training.algorithms.core.config import ActionNoiseConfig, OfflineTDConfig, Rate
-from rl_training.algorithms.core.learner import Column, actor_critic_groups
+from rl_training.algorithms.core.config import ActionNoiseConfig, ActorRateConfig, OfflineTDConfig
+from rl_training.algorithms.core.learner import Column
 from rl_training.algorithms.sac import frozen_min_q
 from rl_training.algorithms.td3 import DelayedActorConfig, TD3Algorithm
 from rl_training.models import MLPReBRACModel
-from rl_training.types import Batch, Loss, ParameterGroup
+from rl_training.types import Batch, Loss
 
 
-class ReBRACConfig(DelayedActorConfig, ActionNoiseConfig, OfflineTDConfig):
+class ReBRACConfig(DelayedActorConfig, ActionNoiseConfig, ActorRateConfig, OfflineTDConfig):
     learning_rate: PositiveFloat = Field(1e-3, description="learning rate")
-    actor_learning_rate: PositiveFloat | None = Field(
-        None, description="learning rate of the actor; none: learning_rate"
-    )
     batch_size: PositiveInt = Field(1024, description="transitions per update")
     hidden_sizes: tuple[PositiveInt, ...] = Field((256, 256, 256), description="widths of the hidden layers")
-    tau: Rate = Field(0.005, description="Polyak coefficient of the target networks")
     actor_bc_coef: NonNegativeFloat = Field(
         0.01, description="weight of (pi(s) - a)^2 in the policy loss; tune it per dataset, 0.001 to 0.1"
     )
@@ -47,6 +43,7 @@ class ReBRACAlgorithm(TD3Algorithm):
     lane = "offline"
     config_type = ReBRACConfig
     model_type: ClassVar[Any] = MLPReBRACModel
+    actor_parameters = ("model.actor.",)
     needs = (Column("next_actions", like="actions", online="episode end"),)
 
     @torch.no_grad()
@@ -71,6 +68,3 @@ class ReBRACAlgorithm(TD3Algorithm):
         policy_actions = self.model.actor(obs).mode()
         q = frozen_min_q(self.model.critic, obs, policy_actions)
         return rebrac_policy_loss(q, policy_actions, batch["actions"], self.config.actor_bc_coef)
-
-    def parameter_groups(self) -> list[ParameterGroup]:
-        return actor_critic_groups(self.config)

@@ -3,14 +3,13 @@
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
-from rl_training.algorithms.core.config import ActionNoiseConfig, OfflineTDConfig, Rate
+from rl_training.algorithms.core.config import ActionNoiseConfig, OfflineTDConfig
 from rl_training.algorithms.td3 import DelayedActorConfig, TD3Algorithm
 from rl_training.types import Batch, Loss
 
 
 class TD3BCConfig(DelayedActorConfig, ActionNoiseConfig, OfflineTDConfig):
     alpha: PositiveFloat = Field(2.5, description="weight of Q against behaviour cloning: lambda = alpha / mean |Q|")
-    tau: Rate = Field(0.005, description="Polyak coefficient of the target networks")
     normalize_obs: bool = Field(True, description="standardise observations by the dataset's mean and std")
 
 

@@ -115,6 +115,13 @@ class TimedConfig(OfflineConfig):
 
 class OfflineTDConfig(TimedConfig):
     n_step: PositiveInt = Field(1, description="steps of the n-step returns of the dataset")
+    tau: Rate = Field(0.005, description="Polyak coefficient of the target networks")
+
+
+class ActorRateConfig(AlgorithmConfig):
+    actor_learning_rate: PositiveFloat | None = Field(
+        None, description="learning rate of the actor; none: learning_rate"
+    )
 
 
 class PrecisionConfig(AlgorithmConfig):

@@ -71,6 +71,7 @@ class Learner(nn.Module):
     needs: ClassVar[tuple[Column, ...]] = ()  # columns of a batch beyond those of every transition
     obs_clip: ClassVar[float | None] = None  # bound of normalised observations
     undecayed: ClassVar[tuple[str, ...]] = ()  # parameters that the option `weight_decay` leaves alone
+    actor_parameters: ClassVar[tuple[str, ...]] = ()  # parameters of the option `actor_learning_rate`
     # Losses with gradients for different parameters, whose sum is `loss`; on a GPU they are computed side by side.
     parts: ClassVar[tuple[str, ...]] = ()
     # Another class for Discrete actions, which `build` then creates. Subclasses do not inherit it.
@@ -196,7 +197,7 @@ class Learner(nn.Module):
         """Samples actions from `model.actor`, or takes the mode of its distribution."""
         policy = self.model.actor(self.normalizer(obs))
         actions = policy.mode() if deterministic else policy.sample(generator)
-        return Action(actions if actions.dtype == torch.int64 else actions.clamp(-1, 1))
+        return Action(actions.clamp(-1, 1) if actions.is_floating_point() else actions)
 
     def initial_memory(self, rows: int) -> Batch:
         """Initial recurrent state for this number of environments; empty if the policy has none."""
@@ -236,7 +237,12 @@ class Learner(nn.Module):
         return ("loss", "targets") if self.targets else ("loss",)
 
     def parameter_groups(self) -> list[ParameterGroup]:
+        """One group; a second one for the actor with `actor_learning_rate`, or for `undecayed` with `weight_decay`."""
         group = ParameterGroup(self.config.learning_rate, max_grad_norm=self.config.max_grad_norm)
+        rate = getattr(self.config, "actor_learning_rate", None) if self.actor_parameters else None
+        if rate is not None:
+            actor = group._replace(names=self.actor_parameters, learning_rate=rate, rate="actor_learning_rate")
+            return [actor, group]
         decay = getattr(self.config, "weight_decay", 0.0)
         if not decay:
             return [group]
@@ -272,12 +278,3 @@ class Learner(nn.Module):
     def update(self, batch: Batch, *, global_step: int = 0) -> UpdateResult:
         """Updates the networks once on this batch, for use in your own training loop."""
         return self.updater.update(batch)
-
-
-def actor_critic_groups(config: Any, *names: str) -> list[ParameterGroup]:
-    """One group, or with `actor_learning_rate` a second one for the actor and the parameters `names`."""
-    rest = ParameterGroup(config.learning_rate, max_grad_norm=config.max_grad_norm)
-    if config.actor_learning_rate is None:
-        return [rest]
-    actor = {"learning_rate": config.actor_learning_rate, "rate": "actor_learning_rate"}
-    return [rest._replace(names=("model.actor.", *names), **actor), rest]
