@@ -86,7 +86,7 @@ def canonical_json(value: Any) -> bytes:
 
 def json_values(info: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        values: dict[str, Any] = json.loads(canonical_json(dict(info)))
+        values: dict[str, Any] = json.loads(json.dumps(dict(info), allow_nan=False))
     except (TypeError, ValueError) as error:
         raise type(error)(f"info must hold only JSON values: {error}") from error
     return values

@@ -64,6 +64,10 @@ class Checkpoint:
     def _values(self) -> dict[str, Any]:
         return parse_json(self.path, STATE, self._read(STATE))
 
+    @cached_property
+    def _manifest_file(self) -> bytes:
+        return self.manifest.to_bytes()
+
     def _read(self, file: str) -> bytes:
         try:
             data = (self.path / file).read_bytes()
@@ -71,7 +75,7 @@ class Checkpoint:
         except OSError as error:
             raise damaged(self.path, f"{file} cannot be read ({error.strerror})") from error
         # A checkpoint directory is replaced as a whole: an unchanged manifest proves that the file is unchanged too.
-        if manifest != self.manifest.to_bytes():
+        if manifest != self._manifest_file:
             raise CheckpointError(f"checkpoint {self.path} was replaced during reading; read it again")
         return data
 
