@@ -147,14 +147,19 @@ def _commands_are_built_once() -> Iterator[None]:
         yield
 
 
+def _forked_processes() -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(Path(__file__).parent)
+        return import_module("forked_processes")
+
+
 @contextmanager
 def _forking() -> Iterator[None]:
     if sys.platform != "linux":
         yield
         return
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(Path(__file__).parent)
-        forked = import_module("forked_processes").ForkedProcess
+        forked = _forked_processes().ForkedProcess
         patch.setattr(local, "subprocess", SimpleNamespace(Popen=forked, DEVNULL=subprocess.DEVNULL))
         fork = get_context("fork")
         patch.setattr(processes, "multiprocessing", SimpleNamespace(get_context=lambda method: fork))
@@ -172,6 +177,19 @@ def forked_jobs() -> Iterator[None]:
     """`forking` for a whole test."""
     with _forking():
         yield
+
+
+def _start_command(*words: str, **options: Any) -> subprocess.Popen[str]:
+    if sys.platform == "linux":
+        found: subprocess.Popen[str] = _forked_processes().start_command(*words, **options)
+        return found
+    return subprocess.Popen([sys.executable, "-m", "rl_training.cli", *words], text=True, **options)
+
+
+@pytest.fixture(scope="session")
+def start_command() -> Callable[..., subprocess.Popen[str]]:
+    """Starts `rl-training` as a fork of this process; the arguments after its own are those of `subprocess.Popen`."""
+    return _start_command
 
 
 def _write_run(path: Path, *returns: float, algo: str = "sac", env: str | None = "X-v1", seed: int = 0,

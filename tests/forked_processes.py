@@ -6,6 +6,7 @@ import io
 import os
 import runpy
 import signal
+import subprocess
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
@@ -37,6 +38,22 @@ class ForkedProcess:
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
+
+
+def start_command(*words: str, **options: Any) -> subprocess.Popen[str]:
+    """Starts `rl-training` with these arguments; `options` are those of `subprocess.Popen`."""
+    before = _open_files()
+
+    def run_instead() -> None:
+        for file in _open_files() - before - {0, 1, 2}:
+            os.close(file)  # `Popen` waits until its own pipe is closed
+        run_module(["rl_training.cli", *words], (1, 2), os.environ.copy())
+
+    return subprocess.Popen(["rl-training"], preexec_fn=run_instead, text=True, **options)
+
+
+def _open_files() -> set[int]:
+    return {int(name) for name in os.listdir("/proc/self/fd")}
 
 
 def run_module(words: Sequence[str], output: Sequence[int], env: Mapping[str, str]) -> NoReturn:

@@ -9,8 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +29,20 @@ PPO = ["ppo", "CartPole-v1", "--steps", "10000000", "--set", "num_steps=64", "--
        "--set", "hidden_sizes=[8]", "--set", "eval_interval=0", "--set", "checkpoint_interval=640",
        "--set", "log_interval=640"]  # fmt: skip
 
+Start = Callable[..., "subprocess.Popen[str]"]
+
 pytestmark = pytest.mark.timeout(600)  # every process imports torch, which takes long on a busy machine
 
 
-def stopped(number: signal.Signals, run: Path, *arguments: str) -> tuple[int, str, dict[str, Any]]:
+def start_process(*arguments: str, **options: Any) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-m", "rl_training.cli", *arguments], text=True, **options)
+
+
+def stopped(number: signal.Signals, run: Path, *arguments: str, start: Start) -> tuple[int, str, dict[str, Any]]:
     """Exit code, first line and result of a training that got the signal after a checkpoint."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "rl_training.cli", *LONG, "--output", str(run), "--json", *arguments],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    process = start(
+        *LONG, "--output", str(run), "--json", *arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     try:
         assert process.stderr is not None
         lines = (line.strip() for line in process.stderr)
@@ -51,28 +56,25 @@ def stopped(number: signal.Signals, run: Path, *arguments: str) -> tuple[int, st
     return process.returncode, introduction, json.loads(output)
 
 
-def test_a_signal_ends_in_a_checkpoint_and_its_own_exit_code_and_the_same_command_resumes(tmp_path):
-    returned, _, first = stopped(signal.SIGTERM, tmp_path / "run")
+def test_a_signal_ends_in_a_checkpoint_and_its_own_exit_code_and_the_same_command_resumes(start_command, tmp_path):
+    returned, _, first = stopped(signal.SIGTERM, tmp_path / "run", start=start_process)
     assert (returned, first["status"], first["stop_reason"]) == (143, "stopped", "stopped by SIGTERM")
     assert Path(first["checkpoint"], "manifest.json").exists()
-    returned, introduction, second = stopped(signal.SIGINT, tmp_path / "run")
+    returned, introduction, second = stopped(signal.SIGINT, tmp_path / "run", start=start_command)
     assert (returned, second["status"], second["stop_reason"]) == (130, "stopped", "stopped by SIGINT")
     assert introduction.endswith(f"1,000,000 updates, resumed at {first['steps']:,}")
 
 
-def test_a_signal_stops_all_seeds_of_a_population_together(tmp_path):
-    returned, _, report = stopped(signal.SIGTERM, tmp_path / "all", "--seeds", "0-4")
+def test_a_signal_stops_all_seeds_of_a_population_together(start_command, tmp_path):
+    returned, _, report = stopped(signal.SIGTERM, tmp_path / "all", "--seeds", "0-4", start=start_command)
     assert (returned, report["status"]) == (143, "stopped")
     assert [run["seed"] for run in report["runs"]] == [0, 1, 2, 3, 4]
 
 
 @contextmanager
-def started(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+def started(start: Start, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """Runs a command in a new process group, as a shell does; kills the whole group at the end."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "rl_training.cli", *arguments],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
+    process = start(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
     try:
         yield process
     finally:
@@ -91,17 +93,21 @@ def wait_for_checkpoints(process: subprocess.Popen[str], runs: list[Path]) -> No
     ("command", "number"),
     [  # Ctrl-C in a terminal, and SIGTERM from `timeout`
         ("train", signal.SIGINT),
-        pytest.param("train", signal.SIGTERM, marks=pytest.mark.slow),
+        ("train", signal.SIGTERM),
         ("bench", signal.SIGTERM),
-        pytest.param("bench", signal.SIGINT, marks=pytest.mark.slow),
+        ("bench", signal.SIGINT),
     ],
 )
-def test_a_signal_to_the_whole_group_makes_seeds_in_processes_save_runs_that_can_be_resumed(tmp_path, command, number):
+@pytest.mark.parametrize("forked", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_a_signal_to_the_whole_group_makes_seeds_in_processes_save_runs_that_can_be_resumed(
+    tmp_path, command, number, forked, start_command, forking
+):
     train = command == "train"
     what = PPO[:2] if train else ["--algos", PPO[0], "--envs", PPO[1]]
     folder = tmp_path if train else tmp_path / "ppo-CartPole-v1"
     runs = [folder / "seed_0", folder / "seed_1"]
-    with started(command, *what, *PPO[2:], "--seeds", "0-1", "--output", str(tmp_path), "--json") as process:
+    words = [command, *what, *PPO[2:], "--seeds", "0-1", "--output", str(tmp_path), "--json"]
+    with forking() if forked else nullcontext(), started(start_command if forked else start_process, *words) as process:
         wait_for_checkpoints(process, runs)
         os.killpg(process.pid, number)
         output, errors = process.communicate()
@@ -118,7 +124,7 @@ def test_a_signal_to_the_whole_group_makes_seeds_in_processes_save_runs_that_can
 
 def assert_resumes(run: Path, steps: int) -> None:
     before = (run / "metrics.jsonl").read_text()
-    assert resume_run(run, steps=steps + 1280).steps == steps + 1280
+    assert resume_run(run, steps=steps + 640).steps == steps + 640
     after = (run / "metrics.jsonl").read_text()
     assert after.startswith(before)
     assert after > before
