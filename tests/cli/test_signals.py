@@ -40,9 +40,7 @@ def start_process(*arguments: str, **options: Any) -> subprocess.Popen[str]:
 
 def stopped(number: signal.Signals, run: Path, *arguments: str, start: Start) -> tuple[int, str, dict[str, Any]]:
     """Exit code, first line and result of a training that got the signal after a checkpoint."""
-    process = start(
-        *LONG, "--output", str(run), "--json", *arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    process = start(*LONG, "--output", str(run), "--json", *arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         assert process.stderr is not None
         lines = (line.strip() for line in process.stderr)

@@ -25,16 +25,21 @@ class Balancing:
 @pytest.mark.parametrize(
     ("learner", "shortened"),
     [
-        ("iql", ["total_timesteps=3000", *SMALL]),
-        ("xql", ["total_timesteps=3000"]),
         ("td3_bc", ["total_timesteps=1750", FASTER]),
-        ("rebrac", ["total_timesteps=1500", FASTER]),
         ("awac", ["total_timesteps=1250", FASTER]),
-        ("edac", ["total_timesteps=1500", "num_critics=2"]),
-        ("fql", ["total_timesteps=1200"]),
-        ("cql", ["total_timesteps=2000", "num_cql_samples=2"]),
-        pytest.param("iql", ["total_timesteps=3000"], marks=pytest.mark.slow),
-        pytest.param("cal_ql", ["total_timesteps=2000"], marks=pytest.mark.slow),  # at the pace of cql, and no faster
+        *(
+            pytest.param(*each, marks=pytest.mark.slow)
+            for each in (
+                ("iql", ["total_timesteps=3000", *SMALL]),
+                ("iql", ["total_timesteps=3000"]),
+                ("xql", ["total_timesteps=3000"]),
+                ("rebrac", ["total_timesteps=1500", FASTER]),
+                ("edac", ["total_timesteps=1500", "num_critics=2"]),
+                ("fql", ["total_timesteps=1200"]),
+                ("cql", ["total_timesteps=2000", "num_cql_samples=2"]),
+                ("cal_ql", ["total_timesteps=2000"]),  # at the pace of cql, and no faster
+            )
+        ),
     ],
 )
 def test_random_rows_are_enough_for_a_swing_up_by(learner, shortened, reaches, pendulum_rows):
@@ -52,6 +57,7 @@ def test_cql_learns_discrete_actions_from_random_play(final_return):
     assert final_return("cql/cartpole", "total_timesteps=2000") > 100  # random play lasts about 22 steps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("learner", "options"),
     [("iql", ["expectile=0.9", "beta=10"]), ("xql", ["loss_temperature=0.5", "beta=10"]), ("bcq", [])],

@@ -74,12 +74,14 @@ def test_sac_swings_it_up_at_the_rates_it_is_packaged_with(final_return):
     assert final_return("sac/pendulum", "total_timesteps=5000", "batch_size=128", "hidden_sizes=[64,64]") > -300
 
 
+@pytest.mark.slow
 def test_td3_swings_it_up_by_noise_on_its_actions(reaches):
     shortened = ("total_timesteps=3000", "learning_starts=500", "batch_size=64", "hidden_sizes=[64,64]")
     faster = ("learning_rate=0.003", "tau=0.02", "gamma=0.95")
     assert reaches(-300, "td3/pendulum", *shortened, *faster)
 
 
+@pytest.mark.slow
 def test_tqc_swings_it_up(reaches):
     shortened = ("total_timesteps=2500", "learning_starts=500", "batch_size=64")
     few = ("num_critics=2", "num_quantiles=8", "top_quantiles_to_drop_per_net=1")
@@ -87,11 +89,13 @@ def test_tqc_swings_it_up(reaches):
     assert reaches(-300, "tqc/pendulum", *shortened, *few, *faster)
 
 
+@pytest.mark.slow
 def test_crossq_swings_it_up_without_target_networks(reaches):
     shortened = ("total_timesteps=2500", "batch_size=64", "critic_hidden_sizes=[64,64]", "gamma=0.95")
     assert reaches(-300, "crossq/pendulum", *shortened, seeds=(1, 2, 0))  # seed 0 needs longer
 
 
+@pytest.mark.slow
 def test_sac_with_simba_networks_swings_it_up(reaches):
     shortened = ("total_timesteps=2000", "learning_starts=500", "batch_size=64")
     faster = ("learning_rate=0.003", "tau=0.02", "gamma=0.95", "temperature=0.1", "weight_decay=0.01")
@@ -99,6 +103,7 @@ def test_sac_with_simba_networks_swings_it_up(reaches):
     assert reaches(-300, "sac/pendulum", *shortened, *faster, *network)
 
 
+@pytest.mark.slow
 def test_sac_with_simba_v2_networks_swings_it_up(reaches):
     shortened = ("total_timesteps=2000", "learning_starts=500", "batch_size=64")
     faster = ("learning_rate=0.003", "tau=0.02", "gamma=0.95", "temperature=0.1")
@@ -106,10 +111,12 @@ def test_sac_with_simba_v2_networks_swings_it_up(reaches):
     assert reaches(-300, "sac/pendulum", *shortened, *faster, *network)
 
 
+@pytest.mark.slow
 def test_redq_swings_it_up_with_far_fewer_steps(final_return):
     assert final_return("redq/pendulum", "total_timesteps=750") > -500  # where sac scores below -1,100
 
 
+@pytest.mark.slow
 def test_mbpo_swings_it_up_with_far_fewer_steps(final_return):
     shortened = ("total_timesteps=700", "model_members=3", "model_elites=2", "model_max_epochs=80")
     faster = ("updates_per_collect=8", "learning_rate=0.003", "tau=0.02")
@@ -148,6 +155,7 @@ def test_discrete_sac_learns_the_policy_of_maximum_entropy(final_return, tmp_pat
     torch.testing.assert_close(policy, (rewards / 0.5).softmax(-1), atol=0.05, rtol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("learner", "shortened"),
     [
