@@ -12,12 +12,13 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import typer.main
+import typer.testing
 import yaml
-from typer.main import get_command
 from typer.testing import CliRunner
 
 from rl_training.cli import app
@@ -25,6 +26,7 @@ from rl_training.experiment.user_errors import USER_ERRORS
 from rl_training.runtime.checkpoints.format import CheckpointError, StoredFile, parse_manifest, write_file
 
 Case = Callable[[Path], Any]
+get_command = cache(typer.main.get_command)  # typer builds all commands at every call
 Found = dict[str, tuple[str, list[str]]]  # name of a case -> what it ended with, and what it did
 
 FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "dqn_run"
@@ -96,6 +98,7 @@ def try_command(words: list[str], more: list[str], changes: dict[str, Any], fold
 def main(cases: Mapping[str, Case]) -> None:
     """Runs every case and prints what each ended with, and what it did that a stranger's file must not do."""
     folder = Path(sys.argv[1])
+    typer.testing._get_command = get_command
     events: list[str] = []
     strangers = {Path(file).with_suffix("").as_posix().replace("/", ".") for file in FILES} | {"pkg", "spread"}
 

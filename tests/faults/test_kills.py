@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,18 +41,21 @@ SETUPS = {
     "processes": ["ppo", "CartPole-v1", "--seeds", "0,1", "--steps", "6144", "--set", "num_steps=128",
                   "--set", "eval_interval=2048"],
 }  # fmt: skip
+Start = Callable[..., "subprocess.Popen[str]"]
 pytestmark = pytest.mark.timeout(3600)
+
+
+def start_process(*words: str, **options: Any) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-m", "rl_training.cli", *words], text=True, **options)
 
 
 class Training:
     """A training command in a process group of its own, which is gone at the end."""
 
-    def __init__(self, setup: str, output: Path) -> None:
-        command = [sys.executable, "-m", "rl_training.cli", "train", *SETUPS[setup], *COMMON, "--output", str(output)]
+    def __init__(self, setup: str, output: Path, start: Start) -> None:
+        command = ["train", *SETUPS[setup], *COMMON, "--output", str(output)]
         self.output = output
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-        )
+        self.process = start(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
 
     def wait_for_start(self) -> None:
         """Waits until the log is open: from then on there is something to lose."""
@@ -86,14 +90,14 @@ def assert_same(run: Path, reference: Path) -> None:
 
 
 def kill_repeatedly(
-    setup: str, folder: Path, *, kills: int, rng: random.Random, expect_group_ends: Callable[[int], None]
+    setup: str, folder: Path, *, kills: int, start: Start, expect_group_ends: Callable[[int], None]
 ) -> None:
-    reference, run = folder / "reference", folder / "run"
+    reference, run, rng = folder / "reference", folder / "run", random.Random(1)
     began = time.monotonic()
-    Training(setup, reference).finish()
+    Training(setup, reference, start).finish()
     longest = 0.3 * (time.monotonic() - began)
     while kills:
-        training = Training(setup, run)
+        training = Training(setup, run, start)
         training.wait_for_start()
         time.sleep(rng.uniform(0, longest))
         if training.kill(group=rng.random() < 0.5):
@@ -102,15 +106,15 @@ def kill_repeatedly(
         else:
             assert_same(run, reference)
             shutil.rmtree(run)
-    Training(setup, run).finish()
+    Training(setup, run, start).finish()
     assert_same(run, reference)
 
 
-def test_a_kill_changes_nothing(tmp_path, expect_group_ends):
-    kill_repeatedly("short", tmp_path, kills=1, rng=random.Random(0), expect_group_ends=expect_group_ends)
+def test_kills_change_nothing(tmp_path, start_command, expect_group_ends):
+    kill_repeatedly("short", tmp_path, kills=2, start=start_command, expect_group_ends=expect_group_ends)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("setup", [name for name in SETUPS if name != "short"])
 def test_twenty_kills_change_nothing(setup, tmp_path, expect_group_ends):
-    kill_repeatedly(setup, tmp_path, kills=20, rng=random.Random(1), expect_group_ends=expect_group_ends)
+    kill_repeatedly(setup, tmp_path, kills=20, start=start_process, expect_group_ends=expect_group_ends)

@@ -29,17 +29,13 @@ LONG = ["tune", "ppo/cartpole", "--search", "learning_rate=1e-5:1e-2:log", "--se
 class Killed:
     """Starts the command of a study in a process group of its own, and kills it."""
 
-    def __init__(self, command: list[str], folder: Path, variables: dict[str, str]) -> None:
-        self.words = [sys.executable, "-m", "rl_training.cli", *command, "--output", str(folder), "--json"]
-        self.folder, self.variables = folder, variables
+    def __init__(self, command: list[str], folder: Path, start: Callable[..., subprocess.Popen[str]]) -> None:
+        self.words, self.folder, self.start = [*command, "--output", str(folder), "--json"], folder, start
         self.lost: dict[Path, bytes] = {}  # what the logs of trials must begin with
 
     @contextmanager
     def running(self) -> Iterator[subprocess.Popen[str]]:
-        process = subprocess.Popen(
-            self.words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.variables,
-            start_new_session=True,
-        )  # fmt: skip
+        process = self.start(*self.words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
         try:
             yield process
         finally:
@@ -119,19 +115,16 @@ def wait_for_the_end_of_processes(folder: Path) -> None:
             time.sleep(0.05)
 
 
-@pytest.fixture
-def variables(tmp_path: Path) -> dict[str, str]:
-    """Hides matplotlib, whose pictures take longer than these trials."""
-    (tmp_path / "hidden" / "matplotlib").mkdir(parents=True)
-    (tmp_path / "hidden" / "matplotlib" / "__init__.py").write_text("raise ImportError('hidden')\n")
-    paths = [str(tmp_path / "hidden"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
+def start_process(*words: str, **options: Any) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-m", "rl_training.cli", *words], text=True, **options)
 
 
+@pytest.mark.usefixtures("forked_jobs")
 @pytest.mark.timeout(600)
-def test_a_study_killed_twice_has_the_same_trials_as_one_that_was_not(studies, tmp_path, variables):
+def test_a_study_killed_twice_has_the_same_trials_as_one_that_was_not(studies, tmp_path, start_command, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)  # pictures take longer than these trials
     command = [*studies.command, "--jobs", "1", "--no-baseline"]
-    killed = Killed(command, tmp_path / "killed", variables)
+    killed = Killed(command, tmp_path / "killed", start_command)
     folder = killed.folder
     killed.kill_when(lambda: (folder / "trials" / "0000").exists(), group=False)
     killed.kill_when(lambda: bool(list(folder.glob("trials/0001/seed_0/checkpoints/step_*"))))
@@ -147,8 +140,8 @@ def test_a_study_killed_twice_has_the_same_trials_as_one_that_was_not(studies, t
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
-def test_thirty_trials_killed_twice_are_thirty_trials(tmp_path, variables):
-    killed = Killed(LONG, tmp_path / "study", variables)
+def test_thirty_trials_killed_twice_are_thirty_trials(tmp_path):
+    killed = Killed(LONG, tmp_path / "study", start_process)
 
     def saved_in(number: int) -> bool:
         return bool(list(killed.folder.glob(f"trials/{number:04}/seed_0/checkpoints/step_*")))
