@@ -124,6 +124,7 @@ class Elsewhere(LocalExecutor):
     remote = True
 
 
+@pytest.mark.usefixtures("forked_jobs")
 def test_a_remote_executor_runs_a_whole_cell_as_one_command(tmp_path):
     bench = Bench(parse_plan({**TWO_CELLS, "algos": ["bc"], "seeds": [0], "steps": 4}), tmp_path)
     states: set[str] = set()

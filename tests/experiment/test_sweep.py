@@ -131,7 +131,7 @@ gymnasium.register("Failing-v0", Failing)
 """
 
 
-@starts_processes
+@pytest.mark.usefixtures("forked_jobs")
 @pytest.mark.parametrize(
     ("change", "kind", "message"),
     [

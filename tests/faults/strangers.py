@@ -30,6 +30,7 @@ get_command = cache(typer.main.get_command)  # typer builds all commands at ever
 Found = dict[str, tuple[str, list[str]]]  # name of a case -> what it ended with, and what it did
 
 FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "dqn_run"
+CONFIG = yaml.safe_load((FIXTURE / "config.yaml").read_text())
 STEP = "checkpoints/step_000000300"
 MODULE = """
 import gymnasium
@@ -54,8 +55,7 @@ def forge(folder: Path, name: str, contents: dict[str, bytes] | None = None, **c
     """A copy of a run with another config and other files in its checkpoint, all with correct checksums."""
     run = Path(shutil.copytree(FIXTURE, folder / name))
     (run / "result.json").unlink()
-    values = {**yaml.safe_load((run / "config.yaml").read_text()), **changes}
-    (run / "config.yaml").write_text(yaml.safe_dump(values))
+    (run / "config.yaml").write_text(json.dumps({**CONFIG, **changes}))
     manifest = parse_manifest(run, (run / STEP / "manifest.json").read_bytes())
     files: dict[str, StoredFile] = dict(manifest.files)
     for file, data in (contents or {}).items():
@@ -81,7 +81,7 @@ def invoke(*arguments: object) -> None:
 def command_cases(**changes: Any) -> Iterator[tuple[str, Case]]:
     """Every command that takes a run, so that a new one is tried too; `changes` are those of its config."""
     more: dict[str, list[str]] = {"predict": ["--obs", "[0, 0, 0, 0]"], "collect": ["--steps", "8", "--out", "x.npz"],
-                                  "export": ["--out", "x.onnx"]}  # fmt: skip
+                                  "export": ["--out", "x.pt2"]}  # fmt: skip
     root: Any = get_command(app)
     groups = [((), root.commands), *(((name,), group.commands) for name, group in root.commands.items()
                                      if hasattr(group, "commands"))]  # fmt: skip
