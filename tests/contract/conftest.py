@@ -33,6 +33,7 @@ CASES = [new_case(learner, kind) for learner in CATALOGUE.values() for kind in l
 ROWS = [new_case(learner, learner.action_kinds[0]) for learner in CATALOGUE.values()]
 OWN_DISCRETE = [new_case(learner, "discrete") for learner in CATALOGUE.values() if learner.discrete_type is not None]
 OFFLINE = [case for case in CASES if lane_class(case.learner).with_online_steps]
+RESUMED_ONLINE = ("iql", "cal_ql", "cql", "td3_bc")  # exploration noise and changed weights are in the last three
 
 
 RECURRENT = [
@@ -76,6 +77,18 @@ def all_rows() -> dict[str, AlgorithmCase]:
 
 @pytest.fixture(params=OFFLINE, ids=_name)
 def offline_case(request: pytest.FixtureRequest) -> AlgorithmCase:
+    found: AlgorithmCase = request.param
+    return found
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(case, marks=[pytest.mark.slow] * (case.learner.name not in RESUMED_ONLINE)) for case in OFFLINE
+    ],
+    ids=_name,
+)
+def resumed_online(request: pytest.FixtureRequest) -> AlgorithmCase:
+    """Offline algorithms with online steps; some of them in `make learn` only."""
     found: AlgorithmCase = request.param
     return found
 

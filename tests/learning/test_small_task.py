@@ -47,7 +47,7 @@ class Slide(gym.Env[Any, Any]):
         return np.array([self.place, self.speed], np.float32)
 
 
-gym.register("Slide-v0", Slide, max_episode_steps=25)
+gym.register("Slide-v0", lambda **options: Slide(**options), max_episode_steps=25)
 
 
 @pytest.fixture(scope="module")
