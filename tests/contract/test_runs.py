@@ -56,7 +56,7 @@ def test_a_world_model_whose_windows_begin_blank_resumes_too(tmp_path, env_id, g
     options = {"recipe": "2023", "size": "tiny", "window": 6, "horizon": 3, "train_ratio": 8, "batch_size": 4,
                "learning_starts": 20, "buffer_size": 45, **gradient}  # fmt: skip
     run = {"algo": "dreamer", "env_id": env_id, "num_envs": 2, "total_timesteps": 60, "algo_kwargs": options,
-           "eval_interval": 30, "eval_episodes": 1}  # fmt: skip
+           "eval_interval": 30, "eval_episodes": 1, "env_kwargs": {"max_episode_steps": 25}}  # fmt: skip
     whole, halved = (parse_config({**run, "output_dir": str(tmp_path / name)}) for name in ("whole", "halved"))
     finished = run_training(whole)
     assert finished.updates > 10

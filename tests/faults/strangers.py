@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import typer.main
-import typer.testing
 import yaml
 from typer.testing import CliRunner
 
@@ -98,7 +98,7 @@ def try_command(words: list[str], more: list[str], changes: dict[str, Any], fold
 def main(cases: Mapping[str, Case]) -> None:
     """Runs every case and prints what each ended with, and what it did that a stranger's file must not do."""
     folder = Path(sys.argv[1])
-    typer.testing._get_command = get_command
+    mock.patch("typer.testing._get_command", get_command).start()
     events: list[str] = []
     strangers = {Path(file).with_suffix("").as_posix().replace("/", ".") for file in FILES} | {"pkg", "spread"}
 
