@@ -13,7 +13,7 @@ from torch.nn.functional import one_hot
 from torch.nn.utils.parametrize import register_parametrization
 
 from rl_training.models import heads
-from rl_training.models.layers import KINDS, HiddenSizes, Layers
+from rl_training.models.layers import HiddenSizes, Layers
 from rl_training.models.mlp import last_layer, mlp, orthogonal, xavier
 from rl_training.models.values import Critic, DiscreteCritic, StateValue
 from rl_training.types import EnvSpec
@@ -87,7 +87,7 @@ class MLPCQLModel(MLPSACModel):
 
     @classmethod
     def build(cls, spec: EnvSpec, config: Any) -> Self:
-        if config.critic_hidden_sizes is not None and config.network is not None and config.network.kind not in KINDS:
+        if config.critic_hidden_sizes is not None and config.own_network is not None:
             raise ValueError(f"critic_hidden_sizes cannot change the layers of network {config.network.kind}; unset it")
         return cls(
             math.prod(spec.obs_shape), spec.action_dim, Layers.from_config(spec, config),

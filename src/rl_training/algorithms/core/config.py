@@ -24,6 +24,7 @@ from rl_training.algorithms.core.network import (
     check_blocks,
     merge_network,
 )
+from rl_training.models.layers import KINDS
 from rl_training.schedules import Schedule
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
@@ -72,6 +73,11 @@ class AlgorithmConfig(BaseModel):
     def unused_network_keys(cls) -> tuple[str, ...]:
         """Keys of the option `network` that the algorithm refuses."""
         return (() if cls.takes_memory else MEMORY_OPTIONS) + (() if cls.takes_simba else SIMBA_OPTIONS)
+
+    @property
+    def own_network(self) -> str | None:
+        """`module:Class` of a network of your own, if the option `network` names one."""
+        return self.network.kind if self.network is not None and self.network.kind not in KINDS else None
 
     @property
     def is_recurrent(self) -> bool:

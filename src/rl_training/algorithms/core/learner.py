@@ -18,7 +18,6 @@ from rl_training.algorithms.core.updater import Updater
 from rl_training.models import Normalizer
 from rl_training.models.custom import CustomNetwork, check_policy
 from rl_training.models.encoders import Statistics
-from rl_training.models.layers import KINDS
 from rl_training.models.masks import mask_columns
 from rl_training.models.return_scale import ReturnScale, ReturnStatistics
 from rl_training.schedules import Schedule
@@ -64,9 +63,9 @@ class Learner(nn.Module):
     lane_class: ClassVar[str] = ""  # name in `runtime.lanes.LANES`, if it is not `lane`
     config_type: ClassVar[type[AlgorithmConfig]]
     model_type: ClassVar[Any]  # a module class with `build(spec, config)`
-    action_kinds: ClassVar[tuple[str, ...]]  # of ACTION_SPACES
-    takes_pixels: ClassVar[bool] = False  # images, also several of them and beside vectors
-    needs_expert: ClassVar[bool] = False  # an expert's dataset, beside its own environment steps
+    action_kinds: ClassVar[tuple[str, ...]]  # keys of ACTION_SPACES
+    takes_pixels: ClassVar[bool] = False  # accepts images, alone or together with other images and vectors
+    needs_expert: ClassVar[bool] = False  # needs an expert's dataset besides its environment steps
     targets: ClassVar[tuple[str, ...]] = ()  # parts of the model that have a target network
     needs: ClassVar[tuple[Column, ...]] = ()  # columns of a batch beyond those of every transition
     obs_clip: ClassVar[float | None] = None  # bound of normalised observations
@@ -111,16 +110,16 @@ class Learner(nn.Module):
         learner = cls(cls.build_model(spec, config), config)
         if spec.action_mask is not None and isinstance(learner.normalizer, Normalizer):
             learner.normalizer.unscaled = mask_columns(spec)
-        if config.network is not None and config.network.kind not in KINDS:
-            check_policy(learner, spec, config.network.kind)
+        if config.own_network is not None:
+            check_policy(learner, spec, config.own_network)
             check_memory(learner.model, config)
         return learner
 
     @classmethod
     def build_model(cls, spec: EnvSpec, config: Any) -> nn.Module:
         """Builds `model_type`, or the whole model that the option `network` names."""
-        if config.network is not None and config.network.kind not in KINDS:
-            custom = CustomNetwork.load(config.network.kind, config.network.given(), spec)
+        if config.own_network is not None:
+            custom = CustomNetwork.load(config.own_network, config.network.given(), spec)
             if custom.role == "model":
                 return custom.model(cls.model_type, config)
         return cls.model_type.build(spec, config)
@@ -267,9 +266,8 @@ class Learner(nn.Module):
 
         Your own algorithms and networks may not, and traces of recurrent ones would be too long.
         """
-        is_own = type(self).__module__.partition(".")[0] == "rl_training"
-        network = self.config.network
-        return is_own and self.lane != "sequence" and (network is None or network.kind in KINDS)
+        is_built_in = type(self).__module__.partition(".")[0] == "rl_training"
+        return is_built_in and self.lane != "sequence" and self.config.own_network is None
 
     @cached_property
     def updater(self) -> Updater:
