@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import log_softmax
 
 from rl_training.algorithms import PPOAlgorithm, PPOConfig, Updater
-from rl_training.algorithms.core.memory import rows_of
+from rl_training.algorithms.core.memory import rollout_rows
 from rl_training.models import PPOModel
 from rl_training.types import Batch, EnvSpec
 
@@ -63,7 +63,7 @@ def two_rollouts(learner: PPOAlgorithm, spec: EnvSpec = DISCRETE) -> Batch:
 
 
 def rows(learner: PPOAlgorithm, batch: Batch) -> Batch:
-    return rows_of(learner.prepare(batch), batch, learner.config.steps_per_row)
+    return rollout_rows(learner.prepare(batch), batch, learner.config.steps_per_row)
 
 
 @pytest.mark.parametrize("memory", ["lstm", "gru"])
@@ -196,7 +196,7 @@ def test_updates_equal_those_of_a_plain_implementation():
     learner = new_learner(entropy_weight=0.01, learning_rate=1e-2)
     stored = two_rollouts(learner)
     prepared, plain = learner.prepare(stored), Plain(learner)
-    batch, updater = rows_of(prepared, stored, LENGTH), Updater([learner])
+    batch, updater = rollout_rows(prepared, stored, LENGTH), Updater([learner])
     optimizer = torch.optim.Adam(plain.parameters(), lr=1e-2, eps=1e-5)
     for _ in range(3):
         loss = plain_loss(plain, stored, prepared, learner.config)

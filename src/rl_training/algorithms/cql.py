@@ -80,7 +80,7 @@ class CQLPredictions(NamedTuple):
     uniform_log_prob: float
     policy_log_prob: Tensor  # [2 * samples, rows]
     log_multiplier: Tensor | None = None  # log of the Lagrange multiplier, if there is a threshold
-    weight: Tensor | float | None = None  # of the penalty; None: the config's cql_alpha
+    weight: Tensor | float | None = None  # None: the config's cql_alpha
 
 
 def uniform_actions(samples: int, like: Tensor) -> Tensor:
@@ -107,7 +107,7 @@ def conservative_terms(
     weight = offline_weight(config, BOX_ALPHA) if weight is None else weight
     if config.lagrange_threshold is None or log_multiplier is None:
         return {"cql_penalty": weight * gap.sum()}
-    # The weight scales the threshold too, as in CORL and Cal-QL; the authors' code has alpha * gap - threshold
+    # The weight scales the threshold too, as in CORL and Cal-QL; the authors' code has alpha * gap - threshold.
     excess = weight * (gap - config.lagrange_threshold)
     multiplier = log_multiplier.exp().clamp(max=1e6)
     penalty, multiplier_loss = (multiplier.detach() * excess).sum(), -(multiplier * excess.detach()).mean()
@@ -140,7 +140,7 @@ class ConservativeLearner(Learner):
         weight = offline_weight(self.config, default)
         if self.config.cql_alpha_online is None:
             self.cql_weight = weight
-        else:  # part of the checkpoint
+        else:  # a buffer, because it is part of a checkpoint
             self.register_buffer("cql_weight", torch.tensor(weight))
         threshold = self.config.lagrange_threshold
         self.log_multiplier = None if threshold is None else nn.Parameter(torch.tensor(1.0))

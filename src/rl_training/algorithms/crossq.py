@@ -19,7 +19,7 @@ from rl_training.types import Batch, EnvSpec, Loss, ParameterGroup
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-BETAS = (0.5, 0.999)  # of Adam
+ADAM_BETAS = (0.5, 0.999)
 
 
 class CrossQConfig(SACConfig):
@@ -83,4 +83,4 @@ class CrossQAlgorithm(SACAlgorithm):
     def parameter_groups(self) -> list[ParameterGroup]:
         *_, networks = super().parameter_groups()
         temperature = networks._replace(names=("log_alpha",), kind="adam", weight_decay=0.0)
-        return [temperature, networks._replace(betas=BETAS)]
+        return [temperature, networks._replace(betas=ADAM_BETAS)]

@@ -61,7 +61,7 @@ class DQNAlgorithm(Learner):
     targets = ("q",)
     epsilon: Tensor
     priority_beta: Tensor
-    last_td_errors: Tensor | None = None  # of the last batch given to `update`
+    last_td_errors: Tensor | None = None  # those of the last batch given to `update`
 
     def setup(self) -> None:
         self.register_buffer("epsilon", torch.tensor(self.config.epsilon_start))

@@ -19,8 +19,8 @@ from rl_training.models.rssm import Latent, LatentSequence, categorical_kl, entr
 from rl_training.models.two_hot import TwoHot
 from rl_training.types import Action, Batch, Loss, Metrics, ParameterGroup
 
-PERCENTILES, RETURN_RATE = (0.05, 0.95), 0.01  # of the return normalisation, and the rate of its moving average
-BEHAVIOUR_ADAM: dict[str, Any] = {"eps": 1e-5, "max_grad_norm": 100.0}  # of actor and critic in the 2023 release
+PERCENTILES, RETURN_RATE = (0.05, 0.95), 0.01  # return normalisation, and the rate of its moving average
+BEHAVIOUR_ADAM: dict[str, Any] = {"eps": 1e-5, "max_grad_norm": 100.0}  # actor and critic in the 2023 release
 RECIPES: dict[str, dict[str, Any]] = {
     "default": {},
     "2024": {"learning_rate": 4e-5, "actor_unimix": 0.0},

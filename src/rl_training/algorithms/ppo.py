@@ -8,7 +8,7 @@ from torch import Tensor
 
 from rl_training.algorithms.core.config import RolloutConfig
 from rl_training.algorithms.core.learner import Learner
-from rl_training.algorithms.core.memory import acting, memory_around, memory_of
+from rl_training.algorithms.core.memory import acting, memory_arguments, memory_around
 from rl_training.data import generalized_advantages
 from rl_training.models import Normalizer, PPOModel
 from rl_training.models.layers import Activation
@@ -75,7 +75,7 @@ class PPOAlgorithm(Learner):
     def loss(self, batch: Batch) -> Loss:
         """Clipped surrogate + value_weight * mean (V(s) - return)^2 - entropy_weight * entropy."""
         # Advantages are standardised per batch.
-        policy, values = self.model(batch["obs"], *memory_of(batch))
+        policy, values = self.model(batch["obs"], *memory_arguments(batch))
         log_probs, entropies = policy.log_prob_and_entropy(batch["raw_actions"])
         log_ratio, advantages, entropy = log_probs - batch["log_probs"], batch["advantages"], entropies.mean()
         if not self.config.entropy_weight:

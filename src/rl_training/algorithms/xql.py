@@ -9,7 +9,7 @@ from rl_training.algorithms.iql import IQLAlgorithm, IQLConfig, IQLPredictions, 
 from rl_training.models import MLPXQLModel
 from rl_training.types import Batch, Loss
 
-HUBER_DELTA = 20.0  # of the critic loss, as in the authors' code
+HUBER_DELTA = 20.0  # threshold of the critics' Huber loss, as in the authors' code
 
 
 class XQLConfig(IQLConfig):

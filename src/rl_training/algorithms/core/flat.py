@@ -167,8 +167,8 @@ class _Recorder(TorchDispatchMode):
     def __init__(self, inputs: Iterable[Tensor]) -> None:
         super().__init__()
         self.graph, self.constants = torch.fx.Graph(), dict[str, Any]()
-        self.nodes: dict[int, Any] = {}  # by the identity of tensors, which `kept` keeps unique
-        self.kept: list[Any] = []
+        self.nodes: dict[int, Any] = {}  # by the id of a tensor
+        self.kept: list[Any] = []  # these tensors, so that no id is used twice
         self.tuples: dict[str, type] = {}  # named tuples that the program returns
         self.values: dict[Any, Tensor] = {}  # results by node
         self.views: dict[Any, Any] = {}  # nodes by memory, shape and layout

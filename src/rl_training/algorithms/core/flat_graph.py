@@ -45,7 +45,7 @@ def positional_arguments(node: Node) -> tuple[Any, ...]:
 def is_fresh(target: Any) -> bool:
     """Whether the results of an operator have memory of their own."""
     schema = getattr(target, "_schema", None)
-    if schema is None or schema.is_mutable or schema_name(target) == "_unsafe_view":  # which shares memory undeclared
+    if schema is None or schema.is_mutable or schema_name(target) == "_unsafe_view":  # it shares memory undeclared
         return False
     return all(each.alias_info is None for each in schema.returns)
 
@@ -98,7 +98,7 @@ def _memory(tensor: Tensor) -> int:
 
 
 def _join_sums_with_views(graph: Graph, values: Mapping[Node, Tensor]) -> None:
-    """A sum that keeps its dimensions, viewed without them, is a sum that drops them."""
+    """Replaces a sum with keepdim, followed by a view that drops the dimensions, by a sum without keepdim."""
     for node in graph.nodes:
         source: Any = node.args[0] if node.args else None
         if schema_name(node.target) != "view" or schema_name(getattr(source, "target", None)) != "sum":

@@ -22,7 +22,7 @@ class Branches:
 
     def run(self, functions: Sequence[Callable[[], Result]]) -> list[Result]:
         """Calls them in order, the first one on the current stream, which then waits for all."""
-        # A tensor allocated on a branch is freed to its stream, and that waits for this one before it allocates again.
+        # Memory that is freed on a branch is reused by its stream only, which waits for this one first.
         main = torch.cuda.current_stream()
         for stream in self.streams:
             stream.wait_stream(main)
@@ -55,7 +55,7 @@ class CapturedUpdates:
     def __init__(self, updater: Steps) -> None:
         self.updater = updater
         self.warm_ups: dict[tuple[str, ...], int] = {}
-        self.metrics: dict[tuple[str, ...], Metrics] = {}  # of the last warm-up, for their shapes
+        self.metrics: dict[tuple[str, ...], Metrics] = {}  # those of the last warm-up, for their shapes
         self.graphs: dict[tuple[int, int, Phases], tuple[torch.cuda.CUDAGraph, Metrics]] = {}
         self.stream = torch.cuda.Stream(updater.device)
 

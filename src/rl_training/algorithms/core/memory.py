@@ -14,7 +14,7 @@ from rl_training.models.masks import valid_actions
 from rl_training.models.recurrent import IS_FIRST, Recurrent
 from rl_training.types import Batch
 
-PREFIX = "memory_"  # of columns
+PREFIX = "memory_"  # of the names of columns
 
 
 class Acting(NamedTuple):
@@ -53,19 +53,19 @@ def memory_columns(batch: Batch) -> Batch:
     return {name: column for name, column in batch.items() if name.startswith(PREFIX)}
 
 
-def memory_of(batch: Batch) -> tuple[Batch, ...]:
-    """Further arguments of a model for this batch: the memory before it, or none."""
+def memory_arguments(batch: Batch) -> tuple[Batch, ...]:
+    """Further arguments of a model for this batch: the memory before it, if there is one."""
     columns = {name.removeprefix(PREFIX): column for name, column in memory_columns(batch).items()}
     return (columns,) if columns else ()
 
 
 def memory_around(model: Any, obs: Tensor, rollout: Batch) -> tuple[tuple[Batch, ...], tuple[Batch, ...]]:
     """Memory before and after each step of a rollout [time, envs, ...], as further arguments of a model."""
-    before = memory_of({name: column.flatten(0, 1) for name, column in memory_columns(rollout).items()})
+    before = memory_arguments({name: column.flatten(0, 1) for name, column in memory_columns(rollout).items()})
     return before, tuple(model.features(obs, memory)[2] for memory in before)
 
 
-def rows_of(prepared: Batch, rollout: Batch, length: int) -> Batch:
+def rollout_rows(prepared: Batch, rollout: Batch, length: int) -> Batch:
     """Rows of a prepared rollout [time, envs, ...] to sample from: steps, or sequences with the memory before them."""
     memory = memory_columns(rollout)
     if not memory:

@@ -70,7 +70,7 @@ CAN_SKIP = ("adam", "adamw")
 
 PIECES = 32  # tensors that one launch of a fused kernel takes
 MIN_PIECE = 4096  # entries
-MAX_PIECE = 65_536  # entries that a fused kernel gives to one block, if a tensor has so many
+MAX_PIECE = 65_536  # largest number of entries that a fused kernel gives to one block
 
 
 def piece_size(tensors: Sequence[Tensor]) -> int | None:

@@ -8,7 +8,7 @@ from typing import Any
 from rl_training import streams
 from rl_training.algorithms import Learner
 from rl_training.algorithms.core.config import BaseRolloutConfig
-from rl_training.algorithms.core.memory import rows_of
+from rl_training.algorithms.core.memory import rollout_rows
 from rl_training.algorithms.core.updater import load_tensors
 from rl_training.data import RolloutBuffer
 from rl_training.runtime.lanes.acting import ActingLane, Actor
@@ -48,7 +48,7 @@ class RolloutLane(ActingLane):
         if self.scale is not None:
             ends = rollout["dones"] + rollout["truncated"]  # never both
             rollout["rewards"] = self.scale(rollout["rewards"], ends)
-        self.source.fill(rows_of(self.learner.prepare(rollout), rollout, self.config.steps_per_row))
+        self.source.fill(rollout_rows(self.learner.prepare(rollout), rollout, self.config.steps_per_row))
         return result
 
     def _captured_steps(self, result: CollectResult) -> Batch:
