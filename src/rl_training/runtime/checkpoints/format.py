@@ -48,6 +48,7 @@ class Manifest(BaseModel):
     replay: dict[str, Segments]
 
     def to_bytes(self) -> bytes:
+        """Encodes the values and a checksum of their encoding without it."""
         values = self.model_dump()
         return canonical_json({**values, "sha256": hashlib.sha256(canonical_json(values)).hexdigest()})
 
