@@ -74,6 +74,14 @@ def test_a_local_class_trains_evaluates_predicts_and_continues(tmp_path):
     assert steps(agent.learn(total_timesteps=64)) == 128
 
 
+def test_an_agent_of_a_local_class_that_cannot_be_closed_is_trained(tmp_path):
+    class Stuck(Walk):
+        def close(self) -> None:
+            raise OSError("the simulator is gone")
+
+    assert steps(PPO(Stuck, output_dir=str(tmp_path / "run"), **TINY).learn()) == 64
+
+
 def test_a_local_class_asks_for_the_environment_after_load(tmp_path):
     grid, run = local_class(), tmp_path / "run"
     PPO(grid, output_dir=str(run), **TINY).learn()

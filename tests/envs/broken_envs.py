@@ -192,7 +192,7 @@ class NoActionSpace(Good):
 class WrongSpace(Good):
     def __init__(self) -> None:
         super().__init__()
-        self.observation_space = (2,)  # type: ignore[assignment]  # <- WrongSpace: is a tuple, not a space
+        self.observation_space = (2,)  # type: ignore[assignment]  # <- WrongSpace: type tuple, not a space
 
 
 class UnsupportedSpace(Good):

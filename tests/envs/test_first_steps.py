@@ -63,6 +63,20 @@ def test_a_value_that_training_cannot_use_ends_it_with_file_and_line(
     assert str(raised.value).endswith(f"broken_envs.py:{LINES[name]})")
 
 
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("NoActionSpace", "the environment has no action_space: set self.action_space in __init__"),
+        ("WrongSpace", "observation_space is of the type tuple, not a space: use one of gymnasium.spaces"),
+    ],
+)
+def test_a_missing_space_ends_training_with_file_and_line(broken: Any, name: str, sentence: str):
+    with pytest.raises(TypeError) as raised:
+        step(getattr(broken, name), 1)
+    assert str(raised.value).startswith(f"{sentence} (")
+    assert str(raised.value).endswith(f"broken_envs.py:{LINES[name]})")
+
+
 def test_an_observation_outside_its_space_is_one_warning(broken: Any):
     warnings: list[str] = []
     step(broken.Outside, 8, warnings=warnings)

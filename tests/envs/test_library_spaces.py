@@ -105,6 +105,7 @@ def test_other_observations_are_refused_with_the_wrapper_that_helps(obs, message
         (spaces.Box(-(2**63), 2**63 - 1, (2,), np.int64), "at most 1024 values"),
         (spaces.Sequence(CHOICE), "Sequence.* is not supported; wrap .*TransformAction"),
         (spaces.Tuple([]), "must be numbers"),
+        (spaces.Box(-1, 1, (0,)), "has no entries; wrap .*TransformAction"),
     ],
 )
 def test_other_actions_are_refused_with_the_wrapper_that_helps(actions, message):

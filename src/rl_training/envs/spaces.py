@@ -197,6 +197,8 @@ def _actions(
     """Returns the converter, if one is needed, and the action space of the library."""
     if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
         return None, space
+    if isinstance(space, spaces.Box) and 0 in space.shape:
+        raise TypeError(f"the action space {space} has no entries; {_advice('TransformAction')}")
     if isinstance(space, spaces.Box) and space.dtype.kind == "f":
         return None, _bounded(space, action_range, notes)
     parts = list(_basic_spaces(space))

@@ -15,6 +15,7 @@ from gymnasium import spaces
 from rl_training.data.replay.goals import KEYS
 from rl_training.envs import snapshots
 from rl_training.envs.checks.env_source import EnvSource
+from rl_training.envs.checks.first_steps import space_faults
 from rl_training.envs.checks.gymnasium_check import run_gymnasium_check
 from rl_training.envs.checks.probing import (
     SEED,
@@ -130,15 +131,8 @@ class Check:
         return env
 
     def check_spaces(self, env: Any) -> None:
-        for name in ("observation_space", "action_space"):
-            space = getattr(env, name, None)
-            if space is None:
-                sentence = f"the environment has no {name}: set self.{name} in __init__"
-                self.found.add(f"space:{name}", sentence, place_of_method(env, "__init__"))
-            elif not isinstance(space, gym.Space):
-                kind = type(space).__name__
-                sentence = f"{name} is a {kind}, not a space: use one of gymnasium.spaces"
-                self.found.add(f"space:{name}", sentence, place_of_attribute(env, name))
+        for fault, place in space_faults(env):
+            self.found.add(fault.code, fault.sentence, place)
         if self.found.mistakes:
             raise Stop
         if _is_infinite(env.observation_space):

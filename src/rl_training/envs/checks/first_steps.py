@@ -1,12 +1,19 @@
-"""Checks what an environment returns in its first steps of a run, and nothing after them."""
+"""Checks the spaces of an environment, and what it returns in its first steps of a run."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import gymnasium as gym
 
 from rl_training.envs.checks.returned import Fault, obs_faults, signature_faults, split_reset, split_step, step_faults
-from rl_training.envs.checks.user_code import has_user_code, place_of_error, place_of_method, user_env
+from rl_training.envs.checks.user_code import (
+    Place,
+    has_user_code,
+    place_of_attribute,
+    place_of_error,
+    place_of_method,
+    user_env,
+)
 from rl_training.messages import Warn, describe_error
 
 CHECKED_STEPS = 5
@@ -16,6 +23,24 @@ LATER = ("obs_nan", "reward_nan")  # the pool reports these in every step
 
 class EnvFault(Exception):
     """An environment returned a value that training cannot use."""
+
+
+def space_faults(env: Any) -> Iterator[tuple[Fault, Place | None]]:
+    """Yields what is wrong with the two spaces of an environment, and the line of the user's code."""
+    for name in ("observation_space", "action_space"):
+        space = getattr(env, name, None)
+        if space is None:
+            sentence = f"the environment has no {name}: set self.{name} in __init__"
+            yield Fault(f"space:{name}", sentence), place_of_method(env, "__init__")
+        elif not isinstance(space, gym.Space):
+            sentence = f"{name} is of the type {type(space).__name__}, not a space: use one of gymnasium.spaces"
+            yield Fault(f"space:{name}", sentence), place_of_attribute(env, name)
+
+
+def require_spaces(env: gym.Env[Any, Any]) -> None:
+    """Raises TypeError with the first fault of the spaces."""
+    for fault, place in space_faults(user_env(env)):
+        raise TypeError(fault.sentence if place is None else f"{fault.sentence} ({place})")
 
 
 def check_first_steps(env: gym.Env[Any, Any], warn: Warn) -> None:

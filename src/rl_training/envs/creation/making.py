@@ -14,14 +14,14 @@ import gymnasium as gym
 from gymnasium.envs.registration import parse_env_id
 
 from rl_training.envs.atari import is_atari, make_atari
-from rl_training.envs.checks.first_steps import describe_failure
+from rl_training.envs.checks.first_steps import describe_failure, require_spaces
 from rl_training.envs.checks.user_code import place_of_error
 from rl_training.envs.creation.lending import LentEnv
 from rl_training.envs.creation.modules import module_of
 from rl_training.envs.creation.suggestions import suggestion
 from rl_training.envs.creation.wrapping import wrap, wrapper_name
 from rl_training.envs.masks import gives_masks, with_action_masks
-from rl_training.envs.pools.group import EnvError
+from rl_training.envs.pools.group import EnvError, close_env
 from rl_training.envs.spaces import with_library_spaces
 from rl_training.envs.spec import env_spec_of
 from rl_training.modules import (
@@ -105,7 +105,7 @@ class EnvFactory:
             try:
                 return replace(self, masks_in_info=gives_masks(env))
             finally:
-                env.close()
+                close_env(env)
         except Exception:  # the pool raises it again, with a message
             return self
 
@@ -117,7 +117,7 @@ def spec_of(
     try:
         return env_spec_of(made)
     finally:
-        made.close()
+        close_env(made)
 
 
 def make_env(
@@ -140,6 +140,7 @@ def make_env(
             raise
         kind = ValueError if isinstance(error, (ValueError, TypeError)) else EnvError
         raise kind(f"environment {source} could not be created: {describe_failure(error)}") from error
+    require_spaces(env)
     masked = with_action_masks(env, like, from_info=source.masks_in_info)
     return with_library_spaces(masked, like, source.action_range)
 

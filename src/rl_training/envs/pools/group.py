@@ -186,7 +186,7 @@ class EnvGroup:
 def _ignore(message: str) -> None: ...
 
 
-def close_env(env: gym.Env[Any, Any], number: int, warn: Warn) -> None:
+def close_env(env: gym.Env[Any, Any], number: int = 0, warn: Warn = _ignore) -> None:
     """Closes an environment; an error is only a warning, because nothing is lost."""
     try:
         env.close()

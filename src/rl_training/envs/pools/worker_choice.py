@@ -15,6 +15,7 @@ import gymnasium as gym
 from rl_training.envs.creation.lending import LentEnv
 from rl_training.envs.creation.making import EnvFactory, make_env
 from rl_training.envs.masks import sample_action
+from rl_training.envs.pools.group import close_env
 from rl_training.processes import shares_the_machine, usable_cores
 
 LEAST_CORES = 4
@@ -70,5 +71,5 @@ def _step_seconds(make: Callable[[], gym.Env[Any, Any]]) -> float:
             if terminated or truncated:
                 env.reset()
     finally:
-        env.close()
+        close_env(env)
     return median(seconds)

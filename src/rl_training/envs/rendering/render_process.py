@@ -25,6 +25,7 @@ from gymnasium.wrappers import TimeLimit
 
 from rl_training.envs.creation.lending import LentEnv
 from rl_training.envs.creation.making import EnvFactory, make_env
+from rl_training.envs.pools.group import close_env
 from rl_training.envs.pools.worker_process import IGNORED_SIGNALS
 from rl_training.envs.rendering.frames import Camera, Clip, VideoError, described, env_name, has_opengl
 from rl_training.processes import describe_exit, hidden_from, kill_with_starter, starter_variable
@@ -170,7 +171,7 @@ def render(env: gym.Env[Any, Any], takes: Sequence[Take]) -> Rendered:
             break
         if not repeated:
             rendered.notes.add(f"{env_name(env)} plays another episode from the same seed, which the video shows")
-    env.close()
+    close_env(env)
     return rendered._replace(error=next(iter(errors), None))
 
 

@@ -15,6 +15,7 @@ from rl_training.algorithms import Learner
 from rl_training.data.spaces import action_names
 from rl_training.envs.creation.lending import LentEnv
 from rl_training.envs.creation.making import make_env
+from rl_training.envs.pools.group import close_env
 from rl_training.envs.spaces import LibrarySpaces
 from rl_training.experiment.agent import Agent
 from rl_training.experiment.export.policy import MEANINGS, MEMORY, NEXT_MEMORY, ExportedPolicy
@@ -81,7 +82,7 @@ def _own_space(agent: Agent) -> Any:
     try:
         return own.observation_space
     finally:
-        env.close()
+        close_env(env)
 
 
 def _observation(port: Port, space: Any) -> dict[str, Any]:
