@@ -26,6 +26,7 @@ from rl_training.cli import (
     verify,
 )
 from rl_training.cli.globs import join_files
+from rl_training.cli.repeats import refuse_repeats
 from rl_training.experiment.user_errors import USER_ERRORS, message_of
 
 
@@ -90,3 +91,4 @@ app.add_typer(data.app, name="data")
 app.add_typer(env.app, name="env")
 app.add_typer(configs.app, name="configs")
 app.add_typer(compare.app, name="runs")
+refuse_repeats(app)
