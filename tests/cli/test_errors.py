@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,12 @@ import typer
 from typer.testing import CliRunner
 
 from rl_training.cli.app import Commands
+from rl_training.data import readers
 from rl_training.envs.checks.user_code import Place
 from rl_training.experiment.config import registry
+from rl_training.experiment.result import is_run
+from rl_training.experiment.user_errors import message_of
+from rl_training.reporting import stored_runs
 
 DEBUG = "(--debug shows the traceback)"
 
@@ -132,8 +138,8 @@ def ending_in(error: BaseException) -> typer.Typer:
         (ImportError('run: pip install "rl-training[mujoco]"'), 2, 'error: run: pip install "rl-training[mujoco]"\n'),
         (
             PermissionError(13, "no", "runs"),
-            1,
-            "error: PermissionError: [Errno 13] no: 'runs' in PLACE (--debug shows the traceback)\n",
+            2,
+            "error: runs: no; change its permissions, or give another path\n",
         ),
         (KeyError("step"), 1, "error: KeyError: 'step' in PLACE (--debug shows the traceback)\n"),
         (KeyboardInterrupt(), 130, ""),
@@ -154,3 +160,44 @@ def test_an_error_of_the_package_itself_names_no_line_of_other_packages(cli, mon
     result = cli("algos")
     assert result.exit_code == 1
     assert re.fullmatch(rf"error: RuntimeError: mat1 and mat2 [^:]*{re.escape(DEBUG)}\n", result.stderr), result.stderr
+
+
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [
+        (errno.EACCES, "runs/a: Permission denied; change its permissions, or give another path"),
+        (errno.EROFS, "runs/a: Read-only file system; give a path that can be written"),
+        (errno.ENOSPC, "runs/a: No space left on device; free some space, or give a path on another disk"),
+        (errno.EIO, "runs/a: Input/output error"),
+    ],
+)
+def test_an_error_of_the_system_names_the_file_and_the_remedy(number, message):
+    assert message_of(OSError(number, os.strerror(number), "runs/a")) == message
+
+
+def test_a_file_without_permission_is_not_called_damaged(cli, tmp_path, monkeypatch):
+    (tmp_path / "logs.csv").write_text("obs,actions\n")
+
+    def refuse(path: Path, *arguments: Any) -> Any:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setitem(readers.TABLES, ".csv", refuse)
+    result = cli("train", "bc", "--dataset", tmp_path / "logs.csv")
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"error: {tmp_path / 'logs.csv'}: Permission denied; change its permissions")
+
+
+def test_folders_without_permission_are_left_out(cli, run, monkeypatch):
+    closed = run.parent / "closed"
+    closed.mkdir()
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != closed)
+    monkeypatch.setattr(stored_runs, "is_run", lambda path: reading(path, closed) and is_run(path))
+    listed = cli("runs", "ls", run.parent)
+    assert listed.exit_code == 0
+    assert run.name in listed.stdout
+
+
+def reading(path: Path, closed: Path) -> bool:
+    if path == closed:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+    return True

@@ -1,17 +1,29 @@
 """Errors caused by user input, and the message printed for an error."""
 
+import errno
+
 USER_ERRORS = (
     ValueError, TypeError, FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError,
+    PermissionError,
     ImportError,  # an extra that is not installed
     BlockingIOError,  # another process trains in the run directory
 )  # fmt: skip
 
+REMEDIES = {
+    errno.EACCES: "; change its permissions, or give another path",
+    errno.EPERM: "; change its permissions, or give another path",
+    errno.EROFS: "; give a path that can be written",
+    errno.ENOSPC: "; free some space, or give a path on another disk",
+}
+
 
 def message_of(error: Exception) -> str:
-    """The message alone for user errors and errors of this package.
+    """The message alone for user errors, errors of this package and errors of the system about a file.
 
     Any other error has its class name too, and the line of the user's code that it comes from, if there is one.
     """
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{error.filename}: {error.strerror}{REMEDIES.get(error.errno or 0, '')}"
     if isinstance(error, USER_ERRORS) or type(error).__module__.startswith("rl_training."):
         return str(error)
     from rl_training.envs.checks.user_code import place_of_error  # imports gymnasium

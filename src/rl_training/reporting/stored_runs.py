@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -96,10 +97,11 @@ def run_directories(path: Path) -> Iterator[Path]:
 
 
 def children(path: Path) -> list[Path]:
-    """Returns the folders that may hold runs, in the order of their names."""
+    """Returns the readable folders that may hold runs, in the order of their names."""
     if not path.is_dir():
         return []
     folders = [child for child in path.iterdir() if child.is_dir() and not child.is_symlink()]
+    folders = [child for child in folders if os.access(child, os.R_OK | os.X_OK)]
     return sorted((child for child in folders if child.name not in SKIPPED), key=lambda each: _by_number(each.name))
 
 

@@ -103,6 +103,8 @@ def naming_damage(path: Path) -> Iterator[None]:
     """Replaces errors of the libraries that read files; those raised in this package name the problem already."""
     try:
         yield
+    except PermissionError:
+        raise
     except Exception as error:
         *_, (frame, _) = walk_tb(error.__traceback__)
         ours = frame.f_globals.get("__name__", "").startswith("rl_training.")

@@ -49,7 +49,7 @@ class Failure(NamedTuple):
         """Keeps the class if it is built in or ours; otherwise takes the nearest user error, or SeedError."""
         user_errors = [kind for kind in type(error).__mro__ if kind in USER_ERRORS]
         kind = next((kind for kind in (type(error), *user_errors) if _can_be_rebuilt(kind)), SeedError)
-        message = str(error) if user_errors or kind is type(error) else message_of(error)
+        message = message_of(error) if user_errors or kind is not type(error) else str(error)
         return cls(kind, message, "".join(traceback.format_exception(error)))
 
 
