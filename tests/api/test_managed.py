@@ -39,7 +39,7 @@ def test_learning_again_reports_that_nothing_was_trained(tmp_path, capfd):
     capfd.readouterr()
     agent.learn()
     assert not agent.result.trained
-    sentence = "This run finished earlier; nothing was trained. Use --fresh to train again.\n"
+    sentence = "This run finished earlier; nothing was trained. Use --fresh (fresh=True in Python) to train again.\n"
     assert capfd.readouterr().err == sentence
 
 
@@ -144,8 +144,31 @@ def remembered(memory: Memory) -> np.ndarray:
 def test_wrong_observations_are_refused(agent):
     with pytest.raises(ValueError, match=r"obs must end in shape \(4,\), got \(3,\)"):
         agent.predict(np.zeros(3))
-    with pytest.raises(ValueError, match="obs holds NaN or infinite values"):
-        agent.predict([np.nan, 0, 0, 0])
+    for wrong in ([np.nan, 0, 0, 0], [1e300, 0, 0, 0]):
+        with pytest.raises(ValueError, match="obs holds NaN or infinite values"):
+            agent.predict(wrong)
+
+
+@pytest.mark.parametrize("wrong", ["abc", None, ["0", "0", "0", "0"], [object()] * 4, [1j, 0, 0, 0], (x for x in "a")])
+def test_observations_that_are_no_numbers_are_refused(agent, wrong):
+    with pytest.raises(ValueError, match=r"^obs must be an array of numbers that ends in shape \(4,\), got "):
+        agent.predict(wrong)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"num_episodes": 0}, ValueError, "num_episodes must be at least 1, got 0"),
+        ({"num_episodes": 1.5}, TypeError, "num_episodes must be an integer, got 1.5"),
+        ({"num_episodes": "3"}, TypeError, "num_episodes must be an integer, got '3'"),
+        ({"num_episodes": True}, TypeError, "num_episodes must be an integer, got True"),
+        ({"seed": -1}, ValueError, "seed must be at least 0, got -1"),
+        ({"seed": None}, TypeError, "seed must be an integer, got None"),
+    ],
+)
+def test_wrong_numbers_of_an_evaluation_are_refused(agent, options, error, message):
+    with pytest.raises(error, match=f"^{message}$"):
+        agent.evaluate(**options)
 
 
 def test_a_saved_agent_acts_and_plays_the_same(agent, tmp_path):

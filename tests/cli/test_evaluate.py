@@ -113,6 +113,11 @@ def test_a_folder_of_runs_names_one_of_them(cli, finished):
     assert inside.stderr == f"error: {run}/checkpoints {not_a_run}; use its run {run}\n"
 
 
+def test_a_folder_of_benches_names_a_run_below_it(cli, tmp_path):
+    (tmp_path / "bench" / "cell" / "seed_0" / "checkpoints").mkdir(parents=True)
+    assert cli("evaluate", tmp_path).stderr.endswith(f"such as {tmp_path}/bench/cell/seed_0\n")
+
+
 def test_best_of_a_run_that_was_never_evaluated(cli, pendulum):
     result = cli("evaluate", pendulum, "--best")
     assert (result.exit_code, result.stderr) == (

@@ -136,6 +136,13 @@ def test_predict_refuses_unknown_names(trained):
         agent.predict({"level": 0, "site": "west"})
     with pytest.raises(ValueError, match="obs must have the columns level, site, got level"):
         agent.predict({"level": 0})
+    with pytest.raises(ValueError, match="obs must have the columns level, site, got none"):
+        agent.predict({})
+    for wrong in ("high", object()):
+        with pytest.raises(ValueError, match="obs: level must hold numbers, got ['<](high|object)"):
+            agent.predict({"level": wrong, "site": "north"})
+    with pytest.raises(ValueError, match="obs must hold as many values for each column"):
+        agent.predict({"level": [0, 1], "site": ["north"]})
 
 
 def test_the_description_of_an_exported_policy_has_the_names(trained, tmp_path):

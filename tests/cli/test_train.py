@@ -14,7 +14,7 @@ KEYS = {
     "status", "run_dir", "checkpoint", "best_checkpoint", "steps", "updates", "updates_per_second", "seconds",
     "metrics", "evaluation", "stop_reason", "env_restarts", "trained",
 }  # fmt: skip
-EARLIER = "This run finished earlier; nothing was trained. Use --fresh to train again.\n"
+EARLIER = "This run finished earlier; nothing was trained. Use --fresh (fresh=True in Python) to train again.\n"
 
 
 def test_the_result_as_json(finished):

@@ -101,6 +101,7 @@ def test_a_long_list_of_algorithms_with_an_option_is_cut():
         ({"dataset": 3}, "dataset: must be a file, a recipe or a list of them, got 3"),
         ({"dataset": {"kind": "random"}}, "dataset.rows: is required"),
         ({"algo_kwargs": {"expectile": 2}}, "algo_kwargs.expectile: must be less than 1, got 2"),
+        ({"output_dir": ""}, "output_dir: must not be empty, got ''"),
         ({"algo_kwargs": {"hidden_sizes": [64, 0]}}, "algo_kwargs.hidden_sizes.1: must be greater than 0, got 0"),
         ({"algo_kwargs": {"hidden_sizes": 64}}, "algo_kwargs.hidden_sizes: must be a list, such as [1, 2], got 64"),
         ({"algo_kwargs": 7}, "algo_kwargs: must be a mapping, got 7"),

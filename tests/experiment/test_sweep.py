@@ -66,7 +66,7 @@ def test_seeds_that_finished_earlier_are_reported(tmp_path, capfd):
     train_seeds(configs(BC, tmp_path))
     again = train_seeds(configs(BC, tmp_path))
     assert [r.trained for r in again] == [False, False]
-    sentence = "These runs finished earlier; nothing was trained. Use --fresh to train again.\n"
+    sentence = "These runs finished earlier; nothing was trained. Use --fresh (fresh=True in Python) to train again.\n"
     assert capfd.readouterr().err == sentence
 
 

@@ -19,7 +19,7 @@ SAC: dict[str, Any] = {
     "algo_kwargs": {"hidden_sizes": [8], "batch_size": 8, "learning_starts": 20},
 }  # fmt: skip
 EARLY = {"early_stopping": {"patience": 2, "min_delta": 1e6}}
-FINISHED = "This run finished earlier; nothing was trained. Use --fresh to train again."
+FINISHED = "This run finished earlier; nothing was trained. Use --fresh (fresh=True in Python) to train again."
 
 
 class KilledError(BaseException):
@@ -82,7 +82,7 @@ def test_a_population_keeps_its_stop_reason(tmp_path):
     again = run_population(configs, warn=said.append)
     assert [result.trained for result in again] == [False, False]
     assert [result_of(result.run_dir) for result in again] == results
-    assert said == ["These runs finished earlier; nothing was trained. Use --fresh to train again."]
+    assert said == ["These runs finished earlier; nothing was trained. Use --fresh (fresh=True in Python) to train again."]
 
 
 class StopDuring(Callback):

@@ -91,7 +91,8 @@ class Agent(NamedTuple):
         values = self._array(obs)
         if self.spec.obs_dtype == "uint8" and values.dtype != np.uint8 and not ((values >= 0) & (values <= 255)).all():
             raise ValueError("obs must hold pixels in 0..255")
-        rows = values.astype(self.spec.obs_dtype, copy=False)
+        with np.errstate(over="ignore"):  # becomes infinite, which is refused below
+            rows = values.astype(self.spec.obs_dtype, copy=False)
         lead = rows.shape[: rows.ndim - len(self.spec.obs_shape)]
         if rows.shape[len(lead) :] != self.spec.obs_shape:
             raise ValueError(f"obs must end in shape {self.spec.obs_shape}, got {rows.shape}")
@@ -103,9 +104,12 @@ class Agent(NamedTuple):
         if isinstance(obs, tuple) and len(obs) == 2 and isinstance(obs[1], Mapping):
             raise ValueError("obs is the pair (obs, info) that reset() returns; pass the observation alone")
         try:
-            return np.asarray(obs)
+            values = np.asarray(obs)
         except ValueError as error:
             raise ValueError("obs must be one array of numbers, got parts of different shapes") from error
+        if values.dtype.kind not in "biuf":
+            raise ValueError(f"obs must be an array of numbers that ends in shape {self.spec.obs_shape}, got {obs!r:.60}")
+        return values
 
     def lead(self, obs: Any) -> tuple[int, ...]:
         """Leading shape of observations: () for a single one."""
@@ -121,6 +125,8 @@ class Agent(NamedTuple):
 
         `deterministic` defaults to the opposite of the config's `eval_stochastic`. `video` records the first episodes.
         """
+        _require_integer("num_episodes", episodes, 1)
+        _require_integer("seed", seed, 0)
         source = self.trusted_env()
         if source is None:
             raise ValueError(
@@ -144,6 +150,13 @@ class Agent(NamedTuple):
         require_trusted(modules, self.trust, self.path)
         warn_of_changed_source(read_record(self.path.parent.parent), print_warning)
         return self.config.environment()
+
+
+def _require_integer(name: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise TypeError(f"{name} must be an integer, got {value!r}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}")
 
 
 def _warn_of_repeated_starts(learner: Learner) -> None:
@@ -216,7 +229,8 @@ def find_checkpoint(path: Path, *, best: bool = False, warn: Warn = print_warnin
 def _hint(path: Path) -> str:
     if path.name == CHECKPOINTS:
         return f"; use its run {path.parent}"
-    first = min((found.parent for found in path.glob(f"*/{CHECKPOINTS}")), default=None)
+    patterns = ("*/", "*/*/", "*/*/*/")  # folders of runs, of seeds and of benches
+    first = next((min(found).parent for each in patterns if (found := [*path.glob(f"{each}{CHECKPOINTS}")])), None)
     return "" if first is None else f"; use one of its runs, such as {first}"
 
 

@@ -62,7 +62,7 @@ class TrainResult:
 
 def finished_earlier(runs: int) -> str:
     these = "This run" if runs == 1 else "These runs"
-    return f"{these} finished earlier; nothing was trained. Use --fresh to train again."
+    return f"{these} finished earlier; nothing was trained. Use --fresh (fresh=True in Python) to train again."
 
 
 def is_run(path: Path) -> bool:

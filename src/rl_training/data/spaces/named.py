@@ -28,7 +28,7 @@ def named_rows(obs: Any, spec: EnvSpec) -> Array:
     columns, categories = named_columns(spec)
     entries = [_column(label, categories) for label in spec.obs_names or ()]
     if obs.keys() != set(columns):
-        raise ValueError(f"obs must have the columns {', '.join(columns)}, got {', '.join(map(str, obs))}")
+        raise ValueError(f"obs must have the columns {', '.join(columns)}, got {', '.join(map(str, obs)) or 'none'}")
     for name in categories.keys() & set(columns):
         known = categories[name]
         if unknown := [value for value in np.ravel(obs[name]).tolist() if str(value) not in known]:
@@ -37,10 +37,17 @@ def named_rows(obs: Any, spec: EnvSpec) -> Array:
         np.asarray(obs[column]) if value is None else np.asarray(obs[column]).astype(str) == value
         for column, value in entries
     ]
+    rows = [_numbers(part, column) for (column, _), part in zip(entries, parts, strict=True)]
+    if len({part.shape for part in rows}) > 1:
+        raise ValueError("obs must hold as many values for each column")
+    return np.stack(rows, axis=-1)
+
+
+def _numbers(values: Array, column: str) -> Array:
     try:
-        return np.stack([part.astype(np.float32) for part in parts], axis=-1)
-    except ValueError as error:
-        raise ValueError("obs must hold numbers, and as many for each column") from error
+        return values.astype(np.float32)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"obs: {column} must hold numbers, got {values.tolist()!r:.60}") from error
 
 
 def named_columns(spec: EnvSpec) -> tuple[list[str], dict[str, list[str]]]:

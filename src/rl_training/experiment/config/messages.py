@@ -112,5 +112,7 @@ def _allowed(item: Any) -> str:
         return "must be a mapping"
     if item["type"] in ("tuple_type", "list_type"):
         return "must be a list, such as [1, 2]"
+    if item["type"] in ("too_short", "string_too_short"):
+        return "must not be empty"
     text, *_ = re.split(", unable to parse|, got ", str(item["msg"]))
     return text.removeprefix("Input ").replace("should", "must")
