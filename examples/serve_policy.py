@@ -242,8 +242,8 @@ class Handler(BaseHTTPRequestHandler):
         """Logs no line for each request."""
 
 
-def new_server(path: Path, host: str, port: int) -> ThreadingHTTPServer:
-    handler = type("PolicyHandler", (Handler,), {"sessions": Sessions(Policy(path))})
+def new_server(policy: Policy, host: str, port: int) -> ThreadingHTTPServer:
+    handler = type("PolicyHandler", (Handler,), {"sessions": Sessions(policy)})
     server = ThreadingHTTPServer((host, port), handler)
     server.daemon_threads = True
     return server
@@ -282,14 +282,24 @@ def main() -> None:
     parser.add_argument("policy", type=Path, help="an .onnx file with its .json beside it")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
     parser.add_argument("--port", type=int, default=8000, help="0: any free port")
-    parser.add_argument("--time", type=int, default=0, metavar="N", help="time N requests, print the result and exit")
+    parser.add_argument("--time", type=int, metavar="N", help="time N requests, print the result and exit")
     options = parser.parse_args()
     for path in (options.policy, options.policy.with_suffix(".json")):
         if not path.is_file():
             parser.error(f"{path} not found; write it with: rl-training export RUN --out policy.onnx")
     if options.policy.suffix != ".onnx":
         parser.error(f"{options.policy} is no ONNX file")
-    with new_server(options.policy, options.host, options.port) as server:
+    if options.time is not None and options.time < 1:
+        parser.error(f"--time must be at least 1, got {options.time}")
+    try:
+        policy = Policy(options.policy)
+    except Exception as error:  # onnxruntime has no common class for its errors
+        parser.error(f"{options.policy} or its .json is damaged ({error}); export the policy again")
+    try:
+        server = new_server(policy, options.host, options.port)
+    except (OSError, OverflowError) as error:
+        parser.error(f"cannot listen at {options.host}:{options.port} ({error}); give another --host or --port")
+    with server:
         if options.time:
             print(json.dumps(measure(server, options.time)))
             return

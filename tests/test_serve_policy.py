@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -104,6 +105,34 @@ def test_text_and_unknown_paths_are_refused_and_the_connection_stays_open(server
     )  # fmt: skip
     assert ask(server, {}, path="/elsewhere")[0] == 404
     assert ask(server, {"obs": [0, 0, 0, 0]})[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--port", "99999"], r"cannot listen at 127.0.0.1:99999 \(.*\); give another --host or --port"),
+        (["--port", "PORT"], r"cannot listen at 127.0.0.1:\d+ \(.*Address already in use\); give another"),
+        (["--time", "0"], "--time must be at least 1, got 0"),
+    ],
+)
+def test_a_wrong_option_of_the_server_is_one_sentence(server, agent, tmp_path, options, message):
+    path = export_agent(agent, tmp_path / "policy.onnx", observations=16).path
+    refuses([str(path), *(str(server.port) if each == "PORT" else each for each in options)], message)
+
+
+@pytest.mark.parametrize("damaged", ["policy.onnx", "policy.json"])
+def test_a_damaged_policy_is_one_sentence(agent, tmp_path, damaged):
+    path = export_agent(agent, tmp_path / "policy.onnx", observations=16).path
+    (tmp_path / damaged).write_text("{}")
+    refuses([str(path), "--port", "0"], r"policy.onnx or its .json is damaged \(.*\); export the policy again")
+
+
+def refuses(words: list[str], message: str) -> None:
+    command = [sys.executable, "-c", START, str(ROOT / "examples" / "serve_policy.py"), *words]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 2
+    assert "Traceback" not in ended.stderr
+    assert re.search(message, ended.stderr)
 
 
 def exported_agent(spec: EnvSpec, folder: Path) -> Agent:
