@@ -104,7 +104,8 @@ def import_named(module: str, name: str, what: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
             if module.endswith(".py"):
-                hint = f"write it without .py: {name.replace('.py:', ':')!r}"
+                plain, folder = os.path.basename(name).replace(".py:", ":"), os.path.dirname(name)
+                hint = f"write it without .py: {plain!r}" + (f", in the folder {folder}" if folder else "")
                 raise ValueError(f"{what} {name!r} must name a module and not a file; {hint}") from None
             where = f"neither installed nor in {os.getcwd()}"
             raise ValueError(f"{what} {name!r}: there is no module {error.name!r}; it is {where}") from None

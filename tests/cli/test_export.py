@@ -55,3 +55,16 @@ def test_an_offline_run_is_exported_with_its_own_data(cli, pendulum, tmp_path):
     result = cli("export", pendulum, "--out", tmp_path / "policy.pt2", "--observations", "50")
     assert result.exit_code == 0, result.stderr
     assert "observations from Pendulum-v1" in result.stdout
+
+
+def test_a_run_whose_data_are_gone_asks_for_other_data(cli, tmp_path):
+    data = tmp_path / "random.npz"
+    assert cli("data", "collect", "random", "--env", "Pendulum-v1", "--steps", "50", "--out", data).exit_code == 0
+    options = ["--steps", "2", "--set", "hidden_sizes=[8]", "--output", tmp_path / "run"]
+    assert cli("train", "bc", "--dataset", data, *options).exit_code == 0
+    data.unlink()
+    result = cli("export", tmp_path / "run", "--out", tmp_path / "policy.pt2")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        f"error: dataset file {data} not found; compare the policy on other observations with --data DATASET\n"
+    )

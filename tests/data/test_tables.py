@@ -68,7 +68,7 @@ def test_an_empty_cell_is_nan(tmp_path):
     [
         ("obs,action,reward,done\n1,2,3\n", ValueError, "row 0 has 3 cells, the header has 4"),
         ("obs,action,reward,timeout\n1,2,3,0\n1,2,x,0\n", TypeError, "'reward' must hold numbers, but row 1 holds 'x'"),
-        ("obs,obs,reward\n1,2,3\n", ValueError, "has two columns of the same name"),
+        ("obs,obs,reward\n1,2,3\n", ValueError, "has 2 columns named 'obs'; rename all but one"),
         ("obs;action;reward\n1,5;2\n", ValueError, "row 0 has 2 cells, the header has 3.* --csv-dialect"),
         ("obs,action,reward\n", ValueError, "it has no rows below a header"),
         ("", ValueError, "it has no rows below a header"),
@@ -88,10 +88,12 @@ def test_other_columns_of_text_are_passed_over(tmp_path):
     assert "note" not in columns
 
 
-def test_a_csv_in_another_encoding_is_one_sentence(tmp_path):
-    (tmp_path / "log.csv").write_bytes(b"obs,action,reward\n1,2,\xff\n")
-    with pytest.raises(ValueError, match=r"log\.csv is not UTF-8 text"):
-        load_transition_dataset(tmp_path / "log.csv")
+@pytest.mark.parametrize("encoding", ["CP1252", "UTF-16"])
+def test_a_csv_in_another_encoding_is_one_sentence_with_the_command_that_converts_it(tmp_path, encoding):
+    (tmp_path / "my log.csv").write_bytes("obs,action,reward,note\n1,2,3,ä\n".encode(encoding))
+    with pytest.raises(ValueError, match=r"my log\.csv is not UTF-8 text") as raised:
+        load_transition_dataset(tmp_path / "my log.csv")
+    assert f"`iconv -f {encoding} -t UTF-8 '{tmp_path}/my log.csv' > utf8.csv`" in str(raised.value)
 
 
 def test_a_csv_of_more_rows_than_are_read_at_once_is_whole(tmp_path, monkeypatch):

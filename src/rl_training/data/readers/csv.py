@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -37,9 +39,10 @@ def csv_table(path: Path, options: TableOptions) -> Iterator[Table]:
         header = read_header(path, dialect)
         yield _arrow_table(path, header, dialect) or _plain_table(path, header, dialect)
     except UnicodeDecodeError as error:
+        encoding = "UTF-16" if error.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "CP1252"
         raise ValueError(
             f"{path} is not UTF-8 text: {error.reason} at byte {error.start}; convert it, for example with "
-            f"`iconv -f CP1252 -t UTF-8 {path} > utf8.csv`"
+            f"`iconv -f {encoding} -t UTF-8 {shlex.quote(str(path))} > utf8.csv`"
         ) from error
 
 

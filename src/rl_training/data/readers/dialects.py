@@ -39,9 +39,17 @@ def detect_dialect(path: Path, name: str) -> Dialect:
 def read_header(path: Path, dialect: Dialect) -> list[str]:
     with open_text(path) as file:
         header = [name.strip() for name in next(csv.reader(file, delimiter=dialect.delimiter), [])]
-    if len(set(header)) < len(header):
-        raise ValueError(f"{path} has two columns of the same name: {header}")
+    require_single(header, str(path))
     return header
+
+
+def require_single(names: Sequence[str], source: str) -> None:
+    """Raises ValueError if two columns have the same name."""
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(
+            f"{source} has {names.count(twice)} columns named {twice!r}; rename them, so that each differs"
+        )
 
 
 def cell_rows(file: IO[str], dialect: Dialect, width: int, path: Path) -> Iterator[list[str]]:

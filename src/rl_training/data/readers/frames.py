@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from rl_training.data.readers.dialects import require_single
 from rl_training.data.readers.names import Names, as_patterns
 from rl_training.data.readers.options import TableOptions
 from rl_training.data.readers.plan import Table
@@ -18,8 +19,7 @@ from rl_training.types import Array, Arrays
 
 def read_frame(frame: Any, given: Mapping[str, Names | None], options: TableOptions) -> StoredColumns:
     names = [str(name) for name in frame.columns]
-    if len(set(names)) < len(names):
-        raise ValueError(f"the frame has two columns of the same name: {names}")
+    require_single(names, "the frame")
     if not len(frame):
         raise ValueError("the frame is empty: it has no rows")
     columns = {str(name): _cells(frame[name]) for name in frame.columns}

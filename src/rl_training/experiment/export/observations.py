@@ -5,6 +5,7 @@ from pathlib import Path
 import torch
 
 from rl_training import streams
+from rl_training.data import TransitionDataset
 from rl_training.envs.pools.pool import EnvPool
 from rl_training.experiment.agent import Agent
 from rl_training.experiment.datasets import load_dataset
@@ -50,8 +51,15 @@ def _play(agent: Agent, comparison: Comparison, count: int) -> str:
 
 def _read(agent: Agent, comparison: Comparison, count: int, data: Path | None) -> str:
     """Reads rows at equal distances. A recurrent policy treats each as the first of an episode."""
-    dataset = load_dataset(agent.config, agent.spec)[0] if data is None else load_dataset_for(agent, data)
+    dataset = _dataset_of_run(agent) if data is None else load_dataset_for(agent, data)
     places = torch.linspace(0, len(dataset) - 1, min(count, len(dataset))).long()
     for chunk in dataset.columns["obs"][places].split(CHUNK):
         comparison.act(chunk)
     return "the dataset of the run" if data is None else str(data)
+
+
+def _dataset_of_run(agent: Agent) -> TransitionDataset:
+    try:
+        return load_dataset(agent.config, agent.spec)[0]
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{error}; compare the policy on other observations with --data DATASET") from error
