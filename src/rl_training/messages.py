@@ -1,6 +1,7 @@
 """Warnings for the user, and the text of errors and durations."""
 
 import logging
+import shlex
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -15,6 +16,11 @@ OPE_CAUTION = (
 
 def print_warning(message: str) -> None:
     print(message, file=sys.stderr)
+
+
+def command(*words: object) -> str:
+    """Returns a command of this package to copy into a shell."""
+    return shlex.join(("rl-training", *map(str, words)))
 
 
 def duration(seconds: float) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
 from rl_training.algorithms import ROWS as ALGORITHMS
 from rl_training.cli.output import column_widths, print_facts, print_json, print_table, score, wrapped
-from rl_training.messages import duration
+from rl_training.messages import command, duration
 
 
 def test_nan_and_infinity_are_null_in_json(capsys):
@@ -36,6 +37,17 @@ def test_a_score_has_the_normalized_one_beside_it():
     whole = {**evaluation, "success_rate": 0.25}
     assert score(whole, seeds=2) == "1000.0 ± 50.0 over 10 episodes of 2 seeds, normalized score 31.4, success rate 25%"
     assert score({"return_mean": 9.0, "return_std": 0.0, "episodes": 1}) == "9.0 ± 0.0 over 1 episode"
+
+
+def test_a_single_seed_has_no_deviation_over_seeds():
+    assert score({"return_mean": 9.0, "return_std": 0.0, "episodes": 10}, seeds=1) == "9.0 over 10 episodes of 1 seed"
+
+
+def test_a_command_to_copy_has_quotes_where_the_shell_needs_them():
+    assert command("evaluate", Path("runs/a b"), "--ope", "logs/*.csv") == (
+        "rl-training evaluate 'runs/a b' --ope 'logs/*.csv'"
+    )
+    assert command("train", "iql") == "rl-training train iql"
 
 
 COLUMNS = ("name", "of", "what it is")

@@ -139,7 +139,7 @@ def test_predict_refuses_unknown_names(trained):
     with pytest.raises(ValueError, match="obs must have the columns level, site, got none"):
         agent.predict({})
     for wrong in ("high", object()):
-        with pytest.raises(ValueError, match="obs: level must hold numbers, got ['<](high|object)"):
+        with pytest.raises(ValueError, match=r"obs: level must hold numbers, got ['<](high|object)"):
             agent.predict({"level": wrong, "site": "north"})
     with pytest.raises(ValueError, match="obs must hold as many values for each column"):
         agent.predict({"level": [0, 1], "site": ["north"]})

@@ -82,7 +82,7 @@ def test_a_population_keeps_its_stop_reason(tmp_path):
     again = run_population(configs, warn=said.append)
     assert [result.trained for result in again] == [False, False]
     assert [result_of(result.run_dir) for result in again] == results
-    assert said == ["These runs finished earlier; nothing was trained. Use --fresh (fresh=True in Python) to train again."]
+    assert said == [FINISHED.replace("This run", "These runs")]
 
 
 class StopDuring(Callback):

@@ -19,7 +19,7 @@ from rl_training.cli.options import Json
 from rl_training.cli.output import many, print_facts, print_json, print_table, print_wrapped
 from rl_training.cli.tables import takes_table_options
 from rl_training.experiment.executors.base import ExecutorOptions
-from rl_training.messages import OPE_CAUTION, duration
+from rl_training.messages import OPE_CAUTION, command, duration
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -224,7 +224,7 @@ def _next(work: Bench) -> str:
         return "repeat the command once the other process has ended"
     if work.status == "failed":
         return "correct the error (log.txt in the folder of the cell has the details), then repeat the command"
-    return f"rl-training compare {work.directory}" if work.status == "done" else "repeat the command to continue"
+    return command("compare", work.directory) if work.status == "done" else "repeat the command to continue"
 
 
 def _cell_json(cell: CellRun) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from rl_training.cli.output import print_wrapped
+from rl_training.messages import command
 
 app = typer.Typer(help="List, show or copy packaged configs.", rich_markup_mode=None)
 
@@ -55,4 +56,4 @@ def copy(
     from rl_training.experiment.config.packaged import copy_config
 
     path = copy_config(name, dest)
-    typer.echo(f"{path}\ntrain it with: rl-training train {path}")
+    typer.echo(f"{path}\ntrain it with: {command('train', path)}")

@@ -12,6 +12,7 @@ import typer
 from rl_training.cli import output
 from rl_training.cli.options import Json, Trust
 from rl_training.cli.tables import takes_table_options
+from rl_training.messages import command
 
 if TYPE_CHECKING:
     from rl_training.data.datasets.report import ColumnSummary, DatasetReport
@@ -155,7 +156,7 @@ def collect(
     output.print_facts({
         "data": f"{out}: {len(dataset):,} transitions, {output.many(len(returns), 'complete episode')}",
         "truncated": f"{output.many(unfinished, 'unfinished episode')}, marked as truncated" if unfinished else None,
-        "return": summary, "next": f"rl-training data check {out}",
+        "return": summary, "next": command("data", "check", out),
     })  # fmt: skip
 
 

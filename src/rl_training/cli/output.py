@@ -15,7 +15,7 @@ from typing import Any
 
 import typer
 
-from rl_training.messages import duration
+from rl_training.messages import command, duration
 
 SENTENCE = 28  # characters from which a table cell may wrap
 NARROW = 20  # characters below which a last column of sentences moves below its rows
@@ -169,15 +169,16 @@ def _row(run: Mapping[str, Any]) -> tuple[str, str, str, str]:
 
 def _next(report: Mapping[str, Any], data: str | None) -> str:
     if report["status"] == "stopped":
-        return "the same command continues" if "runs" in report else f"rl-training resume {report['run_dir']}"
+        return "the same command continues" if "runs" in report else command("resume", report["run_dir"])
     run_dir = report["runs"][0]["run_dir"] if "runs" in report else report["run_dir"]
-    return f"rl-training evaluate {run_dir}" if data is None else f"rl-training evaluate {run_dir} --ope {data}"
+    return command("evaluate", run_dir, *(() if data is None else ("--ope", data)))
 
 
 def score(evaluation: Mapping[str, Any], seeds: int = 0) -> str:
     """Mean ± standard deviation of the returns, and the D4RL normalized score and the success rate if there are any."""
     episodes = many(evaluation["episodes"], "episode") + (f" of {many(seeds, 'seed')}" if seeds else "")
-    text = f"{evaluation['return_mean']:.1f} ± {evaluation['return_std']:.1f} over {episodes}"
+    spread = "" if seeds == 1 else f" ± {evaluation['return_std']:.1f}"  # the standard deviation is that over seeds
+    text = f"{evaluation['return_mean']:.1f}{spread} over {episodes}"
     if (normalized := evaluation.get("normalized_score")) is not None:
         text += f", normalized score {normalized:.1f}"
     rate = evaluation.get("success_rate")

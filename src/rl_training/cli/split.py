@@ -13,6 +13,7 @@ from rl_training.cli import output
 from rl_training.cli.data import ActionRange, Allow, Columns, Sources, named, print_notes, read_options
 from rl_training.cli.options import Json
 from rl_training.cli.tables import takes_table_options
+from rl_training.messages import command
 
 if TYPE_CHECKING:
     from rl_training.data import TransitionDataset
@@ -146,4 +147,4 @@ def print_sides(facts: dict[str, dict[str, Any]], notes: list[str]) -> None:
     ]  # fmt: skip
     output.print_table(("", "rows", "episodes", "terminated", "mean return", "returns", "file"), rows)
     print_notes(notes)
-    output.print_facts({"next": f"rl-training train iql --dataset {facts['train']['path']}"})
+    output.print_facts({"next": command("train", "iql", "--dataset", facts["train"]["path"])})

@@ -15,7 +15,7 @@ from rl_training.cli.output import print_facts, print_json, print_table
 from rl_training.experiment.bench.cell import seconds_left
 from rl_training.experiment.tuning.space import describe_params, shown_value
 from rl_training.experiment.user_errors import message_of
-from rl_training.messages import duration
+from rl_training.messages import command, duration
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -157,7 +157,7 @@ def _error(study: Tuning) -> str | None:
 
 def _next(study: Tuning) -> str:
     if study.status == "done":
-        return f"rl-training train {study.best_config}"
+        return command("train", study.best_config)
     return (
         "repeat the command to continue" if study.status == "stopped" else f"read log.txt in {study.directory}/trials"
     )

@@ -108,7 +108,8 @@ class Agent(NamedTuple):
         except ValueError as error:
             raise ValueError("obs must be one array of numbers, got parts of different shapes") from error
         if values.dtype.kind not in "biuf":
-            raise ValueError(f"obs must be an array of numbers that ends in shape {self.spec.obs_shape}, got {obs!r:.60}")
+            wanted = f"an array of numbers that ends in shape {self.spec.obs_shape}"
+            raise ValueError(f"obs must be {wanted}, got {obs!r:.60}")
         return values
 
     def lead(self, obs: Any) -> tuple[int, ...]:

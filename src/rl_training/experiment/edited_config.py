@@ -6,7 +6,7 @@ from rl_training.experiment.config.messages import ConfigError, shown
 from rl_training.experiment.config.overrides import MAY_CHANGE
 from rl_training.experiment.config.train_config import TrainConfig, config_differences, parse_config
 from rl_training.experiment.run_directory import ELSEWHERE, RunDirectory
-from rl_training.messages import Warn
+from rl_training.messages import Warn, command
 from rl_training.runtime.checkpoints.format import MANIFEST, CheckpointError, parse_manifest
 from rl_training.runtime.checkpoints.reading import list_checkpoints
 
@@ -17,7 +17,7 @@ def accept_edits(directory: RunDirectory, config: TrainConfig, warn: Warn) -> se
     changed = {} if saved is None else config_differences(saved, config)
     refused = {key: values for key, values in changed.items() if not _may_change(key, *values)}
     if refused:
-        longer = f"; `rl-training resume {directory.path} --steps N` changes the number of steps"
+        longer = f"; `{command('resume', directory.path, '--steps', 'N')}` changes the number of steps"
         raise ConfigError(
             f"{directory.path / 'config.yaml'} was edited after checkpoint {name}: {_named(refused)}; a run cannot "
             f"change this, so undo the edit or choose {ELSEWHERE}" + (longer if "total_timesteps" in refused else "")

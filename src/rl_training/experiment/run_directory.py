@@ -22,6 +22,7 @@ from rl_training.experiment.config.train_config import (
     parse_config,
 )
 from rl_training.experiment.trust import Trust, modules_of, require_trusted
+from rl_training.messages import command
 from rl_training.runtime.files import write_atomically
 
 LOCK_POLL_SECONDS = 0.1
@@ -145,7 +146,7 @@ class RunDirectory:
         if changed:
             before, after = changed.get("total_timesteps", (0, 0))
             is_longer = list(changed) == ["total_timesteps"] and after > before
-            resume = f"`rl-training resume {self.path} --steps {after}`"
+            resume = f"`{command('resume', self.path, '--steps', after)}`"
             hint = f", extend it with {resume} (resume_training in Python)" if is_longer else ""
             named = "; ".join(f"{key}: {old!r} there, {new!r} here" for key, (old, new) in changed.items())
             raise ConfigError(
