@@ -44,7 +44,6 @@ def test_the_current_folder_is_searched_last(folder):
         ("own_parts:net", "own_parts has no net; did you mean Net?"),
         ("own_parts:Net.Iner", "own_parts has no Net.Iner; did you mean Inner?"),
         ("own_parts.py:Net", "must name a module and not a file; write it without .py: 'own_parts:Net'"),
-        ("nets/own_parts.py:Net", "write it without .py: 'own_parts:Net', in the folder nets"),
         ("own_absent:Net", "there is no module 'own_absent'; it is neither installed nor in"),
         ("own_broken:Net", "network 'own_broken:Net' could not be imported: ZeroDivisionError: division by zero"),
         ("own_needing:Net", "could not be imported: ModuleNotFoundError: No module named 'own_other'"),

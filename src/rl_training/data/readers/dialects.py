@@ -47,9 +47,7 @@ def require_single(names: Sequence[str], source: str) -> None:
     """Raises ValueError if two columns have the same name."""
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise ValueError(
-            f"{source} has {names.count(twice)} columns named {twice!r}; rename them, so that each differs"
-        )
+        raise ValueError(f"{source} has {names.count(twice)} columns named {twice!r}; rename all but one")
 
 
 def cell_rows(file: IO[str], dialect: Dialect, width: int, path: Path) -> Iterator[list[str]]:
