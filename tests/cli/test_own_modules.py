@@ -103,7 +103,11 @@ def test_a_class_is_trained_evaluated_resumed_and_collected_with_its_wrappers(fo
         (["own_grids:np"], "env_id 'own_grids:np' must be a class or function that creates an environment, got"),
         (["own_grids:Half"], "own_grids:Half could not be created: "),
         (["own_grids:Grid", "--set", "env_kwargs.sise=3"], "own_grids:Grid could not be created: "),
-        (["grids/own_grids.py:Grid"], "write it without .py: 'own_grids:Grid', in the folder grids"),
+        (
+            ["grids/own_grids.py:Grid"],
+            "env_id 'grids/own_grids.py:Grid' must name a module and not a file; "
+            "write it without .py: 'own_grids:Grid', in the folder grids",
+        ),
         (["own_grids.py:Grid"], "env_id 'own_grids.py:Grid' must name a module and not a file; write it without .py: "),
         (["CartPole-v1", "--set", "env_wrappers=own_grids:Huge"], "env_wrappers 'own_grids:Huge' not found"),
         (["CartPole-v1", "--set", "env_wrappers=math:sqrt"], "env_wrappers: math:sqrt could not wrap the environment"),
