@@ -7,6 +7,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 
 import rl_training
 from rl_training import (
@@ -169,6 +170,22 @@ def test_observations_that_are_no_numbers_are_refused(agent, wrong):
 def test_wrong_numbers_of_an_evaluation_are_refused(agent, options, error, message):
     with pytest.raises(error, match=f"^{message}$"):
         agent.evaluate(**options)
+
+
+def test_a_device_that_is_not_there_is_one_sentence(agent, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    for device, message in (("cuda", "device 'cuda' is not available"), ("gpu", "device must be auto, cpu, cuda or")):
+        with pytest.raises(ValueError, match=message):
+            PPO.load(agent.agent.path, device=device)
+    assert PPO.load(agent.agent.path, device="auto").predict([0, 0, 0, 0]) in (0, 1)
+
+
+@pytest.mark.parametrize("steps", ["1e3", 1.5, True])
+def test_a_wrong_number_of_steps_is_refused(agent, steps):
+    with pytest.raises(TypeError, match="total_timesteps must be an integer, got"):
+        resume_training(agent.agent.path, total_timesteps=steps)
+    with pytest.raises(TypeError, match="total_timesteps must be an integer, got"):
+        agent.learn(total_timesteps=steps)
 
 
 def test_a_saved_agent_acts_and_plays_the_same(agent, tmp_path):

@@ -173,7 +173,7 @@ class Foreign(RuntimeError):
         (TypeError("env_kwargs: no"), TypeError, "env_kwargs: no"),
         (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "no start"), ValueError, "'utf-8' codec can't decode byte 0xff"),
         (json.JSONDecodeError("no value", "", 0), ValueError, "no value: line 1"),
-        (PermissionError(13, "no", "runs"), PermissionError, "[Errno 13] no: 'runs'"),
+        (PermissionError(13, "no", "runs"), PermissionError, "runs: no; change its permissions, or give another path"),
         (Foreign("lost"), SeedError, "Foreign: lost (--debug shows the traceback)"),
         (KeyError("pole"), SeedError, "KeyError: 'pole' (--debug shows the traceback)"),
         (BrokenPipeError(32, "gone"), SeedError, "BrokenPipeError: [Errno 32] gone (--debug shows the traceback)"),

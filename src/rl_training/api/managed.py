@@ -14,7 +14,7 @@ from rl_training.api.continuing import is_newest_of_a_run, new_run_from
 from rl_training.api.environments import in_environment, parse_with_env
 from rl_training.envs.creation.given import Environment
 from rl_training.envs.creation.wrapping import Wrapper
-from rl_training.experiment.agent import CHECKPOINTS, Agent, load_agent, run_of, with_environment
+from rl_training.experiment.agent import CHECKPOINTS, Agent, load_agent, require_integer, run_of, with_environment
 from rl_training.experiment.config.other_libraries import argument_here
 from rl_training.experiment.config.sections import with_backend
 from rl_training.experiment.config.train_config import ConfigError, TrainConfig, parse_config
@@ -100,8 +100,8 @@ class ManagedAlgorithm:
         """
         for name in others:
             raise TypeError(f"learn() has no argument {name!r}{argument_here(name)}")
-        if total_timesteps is not None and (isinstance(total_timesteps, bool) or not isinstance(total_timesteps, int)):
-            raise TypeError(f"total_timesteps must be an integer, got {total_timesteps!r}")
+        if total_timesteps is not None:
+            require_integer("total_timesteps", total_timesteps, 1)
         more: dict[str, Any] = {"callbacks": callbacks or (), "quiet": quiet}
         if self._agent is None or fresh:
             if total_timesteps is not None:
@@ -123,8 +123,6 @@ class ManagedAlgorithm:
 
     def _continue(self, agent: Agent, steps: int | None, more: dict[str, Any]) -> TrainResult:
         """Continues the run of the agent, or starts a new run from a saved agent."""
-        if steps is not None and steps < 1:
-            raise ValueError(f"total_timesteps must be at least 1, got {steps}")
         if self.result is None and (self._output is not None or not is_newest_of_a_run(agent.path)):
             self.config = new_run_from(agent.path, self.config, steps, self._output)
             self._asked = self.config.duration
@@ -235,6 +233,8 @@ def resume_training(
 
     `total_timesteps` counts from the start of the run. `env`, `wrappers` and `trust` are those of `load`.
     """
+    if total_timesteps is not None:
+        require_integer("total_timesteps", total_timesteps, 1)
     run, given = run_of(Path(path)), None
     if env is not None or wrappers is not None:
         given = in_environment(load_agent(run, trust=trust), env, wrappers).config.given

@@ -171,7 +171,7 @@ def _next(report: Mapping[str, Any], data: str | None) -> str:
     if report["status"] == "stopped":
         return "the same command continues" if "runs" in report else command("resume", report["run_dir"])
     run_dir = report["runs"][0]["run_dir"] if "runs" in report else report["run_dir"]
-    return command("evaluate", run_dir, *(() if data is None else ("--ope", data)))
+    return command("evaluate", run_dir) + ("" if data is None else f" --ope {data}")
 
 
 def score(evaluation: Mapping[str, Any], seeds: int = 0) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -219,7 +220,7 @@ def held_out(dataset: object) -> str:
         and Path(dataset).stem == "train"
         and (test := Path(dataset).with_stem("test")).exists()
     ):
-        return str(test)
+        return shlex.quote(str(test))
     return "TEST  # episodes that it was not trained on; `rl-training data split` makes such a file"
 
 

@@ -18,6 +18,7 @@ from rl_training.envs.creation.given import Given
 from rl_training.envs.creation.making import EnvFactory, spec_of
 from rl_training.experiment.config.registry import build_learner, config_type
 from rl_training.experiment.config.train_config import TrainConfig, parse_config
+from rl_training.experiment.machine import device_of
 from rl_training.experiment.trust import (
     Trust,
     env_modules,
@@ -126,8 +127,8 @@ class Agent(NamedTuple):
 
         `deterministic` defaults to the opposite of the config's `eval_stochastic`. `video` records the first episodes.
         """
-        _require_integer("num_episodes", episodes, 1)
-        _require_integer("seed", seed, 0)
+        require_integer("num_episodes", episodes, 1)
+        require_integer("seed", seed, 0)
         source = self.trusted_env()
         if source is None:
             raise ValueError(
@@ -153,7 +154,7 @@ class Agent(NamedTuple):
         return self.config.environment()
 
 
-def _require_integer(name: str, value: Any, least: int) -> None:
+def require_integer(name: str, value: Any, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name} must be an integer, got {value!r}")
     if value < least:
@@ -264,7 +265,7 @@ def agent_from(checkpoint: Checkpoint, *, device: str, trust: Trust) -> Agent:
     require_trusted(learner_modules(info["config"]), trust, checkpoint.path)
     config, spec = parse_config(info["config"]), EnvSpec.from_json(info["spec"])
     with streams.fork(0, "load"):
-        learner = build_learner(config.algo, spec, config_type(config.algo)(**config.algo_kwargs)).to(device)
+        learner = build_learner(config.algo, spec, config_type(config.algo)(**config.algo_kwargs)).to(device_of(device))
     saved = checkpoint.group("learner")
     load_tensors(dict(learner.named_parameters()), saved["parameters"])
     load_tensors(dict(learner.named_buffers()), saved.get("buffers", {}))

@@ -31,16 +31,24 @@ class Choices(NamedTuple):
     overlap: bool = False
 
 
+def device_of(name: str) -> str:
+    """Resolves `auto`; raises ValueError for a device that PyTorch does not have here."""
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if str(name).startswith("cuda") and not torch.cuda.is_available():
+        raise ValueError(f"device {name!r} is not available: PyTorch finds no CUDA device; use cpu or auto")
+    try:
+        return str(torch.device(name))
+    except (RuntimeError, TypeError):
+        raise ValueError(f"device must be auto, cpu, cuda or cuda:N, got {name!r}") from None
+
+
 def choose(config: TrainConfig) -> Choices:
     """Resolves `auto`: CUDA if available, one thread, and compilation only where its gain is not measured.
 
     `timing.choosing` measures threads and compilation once there is a learner.
     """
-    device = config.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    elif device.startswith("cuda") and not torch.cuda.is_available():
-        raise ValueError(f"device {device!r} is not available: PyTorch finds no CUDA device; use cpu or auto")
+    device = device_of(config.device)
     compile = config.compile == "on" or (config.compile == "auto" and worth_compiling(config, device))
     return Choices(device, config.threads or 1, compile, _overlaps(config, device))
 
