@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
+export PYTHONDONTWRITEBYTECODE =  # tests start many processes, and each would compile the package again
 
 .PHONY: demo test learn soak mutants lint types stub docs box2d clean
 

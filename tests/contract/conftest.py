@@ -93,7 +93,10 @@ def resumed_online(request: pytest.FixtureRequest) -> AlgorithmCase:
     return found
 
 
-@pytest.fixture(params=RECURRENT, ids=_name)
+@pytest.fixture(
+    params=[pytest.param(case, marks=[pytest.mark.slow] * (case.kind == "multi_discrete")) for case in RECURRENT],
+    ids=_name,
+)
 def recurrent(request: pytest.FixtureRequest) -> AlgorithmCase:
     """Algorithms with an LSTM or GRU."""
     found: AlgorithmCase = request.param

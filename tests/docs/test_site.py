@@ -40,8 +40,12 @@ def test_the_site_builds_without_a_warning(project):
 
 
 def test_a_warning_fails_the_build(project):
-    (project / "docs" / "design.md").write_text("# Design\n\n[broken](nowhere.md)\n")
-    assert build(project).returncode != 0
+    shutil.rmtree(project / "docs")
+    (project / "docs").mkdir()
+    (project / "zensical.toml").write_text('[project]\nsite_name = "x"\n')
+    for link, fails in (("index.md", False), ("nowhere.md", True)):
+        (project / "docs" / "index.md").write_text(f"# Page\n\n[link]({link})\n")
+        assert (build(project).returncode != 0) == fails
 
 
 def test_make_docs_always_rebuilds_and_is_strict():

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rl_training.experiment.config.dataset_config import FilePart, RecipePart
@@ -276,6 +276,7 @@ json_values = st.recursive(
 )
 
 
+@settings(max_examples=50)
 @given(env_kwargs=st.dictionaries(st.text(), json_values, max_size=4), output=st.text(min_size=1))
 def test_config_text_reads_back_to_an_equal_config(env_kwargs, output):
     config = parse_config({"algo": "ppo", "env_kwargs": env_kwargs, "output_dir": output, "compile": "on"})

@@ -50,7 +50,7 @@ def final_share(network: dict[str, Any] | None, folder: Path) -> float:
     return float(found["return_mean"])
 
 
-@pytest.mark.parametrize("memory", ["lstm", "gru"])
+@pytest.mark.parametrize("memory", ["lstm", pytest.param("gru", marks=pytest.mark.slow)])
 def test_a_recurrent_policy_recalls_the_first_observation(memory, tmp_path):
     assert final_share({"memory": memory, "memory_size": 16}, tmp_path) > 0.95
 

@@ -103,7 +103,7 @@ def test_games_follow_the_rules_of_minatar(name, game, copied):
     original.seed(1)
     original.reset()
     generator, state, ends, rewarded = np.random.default_rng(2), copied(original.env), 0, 0.0
-    for _ in range(4000):
+    for _ in range(2600):  # an episode of Freeway has 2,500
         action = chosen(name, original.env, generator)
         reward, terminated = original.act(action)
         outcome = game.play(state, torch.tensor([action]), NO_DRAWS)
