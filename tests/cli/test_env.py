@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -80,7 +79,7 @@ def test_a_wrong_command_is_one_sentence(cli, arguments, message):
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_a_signal_ends_the_check_and_is_no_mistake(tmp_path):
+def test_a_signal_ends_the_check_and_is_no_mistake(tmp_path, monkeypatch, start_command):
     (tmp_path / "slow_env.py").write_text(
         "import time\n"
         "from broken_envs import Good\n"
@@ -89,14 +88,12 @@ def test_a_signal_ends_the_check_and_is_no_mistake(tmp_path):
         "        print('stepping', flush=True)\n"
         "        time.sleep(60)\n"
     )
-    command = [sys.executable, "-m", "rl_training.cli", "env", "check", "slow_env:Slow"]
-    paths = os.pathsep.join([str(BROKEN.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
-    with subprocess.Popen(
-        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
-        assert process.stderr is not None
-        assert process.stderr.readline() == b"stepping\n"
+    monkeypatch.syspath_prepend(BROKEN.parent)
+    monkeypatch.syspath_prepend(tmp_path)
+    files = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with start_command("env", "check", "slow_env:Slow", cwd=tmp_path, **files) as process:
+        assert process.stderr.readline() == "stepping\n"
         process.terminate()
         printed, errors = process.communicate(timeout=60)
-    assert (process.returncode, printed) == (143, b"")
-    assert b"Traceback" not in errors
+    assert (process.returncode, printed) == (143, "")
+    assert "Traceback" not in errors

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -229,17 +227,16 @@ gym.register("Talkative-v0", Talkative, max_episode_steps=20)
 """
 
 
-def test_json_stands_alone_on_stdout_whatever_an_environment_prints(cartpole, tmp_path):
+def test_json_stands_alone_on_stdout_whatever_an_environment_prints(cartpole, tmp_path, monkeypatch, start_command):
     (tmp_path / "talkative.py").write_text(TALKATIVE)
     # The worker prints as it collects, this process as it evaluates.
     command = [argument.replace("CartPole-v1", "talkative:Talkative-v0") for argument in cartpole]
-    result = subprocess.run(
-        [sys.executable, "-m", "rl_training.cli", *command, "--set", "env_workers=1", "--json"],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])},
-        capture_output=True, text=True, timeout=100,
-    )  # fmt: skip
-    assert json.loads(result.stdout)["status"] == "finished"
-    assert result.stderr.count("here I am") > 256
+    monkeypatch.syspath_prepend(tmp_path)
+    files = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with start_command(*map(str, command), "--set", "env_workers=1", "--json", cwd=tmp_path, **files) as process:
+        printed, errors = process.communicate(timeout=100)
+    assert json.loads(printed)["status"] == "finished"
+    assert errors.count("here I am") > 256
 
 
 def test_progress_is_shown_beside_json_unless_it_is_to_be_quiet(cli, cartpole, tmp_path, monkeypatch):

@@ -127,7 +127,7 @@ class Recorder(LocalExecutor):
         return super().submit(work)
 
 
-@starts_processes
+@pytest.mark.usefixtures("forked_jobs")
 def test_seeds_in_works_end_as_single_runs_do_and_are_not_repeated(tmp_path, capfd):
     seeds = configs(tmp_path / "all", (0, 1))
     first = train_seeds(seeds, executor=LocalExecutor(2), quiet=False)
