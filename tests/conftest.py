@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -32,6 +33,7 @@ from rl_training.runtime.recipes import roll_dataset
 
 FSYNC = os.fsync
 
+gc.disable()  # until tests are collected; see `pytest_collection_finish`
 torch.set_num_threads(1)
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
@@ -40,6 +42,12 @@ settings.load_profile("repeatable")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Runs long tests first, so that short ones are left to share out among the workers at the end."""
     items.sort(key=lambda item: "learning" not in item.keywords)
+
+
+def pytest_collection_finish() -> None:
+    """Keeps modules and collected tests out of garbage collection: it takes a twentieth of the time otherwise."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)
