@@ -22,24 +22,20 @@ class Balancing:
         return Action((obs @ torch.tensor([0.05, 0.2, 1.0, 0.5]) > 0).long())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("learner", "shortened"),
     [
+        ("iql", ["total_timesteps=3000", *SMALL]),
+        ("iql", ["total_timesteps=3000"]),
+        ("xql", ["total_timesteps=3000"]),
         ("td3_bc", ["total_timesteps=1750", FASTER]),
+        ("rebrac", ["total_timesteps=1500", FASTER]),
         ("awac", ["total_timesteps=1250", FASTER]),
-        *(
-            pytest.param(*each, marks=pytest.mark.slow)
-            for each in (
-                ("iql", ["total_timesteps=3000", *SMALL]),
-                ("iql", ["total_timesteps=3000"]),
-                ("xql", ["total_timesteps=3000"]),
-                ("rebrac", ["total_timesteps=1500", FASTER]),
-                ("edac", ["total_timesteps=1500", "num_critics=2"]),
-                ("fql", ["total_timesteps=1200"]),
-                ("cql", ["total_timesteps=2000", "num_cql_samples=2"]),
-                ("cal_ql", ["total_timesteps=2000"]),  # at the pace of cql, and no faster
-            )
-        ),
+        ("edac", ["total_timesteps=1500", "num_critics=2"]),
+        ("fql", ["total_timesteps=1200"]),
+        ("cql", ["total_timesteps=2000", "num_cql_samples=2"]),
+        ("cal_ql", ["total_timesteps=2000"]),  # at the pace of cql, and no faster
     ],
 )
 def test_random_rows_are_enough_for_a_swing_up_by(learner, shortened, reaches, pendulum_rows):
@@ -53,6 +49,7 @@ def test_mopo_swings_up_in_a_model_of_random_rows(final_return):
     assert final_return("mopo/pendulum") > -450  # it reaches -135 to -145
 
 
+@pytest.mark.slow
 def test_cql_learns_discrete_actions_from_random_play(final_return):
     assert final_return("cql/cartpole", "total_timesteps=2000") > 100  # random play lasts about 22 steps
 
@@ -68,6 +65,7 @@ def test_random_rows_are_enough_to_balance_a_pole_by(learner, options, reaches, 
     assert reaches(300, f"{learner}/cartpole", *short, *options, dataset=cartpole_rows)
 
 
+@pytest.mark.slow
 def test_bc_of_the_same_rows_stays_where_they_are(final_return, pendulum_rows):
     assert final_return("bc/pendulum", "total_timesteps=1000", *SMALL, dataset=pendulum_rows) < -1000
 

@@ -132,6 +132,7 @@ def test_dqn_balances_the_pole(final_return):
     assert final_return("dqn/cartpole", "total_timesteps=5000", HALF, *SMALL) > 70  # random play scores about 22
 
 
+@pytest.mark.slow
 def test_discrete_sac_balances_it_with_a_tuned_temperature(final_return):
     shortened = (
         "total_timesteps=3000",

@@ -122,6 +122,18 @@ def test_sac_learns_with_other_networks(kind, reaches):
     assert reaches(LEARNT, "sac/pendulum", *options, env_id="Slide-v0")
 
 
+def test_discrete_sac_learns_with_a_tuned_temperature(reaches):
+    tuned = (
+        "tune_temperature=true",
+        "temperature=0.1",
+        "collect_steps=4",
+        "updates_per_collect=4",
+        "total_timesteps=600",
+    )
+    task = {"env_id": "Slide-v0", "env_kwargs": {"discrete": True}}
+    assert reaches(LEARNT, "sac/cartpole", *ONLINE, *SMALL, *tuned, **task)
+
+
 @pytest.mark.parametrize("learner", ["c51", "fqf", "iqn", "qr_dqn", "rainbow"])
 def test_it_learns_discrete_actions_by_acting(learner, reaches):
     few = () if learner in ("c51", "rainbow") else ("num_quantiles=8",)
