@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,19 +31,14 @@ def exported(case, path: Path, steps: int = 3) -> Parity:
     return comparison.result("random numbers", TOLERANCE)
 
 
-@cache
-def first_with_policy(act: Any, policy: type) -> list[str]:
-    """The name of the first algorithm that is exported with this method and network, once it is known."""
-    return []
+EXPORTED: dict[tuple[Any, Any], str] = {}  # method and network of a policy -> the first algorithm with them
 
 
 def test_a_torch_export_file_acts_as_the_learner(row, tmp_path):
-    learner = row.build()
-    policy = getattr(learner.model, "actor", None) or getattr(learner.model, "q", learner.model)
-    first = first_with_policy(type(learner).act, type(policy))
-    if first and first != [row.learner.name]:
-        pytest.skip(f"has the policy of {first[0]}; as ONNX, make learn exports every algorithm")
-    first[:] = [row.learner.name]
+    learner, name = row.build(), row.learner.name
+    network = getattr(learner.model, "actor", None) or getattr(learner.model, "q", learner.model)
+    if (first := EXPORTED.setdefault((type(learner).act, type(network)), name)) != name:
+        pytest.skip(f"has the policy of {first}; as ONNX, make learn exports every algorithm")
     parity = exported(row, tmp_path / "policy.pt2")
     assert parity.errors
     assert parity.holds, parity
