@@ -28,7 +28,7 @@ class Balancing:
     [
         ("iql", ["total_timesteps=3000", *SMALL]),
         ("iql", ["total_timesteps=3000"]),
-        ("xql", ["total_timesteps=3000"]),
+        ("xql", []),
         ("td3_bc", ["total_timesteps=1750", FASTER]),
         ("rebrac", ["total_timesteps=1500", FASTER]),
         ("awac", ["total_timesteps=1250", FASTER]),
@@ -39,9 +39,8 @@ class Balancing:
     ],
 )
 def test_random_rows_are_enough_for_a_swing_up_by(learner, shortened, reaches, pendulum_rows):
-    # They reach -170 to -350; random play scores about -1,240. XQL needs longer with seeds 0 and 1.
-    seeds = (10, 11, 12) if learner == "xql" else range(3)
-    assert reaches(-450, f"{learner}/pendulum", *shortened, seeds=seeds, dataset=pendulum_rows)
+    # They reach -170 to -350; random play scores about -1,240.
+    assert reaches(-450, f"{learner}/pendulum", *shortened, dataset=pendulum_rows)
 
 
 @pytest.mark.slow

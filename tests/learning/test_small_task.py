@@ -63,7 +63,7 @@ def random_rows(tmp_path_factory) -> dict[bool, str]:
     ("learner", "options"),
     [
         ("iql", ()),
-        ("xql", ()),
+        ("xql", ("rewards.scale=1",)),
         ("td3_bc", ()),
         ("rebrac", ("actor_bc_coef=0.1",)),
         ("awac", ()),
