@@ -110,6 +110,7 @@ def test_explain_of_an_unknown_algorithm_names_the_nearest(cli):
         ({"type": "array", "items": {"type": "integer", "exclusiveMinimum": 0}}, "list, each integer > 0"),
         ({"type": "array", "prefixItems": [{"type": "integer"}, {"type": "number"}]}, "list of 2"),
         ({"type": "integer", "const": 1}, "1"),
+        ({"type": "number", "minimum": 1, "maximum": 1}, "1"),
     ],
 )
 def test_allowed_values_in_words(schema, words):

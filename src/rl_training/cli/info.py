@@ -134,6 +134,8 @@ def allowed(option: Mapping[str, Any]) -> str:
     if option.get("type") == "array":
         return f"list, each {allowed(option['items'])}"
     kind = {"null": "none", "boolean": "true or false"}.get(option["type"], option["type"])
+    if "minimum" in option and option["minimum"] == option.get("maximum"):
+        return f"{option['minimum']:g}"
     signs = {"exclusiveMinimum": ">", "minimum": ">=", "exclusiveMaximum": "<", "maximum": "<="}
     bounds = [f"{sign} {option[name]:g}" for name, sign in signs.items() if name in option]
     return " ".join([kind, " and ".join(bounds)]).strip()
