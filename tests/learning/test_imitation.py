@@ -8,7 +8,7 @@ from rl_training.data import load_transition_dataset
 
 pytestmark = [pytest.mark.learning, pytest.mark.timeout(400)]  # on two slow or busy cores they take long
 # Episodes of 200 steps, in which even a beginner is upright for a tenth of the time.
-SHORT = ["total_timesteps=24000", "schedules={}", "env_kwargs={max_episode_steps: 200}", "num_steps=200",
+SHORT = ["total_timesteps=16000", "schedules={}", "env_kwargs={max_episode_steps: 200}", "num_steps=200",
          "discriminator_updates=40", "discriminator_learning_rate=0.002"]  # fmt: skip
 RANDOM = ["dataset={kind: random, rows: 4000}", "dataset_episodes=5"]
 
