@@ -125,6 +125,14 @@ def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(datasets, "roll_dataset", cut)
 
 
+@pytest.fixture
+def short_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ends episodes after 50 steps, for runs of a few steps, whose evaluations take longer than their training."""
+    for spec in gym.registry.values():
+        if (spec.max_episode_steps or 0) > 50:
+            monkeypatch.setattr(spec, "max_episode_steps", 50)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _config_folder_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keeps the modules that tests train with out of the user's own list of trusted modules."""

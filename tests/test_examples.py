@@ -21,7 +21,7 @@ def test_the_docs_name_every_example(example):
     assert example == "demo.py" or any(f"examples/{example}" in page for page in pages)
 
 
-@pytest.mark.usefixtures("few_rows")
+@pytest.mark.usefixtures("few_rows", "short_episodes")
 @pytest.mark.parametrize("example", [name for name in EXAMPLES if name.endswith("_reference.py")])
 def test_reference_example_runs(example, tmp_path, monkeypatch, capsys):
     run_example(monkeypatch, tmp_path, example, "--steps", "1")
@@ -68,7 +68,7 @@ def test_an_example_can_be_run_again_with_another_budget(tmp_path, monkeypatch, 
     assert capsys.readouterr().out.count("return") == 4
 
 
-@pytest.mark.usefixtures("few_rows")
+@pytest.mark.usefixtures("few_rows", "short_episodes")
 def test_demo_prints_where_its_files_are(tmp_path, monkeypatch, capsys):
     run_example(monkeypatch, tmp_path, "demo.py", "--steps", "2")
     printed = capsys.readouterr().out

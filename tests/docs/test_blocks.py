@@ -34,7 +34,7 @@ FENCE = re.compile(
 LANGUAGES = {"python", "bash", "sh", "console", "shell", "yaml", "text"}
 NOT_RUN = re.compile(r"needs data(: .+)?|not run: .+")
 SHORT_KEYWORDS = {"total_timesteps": "256", "rows": "400", "updates": "20"}
-SHORT_COMMANDS = {  # added to a command; the last value of a repeated option counts
+SHORT_COMMANDS = {  # added to a command
     "train": "--steps 16 --set eval_episodes=1 --quiet",
     "bench": "--steps 8 --seeds 0 --episodes 1 --jobs 1 --set eval_interval=4 --set eval_episodes=1",
     "bench --score ope": "--steps 8 --seeds 0 --updates 5 --jobs 1 --set hidden_sizes=[8]",
@@ -110,7 +110,7 @@ def jobs(page, forking):
         yield
 
 
-@pytest.mark.usefixtures("unchanged_catalogue", "few_rows", "jobs")
+@pytest.mark.usefixtures("unchanged_catalogue", "few_rows", "short_episodes", "jobs")
 @pytest.mark.parametrize("page", RUNNABLE, ids=name)
 @pytest.mark.timeout(240)  # seconds of work each
 def test_the_blocks_of_a_page_run_in_order(page, tmp_path, monkeypatch):
@@ -162,8 +162,16 @@ def run_commands(block: str) -> None:
         arguments = words[1:]
         if arguments[0] == "bench":  # a cell is a process: one is enough
             arguments = [word.split(",")[0] if before in MANY else word for before, word in pairwise(words)]
-        ended = CliRunner().invoke(app, [*arguments, *short_options(arguments)])
+        ended = CliRunner().invoke(app, shortened_command(arguments))
         assert ended.exit_code == 0, f"{line}\n{ended.output}{ended.stderr}\n{ended.exception!r}"
+
+
+def shortened_command(words: list[str]) -> list[str]:
+    """The command with `short_options`, without the options of the page that they replace."""
+    options = short_options(words)
+    replaced = {option for option in options if option.startswith("--")} - {"--set", "--quiet", "--no-baseline"}
+    kept = [word for before, word in pairwise(["", *words]) if before not in replaced and word not in replaced]
+    return [*kept, *options]
 
 
 def short_options(words: list[str]) -> list[str]:
@@ -171,7 +179,7 @@ def short_options(words: list[str]) -> list[str]:
     command += " --ope" if "--ope" in words else " --score ope" if "--score" in words else ""
     options = SHORT_COMMANDS.get(command, "").split()
     for option, value in SHORT_OPTIONS.items():
-        options += [option, value] if option in words and command != "tune" else []
+        options += [option, value] if option in words and option not in options else []
     return options + (SHORT_MODELS.get(words[1].split("/")[0], "").split() if command == "train" else [])
 
 
