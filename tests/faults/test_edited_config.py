@@ -124,6 +124,7 @@ def test_keys_that_may_change_are_keys_of_a_config():
         ("algo: sac\nalgo: dqn\n", "'algo' is given twice, line 1 and after"),
         ("algo: sac\nenv_id: [\n", "not YAML: "),
         ("algo: !!python/name:os.system\n", "tags are not allowed, line 1"),
+        ("", "the file is empty; write one key a line, such as algo: ppo"),
         ("just words", "a config must be a mapping, got 'just words'"),
         ("algo: sac\nenv_id: Pendulum-v1\nseed: many\n", "seed: must be a valid integer, got 'many'"),
         ("\N{LATIN SMALL LETTER E WITH ACUTE}".encode("latin-1"), "not a text file in UTF-8"),

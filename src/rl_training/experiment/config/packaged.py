@@ -32,6 +32,8 @@ def load_config(name_or_path: str) -> dict[str, Any]:
         values = read_yaml(_file_text(Path(name_or_path)) if is_path else packaged_config_text(name_or_path))
     except ConfigError as error:
         raise ConfigError(f"{name_or_path}: {error}" if is_path else str(error)) from None
+    if values is None:
+        raise ConfigError(f"{name_or_path}: the file is empty; write one key a line, such as algo: ppo")
     if not isinstance(values, Mapping):
         raise ConfigError(f"{name_or_path}: a config must be a mapping, got {shown(values)}")
     return dict(values)
