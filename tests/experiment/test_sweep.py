@@ -201,3 +201,14 @@ def test_a_warning_names_a_seed_only_if_no_other_seed_has_it(capsys, monkeypatch
     messages.show(2, closing=True)
     messages.show(2, closing=True)
     assert capsys.readouterr().err == "seed 0: of one\nseed 2: late\n"
+
+
+@pytest.mark.parametrize("seeds", [[], [0, 0], "01", [0.5]])
+def test_seeds_are_different_integers(seeds):
+    with pytest.raises(ValueError, match="seeds must be integers, each once, such as range"):
+        ExperimentManager.setup(BC).sweep(seeds)
+
+
+def test_a_manager_of_a_mapping_is_set_up():
+    with pytest.raises(TypeError, match=r"config must be a TrainConfig, got dict; ExperimentManager\.setup"):
+        ExperimentManager(BC)  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from rl_training.experiment.config.messages import shown
 from rl_training.experiment.config.train_config import TrainConfig, load_config, parse_config
 from rl_training.experiment.run import TrainResult, default_directory, resume_run, run_training
 from rl_training.experiment.seeds.sweep import train_seeds
@@ -17,6 +18,9 @@ class ExperimentManager:
     """One config and its runs, each seed in a directory of its own."""
 
     def __init__(self, config: TrainConfig) -> None:
+        if not isinstance(config, TrainConfig):
+            kind = type(config).__name__
+            raise TypeError(f"config must be a TrainConfig, got {kind}; ExperimentManager.setup(config) takes others")
         self.config = config
 
     @classmethod
@@ -49,12 +53,14 @@ class ExperimentManager:
 
     def seed_configs(self, seeds: Iterable[int]) -> list[TrainConfig]:
         """Returns the config of each seed, in `seed_<s>` folders of `output_dir` if it is set."""
-        base = self.config.output_dir
+        chosen, base = list(seeds), self.config.output_dir
+        if not chosen or len({*chosen}) < len(chosen) or not all(isinstance(seed, int) for seed in chosen):
+            raise ValueError(f"seeds must be integers, each once, such as range(5), got {shown(seeds)}")
         return [
             self.config.model_copy(
                 update={"seed": seed, "output_dir": None if base is None else str(Path(base) / f"seed_{seed}")}
             )
-            for seed in seeds
+            for seed in chosen
         ]
 
     def sweep(self, seeds: Iterable[int], *, fresh: bool = False, quiet: bool = True) -> list[TrainResult]:
