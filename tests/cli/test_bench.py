@@ -62,7 +62,8 @@ def test_a_score_equals_the_output_of_evaluate_for_the_last_checkpoint(cli, benc
 
 
 def test_another_plan_for_the_directory_is_a_user_error(cli, command, bench):
-    result = cli(*command, "--seeds", "0-2")
+    value = command.index("--seeds") + 1
+    result = cli(*command[:value], "0-2", *command[value + 1 :])
     assert (result.exit_code, result.stderr) == (
         2,
         f"error: {bench} holds another bench (seeds: [0, 1] there, [0, 1, 2] here). "
