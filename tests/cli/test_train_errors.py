@@ -7,6 +7,7 @@ import json
 import pytest
 
 from rl_training.algorithms import CATALOGUE
+from rl_training.cli.options import whole_number
 
 
 def test_a_user_error_beside_fresh_deletes_no_run(cli, cartpole, run, finished):
@@ -79,6 +80,19 @@ def test_a_user_error_ends_in_one_sentence_and_exit_code_2(cli, tmp_path, monkey
 )
 def test_a_wrong_command_line_is_exit_code_2(cli, option):
     assert cli("train", "ppo", "CartPole-v1", *option).exit_code == 2
+
+
+@pytest.mark.parametrize(("text", "number"), [("7", 7), ("100_000", 100_000), ("1e5", 100_000), ("2.5e1", 25)])
+def test_numbers_of_steps_are_read_as_people_write_them(text, number):
+    assert whole_number(text) == number
+
+
+@pytest.mark.parametrize("text", ["0", "-5", "many", "1.5", "inf", "nan", "_", ""])
+def test_other_numbers_of_steps_are_refused_with_an_example(cli, text):
+    result = cli("train", "ppo", "CartPole-v1", "--steps", text)
+    message = f"'--steps': {text!r} is not a whole number of at least 1, such as 100000 or 1e5\n"
+    assert result.exit_code == 2
+    assert result.stderr.endswith(message)
 
 
 def test_resume_of_no_run(cli, tmp_path):

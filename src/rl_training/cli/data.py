@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rl_training.cli import output
-from rl_training.cli.options import Json, Trust
+from rl_training.cli.options import Json, Trust, whole_number
 from rl_training.cli.tables import takes_table_options
 from rl_training.messages import command
 
@@ -129,7 +129,9 @@ def collect(
     policy: Annotated[
         str, typer.Argument(metavar="RUN|random", help="A run directory or checkpoint, or random actions.")
     ],
-    steps: Annotated[int, typer.Option(metavar="N", min=1, help="Minimum number of transitions to record.")],
+    steps: Annotated[
+        int, typer.Option(metavar="N", parser=whole_number, help="Minimum number of transitions to record.")
+    ],
     out: Annotated[Path, typer.Option(metavar="DEST", help="A new file (.npz, .parquet), or a new Minari directory.")],
     env: Annotated[
         str | None, typer.Option(metavar="ENV", help="Environment id.", show_default="the one the run was trained in")

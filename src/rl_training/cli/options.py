@@ -20,6 +20,17 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to std
 Command = Callable[..., None]
 
 
+def whole_number(text: str) -> int:
+    """Reads a number of steps: 100000, 100_000 or 1e5."""
+    try:
+        number = int(text) if text.replace("_", "").isdigit() else float(text)
+    except ValueError:
+        number = 0
+    if number < 1 or number % 1:  # also infinity and NaN, whose remainders are NaN
+        raise typer.BadParameter(f"{text!r} is not a whole number of at least 1, such as 100000 or 1e5")
+    return int(number)
+
+
 def adds_options(shared: Callable[..., Any], receiver: str) -> Callable[[Command], Command]:
     """Returns a decorator that adds the options of `shared`; the command receives its result as `receiver`."""
 

@@ -13,7 +13,7 @@ import typer
 
 from rl_training.cli.data import ActionRange, Allow, Columns, read_options
 from rl_training.cli.executors import PANEL, given_options, takes_executor
-from rl_training.cli.options import Json, Trust
+from rl_training.cli.options import Json, Trust, whole_number
 from rl_training.cli.output import print_json, print_profile, print_report, stdout_for_results
 from rl_training.cli.tables import takes_table_options
 from rl_training.experiment.executors.base import ExecutorOptions
@@ -34,19 +34,21 @@ Dataset = Annotated[
     str | None, typer.Option(metavar="SRC", help="Dataset: file, glob, Minari id, or '{kind: random, rows: 50000}'.")
 ]
 Steps = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help="Train for at least N environment steps (offline: updates).")
+    int | None,
+    typer.Option(metavar="N", parser=whole_number, help="Train for at least N environment steps (offline: updates)."),
 ]
 TotalSteps = Annotated[
     int | None,
     typer.Option(
         metavar="N",
-        min=1,
+        parser=whole_number,
         help="Total steps at which to stop, counted from the start of the run (offline: updates). "
         "May be above or below the original budget.",
     ),
 ]
 OnlineSteps = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help="Fine-tune online in ENV for N steps after offline training.")
+    int | None,
+    typer.Option(metavar="N", parser=whole_number, help="Fine-tune online in ENV for N steps after offline training."),
 ]
 Seed = Annotated[int | None, typer.Option(metavar="S", min=0, help="Random seed of the run.")]
 Seeds = Annotated[
