@@ -87,6 +87,7 @@ def test_predict_reads_the_columns_of_a_table(trained, observations):
     [
         ("level,site\n1,west\n", "site must be one of north, south, got 'west'"),
         ("levle,site\n1,north\n", "has no column 'level', which the agent reads; it has"),
+        ("obs,actions\n1,0\n", "join observations in one column, so give the table that it was made from"),
         ("level,site\n1,north\n,south\n", "column 'level' is empty in 1 of 2 rows, the first is row 1; fill it, or"),
         ("level,site\n1,north\n2,\n", "column 'site' is empty in 1 of 2 rows, the first is row 1"),
         ("level,site\n1,north\nhigh,south\n", "column 'level' must hold numbers, but row 1 holds 'high'"),

@@ -17,6 +17,7 @@ from rl_training.data.spaces.named import named_columns
 from rl_training.types import Array, Arrays, EnvSpec
 
 TABLES = (".csv", ".csv.gz", ".parquet")
+CONVERTED = "; `data convert` and `data split` join observations in one column, so give the table that it was made from"
 
 
 def is_table(path: Path) -> bool:
@@ -33,7 +34,7 @@ def read_observations(path: Path, spec: EnvSpec, csv_dialect: str) -> Arrays:
     with naming_damage(path), opened as table:
         columns, categories = named_columns(spec)
         if missing := [name for name in columns if name not in table.names]:
-            close = did_you_mean(missing[0], table.names)
+            close = did_you_mean(missing[0], table.names) if "obs" not in table.names else CONVERTED
             raise ValueError(f"{path} has no column {missing[0]!r}, which the agent reads; it has {table.names}{close}")
         return _joined(table, columns, categories)
 
