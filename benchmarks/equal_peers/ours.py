@@ -85,7 +85,7 @@ def rollout_updates(learner: Any, case: Case, inputs: Arrays) -> Iterator[int]:
         rows = rows_of(columns, slice(rollout * steps, (rollout + 1) * steps))
         batch = {name: column.unsqueeze(1) for name, column in rows.items()}
         batch |= remembered(learner, batch)
-        prepared = memory.rows_of(learner.prepare(batch), batch, length)
+        prepared = memory.rollout_rows(learner.prepare(batch), batch, length)
         for order in epochs:
             for chosen in torch.from_numpy(order[::length] // length).split(case.options["batch_size"] // length):
                 learner.update({name: column[chosen] for name, column in prepared.items()})

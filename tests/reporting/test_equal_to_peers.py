@@ -75,6 +75,15 @@ def test_parameters_have_the_layout_of_linear_layers(script, name):
     assert all(initial[f"{name.removesuffix('weight')}bias"].shape == initial[name].shape[:1] for name in layers)
 
 
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("ppo")])
+def test_every_update_on_a_rollout_changes_parameters(script, name):
+    case = script.CASES[name]
+    learner, inputs = script.prepared(case, 10, seed=0)
+    first, second = importlib.import_module("equal_peers.ours").trained(learner, case, inputs, (1, 2)).values()
+    assert first.keys() == second.keys()
+    assert any((first[name] != second[name]).any() for name in first)
+
+
 def test_the_largest_difference_of_all_parameters_counts(script):
     ours = {"a": np.zeros(3), "b": np.array([1.0, 2.0])}
     assert script.largest_difference(ours, {"a": np.full(3, 0.1), "b": np.array([1.0, 2.5])}) == 0.5
