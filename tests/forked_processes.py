@@ -20,11 +20,12 @@ class ForkedProcess:
         self, command: Sequence[str], *, stdout: Any, stderr: Any, env: Mapping[str, str], **files: Any
     ) -> None:
         self.returncode: int | None = None
+        output = (stdout.fileno(), stderr.fileno())  # an error after the fork would let it run the other tests too
         sys.stdout.flush()
         sys.stderr.flush()
         self.pid = os.fork()
         if not self.pid:
-            run_module(command[2:], (stdout.fileno(), stderr.fileno()), env)
+            run_module(command[2:], output, env)
 
     def poll(self) -> int | None:
         if self.returncode is None:
@@ -53,7 +54,9 @@ def start_command(*words: str, **options: Any) -> subprocess.Popen[str]:
 
 
 def _open_files() -> set[int]:
-    return {int(name) for name in os.listdir("/proc/self/fd")}
+    folder = "/proc/self/fd"
+    # The file that lists them is closed again.
+    return {int(name) for name in os.listdir(folder) if os.path.exists(f"{folder}/{name}")}
 
 
 def run_module(words: Sequence[str], output: Sequence[int], env: Mapping[str, str]) -> NoReturn:
@@ -75,6 +78,8 @@ def run_module(words: Sequence[str], output: Sequence[int], env: Mapping[str, st
     except BaseException:
         traceback.print_exc()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(code)  # also where output cannot be written
