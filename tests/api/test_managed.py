@@ -156,6 +156,13 @@ def test_observations_that_are_no_numbers_are_refused(agent, wrong):
         agent.predict(wrong)
 
 
+def test_numbers_in_an_array_of_objects_are_an_observation(agent):
+    row = [0.5, np.float32(-0.5), 1, False]
+    assert agent.predict(np.array(row, dtype=object)) == agent.predict(row)
+    with pytest.raises(ValueError, match="obs must be an array of numbers"):
+        agent.predict(np.array([0.5, "1", 1, 0], dtype=object))
+
+
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
@@ -186,6 +193,15 @@ def test_a_wrong_number_of_steps_is_refused(agent, steps):
         resume_training(agent.agent.path, total_timesteps=steps)
     with pytest.raises(TypeError, match="total_timesteps must be an integer, got"):
         agent.learn(total_timesteps=steps)
+
+
+def test_numbers_may_be_integers_of_numpy(tmp_path):
+    small = {name: value for name, value in TINY.items() if name != "total_timesteps"}
+    first, second, one, seed = np.array([64, 128, 1, 0])
+    agent = PPO("CartPole-v1", output_dir=str(tmp_path / "run"), **small).learn(first)
+    assert type(agent.config.total_timesteps) is int
+    assert resume_training(tmp_path / "run", total_timesteps=second).steps == 128
+    assert type(agent.evaluate(num_episodes=one, seed=seed)["episodes"]) is int
 
 
 def test_a_saved_agent_acts_and_plays_the_same(agent, tmp_path):

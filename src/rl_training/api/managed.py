@@ -101,7 +101,7 @@ class ManagedAlgorithm:
         for name in others:
             raise TypeError(f"learn() has no argument {name!r}{argument_here(name)}")
         if total_timesteps is not None:
-            require_integer("total_timesteps", total_timesteps, 1)
+            total_timesteps = require_integer("total_timesteps", total_timesteps, 1)
         more: dict[str, Any] = {"callbacks": callbacks or (), "quiet": quiet}
         if self._agent is None or fresh:
             if total_timesteps is not None:
@@ -234,7 +234,7 @@ def resume_training(
     `total_timesteps` counts from the start of the run. `env`, `wrappers` and `trust` are those of `load`.
     """
     if total_timesteps is not None:
-        require_integer("total_timesteps", total_timesteps, 1)
+        total_timesteps = require_integer("total_timesteps", total_timesteps, 1)
     run, given = run_of(Path(path)), None
     if env is not None or wrappers is not None:
         given = in_environment(load_agent(run, trust=trust), env, wrappers).config.given

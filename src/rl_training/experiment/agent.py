@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from numbers import Real
 from pathlib import Path
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -108,6 +109,8 @@ class Agent(NamedTuple):
             values = np.asarray(obs)
         except ValueError as error:
             raise ValueError("obs must be one array of numbers, got parts of different shapes") from error
+        if values.dtype.kind == "O" and all(isinstance(each, Real) for each in values.flat):
+            values = values.astype(np.float64)  # such as a row of a DataFrame
         if values.dtype.kind not in "biuf":
             wanted = f"an array of numbers that ends in shape {self.spec.obs_shape}"
             raise ValueError(f"obs must be {wanted}, got {obs!r:.60}")
@@ -127,8 +130,7 @@ class Agent(NamedTuple):
 
         `deterministic` defaults to the opposite of the config's `eval_stochastic`. `video` records the first episodes.
         """
-        require_integer("num_episodes", episodes, 1)
-        require_integer("seed", seed, 0)
+        episodes, seed = require_integer("num_episodes", episodes, 1), require_integer("seed", seed, 0)
         source = self.trusted_env()
         if source is None:
             raise ValueError(
@@ -154,11 +156,13 @@ class Agent(NamedTuple):
         return self.config.environment()
 
 
-def require_integer(name: str, value: Any, least: int) -> None:
+def require_integer(name: str, value: Any, least: int) -> int:
+    """Returns an integer, also one of NumPy, as an int."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name} must be an integer, got {value!r}")
     if value < least:
         raise ValueError(f"{name} must be at least {least}, got {value}")
+    return int(value)
 
 
 def _warn_of_repeated_starts(learner: Learner) -> None:
