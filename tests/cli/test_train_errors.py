@@ -95,6 +95,13 @@ def test_other_numbers_of_steps_are_refused_with_an_example(cli, text):
     assert result.stderr.endswith(message)
 
 
+@pytest.mark.parametrize("command", ["train", "resume", "bench", "tune", "data collect"])
+def test_every_command_that_trains_or_collects_reads_them_so(cli, command):
+    result = cli(*command.split(), "--steps", "many")
+    assert result.exit_code == 2
+    assert "such as 100000 or 1e5" in result.stderr
+
+
 def test_resume_of_no_run(cli, tmp_path):
     result = cli("resume", tmp_path / "absent")
     assert (result.exit_code, result.stderr) == (2, f"error: no run or checkpoint at {tmp_path}/absent\n")

@@ -8,6 +8,7 @@ import sys
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rl_training.envs.pools.group import EnvError
@@ -203,10 +204,16 @@ def test_a_warning_names_a_seed_only_if_no_other_seed_has_it(capsys, monkeypatch
     assert capsys.readouterr().err == "seed 0: of one\nseed 2: late\n"
 
 
-@pytest.mark.parametrize("seeds", [[], [0, 0], "01", [0.5]])
+@pytest.mark.parametrize("seeds", [[], [0, 0], "01", [0.5], [0, -1]])
 def test_seeds_are_different_integers(seeds):
-    with pytest.raises(ValueError, match="seeds must be integers, each once, such as range"):
+    with pytest.raises(ValueError, match="seeds must be integers from 0, each once, such as range"):
         ExperimentManager.setup(BC).sweep(seeds)
+
+
+def test_seeds_may_be_integers_of_numpy():
+    found = [config.seed for config in ExperimentManager.setup(BC).seed_configs(np.arange(3))]
+    assert found == [0, 1, 2]
+    assert {type(seed) for seed in found} == {int}
 
 
 def test_a_manager_of_a_mapping_is_set_up():

@@ -15,7 +15,7 @@ import typer
 
 from rl_training.cli.data import ActionRange, Allow, Columns, read_options
 from rl_training.cli.executors import takes_executor
-from rl_training.cli.options import Json
+from rl_training.cli.options import Json, whole_number
 from rl_training.cli.output import many, print_facts, print_json, print_table, print_wrapped
 from rl_training.cli.tables import takes_table_options
 from rl_training.experiment.executors.base import ExecutorOptions
@@ -36,7 +36,9 @@ Configs = Annotated[str | None, typer.Option(metavar="A,B", help="Packaged confi
 Envs = Annotated[str | None, typer.Option(metavar="A,B", help="Environment ids (default: those of the configs).")]
 Datasets = Annotated[str | None, typer.Option(metavar="F,G", help="Dataset files; each one is a separate task.")]
 Seeds = Annotated[str | None, typer.Option(metavar="0-4", help="Random seeds of every cell.", show_default="0-4")]
-Steps = Annotated[int | None, typer.Option(metavar="N", min=1, help="Steps of every run (offline: updates).")]
+Steps = Annotated[
+    int | None, typer.Option(metavar="N", parser=whole_number, help="Steps of every run (offline: updates).")
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Set a config key or an algorithm option in every cell."),

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from rl_training.experiment.config.messages import shown
 from rl_training.experiment.config.train_config import TrainConfig, load_config, parse_config
 from rl_training.experiment.run import TrainResult, default_directory, resume_run, run_training
@@ -53,9 +55,10 @@ class ExperimentManager:
 
     def seed_configs(self, seeds: Iterable[int]) -> list[TrainConfig]:
         """Returns the config of each seed, in `seed_<s>` folders of `output_dir` if it is set."""
-        chosen, base = list(seeds), self.config.output_dir
-        if not chosen or len({*chosen}) < len(chosen) or not all(isinstance(seed, int) for seed in chosen):
-            raise ValueError(f"seeds must be integers, each once, such as range(5), got {shown(seeds)}")
+        chosen, base = [int(seed) if isinstance(seed, np.integer) else seed for seed in seeds], self.config.output_dir
+        are_numbers = all(isinstance(seed, int) and seed >= 0 for seed in chosen)
+        if not chosen or len({*chosen}) < len(chosen) or not are_numbers:
+            raise ValueError(f"seeds must be integers from 0, each once, such as range(5), got {shown(seeds)}")
         return [
             self.config.model_copy(
                 update={"seed": seed, "output_dir": None if base is None else str(Path(base) / f"seed_{seed}")}
