@@ -48,7 +48,7 @@ def test_a_missing_file_is_reported(tmp_path):
     ("content", "words"),
     [
         (b"- 1\n", "must be a mapping"),
-        (b"", "must be a mapping, got None"),
+        (b"", "the file is empty; write one key a line"),
         (b"algo: [", "not YAML"),
         (b"algo: \xff", "not a text file"),
         (b"# " + b"x" * 1_000_000, "larger than"),

@@ -66,7 +66,10 @@ class Studies:
         self.folder, self.executor = folder, executor
 
     def tune(self, *options: object, base: Sequence[object] = STUDY) -> Result:
-        words = [*base, "--output", self.folder, *options]
+        own = list(base)
+        for option in {"--seeds", "--final-seeds"}.intersection(map(str, options)):  # refused if given twice
+            del own[own.index(option) : own.index(option) + 2]
+        words = [*own, "--output", self.folder, *options]
         return CliRunner().invoke(app, [str(word) for word in words])
 
     def report(self, *options: object, base: Sequence[object] = STUDY) -> dict[str, Any]:
