@@ -63,7 +63,7 @@ class MLPTQCModel(MLPSACModel):
 def smallest_quantiles(quantiles: Tensor, dropped: int) -> Tensor:
     """Pools the quantiles [critics, rows, quantiles] of all critics and drops the largest; [rows, kept], ascending."""
     pooled = quantiles.transpose(0, 1).flatten(1)
-    return pooled.topk(pooled.shape[-1] - dropped, largest=False).values  # a sort takes minutes to compile
+    return pooled.topk(pooled.shape[-1] - dropped, largest=False).values  # a sort compiles to one huge GPU kernel
 
 
 class TQCAlgorithm(SACAlgorithm):
