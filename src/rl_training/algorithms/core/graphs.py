@@ -1,7 +1,9 @@
 """CUDA graphs: sampling and up to 32 updates are captured and replayed as one graph."""
 
 import gc
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
 import torch
@@ -75,7 +77,7 @@ class CapturedUpdates:
     def _warm_up(self, source: Source, phases: tuple[str, ...]) -> Metrics:
         """Runs one eager update on the capture stream, so that lazy allocations happen before the capture."""
         self.stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self.stream):
+        with torch.cuda.stream(self.stream), quiet_streams():
             metrics = self.updater.step_from(source, phases).metrics
         torch.cuda.current_stream().wait_stream(self.stream)
         self.warm_ups[phases] = self.warm_ups.get(phases, 0) + 1
@@ -98,9 +100,17 @@ class CapturedUpdates:
         graph.register_generator_state(source.generator)  # every replay samples new rows
         pool = next(iter(self.graphs.values()))[0].pool() if self.graphs else None
         kept = {name: torch.empty_like(value) for name, value in self.metrics[phases[-1]].items()}
-        with torch.cuda.graph(graph, pool=pool, stream=self.stream):
+        with torch.cuda.graph(graph, pool=pool, stream=self.stream), quiet_streams():
             for each in phases:
                 metrics = self.updater.step_from(source, each).metrics
             torch._foreach_copy_([*kept.values()], [metrics[name] for name in kept])
         torch.cuda.current_stream().wait_stream(self.stream)  # the capture resets the generators on its stream
         return graph, kept
+
+
+@contextmanager
+def quiet_streams() -> Iterator[None]:
+    """Hides PyTorch's warning that parameters were made on another stream than the one of the updates."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The AccumulateGrad node's stream does not match", UserWarning)
+        yield

@@ -5,8 +5,10 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, TypeAlias
 
@@ -154,11 +156,12 @@ def _make(env_id: str | MakeEnv, env_kwargs: Mapping[str, Any], *, training: boo
     try:
         if is_atari(env_id):
             return make_atari(env_id, training=training, **env_kwargs)
-        return gym.make(env_id, **{"disable_env_checker": True, **env_kwargs})
+        with quiet_models(env_id):
+            return gym.make(env_id, **{"disable_env_checker": True, **env_kwargs})
     except (gym.error.UnregisteredEnv, gym.error.DeprecatedEnv) as error:
         raise ValueError(f"env_id {env_id!r} not found. {suggestion(env_id) or error}") from error
     except (gym.error.DependencyNotInstalled, ImportError) as error:
-        module = str(getattr(gym.registry.get(env_id), "entry_point", ""))
+        module = _module(env_id)
         atari = "rl-training[atari]" if is_atari(env_id) else None
         extra = next((extra for family, extra in EXTRAS.items() if module.startswith(family)), atari)
         hint = f'run: pip install "{extra}"' if extra else str(error)
@@ -168,6 +171,29 @@ def _make(env_id: str | MakeEnv, env_kwargs: Mapping[str, Any], *, training: boo
         if unknown is None or unknown[1] not in env_kwargs:
             raise
         raise TypeError(f"env_kwargs: {env_id} has no option {unknown[1]!r}; remove or correct it") from error
+
+
+@contextmanager
+def quiet_models(env_id: str) -> Iterator[None]:
+    """Hides what MuJoCo says of Gymnasium's own models, which users cannot change, and keeps it out of a log file.
+
+    MuJoCo repeats it for every environment, and each evaluation creates some.
+    """
+    if not _module(env_id).startswith("gymnasium.envs.mujoco") or find_spec("mujoco") is None:
+        yield
+        return
+    import mujoco
+
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(lambda message: None)
+    try:
+        yield
+    finally:
+        mujoco.set_mju_user_warning(before)
+
+
+def _module(env_id: str) -> str:
+    return str(getattr(gym.registry.get(env_id), "entry_point", ""))
 
 
 def _call(creator: MakeEnv, env_kwargs: Mapping[str, Any]) -> gym.Env[Any, Any]:
