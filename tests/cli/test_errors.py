@@ -201,3 +201,26 @@ def reading(path: Path, closed: Path) -> bool:
     if path == closed:
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
     return True
+
+
+FULL = (
+    "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.69 GiB of which 1.20 GiB is free"
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (
+            torch.OutOfMemoryError(f"{FULL}. Including non-PyTorch memory, this process has 22.3 GiB memory in use."),
+            f"{FULL}; train fewer seeds at once, or lower batch_size, num_envs, buffer_size or the network's sizes",
+        ),
+        (
+            torch.AcceleratorError("CUDA error: unspecified launch failure\nSearch for `cudaErrorLaunchFailure'"),
+            "CUDA error: unspecified launch failure; "
+            "the GPU failed. Repeat the command; training continues from its last checkpoint",
+        ),
+    ],
+)
+def test_errors_of_the_gpu_say_what_to_do(error: Exception, message: str):
+    assert message_of(error) == f"{message} {DEBUG}"

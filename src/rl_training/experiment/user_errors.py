@@ -16,6 +16,11 @@ REMEDIES = {
     errno.ENOSPC: "; free some space, or give a path on another disk",
 }
 
+GPU_REMEDIES = {  # by the class of PyTorch's error, whose first sentences are shown
+    "OutOfMemoryError": "train fewer seeds at once, or lower batch_size, num_envs, buffer_size or the network's sizes",
+    "AcceleratorError": "the GPU failed. Repeat the command; training continues from its last checkpoint",
+}
+
 
 def message_of(error: Exception) -> str:
     """The message alone for user errors, errors of this package and errors of the system about a file.
@@ -26,6 +31,10 @@ def message_of(error: Exception) -> str:
         return f"{error.filename}: {error.strerror}{REMEDIES.get(error.errno or 0, '')}"
     if isinstance(error, USER_ERRORS) or type(error).__module__.startswith("rl_training."):
         return str(error)
+    if type(error).__module__.startswith("torch") and type(error).__name__ in GPU_REMEDIES:
+        first = str(error).partition("\n")[0].rstrip(". ")
+        said = ". ".join(first.split(". ")[:3])  # advice for developers follows
+        return f"{said}; {GPU_REMEDIES[type(error).__name__]} (--debug shows the traceback)"
     from rl_training.envs.checks.user_code import place_of_error  # imports gymnasium
 
     place = place_of_error(error, installed=False)  # typer and torch are on the way to any error
