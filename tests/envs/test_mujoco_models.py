@@ -1,4 +1,4 @@
-"""MuJoCo warns of Gymnasium's own models at every creation; the package hides this and nothing else."""
+"""MuJoCo's warnings about Gymnasium's own models are hidden, and no others."""
 
 from pathlib import Path
 
@@ -12,10 +12,10 @@ OLD_MODEL = '<mujoco><compiler settotalmass="1"/></mujoco>'
 
 @pytest.fixture
 def warnings_of_mujoco():
-    heard: list[str] = []
+    received: list[str] = []
     before = mujoco.get_mju_user_warning()
-    mujoco.set_mju_user_warning(heard.append)
-    yield heard
+    mujoco.set_mju_user_warning(received.append)
+    yield received
     mujoco.set_mju_user_warning(before)
 
 
@@ -28,7 +28,7 @@ def test_gymnasiums_models_print_nothing_and_write_no_log(
     assert not list(tmp_path.iterdir())
 
 
-def test_warnings_of_other_models_are_still_heard(warnings_of_mujoco: list[str]):
+def test_warnings_about_other_models_are_not_hidden(warnings_of_mujoco: list[str]):
     make_env("HalfCheetah-v5").close()
     assert warnings_of_mujoco == []
     mujoco.MjModel.from_xml_string(OLD_MODEL)

@@ -175,9 +175,9 @@ def _make(env_id: str | MakeEnv, env_kwargs: Mapping[str, Any], *, training: boo
 
 @contextmanager
 def quiet_models(env_id: str) -> Iterator[None]:
-    """Hides what MuJoCo says of Gymnasium's own models, which users cannot change, and keeps it out of a log file.
+    """Hides MuJoCo's warnings about Gymnasium's own models, which users cannot change.
 
-    MuJoCo repeats it for every environment, and each evaluation creates some.
+    MuJoCo prints and logs them for each environment, and every evaluation creates new ones.
     """
     if not _module(env_id).startswith("gymnasium.envs.mujoco") or find_spec("mujoco") is None:
         yield
