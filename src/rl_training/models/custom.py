@@ -27,7 +27,7 @@ from rl_training.types import EnvSpec
 
 ROLES = ("features", "trunk", "model")
 LAYER_OPTIONS = ("hidden_sizes", "activation", "layer_norm")
-FROM_SPEC = ("obs_shape", "obs_dtype", "action_dim")  # attributes of a whole model that are set if it has none
+FROM_SPEC = ("obs_shape", "obs_dtype", "action_dim")
 SCRIPT = "<script>"  # stands for the module of a class that was defined in a script or a notebook
 _given: dict[str, type[nn.Module]] = {}  # classes passed as objects in this process, by name
 
@@ -84,10 +84,7 @@ class CustomNetwork(NamedTuple):
         build = getattr(self.kind, "build", None)
         if build is None:
             raise ValueError(f"network {self.name} has the role model and needs a class method build(spec, config)")
-        model = self._made(lambda: build(self.spec, config))
-        for name in FROM_SPEC:
-            if not hasattr(model, name):
-                setattr(model, name, getattr(self.spec, name))
+        model = with_spec(self._made(lambda: build(self.spec, config)), self.spec)
         with torch.device("meta"), torch.random.fork_rng(devices=()):
             wanted = model_type.build(self.spec, config.model_copy(update={"network": None}))
         modules = dict(wanted.named_children())
@@ -184,6 +181,14 @@ class Copies(nn.Module):
             return functional_call(self.net, parameters, (rows,))
 
         return torch.vmap(one, randomness="different")(dict(self.net.named_parameters()), x)
+
+
+def with_spec(model: nn.Module, spec: EnvSpec) -> nn.Module:
+    """Returns a whole model with the attributes of `FROM_SPEC`, set where it has none."""
+    for name in FROM_SPEC:
+        if not hasattr(model, name):
+            setattr(model, name, getattr(spec, name))
+    return model
 
 
 def check_policy(learner: Any, spec: EnvSpec, name: str) -> None:

@@ -27,6 +27,7 @@ CHECKS: dict[str, Check] = {
     "actions": partial(_without_folder, checks.check_actions),
     "random_streams": partial(_without_folder, checks.check_random_streams),
     "targets": partial(_without_folder, checks.check_targets),
+    "normalized": partial(_without_folder, checks.check_normalized),
     "population": partial(_without_folder, checks.check_population),
     "compiled": partial(_without_folder, checks.check_compiled),
     "seeds": checks.check_seeds,

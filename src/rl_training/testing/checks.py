@@ -8,17 +8,20 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import torch
 
 from rl_training.algorithms import Learner, Updater
 from rl_training.api.managed import ManagedAlgorithm
+from rl_training.data.spaces import observations_of
+from rl_training.envs.pools.pool import EnvPool
 from rl_training.experiment.config.train_config import TrainConfig, parse_config
 from rl_training.experiment.run import resume_run, run_population, run_training
 from rl_training.experiment.verify import compare_runs
 from rl_training.runtime.callbacks.training import StopAtStep
 from rl_training.runtime.lanes import lane_class
 from rl_training.testing.cases import AlgorithmCase, random_observations
-from rl_training.types import Batch
+from rl_training.types import Batch, EnvSpec
 
 UPDATES = 2  # with policy_delay = 2 they include the actor's
 SEEDS = (0, 3, 5)
@@ -108,6 +111,27 @@ def check_targets(case: AlgorithmCase) -> None:
         online = getattr(learner.model, part).named_parameters()
         require(all(value.equal(copied[name]) for name, value in online), f"target {part} does not start as a copy")
         require(not any(value.requires_grad for value in copied.values()), f"target {part} has gradients")
+
+
+def check_normalized(case: AlgorithmCase) -> None:
+    """With `normalize_obs`, observations are fitted and normalised. Algorithms without the option are left out."""
+    if "normalize_obs" not in case.learner.config_type.model_fields or len(case.spec.obs_shape) > 1:
+        return
+    learner = case.build(normalize_obs=True)  # which checks that `act` normalises
+    before, calls = copy.deepcopy(learner.normalizer.state_dict()), []
+    hook = learner.normalizer.register_forward_pre_hook(lambda *each: calls.append(each))
+    batch = case.batch(learner)
+    moved = any(not value.equal(before[name]) for name, value in learner.normalizer.state_dict().items())
+    require(
+        moved or learner.lane not in ("offline", "rollout"),
+        "prepare() does not fit the normalizer: call super().prepare(batch), or self.normalizer.merge(rows)",
+    )
+    if learner.lane != "rollout":  # which may be normalised when it is prepared
+        calls.clear()
+    for phase in (name for name in learner.phases(UPDATES - 1) if name != "targets"):
+        learner(batch, phase)
+    hook.remove()
+    require(bool(calls), "losses ignore normalize_obs: read self.normalized(batch), or self.normalizer(batch['obs'])")
 
 
 def check_population(case: AlgorithmCase) -> None:
@@ -201,10 +225,16 @@ def check_saved_agent(case: AlgorithmCase, folder: Path) -> None:
     """An agent loaded from its run predicts what the trained one does."""
     trained = ManagedAlgorithm(case.config(output_dir=str(folder / "run"))).learn()
     loaded = ManagedAlgorithm.load(trained.save(folder / "agent"))
-    obs = random_observations(trained.agent.spec, 5).numpy()
-    first, second = trained.predict(obs), loaded.predict(obs)
-    require(len(first) == len(obs), f"predict() must return an action for each of 5 observations, got {first.shape}")
-    require(bool((first == second).all()), "a loaded agent predicts other actions than the trained one")
+    obs = _observed(trained.agent.spec, case.env_id)
+    first, second = ([agent.predict(each) for each in obs] for agent in (trained, loaded))
+    np.testing.assert_equal(second, first, "a loaded agent predicts other actions than the trained one")
+
+
+def _observed(spec: EnvSpec, env_id: str) -> list[Any]:
+    """First observations of five episodes, in the environment's own form."""
+    with EnvPool(env_id, 5, like=spec) as pool:
+        rows, converter = pool.reset(), observations_of(spec)
+    return [row if converter is None else converter.own(row) for row in rows]
 
 
 def train(case: AlgorithmCase, folder: Path, **changes: Any) -> Path:

@@ -16,7 +16,7 @@ from rl_training.algorithms.core.memory import check_memory, has_memory
 from rl_training.algorithms.core.ops import td_target
 from rl_training.algorithms.core.updater import Updater
 from rl_training.models import Normalizer
-from rl_training.models.custom import CustomNetwork, check_policy
+from rl_training.models.custom import CustomNetwork, check_policy, with_spec
 from rl_training.models.encoders import Statistics
 from rl_training.models.masks import mask_columns
 from rl_training.models.return_scale import ReturnScale, ReturnStatistics
@@ -112,7 +112,7 @@ class Learner(nn.Module):
             learner.normalizer.unscaled = mask_columns(spec)
         if config.own_network is not None:
             check_policy(learner, spec, config.own_network)
-            check_memory(learner.model, config)
+        check_memory(learner.model, config)
         return learner
 
     @classmethod
@@ -122,7 +122,7 @@ class Learner(nn.Module):
             custom = CustomNetwork.load(config.own_network, config.network.given(), spec)
             if custom.role == "model":
                 return custom.model(cls.model_type, config)
-        return cls.model_type.build(spec, config)
+        return with_spec(cls.model_type.build(spec, config), spec)
 
     @classmethod
     def configured(cls, config: AlgorithmConfig | None, options: dict[str, Any]) -> AlgorithmConfig:
@@ -208,7 +208,10 @@ class Learner(nn.Module):
     def prepare(self, batch: Batch) -> Batch:
         """Processes a whole dataset or rollout once, before updates sample from it."""
         if isinstance(self.normalizer, Normalizer):
-            self.normalizer.fit(batch["obs"])
+            if self.lane == "rollout":
+                self.normalizer.merge(batch["obs"].flatten(0, 1))
+            else:
+                self.normalizer.fit(batch["obs"])
         return batch
 
     def normalized(self, batch: Batch) -> Batch:
@@ -266,8 +269,11 @@ class Learner(nn.Module):
 
         Your own algorithms and networks may not, and traces of recurrent ones would be too long.
         """
-        is_built_in = type(self).__module__.partition(".")[0] == "rl_training"
-        return is_built_in and self.lane != "sequence" and self.config.own_network is None
+        return self.is_built_in and self.lane != "sequence" and self.config.own_network is None
+
+    @property
+    def is_built_in(self) -> bool:
+        return type(self).__module__.partition(".")[0] == "rl_training"
 
     @cached_property
     def updater(self) -> Updater:

@@ -7,9 +7,12 @@ import difflib
 import sys
 from typing import Any, NamedTuple
 
+import torch
+
 from rl_training.algorithms import CATALOGUE, AlgorithmConfig, Learner
 from rl_training.experiment.config.plugins import load_plugin, plugins
 from rl_training.messages import print_warning
+from rl_training.models import Normalizer
 from rl_training.modules import load_object
 from rl_training.types import ACTION_SPACES, EnvSpec
 
@@ -112,7 +115,24 @@ def check_policy(learner: Learner) -> Learner:
             f"{name} has no policy: define act(obs, memory=None, *, deterministic=False, generator=None) in {name}, or "
             f"set a part `actor` in {model}, whose distribution the default act samples; docs/extend.md shows one"
         )
+    _check_normalizer(learner)
     return learner
+
+
+def _check_normalizer(learner: Learner) -> None:
+    """Raises a ValueError if the policy of an algorithm of the user's own ignores the option `normalize_obs`."""
+    if learner.is_built_in or not isinstance(learner.normalizer, Normalizer):
+        return
+    calls: list[Any] = []
+    hook = learner.normalizer.register_forward_hook(lambda *each: calls.append(each))
+    with torch.no_grad(), torch.random.fork_rng(devices=()):
+        learner.act(torch.zeros(2, *learner.model.obs_shape), deterministic=True)
+    hook.remove()
+    if not calls:
+        raise ValueError(
+            f"normalize_obs is true, but {type(learner).__name__} ignores it: call self.normalizer(obs) in act and "
+            "self.normalized(batch) in losses, or leave it out"
+        )
 
 
 def _alternatives(spec: EnvSpec, lane: str) -> str:
