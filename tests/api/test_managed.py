@@ -44,6 +44,28 @@ def test_learning_again_reports_that_nothing_was_trained(tmp_path, capfd):
     assert capfd.readouterr().err == sentence
 
 
+@pytest.mark.parametrize(
+    ("method", "argument", "message"),
+    [
+        ("predict", "state", r"predict\(\) has no argument 'state'; use memory=rl_training\.Memory\(\)"),
+        ("predict", "episode_start", r"use memory\.forget\(\) at the end of an episode"),
+        ("predict", "action_masks", "use the entry action_mask of a Dict observation"),
+        ("evaluate", "n_eval_episodes", r"evaluate\(\) has no argument 'n_eval_episodes'; use num_episodes"),
+        ("evaluate", "unknown", r"evaluate\(\) has no argument 'unknown'$"),
+    ],
+)
+def test_arguments_of_other_libraries_are_refused_with_those_to_use(agent, method, argument, message):
+    with pytest.raises(TypeError, match=message):
+        getattr(agent, method)(np.zeros(4), **{argument: None})
+
+
+@pytest.mark.parametrize("state", [None, "yes", np.zeros(3)])
+def test_a_state_in_the_place_of_deterministic_is_refused(agent, state):
+    with pytest.raises(TypeError, match="deterministic must be True or False, got"):
+        agent.predict(np.zeros(4), state)
+    assert agent.predict(np.zeros(4), np.True_) == agent.predict(np.zeros(4))
+
+
 def test_predictions_have_the_leading_shape_of_the_observations(agent):
     assert agent.predict(np.zeros(4)).shape == ()
     assert agent.predict(np.zeros((3, 4))).shape == (3,)

@@ -98,8 +98,7 @@ class ManagedAlgorithm:
 
         `fresh` deletes the run in the output directory and starts from the beginning.
         """
-        for name in others:
-            raise TypeError(f"learn() has no argument {name!r}{argument_here(name)}")
+        _refuse("learn", others)
         if total_timesteps is not None:
             total_timesteps = require_integer("total_timesteps", total_timesteps, 1)
         more: dict[str, Any] = {"callbacks": callbacks or (), "quiet": quiet}
@@ -138,20 +137,25 @@ class ManagedAlgorithm:
     def evaluate(
         self, num_episodes: int = 10, *, seed: int = 0, deterministic: bool | None = None,
         env: Environment | None = None, wrappers: Sequence[Wrapper] | None = None, video: Path | str | None = None,
+        **others: NoReturn,
     ) -> dict[str, Any]:  # fmt: skip
         """Plays whole episodes from fixed seeds and returns their statistics.
 
         `deterministic` selects the most likely or sampled actions. None: as the config has it. `env` replaces the
         environment of the run, as in `load`. `video` is an .mp4 or .gif file to write, with the first three episodes.
         """
+        _refuse("evaluate", others)
         agent, recorded = in_environment(self.agent, env, wrappers), None if video is None else Video(video)
         return agent.evaluate(num_episodes, seed=seed, deterministic=deterministic, video=recorded)
 
-    def predict(self, obs: Any, deterministic: bool = True, memory: Memory | None = None) -> np.ndarray[Any, Any]:
+    def predict(
+        self, obs: Any, deterministic: bool = True, memory: Memory | None = None, **others: NoReturn
+    ) -> np.ndarray[Any, Any]:
         """Returns actions in the environment's units, for one observation or for a batch of them.
 
         Recurrent policies need a `memory`; see `Agent.predict`.
         """
+        _refuse("predict", others)
         return self.agent.predict(obs, deterministic=deterministic, memory=memory)
 
     def metrics(self, *, table: Table | None = None) -> Any:
@@ -207,6 +211,12 @@ class ManagedAlgorithm:
         if self._agent is None:
             raise RuntimeError("The agent is not trained: call learn() first, or load() a trained agent.")
         return self._agent
+
+
+def _refuse(method: str, others: Mapping[str, Any]) -> None:
+    """Raises a TypeError for arguments of other libraries, with those to use here."""
+    for name in others:
+        raise TypeError(f"{method}() has no argument {name!r}{argument_here(name)}")
 
 
 def evaluate_checkpoint(

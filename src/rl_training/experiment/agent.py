@@ -62,6 +62,8 @@ class Agent(NamedTuple):
         """
         if not isinstance(memory, Memory | None):
             raise TypeError(f"memory must be a Memory of rl_training or None, got {type(memory).__name__}")
+        if not isinstance(deterministic, bool | np.bool_):  # such as the state that other libraries take here
+            raise TypeError(f"deterministic must be True or False, got {deterministic!r:.60}")
         rows = self.rows(obs)
         lead = self._lead_of(rows)
         device = next(self.learner.parameters()).device

@@ -126,7 +126,7 @@ OF_SOME: Mapping[str, str] = {"hindsight": _REPLAY_ONLY, "hindsight_goals": _REP
 
 INNER = ("net_arch", "activation_fn", "features_extractor_class", "lstm_hidden_size")  # options in `policy_kwargs`
 
-# Arguments of `learn` in other libraries, and what to write here.
+# Arguments of `learn`, `predict` and `evaluate` in other libraries, and what to write here.
 ARGUMENTS: Mapping[str, str] = {
     "callback": "callbacks=[…]",
     "progress_bar": "quiet=False",
@@ -136,11 +136,16 @@ ARGUMENTS: Mapping[str, str] = {
     "log_interval": "log_interval=… in the constructor",
     "n_steps": "total_timesteps=…",
     "eval_env": "env= of evaluate(), or eval_interval=… in the constructor",
+    "observation": "obs=…",
+    "state": "memory=rl_training.Memory(), the same one at every step",
+    "episode_start": "memory.forget() at the end of an episode",
+    "action_masks": "the entry action_mask of a Dict observation",
+    "n_eval_episodes": "num_episodes=…",
 }
 
 
 def argument_here(name: str) -> str:
-    """A hint to append to an error message about an argument of `learn`; empty for unknown ones."""
+    """A hint to append to an error message about an argument; empty for unknown ones."""
     return f"; use {ARGUMENTS[name]}" if name in ARGUMENTS else ""
 
 
