@@ -15,7 +15,7 @@ import typer
 
 from rl_training.cli.data import ActionRange, Allow, Columns, read_options
 from rl_training.cli.executors import takes_executor
-from rl_training.cli.options import Json, whole_number
+from rl_training.cli.options import DATA, LIST, Json, number
 from rl_training.cli.output import many, print_facts, print_json, print_table, print_wrapped
 from rl_training.cli.tables import takes_table_options
 from rl_training.experiment.executors.base import ExecutorOptions
@@ -31,29 +31,27 @@ ESTIMATES = "estimate [95%] of each seed"
 Plan = Annotated[
     Path | None, typer.Argument(metavar="PLAN.yaml", help="The options below as YAML keys; options override it.")
 ]
-Algos = Annotated[str | None, typer.Option(metavar="A,B", help="Algorithms with default options.")]
-Configs = Annotated[str | None, typer.Option(metavar="A,B", help="Packaged configs (iql/pendulum) or .yaml files.")]
-Envs = Annotated[str | None, typer.Option(metavar="A,B", help="Environment ids (default: those of the configs).")]
-Datasets = Annotated[str | None, typer.Option(metavar="F,G", help="Dataset files; each one is a separate task.")]
-Seeds = Annotated[str | None, typer.Option(metavar="0-4", help="Random seeds of every cell.", show_default="0-4")]
-Steps = Annotated[
-    int | None, typer.Option(metavar="N", parser=whole_number, help="Steps of every run (offline: updates).")
+Algos = Annotated[str | None, typer.Option(metavar="A,B", help="Algorithms with default options."), LIST]
+Configs = Annotated[
+    str | None, typer.Option(metavar="A,B", help="Packaged configs (iql/pendulum) or .yaml files."), LIST
 ]
+Envs = Annotated[str | None, typer.Option(metavar="A,B", help="Environment ids (default: those of the configs)."), LIST]
+Datasets = Annotated[str | None, typer.Option(metavar="F,G", help="Dataset files; each one is a separate task."), LIST]
+Seeds = Annotated[str | None, typer.Option(metavar="0-4", help="Random seeds of every cell.", show_default="0-4"), LIST]
+Steps = Annotated[int | None, number("Steps of every run (offline: updates).")]
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Set a config key or an algorithm option in every cell."),
 ]
-Episodes = Annotated[int | None, typer.Option(metavar="N", min=1, help="Episodes per score.", show_default="50")]
+Episodes = Annotated[int | None, number("Episodes per score.", show_default="50")]
 Score = Annotated[
     Literal["episodes", "ope"] | None,
     typer.Option(help="Score by evaluation episodes, or by off-policy estimates from data.", show_default="episodes"),
 ]
 Test = Annotated[
-    str | None, typer.Option(metavar="DATASET", help="Test data of --score ope: episodes that no cell trains on.")
+    str | None, typer.Option(metavar="DATASET", help="Test data of --score ope: episodes that no cell trains on."), DATA
 ]
-Updates = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help="Updates of each estimate.", show_default="10,000")
-]
+Updates = Annotated[int | None, number("Updates of each estimate.", show_default="10,000")]
 Gamma = Annotated[float | None, typer.Option(metavar="G", help="Discount of the estimates.", show_default="0.99")]
 Jobs = Annotated[
     int | None, typer.Option(metavar="N", min=1, help="Cells run in parallel.", show_default="number of cores")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rl_training.cli import output
-from rl_training.cli.options import Json, Trust, whole_number
+from rl_training.cli.options import LIST, Json, Once, Trust, number
 from rl_training.cli.tables import takes_table_options
 from rl_training.messages import command
 
@@ -33,10 +33,14 @@ Columns = Annotated[
     list[str] | None, typer.Option(metavar="NAME=COLUMN", help="Name a column of the file: obs=x,y,z; note= drops it.")
 ]
 ActionRange = Annotated[
-    str | None, typer.Option(metavar="LOW,HIGH", help="Action bounds: -2,2, or [-1,0],[1,5] per dimension.")
+    str | None,
+    typer.Option(metavar="LOW,HIGH", help="Action bounds: -2,2, or [-1,0],[1,5] per dimension."),
+    Once("for several dimensions as two lists, such as [-1,0],[1,5]"),
 ]
 Allow = Annotated[
-    str | None, typer.Option(metavar="A,B", help="Problems to repair: nan, out_of_range, no_episode_end, crossing.")
+    str | None,
+    typer.Option(metavar="A,B", help="Problems to repair: nan, out_of_range, no_episode_end, crossing."),
+    LIST,
 ]
 Destination = Annotated[
     Path, typer.Argument(metavar="DEST", help="A new file (.npz, .parquet), or a new Minari directory.")
@@ -129,9 +133,7 @@ def collect(
     policy: Annotated[
         str, typer.Argument(metavar="RUN|random", help="A run directory or checkpoint, or random actions.")
     ],
-    steps: Annotated[
-        int, typer.Option(metavar="N", parser=whole_number, help="Minimum number of transitions to record.")
-    ],
+    steps: Annotated[int, number("Minimum number of transitions to record.")],
     out: Annotated[Path, typer.Option(metavar="DEST", help="A new file (.npz, .parquet), or a new Minari directory.")],
     env: Annotated[
         str | None, typer.Option(metavar="ENV", help="Environment id.", show_default="the one the run was trained in")

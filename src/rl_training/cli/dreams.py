@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from rl_training.cli.data import require_plot_path
-from rl_training.cli.options import Best, Json, Run, Trust
+from rl_training.cli.options import Best, Json, Run, Trust, number
 from rl_training.cli.output import print_facts, print_json, stdout_for_results
 
 
@@ -17,9 +17,9 @@ def dream(
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="The figure to write (.png, .pdf or .svg).")
     ] = Path("dream.png"),
-    context: Annotated[int, typer.Option(metavar="N", min=1, help="Frames the model sees before it imagines.")] = 5,
-    steps: Annotated[int, typer.Option(metavar="N", min=1, help="Frames to imagine, at most.")] = 10,
-    rows: Annotated[int, typer.Option(metavar="N", min=1, help="Episodes to plot.")] = 4,
+    context: Annotated[int, number("Frames the model sees before it imagines.")] = 5,
+    steps: Annotated[int, number("Frames to imagine, at most.")] = 10,
+    rows: Annotated[int, number("Episodes to plot.")] = 4,
     seed: Annotated[int, typer.Option(metavar="S", min=0, help="Random seed for the episodes.")] = 0,
     trust: Trust = None,
     as_json: Json = False,

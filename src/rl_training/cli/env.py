@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rl_training.cli.options import Json
+from rl_training.cli.options import Json, number
 from rl_training.cli.output import many, print_facts, print_json, print_wrapped, stdout_for_results
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def check(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Set env_kwargs.NAME or env_wrappers; repeatable."),
     ] = None,
-    steps: Annotated[int, typer.Option(metavar="N", min=1, help="Steps with random actions.")] = 500,
+    steps: Annotated[int, number("Steps with random actions.")] = 500,
     timeout: Annotated[float, typer.Option(metavar="S", help="Seconds after which a call is interrupted.")] = 30.0,
     as_json: Json = False,
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from rl_training.cli.data import ActionRange, Allow, Columns, read_options
-from rl_training.cli.options import Best, Json, Trust
+from rl_training.cli.options import DATA, Best, Json, Trust, number
 from rl_training.cli.output import print_facts, print_json, score, stdout_for_results
 from rl_training.cli.ranking import rank, with_interval
 from rl_training.cli.tables import takes_table_options
@@ -19,7 +19,7 @@ Runs = Annotated[
         help="A run directory (its newest checkpoint) or a checkpoint; with --ope several, or folders.",
     ),
 ]
-Episodes = Annotated[int | None, typer.Option(metavar="N", min=1, help="Episodes to run (default 10).")]
+Episodes = Annotated[int | None, number("Episodes to run (default 10).")]
 Seed = Annotated[int, typer.Option(metavar="S", min=0, help="Random seed for the episodes or the estimate.")]
 Stochastic = Annotated[
     bool | None,
@@ -36,17 +36,12 @@ Settings = Annotated[
 VideoFile = Annotated[
     Path | None, typer.Option("--video", metavar="FILE", help="Record a video of the first episodes (.mp4 or .gif).")
 ]
-VideoEpisodes = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help="Episodes in the video (default 3, two minutes at most).")
-]
+VideoEpisodes = Annotated[int | None, number("Episodes in the video (default 3, two minutes at most).")]
 Ope = Annotated[
-    str | None, typer.Option(metavar="DATASET", help="Estimate the return from data, without an environment.")
+    str | None, typer.Option(metavar="DATASET", help="Estimate the return from data, without an environment."), DATA
 ]
-Updates = Annotated[int | None, typer.Option(metavar="N", min=1, help="Updates of the estimate (default 10,000).")]
-ActionSamples = Annotated[
-    int | None,
-    typer.Option(metavar="N", min=1, help="Estimate the stochastic policy by N sampled actions in each state."),
-]
+Updates = Annotated[int | None, number("Updates of the estimate (default 10,000).")]
+ActionSamples = Annotated[int | None, number("Estimate the stochastic policy by N sampled actions in each state.")]
 Gamma = Annotated[float | None, typer.Option(metavar="G", help="Discount of the estimate (default 0.99).")]
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rl_training.cli.options import adds_options
+from rl_training.cli.options import LIST, adds_options
 from rl_training.experiment.executors.base import ExecutorOptions
 
 PANEL = "Executor"
@@ -20,7 +20,7 @@ def _choices(
     executor: Annotated[
         str, _option("Where to run: processes of this machine, Ray or Slurm.", metavar="local|ray|slurm")
     ] = "local",
-    devices: Annotated[str | None, _option("GPUs of this machine to use.", metavar="0,1,2")] = None,
+    devices: Annotated[str | None, _option("GPUs of this machine to use.", metavar="0,1,2"), LIST] = None,
     slots: Annotated[int | None, _option("Jobs at a time on one GPU.", metavar="N", min=1)] = None,
     cpus: Annotated[int | None, _option("CPU cores of a job.", metavar="N", min=1)] = None,
     gpus: Annotated[float | None, _option("GPUs of a job (Ray: also a fraction).", metavar="N", min=0)] = None,

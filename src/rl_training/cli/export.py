@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rl_training.cli.options import Best, Json, Run, Trust
+from rl_training.cli.options import DATA, Best, Json, Run, Trust, number
 from rl_training.cli.output import print_facts, print_json, stdout_for_results
 
 if TYPE_CHECKING:
@@ -19,9 +19,11 @@ Out = Annotated[
     Path, typer.Option(metavar="FILE", help="A new file: .onnx, or .pt2 for torch.export. Its folder is created.")
 ]
 Tolerance = Annotated[float, typer.Option(metavar="E", help="Largest relative error of the file.")]
-Observations = Annotated[int, typer.Option(metavar="N", min=1, help="Observations to measure the error on.")]
+Observations = Annotated[int, number("Observations to measure the error on.")]
 Data = Annotated[
-    Path | None, typer.Option(metavar="DATASET", help="Take the observations from data, not from the environment.")
+    Path | None,
+    typer.Option(metavar="DATASET", help="Take the observations from data, not from the environment."),
+    DATA,
 ]
 
 

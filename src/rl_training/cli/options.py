@@ -5,7 +5,7 @@ import inspect
 import typing
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -20,15 +20,33 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to std
 Command = Callable[..., None]
 
 
-def whole_number(text: str) -> int:
-    """Reads a number of steps: 100000, 100_000 or 1e5."""
+class Once(NamedTuple):
+    """Marks an option that is refused if it is given twice, because the first value would be lost."""
+
+    how: str  # to give several values
+
+
+LIST, DATA = Once("with commas between its values"), Once("for several files as a pattern")
+
+
+def number(help_text: str, *, least: int = 1, **settings: Any) -> Any:
+    """Declares an option that counts steps, updates, rows or episodes."""
+
+    def parse(text: str) -> int:
+        return whole_number(text, least)
+
+    return typer.Option(metavar="N", parser=parse, help=help_text, **settings)
+
+
+def whole_number(text: str, least: int = 1) -> int:
+    """Parses a number of steps: 100000, 100_000 or 1e5."""
     try:
-        number = int(text) if text.replace("_", "").isdigit() else float(text)
+        parsed = int(text) if str(text).replace("_", "").isdigit() else float(text)
     except ValueError:
-        number = 0
-    if number < 1 or number % 1:  # also infinity and NaN, whose remainders are NaN
-        raise typer.BadParameter(f"{text!r} is not a whole number of at least 1, such as 100000 or 1e5")
-    return int(number)
+        parsed = 0
+    if parsed < least or parsed % 1:  # also infinity and NaN, whose remainders are NaN
+        raise typer.BadParameter(f"{text!r} is not a whole number of at least {least}, such as 100000 or 1e5")
+    return int(parsed)
 
 
 def adds_options(shared: Callable[..., Any], receiver: str) -> Callable[[Command], Command]:

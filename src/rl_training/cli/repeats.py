@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Any
+import typing
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import typer
 from typer.core import TyperCommand
 
-LISTS, DATA = ("A,B", "0,1,2", "0-2", "0-4", "100-104", "F,G"), ("SRC", "DATASET")  # metavars of such options
+from rl_training.cli.options import Once
 
 
 class SingleLists(TyperCommand):
-    # Contexts and parameters are Any: their classes differ between typer releases.
+    function: ClassVar[Callable[..., Any]]  # the command, whose annotations mark the options
+
+    # Contexts are Any: their class differs between typer releases.
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        once = marked(self.function)
         for param in order:
-            if order.count(param) > 1 and param.metavar in (*LISTS, *DATA) and not param.multiple:
-                how = "with commas between its values" if param.metavar in LISTS else "for several files as a pattern"
+            if order.count(param) > 1 and param.name in once:
+                how = once[param.name].how
                 raise ValueError(f"{param.opts[0]} is given {order.count(param)} times; give it once, {how}")
         return super().parse_args(ctx, args)
+
+
+def marked(function: Callable[..., Any]) -> dict[str, Once]:
+    """The parameters of a command that are marked by Once."""
+    types = typing.get_type_hints(function, include_extras=True)
+    marks = ((name, mark) for name, each in types.items() for mark in getattr(each, "__metadata__", ()))
+    return {name: mark for name, mark in marks if isinstance(mark, Once)}
 
 
 def refuse_repeats(app: typer.Typer) -> None:
     """Makes every command of an app refuse repeated lists."""
     for command in app.registered_commands:
-        command.cls = SingleLists
+        if command.callback is not None:
+            command.cls = type("SingleLists", (SingleLists,), {"function": staticmethod(command.callback)})
     for group in app.registered_groups:
         if group.typer_instance is not None:
             refuse_repeats(group.typer_instance)

@@ -13,7 +13,7 @@ import typer
 
 from rl_training.cli.data import ActionRange, Allow, Columns, read_options
 from rl_training.cli.executors import PANEL, given_options, takes_executor
-from rl_training.cli.options import Json, Trust, whole_number
+from rl_training.cli.options import DATA, LIST, Json, Trust, number
 from rl_training.cli.output import print_json, print_profile, print_report, stdout_for_results
 from rl_training.cli.tables import takes_table_options
 from rl_training.experiment.executors.base import ExecutorOptions
@@ -31,28 +31,22 @@ Target = Annotated[
 ]
 Env = Annotated[str | None, typer.Argument(metavar="ENV", help="Environment, such as CartPole-v1 or my_envs:Grid.")]
 Dataset = Annotated[
-    str | None, typer.Option(metavar="SRC", help="Dataset: file, glob, Minari id, or '{kind: random, rows: 50000}'.")
+    str | None,
+    typer.Option(metavar="SRC", help="Dataset: file, glob, Minari id, or '{kind: random, rows: 50000}'."),
+    DATA,
 ]
-Steps = Annotated[
-    int | None,
-    typer.Option(metavar="N", parser=whole_number, help="Train for at least N environment steps (offline: updates)."),
-]
+Steps = Annotated[int | None, number("Train for at least N environment steps (offline: updates).")]
 TotalSteps = Annotated[
     int | None,
-    typer.Option(
-        metavar="N",
-        parser=whole_number,
-        help="Total steps at which to stop, counted from the start of the run (offline: updates). "
-        "May be above or below the original budget.",
+    number(
+        "Total steps at which to stop, counted from the start of the run (offline: updates). "
+        "May be above or below the original budget."
     ),
 ]
-OnlineSteps = Annotated[
-    int | None,
-    typer.Option(metavar="N", parser=whole_number, help="Fine-tune online in ENV for N steps after offline training."),
-]
+OnlineSteps = Annotated[int | None, number("Fine-tune online in ENV for N steps after offline training.")]
 Seed = Annotated[int | None, typer.Option(metavar="S", min=0, help="Random seed of the run.")]
 Seeds = Annotated[
-    str | None, typer.Option(metavar="0-4", help="Several seeds, 0-4 or 0,2,5; one run each in DIR/seed_<s>.")
+    str | None, typer.Option(metavar="0-4", help="Several seeds, 0-4 or 0,2,5; one run each in DIR/seed_<s>."), LIST
 ]
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a config key or an algorithm option.")

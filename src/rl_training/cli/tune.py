@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rl_training.cli.executors import takes_executor
-from rl_training.cli.options import Json, Trust
+from rl_training.cli.options import LIST, Json, Trust, number
 from rl_training.cli.output import stdout_for_results
 from rl_training.cli.train import Dataset, Env, Overrides, Steps, Target, merge_config
 from rl_training.experiment.executors.base import ExecutorOptions
@@ -26,16 +26,19 @@ Search = Annotated[
         metavar="KEY=VALUES", help="Key to tune: KEY=LOW:HIGH, LOW:HIGH:log, LOW:HIGH:STEP or A,B,C; repeatable."
     ),
 ]
-Trials = Annotated[int, typer.Option(metavar="N", min=1, help="Trials of the study; a larger N extends it.")]
-Seeds = Annotated[str, typer.Option(metavar="0-2", help="Random seeds of a trial; its score is their mean return.")]
+Trials = Annotated[int, number("Trials of the study; a larger N extends it.")]
+Seeds = Annotated[
+    str, typer.Option(metavar="0-2", help="Random seeds of a trial; its score is their mean return."), LIST
+]
 Sampler = Annotated[str, typer.Option(metavar="tpe|random", help="How values are suggested.")]
 SamplerSeed = Annotated[int, typer.Option(metavar="S", min=0, help="Random seed of the suggestions.")]
 NoPrune = Annotated[bool, typer.Option("--no-prune", help="Train every trial to the end.")]
 FinalSeeds = Annotated[
     str | None,
     typer.Option(metavar="100-104", help="Other seeds, to score the best config.", show_default="from 100, at least 5"),
+    LIST,
 ]
-Episodes = Annotated[int, typer.Option(metavar="N", min=1, help="Episodes of each final seed.")]
+Episodes = Annotated[int, number("Episodes of each final seed.")]
 Baseline = Annotated[
     bool, typer.Option("--baseline/--no-baseline", help="Score the untuned config on the final seeds too.")
 ]

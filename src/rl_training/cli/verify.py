@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from rl_training.cli.options import Json, Run, Trust
+from rl_training.cli.options import Json, Run, Trust, number
 from rl_training.cli.output import print_json, stdout_for_results
 
 Steps = Annotated[
     int | None,
-    typer.Option(metavar="N", min=2, help="Steps to repeat.", show_default="up to the third logged row with updates"),
+    number("Steps to repeat.", least=2, show_default="up to the third logged row with updates"),
 ]
 
 
