@@ -10,6 +10,7 @@ import pytest
 
 from rl_training import TransitionDataset
 from rl_training.data import load_transition_dataset
+from rl_training.data.datasets.checks import inspect_source
 
 COLUMNS: dict[str, list[Any]] = {
     "run": ["a", "a", "a", "b", "b"],
@@ -51,6 +52,20 @@ def test_a_frame_and_its_csv_file_give_equal_datasets(tmp_path):
     own, stored = TransitionDataset.from_dataframe(frame), load_transition_dataset(tmp_path / "log.csv")
     assert own.fingerprint() == stored.fingerprint()
     assert own.spec == stored.spec
+
+
+def test_integers_from_1_with_a_range_are_box_actions_that_keep_their_values(tmp_path):
+    frame = pd.DataFrame({"obs": [0.0, 1.0, 2.0], "action": [1, 2, 3], "reward": [1, 2, 3], "done": [0, 0, 1],
+                          "timeout": [0, 0, 0]})  # fmt: skip
+    frame.to_csv(file := tmp_path / "doses.csv", index=False)
+    own, stored = (read(each, action_range=(0, 4)) for read, each in (
+        (TransitionDataset.from_dataframe, frame), (load_transition_dataset, file)))  # fmt: skip
+    for dataset in (own, stored):
+        assert dataset.columns["actions"].tolist() == [[-0.5], [0.0], [0.5]]
+        assert dataset.spec.action_start == 0
+    (found,) = inspect_source(file, action_range=(2, 4)).findings
+    assert "outside their bounds in 1 of 3 rows; the farthest is row 0 with 1, allowed is 2 to 4" in found.sentence
+    assert load_transition_dataset(file).spec.action_start == 1  # without a range they are Discrete
 
 
 def test_numbers_that_pandas_stores_as_nullable_are_numbers():

@@ -47,7 +47,7 @@ def inspect_source(
     csv_dialect: str = AUTO, max_gap: float | None = None, **options: Any,
 ) -> DatasetReport:  # fmt: skip
     """Inspects one or several files; a file that cannot be read is reported as an error."""
-    table = table_options(categories, csv_dialect, max_gap).for_spec(options.get("spec"))
+    table = table_options(categories, csv_dialect, max_gap).for_spec(options.get("spec"), options.get("action_range"))
     try:
         stored = read_columns(source, columns=columns, options=table)
     except (TypeError, ValueError) as error:

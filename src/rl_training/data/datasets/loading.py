@@ -37,8 +37,8 @@ def load_transition_dataset(
     validation.check_allow(allow)
     options = table_options(categories, csv_dialect, max_gap, ids=ids, keep_durations=keep_durations)
     options = replace(options, text_times=text_times)
-    options = options.for_spec(spec or like)
-    if spec is None and like is not None and like.action_start:
+    options = options.for_spec(spec or like, action_range)
+    if spec is None and like is not None and like.action_kind == "discrete" and like.action_start:
         options = replace(options, action_start=None)  # found in the table again, and subtracted
     stored = read_columns(source, columns=columns, options=options)
     try:

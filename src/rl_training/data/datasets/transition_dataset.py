@@ -89,7 +89,7 @@ class TransitionDataset(SeededSampler):
         """
         given = {"obs": obs, "actions": actions, "rewards": rewards, "episodes": episode, "next_obs": next_obs,
                  "dones": dones, "truncated": truncated, "time": time}  # fmt: skip
-        options = table_options(categories, max_gap=max_gap, ids=ids).for_spec(spec)
+        options = table_options(categories, max_gap=max_gap, ids=ids).for_spec(spec, action_range)
         stored = read_frame(frame, given, options)
         return transitions_of(stored, spec=spec, action_range=action_range, allow=allow)
 

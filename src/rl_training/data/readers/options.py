@@ -47,10 +47,13 @@ class TableOptions:
         if self.max_gap is not None and not self.max_gap > 0:
             raise ValueError(f"max_gap must be a positive number of seconds, got {self.max_gap:g}")
 
-    def for_spec(self, spec: EnvSpec | None) -> TableOptions:
-        """Returns the options with the categories and the first action of a known spec."""
+    def for_spec(self, spec: EnvSpec | None, action_range: object | None = None) -> TableOptions:
+        """Returns the options with the categories and the first action of a known spec.
+
+        Actions with a range are Box actions, so integers from 1 keep their values.
+        """
         if spec is None:
-            return self
+            return self if action_range is None else replace(self, action_start=0)
         known = {name: tuple(values) for name, values in (spec.categories or {}).items()}
         return replace(self, categories={**self.categories, **known}, is_known=True, action_start=spec.action_start)
 
