@@ -23,6 +23,11 @@ def command(*words: object) -> str:
     return shlex.join(("rl-training", *map(str, words)))
 
 
+def many(number: int, noun: str) -> str:
+    """Returns a number with its noun: `1 step`, `2,000 steps`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.3g} s"

@@ -55,6 +55,13 @@ def test_check_prints_the_guessed_names_and_the_verdict(cli, log):
     assert lines[-1] == "usable for training"
 
 
+def test_a_single_transition_is_counted_in_the_singular(cli, tmp_path):
+    path = write(tmp_path / "one.npz", **{name: np.ones((1, 1)) for name in ("observations", "next_observations")},
+                 actions=np.ones(1), rewards=np.ones(1), terminals=np.ones(1), timeouts=np.zeros(1))  # fmt: skip
+    assert "rows        1 in the file, 1 usable transition\n" in cli("data", "check", path).stdout
+    assert cli("data", "convert", path, tmp_path / "new.npz").stdout == f"{tmp_path / 'new.npz'}: 1 transition\n"
+
+
 @pytest.mark.parametrize(("width", "report"), [(3, "NaN, 0 to 12, 0 to 12"), (9, "0 to 12 over 9 dimensions")])
 def test_check_prints_ranges_beside_a_dimension_of_nan(cli, tmp_path, width, report):
     obs = np.repeat(np.array([0, 1, 2, 10, 11, 12], np.float32)[:, None], width, 1)
@@ -272,7 +279,7 @@ def test_collect_rejects_an_environment_with_other_spaces(cli, pendulum, tmp_pat
     assert (result.exit_code, result.stderr) == (
         2,
         "error: CartPole-v1 has observations of shape (4,) and 2 actions, but the agent was trained for observations "
-        "of shape (3,) and 1 action dimensions\n",
+        "of shape (3,) and 1 action dimension\n",
     )
 
 

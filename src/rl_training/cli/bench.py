@@ -16,10 +16,10 @@ import typer
 from rl_training.cli.data import ActionRange, Allow, Columns, read_options
 from rl_training.cli.executors import takes_executor
 from rl_training.cli.options import DATA, LIST, Json, number
-from rl_training.cli.output import many, print_facts, print_json, print_table, print_wrapped
+from rl_training.cli.output import print_facts, print_json, print_table, print_wrapped
 from rl_training.cli.tables import takes_table_options
 from rl_training.experiment.executors.base import ExecutorOptions
-from rl_training.messages import OPE_CAUTION, command, duration
+from rl_training.messages import OPE_CAUTION, command, duration, many
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -12,7 +12,7 @@ import typer
 from rl_training.cli import output
 from rl_training.cli.options import LIST, Json, Once, Trust, number
 from rl_training.cli.tables import takes_table_options
-from rl_training.messages import command
+from rl_training.messages import command, many
 
 if TYPE_CHECKING:
     from rl_training.data.datasets.report import ColumnSummary, DatasetReport
@@ -104,7 +104,7 @@ def show(
         given = read_options(columns, None, None)["dataset_columns"]
         stored = read_columns(src, columns=given, options=table_options(**table))
         require_rewards(stored.columns)
-        title = f"{named(src)}: {len(stored.columns['obs']):,} transitions"
+        title = f"{named(src)}: {many(len(stored.columns['obs']), 'transition')}"
         save_data_plot(stored.columns, out, title=title, labels=stored.labels)
     typer.echo(str(out))
 
@@ -125,7 +125,7 @@ def convert(
         dataset = load_transition_dataset(src, columns=given, keep_durations=True, **options, **table)
         save_transition_dataset(dataset, dest)
     print_notes(dataset.notes)
-    typer.echo(f"{dest}: {len(dataset):,} transitions")
+    typer.echo(f"{dest}: {many(len(dataset), 'transition')}")
 
 
 @app.command()
@@ -158,8 +158,8 @@ def collect(
     returns, unfinished = dataset.episode_returns()[whole], int((~whole).sum())
     summary = f"mean {returns.mean():.1f}, from {returns.min():.1f} to {returns.max():.1f}" if len(returns) else None
     output.print_facts({
-        "data": f"{out}: {len(dataset):,} transitions, {output.many(len(returns), 'complete episode')}",
-        "truncated": f"{output.many(unfinished, 'unfinished episode')}, marked as truncated" if unfinished else None,
+        "data": f"{out}: {many(len(dataset), 'transition')}, {many(len(returns), 'complete episode')}",
+        "truncated": f"{many(unfinished, 'unfinished episode')}, marked as truncated" if unfinished else None,
         "return": summary, "next": command("data", "check", out),
     })  # fmt: skip
 
@@ -239,7 +239,7 @@ def named(sources: list[str]) -> str:
 
 def print_contents(source: str, report: DatasetReport) -> None:
     usable = report.transitions > 0
-    transitions = f"{report.transitions:,} usable transitions" if usable else "none usable: see the errors below"
+    transitions = many(report.transitions, "usable transition") if usable else "none usable: see the errors below"
     ends = f"{report.terminals:,} terminated, {report.timeouts:,} truncated by a time limit or the end of the data"
     episodes = f"{report.episodes:,}: {ends}" if usable else None
     output.print_facts({"data": source, "rows": f"{report.rows:,} in the file, {transitions}", "episodes": episodes})

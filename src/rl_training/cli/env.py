@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rl_training.cli.options import Json, number
-from rl_training.cli.output import many, print_facts, print_json, print_wrapped, stdout_for_results
+from rl_training.cli.output import print_facts, print_json, print_wrapped, stdout_for_results
+from rl_training.messages import many
 
 if TYPE_CHECKING:
     from rl_training.envs.checks.checker import EnvReport

@@ -10,7 +10,7 @@ from rl_training.cli.options import DATA, Best, Json, Trust, number
 from rl_training.cli.output import print_facts, print_json, score, stdout_for_results
 from rl_training.cli.ranking import rank, with_interval
 from rl_training.cli.tables import takes_table_options
-from rl_training.messages import OPE_CAUTION
+from rl_training.messages import OPE_CAUTION, many
 
 Runs = Annotated[
     list[Path],
@@ -153,8 +153,9 @@ def estimate(
     print_facts(
         {
             "estimate": f"{value}, discounted by {discount}, in the rewards of the data",
-            "behaviour": f"{with_interval(found.behaviour_return, found.behaviour_interval)} over {found.episodes} "
-            f"episodes, discounted; undiscounted mean {found.behaviour_undiscounted_return:.5g}",
+            "behaviour": f"{with_interval(found.behaviour_return, found.behaviour_interval)} over "
+            f"{many(found.episodes, 'episode')}, discounted; "
+            f"undiscounted mean {found.behaviour_undiscounted_return:.5g}",
             "unseen": f"{found.unseen_actions:.0%} of the policy's actions differ from the data's in similar states",
             "checkpoint": str(agent.path),
         }

@@ -6,11 +6,11 @@ from math import prod
 import torch
 import typer
 
-from rl_training.cli.output import many
 from rl_training.envs.creation.making import spec_of
 from rl_training.experiment.config.registry import get_algorithm_spec
 from rl_training.experiment.config.train_config import DatasetRecipe, TrainConfig
 from rl_training.experiment.lanes import lane_of
+from rl_training.messages import many
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.state import TrainerState
 
@@ -91,7 +91,7 @@ def spaces(config: TrainConfig) -> str:
 def data(config: TrainConfig) -> str:
     parts = config.dataset if isinstance(config.dataset, tuple) else (config.dataset,)
     return " and ".join(
-        f"{part.rows:,} rows of a {part.kind} policy"
+        f"{many(part.rows, 'row')} of a {part.kind} policy"
         if isinstance(part, DatasetRecipe)
         else str(getattr(part, "source", part))
         for part in parts

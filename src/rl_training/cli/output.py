@@ -15,7 +15,7 @@ from typing import Any
 
 import typer
 
-from rl_training.messages import command, duration
+from rl_training.messages import command, duration, many
 
 SENTENCE = 28  # characters from which a table cell may wrap
 NARROW = 20  # characters below which a last column of sentences moves below its rows
@@ -144,7 +144,8 @@ def print_facts(facts: Mapping[str, str | None]) -> None:
 
 def print_report(report: Mapping[str, Any], curve: Path | None, *, data: str | None) -> None:
     """Prints the report of `train --json`. An agent without an environment is evaluated with `data`."""
-    done = f"{report['steps']:,} steps, {report['updates']:,} updates ({report['updates_per_second']:,.0f}/s)"
+    trained = f"{many(report['steps'], 'step')}, {many(report['updates'], 'update')}"
+    done = f"{trained} ({report['updates_per_second']:,.0f}/s)"
     evaluation, runs = report["evaluation"], report.get("runs", ())
     if "runs" in report:
         print_table(("seed", "status", "return", "run"), [_row(run) for run in runs])
@@ -183,10 +184,6 @@ def score(evaluation: Mapping[str, Any], seeds: int = 0) -> str:
         text += f", normalized score {normalized:.1f}"
     rate = evaluation.get("success_rate")
     return text if rate is None else f"{text}, success rate {rate:.0%}"
-
-
-def many(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 @contextmanager

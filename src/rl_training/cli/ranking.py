@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rl_training.cli.output import print_facts, print_json, print_table, print_wrapped, stdout_for_results
-from rl_training.messages import OPE_CAUTION
+from rl_training.messages import OPE_CAUTION, many
 
 if TYPE_CHECKING:
     from rl_training.experiment.ope.runs import RankedRun, Ranking
@@ -35,7 +35,7 @@ def print_ranking(found: Ranking) -> None:
     behaviour = with_interval(found.behaviour_return, found.behaviour_interval)
     print_facts(
         {
-            "behaviour": f"{behaviour} over {found.episodes} episodes, discounted by {found.discount}; "
+            "behaviour": f"{behaviour} over {many(found.episodes, 'episode')}, discounted by {found.discount}; "
             f"undiscounted mean {found.behaviour_undiscounted_return:.5g}",
         }
     )

@@ -13,8 +13,9 @@ import typer
 from rl_training.cli.compare import By, Paths
 from rl_training.cli.data import require_directory
 from rl_training.cli.options import Json
-from rl_training.cli.output import many, print_json
+from rl_training.cli.output import print_json
 from rl_training.experiment.user_errors import USER_ERRORS, message_of
+from rl_training.messages import many
 
 if TYPE_CHECKING:
     from rl_training.reporting.report import Options, Written

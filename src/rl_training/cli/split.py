@@ -13,7 +13,7 @@ from rl_training.cli import output
 from rl_training.cli.data import ActionRange, Allow, Columns, Sources, named, print_notes, read_options
 from rl_training.cli.options import Json
 from rl_training.cli.tables import takes_table_options
-from rl_training.messages import command
+from rl_training.messages import command, many
 
 if TYPE_CHECKING:
     from rl_training.data import TransitionDataset
@@ -135,7 +135,7 @@ def later_rows(train: TransitionDataset, test: TransitionDataset, column: str) -
     later = int((train.columns[column] > test.columns[column].min()).sum())
     if not later:
         return []
-    rows = output.many(later, "training row")
+    rows = many(later, "training row")
     return [f"{rows} of {len(train):,} are later than the first test row, because episodes overlap in time"]
 
 

@@ -15,6 +15,7 @@ from rl_training.cli.options import LIST, Json, Trust, number
 from rl_training.cli.output import stdout_for_results
 from rl_training.cli.train import Dataset, Env, Overrides, Steps, Target, merge_config
 from rl_training.experiment.executors.base import ExecutorOptions
+from rl_training.messages import many
 
 if TYPE_CHECKING:
     from rl_training.experiment.config.train_config import TrainConfig
@@ -117,7 +118,9 @@ def searched(values: dict[str, Any], search: Sequence[str], fixed: Sequence[str]
     space = parse_search(search)
     every = with_evaluations(parse_config(values))
     if every is not None:
-        typer.echo(f"eval_interval is 0, but tuning needs evaluations; every run has one every {every} steps", err=True)
+        typer.echo(
+            f"eval_interval is 0, but tuning needs evaluations; every run has one every {many(every, 'step')}", err=True
+        )
         values["eval_interval"] = every
     size = checked(space, values, fixed).size
     if trials > size:

@@ -7,6 +7,7 @@ import typer
 
 from rl_training.cli.options import Json, Run, Trust, number
 from rl_training.cli.output import print_json, stdout_for_results
+from rl_training.messages import many
 
 Steps = Annotated[
     int | None,
@@ -27,7 +28,8 @@ def verify(run: Run, steps: Steps = None, trust: Trust = None, as_json: Json = F
     if as_json:
         print_json({"identical": found.identical, **asdict(found)})
     else:
-        typer.echo(f"first {found.steps:,} steps ({found.updates:,} updates), repeated: {_verdict(found.repeat)}")
+        length = f"{many(found.steps, 'step')} ({many(found.updates, 'update')})"
+        typer.echo(f"first {length}, repeated: {_verdict(found.repeat)}")
         typer.echo(f"stopped half-way and resumed: {_verdict(found.resume)}")
         for reason in found.reasons:
             typer.echo(f"possible cause: {reason}")

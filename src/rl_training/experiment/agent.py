@@ -28,7 +28,7 @@ from rl_training.experiment.trust import (
     trusted_names,
     warn_of_changed_source,
 )
-from rl_training.messages import Warn, print_warning
+from rl_training.messages import Warn, many, print_warning
 from rl_training.runtime.checkpoints.format import MANIFEST, STATE, CheckpointError, step_name
 from rl_training.runtime.checkpoints.reading import Checkpoint, list_checkpoints, newest_checkpoint, read_checkpoint
 from rl_training.runtime.evaluation import evaluate
@@ -200,7 +200,7 @@ def require_same_spaces(spec: EnvSpec, source: EnvFactory) -> None:
 
 
 def _spaces(spec: EnvSpec) -> str:
-    actions = f"{spec.action_dim} actions" if spec.action_kind == "discrete" else f"{spec.action_dim} action dimensions"
+    actions = many(spec.action_dim, "action" if spec.action_kind == "discrete" else "action dimension")
     parts = f" ({', '.join(part.name for part in spec.obs_parts)})" if spec.obs_parts else ""
     return f"observations of shape {spec.obs_shape}{parts} and {actions}"
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from rl_training.messages import many
 from rl_training.reporting.comparison import Comparison, Entry, Task
 from rl_training.reporting.plots import INK, PALETTE, new_figure, plain
 
@@ -65,7 +66,7 @@ def _draw_profile(axes: Any, entry: Entry, levels: Sequence[float], color: str, 
     if len(entry.scores) > 1:
         low, high = profile_band(entry.scores, levels)
         axes.fill_between(levels, low, high, color=color, alpha=0.2, linewidth=0, step="post")
-    seeds = "1 seed" if len(entry.scores) == 1 else f"{len(entry.scores)} seeds"
+    seeds = many(len(entry.scores), "seed")
     axes.step(
         levels, profile(entry.scores, levels), where="post", color=color, linestyle=line, linewidth=2,
         label=f"{entry.algo} ({seeds})",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rl_training.experiment.config.train_config import load_config
+from rl_training.messages import many
 from rl_training.statistics import bootstrap_interval, interquartile_mean
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ def _middles(curve: Curve) -> list[float]:
 
 
 def _seeds(curve: Curve) -> str:
-    return "1 seed" if len(curve.returns) == 1 else f"{len(curve.returns)} seeds"
+    return many(len(curve.returns), "seed")
 
 
 def _caption(tasks: Mapping[str, Mapping[str, Curve]], separate: bool) -> str:

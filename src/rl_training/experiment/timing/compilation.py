@@ -16,7 +16,7 @@ from rl_training.data import TransitionDataset
 from rl_training.experiment.machine import versions
 from rl_training.experiment.processes.startup import CACHE_VARIABLE, compilation_wait
 from rl_training.experiment.timing.trial import Trial, time_in_turns, trial_source
-from rl_training.messages import Warn
+from rl_training.messages import Warn, many
 from rl_training.runtime.files import write_atomically
 from rl_training.types import EnvSpec
 from rl_training.waiting import Show, waiting_for
@@ -90,7 +90,7 @@ def choose_compilation(
     """
     device = next(learners[0].parameters()).device
     if device.type not in LIMITS or updates < MIN_UPDATES:
-        return Compilation(False, f"off ({updates:,} updates)")
+        return Compilation(False, f"off ({many(updates, 'update')})")
     stored = StoredTiming(learners, spec)
     known = stored.read()
     if known is not None and known.gain < MIN_GAIN:

@@ -17,6 +17,7 @@ from rl_training.experiment.tuning.plan import FinalPlan, TunePlan
 from rl_training.experiment.tuning.space import merged
 from rl_training.experiment.tuning.study import Trial
 from rl_training.experiment.tuning.trial import BASE
+from rl_training.messages import many
 from rl_training.runtime.files import write_atomically
 from rl_training.statistics import Interval, bootstrap_interval, interquartile_mean, probability_of_improvement
 
@@ -89,7 +90,7 @@ class Final:
         if self.best is not None:
             lines.append(f"Score on {seeds_text(self.best.seeds)}, not tuned on: {self.best}")
             kind = "mean return" if self.best.interval is None else "interquartile mean and 95% bootstrap interval"
-            lines[-1] += f" ({kind}; {self.final.episodes} episodes per seed)."
+            lines[-1] += f" ({kind}; {many(self.final.episodes, 'episode')} per seed)."
         if self.baseline is not None:
             lines.append(f"Untuned config on the same seeds: {self.baseline}; ")
             lines[-1] += f"probability of improvement {self.improvement:.2f}."

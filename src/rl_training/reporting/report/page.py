@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rl_training import __version__
+from rl_training.messages import many
 from rl_training.reporting.report import configs, data, machines, media, scores, scripts, summary
 from rl_training.reporting.report.curves import KINDS, curve_data
 from rl_training.reporting.report.gathering import gather
@@ -82,7 +83,7 @@ def render(gathered: Gathered, out: Path, options: Options) -> str:
     code = [*library, scripts.own_script()] if gathered.groups else [scripts.own_script()]
     return templates.get_template("page.html").render(
         **values, css=Markup(scripts.own_style()), data=Markup(scripts.inline_json(plotted)),
-        scripts=[Markup(script) for script in code],
+        scripts=[Markup(script) for script in code], many=many,
     )  # fmt: skip
 
 

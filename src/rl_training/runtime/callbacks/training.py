@@ -6,6 +6,7 @@ from statistics import fmean
 from typing import Any
 
 from rl_training.envs.interrupts import Interrupted
+from rl_training.messages import many
 from rl_training.runtime.callbacks.trackers.subject import FLAT
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.state import Best, TrainerState
@@ -154,4 +155,4 @@ class MaxUpdates(Callback):
 
     def on_step_end(self, state: TrainerState) -> None:
         if state.updates >= self.max_updates:
-            state.request_stop(f"reached {self.max_updates} updates", status="finished")
+            state.request_stop(f"reached {many(self.max_updates, 'update')}", status="finished")
