@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from rl_training.algorithms import Updater
+from rl_training.algorithms import Learner, Updater
 from rl_training.algorithms.core.updater import clip_gradients
 from rl_training.data.sampling import DeviceSampling
 from rl_training.types import Batch, Loss, ParameterGroup
@@ -66,6 +66,26 @@ def test_a_group_has_its_own_kind_of_optimizer_and_its_own_decay():
     learner = TwoNumbers("a", "b", groups=[ParameterGroup(0.1, ("b",), "adamw", weight_decay=0.5), ParameterGroup(0.1)])
     Updater([learner]).update({})
     assert [learner.a.item(), learner.b.item()] == pytest.approx([0.9, 1 - 0.1 * 0.5 - 0.1])
+
+
+def test_the_actor_has_its_learning_rate_and_its_weight_decay():
+    config = SimpleNamespace(learning_rate=0.1, actor_learning_rate=0.2, weight_decay=0.5, max_grad_norm=None)
+    names: dict[str, tuple[str, ...]] = {"actor_parameters": ("a", "c"), "undecayed": ("b", "c")}
+    learner: Any = TwoNumbers("a", "b", "c", "d")
+    learner.c, learner.d = nn.Parameter(torch.tensor(1.0)), nn.Parameter(torch.tensor(1.0))
+
+    def after_an_update(**changed: object) -> list[float]:
+        learned, options = copy.deepcopy(learner), SimpleNamespace(**{**vars(config), **changed})
+        learned.groups = Learner.parameter_groups(SimpleNamespace(config=options, **names))  # type: ignore[arg-type]
+        Updater([learned]).update({})
+        return [round(getattr(learned, name).item(), 5) for name in "abcd"]
+
+    # Adam's first step is the learning rate, and AdamW multiplies the number by 1 - learning rate * decay before it.
+    assert after_an_update() == [1 - 0.2 * 0.5 - 0.2, 1 - 0.1, 1 - 0.2, 1 - 0.1 * 0.5 - 0.1]
+    assert after_an_update(actor_learning_rate=None) == [0.85, 0.9, 0.9, 0.85]
+    assert after_an_update(weight_decay=0.0) == [0.8, 0.9, 0.8, 0.9]
+    names["undecayed"] = ()
+    assert after_an_update() == [0.7, 0.85, 0.7, 0.85]
 
 
 def test_a_parameter_that_no_group_takes_is_refused():

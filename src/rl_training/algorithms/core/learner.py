@@ -239,17 +239,20 @@ class Learner(nn.Module):
         return ("loss", "targets") if self.targets else ("loss",)
 
     def parameter_groups(self) -> list[ParameterGroup]:
-        """One group; a second one for the actor with `actor_learning_rate`, or for `undecayed` with `weight_decay`."""
+        """Groups by `actor_learning_rate`, for the actor, and by `weight_decay`, which leaves `undecayed` alone."""
         group = ParameterGroup(self.config.learning_rate, max_grad_norm=self.config.max_grad_norm)
-        rate = getattr(self.config, "actor_learning_rate", None) if self.actor_parameters else None
-        if rate is not None:
-            actor = group._replace(names=self.actor_parameters, learning_rate=rate, rate="actor_learning_rate")
-            return [actor, group]
-        decay = getattr(self.config, "weight_decay", 0.0)
-        if not decay:
-            return [group]
-        rest = [group._replace(names=self.undecayed)] if self.undecayed else []
-        return [*rest, group._replace(kind="adamw", weight_decay=decay)]
+        rate, decay = (getattr(self.config, name, None) for name in ("actor_learning_rate", "weight_decay"))
+        actor = () if rate is None else self.actor_parameters
+        undecayed = self.undecayed if decay else ()
+        both = tuple(name for name in undecayed if name.startswith(actor))
+        for_actor: dict[str, Any] = {"learning_rate": rate, "rate": "actor_learning_rate"}
+        decayed: dict[str, Any] = {"kind": "adamw", "weight_decay": decay} if decay else {}
+        named = [
+            group._replace(names=both, **for_actor),
+            group._replace(names=tuple(name for name in undecayed if name not in both)),
+            group._replace(names=tuple(name for name in actor if name not in both), **for_actor, **decayed),
+        ]
+        return [*(each for each in named if each.names), group._replace(**decayed)]
 
     def schedules(self) -> dict[str, Schedule]:
         """Schedules of this learner's buffers, by name."""
