@@ -132,6 +132,8 @@ def test_goals_need_hindsight_but_runs_stored_without_it_load():
     config = {"algo": "sac", "env_id": "PointGoal-v0", "algo_kwargs": {"hindsight_goals": 8}}
     with pytest.raises(ConfigError, match="hindsight_goals is 8, but hindsight is none"):
         parse_config(config)
+    with pytest.raises(ConfigError, match="but hindsight is always none; leave hindsight_goals out"):
+        parse_config({**config, "algo": "mbpo"})
     stored = parse_config({**config, "algo_kwargs": {}}).algo_kwargs | {"hindsight_goals": 8}
     assert parse_config({**config, "algo_kwargs": stored}).algo_kwargs == stored
 

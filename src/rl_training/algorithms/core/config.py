@@ -161,10 +161,9 @@ class ReplayConfig(AlgorithmConfig):
         goals, default = self.hindsight_goals, type(self).model_fields["hindsight_goals"].default
         # Stored configs set every option. Earlier versions stored other numbers of goals without hindsight.
         if "hindsight" not in self.model_fields_set and goals != default:
-            raise ValueError(
-                f"hindsight_goals is {goals}, but hindsight is none; set hindsight, for example to future, or leave "
-                "hindsight_goals out"
-            )
+            has_others = len(get_args(type(self).model_fields["hindsight"].annotation)) > 1
+            advice = "none; set hindsight, for example to future, or" if has_others else "always none;"
+            raise ValueError(f"hindsight_goals is {goals}, but hindsight is {advice} leave hindsight_goals out")
         return self
 
     @model_validator(mode="after")
