@@ -1,5 +1,7 @@
 """Tables, CSV and Parquet: a column a number or a list of them, by guessed or given names."""
 
+import os
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -41,6 +43,13 @@ def test_a_csv_of_numbered_columns_is_read_by_guess(log):
 )
 def test_columns_of_a_csv_can_be_named(log, names, first):
     assert read_columns(log, columns={"obs": names}).columns["obs"][0].tolist() == first
+
+
+def test_a_name_that_is_no_text_is_not_called_damage(log):
+    path = log.rename(log.with_name(os.fsdecode(b"l\xfcg.csv")))  # as every umlaut is read in the locale C
+    message = r"has a name that is no UTF-8 text here; set PYTHONUTF8=1, or rename it$"
+    with pytest.raises(ValueError, match=message):
+        read_columns(path)
 
 
 def test_ten_numbered_columns_keep_their_order(tmp_path):

@@ -110,5 +110,7 @@ def naming_damage(path: Path) -> Iterator[None]:
         ours = frame.f_globals.get("__name__", "").startswith("rl_training.")
         if ours and isinstance(error, ValueError | TypeError | ImportError | FileNotFoundError):
             raise
+        if isinstance(error, UnicodeEncodeError) and not str(path).isprintable():  # has bytes that are no letters here
+            raise ValueError(f"{path} has a name that is no UTF-8 text here; set PYTHONUTF8=1, or rename it") from error
         cause = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(f"{path} is damaged and cannot be read ({cause}); copy or download it again") from error
