@@ -12,8 +12,10 @@ from gymnasium.vector.utils import batch_space
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rl_training.data import TransitionDataset
 from rl_training.data.spaces import Actions, Observations, batched, entry, leaves
 from rl_training.envs.spaces import describe, image_layout
+from rl_training.types import EnvSpec
 
 SIDES = st.integers(1, 3)
 FLOATS = st.sampled_from([np.float16, np.float32])  # float64 is rounded to float32
@@ -168,6 +170,20 @@ def test_one_hot_parts_and_numbers_stand_in_the_documented_order():
     assert converter.rows(obs).tolist() == [0, 1, 0, 0, 1, 1, 2, 3, 4, 0, 0, 1, 1, 0]  # B, a, b, c
 
 
+def test_bits_of_a_dataset_are_0_or_1():
+    space = describe(spaces.Dict(b=spaces.MultiBinary(2), a=spaces.Box(-9, 9, (1,))))
+    spec = EnvSpec((3,), "discrete", 2, obs_space=space)
+    columns = {"obs": [[7, 0, 1], [2, 1, 1]], "next_obs": [[2, 1, 1], [0, 0, 0]], "actions": [0, 1], "rewards": [1, 1],
+               "dones": [0, 1]}  # fmt: skip
+    assert len(TransitionDataset.from_dict(columns, spec=spec)) == 2
+    wrong = {**columns, "next_obs": [[2, 1, 1], [0, 0, 3]]}
+    message = "next_obs of a MultiBinary space must hold 0 or 1, entry 2 of row 1 holds 3"
+    with pytest.raises(ValueError, match=message):
+        TransitionDataset.from_dict(wrong, spec=spec)
+    with pytest.raises(ValueError, match=r"obs of .* entry 1 of row 0 holds 0\.5"):
+        TransitionDataset.from_dict({**columns, "obs": [[7, 0.5, 1], [2, 1, 1]]}, spec=spec)
+
+
 @pytest.mark.parametrize(
     ("space", "obs", "message"),
     [
@@ -176,6 +192,8 @@ def test_one_hot_parts_and_numbers_stand_in_the_documented_order():
         (spaces.Discrete(4), 1.5, "obs must hold integers from 0 to 3, got 1.5"),
         (spaces.MultiDiscrete([2, 3]), [1, 3], r"integers from 0 to 1, 0 to 2, got \[1, 3\]"),
         (spaces.MultiDiscrete([2, 3]), [1], r"obs must end in shape \(2,\), got \(1,\)"),
+        (spaces.MultiBinary(2), [[0, 1], [2, 0]], r"obs must hold 0 and 1 only, got \[\[0, 1\], \[2, 0\]\]"),
+        (spaces.Dict(a=spaces.MultiBinary(1)), {"a": [0.5]}, r"a must hold 0 and 1 only, got \[0\.5\]"),
         (spaces.Tuple([spaces.Discrete(2)] * 2), (1,), "obs must be a tuple of 2 parts"),
         (spaces.Dict(a=spaces.Dict(b=spaces.Discrete(2))), {"a": {"c": 1}}, r"a must be a dict of b, got \['c'\]"),
         (spaces.Dict(a=spaces.Discrete(2)), {"a": "one"}, "a must hold numbers, got"),

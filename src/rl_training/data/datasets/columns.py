@@ -46,6 +46,8 @@ def to_columns(
         raise TypeError(f"obs are {obs.dtype} but next_obs are {next_obs.dtype}")
     columns = validation.drop_nan_rows({**columns, "obs": obs, "next_obs": next_obs}, allow)
     validation.require_flags({name: columns[name] for name in ("dones", "truncated")})
+    if spec is not None and (converter := observations_of(spec)) is not None:
+        validation.require_binary(columns, converter.binary_columns)
     if "discounts" in columns:
         validation.require_discounts(columns["discounts"])
     # A row that is both terminated and truncated has no next value to bootstrap from.

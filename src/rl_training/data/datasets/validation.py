@@ -83,6 +83,18 @@ def require_flags(columns: Mapping[str, Array], source: str = "") -> None:
             raise ValueError(f"{source}column {name!r} must hold 0 or 1, row {first} holds {column[first]:g}{fix}")
 
 
+def require_binary(columns: Mapping[str, Array], entries: Sequence[int]) -> None:
+    """Raises ValueError if these entries of the observations, which are MultiBinary, are neither 0 nor 1."""
+    for name in ("obs", "next_obs") if entries else ():
+        bits = columns[name][:, entries]
+        if (wrong := (bits != 0) & (bits != 1)).any():
+            first, entry = (int(each[0]) for each in wrong.nonzero())
+            raise ValueError(
+                f"{name} of a MultiBinary space must hold 0 or 1, entry {entries[entry]} of row {first} holds "
+                f"{bits[first, entry]:g}"
+            )
+
+
 def require_discounts(column: Array) -> None:
     if (wrong := ~((column >= 0) & (column <= 1))).any():
         first = int(wrong.argmax())

@@ -59,6 +59,8 @@ class Vector:
         rows = values.reshape((*lead, self.part.size)).astype(np.float32)
         if not math.isfinite(rows.sum()) and not np.isfinite(rows).all():  # the sum of large values may be infinite
             raise ValueError(f"{self.leaf.label} holds NaN or infinite values")
+        if self.leaf.kind == "MultiBinary" and not ((rows == 0) | (rows == 1)).all():
+            raise ValueError(f"{self.leaf.label} must hold 0 and 1 only, got {reprlib.repr(values.tolist())}")
         if self._is_wide and max(values.max(initial=0), -int(values.min(initial=0))) > MAX_EXACT:
             raise ValueError(
                 f"{self.leaf.label} holds {reprlib.repr(values.tolist())}, but float32 holds integers exactly only to "
@@ -119,6 +121,12 @@ class Observations:
         self.shape = parts[0].shape if self._images else (sum(part.size for part in parts),)
         if self.is_packed:
             self.shape = (sum(part.bytes for part in parts),)
+
+    @property
+    def binary_columns(self) -> list[int]:
+        """Columns of rows that hold 0 or 1; none of rows with images."""
+        kinds = [each.leaf.kind for each in self._vectors for _ in range(each.part.size)]
+        return [] if self._images else [column for column, kind in enumerate(kinds) if kind == "MultiBinary"]
 
     def rows(self, obs: Any) -> Array:
         """Converts observations with any leading shape."""
