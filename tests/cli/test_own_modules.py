@@ -10,6 +10,7 @@ import gymnasium as gym
 import pytest
 from typer.testing import CliRunner
 
+from rl_training import modules
 from rl_training.cli import app
 
 MODULE = """
@@ -90,6 +91,8 @@ def test_a_class_is_trained_evaluated_resumed_and_collected_with_its_wrappers(fo
     assert json.loads(invoke("resume", run, "--steps", "48", "--json"))["steps"] == 48
     assert "byte-identical" in invoke("verify", run)
     invoke("data", "collect", run, "--steps", "20", "--out", "rows.npz")
+    modules._approved.clear()  # as in a new process
+    assert "usable for training" in invoke("data", "check", "rows.npz", "--env", "own_grids:Grid")
     source = json.loads((folder / run / "run.json").read_text())["env_source"]
     assert source["file"] == str(folder / "own_grids.py")
 

@@ -11,7 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 import gymnasium as gym
 import pytest
 
-from rl_training import DQN, evaluate_checkpoint, resume_training
+from rl_training import DQN, evaluate_checkpoint, modules, resume_training
+from rl_training.envs.creation.making import spec_of
 from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.manager import ExperimentManager
 from rl_training.experiment.run import run_training
@@ -119,6 +120,17 @@ def test_the_modules_of_a_config_are_those_of_its_environments_and_their_options
 @pytest.mark.parametrize("key", ["algo", "env_wrappers", "callbacks", "network"])
 def test_every_key_that_names_code_is_one_of_its_modules(key, value):
     assert modules_of({key: value}) == ["absent"]
+
+
+def test_built_in_environments_need_no_trust_and_other_names_of_their_modules_do(monkeypatch):
+    monkeypatch.setattr(modules, "_approved", set())
+    home = "rl_training.envs.device.minatar"
+    assert modules_of({"env_id": f"{home}:Breakout"}) == []
+    assert spec_of(f"{home}:Breakout").action_dim == 6
+    for name in ("Game", "Tensor", "torch.load"):
+        assert modules_of({"env_id": f"{home}:{name}"}) == [home]
+        with pytest.raises(UntrustedModuleError, match="not approved"):
+            spec_of(f"{home}:{name}")
 
 
 def test_names_in_mappings_are_modules_too():

@@ -72,7 +72,10 @@ def check(
         spec = None
         if env is not None:
             from rl_training.envs.creation.making import spec_of
+            from rl_training.experiment.trust import env_modules
+            from rl_training.modules import approve
 
+            approve(env_modules([env], {}))  # typed by the user
             spec = spec_of(env, {})
         options = read_options(columns, action_range, allow)
         report = inspect_source(src, columns=options.pop("dataset_columns"), spec=spec, **options, **table)

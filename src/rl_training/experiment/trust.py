@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from rl_training.envs.creation.modules import changed_source, module_of
+from rl_training.envs.device.names import is_built_in
 from rl_training.experiment.config.messages import shown
 from rl_training.experiment.config.train_config import TrainConfig
 from rl_training.messages import Warn
@@ -38,7 +39,7 @@ def learner_modules(config: Config) -> list[str]:
 
 def env_modules(env_ids: Iterable[object], options: Any, wrappers: Any = ()) -> list[str]:
     """Returns the modules named in ids and wrappers, and in options, which some environments pass on."""
-    ids = [module_of(env_id) for env_id in env_ids if isinstance(env_id, str)]
+    ids = [module_of(each) for each in env_ids if isinstance(each, str) and not is_built_in(each)]
     texts = [re.match(r"([^\W\d]\w*(?:\.\w+)*):\w", text) for text in _texts([options, wrappers])]
     named = [text[1] for text in texts if text is not None and module_files(text[1]) is not None]
     return list(dict.fromkeys([*(module for module in ids if module is not None), *_named(wrappers), *named]))

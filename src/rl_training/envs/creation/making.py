@@ -22,6 +22,7 @@ from rl_training.envs.creation.lending import LentEnv
 from rl_training.envs.creation.modules import module_of
 from rl_training.envs.creation.suggestions import suggestion
 from rl_training.envs.creation.wrapping import wrap, wrapper_name
+from rl_training.envs.device.names import is_built_in
 from rl_training.envs.masks import gives_masks, with_action_masks
 from rl_training.envs.pools.group import EnvError, close_env
 from rl_training.envs.spaces import with_library_spaces
@@ -258,7 +259,7 @@ def _resolved(env_id: str) -> MakeEnv | None:
         import_named(module, env_id, "env_id")
         return None
     try:
-        creator = load_object(env_id, "env_id")
+        creator = load_object(env_id, "env_id", approved=is_built_in(env_id))
     except UntrustedModuleError:
         raise
     except ValueError:

@@ -7,21 +7,11 @@ import torch
 
 from rl_training.envs.device.base import TensorEnv
 from rl_training.envs.device.contract import TensorPool
+from rl_training.envs.device.names import BUILT_IN, HOME, is_built_in
 from rl_training.envs.device.pool import DevicePool
 from rl_training.envs.device.simulator import VectorSimulator
 from rl_training.envs.device.simulator_pool import SimulatorPool
 from rl_training.modules import import_named, load_object, module_in, parameters_of
-
-HOME = "rl_training.envs.device"
-BUILT_IN = {
-    "CartPole-v1": "classic:CartPole",
-    "Pendulum-v1": "classic:Pendulum",
-    "Acrobot-v1": "classic:Acrobot",
-    "MountainCar-v0": "classic:MountainCar",
-    "MountainCarContinuous-v0": "classic:MountainCarContinuous",
-    "minatar_games:MinAtar/Breakout-v0": "minatar:Breakout",
-    "minatar_games:MinAtar/Freeway-v0": "minatar:Freeway",
-}
 
 
 def make_pool(
@@ -49,7 +39,7 @@ def _made(env_id: Any, env_kwargs: Mapping[str, Any], num_envs: int, device: str
         return getattr(import_named(f"{HOME}.{module}", env_id, "env_id"), name)()
     if not callable(env_id) and module_in(env_id) is None:
         raise ValueError(f"env_backend: device does not have {env_id}; {_offer()}")
-    creator = env_id if callable(env_id) else load_object(env_id, "env_id")
+    creator = env_id if callable(env_id) else load_object(env_id, "env_id", approved=is_built_in(env_id))
     offered = {"num_envs": num_envs, "device": device}
     accepted = {name: offered[name] for name in offered if name in parameters_of(creator)}
     return creator(**{**accepted, **env_kwargs})
