@@ -57,6 +57,20 @@ def test_an_offline_run_is_exported_with_its_own_data(cli, pendulum, tmp_path):
     assert "observations from Pendulum-v1" in result.stdout
 
 
+def test_data_with_other_column_names_are_read_with_the_option_that_the_error_names(cli, pendulum, tmp_path):
+    rows = [f"{step},{step / 9},1,{step % 3 - 1}.5,1,{int(step == 9)},0" for step in range(10)]
+    data = tmp_path / "log.csv"
+    data.write_text("\n".join(["x,y,z,torque,reward,done,timeout", *rows]))
+    export = ("export", pendulum, "--out", tmp_path / "policy.pt2", "--columns", "obs=x,y,z")
+    refused = cli(*export, "--data", data)
+    assert refused.exit_code == 2
+    assert "name the columns with --columns, such as actions=torque" in refused.stderr
+    done = cli(*export, "--data", data, "--columns", "actions=torque")
+    assert done.exit_code == 0, done.stderr
+    assert f"10 of 10 equal, on observations from {data}" in " ".join(done.stdout.split())
+    assert cli(*export).stderr == "error: --columns needs --data DATASET\n"
+
+
 def test_a_run_whose_data_are_gone_asks_for_other_data(cli, tmp_path):
     data = tmp_path / "random.npz"
     assert cli("data", "collect", "random", "--env", "Pendulum-v1", "--steps", "50", "--out", data).exit_code == 0

@@ -21,7 +21,7 @@ def logs(tmp_path, monkeypatch):
     return [f"logs/log_{number}.csv" for number in (1, 2, 3)]
 
 
-@pytest.mark.parametrize("option", ["--dataset", "--datasets", "--ope", "--test"])
+@pytest.mark.parametrize("option", ["--data", "--dataset", "--datasets", "--ope", "--test"])
 def test_files_after_an_option_become_their_pattern(logs, option):
     assert join_files(["train", option, *logs, "bc"]) == ["train", option, "logs/log_*.csv", "bc"]
     assert join_files(["train", option, *logs, "logs/other.csv"]) == ["train", option, "logs/*.csv"]

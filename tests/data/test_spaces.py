@@ -173,15 +173,17 @@ def test_one_hot_parts_and_numbers_stand_in_the_documented_order():
 def test_bits_of_a_dataset_are_0_or_1():
     space = describe(spaces.Dict(b=spaces.MultiBinary(2), a=spaces.Box(-9, 9, (1,))))
     spec = EnvSpec((3,), "discrete", 2, obs_space=space)
-    columns = {"obs": [[7, 0, 1], [2, 1, 1]], "next_obs": [[2, 1, 1], [0, 0, 0]], "actions": [0, 1], "rewards": [1, 1],
-               "dones": [0, 1]}  # fmt: skip
+    columns: dict[str, Any] = {
+        "obs": [[7, 0, 1], [2, 1, 1]], "next_obs": [[2, 1, 1], [0, 0, 0]], "actions": [0, 1], "rewards": [1, 1],
+        "dones": [0, 1],
+    }  # fmt: skip
     assert len(TransitionDataset.from_dict(columns, spec=spec)) == 2
     wrong = {**columns, "next_obs": [[2, 1, 1], [0, 0, 3]]}
     message = "next_obs of a MultiBinary space must hold 0 or 1, entry 2 of row 1 holds 3"
     with pytest.raises(ValueError, match=message):
         TransitionDataset.from_dict(wrong, spec=spec)
     with pytest.raises(ValueError, match=r"obs of .* entry 1 of row 0 holds 0\.5"):
-        TransitionDataset.from_dict({**columns, "obs": [[7, 0.5, 1], [2, 1, 1]]}, spec=spec)
+        TransitionDataset.from_dict({**columns, "obs": np.array([[7, 0.5, 1], [2, 1, 1]])}, spec=spec)
 
 
 @pytest.mark.parametrize(

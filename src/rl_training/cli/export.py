@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rl_training.cli.data import ActionRange, Allow, Columns, read_options
 from rl_training.cli.options import DATA, Best, Json, Run, Trust, number
 from rl_training.cli.output import print_facts, print_json, stdout_for_results
+from rl_training.cli.tables import takes_table_options
 
 if TYPE_CHECKING:
     from rl_training.experiment.export.exporting import Exported
@@ -27,26 +29,26 @@ Data = Annotated[
 ]
 
 
+@takes_table_options
 def export(
-    run: Run,
-    out: Out,
-    best: Best = False,
-    tolerance: Tolerance = 1e-5,
-    observations: Observations = 4096,
-    data: Data = None,
-    trust: Trust = None,
-    as_json: Json = False,
-) -> None:
+    run: Run, out: Out, best: Best = False, tolerance: Tolerance = 1e-5, observations: Observations = 4096,
+    data: Data = None, columns: Columns = None, action_range: ActionRange = None, allow: Allow = None,
+    trust: Trust = None, as_json: Json = False, *, table: dict[str, Any],
+) -> None:  # fmt: skip
     """Export a trained policy as ONNX or torch.export. Observations and actions of the file are in the environment's
     units, and a JSON file beside it describes them. The file is compared with the agent on real observations; if it
-    differs by more than the tolerance, no file is left and the exit code is 1."""
+    differs by more than the tolerance, no file is left and the exit code is 1. The data are read with the agent's own
+    dataset options unless others are given."""
+    reading = read_options(columns, action_range, allow) | table
+    if data is None and (unused := [name for name, value in reading.items() if value]):
+        raise ValueError(f"--{unused[0].removeprefix('dataset_').replace('_', '-')} needs --data DATASET")
     with stdout_for_results():
         from rl_training.experiment.agent import load_agent
         from rl_training.experiment.export.exporting import export_agent
 
         agent = load_agent(run, best=best, trust=trust or ())
         with new_folder(out):
-            found = export_agent(agent, out, tolerance=tolerance, observations=observations, data=data)
+            found = export_agent(agent, out, tolerance=tolerance, observations=observations, data=data, reading=reading)
     if as_json:
         print_json({"file": str(found.path), "description_file": str(found.description_path), **found.description})
         return

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import typer
 
-OPTIONS = ("--dataset", "--datasets", "--ope", "--test")
+OPTIONS = ("--data", "--dataset", "--datasets", "--ope", "--test")
 SUFFIXES = (".csv", ".csv.gz", ".parquet", ".npz", ".hdf5", ".h5")
 
 

@@ -6,6 +6,7 @@ import copy
 import hashlib
 import json
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ import torch
 from rl_training.experiment.agent import Agent
 from rl_training.experiment.export.description import describe_policy
 from rl_training.experiment.export.files import format_of, open_policy, write_policy
-from rl_training.experiment.export.observations import OBSERVATIONS, observe
+from rl_training.experiment.export.observations import OBSERVATIONS, Observed, observe
 from rl_training.experiment.export.parity import TOLERANCE, Comparison, Parity, ParityError
 from rl_training.experiment.export.policy import ExportedPolicy
 from rl_training.runtime.files import write_atomically
@@ -29,12 +30,13 @@ class Exported(NamedTuple):
 
 def export_agent(
     agent: Agent, path: Path | str, *, tolerance: float = TOLERANCE, observations: int = OBSERVATIONS,
-    data: Path | str | None = None,
+    data: Path | str | None = None, reading: Mapping[str, Any] | None = None,
 ) -> Exported:  # fmt: skip
     """Writes the deterministic policy to a new file (.onnx or .pt2) and its description beside it (.json).
 
     Raises ParityError, and leaves no file, if the file differs from the agent by more than `tolerance` on
-    `observations` observations from the environment, or from `data`.
+    `observations` observations from the environment, or from `data`. `reading` holds options of the data,
+    such as `dataset_columns`; the others are those of the agent's training data.
     """
     path = Path(path)
     if observations < 1 or not 0 < tolerance < float("inf"):
@@ -46,7 +48,7 @@ def export_agent(
         raise FileNotFoundError(f"cannot write {path.name}: directory {path.parent} does not exist")
     agent = agent._replace(learner=copy.deepcopy(agent.learner).cpu().eval())
     policy = ExportedPolicy(agent.learner, agent.spec).eval()
-    source = None if data is None else Path(data)
+    source = None if data is None else Observed(Path(data), reading or {})
     described = describe_policy(agent, policy, with_env=source is None and agent.config.env_id is not None)
     others = _other_files(description_path, described)
     with tempfile.TemporaryDirectory(prefix=".export-", dir=path.parent) as folder:
@@ -61,7 +63,7 @@ def export_agent(
     return Exported(path, description_path, described, parity)
 
 
-def _measured(agent: Agent, path: Path, count: int, data: Path | None, tolerance: float) -> Parity:
+def _measured(agent: Agent, path: Path, count: int, data: Observed | None, tolerance: float) -> Parity:
     comparison = Comparison(agent, open_policy(path))
     with torch.random.fork_rng(devices=[]):
         source = observe(agent, comparison, count, data)

@@ -1,6 +1,8 @@
 """Observations to compare an exported policy on: from its environment, or from data."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 
@@ -19,7 +21,14 @@ ENVS, CHUNK = 16, 256  # rows of one forward pass, from environments and from da
 RANDOM = 0.1  # share of random actions, which lead to more states than the policy's own
 
 
-def observe(agent: Agent, comparison: Comparison, count: int, data: Path | None) -> str:
+class Observed(NamedTuple):
+    """Data to take observations from, and the options to read them with."""
+
+    source: Path
+    reading: Mapping[str, Any]
+
+
+def observe(agent: Agent, comparison: Comparison, count: int, data: Observed | None) -> str:
     """Passes at least `count` observations to the comparison and returns their source."""
     if data is not None or agent.config.env_id is None:
         return _read(agent, comparison, count, data)
@@ -49,13 +58,13 @@ def _play(agent: Agent, comparison: Comparison, count: int) -> str:
     return str(source)
 
 
-def _read(agent: Agent, comparison: Comparison, count: int, data: Path | None) -> str:
+def _read(agent: Agent, comparison: Comparison, count: int, data: Observed | None) -> str:
     """Reads rows at equal distances. A recurrent policy treats each as the first of an episode."""
-    dataset = _dataset_of_run(agent) if data is None else load_dataset_for(agent, data)
+    dataset = _dataset_of_run(agent) if data is None else load_dataset_for(agent, data.source, **data.reading)
     places = torch.linspace(0, len(dataset) - 1, min(count, len(dataset))).long()
     for chunk in dataset.columns["obs"][places].split(CHUNK):
         comparison.act(chunk)
-    return "the dataset of the run" if data is None else str(data)
+    return "the dataset of the run" if data is None else str(data.source)
 
 
 def _dataset_of_run(agent: Agent) -> TransitionDataset:
