@@ -2,9 +2,18 @@
 
 import numpy as np
 import pytest
+import torch
 
-from rl_training.data import TransitionDataset, load_transition_dataset
+from rl_training.data import TransitionDataset, load_transition_dataset, save_transition_dataset
 from rl_training.data.datasets.validation import drop_rows
+from rl_training.experiment.ope.importance import Episodes
+from rl_training.experiment.ope.policies import PolicyActions, with_policy_actions
+from rl_training.types import Action
+
+
+class Still:
+    def act(self, obs, memory=None, *, deterministic=False, generator=None):
+        return Action(torch.zeros(len(obs), 1))
 
 
 @pytest.fixture
@@ -142,3 +151,24 @@ def test_only_the_first_piece_of_an_episode_begins_in_a_first_state(load, counte
     assert dataset.episode_offsets.tolist() == [0, 2, 4]  # rows 0-1 and 3-4 of the first episode, and the second one
     assert dataset.first_rows.tolist() == [0, 4]
     assert TransitionDataset.from_dict(counted([1, 2, 3], truncated=(0, 2))).first_rows.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("suffix", ["npz", "parquet"])
+def test_files_written_here_keep_the_episodes_that_dropped_rows_cut(load, counted, tmp_path, suffix):
+    dataset = load(counted([1, 1, np.nan, 1, 1, 1], dones=(3, 5)), allow=["nan"])
+    save_transition_dataset(dataset, tmp_path / f"again.{suffix}")
+    again = load_transition_dataset(tmp_path / f"again.{suffix}")
+    assert (again.episode_offsets.tolist(), again.first_rows.tolist()) == ([0, 2, 3], [0, 3])
+    assert again.fingerprint() == dataset.fingerprint()
+
+
+def test_files_of_whole_episodes_have_no_further_column(load, counted, tmp_path):
+    save_transition_dataset(load(counted([1, 1, 1], dones=(0, 2))), tmp_path / "whole.npz")
+    assert "_trajectories" not in np.load(tmp_path / "whole.npz").files
+
+
+def test_estimates_begin_in_the_first_states_of_cut_episodes(load, counted):
+    dataset = load(counted([1, 1, np.nan, 1, 1, 1], dones=(3, 5)), allow=["nan"])
+    rows = with_policy_actions(dataset, [PolicyActions(Still(), None, 0)], 0.5)
+    assert rows.first_rows.tolist() == [0, 3]
+    assert Episodes(rows, 0.5).count == 2

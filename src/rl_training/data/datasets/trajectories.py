@@ -1,4 +1,4 @@
-"""Trajectories that go on after a terminal row, as in OGBench, where a mask of 0 ends an episode but no trajectory."""
+"""Trajectories of several episodes: they go on after a terminal row, as in OGBench, or after rows that were dropped."""
 
 from __future__ import annotations
 

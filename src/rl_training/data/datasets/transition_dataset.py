@@ -46,7 +46,7 @@ class TransitionDataset(SeededSampler):
     time_column: str = ""  # column that orders the rows of a table
     action_range: Bounds | None = None  # in which Box actions were recorded; None: the bounds of the spec
     file_episodes: Array | None = None  # [rows], the episode of the file, which dropped rows may have cut into several
-    trajectories: Array | None = None  # [rows], where trajectories go on after terminal rows (OGBench)
+    trajectories: Array | None = None  # [rows], where they go on after terminal (OGBench) or dropped rows
 
     def __init__(self, columns: Batch, *, episode_ends: Tensor | None = None, spec: EnvSpec | None = None) -> None:
         require_columns(columns, (*REQUIRED, "truncated"))

@@ -25,8 +25,9 @@ def arrays_in_env_units(dataset: TransitionDataset) -> Arrays:
 
 
 def _stored_arrays(dataset: TransitionDataset) -> Arrays:
-    trajectories = dataset.trajectories
-    return arrays_in_env_units(dataset) | ({} if trajectories is None else {STORED: trajectories})
+    numbers = dataset.file_episodes if dataset.trajectories is None else dataset.trajectories
+    is_cut = dataset.trajectories is not None or len(dataset.first_rows) < len(dataset.episode_offsets)
+    return arrays_in_env_units(dataset) | ({STORED: numbers} if numbers is not None and is_cut else {})
 
 
 def save_npz(dataset: TransitionDataset, path: str | Path) -> None:

@@ -110,5 +110,5 @@ def with_policy_actions(
     logged = next_actions(dataset).unsqueeze(1).expand_as(chosen[0])
     columns["policy_next_actions"] = torch.stack([*chosen, logged], 1)
     data = TransitionDataset(columns, episode_ends=dataset.episode_ends, spec=dataset.spec)
-    data.trajectories = dataset.trajectories
+    data.file_episodes, data.trajectories = dataset.file_episodes, dataset.trajectories
     return data.with_discounts(gamma).with_discounted_returns_to_go(gamma)
