@@ -105,7 +105,7 @@ def seconds(column: Array) -> Array:
 def to_words(column: Array) -> list[str | None]:
     """The values as text, None where missing; whole numbers are written without a decimal point."""
     if column.dtype.kind == "O":
-        return [None if _is_missing(each) else str(each).strip() for each in column]
+        return [None if is_missing(each) else str(each).strip() for each in column]
     if column.dtype.kind == "f":
         return [
             None if each != each else f"{int(each)}" if each.is_integer() else f"{each:g}" for each in column.tolist()
@@ -113,7 +113,7 @@ def to_words(column: Array) -> list[str | None]:
     return [str(each) for each in column.tolist()]
 
 
-def _is_missing(value: object) -> bool:
+def is_missing(value: object) -> bool:
     return value is None or value != value or str(value).strip() in MISSING
 
 

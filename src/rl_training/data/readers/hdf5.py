@@ -48,6 +48,8 @@ def read_hdf5(path: Path, given: Mapping[str, str] | None) -> StoredColumns:
 
 
 def _read(dataset: Any, name: str, path: Path, wanted: str = "") -> Array:
+    if wanted == "episodes" and dataset.dtype.kind in "OS":
+        return np.array(dataset.asstr()[()], str)
     require_numbers(name, dataset.dtype, path)
     column = np.empty(dataset.shape, stored_dtype(wanted, dataset.dtype))  # read directly into the final dtype
     if column.size:

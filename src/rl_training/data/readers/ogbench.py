@@ -7,17 +7,22 @@ The rules are those of `load_dataset` in github.com/seohongpark/ogbench, ogbench
 - compact: as raw, with `valids`, which is 0 in rows without a next observation.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from rl_training.data.datasets.validation import require_equal_lengths
+from rl_training.data.readers.episodes import Warnings, join_episodes, require_ids, single_ids
 from rl_training.data.readers.names import SPELLINGS, choose_names
 from rl_training.data.readers.rows import (
+    NO_LABELS,
     NO_NEXT_OBS,
     LeftOut,
     StoredColumns,
     complete_transitions,
+    drop_incomplete,
     keep_rows,
     read_flags,
     with_durations,
@@ -44,10 +49,13 @@ def complete_arrays(
 ) -> StoredColumns:
     """`complete_transitions` for files of arrays, which may be those of OGBench."""
     is_ogbench = names.get("truncated") == ENDS and names.get("dones") in (None, MASKS)
-    if not is_ogbench:
-        return complete_transitions(columns, names, source, spec=spec)
     columns = dict(columns)
+    labels = NO_LABELS._replace(notes=drop_incomplete(columns, [name for name in columns if name not in names]))
     require_equal_lengths(columns)
+    if not is_ogbench:
+        order, warnings = _joined(columns, names, source)
+        labels = labels._replace(warnings=warnings)
+        return complete_transitions(columns, names, source, spec=spec, labels=labels, order=order)
     rows = len(columns["obs"])
     ends, masks, valids = (
         read_flags(name, columns.pop(column, np.full(rows, column != "truncated")), source)
@@ -64,9 +72,19 @@ def complete_arrays(
     stored_names = {name: column for name, column in names.items() if name != VALIDS}
     go_on = complete["dones"][:-1] & (trajectories[1:] == trajectories[:-1])
     return StoredColumns(
-        complete, stored_names, rows, spec, left_out=left_out, positions=kept,
+        complete, stored_names, rows, spec, labels, left_out, positions=kept,
         trajectories=trajectories if go_on.any() else None,
     )  # fmt: skip
+
+
+def _joined(columns: Arrays, names: Mapping[str, str], source: object) -> tuple[Array | None, Warnings]:
+    """Puts the rows of each episode together if the file has their ids."""
+    if "episodes" not in columns:
+        return None, ()
+    ids = columns["episodes"]
+    require_ids(ids, f"{source}: column {names['episodes']!r}")
+    columns["episodes"] = single_ids(ids)
+    return join_episodes(columns, names["episodes"])
 
 
 def _is_ogbench(stored: set[str], given: Mapping[str, str]) -> bool:

@@ -13,6 +13,7 @@ from rl_training.data.datasets.trajectories import STORED, renumbered
 from rl_training.data.datasets.validation import (
     LEARNED,
     find_breaks,
+    find_not_finite,
     require_equal_lengths,
     require_flags,
 )
@@ -100,6 +101,8 @@ def complete_transitions(
         obs, next_obs = columns["obs"], columns["next_obs"]
         if obs.shape != next_obs.shape:
             raise ValueError(f"obs have shape {obs.shape} but next_obs have {next_obs.shape}")
+        labels = labels._replace(notes=(*labels.notes, *_fill_terminal(columns, dones)))
+        next_obs = columns["next_obs"]
         if not marked:
             truncated[:-1] |= find_breaks(obs, next_obs) & ~dones[:-1]
         timed = with_durations(columns, names, dones | truncated, source, time)
@@ -257,6 +260,25 @@ def _derive_next_obs(columns: Arrays, dones: Array, ended: Array, source: object
     next_obs = columns["obs"][kept + ~dones[kept]]
     complete = {**columns, "dones": dones, "truncated": truncated}
     return {**{name: keep_rows(column, kept) for name, column in complete.items()}, "next_obs": next_obs}, kept
+
+
+def drop_incomplete(columns: Arrays, extras: Iterable[str]) -> tuple[str, ...]:
+    """Drops other columns with missing values, so that no row is lost for a column that nothing needs."""
+    wrong = [name for name in extras if columns[name].dtype.kind == "f" and np.isnan(columns[name]).any()]
+    for name in wrong:
+        del columns[name]
+    named = ", ".join(f"{name!r}" for name in wrong)
+    return (f"left out, because values are missing: {named} (keep with --columns NAME=NAME)",) if wrong else ()
+
+
+def _fill_terminal(columns: Arrays, dones: Array) -> tuple[str, ...]:
+    """Repeats obs as a missing next_obs of terminal rows, whose next value no target reads."""
+    missing = find_not_finite(columns["next_obs"]) & dones
+    if not missing.any():
+        return ()
+    columns["next_obs"] = columns["next_obs"].copy()
+    columns["next_obs"][missing] = columns["obs"][missing]
+    return (f"next_obs is missing in {missing.sum():,} terminal rows; it is not needed there, and obs is repeated",)
 
 
 def keep_rows(column: Array, kept: Array) -> Array:

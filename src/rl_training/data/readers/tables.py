@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from rl_training.data.datasets.durations import TIME
 from rl_training.data.readers import cells
+from rl_training.data.readers.episodes import join_episodes, numbered, single_ids
 from rl_training.data.readers.options import TableOptions
 from rl_training.data.readers.plan import ACTIONS, FLAGS, OBS, Plan, Table, make_plan
-from rl_training.data.readers.rows import Labels, StoredColumns, complete_transitions, fill_columns, join_columns
+from rl_training.data.readers.rows import (
+    Labels,
+    StoredColumns,
+    complete_transitions,
+    drop_incomplete,
+    fill_columns,
+    join_columns,
+)
 from rl_training.data.readers.timing import TimeColumn, apply_times, unordered_steps
 from rl_training.types import Array, Arrays
 
@@ -21,12 +29,18 @@ def read_table(table: Table, given: Mapping[str, str] | None, options: TableOpti
     names, time, kinds = plan.names, plan.time, plan.table.kinds
     stamps = tuple(name for name, group in plan.chosen.items() if any(kinds[column] == "time" for column in group))
     columns = fill_columns(_joined(plan), table.rows)
-    dropped = _drop_incomplete(columns, [name for name in plan.extras if name != time])
+    if len(plan.chosen.get("episodes", ())) > 1:  # such as the patient and the visit
+        columns["episodes"] = single_ids(columns["episodes"])
+    dropped = drop_incomplete(columns, [name for name in plan.extras if name != time])
     sorts = table.spec is None and (TIME in given or kinds.get(time) == "time")
     found = next((TimeColumn(name, time, sorts) for name, group in plan.chosen.items() if group == [time]), None)
+    joined, unsorted = None, ()
+    if "episodes" in columns and not (found and found.sorts):
+        joined, unsorted = join_episodes(columns, names["episodes"])
     order, warnings = apply_times(columns, names, found, options.max_gap, table.source)
+    order, warnings = joined if order is None else order, (*unsorted, *warnings)
     if found is None and table.spec is None and TIME not in given:
-        warnings = unordered_steps(columns, plan.extras)
+        warnings += unordered_steps(columns, plan.extras)
     start = _count_from_0(columns, plan, options)
     notes = (*table.notes, *dropped, *_reading(plan, start))
     key = found.key if found else ""
@@ -44,7 +58,7 @@ def _joined(plan: Plan) -> Iterator[Arrays]:
         parts = {}
         for column, part in batch.items():
             if column in plan.ids:
-                parts[column] = _numbered(part, plan.ids[column])
+                parts[column] = numbered(part, plan.ids[column], plan.where(column), start)
             elif column in plan.categories:
                 parts[column] = _codes(plan, column, part)
             elif column == plan.time or plan.table.kinds[column] == "time":
@@ -56,11 +70,6 @@ def _joined(plan: Plan) -> Iterator[Arrays]:
         yield {name: join_columns([_expanded(plan, name, column, parts[column]) for column in group])
                for name, group in plan.chosen.items()}  # fmt: skip
         start += len(next(iter(batch.values())))
-
-
-def _numbered(ids: Array, numbers: dict[object, int]) -> Array:
-    """Replaces ids of any type by integers, which are added to `numbers` for new ones."""
-    return np.array([numbers.setdefault(each, len(numbers)) for each in ids.tolist()], np.int64)
 
 
 def _codes(plan: Plan, column: str, part: Array) -> Array:
@@ -97,15 +106,6 @@ def _numbers(plan: Plan, column: str, part: Array, start: int) -> Array:
         f"{plan.where(column)} must hold numbers, but row {start} holds {words[0]!r}; read it as a category with "
         f"--categories {column}, or leave it out"
     )
-
-
-def _drop_incomplete(columns: Arrays, extras: Collection[str]) -> list[str]:
-    """Drops other columns with missing values, so that no row is lost for a column that nothing needs."""
-    wrong = [name for name in extras if columns[name].dtype.kind == "f" and np.isnan(columns[name]).any()]
-    for name in wrong:
-        del columns[name]
-    named = ", ".join(f"{name!r}" for name in wrong)
-    return [f"left out, because values are missing: {named} (keep with --columns NAME=NAME)"] if wrong else []
 
 
 def _count_from_0(columns: Arrays, plan: Plan, options: TableOptions) -> int:

@@ -8,14 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 from rl_training.data.datasets.validation import DatasetError
+from rl_training.data.readers.episodes import Warnings, marked_ends
 from rl_training.data.readers.rows import StoredColumns
 from rl_training.types import Array, Arrays
 
 TIME_NAMES = ("time", "timestamp", "datetime", "date", "ts")
 STEP_NAMES = ("t", "step", "steps", "timestep", "time_step", "index", "row")  # may be other things too
 LONG = 10  # times the median step is a gap
-
-Warnings = tuple[tuple[str, str, str], ...]
 
 
 class TimeColumn(NamedTuple):
@@ -78,15 +77,8 @@ def _episodes(columns: Arrays) -> Array:
     """A number for each episode, by the column of ids or else by the ends that are marked."""
     if "episodes" in columns:
         return columns["episodes"]
-    ends = _ends(columns)
+    ends = marked_ends(columns)
     return np.cumsum(ends) - ends
-
-
-def _ends(columns: Arrays) -> Array:
-    ended = np.zeros(len(columns["obs"]), bool)
-    for name in columns.keys() & {"dones", "truncated"}:
-        ended |= columns[name].reshape(-1) == 1
-    return ended
 
 
 def from_first_time(stored: StoredColumns) -> StoredColumns:
@@ -110,7 +102,7 @@ def _gaps(
     columns: Arrays, names: dict[str, str], times: Array, time: str, max_gap: float | None, order: Array | None
 ) -> Warnings:
     ids, steps = _episodes(columns), np.diff(times)
-    inside = (ids[1:] == ids[:-1]) & ~_ends(columns)[:-1]
+    inside = (ids[1:] == ids[:-1]) & ~marked_ends(columns)[:-1]
     if max_gap is not None:
         split = np.concatenate([[0], np.cumsum((ids[1:] != ids[:-1]) | (steps > max_gap))])
         columns["episodes"], names["episodes"] = split, names.get("episodes", time)

@@ -1,0 +1,82 @@
+"""Columns of ids: one number for each id, and the rows of an episode put together."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rl_training.data.datasets.validation import DatasetError, same_rows
+from rl_training.data.readers.cells import is_missing
+from rl_training.types import Array, Arrays
+
+EXACT = 2**53  # larger floats do not hold every integer
+
+Warnings = tuple[tuple[str, str, str], ...]  # kind, text and fix
+
+
+def numbered(ids: Array, numbers: dict[object, int], where: str, start: int) -> Array:
+    """Replaces ids of any type by integers, which are added to `numbers` for new ones; `start` is the first row."""
+    require_ids(ids, where, start)
+    return np.array([numbers.setdefault(each, len(numbers)) for each in ids.tolist()], np.int64)
+
+
+def require_ids(ids: Array, where: str, start: int = 0) -> None:
+    """Raises DatasetError for ids that are missing, or that floats cannot tell apart."""
+    missing = np.isnan(ids) if ids.dtype.kind == "f" else np.zeros(len(ids), bool)
+    if ids.dtype.kind == "O":
+        missing = np.array([is_missing(each) for each in ids])
+    if missing.any():
+        raise DatasetError(
+            f"{where} has no id in {missing.sum()} rows, the first is row {start + int(missing.argmax())}",
+            "fill it, or remove these rows",
+        )
+    if ids.dtype.kind == "f" and (np.abs(ids) >= EXACT).any():
+        row = int((np.abs(ids) >= EXACT).argmax())
+        raise DatasetError(
+            f"{where} holds {ids[row]:.17g} in row {start + row}, and ids of this size are rounded",
+            "write them as text, such as id-123",
+        )
+
+
+def single_ids(ids: Array) -> Array:
+    """One integer for each id, or for each combination of the ids of several columns, in the order of the rows."""
+    flat = ids.reshape(len(ids), -1)
+    keys = {"axis": 0} if flat.shape[1] > 1 else {}
+    _, first, number = np.unique(flat, return_index=True, return_inverse=True, **keys)
+    return np.argsort(np.argsort(first))[number.reshape(-1)]
+
+
+def marked_ends(columns: Arrays) -> Array:
+    """Flags of the rows that dones or truncated mark."""
+    ended = np.zeros(len(columns["obs"]), bool)
+    for name in columns.keys() & {"dones", "truncated"}:
+        ended |= columns[name].reshape(-1) == 1
+    return ended
+
+
+def join_episodes(columns: Arrays, column: str) -> tuple[Array | None, Warnings]:
+    """Puts the rows of an episode together, in recorded order; changes `columns`.
+
+    An id that returns after a marked end, or where next_obs leads elsewhere, starts another episode. Returns the row in
+    the file of each row if they were moved, and warnings. `column` is the name of the ids in the file.
+    """
+    ids = columns["episodes"]
+    first = np.flatnonzero(np.append(True, ids[1:] != ids[:-1]))  # rows where the id changes
+    by_id = np.argsort(ids[first], kind="stable")
+    goes_on = np.append(False, ids[first][by_id][1:] == ids[first][by_id][:-1])
+    last = np.append(first[1:], len(ids)) - 1
+    before, after = last[by_id][:-1], first[by_id][1:]
+    goes_on[1:] &= ~marked_ends(columns)[before]
+    if "next_obs" in columns and columns["next_obs"].shape == columns["obs"].shape:
+        goes_on[1:] &= same_rows(columns["next_obs"][before], columns["obs"][after])
+    if not goes_on.any():
+        return None, ()
+    number = np.empty(len(first), np.int64)
+    number[by_id] = by_id[np.maximum.accumulate(np.where(goes_on, 0, np.arange(len(first))))]
+    episodes = np.repeat(number, last - first + 1)
+    order = np.argsort(episodes, kind="stable")
+    columns["episodes"] = episodes
+    for name in columns:
+        columns[name] = columns[name][order]
+    count = len(np.unique(number[by_id][goes_on]))
+    text = f"rows of {count} episode{'s' * (count > 1)} were not together, and were joined by {column!r}"
+    return order, (("sorted", f"{text} in recorded order", "set the order with --columns time=NAME"),)

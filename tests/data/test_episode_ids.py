@@ -1,0 +1,136 @@
+"""Columns of episode ids: interleaved rows are put together, and ids that are missing or rounded are refused."""
+
+from __future__ import annotations
+
+import h5py
+import numpy as np
+import pandas as pd
+import pytest
+
+from rl_training.data import TransitionDataset, load_transition_dataset
+from rl_training.data.datasets.checks import inspect_source
+
+
+def table(ids, **columns) -> pd.DataFrame:
+    """Rows whose observation is their number."""
+    rows = len(ids)
+    return pd.DataFrame({"obs": np.arange(rows) * 1.0, "action": 0, "reward": 1.0, "episode": ids, **columns})
+
+
+def steps(dataset: TransitionDataset) -> list[tuple[float, float]]:
+    obs, following = (dataset.columns[name][:, 0].tolist() for name in ("obs", "next_obs"))
+    return list(zip(obs, following, strict=True))
+
+
+@pytest.fixture(params=["csv", "parquet", "npz", "hdf5", "frame"])
+def load(request, tmp_path):
+    def load(frame: pd.DataFrame) -> TransitionDataset:
+        path = tmp_path / f"data.{request.param}"
+        arrays = {name: frame[name].to_numpy() for name in frame}
+        if request.param == "frame":
+            return TransitionDataset.from_dataframe(frame)
+        if request.param == "npz":
+            np.savez(path, **{**arrays, "episode": arrays["episode"].astype(str)})
+        elif request.param == "hdf5":
+            with h5py.File(path, "w") as file:
+                for name, column in arrays.items():
+                    file[name] = list(column) if name == "episode" else column
+        else:
+            (frame.to_csv if request.param == "csv" else frame.to_parquet)(path, index=False)
+        return load_transition_dataset(path)
+
+    return load
+
+
+def test_interleaved_episodes_are_put_together_in_recorded_order(load):
+    dataset = load(table(["b", "a", "b", "a", "b", "a"], dones=[0, 0, 0, 0, 1, 1]))
+    assert steps(dataset) == [(0, 2), (2, 4), (4, 4), (1, 3), (3, 5), (5, 5)]
+    assert dataset.episode_offsets.tolist() == [0, 3]
+    assert "rows of 2 episodes were not together, and were joined by 'episode'" in "".join(dataset.notes)
+
+
+def test_an_id_that_returns_after_an_end_is_another_episode(load):
+    dataset = load(table(["a", "a", "b", "b", "a", "a"], dones=[0, 1, 0, 1, 0, 1]))
+    assert steps(dataset) == [(0, 1), (1, 1), (2, 3), (3, 3), (4, 5), (5, 5)]
+    assert (dataset.episode_offsets.tolist(), "not together" in "".join(dataset.notes)) == ([0, 2, 4], False)
+
+
+def test_an_id_that_returns_twice_may_go_on_once(load):
+    dataset = load(table(["a", "b", "a", "b", "a"], dones=[0, 0, 1, 1, 1]))
+    assert steps(dataset) == [(0, 2), (2, 2), (1, 3), (3, 3), (4, 4)]
+    assert dataset.episode_offsets.tolist() == [0, 2, 4]
+
+
+def test_next_obs_shows_which_rows_follow_each_other(load):
+    ids = ["a", "b", "a", "b"]
+    together = load(table(ids, next_obs=[2.0, 3, 7, 8]))
+    assert (steps(together), together.episode_offsets.tolist()) == ([(0, 2), (2, 7), (1, 3), (3, 8)], [0, 2])
+    apart = load(table(ids, next_obs=[5.0, 6, 7, 8]))  # four episodes of one step
+    assert apart.episode_offsets.tolist() == [0, 1, 2, 3]
+
+
+def test_faults_of_joined_rows_have_the_rows_of_the_file(tmp_path):
+    frame = table(["a", "b", "a", "b", "a", "b"], dones=[0, 0, 0, 0, 1, 1])
+    frame.loc[3, "reward"] = np.nan
+    frame.to_csv(tmp_path / "data.csv", index=False)
+    assert "the first is row 3;" in inspect_source(tmp_path / "data.csv").findings[0].sentence
+
+
+def test_two_columns_of_ids_mark_episodes_together(tmp_path):
+    frame = table(["p", "p", "p", "q", "q", "q"], visit=[1, 1, 2, 2, 2, 2])
+    frame.to_csv(tmp_path / "data.csv", index=False)
+    dataset = load_transition_dataset(tmp_path / "data.csv", columns={"episodes": ["episode", "visit"]})
+    assert (steps(dataset), dataset.episode_offsets.tolist()) == ([(0, 1), (3, 4), (4, 5)], [0, 1])
+
+
+@pytest.mark.parametrize("ids", [["a", None, "b", None], [1.0, np.nan, 2.0, np.nan]])
+def test_missing_ids_are_refused_with_their_row(tmp_path, ids):
+    table(ids).to_csv(tmp_path / "data.csv", index=False)
+    sentence = r"data\.csv: column 'episode' has no id in 2 rows, the first is row 1; fill it, or remove these rows"
+    with pytest.raises(ValueError, match=sentence):
+        load_transition_dataset(tmp_path / "data.csv")
+    if isinstance(ids[0], float):
+        np.savez(tmp_path / "data.npz", **{name: column.to_numpy() for name, column in table(ids).items()})
+        with pytest.raises(ValueError, match="column 'episode' has no id in 2 rows"):
+            load_transition_dataset(tmp_path / "data.npz")
+
+
+def test_ids_that_floats_round_are_refused(tmp_path):
+    table([10**19, 10**19 + 1, 10**19 + 2]).to_csv(tmp_path / "data.csv", index=False)
+    with pytest.raises(ValueError, match="in row 0, and ids of this size are rounded; write them as text"):
+        load_transition_dataset(tmp_path / "data.csv")
+
+
+# Frames shifted by one row have no next observation at the end of an episode.
+@pytest.mark.parametrize("suffix", ["csv", "npz"])
+def test_a_missing_next_obs_of_a_terminal_row_costs_no_row(tmp_path, suffix):
+    frame = table([0, 0, 0, 1, 1], dones=[0, 0, 1, 0, 1])
+    frame["next_obs"] = frame.groupby("episode").obs.shift(-1)
+    if suffix == "csv":
+        frame.to_csv(tmp_path / "data.csv", index=False)
+    else:
+        np.savez(tmp_path / "data.npz", **{name: column.to_numpy() for name, column in frame.items()})
+    dataset = load_transition_dataset(tmp_path / f"data.{suffix}")
+    assert steps(dataset) == [(0, 1), (1, 2), (2, 2), (3, 4), (4, 4)]
+    assert dataset.columns["dones"].tolist() == [0, 0, 1, 0, 1]
+    assert "next_obs is missing in 2 terminal rows" in "".join(dataset.notes)
+    report = inspect_source(tmp_path / f"data.{suffix}")
+    assert (report.trainable, report.terminals, report.transitions) == (True, 2, 5)
+
+
+def test_a_missing_next_obs_of_other_rows_is_still_refused(tmp_path):
+    frame = table([0, 0, 0, 1, 1], dones=[0, 0, 0, 0, 1])
+    frame["next_obs"] = frame.groupby("episode").obs.shift(-1)
+    frame.to_csv(tmp_path / "data.csv", index=False)
+    with pytest.raises(ValueError, match="'next_obs' is NaN or infinite in 1 of 5 rows, the first is row 2"):
+        load_transition_dataset(tmp_path / "data.csv")
+
+
+def test_other_arrays_with_missing_values_cost_no_rows(tmp_path):
+    frame = table([0, 0, 0, 1, 1], speed=[1.0, np.nan, 2, 3, 4], place=np.arange(5.0))
+    np.savez(tmp_path / "data.npz", **{name: column.to_numpy() for name, column in frame.items()})
+    dataset = load_transition_dataset(tmp_path / "data.npz")
+    assert (len(dataset), "speed" in dataset.columns, "place" in dataset.columns) == (3, False, True)
+    assert "left out, because values are missing: 'speed'" in "".join(dataset.notes)
+    with pytest.raises(ValueError, match="column 'speed' is NaN"):
+        load_transition_dataset(tmp_path / "data.npz", columns={"speed": "speed"})
