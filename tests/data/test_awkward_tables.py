@@ -113,7 +113,7 @@ def test_a_missing_value_of_sorted_rows_is_found_in_the_file(tmp_path):
     lines = (TABLES / "timestamps.csv").read_text().splitlines()
     lines[3] = lines[3].replace(lines[3].split(",")[2], "NA", 1)
     (tmp_path / "log.csv").write_text("\n".join(lines))
-    assert "'obs' is NaN or infinite in 1 of 10 rows, the first is row 2" in sentences(
+    assert "'obs' (obs_0) is NaN or infinite in 1 of 10 rows, the first is row 2" in sentences(
         inspect_source(tmp_path / "log.csv")
     )
 

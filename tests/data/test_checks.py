@@ -55,7 +55,7 @@ def test_every_fault_is_told_at_once(counted):
         "column 'rewards' is NaN or infinite in 1 of 4 rows, the first is row 2",
         "column 'next_obs' is NaN or infinite in 1 of 4 rows, the first is row 1",
         "no row ends an episode: dones and truncated are all 0 or missing",
-        "actions are outside their bounds in 1 of 2 rows; the farthest is row 1 with 7, allowed is -2 to 2",
+        "actions are outside their bounds in 1 of 2 rows; the farthest is row 3 with 7, allowed is -2 to 2",
     ]
     assert (report.transitions, report.trainable) == (2, False)
 
@@ -120,6 +120,32 @@ def test_bounds_that_must_be_guessed_are_told(counted):
     (finding,) = inspect(columns).findings
     assert (finding.kind, finding.severity) == ("guessed_bounds", "warning")
     assert finding.text == "the action bounds are unknown; the largest magnitude in the data (30) is used"
+
+
+def test_bounds_of_actions_that_are_never_negative_are_reported_below_1_too(counted):
+    columns = counted([1, 2, 3], dones=(2,)) | {"actions": np.array([[0.0], [0.5], [1.0]], np.float32)}
+    (finding,) = inspect(columns).findings
+    assert finding.text == "the action bounds are unknown; -1 to 1 is used, although no action is below 0"
+    assert kinds(inspect(columns, action_range=(0.0, 1.0))) == []
+
+
+@pytest.mark.parametrize(
+    ("actions", "found"),
+    [([0, 1, 2], True), ([0, 1, 1], True), ([0, 1, 1.5], False), ([-1, 0, 1], False), ([2, 2, 2], False)],
+)
+def test_whole_numbers_in_floats_may_be_discrete_actions(counted, actions, found):
+    columns = counted([1, 2, 3], dones=(2,)) | {"actions": np.array(actions, np.float32)}
+    texts = [each.text for each in inspect(columns).findings if each.kind == "whole_actions"]
+    number = len({*actions})
+    text = f"all actions are floats of {number} whole numbers, and they are read as Box actions"
+    assert texts == ([text] if found else [])
+
+
+def test_training_reports_guessed_bounds_too(counted, tmp_path):
+    np.savez(tmp_path / "data.npz", **(counted([1, 2, 3], dones=(2,)) | {"actions": np.array([[0.0], [0.5], [1.0]])}))
+    (note,) = load_transition_dataset(tmp_path / "data.npz").notes
+    assert note.startswith("the action bounds are unknown; -1 to 1 is used, although no action is below 0; set them")
+    assert load_transition_dataset(tmp_path / "data.npz", action_range=(0, 1)).notes == ()
 
 
 def test_numbers_that_never_change_are_told(counted):

@@ -1,10 +1,14 @@
 """Data that is surely wrong is refused with its column, its row and the word that accepts it, or mended with that."""
 
+from typing import Any
+
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 from rl_training.data import TransitionDataset, load_transition_dataset, save_transition_dataset
+from rl_training.data.datasets.checks import inspect_source
 from rl_training.data.datasets.validation import drop_rows
 from rl_training.experiment.ope.importance import Episodes
 from rl_training.experiment.ope.policies import PolicyActions, with_policy_actions
@@ -31,10 +35,10 @@ def test_a_file_with_nan_is_refused_by_column_row_and_flag(load, counted):
         load(counted([1, np.nan, 3], dones=(2,)))
 
 
-def test_rows_are_counted_among_those_that_are_left(load, counted):
+def test_rows_have_their_numbers_in_the_file(load, counted):
     columns = counted([1, 2, 3, np.nan, 5], truncated=(1, 4))
     del columns["next_obs"]
-    with pytest.raises(ValueError, match=r"first is row 2; .*\(row numbers count the 3 of 5 rows"):
+    with pytest.raises(ValueError, match="in 1 of 3 rows, the first is row 3; "):
         load(columns)
 
 
@@ -172,3 +176,37 @@ def test_estimates_begin_in_the_first_states_of_cut_episodes(load, counted):
     rows = with_policy_actions(dataset, [PolicyActions(Still(), None, 0)], 0.5)
     assert rows.first_rows.tolist() == [0, 3]
     assert Episodes(rows, 0.5).count == 2
+
+
+def test_faults_of_several_files_name_the_file_and_its_row(counted, tmp_path):
+    for name, rewards in (("a", [1, 2, 3]), ("b", [1, np.nan, 3])):
+        np.savez(tmp_path / f"{name}.npz", **counted(rewards, dones=(2,)))
+    with pytest.raises(ValueError, match=r"the first is row 1 of \S*b\.npz; drop these rows"):
+        load_transition_dataset(str(tmp_path / "*.npz"))
+    report = inspect_source(str(tmp_path / "*.npz"))
+    assert report.findings[0].text.endswith(f"the first is row 1 of {tmp_path / 'b.npz'}")
+    (left_out,) = report.left_out
+    assert (left_out.reason[-6:], left_out.rows.tolist()) == ("b.npz)", [1])
+
+
+def test_faults_of_a_sorted_table_have_the_rows_and_the_column_of_the_file(tmp_path):
+    cells = {"obs_0": [4.0, 3, 2, 1], "obs_1": [1, 1, np.nan, 1], "action": [0.0, 9, 0, 0], "reward": 1.0}
+    frame = pd.DataFrame({**cells, "dones": [1, 0, 1, 0], "episode": [1, 1, 0, 0], "time": [2, 1, 4, 3]})
+    frame.to_csv(tmp_path / "data.csv", index=False)
+    options: dict[str, Any] = {"columns": {"time": "time"}, "action_range": (-1, 1)}
+    with pytest.raises(
+        ValueError, match=r"column 'obs' \(obs_1\) is NaN or infinite in 1 of \d rows, the first is row 2;"
+    ):
+        load_transition_dataset(tmp_path / "data.csv", **options)
+    with pytest.raises(ValueError, match="the farthest is row 1 with 9"):
+        load_transition_dataset(tmp_path / "data.csv", allow=["nan"], **options)
+    assert "the farthest is row 1 with 9" in inspect_source(tmp_path / "data.csv", **options).findings[2].text
+
+
+def test_flags_of_a_sorted_table_have_the_rows_of_the_file(tmp_path):
+    frame = pd.DataFrame(
+        {"obs": [4.0, 3, 2, 1], "action": 0, "reward": 1.0, "dones": [1, 0, np.nan, 0], "truncated": 0}
+    )
+    frame.assign(episode=[1, 1, 0, 0], time=[2, 1, 4, 3]).to_csv(tmp_path / "data.csv", index=False)
+    with pytest.raises(ValueError, match="must hold 0 or 1, row 2 holds nan; 1 of 4 cells are empty"):
+        load_transition_dataset(tmp_path / "data.csv", columns={"time": "time"})

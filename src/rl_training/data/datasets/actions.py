@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 TOLERANCE = 1e-3  # fraction of the half range; float32 rounding and clipped noise exceed bounds by less
+FEW = 20  # different whole numbers that may be Discrete actions
 MOST_ACTIONS = 10_000  # Discrete actions derived from data, unless there are more rows
 
 # Data must fit the spaces of the environment. Without one, they must fit those of the agent's training data.
@@ -39,6 +40,31 @@ def derive_spec(obs: Array, actions: Array, action_range: Bounds | None = None) 
     high = tuple(np.where(magnitudes > 0, magnitudes, 1).tolist())
     low = tuple(-bound for bound in high)
     return EnvSpec(obs_shape, "box", len(high), obs_dtype, actions.shape[1:] or (1,), low, high)
+
+
+def guessed_actions(actions: Array) -> Iterator[tuple[str, str, str]]:
+    """Warnings (kind, text, fix) about a spec that `derive_spec` guesses from Box actions in the data's units."""
+    flat = actions.reshape(len(actions), -1)
+    flat = flat[np.isfinite(flat).all(1)]
+    if actions.dtype.kind != "f" or not flat.size:
+        return
+    low, high = reduce_rows(np.minimum, flat), reduce_rows(np.maximum, flat)
+    largest, is_one_sided = float(np.maximum(-low, high).max()), bool(((low >= 0) & (high > 0)).any())
+    if largest > 1 + TOLERANCE or is_one_sided:
+        used = f"the largest magnitude in the data ({largest:g})" if largest > 1 + TOLERANCE else "-1 to 1"
+        below = ", although no action is below 0" if is_one_sided else ""
+        text = f"the action bounds are unknown; {used} is used{below}"
+        yield "guessed_bounds", text, "set them with --action-range LOW,HIGH, or name the environment"
+    if (
+        flat.shape[1] == 1
+        and (low >= 0).all()
+        and (flat % 1 == 0).all()
+        and 2 <= (count := len(np.unique(flat))) <= FEW
+    ):
+        yield (
+            "whole_actions", f"all actions are floats of {count} whole numbers, and they are read as Box actions",
+            "if they number choices, use --categories actions in a table, or store integers",
+        )  # fmt: skip
 
 
 def spec_in_library_units(obs: Array, actions: Array) -> EnvSpec:
@@ -97,9 +123,10 @@ def _require_in_bounds(actions: Array, scaled: Array, spec: EnvSpec, name: str) 
     row, dimension = np.unravel_index(excess.argmax(), excess.shape)
     raise DatasetError(
         f"{name} are outside their bounds in {outside.sum()} of {len(actions)} rows; the farthest is "
-        f"row {row} with {float(actions[row, dimension]):g}, allowed is {spec.action_low[dimension]:g} to "
+        f"row {{row}} with {float(actions[row, dimension]):g}, allowed is {spec.action_low[dimension]:g} to "
         f"{spec.action_high[dimension]:g}",
         "set the recorded range with --action-range LOW,HIGH, or clip the actions with --allow out_of_range",
+        row=int(row),
     )
 
 
@@ -109,9 +136,10 @@ def _require_indices_from_0(actions: Array) -> None:
         first = int(negative.argmax())
         raise DatasetError(
             f"actions are integers from {actions.min()} to {actions.max()}, but Discrete actions start at 0 unless the "
-            f"environment is known: {negative.sum()} of {len(actions)} rows are negative, the first is row {first}",
+            f"environment is known: {negative.sum()} of {len(actions)} rows are negative, the first is row {{row}}",
             f"renumber them from 0, name the environment if its actions start at {actions.min()}, or set "
             "--action-range if they are Box actions",
+            row=first,
         )
 
 
@@ -137,9 +165,10 @@ def _to_indices(actions: Array, spec: EnvSpec, name: str) -> Array:
         first = int(wrong.argmax())
         raise DatasetError(
             f"{name} must be integers from {spec.action_start} to {spec.action_start + count - 1}, {SAME_SPACE}; "
-            f"{wrong.sum()} of {len(wrong)} rows are not; the first is row {first} with "
+            f"{wrong.sum()} of {len(wrong)} rows are not; the first is row {{row}} with "
             f"{numbers.reshape(-1)[first].item()}",
             f"renumber the actions from {spec.action_start}, or pass data of the same task",
+            row=first,
         )
     return indices
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rl_training.data.datasets import report, validation
-from rl_training.data.datasets.actions import TOLERANCE, Bounds, scale_actions, with_action_range
+from rl_training.data.datasets.actions import Bounds, guessed_actions, scale_actions, with_action_range
 from rl_training.data.datasets.columns import to_array, to_columns
 from rl_training.data.datasets.report import ColumnSummary, DatasetReport, Distribution, Finding
 from rl_training.data.datasets.returns import differing_returns, episode_ends, episode_lengths, episode_returns
-from rl_training.data.datasets.stored import rows_left_out, whole_actions
+from rl_training.data.datasets.stored import ROW, rows_left_out, whole_actions
 from rl_training.data.datasets.table_checks import entry_name, rounded_entries, table_findings
 from rl_training.data.datasets.validation import REPAIRABLE, DatasetError
 from rl_training.data.readers import Source, read_columns
@@ -71,8 +72,10 @@ def inspect_columns(
     wrong = [name for name, column in summaries.items() if column.not_finite]
     usable, errors = _usable(stored, wrong, spec, action_range)
     duplicates = report.count_duplicates(*(stored.columns[name] for name in ("obs", "actions", "rewards")))
+    is_known = spec is not None or action_range is not None or stored.labels.integer_actions
+    guessed = () if is_known else guessed_actions(stored.columns["actions"])
     warnings = [
-        *_warnings(usable), *_guessed_bounds(summaries["actions"], spec, action_range),
+        *_warnings(usable), *(Finding(kind, "warning", *text) for kind, *text in guessed),
         *_constant_columns(summaries, stored.labels.names), *table_findings(stored, summaries["obs"]),
         *rounded_entries(summaries["obs"], stored.labels.names.get("obs", ())),
         *_duplicates(duplicates, len(stored.columns["obs"])), *_undiscounted_returns(usable),
@@ -104,33 +107,41 @@ def _usable(
 ) -> tuple[Arrays, list[Finding]]:
     """Columns with every repair applied, and the errors found; `wrong` columns hold NaN or infinite values."""
     rows = {name: to_array(name, column) for name, column in stored.columns.items()}
+    require_finite = partial(validation.require_finite, positions=stored.positions, names=stored.entry_names)
     errors = [
-        error
-        for name in wrong
-        for error in _run_check("nan", validation.require_finite, {name: rows[name]}, stored.positions)
+        error for name in wrong for error in _run_check("nan", require_finite, {name: rows[name]}, place=stored.place)
     ]
     errors += _missing_ends(rows, stored.names.keys())
+    rows[ROW] = np.arange(len(rows["obs"]))
     try:
         rows = whole_actions(validation.drop_nan_rows(rows, REPAIRABLE) if wrong else rows, stored)
-        crossings = list(_crossings(rows)) if "next_obs" in stored.names else []  # derived next_obs cannot cross
+        positions = rows.pop(ROW)
+
+        def place(row: int) -> str:
+            return stored.place(int(positions[row]))
+
+        crossings = list(_crossings(rows, place)) if "next_obs" in stored.names else []  # derived next_obs cannot cross
         errors += crossings
         columns, spec = to_columns(rows, spec, action_range=action_range, allow=REPAIRABLE)
         bounds = with_action_range(spec, action_range)
         for name in (each for each in ("actions", "next_actions") if each in rows):
-            errors += _run_check("out_of_range", scale_actions, rows[name], bounds, name=name)
+            errors += _run_check("out_of_range", scale_actions, rows[name], bounds, name=name, place=place)
         return validation.split_crossings(columns, REPAIRABLE) if crossings else columns, errors
     except (TypeError, ValueError) as error:  # cannot be repaired
         empty = {name: column[:0] for name, column in rows.items()}
-        text, fix = (error.text, error.fix) if isinstance(error, DatasetError) else (str(error), "")
+        located = error.at(place) if isinstance(error, DatasetError) else error
+        text, fix = (located.text, located.fix) if isinstance(located, DatasetError) else (str(error), "")
         return empty, [*errors, Finding("unusable", "error", text, fix)]
 
 
-def _run_check(kind: str, check: Callable[..., object], *inputs: Any, **options: Any) -> Iterator[Finding]:
-    """Runs a check that training makes; yields its DatasetError as a finding."""
+def _run_check(
+    kind: str, check: Callable[..., object], *inputs: Any, place: Callable[[int], object] = str, **options: Any
+) -> Iterator[Finding]:
+    """Runs a check that training makes; yields its DatasetError as a finding, with the `place` of its row."""
     try:
         check(*inputs, **options)
     except DatasetError as error:
-        yield Finding(kind, "error", error.text, error.fix)
+        yield Finding(kind, "error", error.at(place).text, error.fix)
 
 
 def _downgraded(error: Finding, allow: Collection[str]) -> Finding:
@@ -141,9 +152,9 @@ def _missing_ends(columns: Arrays, stored: Set[str]) -> Iterator[Finding]:
     return _run_check("no_episode_end", validation.require_episode_ends, columns, stored)
 
 
-def _crossings(columns: Arrays) -> Iterator[Finding]:
+def _crossings(columns: Arrays, place: Callable[[int], object] = str) -> Iterator[Finding]:
     jumps, bridges = validation.find_crossings(*(columns[name] for name in ("obs", "next_obs", "dones", "truncated")))
-    return _run_check("crossing", validation.require_no_crossing, jumps | bridges)
+    return _run_check("crossing", validation.require_no_crossing, jumps | bridges, place=place)
 
 
 def _warnings(columns: Arrays) -> Iterator[Finding]:
@@ -199,17 +210,6 @@ def _time_limits_as_terminals(lengths: Array) -> Iterator[Finding]:
             f"{equal} of {len(lengths)} episodes terminate after exactly {longest} rows and none is longer: this looks "
             "like a time limit, but terminal rows do not bootstrap",
             "mark time limits in truncated (timeouts) instead of dones",
-        )  # fmt: skip
-
-
-def _guessed_bounds(actions: ColumnSummary, spec: EnvSpec | None, action_range: Bounds | None) -> Iterator[Finding]:
-    if spec is not None or action_range is not None or not actions.dtype.startswith("float"):
-        return
-    if (largest := max(map(abs, (*actions.low, *actions.high)))) > 1 + TOLERANCE:
-        yield Finding(
-            "guessed_bounds", "warning",
-            f"the action bounds are unknown; the largest magnitude in the data ({largest:g}) is used",
-            "set them with --action-range LOW,HIGH, or name the environment",
         )  # fmt: skip
 
 

@@ -44,10 +44,4 @@ def load_transition_dataset(
     try:
         return transitions_of(stored, spec=spec, action_range=action_range, allow=allow)
     except (TypeError, ValueError) as error:
-        kept = len(stored.columns["obs"])
-        text = f"{shown(source)}: {error}"
-        if isinstance(error, validation.DatasetError) and kept < stored.rows:  # its message gives row numbers
-            text += f" (row numbers count the {kept} of {stored.rows} rows that have a next observation)"
-        elif isinstance(error, validation.DatasetError) and stored.positions is not None:
-            text += " (row numbers count the rows in the order of episode and time)"
-        raise type(error)(text) from error
+        raise type(error)(f"{shown(source)}: {error}") from error

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from rl_training.data.datasets import validation
 from rl_training.data.datasets.columns import to_array
+from rl_training.data.datasets.validation import DatasetError
 from rl_training.data.readers.rows import LeftOut, StoredColumns
 from rl_training.types import Array, Arrays, EnvSpec
 
@@ -16,29 +19,47 @@ NOT_FINITE = "a value is missing, NaN or infinite"
 BRIDGES = "next_obs belongs to another episode"
 
 
-CUT, EPISODE = "cut", "file_episode"  # columns while rows are repaired: truncated by a dropped row; before any drop
+# Columns while rows are repaired: truncated by a dropped row; the episode, and the row, before any drop.
+CUT, EPISODE, ROW = "cut", "file_episode", "stored_row"
 
 
-def repaired(stored: StoredColumns, allow: Collection[str]) -> tuple[Arrays, Array]:
-    """Returns the columns after the repairs that `allow` names, and the episode of the file that each row belongs to.
+class Repaired(NamedTuple):
+    columns: Arrays
+    episodes: Array  # the episode of the file that each row belongs to
+    rows: Array  # the stored row of each row
 
-    Raises DatasetError for other problems.
-    """
+
+@contextmanager
+def naming_rows(stored: StoredColumns, rows: Array | None = None) -> Iterator[None]:
+    """Gives a DatasetError about one of these stored rows the number of the row in the file."""
+    try:
+        yield
+    except DatasetError as error:
+        raise error.at(lambda row: stored.place(row if rows is None else int(rows[row]))) from None
+
+
+def repaired(stored: StoredColumns, allow: Collection[str]) -> Repaired:
+    """Returns the columns after the repairs that `allow` names; raises DatasetError for other problems."""
     validation.require_rewards(stored.columns)
     rows = {name: to_array(name, column) for name, column in stored.columns.items()}
     if "no_episode_end" not in allow:
         validation.require_episode_ends(rows, stored.names.keys())
     ends = rows["dones"] + rows["truncated"] > 0
     episodes = np.cumsum(ends) - ends if stored.trajectories is None else stored.trajectories
-    rows = validation.drop_nan_rows({**rows, CUT: rows["truncated"], EPISODE: episodes}, allow)
+    rows |= {CUT: rows["truncated"], EPISODE: episodes, ROW: np.arange(len(episodes))}
+    if "nan" not in allow:
+        with naming_rows(stored):
+            validation.require_finite(rows, stored.positions, stored.entry_names)
+    rows = validation.drop_nan_rows(rows, allow)
     rows = whole_actions({**rows, CUT: rows["truncated"] > rows[CUT]}, stored)
     if "next_obs" in stored.names:  # derived ones cannot cross
-        rows = validation.split_crossings(rows, allow)
-    cut, episode = rows.pop(CUT), rows.pop(EPISODE)
+        with naming_rows(stored, rows[ROW]):
+            rows = validation.split_crossings(rows, allow)
+    cut, episode, row = (rows.pop(name) for name in (CUT, EPISODE, ROW))
     if stored.trajectories is not None:
-        return rows, episode
+        return Repaired(rows, episode, row)
     ends = (rows["dones"] + rows["truncated"] > 0) & ~(cut & (np.diff(episode, append=-1) == 0))
-    return rows, np.cumsum(ends) - ends
+    return Repaired(rows, np.cumsum(ends) - ends, row)
 
 
 def whole_actions(columns: Arrays, stored: StoredColumns) -> Arrays:
@@ -63,7 +84,22 @@ def rows_left_out(stored: StoredColumns, allow: Collection[str]) -> tuple[LeftOu
 
 
 def _left_out(reason: str, stored: StoredColumns, flags: Array) -> tuple[LeftOut, ...]:
-    return (LeftOut(reason, stored.rows_in_file(flags)),) if flags.any() else ()
+    rows = stored.rows_in_file(flags)
+    if not stored.files:
+        return (LeftOut(reason, rows),) if len(rows) else ()
+    stops = [*(start for _, start in stored.files[1:]), stored.rows]
+    parts = [
+        LeftOut(f"{reason} ({source})", rows[(rows >= start) & (rows < stop)] - start)
+        for (source, start), stop in zip(stored.files, stops, strict=True)
+    ]
+    return tuple(part for part in parts if len(part.rows))
+
+
+def reading_notes(stored: StoredColumns, warnings: Iterable[tuple[str, str, str]]) -> Iterator[str]:
+    """How the file was read, and its warnings and further ones (kind, text, fix) as sentences."""
+    yield from stored.labels.notes
+    for _, text, fix in (*stored.labels.warnings, *warnings):
+        yield f"{text}; {fix}" if fix else text
 
 
 def named_spec(spec: EnvSpec, stored: StoredColumns) -> EnvSpec:
@@ -79,7 +115,14 @@ def named_spec(spec: EnvSpec, stored: StoredColumns) -> EnvSpec:
     return replace(spec, action_start=labels.action_start) if labels.action_start else spec
 
 
-def require_same_names(spec: EnvSpec, stored: StoredColumns) -> None:
+def require_same_table(spec: EnvSpec | None, stored: StoredColumns) -> None:
+    """Raises ValueError if a table has other columns of observations or other categories than a known spec."""
+    if spec is not None:
+        _require_same_categories(spec, stored.spec)
+        _require_same_names(spec, stored)
+
+
+def _require_same_names(spec: EnvSpec, stored: StoredColumns) -> None:
     """Raises ValueError if the observations of a table are other columns than the agent was trained with."""
     names = stored.labels.names.get("obs") or (stored.spec and stored.spec.obs_names)
     if spec.obs_names and names and tuple(names) != tuple(spec.obs_names):
@@ -89,7 +132,7 @@ def require_same_names(spec: EnvSpec, stored: StoredColumns) -> None:
         )
 
 
-def require_same_categories(spec: EnvSpec, stored: EnvSpec | None) -> None:
+def _require_same_categories(spec: EnvSpec, stored: EnvSpec | None) -> None:
     """Raises ValueError if a file has the numbers of other categories than the agent was trained with."""
     for name, values in ((stored and stored.categories) or {}).items():
         known = (spec.categories or {}).get(name, values)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from rl_training.data.datasets.actions import Bounds, spec_in_library_units
+from rl_training.data.datasets.actions import Bounds, guessed_actions, spec_in_library_units
 from rl_training.data.datasets.columns import REQUIRED, to_columns
 from rl_training.data.datasets.durations import discount_steps, require_durations
 from rl_training.data.datasets.n_step import with_n_step_returns
@@ -20,9 +20,10 @@ from rl_training.data.datasets.returns import episode_returns, require_returns, 
 from rl_training.data.datasets.splitting import By, held_out_episodes
 from rl_training.data.datasets.stored import (
     named_spec,
+    naming_rows,
+    reading_notes,
     repaired,
-    require_same_categories,
-    require_same_names,
+    require_same_table,
     rows_left_out,
 )  # fmt: skip
 from rl_training.data.datasets.tensors import to_array, to_tensor, transform_rewards
@@ -280,16 +281,15 @@ def transitions_of(
     allow: Collection[str],
 ) -> TransitionDataset:  # fmt: skip
     """Validates the stored columns of a file, with the repairs that `allow` names."""
-    if spec is not None:
-        require_same_categories(spec, stored.spec)
-        require_same_names(spec, stored)
-    rows, episodes = repaired(stored, allow)
+    require_same_table(spec, stored)
+    rows, episodes, positions = repaired(stored, allow)
     known = spec or stored.spec
-    dataset = TransitionDataset.from_dict(rows, spec=known, action_range=action_range, allow=allow)
+    with naming_rows(stored, positions):
+        dataset = TransitionDataset.from_dict(rows, spec=known, action_range=action_range, allow=allow)
     dataset.spec = named_spec(dataset.spec, stored) if known is None else dataset.spec
-    warnings = (f"{text}; {fix}" if fix else text for _, text, fix in stored.labels.warnings)
     left_out = stored.left_out if len(dataset) == len(stored.columns["obs"]) else rows_left_out(stored, allow)
-    dataset.notes = (*stored.labels.notes, *warnings, *(each.sentence for each in left_out))
+    guessed = guessed_actions(rows["actions"]) if known is None and action_range is None else ()
+    dataset.notes = (*reading_notes(stored, guessed), *(each.sentence for each in left_out))
     dataset.file_episodes, dataset.time_column = episodes, stored.labels.time
     dataset.trajectories = None if stored.trajectories is None else episodes
     return dataset

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set, Sized
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set, Sized
 
 import numpy as np
 
@@ -21,11 +21,21 @@ _CANDIDATES = 16  # more different observations at the ends of episodes are no c
 
 
 class DatasetError(ValueError):
-    """Data that cannot be trained on: what is wrong, and how to fix it."""
+    """Data that cannot be trained on: what is wrong, and how to fix it.
 
-    def __init__(self, text: str, fix: str = "") -> None:
-        super().__init__(f"{text}; {fix}" if fix else text)
-        self.text, self.fix = text, fix
+    `{row}` in the text stands for `row`, the number of a row, which the reader of a file knows better.
+    """
+
+    def __init__(self, text: str, fix: str = "", *, row: int | None = None) -> None:
+        self.form, self.row = text, row
+        self.text, self.fix = text if row is None else text.replace("{row}", str(row)), fix
+        super().__init__(f"{self.text}; {fix}" if fix else self.text)
+
+    def at(self, places: Callable[[int], object]) -> DatasetError:
+        """The same error with the place of its row, such as the row of the file."""
+        if self.row is None:
+            return self
+        return DatasetError(self.form.replace("{row}", str(places(self.row))), self.fix)
 
 
 def check_allow(allow: Collection[str]) -> None:
@@ -64,13 +74,30 @@ def require_equal_lengths(columns: Mapping[str, Sized]) -> None:
         raise ValueError("the dataset is empty: its columns have no rows")
 
 
-def require_finite(columns: Mapping[str, Array], positions: Array | None = None) -> None:
-    """Raises DatasetError for NaN or infinite values; `positions` has the row in the file of each row."""
+def require_finite(
+    columns: Mapping[str, Array], positions: Array | None = None, names: Mapping[str, Sequence[str]] | None = None
+) -> None:
+    """Raises DatasetError for NaN or infinite values.
+
+    `positions` has the row in the file of each row, `names` those of the entries of a column.
+    """
     for name, column in columns.items():
         if (wrong := find_not_finite(column)).any():
-            first = wrong.argmax() if positions is None else positions[wrong].min()
-            rows = f"{wrong.sum()} of {len(column)} rows, the first is row {first}"
-            raise DatasetError(f"column {name!r} is NaN or infinite in {rows}", "drop these rows with --allow nan")
+            found = np.flatnonzero(wrong)
+            first = int(found[0] if positions is None else found[positions[found].argmin()])
+            entries = _entries(column[wrong], (names or {}).get(name, ()))
+            rows = f"{wrong.sum()} of {len(column)} rows, the first is row {{row}}"
+            fix = "drop these rows with --allow nan"
+            raise DatasetError(f"column {name!r}{entries} is NaN or infinite in {rows}", fix, row=first)
+
+
+def _entries(rows: Array, names: Sequence[str]) -> str:
+    """The entries of vectors that are not finite, by name if they have one; nothing for single numbers and images."""
+    if rows.ndim != 2 or rows.shape[1] == 1:
+        return ""
+    found = np.flatnonzero(~np.isfinite(rows).all(0)).tolist()
+    shown = [names[number] if number < len(names) else str(number) for number in found[:5]]
+    return f" ({', '.join(shown)}{', ...' if len(found) > 5 else ''})"
 
 
 def require_flags(columns: Mapping[str, Array], source: str = "") -> None:
@@ -99,8 +126,9 @@ def require_discounts(column: Array) -> None:
     if (wrong := ~((column >= 0) & (column <= 1))).any():
         first = int(wrong.argmax())
         raise DatasetError(
-            f"column 'discounts' must be in [0, 1], row {first} holds {column[first]:g}",
+            f"column 'discounts' must be in [0, 1], row {{row}} holds {column[first]:g}",
             "leave it out with --columns discounts=",
+            row=first,
         )
 
 
@@ -124,9 +152,9 @@ def require_no_crossing(crossing: Array) -> None:
     if crossing.any():
         raise DatasetError(
             f"next_obs does not match the next row in {crossing.sum()} of {len(crossing)} rows, the first is "
-            f"row {crossing.argmax()}: it belongs to another episode, or neither dones nor truncated marks an episode "
-            "end",
+            "row {row}: it belongs to another episode, or neither dones nor truncated marks an episode end",
             "split the episodes there with --allow crossing",
+            row=int(crossing.argmax()),
         )
 
 

@@ -20,7 +20,7 @@ def numbered(ids: Array, numbers: dict[object, int], where: str, start: int) -> 
 
 
 def require_ids(ids: Array, where: str, start: int = 0) -> None:
-    """Raises DatasetError for ids that are missing, or that floats cannot tell apart."""
+    """Raises DatasetError for ids that are missing, or that floats round."""
     missing = np.isnan(ids) if ids.dtype.kind == "f" else np.zeros(len(ids), bool)
     if ids.dtype.kind == "O":
         missing = np.array([is_missing(each) for each in ids])
@@ -40,8 +40,8 @@ def require_ids(ids: Array, where: str, start: int = 0) -> None:
 def single_ids(ids: Array) -> Array:
     """One integer for each id, or for each combination of the ids of several columns, in the order of the rows."""
     flat = ids.reshape(len(ids), -1)
-    keys = {"axis": 0} if flat.shape[1] > 1 else {}
-    _, first, number = np.unique(flat, return_index=True, return_inverse=True, **keys)
+    axis = 0 if flat.shape[1] > 1 else None
+    _, first, number = np.unique(flat, return_index=True, return_inverse=True, axis=axis)
     return np.argsort(np.argsort(first))[number.reshape(-1)]
 
 

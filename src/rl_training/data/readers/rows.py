@@ -68,11 +68,24 @@ class StoredColumns:
     left_out: tuple[LeftOut, ...] = ()
     positions: Array | None = field(default=None, repr=False)  # row in the file of each row; None: the same
     trajectories: Array | None = field(default=None, repr=False)  # of each row, if they go on after terminal rows
+    files: tuple[tuple[object, int], ...] = ()  # several files, and the number of rows before each
 
     def rows_in_file(self, chosen: Array) -> Array:
         """Row numbers in the file of the flagged rows."""
         rows = np.flatnonzero(chosen)
-        return rows if self.positions is None else self.positions[rows]
+        return rows if self.positions is None else np.sort(self.positions[rows])
+
+    @property
+    def entry_names(self) -> dict[str, tuple[str, ...]]:
+        return {"next_obs": self.labels.names.get("obs", ()), **self.labels.names}
+
+    def place(self, row: int) -> str:
+        """The number of a row in its file, with the file if there are several."""
+        position = int(row if self.positions is None else self.positions[row])
+        if not self.files:
+            return str(position)
+        source, start = next(each for each in reversed(self.files) if each[1] <= position)
+        return f"{position - start} of {source}"
 
     def name_in_file(self, name: str) -> str | None:
         """A column's name in the file, or None if it was derived from other columns."""
@@ -91,20 +104,16 @@ def complete_transitions(
     require_equal_lengths(columns)
     rows = len(columns["obs"])
     flags = {name: columns.pop(name, np.zeros(rows, bool)) for name in ("dones", "truncated")}
-    dones, truncated = (read_flags(names.get(name, name), column, source) for name, column in flags.items())
+    dones, truncated = (read_flags(names.get(name, name), column, source, order) for name, column in flags.items())
     episodes = columns.pop("episodes", None)
     trajectories = None if spec is None else columns.pop(STORED, None)
     if episodes is not None:
         truncated[:-1] |= (episodes[1:] != episodes[:-1]) & ~dones[:-1]
     marked = "truncated" in names or episodes is not None  # the file marks truncated episodes
     if "next_obs" in columns:
-        obs, next_obs = columns["obs"], columns["next_obs"]
-        if obs.shape != next_obs.shape:
-            raise ValueError(f"obs have shape {obs.shape} but next_obs have {next_obs.shape}")
         labels = labels._replace(notes=(*labels.notes, *_fill_terminal(columns, dones)))
-        next_obs = columns["next_obs"]
         if not marked:
-            truncated[:-1] |= find_breaks(obs, next_obs) & ~dones[:-1]
+            truncated[:-1] |= find_breaks(columns["obs"], columns["next_obs"]) & ~dones[:-1]
         timed = with_durations(columns, names, dones | truncated, source, time)
         complete, kept = {**timed, "dones": dones, "truncated": truncated}, np.arange(rows)
     elif marked or "dones" not in names:
@@ -171,7 +180,7 @@ def join_files(parts: Sequence[StoredColumns], sources: Sequence[object]) -> Sto
     ]
     return StoredColumns(
         columns, first.names, int(before[-1]), first.spec, labels, tuple(left_out), np.concatenate(positions),
-        trajectories,
+        trajectories, tuple(zip(sources, before.tolist(), strict=False)),
     )  # fmt: skip
 
 
@@ -234,9 +243,9 @@ def _concatenate(name: str, parts: Sequence[Array]) -> Array:
     return np.concatenate(parts)
 
 
-def read_flags(name: str, column: Array, source: object) -> Array:
+def read_flags(name: str, column: Array, source: object, order: Array | None = None) -> Array:
     values = column.reshape(-1)
-    require_flags({name: values}, f"{source}: ")
+    require_flags({name: values if order is None else values[np.argsort(order)]}, f"{source}: ")  # rows of the file
     return values != 0
 
 
@@ -262,22 +271,16 @@ def _derive_next_obs(columns: Arrays, dones: Array, ended: Array, source: object
     return {**{name: keep_rows(column, kept) for name, column in complete.items()}, "next_obs": next_obs}, kept
 
 
-def drop_incomplete(columns: Arrays, extras: Iterable[str]) -> tuple[str, ...]:
-    """Drops other columns with missing values, so that no row is lost for a column that nothing needs."""
-    wrong = [name for name in extras if columns[name].dtype.kind == "f" and np.isnan(columns[name]).any()]
-    for name in wrong:
-        del columns[name]
-    named = ", ".join(f"{name!r}" for name in wrong)
-    return (f"left out, because values are missing: {named} (keep with --columns NAME=NAME)",) if wrong else ()
-
-
 def _fill_terminal(columns: Arrays, dones: Array) -> tuple[str, ...]:
     """Repeats obs as a missing next_obs of terminal rows, whose next value no target reads."""
-    missing = find_not_finite(columns["next_obs"]) & dones
+    obs, next_obs = columns["obs"], columns["next_obs"]
+    if obs.shape != next_obs.shape:
+        raise ValueError(f"obs have shape {obs.shape} but next_obs have {next_obs.shape}")
+    missing = find_not_finite(next_obs) & dones
     if not missing.any():
         return ()
-    columns["next_obs"] = columns["next_obs"].copy()
-    columns["next_obs"][missing] = columns["obs"][missing]
+    columns["next_obs"] = next_obs.copy()
+    columns["next_obs"][missing] = obs[missing]
     return (f"next_obs is missing in {missing.sum():,} terminal rows; it is not needed there, and obs is repeated",)
 
 

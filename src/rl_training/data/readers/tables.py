@@ -9,13 +9,13 @@ import numpy as np
 from rl_training.data.datasets.durations import TIME
 from rl_training.data.readers import cells
 from rl_training.data.readers.episodes import join_episodes, numbered, single_ids
+from rl_training.data.readers.extras import drop_incomplete
 from rl_training.data.readers.options import TableOptions
 from rl_training.data.readers.plan import ACTIONS, FLAGS, OBS, Plan, Table, make_plan
 from rl_training.data.readers.rows import (
     Labels,
     StoredColumns,
     complete_transitions,
-    drop_incomplete,
     fill_columns,
     join_columns,
 )
@@ -34,9 +34,8 @@ def read_table(table: Table, given: Mapping[str, str] | None, options: TableOpti
     dropped = drop_incomplete(columns, [name for name in plan.extras if name != time])
     sorts = table.spec is None and (TIME in given or kinds.get(time) == "time")
     found = next((TimeColumn(name, time, sorts) for name, group in plan.chosen.items() if group == [time]), None)
-    joined, unsorted = None, ()
-    if "episodes" in columns and not (found and found.sorts):
-        joined, unsorted = join_episodes(columns, names["episodes"])
+    is_joined = "episodes" in columns and not (found and found.sorts)
+    joined, unsorted = join_episodes(columns, names["episodes"]) if is_joined else (None, ())
     order, warnings = apply_times(columns, names, found, options.max_gap, table.source)
     order, warnings = joined if order is None else order, (*unsorted, *warnings)
     if found is None and table.spec is None and TIME not in given:
