@@ -129,9 +129,12 @@ def test_an_invalid_option_is_one_error_line(cli, log, option, value, message):
 
 
 def test_a_column_can_be_left_out(cli, tmp_path):
-    path = write(tmp_path / "log.npz", note=np.full(6, np.nan))
-    assert cli("data", "check", path).exit_code == 1
-    assert cli("data", "check", path, "--columns", "note=").exit_code == 0
+    path = write(tmp_path / "log.npz", note=np.full(6, np.nan), speed=np.full(6, 3.0))
+    assert "'note'" in cli("data", "check", path).stdout  # left out, because values are missing
+    assert cli("data", "check", path, "--columns", "note=note").exit_code == 1
+    report = cli("data", "check", path, "--columns", "note=", "--columns", "speed=").stdout
+    assert "note:" not in report.lower()
+    assert "speed" not in report
 
 
 def test_check_prints_the_error_and_no_counts_if_no_row_is_usable(cli, tmp_path):
