@@ -27,8 +27,8 @@ from rl_training.cli import app
 for command in {commands}:
     result = CliRunner().invoke(app, [*command, "--help"])
     assert result.exit_code == 0 and "Usage:" in result.stdout, (command, result.output)
-heavy = [name for name in ("torch", "numpy", "gymnasium", "pydantic", "rich.console") if name in sys.modules]
-assert not heavy, heavy
+unwanted = {{"torch", "numpy", "gymnasium", "pydantic", "rich", "ray", "submitit", "optuna"}}
+assert not unwanted & set(sys.modules), unwanted & set(sys.modules)
 """
 
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -36,9 +37,30 @@ def test_other_options_may_be_repeated(cli):
     assert "b: unknown key" in result.stderr
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
-def test_a_run_trains_without_standard_streams(tmp_path, cartpole, closed):
+WRITES_TO_ALL = """
+import os, sys
+from rl_training.cli import open_closed_streams
+open_closed_streams()
+print("to stdout", flush=True)
+print("to stderr", file=sys.stderr, flush=True)
+assert sys.stdin.read() == ""
+assert os.open("metrics", os.O_CREAT | os.O_WRONLY) > 2
+assert os.stat("metrics").st_size == 0
+"""
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", ">&- 2>&-"])
+def test_no_file_gets_the_number_of_a_closed_standard_stream(tmp_path, closed):
+    ended = run_with_streams(closed, sys.executable, "-c", WRITES_TO_ALL, cwd=tmp_path, stdin=subprocess.DEVNULL)
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_a_run_trains_without_standard_streams(tmp_path, cartpole):
     words = [sys.executable, "-m", "rl_training", *cartpole, "--output", str(tmp_path / "run")]
-    ended = subprocess.run(["sh", "-c", f'"$@" {closed}', "sh", *words], check=False)
-    assert ended.returncode == 0
+    assert run_with_streams("<&- >&- 2>&-", *words).returncode == 0
     assert (tmp_path / "run" / "result.json").exists()
+
+
+def run_with_streams(streams: str, *words: str, **options: Any) -> "subprocess.CompletedProcess[str]":
+    command = ["sh", "-c", f'"$@" {streams}', "sh", *words]
+    return subprocess.run(command, check=False, capture_output=True, text=True, **options)

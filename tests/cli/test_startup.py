@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import subprocess
 import sys
@@ -17,28 +18,32 @@ from rl_training.experiment.processes import startup
 from rl_training.runtime.callbacks import progress
 
 TRAIN = """
-import sys
+import json, sys
 from typer.testing import CliRunner
 from rl_training.cli import app
 import rl_training.cli.train as command
 command.draw_curve = lambda run: None  # imports matplotlib, after the run
-result = CliRunner().invoke(app, sys.argv[1:])
-assert result.exit_code == 0, result.output
 unwanted = {"torch._dynamo", "torch._inductor", "tensorboard", "matplotlib", "scipy", "pandas", "sympy", "minari",
             "h5py", "mujoco", "ale_py", "ray", "submitit", "optuna", "bokeh"}
-assert not unwanted & set(sys.modules), unwanted & set(sys.modules)
-from rl_training.algorithms import ROWS
-print(sorted(name for name in ROWS if f"rl_training.algorithms.{name}" in sys.modules))
+for words in json.load(sys.stdin):
+    result = CliRunner().invoke(app, ["train", *words, "--output", words[0].replace("/", "_")])
+    assert result.exit_code == 0, result.output
+    assert not unwanted & set(sys.modules), (words, unwanted & set(sys.modules))
+    from rl_training.algorithms import ROWS
+    print(sorted(name for name in ROWS if f"rl_training.algorithms.{name}" in sys.modules))
 """  # fmt: skip
-OPTIONS = ["ppo/cartpole", "--steps", "256", "--device", "cpu", "--output", "run", "--set", "eval_interval=0",
-           "--set", "log=[]", "--compile", "off"]  # fmt: skip
+QUICK = ["--device", "cpu", "--compile", "off", "--quiet", "--set", "eval_interval=0", "--set", "log=[]"]
+ONE_SEED = ["ppo/cartpole", "--steps", "256", *QUICK]
+TWO_SEEDS = ["bc", "Pendulum-v1", "--dataset", "{kind: random, rows: 64}", "--steps", "2", "--seeds", "0-1", *QUICK,
+             "--set", "hidden_sizes=[8]"]  # fmt: skip
 
 
 def test_a_run_imports_its_own_algorithm_and_no_slow_package(tmp_path):
-    command = [sys.executable, "-c", TRAIN, "train", *OPTIONS]
-    ran = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    runs = json.dumps([ONE_SEED, TWO_SEEDS])
+    ran = subprocess.run([sys.executable, "-c", TRAIN], input=runs, capture_output=True, text=True, cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.strip() == "['gail', 'ppo']"  # the imitation lane uses the discriminator of gail
+    # The imitation lane uses the discriminator of gail.
+    assert ran.stdout.splitlines() == ["['gail', 'ppo']", "['bc', 'gail', 'ppo']"]
 
 
 def test_a_long_wait_is_shown_and_a_short_one_is_not(monkeypatch):
