@@ -24,7 +24,7 @@ from rl_training.testing.cases import AlgorithmCase, random_observations
 from rl_training.types import Batch, EnvSpec
 
 UPDATES = 2  # with policy_delay = 2 they include the actor's
-SEEDS = (0, 3, 5)
+SEEDS = (0, 3)
 
 
 def require(holds: bool, reason: str) -> None:
