@@ -15,10 +15,12 @@ from rl_training.envs.pools.group import EnvError
 from rl_training.experiment.config.messages import ConfigError
 from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.manager import ExperimentManager
+from rl_training.experiment.run import resume_run, run_population, run_training
 from rl_training.experiment.seeds import processes, sweep
 from rl_training.experiment.seeds.processes import Failure, SeedError, SeedJob, SeedMessages
 from rl_training.experiment.seeds.sweep import as_population, train_in_processes, train_seeds
 from rl_training.runtime.callbacks import progress
+from rl_training.runtime.callbacks.training import StopAtStep
 
 TINY = {"hidden_sizes": [8, 8], "batch_size": 16}
 BC = {"algo": "bc", "env_id": "Pendulum-v1", "dataset": {"kind": "random", "rows": 200}, "total_timesteps": 20,
@@ -49,6 +51,25 @@ def test_a_seed_added_later_leaves_the_finished_ones_alone(tmp_path):
     all_three = train_seeds(configs(BC, tmp_path, seeds=(0, 1, 2)))
     assert [(r.run_dir / "result.json").stat().st_mtime_ns for r in all_three[:2]] == written
     assert [(r.status, r.trained) for r in all_three] == [("finished", seed == 2) for seed in (0, 1, 2)]
+
+
+def test_a_seed_of_one_program_that_continues_alone_is_reported_as_approximate(tmp_path):
+    warnings: list[str] = []
+    run_population(configs(BC, tmp_path), callbacks=[StopAtStep(10)], warn=warnings.append)
+    run_population(configs(BC, tmp_path), callbacks=[StopAtStep(14)], warn=warnings.append)
+    assert warnings == []
+    resume_run(tmp_path / "seed_1", warn=warnings.append)
+    began = "the run began as one program of seeds 0, 1, which share random numbers, and continues alone"
+    assert warnings == [f"resume is approximate, not exact: {began}"]
+
+
+def test_runs_that_began_alone_and_continue_as_one_program_are_reported_as_approximate(tmp_path):
+    warnings: list[str] = []
+    for config in configs(BC, tmp_path):
+        run_training(config, callbacks=[StopAtStep(10)], warn=warnings.append)
+    assert warnings == []
+    run_population(configs(BC, tmp_path), warn=warnings.append)
+    assert "the run began alone, and continues as one program of seeds 0, 1, which share" in warnings[0]
 
 
 def test_seeds_are_not_hidden_in_the_directory_of_a_run(tmp_path):

@@ -101,6 +101,7 @@ def _run(
         planned = record.get("total_timesteps") or configs[0].duration
         callbacks = [*listed, *([] if steps is None or steps >= planned else [StopAtStep(steps)])]
         total = max(steps or 0, planned)
+        _warn_of_other_seeds(record, [config.seed for config in configs], starts.checkpoints[0], total, warn)
         state, members = _assembled(configs, choices, total, starts.checkpoints[0], is_new, quiet, warn)
         for parts in members:
             stack.callback(parts.close)
@@ -168,6 +169,23 @@ def _choices(
         known = {name: start.info[name] for name in ("threads", "compile", "overlap") if name in start.info}
         choices, is_new = choices._replace(**known), False
     return choices._replace(threads=config.threads or 1) if "threads" in edited else choices, is_new
+
+
+def _warn_of_other_seeds(
+    record: dict[str, Any], seeds: Sequence[int], start: Checkpoint | None, total: int, warn: Warn
+) -> None:
+    """Warns if a run goes on alone or with other seeds than it began with: a population shares its random numbers."""
+    if start is None or start.step >= total or not record:
+        return
+    began = record.get("population") or [seeds[0]]
+    if began != seeds:
+        then, now = (_alone_or_together(each) for each in (began, seeds))
+        warn(f"resume is approximate, not exact: the run began {then}, and continues {now}")
+
+
+def _alone_or_together(seeds: Sequence[int]) -> str:
+    named = ", ".join(map(str, seeds))
+    return "alone" if len(seeds) == 1 else f"as one program of seeds {named}, which share random numbers"
 
 
 def _assembled(
