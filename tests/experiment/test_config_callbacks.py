@@ -48,6 +48,9 @@ class Twin(Counts):
 class LoggedName(Callback):
     name = "log"
 
+class Nameless(Counts):
+    name = ""
+
 class Network:
     def __init__(self, size):
         pass
@@ -118,6 +121,7 @@ def test_every_member_of_a_population_has_its_own_callbacks(module):
         ({"callback": "{module}:Counts", "most": 3}, "could not be created: TypeError: .*unexpected keyword .*'most'$"),
         ({"callback": "{module}:Counts", "limt": 3}, r"could not be created: .*'limt'; did you mean 'limit'\?$"),
         ("{module}:LoggedName", "2 callbacks have the name 'log', under which their state is saved; rename one"),
+        ("{module}:Nameless", "callback Nameless has a state_dict, which is saved under its name; give"),
         ("no_such_module_here:A", "there is no module 'no_such_module_here'"),
         ("Counts", "must be module:Name"),
     ],

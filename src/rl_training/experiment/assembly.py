@@ -31,7 +31,7 @@ from rl_training.runtime.callbacks.logging import LogMetrics
 from rl_training.runtime.callbacks.trackers.subject import Row
 from rl_training.runtime.callbacks.training import EarlyStop, Evaluate, LogWarnings, MaxUpdates, Schedules
 from rl_training.runtime.checkpoints.reading import Checkpoint
-from rl_training.runtime.engine import Callback
+from rl_training.runtime.engine import Callback, overriding
 from rl_training.runtime.evaluation import evaluate
 from rl_training.runtime.lanes import FineTuning, LaneContext, TrainingLane
 from rl_training.runtime.lanes.memory_limits import NotEnoughMemoryError
@@ -208,11 +208,14 @@ def new_callbacks(
         callbacks.append(EarlyStop(config.early_stopping.patience, config.early_stopping.min_delta))
     budget = _budget(config, parts)
     callbacks += [*([] if budget is None else [MaxUpdates(budget)]), *user]
-    _require_different_names(callbacks)
+    _require_names(callbacks)
     return callbacks
 
 
-def _require_different_names(callbacks: Sequence[Callback]) -> None:
+def _require_names(callbacks: Sequence[Callback]) -> None:
+    for unnamed in (each for each in overriding(callbacks, "state_dict") if not each.name):
+        kind = type(unnamed).__name__
+        raise ConfigError(f"callback {kind} has a state_dict, which is saved under its name; give {kind} a name")
     for callback, count in Counter(each.name for each in callbacks if each.name).items():
         if count > 1:
             raise ConfigError(
