@@ -34,7 +34,11 @@ class Loss(NamedTuple):
 
     def plus(self, terms: Metrics, metrics: Metrics | None = None) -> Loss:
         """Returns a copy with these terms and metrics added; equal names are replaced."""
-        return Loss({**self.terms, **terms}, {**self.metrics, **(metrics or {})}, self.buffers, self.rows)
+        return self.joined(Loss(terms, metrics or {}))
+
+    def joined(self, other: Loss) -> Loss:
+        """Returns the terms, metrics, buffers and rows of both; `other` replaces equal names."""
+        return Loss(*({**own, **new} for own, new in zip(self, other, strict=True)))
 
 
 class UpdateResult(NamedTuple):

@@ -24,7 +24,7 @@ from rl_training.algorithms import (
     frozen,
 )
 from rl_training.models import MLPSACModel
-from rl_training.types import EnvSpec
+from rl_training.types import EnvSpec, Loss
 
 
 def test_frozen_passes_gradients_through_inputs_and_not_into_parameters():
@@ -129,6 +129,19 @@ def test_parts_of_a_loss_are_dropped_by_a_loss_of_your_own():
 
     assert len(SACAlgorithm.parts) == 2
     assert not Own.parts
+
+
+def test_the_sum_of_parts_has_the_buffers_and_rows_of_each():
+    class Counting(SACAlgorithm):
+        def critics(self, batch):
+            return Loss({"a": torch.tensor(1.0)}, {"seen": torch.tensor(3.0)}, {"low": torch.tensor(0.0)})
+
+        def policy(self, batch):
+            return Loss({"b": torch.tensor(2.0)}, {}, {"high": torch.tensor(1.0)}, {"priorities": torch.ones(2)})
+
+    loss = Counting(MLPSACModel(3, 2, (4,))).loss({})
+    assert loss.total == 3
+    assert [set(part) for part in loss] == [{"a", "b"}, {"seen"}, {"low", "high"}, {"priorities"}]
 
 
 def test_parts_of_a_loss_are_not_separate_where_networks_share_parameters():

@@ -36,8 +36,7 @@ def iql_loss(predictions: IQLPredictions, config: IQLConfig) -> Loss:
     - policy: mean of -min(exp(beta * A), max_advantage_weight) * log pi(a|s)
     """
     q, target_q, advantage, log_prob = predictions
-    policy = iql_policy_loss(advantage, log_prob, config)
-    return iql_critic_loss(q, target_q).plus(policy.terms, policy.metrics)
+    return iql_critic_loss(q, target_q).joined(iql_policy_loss(advantage, log_prob, config))
 
 
 def iql_critic_loss(q: Tensor, target_q: Tensor) -> Loss:

@@ -38,8 +38,7 @@ def xql_value_loss(advantage: Tensor, config: XQLConfig) -> Tensor:
 def xql_loss(predictions: IQLPredictions, config: XQLConfig) -> Loss:
     """IQL's loss with the Gumbel value loss and, for the critics, the Huber loss of Q(s, a) - target."""
     q, target_q, advantage, log_prob = predictions
-    policy = xql_policy_loss(advantage, log_prob, config)
-    return xql_critic_loss(q, target_q).plus(policy.terms, policy.metrics)
+    return xql_critic_loss(q, target_q).joined(xql_policy_loss(advantage, log_prob, config))
 
 
 def xql_critic_loss(q: Tensor, target_q: Tensor) -> Loss:

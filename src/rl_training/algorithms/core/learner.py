@@ -187,8 +187,7 @@ class Learner(nn.Module):
         """Sum of `parts`; algorithms without parts define their own."""
         if not self.parts:
             raise NotImplementedError(f"{type(self).__name__} must define loss(batch)")
-        first, *rest = (getattr(self, part)(batch) for part in self.parts)
-        return reduce(lambda total, part: total.plus(part.terms, part.metrics), rest, first)
+        return reduce(Loss.joined, (getattr(self, part)(batch) for part in self.parts))
 
     def act(
         self, obs: Tensor, memory: Any = None, *, deterministic: bool = False, generator: torch.Generator | None = None
