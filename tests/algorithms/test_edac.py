@@ -57,7 +57,7 @@ def test_a_zero_gradient_counts_as_zero():
 def test_the_diversity_loss_and_its_gradients_are_those_of_single_critics(box, draw):
     learner, rows = build(box), draw(box, 5)
     critic = learner.model.critic
-    q, slopes = values_and_gradients(critic, rows["obs"], rows["actions"], 3)
+    q, slopes = values_and_gradients(critic, rows["obs"], rows["actions"])
     torch.testing.assert_close(q, critic(rows["obs"], rows["actions"]))
     found, expected = gradient_diversity_loss(slopes), pairwise_loss(critic, rows["obs"], rows["actions"])
     torch.testing.assert_close(found, expected)

@@ -13,7 +13,7 @@ from rl_training.algorithms.sac import SACAlgorithm
 from rl_training.models import MLPEDACModel
 from rl_training.models.products import in_population
 from rl_training.models.values import Critic
-from rl_training.types import Batch, Loss
+from rl_training.types import Batch, Loss, Metrics
 
 
 class EDACConfig(TemperatureConfig, OfflineTDConfig):
@@ -25,14 +25,14 @@ class EDACConfig(TemperatureConfig, OfflineTDConfig):
     )
 
 
-def values_and_gradients(critic: Critic, obs: Tensor, actions: Tensor, copies: int) -> tuple[Tensor, Tensor]:
+def values_and_gradients(critic: Critic, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
     """Q(s, a) of every critic [critics, rows], and its gradients by the actions [critics, rows, dims]."""
 
     def total(each: Tensor) -> tuple[Tensor, Tensor]:
         q = critic.each(obs, each)
         return q.sum(), q
 
-    copied = actions.expand(copies, *actions.shape)
+    copied = actions.expand(critic.copies, *actions.shape)
     if in_population(actions) or torch.compiler.is_dynamo_compiling():
         gradients, q = torch.func.grad(total, has_aux=True)(copied)
         return q, gradients
@@ -59,9 +59,12 @@ class EDACAlgorithm(SACAlgorithm):
 
     def critic_loss(self, batch: Batch, alpha: Tensor) -> Loss:
         """Critic loss: mean of (Q(s, a) - target)^2, summed over the critics, plus eta * gradient diversity loss."""
-        eta, target_q = self.config.eta, self.target_q(batch, alpha)
-        q, gradients = values_and_gradients(self.model.critic, batch["obs"], batch["actions"], self.config.num_critics)
-        terms = {"critic_loss": ensemble_squared_error(q, target_q)}
+        eta, inputs, target_q = self.config.eta, (batch["obs"], batch["actions"]), self.target_q(batch, alpha)
+        diversity: Metrics = {}
         if eta > 0:
-            terms["diversity_loss"] = eta * gradient_diversity_loss(gradients)
+            q, gradients = values_and_gradients(self.model.critic, *inputs)
+            diversity = {"diversity_loss": eta * gradient_diversity_loss(gradients)}
+        else:  # SAC-N needs no second derivatives
+            q = self.model.critic(*inputs)
+        terms = {"critic_loss": ensemble_squared_error(q, target_q), **diversity}
         return Loss(terms, {"target_q_mean": target_q.mean(), "q_std": q.detach().std(0).mean()})
