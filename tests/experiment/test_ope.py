@@ -220,6 +220,7 @@ def test_callbacks_are_called():
         ({"updates": 0}, "updates must be at least 1, got 0"),
         ({"members": 2}, "members must be at least 3, got 2"),
         ({"action_samples": 0}, "action_samples must be at least 1, got 0"),
+        ({"device": "gpu"}, "device must be auto, cpu, cuda or cuda:N, got 'gpu'"),
         ({"gamma": 1.0}, "gamma: must be less than 1, got 1.0"),
         ({"learning_rat": 1.0}, "learning_rat: unknown key; did you mean learning_rate?"),
     ],

@@ -54,11 +54,6 @@ class PolicyActions:
         return torch.stack([sample.actions for sample in samples], 1)
 
 
-def device_for(asked: str) -> str:
-    """Resolves `auto`: CUDA if available."""
-    return ("cuda" if torch.cuda.is_available() else "cpu") if asked == "auto" else asked
-
-
 def resolve(policy: Any, dataset: TransitionDataset | Path | str) -> tuple[Policy, TransitionDataset, EnvSpec]:
     """Returns the policy, the loaded data and their spec; raises ValueError if their spaces differ."""
     agent = policy if isinstance(policy, Agent) else getattr(policy, "agent", None)

@@ -10,6 +10,7 @@ from typing import Any
 
 from rl_training.data import TransitionDataset
 from rl_training.experiment.agent import load_agent
+from rl_training.experiment.machine import device_of
 from rl_training.experiment.ope.coverage import unseen
 from rl_training.experiment.ope.discounts import require_used_gamma, with_time
 from rl_training.experiment.ope.fitting import MEMBERS, UPDATES, FQEFit, fqe_config
@@ -21,13 +22,7 @@ from rl_training.experiment.ope.importance import (
     weighted_importance_sampling,
 )
 from rl_training.experiment.ope.intervals import behaviour_error, fitted_estimate, wider
-from rl_training.experiment.ope.policies import (
-    PolicyActions,
-    device_for,
-    load_dataset_for,
-    resolve,
-    with_policy_actions,
-)
+from rl_training.experiment.ope.policies import PolicyActions, load_dataset_for, resolve, with_policy_actions
 from rl_training.experiment.ope.probabilities import (
     Behaviour,
     NoWeights,
@@ -81,16 +76,16 @@ def rank_policies(
     """
     if unknown := [name for name in estimators if name not in ESTIMATORS]:
         raise ValueError(f"unknown estimator {unknown[0]!r}; choose one of {', '.join(ESTIMATORS)}")
-    config = fqe_config(options)
+    config, device = fqe_config(options), device_of(device)
     agents = [load_agent(Path(run), best=best, trust=trust) for run in runs]
     data = dataset if isinstance(dataset, TransitionDataset) else load_dataset_for(with_time(runs, agents), dataset)
     require_used_gamma(data, options)
     policies = [PolicyActions(resolve(agent, data)[0], action_samples, seed) for agent in agents]
     require_counts(updates, members, data)
-    rows = with_policy_actions(data, policies, config.gamma).to(device_for(device))
+    rows = with_policy_actions(data, policies, config.gamma).to(device)
     fit = FQEFit(rows, data.spec, config, policies, fits=members, seed=seed)
     fit.run(updates, callbacks)
-    ranking = Ranker(fit, data.to(device_for(device)), rows, estimators, seed)
+    ranking = Ranker(fit, data.to(device), rows, estimators, seed)
     facts = {"gamma": config.gamma, "episodes": len(fit.obs), "updates": updates, "members": members}
     found = [
         ranking.estimate(Path(run), number, policy, facts)

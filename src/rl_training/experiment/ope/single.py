@@ -10,11 +10,12 @@ from torch import Tensor
 
 from rl_training.data import TransitionDataset
 from rl_training.experiment.agent import Agent
+from rl_training.experiment.machine import device_of
 from rl_training.experiment.ope.coverage import unseen
 from rl_training.experiment.ope.discounts import require_used_gamma
 from rl_training.experiment.ope.fitting import MEMBERS, UPDATES, FQEFit, fqe_config
 from rl_training.experiment.ope.intervals import behaviour_error, fitted_estimate
-from rl_training.experiment.ope.policies import HasAgent, PolicyActions, device_for, resolve, with_policy_actions
+from rl_training.experiment.ope.policies import HasAgent, PolicyActions, resolve, with_policy_actions
 from rl_training.experiment.ope.remarks import fit_warnings
 from rl_training.runtime.engine import Callback
 from rl_training.statistics import Interval, student_interval
@@ -48,12 +49,12 @@ def evaluate_policy_offline(
     Each member is fitted to a bootstrap of the episodes. Equal seeds give equal bootstraps, so estimates of different
     policies are comparable.
     """
-    config = fqe_config(options)
+    config, device = fqe_config(options), device_of(device)
     actor, dataset, spec = resolve(policy, dataset)
     require_counts(updates, members, dataset)
     require_used_gamma(dataset, options)
     actions = PolicyActions(actor, action_samples, seed)
-    data = with_policy_actions(dataset, [actions], config.gamma).to(device_for(device))
+    data = with_policy_actions(dataset, [actions], config.gamma).to(device)
     fit = FQEFit(data, spec, config, [actions], fits=members, seed=seed)
     fit.run(updates, callbacks)
     return _summary(fit, data, updates, unseen=unseen(dataset, actions, seed))
