@@ -22,12 +22,14 @@ from rl_training.types import Batch
 class ImitationLane(RolloutLane):
     """The environment's rewards are logged with finished episodes and never reach the learner."""
 
+    config: GAILConfig
+
     def __init__(
         self, learner: Learner, actor: Actor, buffer: RolloutBuffer, config: GAILConfig, *,
         discriminator: GAILDiscriminator, rows: ImitationBatches, compile: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(learner, actor, buffer, config)
-        self.options, self.discriminator, self.rows = config, discriminator, rows
+        self.discriminator, self.rows = discriminator, rows
         self.updater = Updater([discriminator], compile=compile)
 
     @classmethod
@@ -51,22 +53,22 @@ class ImitationLane(RolloutLane):
     def rewarded(self, rollout: Batch, result: CollectResult) -> Batch:
         """Fits the discriminator on the rollout, then returns the rollout with the discriminator's rewards."""
         steps, dones = {name: rollout[name].flatten(0, 1) for name in ("obs", "actions")}, rollout["dones"].flatten()
-        self.rows.policy = add_absorbing_rows(steps, int(dones.sum())) if self.options.absorbing_states else steps
+        self.rows.policy = add_absorbing_rows(steps, int(dones.sum())) if self.config.absorbing_states else steps
         self.discriminator.prepare({**self.rows.policy, **self.rows.expert_rows(len(self.rows.policy["obs"]))})
-        fitted = self.updater.run(self.rows, self.options.discriminator_updates)
+        fitted = self.updater.run(self.rows, self.config.discriminator_updates)
         rewards = self._rewards(steps, dones)
         result.metrics |= {**fitted.metrics, "gail_reward_mean": rewards.mean()}
         return {**rollout, "rewards": rewards.view_as(rollout["rewards"])}
 
     def _rewards(self, steps: Batch, dones: Tensor) -> Tensor:
         """Discriminator rewards; a terminal step adds gamma / (1 - gamma) * r(absorbing state)."""
-        if not self.options.absorbing_states:
+        if not self.config.absorbing_states:
             return self._reward(**steps)
-        absorbed = self._reward(**absorbing_rows(steps, 1)) * self.options.gamma / (1 - self.options.gamma)
+        absorbed = self._reward(**absorbing_rows(steps, 1)) * self.config.gamma / (1 - self.config.gamma)
         return self._reward(append_flag(steps["obs"]), steps["actions"]) + dones * absorbed
 
     def _reward(self, obs: Tensor, actions: Tensor) -> Tensor:
-        return gail_reward(self.discriminator.logits(obs, actions), self.options.reward_form)
+        return gail_reward(self.discriminator.logits(obs, actions), self.config.reward_form)
 
     def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "discriminator": self.updater.state_dict(), "rows": self.rows.state_dict()}

@@ -41,7 +41,7 @@ class RolloutLane(ActingLane):
 
     def collect(self, limit: int) -> CollectResult:
         result = CollectResult()
-        steps = self._captured_steps(result) if self.captured is not None else self._steps(result)
+        steps = self._steps(result) if self.captured is None else self._captured_steps(self.captured, result)
         if steps is None:
             return result
         rollout = self.rewarded(steps, result)
@@ -51,9 +51,8 @@ class RolloutLane(ActingLane):
         self.source.fill(rollout_rows(self.learner.prepare(rollout), rollout, self.config.steps_per_row))
         return result
 
-    def _captured_steps(self, result: CollectResult) -> Batch:
-        assert self.captured is not None
-        rollout = self.captured()
+    def _captured_steps(self, captured: CapturedSteps[Batch], result: CollectResult) -> Batch:
+        rollout = captured()
         result.num_env_steps = self.config.num_steps * self.actor.pool.num_envs
         self.step += result.num_env_steps
         return rollout
