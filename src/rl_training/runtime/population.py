@@ -60,7 +60,8 @@ class MemberLane:
         if self.lane.replay is not None:
             actor = self.lane.actor
             pool = actor.pool.pools[self.member]
-            state["actor"] = {"obs": actor.obs[self.member], "envs": pool.snapshot(), **actor.noise_state()}
+            generator = actor.generator.get_state()  # shared by all members
+            state["actor"] = {"obs": actor.obs[self.member], "envs": pool.snapshot(), "generator": generator}
             if actor.noise is not None:
                 state["actor"]["drift"] = actor.noise_value[self.member]
             if actor.returns is not None:
@@ -80,7 +81,7 @@ class MemberLane:
             actor.noise_value[self.member] = 0 if reasons else state["actor"]["drift"]
         if actor.returns is not None:
             actor.returns.sums[self.member] = 0 if reasons else state["actor"]["returns"]
-        actor.load_noise_state(state["actor"])
+        actor.generator.set_state(state["actor"]["generator"].cpu())
         if reasons and self.replay is not None:  # the environments were reset, so the stored episodes end here
             self.replay.mark_boundary()
         return reasons

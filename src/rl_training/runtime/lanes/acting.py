@@ -105,13 +105,8 @@ class Actor:
         noise = {} if self.noise is None else {"drift": self.noise_value}
         returns = {} if self.returns is None else {"returns": self.returns.sums}
         memory = {} if self.memory.rows is None else {"memory": self.memory.rows}
-        return {"obs": self.obs, "envs": self.pool.snapshot(), **noise, **returns, **self.noise_state(), **memory}
-
-    def noise_state(self) -> dict[str, Any]:
-        return {"generator": self.generator.get_state()}
-
-    def load_noise_state(self, state: dict[str, Any]) -> None:
-        self.generator.set_state(state["generator"].cpu())
+        own = {"obs": self.obs, "envs": self.pool.snapshot(), "generator": self.generator.get_state()}
+        return {**own, **noise, **returns, **memory}
 
     def load_state_dict(self, state: dict[str, Any]) -> list[str]:
         reasons = self.pool.restore(state["envs"])
@@ -123,7 +118,7 @@ class Actor:
         self.memory = Memory()
         if "memory" in state and not reasons:
             self.memory.rows = {name: column.to(self.device) for name, column in state["memory"].items()}
-        self.load_noise_state(state)
+        self.generator.set_state(state["generator"].cpu())
         return reasons
 
     def keep_obs(self, obs: Any, member: int | None = None) -> None:
