@@ -44,7 +44,7 @@ class ImageEncoder(nn.Module):
         stages: list[nn.Module] = []
         for into, out in zip([grid.channels, *grid.widths], grid.widths, strict=False):
             halved = [normed.halving_conv(into, out)] if strided else [normed.conv(into, out), nn.MaxPool2d(2)]
-            stages += [*halved, normed.ChannelNorm(out), nn.SiLU()]
+            stages += [*halved, normed.ChannelRMSNorm(out), nn.SiLU()]
         self.net, self.features = nn.Sequential(*stages), math.prod(grid.map)
 
     def forward(self, images: Tensor) -> Tensor:
@@ -64,10 +64,10 @@ class ImageDecoder(nn.Module):
         self.blocks, cells = blocks, math.prod(grid.map)
         self.from_deter = normed.block_linear(blocks, deter // blocks, cells // blocks)
         self.from_stoch = normed.normed_mlp((stoch, 2 * units, cells))
-        self.norm = normed.ChannelNorm(grid.map[0])
+        self.norm = normed.ChannelRMSNorm(grid.map[0])
         stages: list[nn.Module] = []
         for into, out in zip(grid.widths[:0:-1], grid.widths[-2::-1], strict=True):
-            stages += [Upsample2x(), normed.conv(into, out), normed.ChannelNorm(out), nn.SiLU()]
+            stages += [Upsample2x(), normed.conv(into, out), normed.ChannelRMSNorm(out), nn.SiLU()]
         self.net = nn.Sequential(*stages, Upsample2x(), normed.conv(grid.widths[0], grid.channels))
 
     def forward(self, latent: Latent) -> Tensor:
@@ -87,7 +87,7 @@ class StridedDecoder(nn.Module):
         self.small = normed.linear(features, math.prod(grid.map))
         stages: list[nn.Module] = []
         for into, out in zip(grid.widths[:0:-1], grid.widths[-2::-1], strict=True):
-            stages += [normed.doubling_conv(into, out), normed.ChannelNorm(out), nn.SiLU()]
+            stages += [normed.doubling_conv(into, out), normed.ChannelRMSNorm(out), nn.SiLU()]
         self.net = nn.Sequential(*stages, normed.doubling_conv(grid.widths[0], grid.channels))
 
     def forward(self, latent: Latent) -> Tensor:

@@ -29,8 +29,8 @@ class PixelEncoder(nn.Module):
         return self.out(self.conv(obs.float() / 255))
 
 
-class ChannelNorm(nn.Module):
-    """Layer norm over the channels of each place of [..., channels, height, width]."""
+class ChannelLayerNorm(nn.Module):
+    """Layer norm over the channels of each pixel of [..., channels, height, width]."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class ChannelNorm(nn.Module):
 
 
 def convolution(channels: int, outputs: int, size: int, stride: int, layer_norm: bool) -> list[nn.Module]:
-    return [nn.Conv2d(channels, outputs, size, stride), *([ChannelNorm(outputs)] if layer_norm else []), nn.ReLU()]
+    return [nn.Conv2d(channels, outputs, size, stride), *([ChannelLayerNorm(outputs)] if layer_norm else []), nn.ReLU()]
 
 
 class NatureCNN(PixelEncoder):

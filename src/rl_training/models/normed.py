@@ -25,7 +25,7 @@ class RMSNorm(nn.RMSNorm):
         return super().forward(x.float())
 
 
-class ChannelNorm(RMSNorm):
+class ChannelRMSNorm(RMSNorm):
     """RMS norm over the channels of images [rows, channels, height, width]."""
 
     def forward(self, x: Tensor) -> Tensor:
