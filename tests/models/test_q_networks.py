@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from rl_training.models import QNetwork
+from rl_training.models import Layers, QNetwork
 from rl_training.models.q_networks import NoisyLinear, Stack
 from rl_training.types import EnvSpec
 
@@ -44,7 +44,7 @@ def test_the_noise_of_a_weight_is_the_product_of_its_ends():
 
 @pytest.mark.parametrize("between", [(), (4,)], ids=["rows", "rows of fractions"])
 def test_rows_may_have_noise_of_their_own(between):
-    stack = Stack((3, 4, 2), noisy=True)
+    stack = Stack((3, 4, 2), Layers(), noisy=True)
     x, noise = torch.randn(5, *between, 3), torch.randn(5, sum(stack.noise_sizes))
     alone = torch.stack([stack(row, its) for row, its in zip(x, noise, strict=True)])
     torch.testing.assert_close(stack(x, noise), alone)
@@ -60,7 +60,7 @@ def test_means_and_scales_begin_as_in_the_paper():
 
 
 def test_each_layer_of_a_stack_takes_its_own_part_of_the_noise():
-    stack, x = Stack((2, 4, 3), noisy=True), torch.randn(5, 2)
+    stack, x = Stack((2, 4, 3), Layers(), noisy=True), torch.randn(5, 2)
     noise = torch.randn(sum(stack.noise_sizes))
     assert stack.noise_sizes == [6, 7]
     first, second = stack.layers

@@ -45,12 +45,11 @@ class NoisyLinear(nn.Module):
 
 
 class Stack(nn.Module):
-    """Linear or noisy layers of these sizes with activations, and optionally layer norm, between them."""
+    """Linear or noisy layers of these sizes, with the activations and layer norms of `layers` between them."""
 
-    def __init__(self, sizes: Sequence[int], hidden_sizes: HiddenSizes = (), *, noisy: bool) -> None:
+    def __init__(self, sizes: Sequence[int], layers: Layers, *, noisy: bool) -> None:
         super().__init__()
         self.layers = nn.ModuleList((NoisyLinear if noisy else nn.Linear)(*pair) for pair in pairwise(sizes))
-        layers = Layers.of(hidden_sizes)
         self.between = nn.ModuleList(nn.Sequential(*layers.between(width)) for width in sizes[1:-1])
         self.noise_sizes = [sum(pair) for pair in pairwise(sizes)] if noisy else []
 
