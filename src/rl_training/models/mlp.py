@@ -73,6 +73,10 @@ class EnsembleLayerNorm(nn.Module):
         return normalized(x, x.shape[-1:]) * self.weight + self.bias
 
 
+def new_linear(fan_in: int, fan_out: int, copies: int | None = None) -> Linear | EnsembleLinear:
+    return Linear(fan_in, fan_out) if copies is None else EnsembleLinear(copies, fan_in, fan_out)
+
+
 def new_layer_norm(width: int, copies: int | None = None) -> nn.Module:
     return nn.LayerNorm(width) if copies is None else EnsembleLayerNorm(copies, width)
 
@@ -83,9 +87,8 @@ def mlp(
     """Linear layers of these sizes with activations between them, and optionally layer norms."""
     layers: list[nn.Module] = []
     for fan_in, fan_out in pairwise(sizes):
-        linear = Linear(fan_in, fan_out) if copies is None else EnsembleLinear(copies, fan_in, fan_out)
         between = [*([new_layer_norm(fan_out, copies)] if layer_norm else []), activation()]
-        layers += [linear, *(reversed(between) if layer_norm == "after" else between)]
+        layers += [new_linear(fan_in, fan_out, copies), *(reversed(between) if layer_norm == "after" else between)]
     return nn.Sequential(*layers[: -2 if layer_norm else -1])
 
 

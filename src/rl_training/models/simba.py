@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from rl_training.models.mlp import EnsembleLinear, new_layer_norm, orthogonal
+from rl_training.models.mlp import EnsembleLinear, new_layer_norm, new_linear, orthogonal
 from rl_training.models.normed import initialized
 from rl_training.models.products import Linear
 
@@ -45,10 +45,6 @@ class SimbaTrunk(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.norm(self.blocks(self.embed(x)))
-
-
-def new_linear(fan_in: int, fan_out: int, copies: int | None) -> Linear | EnsembleLinear:
-    return Linear(fan_in, fan_out) if copies is None else EnsembleLinear(copies, fan_in, fan_out)
 
 
 def he_linear(fan_in: int, fan_out: int, copies: int | None) -> Linear | EnsembleLinear:
