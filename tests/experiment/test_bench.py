@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rl_training.experiment.bench import cell as cell_module
-from rl_training.experiment.bench.cell import metrics, seconds_left
+from rl_training.experiment.bench.cell import seconds_left
 from rl_training.experiment.bench.plan import parse_plan, plan_yaml, read_plan
 from rl_training.experiment.bench.runner import Bench
 from rl_training.experiment.config.train_config import ConfigError
@@ -190,12 +190,6 @@ def test_commands_for_several_cells_may_write_the_plan_at_the_same_moment(tmp_pa
 def test_time_left_goes_by_the_pace_since_the_start():
     assert seconds_left(10.0, before=0.5, now=0.75) == 10.0  # a quarter took ten seconds, and a quarter is left
     assert seconds_left(10.0, before=0.5, now=0.5) is None
-
-
-def test_only_whole_lines_of_a_log_are_read(tmp_path):
-    (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n{"step": 2}\n{"st')
-    assert metrics(tmp_path) == [{"step": 1}, {"step": 2}]
-    assert metrics(tmp_path, last_bytes=18) == [{"step": 2}]  # the first line is cut
 
 
 def start(plan: dict[str, object], directory: Path) -> subprocess.Popen[bytes]:

@@ -40,9 +40,9 @@ def new_figure(width: float, height: float) -> Figure:
 
 def save_learning_curve(run_dir: Path) -> Path | None:
     """Draws training and evaluation returns to curve.png in the run; None without matplotlib or without returns."""
-    from rl_training.experiment.bench.cell import metrics  # imports torch
+    from rl_training.runtime.metrics_table import logged_rows  # imports torch
 
-    rows = metrics(run_dir)
+    rows = logged_rows(run_dir)
     training = [row for row in rows if row.get("episode_return") is not None]
     evaluations = [row for row in rows if "evaluation" in row]
     if not training and not evaluations:

@@ -1,6 +1,7 @@
-"""Reads metrics.jsonl as a table."""
+"""Reads metrics.jsonl, as rows or as a table."""
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,24 +33,28 @@ def read_metrics(path: Path | str, *, table: Table | None = None) -> Any:
     return pandas.DataFrame(rows)
 
 
+def logged_rows(run: Path, *, last_bytes: int | None = None) -> list[dict[str, Any]]:
+    """Returns the complete lines of a run's metrics.jsonl, or of its last bytes; none if there is no log."""
+    file = run / METRICS
+    if not file.exists():
+        return []
+    with file.open("rb") as log:
+        cut = last_bytes is not None and log.seek(0, os.SEEK_END) > last_bytes
+        log.seek(-(last_bytes or 0) if cut else 0, os.SEEK_END if cut else os.SEEK_SET)
+        lines = log.read().split(b"\n")[1 if cut else 0 : -1]  # a run that trains now may write a part of the last one
+    return [json.loads(line) for line in lines]
+
+
 def _rows(path: Path) -> Iterator[dict[str, Any]]:
-    file = path / METRICS
-    if file.exists():
-        yield from _rows_of(file)
+    if (path / METRICS).exists():
+        yield from (dict(_flat(row)) for row in logged_rows(path))
         return
     seeds = {int(number): each for each in path.glob("seed_*") if (number := each.name[5:]).isdecimal()}
-    logs = {seed: seeds[seed] / METRICS for seed in sorted(seeds) if (seeds[seed] / METRICS).exists()}
-    if not logs:
+    runs = {seed: seeds[seed] for seed in sorted(seeds) if (seeds[seed] / METRICS).exists()}
+    if not runs:
         raise FileNotFoundError(f"no {METRICS} in {path}; give a run directory")
-    for seed, log in logs.items():
-        yield from ({"seed": seed, **row} for row in _rows_of(log))
-
-
-def _rows_of(file: Path) -> Iterator[dict[str, Any]]:
-    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
-    for line in lines:
-        if line.endswith("\n"):  # a run that trains now may have written a part of the last one
-            yield dict(_flat(json.loads(line)))
+    for seed, run in runs.items():
+        yield from ({"seed": seed, **dict(_flat(row))} for row in logged_rows(run))
 
 
 def _flat(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

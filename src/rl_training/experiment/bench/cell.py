@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,6 +16,7 @@ from rl_training.experiment.processes.runner import Job
 from rl_training.experiment.result import UNFINISHED
 from rl_training.experiment.run_directory import RunDirectory, RunLockedError, locked_file
 from rl_training.experiment.trust import modules_of
+from rl_training.runtime.metrics_table import logged_rows
 
 STATES = ("waiting", "queued", "training", "evaluating", "done", "failed", "stopped")
 LOCK_SECONDS = 2  # processes that were killed keep the lock for a moment
@@ -173,7 +173,7 @@ def run_facts(run: Path) -> dict[str, Any]:
     directory = RunDirectory(run)
     config = directory.config()
     text = "" if config is None else config.model_dump_json(exclude={"seed", "output_dir"})
-    evaluations = [row["evaluation"] for row in metrics(run) if "evaluation" in row]
+    evaluations = [row["evaluation"] for row in logged_rows(run) if "evaluation" in row]
     return {
         "commit": (directory.read("run.json") or {}).get("git"),
         "config_hash": hashlib.sha256(text.encode()).hexdigest()[:12],
@@ -186,21 +186,9 @@ def seconds_left(elapsed: float, before: float, now: float) -> float | None:
     return elapsed * (1 - now) / (now - before) if now > before else None
 
 
-def metrics(run: Path, *, last_bytes: int | None = None) -> list[dict[str, Any]]:
-    """The complete lines of a run's metrics.jsonl, or of its last bytes."""
-    file = run / "metrics.jsonl"
-    if not file.exists():
-        return []
-    with file.open("rb") as log:
-        cut = last_bytes is not None and log.seek(0, os.SEEK_END) > last_bytes
-        log.seek(-(last_bytes or 0) if cut else 0, os.SEEK_END if cut else os.SEEK_SET)
-        lines = log.read().split(b"\n")[1 if cut else 0 : -1]  # the last line may be incomplete
-    return [json.loads(line) for line in lines]
-
-
 def _progress(run: Path, total: int) -> float:
     result = RunDirectory(run).read("result.json")
     if result is not None and result["status"] not in UNFINISHED:
         return 1.0
-    rows = metrics(run, last_bytes=10_000)
+    rows = logged_rows(run, last_bytes=10_000)
     return min(rows[-1]["step"] / total, 1.0) if rows else 0.0

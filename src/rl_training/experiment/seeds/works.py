@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 
-from rl_training.experiment.bench.cell import LOCK_SECONDS, metrics
+from rl_training.experiment.bench.cell import LOCK_SECONDS
 from rl_training.experiment.config.train_config import TrainConfig
 from rl_training.experiment.executors.base import LOG, Executor, Handle, Work, last_error
 from rl_training.experiment.executors.work_log import WorkLog
@@ -17,6 +17,7 @@ from rl_training.experiment.run_directory import RunDirectory, locked_file, make
 from rl_training.experiment.seeds.processes import SeedError, SeedGroup, SeedProgress
 from rl_training.messages import print_warning
 from rl_training.runtime.files import write_atomically
+from rl_training.runtime.metrics_table import logged_rows
 
 FOLDER, SEEDS = ".work", "seeds.json"  # in the run directory of the first seed of a work
 USER_ERROR = 2  # exit code
@@ -32,7 +33,7 @@ class StoredSeed:
         self.messages: list[str] = []
 
     def read(self) -> None:
-        rows = metrics(self.run, last_bytes=10_000)
+        rows = logged_rows(self.run, last_bytes=10_000)
         if rows:
             returns = [row["episode_return"] for row in rows if row.get("episode_return") is not None]
             scores = [row["evaluation"]["return_mean"] for row in rows if "evaluation" in row]
