@@ -24,14 +24,16 @@ from rl_training.experiment.config.train_config import (
 from rl_training.experiment.trust import Trust, modules_of, require_trusted
 from rl_training.messages import command
 from rl_training.runtime.files import write_atomically
+from rl_training.runtime.metrics_table import METRICS
 
 LOCK_POLL_SECONDS = 0.1
+LOCK_SECONDS = 2  # processes that were killed keep a lock for a moment
 CHECKSUM = "sha256"  # key of run.json and result.json
 WITH_CHECKSUM = {"first_checkpoint", "env_restarts"}  # keys of files that have one; those of earlier versions have not
 FIRST_CHECKPOINT = "first_checkpoint"  # key of run.json: the step of the first checkpoint, or null before it
 FRESH = "--fresh (fresh=True in Python)"
 ELSEWHERE = "another --output (output_dir in Python)"
-CONFIG, METRICS, DISCARDED = "config.yaml", "metrics.jsonl", ".discarded"
+CONFIG, DISCARDED = "config.yaml", ".discarded"
 TRACKERS = "trackers.json"  # ids of the run in each tracker
 # In the order in which --fresh removes them. Without result.json, the run is not taken for a finished one; run.json,
 # which records that there were checkpoints, goes last.

@@ -9,6 +9,8 @@ USER_ERRORS = (
     BlockingIOError,  # another process trains in the run directory
 )  # fmt: skip
 
+USER_ERROR_CODE = 2  # exit code of a command after one of them
+
 REMEDIES = {
     errno.EACCES: "; change its permissions, or give another path",
     errno.EPERM: "; change its permissions, or give another path",

@@ -22,8 +22,8 @@ from rl_training.runtime.callbacks.trackers.subject import FLAT
 from rl_training.runtime.callbacks.training import StopAtStep
 from rl_training.runtime.checkpoints.format import STATE, step_name
 from rl_training.runtime.checkpoints.reading import Checkpoint, checkpoints_by_step, read_checkpoint
+from rl_training.runtime.metrics_table import METRICS
 
-METRICS = "metrics.jsonl"
 LOGGED_ROWS = 3  # rows with updates that `verify_run` repeats if no number of steps is given
 
 

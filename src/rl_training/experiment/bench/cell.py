@@ -14,12 +14,11 @@ from rl_training.experiment.executors.local import LocalExecutor
 from rl_training.experiment.executors.work_log import WorkLog
 from rl_training.experiment.processes.runner import Job
 from rl_training.experiment.result import UNFINISHED
-from rl_training.experiment.run_directory import RunDirectory, RunLockedError, locked_file
+from rl_training.experiment.run_directory import LOCK_SECONDS, RunDirectory, RunLockedError, locked_file
 from rl_training.experiment.trust import modules_of
 from rl_training.runtime.metrics_table import logged_rows
 
 STATES = ("waiting", "queued", "training", "evaluating", "done", "failed", "stopped")
-LOCK_SECONDS = 2  # processes that were killed keep the lock for a moment
 
 
 class CellRun(Job):

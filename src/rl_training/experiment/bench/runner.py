@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rl_training.experiment.agent import CHECKPOINTS
-from rl_training.experiment.bench.cell import LOCK_SECONDS, CellRun
+from rl_training.experiment.bench.cell import CellRun
 from rl_training.experiment.bench.held_out import require_test_data
 from rl_training.experiment.bench.plan import PLAN, SCORING, BenchPlan, plan_differences, plan_yaml, read_plan
 from rl_training.experiment.config.messages import ConfigError, did_you_mean
@@ -14,7 +14,7 @@ from rl_training.experiment.executors.base import Executor
 from rl_training.experiment.executors.local import LocalExecutor
 from rl_training.experiment.executors.work_log import WarnOnce
 from rl_training.experiment.processes.runner import run_jobs
-from rl_training.experiment.run_directory import locked_file, make_directory
+from rl_training.experiment.run_directory import LOCK_SECONDS, locked_file, make_directory
 from rl_training.messages import print_warning
 from rl_training.runtime.files import write_atomically
 

@@ -8,19 +8,18 @@ from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 
-from rl_training.experiment.bench.cell import LOCK_SECONDS
 from rl_training.experiment.config.train_config import TrainConfig
 from rl_training.experiment.executors.base import LOG, Executor, Handle, Work, last_error
 from rl_training.experiment.executors.work_log import WorkLog
 from rl_training.experiment.processes.runner import Job, run_jobs
-from rl_training.experiment.run_directory import RunDirectory, locked_file, make_directory
+from rl_training.experiment.run_directory import LOCK_SECONDS, RunDirectory, locked_file, make_directory
 from rl_training.experiment.seeds.processes import SeedError, SeedGroup, SeedProgress
+from rl_training.experiment.user_errors import USER_ERROR_CODE
 from rl_training.messages import print_warning
 from rl_training.runtime.files import write_atomically
 from rl_training.runtime.metrics_table import logged_rows
 
 FOLDER, SEEDS = ".work", "seeds.json"  # in the run directory of the first seed of a work
-USER_ERROR = 2  # exit code
 READ_SECONDS = 1.0  # between two looks at the files of the runs
 
 
@@ -68,7 +67,7 @@ class SeedsWork(Job):
 
     @property
     def stops_others(self) -> bool:
-        return self.code == USER_ERROR
+        return self.code == USER_ERROR_CODE
 
     def start(self) -> None:
         self._submitted = True
@@ -97,7 +96,7 @@ class SeedsWork(Job):
         """Raises the error of the process, if any; warns if someone else has stopped it."""
         if self.stopped:
             print_warning(f"{self.name}: {self.error}")
-        elif self.code == USER_ERROR:
+        elif self.code == USER_ERROR_CODE:
             raise ValueError(self.error)
         elif self.code:
             raise SeedError(f"{self.name}: {self.error}")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
-from rl_training.experiment.run_directory import METRICS
+from rl_training.runtime.metrics_table import METRICS
 
 
 class Evaluations:

@@ -17,9 +17,9 @@ from rl_training.experiment.tuning.failures import Failures
 from rl_training.experiment.tuning.plan import TunePlan, evaluation_interval
 from rl_training.experiment.tuning.space import assignments
 from rl_training.experiment.tuning.study import Study, Trial
+from rl_training.experiment.user_errors import USER_ERROR_CODE
 
 BASE = "base.yaml"  # the config of all trials, before their own values
-USER_ERROR = 2  # exit code
 
 
 class TrialRun(Job):
@@ -105,7 +105,7 @@ class TrialRun(Job):
         elif stopping or self.failures.hopeless or ended.stopped:
             self.state, self.error = "stopped", ended.error
         else:
-            self._fail(ended.error or last_error(self.folder / LOG, code), user_error=code == USER_ERROR)
+            self._fail(ended.error or last_error(self.folder / LOG, code), user_error=code == USER_ERROR_CODE)
 
     def _follow(self) -> None:
         """Reports new evaluations; prunes the trial at the first one that is too low.

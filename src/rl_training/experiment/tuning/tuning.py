@@ -10,7 +10,7 @@ from rl_training.experiment.config.yaml_text import write_yaml
 from rl_training.experiment.executors.base import Executor
 from rl_training.experiment.executors.work_log import WarnOnce
 from rl_training.experiment.processes.runner import run_jobs
-from rl_training.experiment.run_directory import locked_file, make_directory
+from rl_training.experiment.run_directory import LOCK_SECONDS, locked_file, make_directory
 from rl_training.experiment.tuning.failures import Failures
 from rl_training.experiment.tuning.final import Final, WatchBench
 from rl_training.experiment.tuning.plan import PLAN, FinalPlan, TunePlan, plan_differences, plan_yaml, read_plan
@@ -18,8 +18,6 @@ from rl_training.experiment.tuning.space import checked
 from rl_training.experiment.tuning.study import Study
 from rl_training.experiment.tuning.trial import BASE, TrialRun
 from rl_training.runtime.files import write_atomically
-
-LOCK_SECONDS = 2  # processes that were killed keep the lock for a moment
 
 Watch = Callable[[Sequence[TrialRun]], None]
 WatchTrials = Callable[[], AbstractContextManager[Watch]]  # shows the trials while they run
