@@ -65,7 +65,7 @@ class Agent(NamedTuple):
         if not isinstance(deterministic, bool | np.bool_):  # such as the state that other libraries take here
             raise TypeError(f"deterministic must be True or False, got {deterministic!r:.60}")
         rows = self.rows(obs)
-        lead = self._lead_of(rows)
+        lead = self.lead_of(rows)
         device = next(self.learner.parameters()).device
         flat = torch.as_tensor(rows.reshape(-1, *self.spec.obs_shape)).to(device)
         known = None if memory is None else memory.of(len(flat))
@@ -97,8 +97,7 @@ class Agent(NamedTuple):
             raise ValueError("obs must hold pixels in 0..255")
         with np.errstate(over="ignore"):  # becomes infinite, which is refused below
             rows = values.astype(self.spec.obs_dtype, copy=False)
-        lead = rows.shape[: rows.ndim - len(self.spec.obs_shape)]
-        if rows.shape[len(lead) :] != self.spec.obs_shape:
+        if rows.shape[len(self.lead_of(rows)) :] != self.spec.obs_shape:
             raise ValueError(f"obs must end in shape {self.spec.obs_shape}, got {rows.shape}")
         if not np.isfinite(rows).all():
             raise ValueError("obs holds NaN or infinite values")
@@ -120,9 +119,10 @@ class Agent(NamedTuple):
 
     def lead(self, obs: Any) -> tuple[int, ...]:
         """Leading shape of observations: () for a single one."""
-        return self._lead_of(self.rows(obs))
+        return self.lead_of(self.rows(obs))
 
-    def _lead_of(self, rows: np.ndarray[Any, Any]) -> tuple[int, ...]:
+    def lead_of(self, rows: np.ndarray[Any, Any]) -> tuple[int, ...]:
+        """Leading shape of rows of the library, as `rows` returns them."""
         return rows.shape[: rows.ndim - len(self.spec.obs_shape)]
 
     def evaluate(

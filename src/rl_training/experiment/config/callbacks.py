@@ -40,20 +40,16 @@ def _created(options: dict[str, Any]) -> Callback:
 
 def listed_callbacks(callbacks: Any) -> list[Callback]:
     """Returns the callbacks that a caller of the training has passed: a list, or a single one."""
-    if isinstance(callbacks, Callback):
-        callbacks = [callbacks]
-    if isinstance(callbacks, (str, type)) or not isinstance(callbacks, Iterable):
-        callbacks = [callbacks]
-    given = list(callbacks)
+    is_single = isinstance(callbacks, Callback | str | type) or not isinstance(callbacks, Iterable)
+    given = [callbacks] if is_single else list(callbacks)
     for each in given:
-        kind = type(each).__name__
         if isinstance(each, type) and issubclass(each, Callback):
             raise TypeError(f"callbacks: {each.__name__} is a class; pass an object: callbacks=[{each.__name__}(…)]")
         if not isinstance(each, Callback):
             hint = "; a name belongs in the key `callbacks` of the config" if isinstance(each, str) else ""
             raise TypeError(f"callbacks must be objects of a subclass of rl_training.Callback, got {each!r}{hint}")
         if _is_of_stable_baselines(each):
-            raise TypeError(f"callbacks: {kind} {OF_STABLE_BASELINES}")
+            raise TypeError(f"callbacks: {type(each).__name__} {OF_STABLE_BASELINES}")
     return given
 
 

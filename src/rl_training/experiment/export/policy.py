@@ -83,7 +83,7 @@ def action_probabilities(agent: Agent, obs: Any) -> np.ndarray[Any, Any]:
             "policy, such as those of bc, iql, xql, ppo and sac"
         )
     probabilities = quantities["logits"].softmax(-1).cpu().numpy()
-    return probabilities.reshape(*agent.lead(obs), -1)
+    return probabilities.reshape(*agent.lead_of(rows), -1)
 
 
 @contextmanager

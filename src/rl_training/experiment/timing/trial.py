@@ -66,7 +66,8 @@ class Trial:
         self.updater = Updater(self.learners, compile=compile, capture=self.device.type == "cuda")
         self.unit = GRAPH_UPDATES if self.device.type == "cuda" else 1
         self.best, self.counts = dict[Any, float](), Counter[Any]()  # of units, by their phases
-        self._initial = tree_map(lambda each: each.clone() if isinstance(each, Tensor) else each, self._state())
+        state = self.updater.state_dict()
+        self._initial = tree_map(lambda each: each.clone() if isinstance(each, Tensor) else each, state)
         if self.updater.flat is not None:
             self.updater.flat.after = 0.0  # the run trains with flat programs from its first second on
 
@@ -96,9 +97,6 @@ class Trial:
         """Returns the learners and their updater in their first state."""
         self.updater.rewind(self._initial)
         return self.learners, self.updater
-
-    def _state(self) -> dict[str, Any]:
-        return self.updater.state_dict()
 
     def _run_unit(self) -> None:
         self.updater.run(self.source, self.unit)
