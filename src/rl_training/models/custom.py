@@ -191,8 +191,8 @@ def with_spec(model: nn.Module, spec: EnvSpec) -> nn.Module:
     return model
 
 
-def check_policy(learner: Any, spec: EnvSpec, name: str) -> None:
-    """Acts on two rows of zeros; random streams stay as they are."""
+def check_own_network(learner: Any, spec: EnvSpec, name: str) -> None:
+    """Raises ValueError unless the learner acts on two rows of zeros; random streams stay as they are."""
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=()):
             actions = learner.act(_zeros(spec), deterministic=True).actions

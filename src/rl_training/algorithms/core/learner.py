@@ -16,7 +16,7 @@ from rl_training.algorithms.core.memory import check_memory, has_memory
 from rl_training.algorithms.core.ops import td_target
 from rl_training.algorithms.core.updater import Updater
 from rl_training.models import Normalizer
-from rl_training.models.custom import CustomNetwork, check_policy, with_spec
+from rl_training.models.custom import CustomNetwork, check_own_network, with_spec
 from rl_training.models.encoders import Statistics
 from rl_training.models.masks import mask_columns
 from rl_training.models.return_scale import ReturnScale, ReturnStatistics
@@ -111,7 +111,7 @@ class Learner(nn.Module):
         if spec.action_mask is not None and isinstance(learner.normalizer, Normalizer):
             learner.normalizer.unscaled = mask_columns(spec)
         if config.own_network is not None:
-            check_policy(learner, spec, config.own_network)
+            check_own_network(learner, spec, config.own_network)
         check_memory(learner.model, config)
         return learner
 
