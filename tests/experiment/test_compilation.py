@@ -15,7 +15,7 @@ from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.run import resume_run, run_population, run_training
 from rl_training.experiment.timing import compilation
 from rl_training.experiment.timing.compilation import Limit, Timing, choose_compilation
-from rl_training.experiment.timing.trial import Trial, random_rows, time_in_turns, trial_source
+from rl_training.experiment.timing.trial import TimedUpdates, random_rows, time_in_turns, trial_source
 from rl_training.experiment.verify import compare_runs
 from rl_training.runtime.callbacks.training import StopAtStep
 from rl_training.types import EnvSpec
@@ -64,7 +64,7 @@ class FakeTrial:
 def fake(monkeypatch):
     """A class of trials in the place of the real ones, on a device where 100 s of updates are worth a try."""
     trials = type("Trials", (FakeTrial,), {"made": []})
-    monkeypatch.setattr(compilation, "Trial", trials)
+    monkeypatch.setattr(compilation, "TimedUpdates", trials)
     monkeypatch.setattr(
         compilation, "time_in_turns", lambda trials, needed=0.0: [t.seconds_per_update() for t in trials]
     )
@@ -151,9 +151,9 @@ class Clock:
     def __init__(self) -> None:
         self.now, self.slow = 0.0, 1.0
 
-    def trial(self, seconds: list[float]) -> Trial:
+    def trial(self, seconds: list[float]) -> TimedUpdates:
         """A trial whose updates have so many phases in turn and take so many seconds."""
-        trial = Trial([learner()], None, clock=lambda: self.now)
+        trial = TimedUpdates([learner()], None, clock=lambda: self.now)
         trial.updater.learner.phases = lambda update: (f"phase {update % len(seconds)}",)  # type: ignore[method-assign]
 
         def run(source: Any, count: int) -> None:
@@ -190,7 +190,7 @@ def test_a_trial_changes_neither_learners_nor_data_and_ends_where_it_began(membe
     dataset = TransitionDataset(random_rows(learners[0], BOX, 20), spec=BOX)
     before = [[each.clone() for each in mine.state_dict().values()] for mine in learners]
     sampling = dataset.generator.get_state()
-    trial = Trial(learners, trial_source(learners, BOX, dataset))
+    trial = TimedUpdates(learners, trial_source(learners, BOX, dataset))
     trial.warm_up()
     assert trial.updater.updates
     assert not torch.equal(next(trial.learners[0].parameters()), before[0][0])

@@ -15,7 +15,7 @@ from rl_training.algorithms import Learner, Updater
 from rl_training.data import TransitionDataset
 from rl_training.experiment.machine import versions
 from rl_training.experiment.processes.startup import CACHE_VARIABLE, compilation_wait
-from rl_training.experiment.timing.trial import Trial, time_in_turns, trial_source
+from rl_training.experiment.timing.trial import TimedUpdates, time_in_turns, trial_source
 from rl_training.messages import Warn, many
 from rl_training.runtime.files import write_atomically
 from rl_training.types import EnvSpec
@@ -108,14 +108,14 @@ def choose_compilation(
 def _compared(
     learners: Sequence[Learner], source: Any, updates: int, stored: StoredTiming, show: Show | None
 ) -> Compilation:
-    plain, known = Trial(learners, source), stored.read()
+    plain, known = TimedUpdates(learners, source), stored.read()
     plain.warm_up()
     needed = _needed_seconds(plain.device, known) / updates
     (seconds,) = time_in_turns([plain], needed)
     if seconds < needed:
         took = f"{updates:,} updates of {1000 * seconds:.3g} ms take {updates * seconds:.0f} s"
         return Compilation(False, f"off ({took}, compiling pays off from {updates * needed:.0f} s on)")
-    compiled = Trial(learners, source, compile=True)
+    compiled = TimedUpdates(learners, source, compile=True)
     with waiting_for(compilation_wait(), show):
         cost = compiled.warm_up()
     before, after = time_in_turns([plain, compiled])

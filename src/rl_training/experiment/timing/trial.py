@@ -54,7 +54,7 @@ def _random_buffer(learners: Sequence[Learner], spec: EnvSpec) -> ReplayBuffer:
     return buffer
 
 
-class Trial:
+class TimedUpdates:
     """An updater of copied learners. Units of updates are timed: single ones on a CPU, whole graphs on a GPU."""
 
     def __init__(
@@ -104,7 +104,7 @@ class Trial:
             torch.cuda.synchronize(self.device)
 
 
-def time_in_turns(trials: Sequence[Trial], needed: float = 0.0) -> list[float]:
+def time_in_turns(trials: Sequence[TimedUpdates], needed: float = 0.0) -> list[float]:
     """Returns the seconds of an update of each trial; in turn, so that other work on the machine slows all of them.
 
     Stops early if the updates of the first one take less than `needed`.
