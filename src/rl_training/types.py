@@ -142,7 +142,7 @@ class Source(Protocol):
 
 
 class Trainable(Protocol):
-    """The part of `Learner` that `Updater` uses; a protocol avoids an import circle."""
+    """The part of `Learner` that `Updater` uses; a protocol avoids an import cycle."""
 
     config: Any
 

@@ -215,7 +215,7 @@ class CQLAlgorithm(ConservativeLearner):
     def policy(self, batch: Batch) -> Loss:
         alpha = self.log_alpha.detach().exp()
         policy = sac_policy_loss(self, self.normalizer(batch["obs"]), alpha)
-        return policy.plus({}, {"entropy_term": -alpha * policy.metrics["entropy"]})
+        return policy.plus({}, {"entropy_term": -alpha * policy.metrics["entropy"]})  # with gradients, for `cloning`
 
     def cloning(self, batch: Batch) -> Loss:
         """`loss` with the policy loss mean of alpha * log pi(a'|s) - log pi(a|s), as the authors' code starts."""

@@ -68,7 +68,9 @@ class ModelBasedConfig(AlgorithmConfig):
     @model_validator(mode="after")
     def _check_elites_and_schedule(self) -> Self:
         if self.model_elites > self.model_members:
-            raise ValueError(f"model_elites must be at most model_members = {self.model_members}")
+            raise ValueError(
+                f"model_elites must be at most model_members = {self.model_members}, got {self.model_elites}"
+            )
         if self.rollout_schedule[0] > self.rollout_schedule[1]:
             raise ValueError(f"rollout_schedule must not end before it starts, got {self.rollout_schedule}")
         return self

@@ -129,7 +129,7 @@ class BlockGRU(nn.Module):
         blocks = self._split(deter)
         hidden = silu(self.norm(self._join(self.from_block(blocks)) + self.from_inputs(inputs)))
         reset, candidate, update = self.gates(self._split(hidden)).chunk(3, -1)
-        update = (update - 1).sigmoid()  # initially close to 0, which keeps most of the state
+        update = (update - 1).sigmoid()  # initially about 0.27, which keeps most of the state
         return self._join(update * (reset.sigmoid() * candidate).tanh() + (1 - update) * blocks)
 
     def _split(self, rows: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Formulas shared by several algorithms."""
+"""Formulas of losses, returns and action selection."""
 
 import torch
 from torch import Tensor
