@@ -249,9 +249,9 @@ def _evaluation(
     return Evaluate(every, score, write)
 
 
-def interval(asked: int | None, total: int, parts: int) -> int:
-    """Returns the steps between events: `asked` (0: never), or `parts` events in the whole run."""
-    return max(1, total // parts) if asked is None else asked
+def interval(given: int | None, total: int, parts: int) -> int:
+    """Returns the steps between events: the given ones (0: never), or those of `parts` events in the whole run."""
+    return max(1, total // parts) if given is None else given
 
 
 def _schedules(config: TrainConfig, learner: Learner) -> tuple[dict[str, Any], dict[str, float]]:

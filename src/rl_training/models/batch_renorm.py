@@ -1,4 +1,4 @@
-"""Batch renormalisation (Ioffe, 2017, arXiv:1702.03275), and networks whose layers it stands between."""
+"""Batch renormalisation (Ioffe, 2017, arXiv:1702.03275), and networks that use it."""
 
 from __future__ import annotations
 

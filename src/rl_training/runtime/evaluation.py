@@ -98,7 +98,7 @@ def evaluate(
 
 
 def _in_order(by_env: list[list[Any]], episodes: int) -> list[Any]:
-    """Returns the entries of episodes 0, 1, …, of which environment i of n has played i, i + n, …"""
+    """Returns the entries of episodes 0, 1, …; environment i of n has played the episodes i, i + n, …"""
     return [by_env[number % len(by_env)][number // len(by_env)] for number in range(episodes)]
 
 

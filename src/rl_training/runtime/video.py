@@ -30,7 +30,7 @@ EPISODES = 3
 MAX_FRAMES = 3_600  # of a video: two minutes
 SMALLEST_WIDTH = 320  # smaller pictures are enlarged, so that the text fits
 TEXT_HEIGHT = 24
-LOSSES = 3  # videos of a training lost with their process before it gives up
+LOSSES = 3  # lost videos, with the process that rendered them, after which a run records no more
 PAUSE = 0.5  # seconds after an episode
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 SB3, D3RLPY, CLEANRL = "Stable-Baselines3", "d3rlpy", "CleanRL"
 
-# library -> its name -> names here, of which the first that the algorithm has is suggested
+# library -> its name -> names here; the first one that the algorithm has is suggested
 RENAMED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     SB3: {
         "n_steps": ("num_steps", "n_step"),

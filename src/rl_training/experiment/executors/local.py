@@ -41,7 +41,7 @@ class LocalProcess(Handle):
 
 
 class LocalExecutor(Executor):
-    """Runs `limit` processes at a time. With `slots`, each sees one GPU alone, and a GPU has so many at a time."""
+    """Runs `limit` processes at a time. With `slots`, each process sees one GPU; `slots` limits those on each GPU."""
 
     def __init__(self, limit: int | None = None, slots: Mapping[str, int] | None = None) -> None:
         self._slots, self._processes = dict(slots or {}), list[tuple[str, LocalProcess]]()

@@ -41,7 +41,7 @@ def measure_threads(config: TrainConfig, learner: Learner, spec: EnvSpec) -> int
 
 
 def fastest_threads(update: Callable[[], Any], usable: int, clock: Callable[[], float] = time.perf_counter) -> int:
-    """Returns 1, 2 or 4: the most threads of which each doubling makes an update 1.2 times as fast or more."""
+    """Returns 1, 2 or 4 threads: doubles them as long as that makes an update at least 1.2 times as fast."""
     counts = [count for count in THREADS if count <= usable]
     best, deadline = dict.fromkeys(counts, math.inf), clock() + MEASURED_SECONDS
     while len(counts) > 1 and clock() < deadline:  # in turn, so that a busy machine slows all of them
