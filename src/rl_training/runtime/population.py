@@ -57,31 +57,14 @@ class MemberLane:
 
     def state_dict(self) -> dict[str, Any]:
         state = {"step": self.lane.step, "source": self._own_source.state_dict()}
-        if self.lane.replay is not None:
-            actor = self.lane.actor
-            pool = actor.pool.pools[self.member]
-            generator = actor.generator.get_state()  # shared by all members
-            state["actor"] = {"obs": actor.obs[self.member], "envs": pool.snapshot(), "generator": generator}
-            if actor.noise is not None:
-                state["actor"]["drift"] = actor.noise_value[self.member]
-            if actor.returns is not None:
-                state["actor"]["returns"] = actor.returns.sums[self.member]
-        return state
+        return state if self.lane.replay is None else {**state, "actor": self.lane.actor.state_dict(self.member)}
 
     def load_state_dict(self, state: dict[str, Any]) -> list[str]:
         self.lane.step = state["step"]
         self._own_source.load_state_dict(state["source"])
         if "actor" not in state:
             return []
-        actor = self.lane.actor
-        pool = actor.pool.pools[self.member]
-        reasons: list[str] = pool.restore(state["actor"]["envs"])
-        actor.keep_obs(pool.obs if reasons else state["actor"]["obs"], self.member)
-        if actor.noise is not None:
-            actor.noise_value[self.member] = 0 if reasons else state["actor"]["drift"]
-        if actor.returns is not None:
-            actor.returns.sums[self.member] = 0 if reasons else state["actor"]["returns"]
-        actor.generator.set_state(state["actor"]["generator"].cpu())
+        reasons: list[str] = self.lane.actor.load_state_dict(state["actor"], self.member)
         if reasons and self.replay is not None:  # the environments were reset, so the stored episodes end here
             self.replay.mark_boundary()
         return reasons

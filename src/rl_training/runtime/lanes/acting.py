@@ -101,25 +101,32 @@ class Actor:
         if self.noise is not None and (stepped.finished or self.pool.on_device):
             self.noise_value.masked_fill_(self._tensor(stepped.terminated | stepped.truncated).unsqueeze(-1), 0)
 
-    def state_dict(self) -> dict[str, Any]:
-        noise = {} if self.noise is None else {"drift": self.noise_value}
-        returns = {} if self.returns is None else {"returns": self.returns.sums}
+    def state_dict(self, member: int | None = None) -> dict[str, Any]:
+        """State of all environments, or of those of one member; all members share the generator."""
+        pool, rows = self._part(member)
+        noise = {} if self.noise is None else {"drift": self.noise_value[rows]}
+        returns = {} if self.returns is None else {"returns": self.returns.sums[rows]}
         memory = {} if self.memory.rows is None else {"memory": self.memory.rows}
-        own = {"obs": self.obs, "envs": self.pool.snapshot(), "generator": self.generator.get_state()}
+        own = {"obs": self.obs[rows], "envs": pool.snapshot(), "generator": self.generator.get_state()}
         return {**own, **noise, **returns, **memory}
 
-    def load_state_dict(self, state: dict[str, Any]) -> list[str]:
-        reasons = self.pool.restore(state["envs"])
-        self.keep_obs(self.pool.obs if reasons else state["obs"])
+    def load_state_dict(self, state: dict[str, Any], member: int | None = None) -> list[str]:
+        pool, rows = self._part(member)
+        reasons: list[str] = pool.restore(state["envs"])
+        self.keep_obs(pool.obs if reasons else state["obs"], member)
         if self.noise is not None:
-            self.noise_value.copy_(torch.zeros_like(self.noise_value) if reasons else state["drift"])
+            self.noise_value[rows] = 0 if reasons else state["drift"]
         if self.returns is not None:
-            self.returns.sums.copy_(torch.zeros_like(self.returns.sums) if reasons else state["returns"])
+            self.returns.sums[rows] = 0 if reasons else state["returns"]
         self.memory = Memory()
         if "memory" in state and not reasons:
             self.memory.rows = {name: column.to(self.device) for name, column in state["memory"].items()}
         self.generator.set_state(state["generator"].cpu())
         return reasons
+
+    def _part(self, member: int | None) -> tuple[Any, Any]:
+        """Environments of one member, or all, and the index of their rows."""
+        return (self.pool, slice(None)) if member is None else (self.pool.pools[member], member)
 
     def keep_obs(self, obs: Any, member: int | None = None) -> None:
         """Sets the observations to act on next, of all environments or of one member's."""
