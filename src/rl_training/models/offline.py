@@ -119,7 +119,7 @@ class OneStepPolicy(VectorField):
     def actions(self, obs: Tensor, noise: Tensor) -> Tensor:
         return super().forward(obs, noise)
 
-    def forward(self, obs: Tensor) -> NoisePolicy:  # type: ignore[override]
+    def forward(self, obs: Tensor) -> NoisePolicy:  # type: ignore[override]  # a distribution, as of every policy
         return NoisePolicy(partial(self.actions, obs), obs.new_zeros(*obs.shape[:-1], self.action_dim))
 
 

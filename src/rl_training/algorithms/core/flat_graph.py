@@ -36,7 +36,8 @@ def schema_name(target: Any) -> str:
 
 def positional_arguments(node: Node) -> tuple[Any, ...]:
     """Arguments of an operator up to `reduction`, whose default differs in PyTorch's own bindings."""
-    schema: Any = node.target._schema  # type: ignore[union-attr]
+    target: Any = node.target
+    schema = target._schema
     names = [each.name for each in schema.arguments]
     wanted = names.index("reduction") + 1 if "reduction" in names and "reduction" not in node.kwargs else 0
     return (*node.args, *(each.default_value for each in schema.arguments[len(node.args) : wanted]))

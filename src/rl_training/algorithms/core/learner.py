@@ -104,7 +104,7 @@ class Learner(nn.Module):
         cls.check_spec(spec)
         config = cls.configured(config, options)
         if (kind := cls.for_actions(spec.action_kind)) is not cls:
-            return kind.build(spec, config)  # type: ignore[return-value]
+            return kind.build(spec, config)  # type: ignore[return-value]  # `discrete_type` is no subclass
         if spec.obs_parts and getattr(config, "normalize_obs", False):
             raise ValueError(VECTORS_ONLY)
         learner = cls(cls.build_model(spec, config), config)

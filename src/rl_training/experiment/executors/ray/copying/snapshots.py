@@ -14,7 +14,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 PIECE = 8 * 2**20  # bytes
 MANIFEST = "manifest.json"
@@ -54,9 +54,9 @@ class Snapshot(NamedTuple):
         return cls([group_of(group) for group in groups], list(checkpoints))
 
 
-def group_of(values: Sequence[object]) -> Group:
+def group_of(values: Sequence[Any]) -> Group:
     checkpoint, files = values
-    return Group(checkpoint, [CopiedFile(*file) for file in files])  # type: ignore[arg-type, attr-defined]
+    return Group(checkpoint, [CopiedFile(*file) for file in files])
 
 
 def copy_groups(
