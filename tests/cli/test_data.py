@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from rl_training.data import load_transition_dataset
+from rl_training.experiment import collection
 
 
 @pytest.fixture
@@ -236,6 +238,15 @@ def test_collected_random_transitions_are_usable_for_training(cli, tmp_path):
     assert result.stdout.startswith(f"data        {tmp_path}/rows.npz: 80 transitions, "), result.stderr
     report = json.loads(cli("data", "check", tmp_path / "rows.npz", "--json").stdout)
     assert (report["rows"], report["trainable"]) == (80, True)
+
+
+def test_collect_is_refused_before_it_starts_where_nothing_can_be_written(cli, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)
+    monkeypatch.setattr(collection, "collect_dataset", lambda *_, **__: pytest.fail("collected"))
+    out = tmp_path / "rows.npz"
+    result = cli("data", "collect", "random", "--env", "CartPole-v1", "--steps", "80", "--out", out)
+    message = f"error: {out}: Permission denied; change its permissions, or give another path\n"
+    assert (result.exit_code, result.stderr) == (2, message)
 
 
 def test_collect_counts_complete_and_truncated_episodes(cli, tmp_path):

@@ -12,6 +12,12 @@ import pytest
 from gymnasium import spaces
 
 
+def test_a_folder_of_observations_is_called_one(cli, tmp_path):
+    result = cli("predict", tmp_path, "--obs-file", tmp_path)
+    assert result.exit_code == 2
+    assert result.stderr == f"error: --obs-file: {tmp_path} is a directory; name a file in it\n"
+
+
 @pytest.mark.parametrize(
     ("obs", "shape"), [("[0, 0, 0, 0]", ()), ("[[0, 0, 0, 0], [1, 1, 1, 1]]", (2,)), ("[[[0, 0, 0, 0]]]", (1, 1))]
 )

@@ -73,6 +73,11 @@ def runs(tmp_path, write_run):
     return tmp_path / "runs"
 
 
+def test_endless_megabytes_are_refused(cli, tmp_path):
+    result = cli("report", tmp_path, "--media-mb", "inf")
+    assert (result.exit_code, result.stderr) == (2, "error: --media-mb must be a number of megabytes, got inf\n")
+
+
 def test_the_page_has_scores_intervals_seeds_and_pairs(runs):
     page = page_of(runs)
     assert "sac learning_rate=0.01 3 seeds: the interval is too narrow 3 11.00 10.00 to 12.00" in page.text

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import math
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -214,6 +216,8 @@ def require_directory(path: Path) -> None:
         raise FileNotFoundError(f"cannot write {path.name}: directory {path.parent} does not exist")
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a directory; name a file in it")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
 
 def require_plot_path(path: Path, option: str) -> None:

@@ -105,6 +105,8 @@ def by_name(found: dict[str, Any]) -> dict[str, Any]:
 def is_table_file(path: Path) -> bool:
     from rl_training.data.readers.observations import is_table
 
+    if path.is_dir():
+        raise IsADirectoryError(f"--obs-file: {path} is a directory; name a file in it")
     if not path.is_file():
         raise FileNotFoundError(f"--obs-file: {path} not found")
     return is_table(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
 import time
@@ -49,6 +50,8 @@ def report(
 
     if out.suffix not in (".html", ".htm"):
         raise ValueError(f"--out must end in .html, got {out}")
+    if not math.isfinite(media_mb):
+        raise ValueError(f"--media-mb must be a number of megabytes, got {media_mb:g}")
     require_directory(out)
     command = shlex.join(["rl-training", *sys.argv[1:]]) if sys.argv[1:2] == ["report"] else ""
     options = Options(by or (), title, every, round(media_mb * 1e6), command)
