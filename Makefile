@@ -26,7 +26,7 @@ lint: $(INSTALLED)
 	$(BIN)/ruff format --check .
 
 types: $(INSTALLED)
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers 2
 
 docs: $(INSTALLED)  # always rebuilt; a warning fails it
 	$(BIN)/zensical build --clean --strict
