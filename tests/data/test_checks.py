@@ -299,3 +299,21 @@ def test_integers_such_as_ids_are_no_discrete_actions(largest, rows, refused):
     actions[0] = largest
     with pytest.raises(DatasetError, match="integers up to 10,000 in 5 rows") if refused else nullcontext():
         assert derive_spec(np.zeros((rows, 2)), actions).action_dim == largest + 1
+
+
+def test_a_number_far_from_all_others_is_reported_with_its_row(counted, tmp_path):
+    random = np.random.default_rng(0)
+    obs = random.uniform(0, 1, (300, 2)).astype(np.float32)
+    obs[:, 1] = 0
+    obs[7, 1] = 5  # rare, but the range of the others is 0
+    columns = counted([1.0] * 300, dones=(299,)) | {"obs": obs, "next_obs": obs}
+    columns["actions"] = random.uniform(-1, 1, (300, 1)).astype(np.float32)
+    assert [each for each in inspect(columns, allow=("crossing",)).findings if each.kind == "outliers"] == []
+    obs[200, 0], columns["actions"][5] = -9999, 1e6
+    texts = [each.text for each in inspect(columns, allow=("crossing",)).findings if each.kind == "outliers"]
+    low, high = np.quantile(obs[:, 0].astype(np.float64), [0.01, 0.99])
+    between = f"while 98% of its values lie between {low:.4g} and {high:.4g}"
+    assert texts[0] == f"entry 0 of obs is -9999 in row 200, {between}"
+    assert texts[1].startswith("actions is 1e+06 in row 5, while 98% of its values lie between -0.9")
+    obs[200, 0] = -90  # within 100 times the range
+    assert "-90" not in str(inspect(columns, allow=("crossing",)).findings)

@@ -15,7 +15,7 @@ from rl_training.data.datasets.columns import to_array, to_columns
 from rl_training.data.datasets.report import ColumnSummary, DatasetReport, Distribution, Finding
 from rl_training.data.datasets.returns import differing_returns, episode_ends, episode_lengths, episode_returns
 from rl_training.data.datasets.stored import ROW, rows_left_out, whole_actions
-from rl_training.data.datasets.table_checks import entry_name, rounded_entries, table_findings
+from rl_training.data.datasets.table_checks import entry_name, outliers, rounded_entries, table_findings
 from rl_training.data.datasets.validation import REPAIRABLE, DatasetError
 from rl_training.data.readers import Source, read_columns
 from rl_training.data.readers.options import AUTO, Categories, table_options
@@ -77,6 +77,7 @@ def inspect_columns(
     warnings = [
         *_warnings(usable), *(Finding(kind, "warning", *text) for kind, *text in guessed),
         *_constant_columns(summaries, stored.labels.names), *table_findings(stored, summaries["obs"]),
+        *(each for name in ("obs", "actions") for each in outliers(stored, name, summaries[name])),
         *rounded_entries(summaries["obs"], stored.labels.names.get("obs", ())),
         *_duplicates(duplicates, len(stored.columns["obs"])), *_undiscounted_returns(usable),
     ]  # fmt: skip

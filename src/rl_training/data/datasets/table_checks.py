@@ -11,6 +11,8 @@ from rl_training.data.readers.rows import StoredColumns
 from rl_training.data.readers.timing import TIME_NAMES
 
 SCALES = 1000.0  # largest ratio of the ranges of two observation entries without a warning
+FAR = 100.0  # times the range of 98% of the values
+SAMPLED = 10_000  # rows to find that range
 EPOCH = 1e8, 1e13  # timestamps in seconds or milliseconds since 1970
 
 
@@ -49,6 +51,28 @@ def rounded_entries(obs: ColumnSummary, names: Sequence[str]) -> Iterator[Findin
             f"entry {entry_name(number, names)} of obs reaches {largest:.3g}, where 32-bit floats are "
             f"{np.spacing(np.float32(largest)):.3g} apart: smaller differences are lost",
             "subtract an offset or use another unit; leave ids out of obs",
+        )  # fmt: skip
+
+
+def outliers(stored: StoredColumns, name: str, summary: ColumnSummary) -> Iterator[Finding]:
+    """Warns of numbers that are far from all others, such as -9999 for a missing value."""
+    column = stored.columns[name]
+    if column.dtype.kind != "f" or column.ndim > 2:
+        return
+    some = column[:: len(column) // SAMPLED + 1].reshape(-1, len(summary.low))
+    if not len(some := some[np.isfinite(some).all(1)]):
+        return
+    low, high = np.quantile(some, [0.01, 0.99], axis=0)
+    beyond = np.maximum(np.array(summary.high) - high, low - np.array(summary.low))
+    for number in np.flatnonzero((high > low) & (beyond > FAR * (high - low))).tolist():
+        values = column.reshape(len(column), -1)[:, number]
+        row = int(np.where(np.isfinite(values), np.maximum(values - high[number], low[number] - values), 0).argmax())
+        entry = f"entry {entry_name(number, stored.entry_names.get(name, ()))} of {name}" if len(low) > 1 else name
+        yield Finding(
+            "outliers", "warning",
+            f"{entry} is {values[row]:g} in row {stored.place(row)}, while 98% of its values lie between "
+            f"{low[number]:.4g} and {high[number]:.4g}",
+            "correct or remove such rows: a single one shifts normalised observations and guessed bounds",
         )  # fmt: skip
 
 
