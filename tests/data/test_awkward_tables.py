@@ -57,6 +57,8 @@ def test_missing_cells_are_refused_with_the_option_and_left_out_by_number():
     assert dataset.spec.action_kind == "discrete"  # integers, although one is missing
     assert dataset.columns["rewards"].tolist() == [2, 3, 0, 3, 0, 2, 3]
     assert dataset.notes == (
+        "the actions are whole numbers of which some are missing, and they are read as Discrete; set --action-range "
+        "LOW,HIGH if they are Box actions",
         "5 rows are left out, because a value is missing, NaN or infinite: rows 0, 1, 5, 6, 9",
     )  # row 0 leads to an observation that is missing
 
@@ -258,7 +260,7 @@ def test_an_empty_flag_is_refused_by_row(tmp_path):
 
 def test_integer_actions_with_missing_cells_have_no_bounds_to_guess():
     report = inspect_source(TABLES / "missing.csv", allow=["nan"])
-    assert (report.trainable, kinds(report)) == (True, {"nan"})
+    assert (report.trainable, kinds(report)) == (True, {"nan", "whole_actions"})
     assert report.columns["actions"].dtype == "int64"
 
 

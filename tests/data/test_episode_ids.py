@@ -55,9 +55,14 @@ def test_an_id_that_returns_after_an_end_is_another_episode(load):
     assert (dataset.episode_offsets.tolist(), "not together" in "".join(dataset.notes)) == ([0, 2, 4], False)
 
 
+def test_shuffled_rows_are_refused(load):
+    with pytest.raises(ValueError, match="rows with the same 'episode' are not together, and some follow a marked end"):
+        load(table(["a", "b", "a", "b", "a"], dones=[0, 0, 1, 1, 0]))
+
+
 def test_an_id_that_returns_twice_may_go_on_once(load):
-    dataset = load(table(["a", "b", "a", "b", "a"], dones=[0, 0, 1, 1, 1]))
-    assert steps(dataset) == [(0, 2), (2, 2), (1, 3), (3, 3), (4, 4)]
+    dataset = load(table(["a", "b", "a", "b", "a"], dones=[0, 0, 1, 1, 1], next_obs=[2.0, 3, 7, 8, 9]))
+    assert steps(dataset) == [(0, 2), (2, 7), (1, 3), (3, 8), (4, 9)]
     assert dataset.episode_offsets.tolist() == [0, 2, 4]
 
 
@@ -134,3 +139,14 @@ def test_other_arrays_with_missing_values_cost_no_rows(tmp_path):
     assert "left out, because values are missing: 'speed'" in "".join(dataset.notes)
     with pytest.raises(ValueError, match="column 'speed' is NaN"):
         load_transition_dataset(tmp_path / "data.npz", columns={"speed": "speed"})
+
+
+def test_whole_numbers_of_which_some_are_missing_are_reported_as_discrete(tmp_path):
+    table([0, 0, 0, 1, 1]).assign(action=[3.0, np.nan, 250, 7, 9]).to_csv(tmp_path / "data.csv", index=False)
+    text = "the actions are whole numbers of which some are missing, and they are read as Discrete"
+    assert text in " ".join(load_transition_dataset(tmp_path / "data.csv", allow=["nan"]).notes)
+    assert [each.kind for each in inspect_source(tmp_path / "data.csv").findings if each.text == text] == [
+        "whole_actions"
+    ]
+    boxed = load_transition_dataset(tmp_path / "data.csv", allow=["nan"], action_range=(0, 250))
+    assert text not in " ".join(boxed.notes)

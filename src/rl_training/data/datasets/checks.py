@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rl_training.data.datasets import report, validation
-from rl_training.data.datasets.actions import Bounds, guessed_actions, scale_actions, with_action_range
+from rl_training.data.datasets.actions import Bounds, scale_actions, with_action_range
 from rl_training.data.datasets.columns import to_array, to_columns
 from rl_training.data.datasets.report import ColumnSummary, DatasetReport, Distribution, Finding
 from rl_training.data.datasets.returns import differing_returns, episode_ends, episode_lengths, episode_returns
-from rl_training.data.datasets.stored import ROW, rows_left_out, whole_actions
+from rl_training.data.datasets.stored import ROW, guessed_space, rows_left_out, whole_actions
 from rl_training.data.datasets.table_checks import entry_name, outliers, rounded_entries, table_findings
 from rl_training.data.datasets.validation import REPAIRABLE, DatasetError
 from rl_training.data.readers import Source, read_columns
@@ -72,8 +72,8 @@ def inspect_columns(
     wrong = [name for name, column in summaries.items() if column.not_finite]
     usable, errors = _usable(stored, wrong, spec, action_range)
     duplicates = report.count_duplicates(*(stored.columns[name] for name in ("obs", "actions", "rewards")))
-    is_known = spec is not None or action_range is not None or stored.labels.integer_actions
-    guessed = () if is_known else guessed_actions(stored.columns["actions"])
+    is_known = spec is not None or action_range is not None
+    guessed = () if is_known else guessed_space(stored, stored.columns["actions"])
     warnings = [
         *_warnings(usable), *(Finding(kind, "warning", *text) for kind, *text in guessed),
         *_constant_columns(summaries, stored.labels.names), *table_findings(stored, summaries["obs"]),

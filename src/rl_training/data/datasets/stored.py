@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rl_training.data.datasets import validation
+from rl_training.data.datasets.actions import guessed_actions
 from rl_training.data.datasets.columns import to_array
 from rl_training.data.datasets.validation import DatasetError
 from rl_training.data.readers.rows import LeftOut, StoredColumns
@@ -95,10 +96,19 @@ def _left_out(reason: str, stored: StoredColumns, flags: Array) -> tuple[LeftOut
     return tuple(part for part in parts if len(part.rows))
 
 
-def reading_notes(stored: StoredColumns, warnings: Iterable[tuple[str, str, str]]) -> Iterator[str]:
-    """How the file was read, and its warnings and further ones (kind, text, fix) as sentences."""
+def guessed_space(stored: StoredColumns, actions: Array) -> Iterator[tuple[str, str, str]]:
+    """Warnings (kind, text, fix) about an action space that only the data show."""
+    if not stored.labels.integer_actions:
+        yield from guessed_actions(actions)
+    elif "actions" not in stored.labels.categories:
+        text = "the actions are whole numbers of which some are missing, and they are read as Discrete"
+        yield "whole_actions", text, "set --action-range LOW,HIGH if they are Box actions"
+
+
+def reading_notes(stored: StoredColumns, guessed: Array | None) -> Iterator[str]:
+    """How the file was read, with its warnings; `guessed` are actions that a space is guessed from."""
     yield from stored.labels.notes
-    for _, text, fix in (*stored.labels.warnings, *warnings):
+    for _, text, fix in (*stored.labels.warnings, *(() if guessed is None else guessed_space(stored, guessed))):
         yield f"{text}; {fix}" if fix else text
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from rl_training.data.datasets.actions import Bounds, guessed_actions, spec_in_library_units
+from rl_training.data.datasets.actions import Bounds, spec_in_library_units
 from rl_training.data.datasets.columns import REQUIRED, to_columns
 from rl_training.data.datasets.durations import discount_steps, require_durations
 from rl_training.data.datasets.n_step import with_n_step_returns
@@ -288,7 +288,7 @@ def transitions_of(
         dataset = TransitionDataset.from_dict(rows, spec=known, action_range=action_range, allow=allow)
     dataset.spec = named_spec(dataset.spec, stored) if known is None else dataset.spec
     left_out = stored.left_out if len(dataset) == len(stored.columns["obs"]) else rows_left_out(stored, allow)
-    guessed = guessed_actions(rows["actions"]) if known is None and action_range is None else ()
+    guessed = rows["actions"] if known is None and action_range is None else None
     dataset.notes = (*reading_notes(stored, guessed), *(each.sentence for each in left_out))
     dataset.file_episodes, dataset.time_column = episodes, stored.labels.time
     dataset.trajectories = None if stored.trajectories is None else episodes

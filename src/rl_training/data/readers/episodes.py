@@ -53,23 +53,30 @@ def marked_ends(columns: Arrays) -> Array:
     return ended
 
 
-def join_episodes(columns: Arrays, column: str) -> tuple[Array | None, Warnings]:
+def join_episodes(columns: Arrays, column: str, source: object) -> tuple[Array | None, Warnings]:
     """Puts the rows of an episode together, in recorded order; changes `columns`.
 
-    An id that returns after a marked end, or where next_obs leads elsewhere, starts another episode. Returns the row in
-    the file of each row if they were moved, and warnings. `column` is the name of the ids in the file.
+    An id that returns after a marked end, or where next_obs leads elsewhere, starts another episode. Raises
+    DatasetError for rows that look shuffled. Returns the row in the file of each row if they were moved, and warnings.
+    `column` is the name of the ids in the file.
     """
     ids = columns["episodes"]
     first = np.flatnonzero(np.append(True, ids[1:] != ids[:-1]))  # rows where the id changes
-    by_id = np.argsort(ids[first], kind="stable")
-    goes_on = np.append(False, ids[first][by_id][1:] == ids[first][by_id][:-1])
     last = np.append(first[1:], len(ids)) - 1
-    before, after = last[by_id][:-1], first[by_id][1:]
+    by_id = np.argsort(ids[first], kind="stable")
+    returns = np.append(False, ids[first][by_id][1:] == ids[first][by_id][:-1])
+    goes_on, before, after = returns.copy(), last[by_id][:-1], first[by_id][1:]
     goes_on[1:] &= ~marked_ends(columns)[before]
     if "next_obs" in columns and columns["next_obs"].shape == columns["obs"].shape:
         goes_on[1:] &= same_rows(columns["next_obs"][before], columns["obs"][after])
     if not goes_on.any():
         return None, ()
+    if "next_obs" not in columns and (returns & ~goes_on).any():
+        raise DatasetError(
+            f"{source}: rows with the same {column!r} are not together, and some follow a marked end: rows look "
+            "shuffled, or the ids are those of several episodes",
+            "set the order of the rows with --columns time=NAME, or sort them and give each episode its own id",
+        )
     number = np.empty(len(first), np.int64)
     number[by_id] = by_id[np.maximum.accumulate(np.where(goes_on, 0, np.arange(len(first))))]
     episodes = np.repeat(number, last - first + 1)
@@ -79,4 +86,5 @@ def join_episodes(columns: Arrays, column: str) -> tuple[Array | None, Warnings]
         columns[name] = columns[name][order]
     count = len(np.unique(number[by_id][goes_on]))
     text = f"rows of {count} episode{'s' * (count > 1)} were not together, and were joined by {column!r}"
-    return order, (("sorted", f"{text} in recorded order", "set the order with --columns time=NAME"),)
+    fix = "if the file is not in the order of time, set that order with --columns time=NAME"
+    return order, (("sorted", f"{text} in the order of the file", fix),)

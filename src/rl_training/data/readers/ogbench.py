@@ -84,7 +84,7 @@ def _joined(columns: Arrays, names: Mapping[str, str], source: object) -> tuple[
     ids = columns["episodes"]
     require_ids(ids, f"{source}: column {names['episodes']!r}")
     columns["episodes"] = single_ids(ids)
-    return join_episodes(columns, names["episodes"])
+    return join_episodes(columns, names["episodes"], source)
 
 
 def _is_ogbench(stored: set[str], given: Mapping[str, str]) -> bool:

@@ -35,7 +35,7 @@ def read_table(table: Table, given: Mapping[str, str] | None, options: TableOpti
     sorts = table.spec is None and (TIME in given or kinds.get(time) == "time")
     found = next((TimeColumn(name, time, sorts) for name, group in plan.chosen.items() if group == [time]), None)
     is_joined = "episodes" in columns and not (found and found.sorts)
-    joined, unsorted = join_episodes(columns, names["episodes"]) if is_joined else (None, ())
+    joined, unsorted = join_episodes(columns, names["episodes"], table.source) if is_joined else (None, ())
     order, warnings = apply_times(columns, names, found, options.max_gap, table.source)
     order, warnings = joined if order is None else order, (*unsorted, *warnings)
     if found is None and table.spec is None and TIME not in given:
