@@ -52,6 +52,23 @@ class Misspelt(Trunk):
     def forward(self, x):
         return self.nett(x)
 
+class OverRows(Trunk):
+    def __init__(self, inputs):
+        super().__init__(inputs)
+        self.lstm = nn.LSTM(inputs, inputs)
+
+    def forward(self, x):
+        return self.net(self.lstm(x)[0])
+
+class Squeezed(Trunk):
+    def forward(self, x):
+        first, second = x
+        return self.net(torch.stack((first, second)))
+
+class Noisy(Trunk):
+    def forward(self, x):
+        return self.net(x + torch.randn_like(x))
+
 class BatchNorm(Trunk):
     def __init__(self, inputs):
         super().__init__(inputs)
@@ -139,6 +156,8 @@ def test_a_network_that_is_given_twice_is_refused():
     [
         ("ThreeAxes", r"must return a float tensor \[rows, n\], here \[2, n\] for inputs \[2, 4\], got .*\[1, 2, 4\]"),
         ("Misspelt", r"fails on inputs of shape \[2, 4\]: AttributeError: .* no attribute 'nett'"),
+        ("OverRows", r"gives a row other outputs alone than in a batch; .* set network\.memory"),
+        ("Squeezed", r"fails on inputs of zeros or ones of shape \[1, 4\]: ValueError: not enough values to unpack"),
         ("BatchNorm", "has batch norm, .*; use layer norm"),
         ("Tied", "uses one parameter under two names"),
         ("NoRole", "needs a class attribute role: one of features, trunk, model, got None"),
@@ -158,6 +177,13 @@ def test_a_mistake_in_the_class_is_named_before_training(own_nets, network, mess
     options: dict[str, Any] = {"network": network if isinstance(network, dict) else f"own_nets:{network}"}
     with pytest.raises(ValueError, match=message):
         PPOAlgorithm.build(EnvSpec((4,), "discrete", 2), **options)
+
+
+@pytest.mark.parametrize("kind", ["Noisy", "Dropout"])
+def test_random_outputs_are_accepted_and_the_class_stays_in_training(own_nets, kind):
+    modules.approve(["own_nets"])
+    learner = PPOAlgorithm.build(EnvSpec((4,), "discrete", 2), network=f"own_nets:{kind}")
+    assert all(module.training for module in learner.modules())
 
 
 def test_a_run_with_a_class_of_the_user_resumes_and_loads(own_nets):

@@ -126,12 +126,35 @@ class CustomNetwork(NamedTuple):
                 f"network {self.name} fails on inputs of shape {_shape(inputs)}: {type(error).__name__}: {error}"
             ) from error
         if isinstance(outputs, Tensor) and outputs.dim() == 2 and len(outputs) == 2 and outputs.is_floating_point():
+            self._check_rows(module, inputs)
             return outputs.shape[1]
         got = f"{outputs.dtype} {_shape(outputs)}" if isinstance(outputs, Tensor) else type(outputs).__name__
         raise ValueError(
             f"network {self.name} must return a float tensor [rows, n], here [2, n] for inputs {_shape(inputs)}, "
             f"got {got}"
         )
+
+
+    def _check_rows(self, module: nn.Module, zeros: Tensor) -> None:
+        """Raises ValueError if the class cannot take one row, or if a row changes the output of another one."""
+        rows, was_training = torch.stack((zeros[0], torch.ones_like(zeros[0]))), module.training
+        try:
+            with torch.no_grad(), torch.random.fork_rng(devices=()):
+                alone = [module.eval()(row) for row in rows.split(1)]
+                together, again = module(rows), module(rows)
+        except Exception as error:
+            raise ValueError(
+                f"network {self.name} fails on inputs of zeros or ones of shape {_shape(zeros[:1])}: "
+                f"{describe_error(error)}"
+            ) from error
+        finally:
+            module.train(was_training)
+        is_random = not together.equal(again)
+        if not is_random and not torch.cat(alone).allclose(together, rtol=1e-3, atol=1e-5, equal_nan=True):
+            raise ValueError(
+                f"network {self.name} gives a row other outputs alone than in a batch; rows are steps of different "
+                "episodes, so treat each by itself. For an LSTM or GRU over time, set network.memory"
+            )
 
 
 class OwnModule(nn.Module):
