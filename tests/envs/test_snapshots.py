@@ -212,6 +212,31 @@ def test_a_failed_restore_is_reported_and_starts_a_new_episode():
         assert pool.snapshot()["lengths"] == [0]
 
 
+class Growing(Wandering):
+    """Its rewards depend on the number of resets, and its observations do not."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.place = 0.0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        obs, _, terminated, truncated, info = super().step(action)
+        return obs, Wandering.resets / 2, terminated, truncated, info
+
+
+def test_a_replayed_episode_with_other_rewards_is_reported_and_starts_a_new_one(monkeypatch):
+    monkeypatch.setattr(Wandering, "resets", 0)
+    with EnvPool(Growing) as pool:
+        pool.reset()
+        pool.step(np.array([0]))
+        pool.step(np.array([0]))
+        reasons = pool.restore(pool.snapshot())
+        told = "its replayed episode had the return 2, not 1 as before"
+        assert reasons == [f"environment 0 could not be restored exactly: {told}"]
+        assert pool.snapshot()["lengths"] == [0]
+
+
 def test_a_snapshot_of_another_pool_is_refused():
     with EnvPool("CartPole-v1", 2, seed=1) as pool, EnvPool("CartPole-v1", 1, seed=1) as other:
         pool.reset()

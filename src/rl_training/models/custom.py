@@ -134,7 +134,6 @@ class CustomNetwork(NamedTuple):
             f"got {got}"
         )
 
-
     def _check_rows(self, module: nn.Module, zeros: Tensor) -> None:
         """Raises ValueError if the class cannot take one row, or if a row changes the output of another one."""
         rows, was_training = torch.stack((zeros[0], torch.ones_like(zeros[0]))), module.training

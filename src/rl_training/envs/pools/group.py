@@ -160,13 +160,17 @@ class EnvGroup:
         if self._kind == "snapshot":
             snapshots.restore_state(self._envs[row], state)
             return
+        total = 0.0
         for number, action in enumerate(state["actions"], start=1):
-            next_obs, _, is_terminal, is_cut, _ = self._envs[row].step(action)
+            next_obs, reward, is_terminal, is_cut, _ = self._envs[row].step(action)
             if is_terminal or is_cut:
                 raise ValueError(f"its replayed episode ended after {number} of {len(state['actions'])} steps")
             self._write(last, row, next_obs)
+            total += float(reward)
         if not np.array_equal(last[row], obs):
             raise ValueError("its replayed episode led to a different observation")
+        if total != state["return"]:
+            raise ValueError(f"its replayed episode had the return {total:g}, not {state['return']:g} as before")
         self._actions[row] += state["actions"].tobytes()
 
     def _write(self, rows: np.ndarray, row: int, obs: Any) -> None:

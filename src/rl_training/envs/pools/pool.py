@@ -182,7 +182,7 @@ class EnvPool:
                 f"but this pool has {count} with seed {self.layout.seeds[member]}"
             )
         self._group.restarts = max(self._group.restarts, saved.get("restarts", 0))  # members share the workers
-        states = [saved["envs"][str(env)] for env in range(count)]
+        states = [{**saved["envs"][str(env)], "return": saved["returns"][env]} for env in range(count)]
         with usual_arithmetic:
             obs, reasons = self._group.restore(rows, states, saved["obs"])
         if self._obs is None:
