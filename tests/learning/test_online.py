@@ -172,7 +172,7 @@ def test_the_rest_of_its_family_balances_it_too(learner, shortened, final_return
 
 
 def test_ppo_balances_the_pole(final_return):
-    assert final_return("ppo/cartpole", "total_timesteps=10240", "schedules={}") > 110  # three seeds score 155 to 180
+    assert final_return("ppo/cartpole", "total_timesteps=20480", "schedules={}") > 400
 
 
 def test_pqn_balances_the_pole(final_return):
