@@ -144,6 +144,17 @@ def test_benches_without_their_runs_are_labelled_by_their_plans(tmp_path, write_
     assert compare(fast, by=["learning_rate"]).groups[0].label == "sac learning_rate=0.01"
 
 
+def test_a_damaged_result_of_a_bench_is_named(cli, tmp_path):
+    (tmp_path / "bench.yaml").write_text("algos: [ppo]\nenvs: [CartPole-v1]\n")
+    file = tmp_path / "ppo-CartPole-v1" / "result.json"
+    file.parent.mkdir()
+    file.write_text("{")
+    result = cli("compare", tmp_path)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"error: {file} is damaged (")
+    assert result.stderr.endswith("; restore it from a copy, or remove it and repeat the bench\n")
+
+
 def test_benches_with_equal_settings_are_named_by_their_folders_with_a_note(tmp_path, write_run):
     benches = [write_cell(tmp_path / name, write_run, 4, 5, learning_rate=0.01) for name in "ab"]
     found = compare(*benches)

@@ -36,7 +36,11 @@ def read_cells(directory: Path, only: Collection[str] | None = None) -> list[Ben
 
 def _read(folder: Path, cell: Cell, plan: BenchPlan) -> BenchCell:
     file = folder / "result.json"
-    result = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+    try:
+        result = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+    except ValueError as error:
+        remedy = "restore it from a copy, or remove it and repeat the bench"
+        raise ValueError(f"{file} is damaged ({error}); {remedy}") from None
     if result is not None and not is_scored_as(result, plan):
         result = None  # the options of the scores have changed, and the cell is not scored again yet
     planned, config = _planned(cell, plan), _run_config(folder)
