@@ -156,7 +156,7 @@ def test_sampled_actions_have_importance_weights(cli, folder):
 def test_the_defaults_named_in_the_help_are_those_of_the_estimates(cli):
     evaluate, bench = (" ".join(cli(command, "--help").stdout.split()) for command in ("evaluate", "bench"))
     assert f"Updates of the estimate (default {UPDATES:,})." in evaluate
-    assert f"[default: ({UPDATES:,}); x>=1]" in bench
+    assert f"Updates of each estimate. [default: ({UPDATES:,})]" in bench
 
 
 def test_a_discount_of_training_that_differs_is_noted(cli, folder):
