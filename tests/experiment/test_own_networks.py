@@ -65,6 +65,18 @@ class Squeezed(Trunk):
         first, second = x
         return self.net(torch.stack((first, second)))
 
+class NoRowAxis(Trunk):
+    def forward(self, x):
+        return self.net(x).squeeze()
+
+class Frozen(Trunk):
+    def __init__(self, inputs):
+        super().__init__(inputs)
+        self.frozen = nn.Dropout().eval()
+
+    def forward(self, x):
+        return self.net(self.frozen(x))
+
 class Noisy(Trunk):
     def forward(self, x):
         return self.net(x + torch.randn_like(x))
@@ -158,6 +170,7 @@ def test_a_network_that_is_given_twice_is_refused():
         ("Misspelt", r"fails on inputs of shape \[2, 4\]: AttributeError: .* no attribute 'nett'"),
         ("OverRows", r"gives a row other outputs alone than in a batch; .* set network\.memory"),
         ("Squeezed", r"fails on inputs of zeros or ones of shape \[1, 4\]: ValueError: not enough values to unpack"),
+        ("NoRowAxis", r"must return \[1, (\d+)\] for inputs \[1, 4\], got \[\1\]; keep the axis of rows"),
         ("BatchNorm", "has batch norm, .*; use layer norm"),
         ("Tied", "uses one parameter under two names"),
         ("NoRole", "needs a class attribute role: one of features, trunk, model, got None"),
@@ -184,6 +197,13 @@ def test_random_outputs_are_accepted_and_the_class_stays_in_training(own_nets, k
     modules.approve(["own_nets"])
     learner = PPOAlgorithm.build(EnvSpec((4,), "discrete", 2), network=f"own_nets:{kind}")
     assert all(module.training for module in learner.modules())
+
+
+def test_a_part_in_eval_mode_stays_so(own_nets):
+    modules.approve(["own_nets"])
+    learner = PPOAlgorithm.build(EnvSpec((4,), "discrete", 2), network="own_nets:Frozen")
+    modes = {type(module).__name__: module.training for module in learner.modules()}
+    assert (modes["Dropout"], modes["Frozen"]) == (False, True)
 
 
 def test_a_run_with_a_class_of_the_user_resumes_and_loads(own_nets):

@@ -136,7 +136,8 @@ class CustomNetwork(NamedTuple):
 
     def _check_rows(self, module: nn.Module, zeros: Tensor) -> None:
         """Raises ValueError if the class cannot take one row, or if a row changes the output of another one."""
-        rows, was_training = torch.stack((zeros[0], torch.ones_like(zeros[0]))), module.training
+        rows = torch.stack((zeros[0], torch.ones_like(zeros[0])))
+        was_training = {part: part.training for part in module.modules()}  # a frozen part may stay in eval mode
         try:
             with torch.no_grad(), torch.random.fork_rng(devices=()):
                 alone = [module.eval()(row) for row in rows.split(1)]
@@ -147,7 +148,13 @@ class CustomNetwork(NamedTuple):
                 f"{describe_error(error)}"
             ) from error
         finally:
-            module.train(was_training)
+            for part, mode in was_training.items():
+                part.training = mode
+        if any(each.shape != together[:1].shape for each in alone):
+            raise ValueError(
+                f"network {self.name} must return [1, {together.shape[1]}] for inputs {_shape(zeros[:1])}, got "
+                f"{_shape(alone[0])}; keep the axis of rows"
+            )
         is_random = not together.equal(again)
         if not is_random and not torch.cat(alone).allclose(together, rtol=1e-3, atol=1e-5, equal_nan=True):
             raise ValueError(
