@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import h5py
 import numpy as np
 import pandas as pd
@@ -24,11 +26,11 @@ def steps(dataset: TransitionDataset) -> list[tuple[float, float]]:
 
 @pytest.fixture(params=["csv", "parquet", "npz", "hdf5", "frame"])
 def load(request, tmp_path):
-    def load(frame: pd.DataFrame) -> TransitionDataset:
+    def load(frame: pd.DataFrame, **given: Any) -> TransitionDataset:
         path = tmp_path / f"data.{request.param}"
         arrays = {name: frame[name].to_numpy() for name in frame}
         if request.param == "frame":
-            return TransitionDataset.from_dataframe(frame)
+            return TransitionDataset.from_dataframe(frame, **given)
         if request.param == "npz":
             np.savez(path, **{**arrays, "episode": arrays["episode"].astype(str)})
         elif request.param == "hdf5":
@@ -37,7 +39,7 @@ def load(request, tmp_path):
                     file[name] = list(column) if name == "episode" else column
         else:
             (frame.to_csv if request.param == "csv" else frame.to_parquet)(path, index=False)
-        return load_transition_dataset(path)
+        return load_transition_dataset(path, columns=given)
 
     return load
 
@@ -55,9 +57,32 @@ def test_an_id_that_returns_after_an_end_is_another_episode(load):
     assert (dataset.episode_offsets.tolist(), "not together" in "".join(dataset.notes)) == ([0, 2, 4], False)
 
 
+# Two logs appended to each other, whose ids and steps both start from 0. Only some episodes have a marked end.
+@pytest.mark.parametrize("ends", [{}, {"dones": [0, 0, 1, 0, 0, 0, 0, 0]}])
+def test_an_id_that_returns_where_the_steps_start_again_is_another_episode(load, ends):
+    dataset = load(table(list("aaabbaab"), step=[0, 1, 2, 0, 1, 0, 1, 0], **ends))
+    last = [(2, 2)] if ends else []
+    assert steps(dataset) == [(0, 1), (1, 2), *last, (3, 4), (5, 6)]
+    assert "not together" not in "".join(dataset.notes)
+
+
+@pytest.mark.parametrize("counts", [[0, 1, 0, 1, 2, 3, 2, 3], [5, 4, 5, 4, 5, 4, 5, 4]])  # steps go on; other numbers
+def test_an_id_that_returns_where_the_steps_go_on_is_the_same_episode(load, counts):
+    dataset = load(table(list("aabbaabb"), step=counts))
+    assert steps(dataset) == [(0, 1), (1, 4), (4, 5), (2, 3), (3, 6), (6, 7)]
+    assert "give each episode its own id if ids are used again" in "".join(dataset.notes)
+
+
 def test_shuffled_rows_are_refused(load):
     with pytest.raises(ValueError, match="rows with the same 'episode' are not together, and some follow a marked end"):
         load(table(["a", "b", "a", "b", "a"], dones=[0, 0, 1, 1, 0]))
+
+
+def test_shuffled_rows_are_sorted_by_the_time_that_is_named(load):
+    frame = table(list("aabbb"), dones=[0, 1, 0, 0, 1], step=[0, 1, 0, 1, 2]).iloc[[4, 1, 3, 0, 2]]
+    dataset = load(frame, time="step")
+    assert steps(dataset) == [(2, 3), (3, 4), (4, 4), (0, 1), (1, 1)]
+    assert "rows were not in the order of episode and 'step', and were sorted" in dataset.notes
 
 
 def test_an_id_that_returns_twice_may_go_on_once(load):

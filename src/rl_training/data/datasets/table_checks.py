@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from rl_training.data.datasets.report import ColumnSummary, Finding
+from rl_training.data.readers.names import TIME_NAMES
 from rl_training.data.readers.rows import StoredColumns
-from rl_training.data.readers.timing import TIME_NAMES
 
 SCALES = 1000.0  # largest ratio of the ranges of two observation entries without a warning
 FAR = 100.0  # times the range of 98% of the values

@@ -6,6 +6,7 @@ import numpy as np
 
 from rl_training.data.datasets.validation import DatasetError, same_rows
 from rl_training.data.readers.cells import is_missing
+from rl_training.data.readers.names import STEP_NAMES, TIME_NAMES
 from rl_training.types import Array, Arrays
 
 EXACT = 2**53  # larger floats do not hold every integer
@@ -56,9 +57,9 @@ def marked_ends(columns: Arrays) -> Array:
 def join_episodes(columns: Arrays, column: str, source: object) -> tuple[Array | None, Warnings]:
     """Puts the rows of an episode together, in recorded order; changes `columns`.
 
-    An id that returns after a marked end, or where next_obs leads elsewhere, starts another episode. Raises
-    DatasetError for rows that look shuffled. Returns the row in the file of each row if they were moved, and warnings.
-    `column` is the name of the ids in the file.
+    An id that returns after a marked end, where next_obs leads elsewhere, or where a column of steps starts again,
+    starts another episode. Raises DatasetError for rows that look shuffled. Returns the row in the file of each row if
+    they were moved, and warnings. `column` is the name of the ids in the file.
     """
     ids = columns["episodes"]
     first = np.flatnonzero(np.append(True, ids[1:] != ids[:-1]))  # rows where the id changes
@@ -69,7 +70,7 @@ def join_episodes(columns: Arrays, column: str, source: object) -> tuple[Array |
     goes_on[1:] &= ~marked_ends(columns)[before]
     if "next_obs" in columns and columns["next_obs"].shape == columns["obs"].shape:
         goes_on[1:] &= same_rows(columns["next_obs"][before], columns["obs"][after])
-    if not goes_on.any():
+    if not goes_on.any() or _steps_start_again(columns, first):
         return None, ()
     if "next_obs" not in columns and (returns & ~goes_on).any():
         raise DatasetError(
@@ -86,5 +87,18 @@ def join_episodes(columns: Arrays, column: str, source: object) -> tuple[Array |
         columns[name] = columns[name][order]
     count = len(np.unique(number[by_id][goes_on]))
     text = f"rows of {count} episode{'s' * (count > 1)} were not together, and were joined by {column!r}"
-    fix = "if the file is not in the order of time, set that order with --columns time=NAME"
+    fix = (
+        "give each episode its own id if ids are used again, and set the order of time with --columns time=NAME if the "
+        "file has another one"
+    )
     return order, (("sorted", f"{text} in the order of the file", fix),)
+
+
+def _steps_start_again(columns: Arrays, first: Array) -> bool:
+    """Whether a column counts the steps from the same number at each row of `first`, as in files that were appended."""
+    inside = ~marked_ends(columns)[:-1]
+    inside[first[1:] - 1] = False
+    counts = (columns[name] for name in columns if name.lower() in (*STEP_NAMES, *TIME_NAMES))
+    return bool(inside.any()) and any(
+        each.ndim == 1 and (each[first] == each[0]).all() and (each[1:] > each[:-1])[inside].all() for each in counts
+    )

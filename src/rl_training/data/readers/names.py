@@ -18,6 +18,8 @@ SPELLINGS = {  # column name, and its spellings in files
     "returns_to_go": ("returns_to_go",),
     "episodes": ("episode", "episode_id", "episodes", "traj_id", "trajectory_id"),  # constant within an episode
 }
+TIME_NAMES = ("time", "timestamp", "datetime", "date", "ts")
+STEP_NAMES = ("t", "step", "steps", "timestep", "time_step", "index", "row")  # may be other things too
 VECTORS = ("obs", "actions", "next_obs", "next_actions")  # tables store one column per dimension: obs_0, obs_1, ...
 NEEDED = ("obs", "actions", "rewards")
 OPTIONAL = ("time", "durations", "discounts")

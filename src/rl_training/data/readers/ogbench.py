@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from rl_training.data.datasets.durations import TIME
 from rl_training.data.datasets.validation import require_equal_lengths
 from rl_training.data.readers.episodes import Warnings, join_episodes, require_ids, single_ids
 from rl_training.data.readers.extras import drop_incomplete
@@ -27,6 +28,7 @@ from rl_training.data.readers.rows import (
     read_flags,
     with_durations,
 )
+from rl_training.data.readers.timing import TimeColumn, apply_times
 from rl_training.types import Array, Arrays, EnvSpec
 
 ENDS, MASKS, VALIDS = "terminals", "masks", "valids"
@@ -78,12 +80,15 @@ def complete_arrays(
 
 
 def _joined(columns: Arrays, names: Mapping[str, str], source: object) -> tuple[Array | None, Warnings]:
-    """Puts the rows of each episode together if the file has their ids."""
+    """Puts the rows of each episode together if the file has their ids, in the order of a time that the user names."""
     if "episodes" not in columns:
         return None, ()
     ids = columns["episodes"]
     require_ids(ids, f"{source}: column {names['episodes']!r}")
     columns["episodes"] = single_ids(ids)
+    if TIME in names and columns[TIME].ndim == 1:
+        order, warnings = apply_times(columns, {}, TimeColumn(TIME, names[TIME], sorts=True), None, source)
+        return order, tuple(each for each in warnings if each[0] == "sorted")  # gaps end episodes of tables only
     return join_episodes(columns, names["episodes"], source)
 
 

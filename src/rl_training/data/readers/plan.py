@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from rl_training.data.datasets.durations import TIME
 from rl_training.data.readers import cells
-from rl_training.data.readers.names import choose_names, did_you_mean, matching_columns, other_names
+from rl_training.data.readers.names import TIME_NAMES, choose_names, did_you_mean, matching_columns, other_names
 from rl_training.data.readers.options import TableOptions
-from rl_training.data.readers.timing import TIME_NAMES
 from rl_training.types import Arrays, EnvSpec
 
 ACTIONS = ("actions", "next_actions")

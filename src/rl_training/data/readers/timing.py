@@ -9,11 +9,10 @@ import numpy as np
 
 from rl_training.data.datasets.validation import DatasetError
 from rl_training.data.readers.episodes import Warnings, marked_ends
+from rl_training.data.readers.names import STEP_NAMES
 from rl_training.data.readers.rows import StoredColumns
 from rl_training.types import Array, Arrays
 
-TIME_NAMES = ("time", "timestamp", "datetime", "date", "ts")
-STEP_NAMES = ("t", "step", "steps", "timestep", "time_step", "index", "row")  # may be other things too
 LONG = 10  # times the median step is a gap
 
 
