@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -12,7 +13,7 @@ from rl_training.algorithms import AlgorithmConfig, Learner, ReplayConfig, Rollo
 from rl_training.experiment.config.registry import check_policy
 from rl_training.models import Layers
 from rl_training.models.heads import Categorical
-from rl_training.testing import CHECKS, check_algorithm
+from rl_training.testing import CHECKS, check_algorithm, checks
 from rl_training.types import Action, EnvSpec, Loss
 
 SPEC = EnvSpec((4,), "discrete", 2)
@@ -108,6 +109,11 @@ def test_memory_is_refused_where_the_model_has_none():
     message = "the model Model has no recurrent layers, but network.memory is lstm"
     with pytest.raises(ValueError, match=message):
         Reinforce.build(SPEC, network={"memory": "lstm"})
+
+
+def test_saved_agents_are_compared_on_different_observations():
+    obs = np.stack(checks.observations_for(SPEC, "CartPole-v1"))  # all first ones of its episodes are below 0.05
+    assert (obs.shape, obs.std() > 0.2) == ((5, 4), True)
 
 
 @pytest.mark.parametrize("env_id", ["Blackjack-v1", "CombinationLock-v0"])  # Tuple observations; Dict with a mask
