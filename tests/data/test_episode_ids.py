@@ -175,3 +175,20 @@ def test_whole_numbers_of_which_some_are_missing_are_reported_as_discrete(tmp_pa
     ]
     boxed = load_transition_dataset(tmp_path / "data.csv", allow=["nan"], action_range=(0, 250))
     assert text not in " ".join(boxed.notes)
+
+
+def test_integer_actions_of_several_files_are_not_reported(tmp_path):
+    paths = [tmp_path / "one.csv", tmp_path / "two.csv"]
+    for path in paths:
+        table([0, 0, 0, 1, 1]).to_csv(path, index=False)
+    assert not [note for note in load_transition_dataset(paths).notes if "whole numbers" in note]
+    assert "whole_actions" not in [each.kind for each in inspect_source(paths).findings]
+
+
+def test_ids_and_steps_may_be_arrays_of_one_column(tmp_path):
+    rows = {name: column.to_numpy() for name, column in table([0, 0, 1, 1, 0, 0], step=[0, 1, 0, 1, 0, 1]).items()}
+    np.savez(tmp_path / "data.npz", **rows | {name: rows[name][:, None] for name in ("episode", "step")})
+    assert steps(load_transition_dataset(tmp_path / "data.npz")) == [(0, 1), (2, 3), (4, 5)]
+    np.savez(tmp_path / "data.npz", **rows | {"episode": rows["episode"][:, None] + 2.0**60})
+    with pytest.raises(ValueError, match="in row 0, and ids of this size are rounded"):
+        load_transition_dataset(tmp_path / "data.npz")

@@ -100,7 +100,7 @@ def guessed_space(stored: StoredColumns, actions: Array) -> Iterator[tuple[str, 
     """Warnings (kind, text, fix) about an action space that only the data show."""
     if not stored.labels.integer_actions:
         yield from guessed_actions(actions)
-    elif "actions" not in stored.labels.categories:
+    elif "actions" not in stored.labels.categories and stored.columns["actions"].dtype.kind == "f":
         text = "the actions are whole numbers of which some are missing, and they are read as Discrete"
         yield "whole_actions", text, "set --action-range LOW,HIGH if they are Box actions"
 

@@ -7,6 +7,7 @@ import numpy as np
 from rl_training.data.datasets.validation import DatasetError, same_rows
 from rl_training.data.readers.cells import is_missing
 from rl_training.data.readers.names import STEP_NAMES, TIME_NAMES
+from rl_training.messages import many
 from rl_training.types import Array, Arrays
 
 EXACT = 2**53  # larger floats do not hold every integer
@@ -22,12 +23,13 @@ def numbered(ids: Array, numbers: dict[object, int], where: str, start: int) -> 
 
 def require_ids(ids: Array, where: str, start: int = 0) -> None:
     """Raises DatasetError for ids that are missing, or that floats round."""
+    ids = ids.reshape(-1)
     missing = np.isnan(ids) if ids.dtype.kind == "f" else np.zeros(len(ids), bool)
     if ids.dtype.kind == "O":
         missing = np.array([is_missing(each) for each in ids])
     if missing.any():
         raise DatasetError(
-            f"{where} has no id in {missing.sum()} rows, the first is row {start + int(missing.argmax())}",
+            f"{where} has no id in {many(int(missing.sum()), 'row')}, the first is row {start + int(missing.argmax())}",
             "fill it, or remove these rows",
         )
     if ids.dtype.kind == "f" and (np.abs(ids) >= EXACT).any():
@@ -99,6 +101,7 @@ def _steps_start_again(columns: Arrays, first: Array) -> bool:
     inside = ~marked_ends(columns)[:-1]
     inside[first[1:] - 1] = False
     counts = (columns[name] for name in columns if name.lower() in (*STEP_NAMES, *TIME_NAMES))
+    steps = [each.reshape(-1) for each in counts if each.size == len(each)]
     return bool(inside.any()) and any(
-        each.ndim == 1 and (each[first] == each[0]).all() and (each[1:] > each[:-1])[inside].all() for each in counts
+        (each[first] == each[0]).all() and (each[1:] > each[:-1])[inside].all() for each in steps
     )

@@ -17,6 +17,7 @@ from rl_training.data.datasets.validation import (
     require_equal_lengths,
     require_flags,
 )
+from rl_training.messages import many
 from rl_training.types import Array, Arrays, EnvSpec
 
 DERIVED = ("next_obs", "dones", "truncated", DURATIONS)  # computed from other columns if the file lacks them
@@ -281,7 +282,8 @@ def _fill_terminal(columns: Arrays, dones: Array) -> tuple[str, ...]:
         return ()
     columns["next_obs"] = next_obs.copy()
     columns["next_obs"][missing] = obs[missing]
-    return (f"next_obs is missing in {missing.sum():,} terminal rows; it is not needed there, and obs is repeated",)
+    rows = many(int(missing.sum()), "terminal row")
+    return (f"next_obs is missing in {rows}; it is not needed there, and obs is repeated",)
 
 
 def keep_rows(column: Array, kept: Array) -> Array:
