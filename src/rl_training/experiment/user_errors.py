@@ -35,8 +35,8 @@ def message_of(error: Exception) -> str:
         return str(error)
     if type(error).__module__.startswith("torch") and type(error).__name__ in GPU_REMEDIES:
         first = str(error).partition("\n")[0].rstrip(". ")
-        said = ". ".join(first.split(". ")[:3])  # advice for developers follows
-        return f"{said}; {GPU_REMEDIES[type(error).__name__]} (--debug shows the traceback)"
+        cause = ". ".join(first.split(". ")[:3])  # advice for developers follows
+        return f"{cause}; {GPU_REMEDIES[type(error).__name__]} (--debug shows the traceback)"
     from rl_training.envs.checks.user_code import place_of_error  # imports gymnasium
 
     place = place_of_error(error, installed=False)  # typer and torch are on the way to any error

@@ -23,7 +23,7 @@ _CANDIDATES = 16  # more different observations at the ends of episodes are no c
 class DatasetError(ValueError):
     """Data that cannot be trained on: what is wrong, and how to fix it.
 
-    `{row}` in the text stands for `row`, the number of a row, which the reader of a file knows better.
+    `{row}` in the text stands for the number `row`. `at` replaces it, for example by the row of the file.
     """
 
     def __init__(self, text: str, fix: str = "", *, row: int | None = None) -> None:
