@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from rl_training.algorithms import CATALOGUE
+from rl_training.models.layers import Layers
+from rl_training.types import EnvSpec
 
 TAKEN_BY = {
     "simba": ("crossq", "mbpo", "redq", "sac", "td3", "tqc"),
@@ -25,7 +27,7 @@ def test_the_word_alone_has_the_widths_of_the_paper_and_normalises_observations(
     options = options_of(name)
     config = options(network=kind)
     assert (config.hidden_sizes, config.normalize_obs) == ((128,), True)
-    assert getattr(config, "critic_hidden_sizes", (512, 512)) == (512, 512)
+    assert Layers.from_config(EnvSpec((3,), "box", 1), config).critic_sizes == (512, 512)
     assert options().normalize_obs is False
     assert options(network=kind, normalize_obs=False).normalize_obs is False
 
