@@ -232,8 +232,8 @@ def test_a_replayed_episode_with_other_rewards_is_reported_and_starts_a_new_one(
         pool.step(np.array([0]))
         pool.step(np.array([0]))
         reasons = pool.restore(pool.snapshot())
-        told = "its replayed episode had the return 2, not 1 as before"
-        assert reasons == [f"environment 0 could not be restored exactly: {told}"]
+        difference = "its replayed episode had the return 2, not 1 as before"
+        assert reasons == [f"environment 0 could not be restored exactly: {difference}"]
         assert pool.snapshot()["lengths"] == [0]
 
 

@@ -88,7 +88,7 @@ def join_episodes(columns: Arrays, column: str, source: object) -> tuple[Array |
     for name in columns:
         columns[name] = columns[name][order]
     count = len(np.unique(number[by_id][goes_on]))
-    text = f"rows of {count} episode{'s' * (count > 1)} were not together, and were joined by {column!r}"
+    text = f"rows of {many(count, 'episode')} were not together, and were joined by {column!r}"
     fix = (
         "give each episode its own id if ids are used again, and set the order of time with --columns time=NAME if the "
         "file has another one"
