@@ -34,7 +34,7 @@ INTRODUCTION = """\
 
 Each row is one algorithm on one task after one budget. A score is the mean return of a seed's last checkpoint, played
 without exploration and with fixed seeds, over 50 episodes. MuJoCo tasks of version v4, PPO on Hopper and Walker2d,
-Dreamer on Pong and Pendulum, and locomotion data have 10 episodes, Atari Boxing and Breakout 20. On Atari, Dreamer
+Dreamer on Pong, and locomotion data have 10 episodes, Boxing, Breakout and Dreamer on Pendulum 20. On Atari, Dreamer
 samples its actions, as in the published scores. On locomotion data the score is D4RL's normalized score. Rows of
 smaller budgets show evaluations during the same runs.
 

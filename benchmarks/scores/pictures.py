@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 COLUMNS = 2
+LABEL = 40  # characters of a line of a label; two lines fit beside a row
 LINE, FRAME = 0.26, 0.75  # inches of height of a row, and of what is around the rows of a panel
 SEED, PUBLISHED, PEER = PALETTE[:3]
 
@@ -65,7 +67,7 @@ def draw(axes: Axes, task: str, rows: Sequence[Row]) -> None:
             axes.plot(figure.score, place, "v", color=PUBLISHED, markerfacecolor=PUBLISHED if same else "white",
                       markersize=7, label="published" if same else "published, other budget", zorder=5)  # fmt: skip
     plain(axes)
-    axes.set_yticks(range(len(rows)), [label(row, rows) for row in rows], fontsize=9)
+    axes.set_yticks(range(len(rows)), [fill(label(row, rows), LABEL) for row in rows], fontsize=9)
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_title(task, loc="left", fontsize=10, fontweight="bold", color=INK)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
