@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from rl_training.algorithms import REDQAlgorithm, REDQConfig, Updater, redq
-from rl_training.algorithms.sac import sac_policy_loss
 from rl_training.models.values import Critic
 
 
@@ -54,9 +53,9 @@ def test_the_target_is_the_minimum_of_two_random_target_critics_of_ten(box):
 
 
 def test_the_actor_climbs_the_mean_of_all_critics(box, draw, reached):
-    learner, rows, alpha = REDQAlgorithm.build(box, hidden_sizes=(8,), num_critics=5), draw(box, 6), torch.tensor(0.5)
+    learner, rows = REDQAlgorithm.build(box, hidden_sizes=(8,), num_critics=5, temperature=0.5), draw(box, 6)
     torch.manual_seed(1)
-    loss = sac_policy_loss(learner, rows["obs"], alpha).terms
+    loss = learner.policy(rows).terms
     torch.manual_seed(1)
     actions, log_prob = learner.model.actor(rows["obs"]).sample_with_log_prob()
     q = learner.model.critic(rows["obs"], actions).mean(0)

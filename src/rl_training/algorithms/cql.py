@@ -20,7 +20,7 @@ from rl_training.algorithms.core.config import (
 )
 from rl_training.algorithms.core.learner import Learner
 from rl_training.algorithms.core.ops import ensemble_squared_error, epsilon_greedy, select_action
-from rl_training.algorithms.core.temperature import TemperatureConfig, add_temperature
+from rl_training.algorithms.core.temperature import TemperatureConfig, box_target_entropy, log_temperature
 from rl_training.algorithms.sac import frozen_min_q, sac_policy_loss
 from rl_training.models import DiscreteCQLModel, MLPCQLModel
 from rl_training.models.heads import SquashedGaussian
@@ -201,11 +201,11 @@ class CQLAlgorithm(ConservativeLearner):
     parts = ("critics", "policy")
     actor_parameters = ("model.actor.", "log_alpha")
     log_alpha: nn.Parameter
-    target_entropy: float
 
     def setup(self) -> None:
         refuse_options(self.config, DISCRETE_OPTIONS, "Discrete", "Box")
-        add_temperature(self)
+        self.target_entropy = box_target_entropy(self.config, self.model.action_dim)
+        self.log_alpha = log_temperature(self.config)
         self.add_penalty(BOX_ALPHA)
 
     def critics(self, batch: Batch) -> Loss:
@@ -213,9 +213,13 @@ class CQLAlgorithm(ConservativeLearner):
         return self.critic_loss(batch, alpha)
 
     def policy(self, batch: Batch) -> Loss:
-        alpha = self.log_alpha.detach().exp()
-        policy = sac_policy_loss(self, self.normalizer(batch["obs"]), alpha)
-        return policy.plus({}, {"entropy_term": -alpha * policy.metrics["entropy"]})  # with gradients, for `cloning`
+        """SAC's policy loss: mean of alpha * log pi(a|s) - min Q(s, a) with a from pi(s), and the temperature loss."""
+        obs = self.normalizer(batch["obs"])
+        actions, log_prob = self.model.actor(obs).sample_with_log_prob()
+        q = frozen_min_q(self.model.critic, obs, actions)
+        loss = sac_policy_loss(q, log_prob, self.log_alpha, self.target_entropy)
+        entropy_term = -loss.metrics["temperature"] * loss.metrics["entropy"]  # with gradients, for `cloning`
+        return loss.plus({}, {"entropy_term": entropy_term})
 
     def cloning(self, batch: Batch) -> Loss:
         """`loss` with the policy loss mean of alpha * log pi(a'|s) - log pi(a|s), as the authors' code starts."""
@@ -225,9 +229,6 @@ class CQLAlgorithm(ConservativeLearner):
 
     def phases(self, update: int) -> tuple[str, ...]:
         return ("cloning" if update < self.config.cloning_updates else "loss", "targets")
-
-    def policy_value(self, obs: Tensor, actions: Tensor) -> Tensor:
-        return frozen_min_q(self.model.critic, obs, actions)
 
     def critic_loss(self, batch: Batch, alpha: Tensor) -> Loss:
         return cql_loss(self.predict_batch(batch, alpha), self.config)

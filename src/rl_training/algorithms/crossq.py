@@ -76,9 +76,11 @@ class CrossQAlgorithm(SACAlgorithm):
 
     def policy(self, batch: Batch) -> Loss:
         """SAC's policy loss; the critics normalise by their running statistics, the actor by those of the batch."""
-        obs, alpha = self.normalizer(batch["obs"]), self.log_alpha.detach().exp()
+        obs = self.normalizer(batch["obs"])
         policy, buffers = self.model.actor.with_statistics(obs, "model.actor.")
-        return sac_policy_loss(self, obs, alpha, policy)._replace(buffers=buffers)
+        actions, log_prob = policy.sample_with_log_prob()
+        loss = sac_policy_loss(self.policy_value(obs, actions), log_prob, self.log_alpha, self.target_entropy)
+        return loss._replace(buffers=buffers)
 
     def parameter_groups(self) -> list[ParameterGroup]:
         *_, networks = super().parameter_groups()

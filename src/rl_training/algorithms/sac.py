@@ -1,6 +1,6 @@
 """Soft actor-critic (Haarnoja et al., 2018, arXiv:1812.05905) with automatic temperature tuning."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -8,14 +8,14 @@ from torch import Tensor, nn
 from rl_training.algorithms.core.config import ActionNoiseConfig, AlgorithmConfig
 from rl_training.algorithms.core.learner import Learner, frozen
 from rl_training.algorithms.core.ops import ensemble_squared_error
-from rl_training.algorithms.core.temperature import add_temperature, temperature_loss
+from rl_training.algorithms.core.temperature import box_target_entropy, log_temperature, temperature_loss
 from rl_training.algorithms.discrete_sac import DiscreteSAC, DiscreteSACConfig
 from rl_training.models import MLPSACModel
 from rl_training.types import Batch, Loss
 
 
 class SACConfig(ActionNoiseConfig, DiscreteSACConfig):
-    """Options for Discrete actions, and exploration noise for Box actions."""
+    """Options for Box and Discrete actions; exploration noise is for Box actions only."""
 
 
 def sac_actor_loss(q: Tensor, log_prob: Tensor, alpha: Tensor | float) -> Tensor:
@@ -23,16 +23,12 @@ def sac_actor_loss(q: Tensor, log_prob: Tensor, alpha: Tensor | float) -> Tensor
     return (alpha * log_prob - q).mean()
 
 
-def sac_policy_loss(learner: Any, obs: Tensor, alpha: Tensor, policy: Any = None) -> Loss:
-    """Policy loss of the learner's actor, plus the temperature loss if the temperature is tuned.
-
-    `policy` is pi(.|s) if it has been computed already.
-    """
-    policy = learner.model.actor(obs) if policy is None else policy
-    actions, log_prob = policy.sample_with_log_prob()
-    terms = {"actor_loss": sac_actor_loss(learner.policy_value(obs, actions), log_prob, alpha)}
-    if learner.config.tune_temperature:
-        terms["temperature_loss"] = temperature_loss(learner.log_alpha, log_prob, learner.target_entropy)
+def sac_policy_loss(q: Tensor, log_prob: Tensor, log_alpha: Tensor, target_entropy: float | None) -> Loss:
+    """Policy loss of sampled actions, plus the temperature loss if there is a target entropy."""
+    alpha = log_alpha.detach().exp()
+    terms = {"actor_loss": sac_actor_loss(q, log_prob, alpha)}
+    if target_entropy is not None:
+        terms["temperature_loss"] = temperature_loss(log_alpha, log_prob, target_entropy)
     return Loss(terms, {"entropy": -log_prob.mean(), "temperature": alpha})
 
 
@@ -52,16 +48,13 @@ class SACAlgorithm(Learner):
     parts = ("critics", "policy")
     undecayed = ("log_alpha",)
     log_alpha: nn.Parameter
-    target_entropy: float
 
     def setup(self) -> None:
-        add_temperature(self)
+        self.target_entropy = box_target_entropy(self.config, self.model.action_dim)
+        self.log_alpha = log_temperature(self.config)
 
     def critics(self, batch: Batch) -> Loss:
         return self.critic_loss(self.normalized(batch), self.log_alpha.detach().exp())
-
-    def policy(self, batch: Batch) -> Loss:
-        return sac_policy_loss(self, self.normalizer(batch["obs"]), self.log_alpha.detach().exp())
 
     def critic_loss(self, batch: Batch, alpha: Tensor) -> Loss:
         """Critic loss: mean of (Q(s, a) - target)^2 / 2, summed over the critics."""
@@ -76,10 +69,16 @@ class SACAlgorithm(Learner):
         next_q = self.next_value(next_obs, actions) - alpha * log_prob
         return self.td_target(batch, next_q)
 
-    def policy_value(self, obs: Tensor, actions: Tensor) -> Tensor:
-        """Q-value that the actor maximises."""
-        return frozen_min_q(self.model.critic, obs, actions)
-
     def next_value(self, next_obs: Tensor, actions: Tensor) -> Tensor:
         """Q-value of the next actions in the TD target, without the entropy term."""
         return self.target["critic"](next_obs, actions).amin(0)
+
+    def policy(self, batch: Batch) -> Loss:
+        """Policy loss: mean of alpha * log pi(a|s) - min Q(s, a) with a from pi(s), and the temperature loss."""
+        obs = self.normalizer(batch["obs"])
+        actions, log_prob = self.model.actor(obs).sample_with_log_prob()
+        return sac_policy_loss(self.policy_value(obs, actions), log_prob, self.log_alpha, self.target_entropy)
+
+    def policy_value(self, obs: Tensor, actions: Tensor) -> Tensor:
+        """Q-value that the actor maximises."""
+        return frozen_min_q(self.model.critic, obs, actions)

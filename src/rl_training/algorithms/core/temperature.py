@@ -1,7 +1,7 @@
 """Temperature of the maximum-entropy algorithms: its options, its parameter and its loss."""
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field, PositiveFloat
@@ -28,8 +28,8 @@ def log_temperature(config: TemperatureConfig) -> nn.Parameter:
     return nn.Parameter(torch.tensor(math.log(config.temperature)), requires_grad=config.tune_temperature)
 
 
-def add_temperature(learner: Any) -> None:
-    """Sets `target_entropy` and the parameter `log_alpha` of a learner for Box actions by its config."""
-    c = learner.config
-    learner.target_entropy = -float(learner.model.action_dim) if c.target_entropy == "auto" else c.target_entropy
-    learner.log_alpha = log_temperature(c)
+def box_target_entropy(config: TemperatureConfig, action_dim: int) -> float | None:
+    """Target entropy for Box actions; None: the temperature is fixed."""
+    if not config.tune_temperature:
+        return None
+    return -float(action_dim) if config.target_entropy == "auto" else config.target_entropy
