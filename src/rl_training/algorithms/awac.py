@@ -6,7 +6,7 @@ from torch import Tensor
 
 from rl_training.algorithms.core.config import ActorRateConfig, OfflineTDConfig
 from rl_training.algorithms.core.learner import Learner
-from rl_training.algorithms.core.ops import ensemble_squared_error
+from rl_training.algorithms.core.ops import ensemble_squared_error, weighted_cloning_loss
 from rl_training.models import MLPAWACModel
 from rl_training.types import Batch, Loss
 
@@ -20,8 +20,7 @@ class AWACConfig(ActorRateConfig, OfflineTDConfig):
 
 def awac_policy_loss(advantage: Tensor, log_prob: Tensor, config: AWACConfig) -> Loss:
     """Policy loss: mean of -min(exp(A / awac_lambda), max_advantage_weight) * log pi(a|s)."""
-    weight = (advantage.detach() / config.awac_lambda).exp().clamp(max=config.max_advantage_weight)
-    return Loss({"actor_loss": -(weight * log_prob).mean()}, {"advantage_weight_mean": weight.mean()})
+    return weighted_cloning_loss(advantage / config.awac_lambda, log_prob, config.max_advantage_weight)
 
 
 class AWACAlgorithm(Learner):

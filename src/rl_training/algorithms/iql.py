@@ -8,7 +8,7 @@ from torch import Tensor
 
 from rl_training.algorithms.core.config import ActorRateConfig, OfflineTDConfig, PrecisionConfig
 from rl_training.algorithms.core.learner import Learner
-from rl_training.algorithms.core.ops import ensemble_squared_error, expectile_loss
+from rl_training.algorithms.core.ops import ensemble_squared_error, expectile_loss, weighted_cloning_loss
 from rl_training.models import MLPIQLModel
 from rl_training.types import Batch, Loss
 
@@ -44,13 +44,9 @@ def iql_critic_loss(q: Tensor, target_q: Tensor) -> Loss:
 
 
 def iql_policy_loss(advantage: Tensor, log_prob: Tensor, config: IQLConfig) -> Loss:
-    """Value and policy losses."""
-    weight = (config.beta * advantage.detach()).exp().clamp(max=config.max_advantage_weight)
-    terms = {
-        "value_loss": expectile_loss(advantage, config.expectile),
-        "actor_loss": -(weight * log_prob).mean(),
-    }
-    return Loss(terms, {"advantage_weight_mean": weight.mean()})
+    """Value and policy losses, which both read the advantage."""
+    policy = weighted_cloning_loss(config.beta * advantage, log_prob, config.max_advantage_weight)
+    return Loss({"value_loss": expectile_loss(advantage, config.expectile)}).joined(policy)
 
 
 class IQLAlgorithm(Learner):

@@ -4,8 +4,8 @@ from pydantic import Field, PositiveFloat
 from torch import Tensor
 from torch.nn.functional import huber_loss
 
-from rl_training.algorithms.core.ops import expectile_loss
-from rl_training.algorithms.iql import IQLAlgorithm, IQLConfig, IQLPredictions, iql_critic_loss, iql_policy_loss
+from rl_training.algorithms.core.ops import expectile_loss, weighted_cloning_loss
+from rl_training.algorithms.iql import IQLAlgorithm, IQLConfig, IQLPredictions
 from rl_training.models import MLPXQLModel
 from rl_training.types import Batch, Loss
 
@@ -43,11 +43,12 @@ def xql_loss(predictions: IQLPredictions, config: XQLConfig) -> Loss:
 
 def xql_critic_loss(q: Tensor, target_q: Tensor) -> Loss:
     errors = huber_loss(q, target_q.expand_as(q), reduction="none", delta=HUBER_DELTA)
-    return iql_critic_loss(q, target_q).plus({"critic_loss": errors.mean(-1).sum()})
+    return Loss({"critic_loss": errors.mean(-1).sum()}, {"target_q_mean": target_q.mean()})
 
 
 def xql_policy_loss(advantage: Tensor, log_prob: Tensor, config: XQLConfig) -> Loss:
-    return iql_policy_loss(advantage, log_prob, config).plus({"value_loss": xql_value_loss(advantage, config)})
+    policy = weighted_cloning_loss(config.beta * advantage, log_prob, config.max_advantage_weight)
+    return Loss({"value_loss": xql_value_loss(advantage, config)}).joined(policy)
 
 
 class XQLAlgorithm(IQLAlgorithm):

@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from rl_training.types import Loss
+
 
 def td_target(rewards: Tensor, dones: Tensor, next_values: Tensor, discounts: Tensor | float) -> Tensor:
     """TD target: r + discount * (1 - done) * next value, where done means terminated only."""
@@ -40,6 +42,12 @@ def nth_valid(uniform: Tensor, valid: Tensor) -> Tensor:
 def expectile_loss(error: Tensor, expectile: float) -> Tensor:
     """Expectile regression: mean of |expectile - 1(error < 0)| * error^2, where error = target - estimate."""
     return (torch.where(error > 0, expectile, 1 - expectile) * error.square()).mean()
+
+
+def weighted_cloning_loss(log_weight: Tensor, log_prob: Tensor, max_weight: float) -> Loss:
+    """Policy loss: mean of -min(exp(log weight), max_weight) * log pi(a|s), without gradients for the weights."""
+    weight = log_weight.detach().exp().clamp(max=max_weight)
+    return Loss({"actor_loss": -(weight * log_prob).mean()}, {"advantage_weight_mean": weight.mean()})
 
 
 def percentile(ordered: Tensor, fraction: float) -> Tensor:
