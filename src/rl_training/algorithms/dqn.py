@@ -49,6 +49,19 @@ def importance_weights(probabilities: Tensor, beta: Tensor) -> Tensor:
     return weights / weights.amax()
 
 
+def network_noise(network: Any, obs: Tensor, generator: torch.Generator | None = None) -> Tensor | None:
+    """Normal noise for a noisy network: shared by all rows, or with a generator different for each row."""
+    if not network.noise_size:
+        return None
+    rows = (len(obs),) if generator is not None and len(obs) > 1 else ()
+    return torch.randn(*rows, network.noise_size, generator=generator, device=obs.device)
+
+
+def q_values(prediction: Any) -> Tensor:
+    """Q-values [rows, actions] of a prediction: the tensor itself or the mean of a distribution."""
+    return prediction if isinstance(prediction, Tensor) else prediction.expected()
+
+
 class DQNAlgorithm(Learner):
     """Subclasses change the network's output (`model_type`), the target (`loss_target`) and the loss (`row_losses`)."""
 
@@ -68,7 +81,7 @@ class DQNAlgorithm(Learner):
         self.register_buffer("priority_beta", torch.tensor(self.config.priority_beta))
 
     def loss(self, batch: Batch) -> Loss:
-        """Mean of w * row_losses(prediction(s), target, a), where w are importance weights or 1."""
+        """Mean of w * loss of a row, for DQN w * huber(Q(s, a) - target); w are importance weights or 1."""
         batch = self.normalized(batch)
         losses = self.row_losses(self.predict(batch["obs"]), self.loss_target(batch), batch["actions"])
         weights = importance_weights(batch["probabilities"], self.priority_beta) if "probabilities" in batch else 1.0
@@ -84,25 +97,14 @@ class DQNAlgorithm(Learner):
         self, network: Any, obs: Tensor, *, deterministic: bool = False, generator: torch.Generator | None = None
     ) -> Any:
         """Evaluates a network for all actions; noisy networks get new noise unless `deterministic`."""
-        return network(obs, None if deterministic else self.noise(network, obs, generator))
-
-    def noise(self, network: Any, like: Tensor, generator: torch.Generator | None = None) -> Tensor | None:
-        """Normal noise for a noisy network: shared by all rows, or with a generator different for each row."""
-        if not network.noise_size:
-            return None
-        rows = (len(like),) if generator is not None and len(like) > 1 else ()
-        return torch.randn(*rows, network.noise_size, generator=generator, device=like.device)
-
-    def expected(self, prediction: Any) -> Tensor:
-        """Q-values [rows, actions] of a prediction: the tensor itself or the mean of a distribution."""
-        return prediction if isinstance(prediction, Tensor) else prediction.expected()
+        return network(obs, None if deterministic else network_noise(network, obs, generator))
 
     @torch.no_grad()
     def predict_next(self, next_obs: Tensor) -> tuple[Any, Tensor]:
         """Target network's prediction at s' and the greedy next actions (by the online network if `double`)."""
         prediction = self.evaluate(self.target["q"], next_obs)
         chooser = self.evaluate(self.model.q, next_obs) if self.config.double else prediction
-        return prediction, self.expected(chooser).argmax(-1)
+        return prediction, q_values(chooser).argmax(-1)
 
     @torch.no_grad()
     def loss_target(self, batch: Batch) -> Any:
@@ -132,7 +134,7 @@ class DQNAlgorithm(Learner):
     ) -> Action:
         """Epsilon-greedy actions; greedy if `deterministic` or if the network is noisy."""
         obs = self.normalizer(obs)
-        values = self.expected(self.evaluate(self.model.q, obs, deterministic=deterministic, generator=generator))
+        values = q_values(self.evaluate(self.model.q, obs, deterministic=deterministic, generator=generator))
         if deterministic or self.config.noisy:
             return Action(values.argmax(-1))
         return Action(epsilon_greedy(values, self.epsilon, generator, *valid_actions(self.model.q, obs)))

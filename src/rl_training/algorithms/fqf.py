@@ -7,7 +7,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
 
 from rl_training.algorithms.core.ops import select_action
-from rl_training.algorithms.dqn import RowLosses
+from rl_training.algorithms.dqn import RowLosses, network_noise
 from rl_training.algorithms.qr_dqn import QRDQNAlgorithm, QuantileConfig
 from rl_training.models import FQFModel, ProposedQuantiles
 from rl_training.types import ParameterGroup
@@ -35,7 +35,7 @@ class FQFAlgorithm(QRDQNAlgorithm):
     model_type = FQFModel
 
     def predict(self, obs: Tensor) -> tuple[ProposedQuantiles, Tensor]:
-        return self.model.q.with_inner(obs, self.noise(self.model.q, obs))
+        return self.model.q.with_inner(obs, network_noise(self.model.q, obs))
 
     def row_losses(self, prediction: tuple[ProposedQuantiles, Tensor], target: Tensor, actions: Tensor) -> RowLosses:
         """Quantile Huber loss, plus sum of fraction_gradient * tau, minus entropy_coefficient * entropy."""

@@ -6,6 +6,7 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor
 
+from rl_training.algorithms.dqn import network_noise, q_values
 from rl_training.algorithms.qr_dqn import QRDQNAlgorithm, QuantileConfig
 from rl_training.models import IQNModel, Quantiles, midpoints
 
@@ -19,6 +20,11 @@ class IQNConfig(QuantileConfig):
 def random_fractions(obs: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
     """Uniform fractions in [0, 1); [rows, count]."""
     return torch.rand(len(obs), count, generator=generator, device=obs.device)
+
+
+def quantiles_at(network: Any, obs: Tensor, taus: Tensor, generator: torch.Generator | None = None) -> Quantiles:
+    """Quantiles of a network at these fractions; noisy networks get new noise."""
+    return network(obs, taus, network_noise(network, obs, generator))
 
 
 class IQNAlgorithm(QRDQNAlgorithm):
@@ -35,19 +41,14 @@ class IQNAlgorithm(QRDQNAlgorithm):
         count = self.config.num_acting_quantiles
         if deterministic:
             return network(obs, midpoints(count, obs.device))
-        return self.quantiles_at(network, obs, random_fractions(obs, count, generator), generator)
+        return quantiles_at(network, obs, random_fractions(obs, count, generator), generator)
 
     def predict(self, obs: Tensor) -> Quantiles:
-        return self.quantiles_at(self.model.q, obs, random_fractions(obs, self.config.num_quantiles))
+        return quantiles_at(self.model.q, obs, random_fractions(obs, self.config.num_quantiles))
 
     @torch.no_grad()
     def predict_next(self, next_obs: Tensor) -> tuple[Quantiles, Tensor]:
         """Action selection and evaluation use independent fractions."""
         chooser = self.evaluate(self.model.q if self.config.double else self.target["q"], next_obs)
         taus = random_fractions(next_obs, self.config.num_quantiles)
-        return self.quantiles_at(self.target["q"], next_obs, taus), self.expected(chooser).argmax(-1)
-
-    def quantiles_at(
-        self, network: Any, obs: Tensor, taus: Tensor, generator: torch.Generator | None = None
-    ) -> Quantiles:
-        return network(obs, taus, self.noise(network, obs, generator))
+        return quantiles_at(self.target["q"], next_obs, taus), q_values(chooser).argmax(-1)
