@@ -57,41 +57,41 @@ class Recurrent(nn.Module):
     def forward(self, x: Tensor, memory: Batch) -> tuple[Tensor, Batch]:
         """Returns the outputs [rows, time, copies, size] of inputs [rows, time, inputs], and the memory after them."""
         states = [memory[name].unflatten(-1, (self.copies, self.size)).transpose(0, 1) for name in self.parts]
-        seen = self.inputs(x).unflatten(-1, (self.copies, -1)).permute(1, 2, 0, 3)  # [time, copies, rows, gates]
+        projected = self.inputs(x).unflatten(-1, (self.copies, -1)).permute(1, 2, 0, 3)  # [time, copies, rows, gates]
         continues = (1 - memory[IS_FIRST]).mT.unsqueeze(1).unsqueeze(-1)  # [time, 1, rows, 1]
         is_traced = torch.compiler.is_compiling() or in_population(self.weight)
         steps = self.steps if is_traced or not torch.is_grad_enabled() else self.differentiable_steps
-        outputs, *states = steps(seen, continues, *states)
+        outputs, *states = steps(projected, continues, *states)
         after = {name: state.transpose(0, 1).flatten(1) for name, state in zip(self.parts, states, strict=True)}
         return outputs.permute(2, 0, 1, 3), {**after, IS_FIRST: torch.zeros_like(memory[IS_FIRST][:, 0])}
 
-    def steps(self, seen: Tensor, continues: Tensor, *states: Tensor) -> Sequence[Tensor]:
+    def steps(self, projected: Tensor, continues: Tensor, *states: Tensor) -> Sequence[Tensor]:
         """Returns the outputs [time, copies, rows, size] and the last states."""
         outputs = []
-        for now, keeps in zip(seen.unbind(0), continues.unbind(0), strict=True):
-            states = self.step(now, *(state * keeps for state in states))
+        for x, keep in zip(projected.unbind(0), continues.unbind(0), strict=True):
+            states = self.step(x, *(state * keep for state in states))
             outputs.append(states[0])
         return torch.stack(outputs), *states
 
-    def step(self, seen: Tensor, *states: Tensor) -> tuple[Tensor, ...]:
+    def step(self, projected: Tensor, *states: Tensor) -> tuple[Tensor, ...]:
         """Returns the states [copies, rows, size] after one step; the first one is the output."""
-        raise NotImplementedError(f"{type(self).__name__} must define step(seen, *states)")
+        raise NotImplementedError(f"{type(self).__name__} must define step(projected, *states)")
 
-    def differentiable_steps(self, seen: Tensor, continues: Tensor, *states: Tensor) -> Sequence[Tensor]:
+    def differentiable_steps(self, projected: Tensor, continues: Tensor, *states: Tensor) -> Sequence[Tensor]:
         """`steps` with a fast backward pass."""
-        return self.steps(seen, continues, *states)
+        return self.steps(projected, continues, *states)
 
 
 class LSTM(Recurrent):
     gates = 4
     parts = ("hidden", "cell")
 
-    def step(self, seen: Tensor, *states: Tensor) -> tuple[Tensor, ...]:
+    def step(self, projected: Tensor, *states: Tensor) -> tuple[Tensor, ...]:
         hidden, cell = states
-        return lstm_step(seen, hidden, cell, self.weight)[:2]
+        return lstm_step(projected, hidden, cell, self.weight)[:2]
 
-    def differentiable_steps(self, seen: Tensor, continues: Tensor, *states: Tensor) -> Sequence[Tensor]:
-        outputs, cell = LSTMSteps.apply(seen, continues, *states, self.weight)
+    def differentiable_steps(self, projected: Tensor, continues: Tensor, *states: Tensor) -> Sequence[Tensor]:
+        outputs, cell = LSTMSteps.apply(projected, continues, *states, self.weight)
         return outputs, outputs[-1], cell
 
 
@@ -103,12 +103,12 @@ class GRU(Recurrent):
         super().__init__(inputs, size, copies=copies)
         self.bias = nn.Parameter(torch.zeros(copies, 1, size))  # of the candidate's recurrent part
 
-    def step(self, seen: Tensor, *states: Tensor) -> tuple[Tensor, ...]:
+    def step(self, projected: Tensor, *states: Tensor) -> tuple[Tensor, ...]:
         (hidden,) = states
-        return gru_step(seen, hidden, self.weight, self.bias)[:1]
+        return gru_step(projected, hidden, self.weight, self.bias)[:1]
 
-    def differentiable_steps(self, seen: Tensor, continues: Tensor, *states: Tensor) -> Sequence[Tensor]:
-        outputs = GRUSteps.apply(seen, continues, *states, self.weight, self.bias)
+    def differentiable_steps(self, projected: Tensor, continues: Tensor, *states: Tensor) -> Sequence[Tensor]:
+        outputs = GRUSteps.apply(projected, continues, *states, self.weight, self.bias)
         return outputs, outputs[-1]
 
 
