@@ -58,11 +58,12 @@ class PPOAlgorithm(Learner):
         if self.config.target_kl is not None:
             self.halted.zero_()
         obs = self.normalizer(batch["obs"])
-        before, after = memory_around(self.model, obs.flatten(0, 1), batch)
-        policy, values = self.model(obs.flatten(0, 1), *before)
-        next_values = self.model.values(self.normalizer(batch["next_obs"]).flatten(0, 1), *after)
-        rows = (policy.log_prob(batch["raw_actions"].flatten(0, 1)), values, next_values)
-        log_probs, values, next_values = (each.view_as(batch["rewards"]) for each in rows)
+        rows, next_rows = obs.flatten(0, 1), self.normalizer(batch["next_obs"]).flatten(0, 1)  # [time * envs, ...]
+        before, after = memory_around(self.model, rows, batch)  # () without recurrent layers
+        policy, values = self.model(rows, *before)
+        next_values = self.model.values(next_rows, *after).view_as(batch["rewards"])
+        log_probs = policy.log_prob(batch["raw_actions"].flatten(0, 1)).view_as(batch["rewards"])
+        values = values.view_as(batch["rewards"])
         advantages = generalized_advantages(
             batch["rewards"], values, next_values, batch["dones"], batch["truncated"],
             gamma=self.config.gamma, gae_lambda=self.config.gae_lambda,
@@ -74,16 +75,18 @@ class PPOAlgorithm(Learner):
 
     def loss(self, batch: Batch) -> Loss:
         """Clipped surrogate + value_weight * mean (V(s) - return)^2 - entropy_weight * entropy."""
-        # Advantages are standardised per batch.
         policy, values = self.model(batch["obs"], *memory_arguments(batch))
         log_probs, entropies = policy.log_prob_and_entropy(batch["raw_actions"])
-        log_ratio, advantages, entropy = log_probs - batch["log_probs"], batch["advantages"], entropies.mean()
+        log_ratio = log_probs - batch["log_probs"]
+        ratio = log_ratio.exp()
+        std, mean = torch.std_mean(batch["advantages"])
+        advantages = (batch["advantages"] - mean) / (std + 1e-8)
+        entropy = entropies.mean()
         if not self.config.entropy_weight:
             entropy = entropy.detach()  # saves a backward pass of zeros
-        ratio, (std, mean) = log_ratio.exp(), torch.std_mean(advantages)
         loss = Loss(
             terms={
-                "policy_loss": clipped_surrogate(ratio, (advantages - mean) / (std + 1e-8), self.clip_range),
+                "policy_loss": clipped_surrogate(ratio, advantages, self.clip_range),
                 "value_loss": self.config.value_weight * (values - batch["returns"]).square().mean(),
                 "entropy_loss": -self.config.entropy_weight * entropy,
             },
