@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
@@ -97,30 +96,34 @@ def soft_maximum(predictions: CQLPredictions) -> Tensor:
 
 
 def conservative_terms(
-    gap: Tensor, log_multiplier: Tensor | None, config: ConservativeConfig, weight: Tensor | float | None = None
+    gap: Tensor, weight: Tensor | float, log_multiplier: Tensor | None, threshold: float | None
 ) -> Metrics:
     """Conservative penalty of the gap logsumexp Q(s, .) - Q(s, a) of each critic [critics].
 
     - fixed weight: weight * gap
     - Lagrange: multiplier * weight * (gap - threshold), minimised by Q and maximised by the multiplier
     """
-    weight = offline_weight(config, BOX_ALPHA) if weight is None else weight
-    if config.lagrange_threshold is None or log_multiplier is None:
+    if threshold is None or log_multiplier is None:
         return {"cql_penalty": weight * gap.sum()}
     # The weight scales the threshold too, as in CORL and Cal-QL; the authors' code has alpha * gap - threshold.
-    excess = weight * (gap - config.lagrange_threshold)
+    excess = weight * (gap - threshold)
     multiplier = log_multiplier.exp().clamp(max=1e6)
     penalty, multiplier_loss = (multiplier.detach() * excess).sum(), -(multiplier * excess.detach()).mean()
     return {"cql_penalty": penalty, "multiplier_loss": multiplier_loss}
 
 
 def cql_loss(predictions: CQLPredictions, config: ConservativeConfig) -> Loss:
-    """Critic loss: mean of (Q(s, a) - target)^2, without a factor 1/2, plus the penalty, summed over the critics."""
+    """Sum of the critic loss and the penalty, both summed over the critics.
+
+    - critic: mean of (Q(s, a) - target)^2, without a factor 1/2
+    - penalty: weight * mean of (logsumexp Q(s, .) - Q(s, a)), or its Lagrange form
+    """
     q, target_q = predictions.q, predictions.target_q
     gap = (soft_maximum(predictions) - q).mean(-1)
     terms = {"critic_loss": ensemble_squared_error(q, target_q)}
     metrics = {"target_q_mean": target_q.mean(), "q_mean": q.mean(), "cql_gap": gap.mean()}
-    penalty = conservative_terms(gap, predictions.log_multiplier, config, predictions.weight)
+    weight = offline_weight(config, BOX_ALPHA) if predictions.weight is None else predictions.weight
+    penalty = conservative_terms(gap, weight, predictions.log_multiplier, config.lagrange_threshold)
     return Loss({**terms, **penalty}, metrics)
 
 
@@ -171,7 +174,7 @@ class DiscreteCQL(ConservativeLearner):
         gap = (values.logsumexp(-1) - q).mean()
         terms = {"critic_loss": huber_loss(q, target_q)}
         metrics = {"target_q_mean": target_q.mean(), "q_mean": q.mean(), "cql_gap": gap}
-        penalty = conservative_terms(gap, self.log_multiplier, self.config, self.cql_weight)
+        penalty = conservative_terms(gap, self.cql_weight, self.log_multiplier, self.config.lagrange_threshold)
         return Loss({**terms, **penalty}, metrics)
 
     @torch.no_grad()
@@ -209,8 +212,7 @@ class CQLAlgorithm(ConservativeLearner):
         self.add_penalty(BOX_ALPHA)
 
     def critics(self, batch: Batch) -> Loss:
-        batch, alpha = self.normalized(batch), self.log_alpha.detach().exp()
-        return self.critic_loss(batch, alpha)
+        return self.critic_loss(self.normalized(batch), self.log_alpha.detach().exp())
 
     def policy(self, batch: Batch) -> Loss:
         """SAC's policy loss: mean of alpha * log pi(a|s) - min Q(s, a) with a from pi(s), and the temperature loss."""
@@ -234,15 +236,17 @@ class CQLAlgorithm(ConservativeLearner):
         return cql_loss(self.predict_batch(batch, alpha), self.config)
 
     def predict_batch(self, batch: Batch, alpha: Tensor) -> CQLPredictions:
+        """Q-values at s of the dataset's, uniform and policy actions by one pass of the critics, and the TD target."""
         obs, actions, samples = batch["obs"], batch["actions"], self.config.num_cql_samples
-        uniform, policies = uniform_actions(samples, actions), self.policies(obs, batch["next_obs"])
-        policy_actions, log_prob = self.sample_policies(policies)
-        all_actions = torch.cat([actions.unsqueeze(0), uniform, policy_actions])  # one pass of the critics at obs
+        uniform = uniform_actions(samples, actions)
+        policy, next_policy = self.policies(obs, batch["next_obs"])
+        policy_actions, log_prob = self.sample_policies(policy, next_policy)
+        all_actions = torch.cat([actions.unsqueeze(0), uniform, policy_actions])
         with self.precision(batch):
             values = self.model.critic(obs.expand(len(all_actions), *obs.shape), all_actions).float()
         q, uniform_q, policy_q = values.split([1, samples, 2 * samples], 1)
         return CQLPredictions(
-            q=q.squeeze(1), target_q=self.target_q(batch, policies[1], alpha), uniform_q=uniform_q, policy_q=policy_q,
+            q=q.squeeze(1), target_q=self.target_q(batch, next_policy, alpha), uniform_q=uniform_q, policy_q=policy_q,
             uniform_log_prob=-math.log(2) * actions.shape[-1], policy_log_prob=log_prob,
             log_multiplier=self.log_multiplier, weight=self.cql_weight,
         )  # fmt: skip
@@ -254,7 +258,7 @@ class CQLAlgorithm(ConservativeLearner):
         return list(map(SquashedGaussian, both.mean.chunk(2), both.log_std.chunk(2)))
 
     @torch.no_grad()
-    def sample_policies(self, policies: Sequence[SquashedGaussian]) -> tuple[Tensor, Tensor]:
+    def sample_policies(self, *policies: SquashedGaussian) -> tuple[Tensor, Tensor]:
         """Samples from pi(s) and pi(s') [2 * samples, rows, dims], and their log-probabilities."""
         repeated = [policy.repeated(self.config.num_cql_samples) for policy in policies]
         actions, log_probs = zip(*(policy.sample_with_log_prob() for policy in repeated), strict=True)
