@@ -93,6 +93,25 @@ def test_episodes_that_overlap_in_time_are_noted(cli, logs, tmp_path):
     assert "note: 1 training row of 32 are later than the first test row" in result.stdout
 
 
+def test_pieces_of_cut_episodes_are_not_counted_as_episodes(cli, logs, tmp_path):
+    """Without a pulse in the third row, an episode loses two rows and is cut into two pieces; five of ten are."""
+    rows = [line.split(",") for line in logs.read_text().splitlines()]
+    missing = [[*row[:3], "", *row[4:]] if number % 4 == 3 and number < 20 else row for number, row in enumerate(rows)]
+    logs.write_text("\n".join(",".join(row) for row in missing) + "\n")
+    split = ["data", "split", logs, "--out", tmp_path / "parts", "--allow", "nan", *NAMED]
+    report = json.loads(cli(*split, "--json").stdout)
+    sides = report["train"], report["test"]
+    assert [each["episodes"] for each in sides] == [8, 2]
+    assert (sum(each["rows"] for each in sides), sum(each["pieces"] for each in sides)) == (30, 15)
+    assert sum(each["return_mean"] * each["episodes"] for each in sides) == 30 * 1.5
+    assert {each["return_min"] for each in sides} <= {3.0, 6.0}  # two or four rows, never one
+    assert "10 episodes are in 15 pieces, because rows are left out" in report["notes"][-1]
+    checked = cli("data", "check", logs, "--allow", "nan", *NAMED).stdout
+    assert "15: 10 terminated, 5 truncated by a time limit, a row left out or the end of the data" in checked
+    again = json.loads(cli("data", "split", sides[0]["path"], "--out", tmp_path / "again", "--json").stdout)
+    assert sum(again[side]["episodes"] for side in ("train", "test")) == 8
+
+
 def test_an_npz_file_stays_one_and_the_counts_are_printed(cli, logs, tmp_path):
     cli("data", "convert", logs, tmp_path / "logs.npz", *NAMED)
     result = cli("data", "split", tmp_path / "logs.npz", "--out", tmp_path / "parts")

@@ -247,7 +247,8 @@ def named(sources: list[str]) -> str:
 def print_contents(source: str, report: DatasetReport) -> None:
     usable = report.transitions > 0
     transitions = many(report.transitions, "usable transition") if usable else "none usable: see the errors below"
-    ends = f"{report.terminals:,} terminated, {report.timeouts:,} truncated by a time limit or the end of the data"
+    cuts = "a time limit, a row left out" if report.left_out else "a time limit"
+    ends = f"{report.terminals:,} terminated, {report.timeouts:,} truncated by {cuts} or the end of the data"
     episodes = f"{report.episodes:,}: {ends}" if usable else None
     output.print_facts({"data": source, "rows": f"{report.rows:,} in the file, {transitions}", "episodes": episodes})
     distributions = {"return": report.returns, "length": report.lengths, "reward": report.rewards}

@@ -70,7 +70,8 @@ def split(
         parts = dataset.split(test, by=by, column=column, seed=seed)
         write(dict(zip(files, parts, strict=True)), out)
     facts = {side: facts_of(part, file) for side, part, file in zip(SIDES, parts, files, strict=True)}
-    notes = [*dataset.notes, *(later_rows(*parts, column) if by == "time" and column is not None else ())]
+    later = later_rows(*parts, column) if by == "time" and column is not None else ()
+    notes = [*dataset.notes, *cut_episodes(facts), *later]
     if as_json:
         output.print_json({"source": named(src), "by": by, "column": column, "seed": seed, **facts, "notes": notes})
         return
@@ -124,11 +125,30 @@ def write(parts: dict[Path, TransitionDataset], directory: Path) -> None:
 
 
 def facts_of(part: TransitionDataset, file: Path) -> dict[str, Any]:
-    returns = part.episode_returns().double()
+    """Counts and returns of whole episodes, as the split counts them, also of those that are in several pieces."""
+    import numpy as np
+
+    from rl_training.data.datasets.returns import episode_returns
+    from rl_training.data.datasets.tensors import to_array
+
+    ends = np.zeros(len(part), bool)
+    ends[to_array(part.first_rows) - 1] = True  # row -1 ends the last episode
+    returns = episode_returns(to_array(part.columns["rewards"]), ends)
     return {
-        "path": str(file), "rows": len(part), "episodes": len(returns), "terminated": part.terminals,
-        "return_mean": float(returns.mean()), "return_min": float(returns.min()), "return_max": float(returns.max()),
+        "path": str(file), "rows": len(part), "episodes": len(returns), "pieces": len(part.episode_offsets),
+        "terminated": part.terminals, "return_mean": float(returns.mean()), "return_min": float(returns.min()),
+        "return_max": float(returns.max()),
     }  # fmt: skip
+
+
+def cut_episodes(facts: dict[str, dict[str, Any]]) -> list[str]:
+    episodes, pieces = (sum(each[name] for each in facts.values()) for name in ("episodes", "pieces"))
+    if episodes == pieces:
+        return []
+    return [
+        f"{many(episodes, 'episode')} are in {pieces:,} pieces, because rows are left out or an episode goes on after a "
+        "terminal row; returns are those of whole episodes, without the rows left out"
+    ]
 
 
 def later_rows(train: TransitionDataset, test: TransitionDataset, column: str) -> list[str]:
