@@ -168,7 +168,7 @@ def test_actions_from_1_are_recognised():
 
 
 def test_a_time_column_of_other_text_is_refused(tmp_path):
-    rows = [f"{step // 4},{20 - step:02}.01.2026,{step},0.5,1" for step in range(12)]
+    rows = [f"{step // 4},week {20 - step},{step},0.5,1" for step in range(12)]
     file = tmp_path / "german.csv"
     file.write_text("\n".join(["episode,Zeit,level,action,reward", *rows]))
     with pytest.raises(ValueError, match=r"'Zeit' must hold timestamps such as 2026-01-31T12:30:00, but row 0 holds"):

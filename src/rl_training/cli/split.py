@@ -146,8 +146,8 @@ def cut_episodes(facts: dict[str, dict[str, Any]]) -> list[str]:
     if episodes == pieces:
         return []
     return [
-        f"{many(episodes, 'episode')} are in {pieces:,} pieces, because rows are left out or an episode goes on after a "
-        "terminal row; returns are those of whole episodes, without the rows left out"
+        f"{many(episodes, 'episode')} are in {pieces:,} pieces, because rows are left out or episodes go on after "
+        "terminal rows; returns are those of whole episodes, without the rows left out"
     ]
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from rl_training.data.readers.cells import sorted_words
 from rl_training.data.readers.csv import read_csv
+from rl_training.data.readers.dates import DAY, MONTH, UnclearDates
 from rl_training.data.readers.hdf5 import read_hdf5
 from rl_training.data.readers.minari import datasets_root, local_ids, minari_directory, read_minari
 from rl_training.data.readers.names import Names, as_patterns, constant_rewards
@@ -37,11 +38,30 @@ def read_columns(
     several = [source] if isinstance(source, (str, Path)) else source
     paths = [path for each in several for path in _paths(each)]
     options = options or TableOptions()
-    parts = [_read(path, patterns, options) for path in paths]
+    parts, options = _read_all(paths, patterns, options)
     if len({str(part.labels.categories) + str(part.labels.action_start) for part in parts}) > 1:
         shared = _shared(parts, options)  # the files hold different categories, so they are read again with all
         parts = [_read(path, patterns, shared) for path in paths]
     return _with_rewards(from_first_time(join_files(parts, paths)), patterns)
+
+
+def _read_all(
+    paths: Sequence[Path], columns: Mapping[str, str], options: TableOptions
+) -> tuple[list[StoredColumns], TableOptions]:
+    """Reads the files, with the order of day and month that one shows where the dates of another do not."""
+    parts: list[StoredColumns] = []
+    unclear: list[UnclearDates] = []
+    for path in paths:
+        try:
+            parts.append(_read(path, columns, options))
+        except UnclearDates as error:
+            unclear.append(error)
+    orders = {part.labels.date_order for part in parts}
+    if not options.date_order and (len(orders) > 1 or unclear) and len(shown := orders & {DAY, MONTH}) == 1:
+        return _read_all(paths, columns, replace(options, date_order=shown.pop()))
+    if unclear:
+        raise unclear[0]
+    return parts, options
 
 
 def _with_rewards(stored: StoredColumns, given: Mapping[str, str]) -> StoredColumns:

@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 
 import numpy as np
 
+from rl_training.data.readers.dates import UnclearDates, is_unclear, to_iso
 from rl_training.types import Array
 
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "null", "NULL")
@@ -67,20 +68,24 @@ def to_flags(words: Sequence[str | None], column: str, where: str, marked: str, 
     raise TypeError(f"{where} must hold 0 or 1, true or false, or yes or no, but {row}; {fix}")
 
 
-def is_time(cell: str) -> bool:
-    return len(cell) >= len("2026-01-31") and cell[:4].isdecimal() and _time(cell) is not None
+def is_time(cell: str, order: str = "") -> bool:
+    text = to_iso(cell.strip(), order)
+    return len(text) >= len("2026-01-31") and text[:4].isdecimal() and _time(text) is not None
 
 
-def to_times(cells: Iterable[str | None], name: str, start: int) -> Array:
-    """Converts ISO 8601 text to datetime64; times without a zone are taken as UTC."""
+def to_times(cells: Iterable[str | None], name: str, start: int, order: str = "") -> Array:
+    """Converts text to datetime64: ISO 8601, or dates in an order of day and month. Times without a zone are UTC."""
     found = np.empty(len(cells := list(cells)), "datetime64[us]")
     for row, cell in enumerate(cells):
         missing = cell is None or cell.strip() in MISSING
-        time = None if missing else _time(str(cell))
+        time = None if missing else _time(to_iso(str(cell).strip(), order))
         if time is None and not missing:
-            raise ValueError(
-                f"{name} must hold timestamps such as 2026-01-31T12:30:00, but row {start + row} holds {cell!r}; "
-                "rewrite them, or leave the column out with --columns time="
+            kind, reason = ValueError, ""
+            if not order and is_unclear(str(cell).strip()):
+                kind, reason = UnclearDates, ", which may have the day or the month first"
+            raise kind(
+                f"{name} must hold timestamps such as 2026-01-31T12:30:00, but row {start + row} holds {cell!r}{reason}"
+                "; rewrite them, or leave the column out with --columns time="
             )
         found[row] = np.datetime64("NaT") if time is None else time
     return found

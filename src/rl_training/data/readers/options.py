@@ -38,6 +38,7 @@ class TableOptions:
     max_gap: float | None = None  # seconds; a longer gap between two rows ends the episode
     is_known: bool = False  # the categories are those of a known spec
     text_times: bool = True  # recognise text that holds timestamps; earlier versions did so in CSV files only
+    date_order: str = ""  # day or month first, where the dates of one file do not show it
     action_start: int | None = None  # the first Discrete action; None: 1 if the actions are integers from 1
     keep_durations: bool = False  # add the time to the next row, before rows are left out
     ids: Mapping[str, dict[object, int]] = field(default_factory=dict)  # columns of text to number, with all files' ids

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from rl_training.data.datasets.durations import TIME
 from rl_training.data.readers import cells
+from rl_training.data.readers.dates import is_unclear, looks_like_date, order_of
+from rl_training.data.readers.episodes import Warnings
 from rl_training.data.readers.names import TIME_NAMES, choose_names, did_you_mean, matching_columns, other_names
 from rl_training.data.readers.options import TableOptions
 from rl_training.types import Arrays, EnvSpec
@@ -29,6 +31,8 @@ class Table:
     batches: Callable[[Sequence[str]], Iterator[Arrays]]  # the named columns, in order
     spec: EnvSpec | None = None
     notes: tuple[str, ...] = ()
+    orders: Mapping[str, str] = field(default_factory=dict)  # day or month first, by column of dates
+    unread: Mapping[str, str] = field(default_factory=dict)  # a cell of each column of text that may hold times
 
 
 @dataclass
@@ -53,7 +57,7 @@ class Plan:
 
 
 def make_plan(table: Table, given: Mapping[str, str], options: TableOptions) -> Plan:
-    table = _with_text_times(table) if options.text_times else table
+    table = _with_text_times(table, options.date_order) if options.text_times else table
     usable = [name for name in table.names if table.kinds[name] == "number"]
     names = choose_names(table.names, given, table.source, usable=usable)
     time = _time_column(table, given, names, options)
@@ -67,13 +71,39 @@ def make_plan(table: Table, given: Mapping[str, str], options: TableOptions) -> 
     return plan
 
 
-def _with_text_times(table: Table) -> Table:
-    """Recognises columns of text whose first cells are all timestamps."""
+def _with_text_times(table: Table, shown: str) -> Table:
+    """Recognises columns of text whose first cells are all timestamps; `shown` is the order of day and month."""
     text = [name for name, kind in table.kinds.items() if kind == "text"]
     first = next(table.batches(text), {}) if text else {}
     words = {name: [word for word in cells.to_words(column[:SAMPLE]) if word] for name, column in first.items()}
-    times = {name: "time" for name, each in words.items() if each and all(map(cells.is_time, each))}
-    return replace(table, kinds={**table.kinds, **times}) if times else table
+    words = {name: each for name, each in words.items() if each}
+    iso = {name for name, each in words.items() if all(map(cells.is_time, each))}
+    dates = {name for name, each in words.items() if name not in iso and all(map(looks_like_date, each))}
+    orders = {name: order for name in dates if (order := order_of(words[name]) or _order(table, name) or shown)}
+    times = iso.union(name for name in orders if all(cells.is_time(word, orders[name]) for word in words[name]))
+    maybe = dates.union(name for name in words if name.lower() in TIME_NAMES) - times
+    return replace(
+        table, kinds={**table.kinds, **dict.fromkeys(times, "time")},
+        orders={name: order for name, order in orders.items() if name in times},
+        unread={name: words[name][0] for name in maybe},
+    )  # fmt: skip
+
+
+def _order(table: Table, name: str) -> str:
+    """The order of day and month that the dates of all rows show."""
+    batches = (cells.to_words(batch[name]) for batch in table.batches([name]))
+    return order_of({word for batch in batches for word in batch if word})
+
+
+def unread_times(plan: Plan, given: Mapping[str, str]) -> Warnings:
+    """Warns of columns of text that may hold times and that nothing reads."""
+    used = {column for group in plan.chosen.values() for column in group} | plan.categories.keys() | plan.ids.keys()
+    return tuple(
+        ("unread_time", f"{name!r} is ignored: {word!r} "
+         + ("may have the day or the month first" if is_unclear(word) else "is no timestamp that can be read"),
+         f"write it as 2026-01-31T12:30:00 to order the rows, or leave it out with --columns {name}=")
+        for name, word in plan.table.unread.items() if name not in used and given.get(name) != ""
+    )  # fmt: skip
 
 
 def _ids(table: Table, chosen: Mapping[str, list[str]], options: TableOptions) -> dict[str, dict[object, int]]:

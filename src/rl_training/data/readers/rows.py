@@ -50,6 +50,7 @@ class Labels(NamedTuple):
     integer_actions: bool = False  # integers of which some are missing, and which are therefore floats
     time: str = ""  # column that orders the rows
     times: tuple[str, ...] = ()  # columns of timestamps
+    date_order: str = ""  # day or month first, where their text shows it
     notes: tuple[str, ...] = ()
     warnings: tuple[tuple[str, str, str], ...] = ()  # kind, text and fix
 

@@ -11,7 +11,7 @@ from rl_training.data.readers import cells
 from rl_training.data.readers.episodes import join_episodes, numbered, single_ids
 from rl_training.data.readers.extras import drop_incomplete
 from rl_training.data.readers.options import TableOptions
-from rl_training.data.readers.plan import ACTIONS, FLAGS, OBS, Plan, Table, make_plan
+from rl_training.data.readers.plan import ACTIONS, FLAGS, OBS, Plan, Table, make_plan, unread_times
 from rl_training.data.readers.rows import (
     Labels,
     StoredColumns,
@@ -39,12 +39,20 @@ def read_table(table: Table, given: Mapping[str, str] | None, options: TableOpti
     order, warnings = apply_times(columns, names, found, options.max_gap, table.source)
     order, warnings = joined if order is None else order, (*unsorted, *warnings)
     if found is None and table.spec is None and TIME not in given:
-        warnings += unordered_steps(columns, plan.extras)
+        warnings += (*unread_times(plan, given), *unordered_steps(columns, plan.extras))
     start = _count_from_0(columns, plan, options)
     notes = (*table.notes, *dropped, *_reading(plan, start))
     key = found.key if found else ""
     labels = Labels(
-        _labels(plan), plan.values, start, _integers_with_gaps(columns["actions"]), key, stamps, notes, warnings
+        _labels(plan),
+        plan.values,
+        start,
+        _integers_with_gaps(columns["actions"]),
+        key,
+        stamps,
+        plan.table.orders.get(time, ""),
+        notes,
+        warnings,
     )
     timed = key if options.keep_durations else ""
     return complete_transitions(columns, names, table.source, spec=table.spec, labels=labels, order=order, time=timed)
@@ -92,7 +100,8 @@ def _seconds(plan: Plan, column: str, part: Array, start: int) -> Array:
             f"{plan.where(column)} holds timestamps, and later ones lie outside the data; leave it out of {name} "
             f"with --columns {name}={others}, and use it for the order of rows with --columns time={column}"
         )
-    return cells.seconds(cells.to_times(part, plan.where(column), start) if part.dtype.kind == "O" else part)
+    order = plan.table.orders.get(column, "")
+    return cells.seconds(cells.to_times(part, plan.where(column), start, order) if part.dtype.kind == "O" else part)
 
 
 def _numbers(plan: Plan, column: str, part: Array, start: int) -> Array:

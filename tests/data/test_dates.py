@@ -1,0 +1,103 @@
+"""Dates in tables: read where the order of day and month is clear, otherwise reported or refused."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from rl_training.data import load_transition_dataset, read_columns
+from rl_training.data.datasets.checks import inspect_source
+
+DAY = 86_400
+OBS = {"obs": "level"}
+
+
+@pytest.fixture(params=["pyarrow", "without pyarrow"], autouse=True)
+def reader(request, monkeypatch):
+    if request.param == "without pyarrow":
+        monkeypatch.setattr("rl_training.data.readers.csv._arrow_table", lambda *_: None)
+
+
+def write(path: Path, dates: list[str], name: str = "when") -> Path:
+    """A table of one episode for every four rows."""
+    rows = [f'{row // 4},"{date}",{row},{row % 2},{row},{int(row % 4 == 3)}' for row, date in enumerate(dates)]
+    path.write_text("\n".join([f"episode,{name},level,action,reward,done", *rows]) + "\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("dates", "seconds"),
+    [
+        (["09/01/2026", "31/01/2026"], 22 * DAY),
+        (["9/1/2026", "9/30/2026"], 29 * DAY),
+        (["01-02-2026", "13-02-2026 00:00:30"], 12 * DAY + 30),
+        (["01.02.2026 9:30", "03.02.2026 09:30"], 2 * DAY),
+        (["2026/01/02", "2026/02/01"], 30 * DAY),
+        (["05/05/2026 08:00", "05/05/2026 09:00"], 3600),
+        (["1/31/2026, 12:30 AM", "1/31/2026, 12:30 PM"], DAY / 2),
+        (["1/31/2026 9:30:00 AM", "1/31/2026 9:30:00 PM"], DAY / 2),
+    ],
+)
+def test_a_date_whose_order_is_clear_is_the_time(tmp_path, dates, seconds):
+    dataset = load_transition_dataset(write(tmp_path / "log.csv", [*dates, *[dates[-1]] * 2]), columns=OBS)
+    assert (dataset.time_column, dataset.columns["when"].tolist()) == ("when", [0, seconds, seconds, seconds])
+
+
+def test_one_late_row_shows_the_order_and_the_rows_are_sorted(tmp_path):
+    dates = [f"{day:02}/02/2026" for day in (4, 3, 2, 1)] * 1250 + ["13/02/2026"]
+    read = read_columns(write(tmp_path / "log.csv", dates), columns=OBS)
+    assert read.columns["rewards"][:3].tolist() == [3, 2, 1]
+
+
+def test_the_order_that_one_file_shows_holds_for_all(tmp_path):
+    first = write(tmp_path / "1.csv", ["01/02/2026", "02/02/2026", "03/02/2026", "04/02/2026"])
+    second = write(tmp_path / "2.csv", ["12/02/2026", "13/02/2026", "14/02/2026", "15/02/2026"])
+    for columns, name in ((OBS, "when"), ({**OBS, "time": "when"}, "time")):
+        for files in ([first, second], [second, first]):
+            read = read_columns(files, columns=columns)
+            assert sorted(read.columns[name] / DAY) == [0, 1, 2, 3, 11, 12, 13, 14]
+
+
+@pytest.mark.parametrize(
+    ("name", "dates", "text"),
+    [
+        ("when", ["01/02/2026", "02/02/2026"], "'when' is ignored: '01/02/2026' may have the day or the month first"),
+        ("when", ["31/01/2026", "01/31/2026"], "'when' is ignored: '31/01/2026' is no timestamp that can be read"),
+        ("when", ["31/01/26", "01/02/26"], "'when' is ignored: '31/01/26' is no timestamp that can be read"),
+        ("date", ["Jan 31", "Feb 1"], "'date' is ignored: 'Jan 31' is no timestamp that can be read"),
+    ],
+)
+def test_text_that_may_be_a_time_is_reported_unless_it_is_left_out(tmp_path, name, dates, text):
+    file = write(tmp_path / "log.csv", dates * 2, name)
+    findings = [each for each in inspect_source(file, columns=OBS).findings if each.kind == "unread_time"]
+    fix = f"write it as 2026-01-31T12:30:00 to order the rows, or leave it out with --columns {name}="
+    assert [each.sentence for each in findings] == [f"{text}; {fix}"]
+    assert any(text in note for note in load_transition_dataset(file, columns=OBS).notes)
+    for columns in ({name: ""}, {"time": ""}, {"episodes": name}):
+        report = inspect_source(file, columns={**OBS, **columns})
+        assert "unread_time" not in {each.kind for each in report.findings}
+
+
+def test_other_numbers_with_points_are_no_dates(tmp_path):
+    file = write(tmp_path / "log.csv", ["10.0.10.1", "10.0.10.2", "1.2.3", "4.5.6"])
+    assert "unread_time" not in {each.kind for each in inspect_source(file, columns=OBS).findings}
+
+
+def test_a_named_time_that_is_not_clear_is_refused(tmp_path):
+    file = write(tmp_path / "log.csv", ["01/02/2026", "02/02/2026"])
+    with pytest.raises(
+        ValueError, match=r"row 0 holds '01/02/2026', which may have the day or the month first; rewrite"
+    ):
+        load_transition_dataset(file, columns={**OBS, "time": "when"})
+
+
+def test_a_later_row_in_another_order_is_refused_with_its_row(tmp_path):
+    file = write(tmp_path / "log.csv", ["31/01/2026"] * 5000 + ["01/31/2026"])
+    with pytest.raises(ValueError, match=r"such as 2026-01-31T12:30:00, but row 5000 holds '01/31/2026'; rewrite them"):
+        read_columns(file, columns=OBS)
+
+
+def test_dates_of_parquet_files_and_frames_are_read_too(tmp_path):
+    pd.read_csv(write(tmp_path / "log.csv", ["30/01/2026", "31/01/2026"] * 2)).to_parquet(tmp_path / "log.parquet")
+    assert load_transition_dataset(tmp_path / "log.parquet", columns=OBS).columns["when"].tolist() == [0, 0, DAY, DAY]
+    assert "when" not in load_transition_dataset(tmp_path / "log.parquet", columns=OBS, text_times=False).columns
