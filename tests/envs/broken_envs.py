@@ -54,6 +54,20 @@ class StepNone(Good):
         super().step(action)
 
 
+class Late(Good):
+    """Returns one wrong value, such as ("reward", "1.0"), after the steps that are checked in full."""
+
+    def __init__(self, position: int = 1, value: Any = 1.0) -> None:
+        super().__init__()
+        self.position, self.value = position, value
+
+    def step(self, action: Any) -> Any:
+        outcome = list(super().step(action))
+        if self.steps == 12:
+            outcome[self.position] = self.value
+        return tuple(outcome)
+
+
 class Outside(Good):
     def step(self, action: Any) -> Any:  # <- Outside: observation 3 at index [0], outside its space (-1 to 1)
         return np.full(2, 3, np.float32), *super().step(action)[1:]

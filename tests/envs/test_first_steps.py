@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from importlib import import_module
 from pathlib import Path
@@ -61,6 +62,40 @@ def test_a_value_that_training_cannot_use_ends_it_with_file_and_line(
         step(getattr(broken, name), 2, workers=workers)
     assert str(raised.value).startswith(f"environment 0: {sentence} (")
     assert str(raised.value).endswith(f"broken_envs.py:{LINES[name]})")
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize(
+    ("position", "value", "sentence"),
+    [
+        (1, "1.0", "`step` returned a str as reward, not a number: return a float"),
+        (1, None, "`step` returned None as reward, not a number: return a float"),
+        (1, np.ones(1), "`step` returned an array of shape (1,) as reward, not a number: return reward.item()"),
+        (2, None, "`step` returned None as terminated; Gymnasium expects True or False: use bool(terminated)"),
+        (3, "", "`step` returned a str as truncated; Gymnasium expects True or False: use bool(truncated)"),
+    ],
+)
+def test_a_wrong_reward_or_flag_ends_training_in_later_steps_too(
+    broken: Any, position: int, value: Any, sentence: str, workers: int
+):
+    with pytest.raises(EnvError) as raised:
+        step(broken.Late, 12, workers=workers, env_kwargs={"position": position, "value": value})
+    assert str(raised.value).startswith(f"environment 0: {sentence} (")
+    line = inspect.getsourcelines(broken.Late.step)[1]
+    assert str(raised.value).endswith(f"broken_envs.py:{line})")
+
+
+def test_an_observation_of_text_ends_training_in_later_steps_too(broken: Any):
+    options = {"position": 0, "value": np.array(["1.0", "0.5"])}
+    with pytest.raises(EnvError, match=r"failed in step: .*must be float32 of shape \(2,\), got <U3 of shape \(2,\)"):
+        step(broken.Late, 12, env_kwargs=options)
+
+
+@pytest.mark.parametrize(
+    "outcome", [(1, np.float64(1.0)), (1, np.array(1.0)), (1, True), (2, 0), (3, np.False_), (2, np.int64(0))]
+)
+def test_a_usable_reward_or_flag_of_another_type_is_accepted_in_later_steps(broken: Any, outcome: Any):
+    step(broken.Late, 14, env_kwargs={"position": outcome[0], "value": outcome[1]})
 
 
 @pytest.mark.parametrize(

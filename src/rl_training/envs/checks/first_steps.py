@@ -1,11 +1,19 @@
-"""Checks the spaces of an environment, and what it returns in its first steps of a run."""
+"""Checks the spaces of an environment, its first steps in a run, and values of unusual types in later ones."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import gymnasium as gym
 
-from rl_training.envs.checks.returned import Fault, obs_faults, signature_faults, split_reset, split_step, step_faults
+from rl_training.envs.checks.returned import (
+    Fault,
+    obs_faults,
+    outcome_faults,
+    signature_faults,
+    split_reset,
+    split_step,
+    step_faults,
+)
 from rl_training.envs.checks.user_code import (
     Place,
     has_user_code,
@@ -93,6 +101,13 @@ class FirstSteps:
             if kind not in WARNED:
                 WARNED.add(kind)
                 self.warn(sentence)
+
+
+def require_outcome(env: Any, reward: Any, terminated: Any, truncated: Any) -> None:
+    """Raises EnvFault for a reward or a flag that training cannot use."""
+    for fault in training_faults(outcome_faults(reward, terminated, truncated)):
+        place = place_of_method(env, "step")
+        raise EnvFault(fault.sentence if place is None else f"{fault.sentence} ({place})")
 
 
 def training_faults(faults: Iterable[Fault]) -> list[Fault]:

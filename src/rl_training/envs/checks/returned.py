@@ -70,14 +70,19 @@ def step_faults(values: tuple[Any, ...], space: Any) -> Iterator[Fault]:
     """Yields the faults of the values that `split_step` returns."""
     obs, reward, terminated, truncated, info = values
     yield from obs_faults(obs, space, "step")
+    yield from outcome_faults(reward, terminated, truncated)
+    if not isinstance(info, dict):
+        sentence = f"`step` returned {_kind(info)} as info; Gymnasium expects a dict, such as {{}}"
+        yield Fault("info", sentence, fatal=False)
+
+
+def outcome_faults(reward: Any, terminated: Any, truncated: Any) -> Iterator[Fault]:
+    """Yields the faults of the reward and of the two flags."""
     yield from reward_faults(reward)
     for name, flag in (("terminated", terminated), ("truncated", truncated)):
         if not isinstance(flag, (bool, np.bool_)):
             sentence = f"`step` returned {_kind(flag)} as {name}; Gymnasium expects True or False: use bool({name})"
             yield Fault(name, sentence, fatal=not _is_zero_or_one(flag) or isinstance(reward, (bool, np.bool_)))
-    if not isinstance(info, dict):
-        sentence = f"`step` returned {_kind(info)} as info; Gymnasium expects a dict, such as {{}}"
-        yield Fault("info", sentence, fatal=False)
 
 
 def _is_zero_or_one(flag: Any) -> bool:

@@ -7,10 +7,13 @@ import gymnasium as gym
 import numpy as np
 
 from rl_training.envs import snapshots
-from rl_training.envs.checks.first_steps import EnvFault, check_first_steps, describe_failure
+from rl_training.envs.checks.first_steps import EnvFault, check_first_steps, describe_failure, require_outcome
 from rl_training.envs.pools.layout import Layout
 from rl_training.envs.pools.shared_rows import StepArrays, obs_dtype
 from rl_training.messages import Warn, describe_error, print_warning
+
+REWARDS = frozenset({float, int, np.float32, np.float64})  # types that need no further check
+FLAGS = frozenset({bool, np.bool_})
 
 
 class Episode(NamedTuple):
@@ -92,6 +95,8 @@ class EnvGroup:
         try:
             for row, env in enumerate(self._envs):
                 obs, reward, is_terminal, is_cut, _ = env.step(actions[row])
+                if type(reward) not in REWARDS or type(is_terminal) not in FLAGS or type(is_cut) not in FLAGS:
+                    require_outcome(env, reward, is_terminal, is_cut)
                 self._write(next_obs, row, obs)
                 rewards[row] = float(reward)
                 if is_terminal or is_cut:
@@ -176,7 +181,8 @@ class EnvGroup:
     def _write(self, rows: np.ndarray, row: int, obs: Any) -> None:
         obs = np.asarray(obs)
         # Assignment would broadcast or cast silently.
-        if obs.shape != self._shape or (self._pixels and obs.dtype != np.uint8):
+        is_cast = obs.dtype != np.uint8 if self._pixels else obs.dtype.kind not in "biuf"
+        if obs.shape != self._shape or is_cast:
             expected = f"{np.dtype(self._dtype)} of shape {self._shape}"
             raise ValueError(f"an observation must be {expected}, got {obs.dtype} of shape {obs.shape}")
         rows[row] = obs
