@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import os
 import re
 from pathlib import Path
@@ -101,6 +102,9 @@ def test_numbers_that_diverge_are_exit_code_1(cli, cartpole, tmp_path):
     assert "NaN or infinite" in result.stderr
     assert result.stderr.endswith("; no checkpoint was saved before\n")
     assert not list(tmp_path.glob("run/checkpoints/step_*"))
+    stored = json.loads((tmp_path / "run" / "result.json").read_text(), parse_constant=pytest.fail)  # NaN is no JSON
+    assert (stored["status"], stored["metrics"]["loss"], stored["checkpoint"]) == ("failed", None, None)
+    assert stored["stop_reason"].startswith("training diverged: ")
 
 
 def test_numbers_that_diverge_leave_the_last_checkpoint(cli, cartpole, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,8 @@ def test_an_error_in_a_callback_names_it_and_the_line(tmp_path: Path, method: st
     )
     assert re.fullmatch(rf"{re.escape(sentence)} \(\S*test_given_callbacks.py:{LINE}\)", str(raised.value))
     assert not isinstance(raised.value, USER_ERRORS)
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert (result["status"], result["stop_reason"]) == ("failed", str(raised.value))
 
 
 def test_a_next_step_that_is_no_number_names_the_callback(tmp_path: Path):
@@ -94,6 +97,8 @@ def test_an_error_in_a_callback_of_a_population_names_it(tmp_path: Path, monkeyp
     configs = [parse_config({**values, "seed": seed, "output_dir": str(tmp_path / str(seed))}) for seed in (0, 1)]
     with pytest.raises(CallbackError, match="callback Fails failed in next_due: TypeError"):
         run_population(configs)
+    results = [json.loads((tmp_path / str(seed) / "result.json").read_text()) for seed in (0, 1)]
+    assert [each["status"] for each in results] == ["failed", "failed"]
 
 
 @pytest.mark.parametrize("error", [EnvError("x"), ConfigError("x"), Own("x"), KeyboardInterrupt("x")])
@@ -101,6 +106,32 @@ def test_other_errors_pass_unchanged(tmp_path: Path, error: BaseException):
     with pytest.raises(type(error)) as raised:
         learn(tmp_path, [Fails("on_step_end", error)])
     assert raised.value is error
+    stopped_at_once = isinstance(error, KeyboardInterrupt)
+    assert (tmp_path / "result.json").exists() is not stopped_at_once
+
+
+def test_a_failed_run_is_continued_by_the_same_command(tmp_path: Path):
+    with pytest.raises(Own):
+        learn(tmp_path, [Fails("on_train_end", Own("no space for the picture"))])
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert result["status"] == "failed"
+    assert result["stop_reason"].startswith("Own: no space for the picture in ")
+    assert result["steps"] == 8
+    agent = learn(tmp_path, [])
+    assert (agent.result.status, agent.result.steps) == ("finished", 8)
+
+
+def test_an_error_is_raised_also_if_the_result_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def full(*_: Any) -> None:
+        raise OSError("no space left on device")
+
+    class FillsDisk(Callback):
+        def on_step_end(self, state: Any) -> None:
+            monkeypatch.setattr(training_run.RunDirectory, "write", full)
+            raise Own("first")
+
+    with pytest.raises(Own, match="first"):
+        learn(tmp_path, [FillsDisk()])
 
 
 def test_a_single_callback_needs_no_list(tmp_path: Path):

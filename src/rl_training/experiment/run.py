@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from rl_training.experiment.run_directory import RunDirectory
 from rl_training.experiment.starts import Starts, find_starts, set_aside
 from rl_training.experiment.training_run import RecordFirstCheckpoint, TrainingRun, default_directory
 from rl_training.experiment.trust import Trust, remember, warn_of_changed_source
+from rl_training.experiment.user_errors import reason_of
 from rl_training.messages import Warn, print_warning
 from rl_training.runtime.callbacks.profile import Profile
 from rl_training.runtime.callbacks.progress import ShowProgress
@@ -254,10 +255,12 @@ def _train(
     try:
         with stopping_on_signals(state) as caught:
             train(state, [*notified, RecordFirstCheckpoint(runs), *shown])
-    except (DivergedError, TooManyRestarts) as error:
-        if isinstance(error, TooManyRestarts):
-            for run in runs:
-                run.fail(str(error), updates=state.updates - updates, seconds=time.perf_counter() - began)
+    except Exception as error:
+        for run in runs:
+            with suppress(Exception):  # such as a full disk; the first error is the one to report
+                run.fail(reason_of(error), updates=state.updates - updates, seconds=time.perf_counter() - began)
+        if not isinstance(error, DivergedError | TooManyRestarts):
+            raise
         saved = list_checkpoints(runs[0].directory.checkpoints)
         kept = f"the last checkpoint is {saved[-1].name}" if saved else "no checkpoint was saved before"
         raise type(error)(f"{error}; {kept}") from error

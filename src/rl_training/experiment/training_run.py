@@ -1,6 +1,7 @@
 """One training run in its directory: log, callbacks, checkpoints and result."""
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from functools import partial
@@ -113,9 +114,12 @@ class TrainingRun:
         """Writes and returns the result; `updates` and `seconds` are those of this process."""
         state, checkpoints = self.state, self.directory.checkpoints
         last = self.saving.saved if self.saving.saved >= 0 else self.own_start
+        metrics = state.metrics or self.log.last()
+        known = (name for name, value in metrics.items() if value is not None and math.isfinite(value))
         result = TrainResult(
             self.directory.path, None if last is None else checkpoints / step_name(last),
-            state.metrics or dict(self.log.last()), status=state.status,
+            {**dict.fromkeys(metrics), **{name: metrics[name] for name in known}},  # JSON has no NaN
+            status=state.status,
             steps=(last or 0) if state.lost else state.global_step,
             updates=state.updates, seconds=seconds, updates_per_second=updates / max(seconds, 1e-9),
             best_checkpoint=None if state.best is None else checkpoints / step_name(state.best.step),

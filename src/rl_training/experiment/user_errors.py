@@ -22,6 +22,12 @@ GPU_REMEDIES = {  # by the class of PyTorch's error, whose first sentences are s
     "OutOfMemoryError": "train fewer seeds at once, or lower batch_size, num_envs, buffer_size or the network's sizes",
     "AcceleratorError": "the GPU failed. Repeat the command; training continues from its last checkpoint",
 }
+DEBUG = " (--debug shows the traceback)"
+
+
+def reason_of(error: Exception) -> str:
+    """The message without the hint at the traceback, for the result of a run."""
+    return message_of(error).removesuffix(DEBUG)
 
 
 def message_of(error: Exception) -> str:
@@ -36,9 +42,9 @@ def message_of(error: Exception) -> str:
     if type(error).__module__.startswith("torch") and type(error).__name__ in GPU_REMEDIES:
         first = str(error).partition("\n")[0].rstrip(". ")
         cause = ". ".join(first.split(". ")[:3])  # advice for developers follows
-        return f"{cause}; {GPU_REMEDIES[type(error).__name__]} (--debug shows the traceback)"
+        return f"{cause}; {GPU_REMEDIES[type(error).__name__]}{DEBUG}"
     from rl_training.envs.checks.user_code import place_of_error  # imports gymnasium
 
     place = place_of_error(error, installed=False)  # typer and torch are on the way to any error
     where = "" if place is None else f" in {place}"
-    return f"{type(error).__name__}: {error}{where} (--debug shows the traceback)"
+    return f"{type(error).__name__}: {error}{where}{DEBUG}"
