@@ -20,6 +20,7 @@ from rl_training.envs.creation.making import EnvFactory, spec_of
 from rl_training.experiment.config.registry import build_learner, config_type
 from rl_training.experiment.config.train_config import TrainConfig, parse_config
 from rl_training.experiment.machine import device_of
+from rl_training.experiment.result import is_run
 from rl_training.experiment.trust import (
     Trust,
     env_modules,
@@ -28,8 +29,8 @@ from rl_training.experiment.trust import (
     trusted_names,
     warn_of_changed_source,
 )
-from rl_training.messages import Warn, many, print_warning
-from rl_training.runtime.checkpoints.format import MANIFEST, STATE, CheckpointError, step_name
+from rl_training.messages import Warn, command, many, print_warning
+from rl_training.runtime.checkpoints.format import MANIFEST, STATE, UnreadableCheckpointError, step_name
 from rl_training.runtime.checkpoints.reading import Checkpoint, list_checkpoints, newest_checkpoint, read_checkpoint
 from rl_training.runtime.evaluation import evaluate
 from rl_training.runtime.memory import Memory
@@ -217,6 +218,8 @@ def find_checkpoint(path: Path, *, best: bool = False, warn: Warn = print_warnin
     """Returns the checkpoint at `path`, or the newest intact one of a run, or its best one by evaluation."""
     if not path.exists():
         raise FileNotFoundError(f"no run or checkpoint at {path}")
+    if is_run(path) and not list_checkpoints(path / CHECKPOINTS):
+        raise ValueError(f"the run {path} has no checkpoint; train it further with `{command('resume', path)}`")
     if not (path / CHECKPOINTS).is_dir():
         if not (path.name.startswith("step_") or any((path / name).exists() for name in (MANIFEST, STATE))):
             raise ValueError(f"{path} is neither a checkpoint nor a run with checkpoints{_hint(path)}")
@@ -225,7 +228,7 @@ def find_checkpoint(path: Path, *, best: bool = False, warn: Warn = print_warnin
         return read_checkpoint(path)
     newest = newest_checkpoint(path / CHECKPOINTS, on_damaged=warn)
     if newest is None:
-        raise CheckpointError(f"the run {path} has no intact checkpoint")
+        raise UnreadableCheckpointError(f"the run {path} has no intact checkpoint")
     if not best:
         return newest
     best_evaluation = newest.state["trainer"]["best"]

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from rl_training.experiment.run_directory import FRESH, RunDirectory, new_name
 from rl_training.messages import Warn
-from rl_training.runtime.checkpoints.format import CheckpointError
+from rl_training.runtime.checkpoints.format import CheckpointError, UnreadableCheckpointError
 from rl_training.runtime.checkpoints.reading import Checkpoint, checkpoints_by_step, read_checkpoint
 from rl_training.runtime.files import fsync_directory
 
 
-class UnusableRunError(CheckpointError, ValueError):
+class UnusableRunError(UnreadableCheckpointError):
     """A run has saved checkpoints, but none can be used. Starting it again would overwrite them."""
 
 

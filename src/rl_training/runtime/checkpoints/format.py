@@ -31,6 +31,10 @@ class CheckpointError(Exception):
         self.problem, self.advice = problem, advice
 
 
+class UnreadableCheckpointError(CheckpointError, ValueError):
+    """A checkpoint that was given cannot be read, which is an error of the input."""
+
+
 class StoredFile(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     size: NonNegativeInt
@@ -54,7 +58,8 @@ class Manifest(BaseModel):
 
 
 def damaged(path: Path, cause: str) -> CheckpointError:
-    return CheckpointError(f"checkpoint {path} is damaged: {cause}", "use another checkpoint or copy this one again")
+    advice = "use another checkpoint or copy this one again"
+    return UnreadableCheckpointError(f"checkpoint {path} is damaged: {cause}", advice)
 
 
 def step_name(step: int) -> str:
@@ -111,7 +116,7 @@ def parse_manifest(path: Path, data: bytes) -> Manifest:
     if "format_version" not in values:
         raise damaged(path, f"{MANIFEST} has no format_version")
     if (version := values["format_version"]) != FORMAT_VERSION:
-        raise CheckpointError(
+        raise UnreadableCheckpointError(
             f"checkpoint {path} has format {version!r}, but this version of rl_training reads format {FORMAT_VERSION}",
             "use the version of rl_training that wrote it",
         )

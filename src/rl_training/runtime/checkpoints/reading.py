@@ -15,6 +15,7 @@ from rl_training.runtime.checkpoints.format import (
     STATE,
     CheckpointError,
     Manifest,
+    UnreadableCheckpointError,
     damaged,
     decode,
     parse_json,
@@ -46,7 +47,8 @@ class Checkpoint:
     def group(self, name: str) -> Any:
         """Reads one top-level entry of the saved state and no other."""
         if name not in self._values:
-            raise CheckpointError(f"checkpoint {self.path} has no group {name!r}; it has {', '.join(self._values)}")
+            groups = ", ".join(self._values)
+            raise UnreadableCheckpointError(f"checkpoint {self.path} has no group {name!r}; it has {groups}")
         file = f"{name}.safetensors"
         tensors = self.tensors(file) if file in self.manifest.files else {}
         try:
@@ -76,7 +78,7 @@ class Checkpoint:
             raise damaged(self.path, f"{file} cannot be read ({error.strerror})") from error
         # A checkpoint directory is replaced as a whole: an unchanged manifest proves that the file is unchanged too.
         if manifest != self._manifest_file:
-            raise CheckpointError(f"checkpoint {self.path} was replaced during reading; read it again")
+            raise UnreadableCheckpointError(f"checkpoint {self.path} was replaced during reading; read it again")
         return data
 
 
@@ -84,11 +86,12 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
     """Verifies the checksum of every file, then returns the checkpoint."""
     path = Path(path)
     if not path.is_dir():
-        raise CheckpointError(f"no checkpoint at {path}: the directory does not exist")
+        raise UnreadableCheckpointError(f"no checkpoint at {path}: the directory does not exist")
     try:
         present = {entry.name: entry.is_file(follow_symlinks=False) for entry in os.scandir(path)}
         if MANIFEST not in present:
-            raise CheckpointError(f"{path} is not a checkpoint: it has no {MANIFEST}", "pass a step_... directory")
+            problem = f"{path} is not a checkpoint: it has no {MANIFEST}"
+            raise UnreadableCheckpointError(problem, "pass a step_... directory")
         if irregular := sorted(name for name, is_regular in present.items() if not is_regular):
             raise damaged(path, f"{irregular[0]} is not a regular file")
         manifest = parse_manifest(path, (path / MANIFEST).read_bytes())

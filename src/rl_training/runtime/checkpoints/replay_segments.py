@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Protocol
 
 from rl_training.runtime.checkpoints.format import (
-    CheckpointError,
     Segments,
     Span,
     StoredFile,
+    UnreadableCheckpointError,
     check_name,
     damaged,
     serialize_tensors,
@@ -78,7 +78,7 @@ class ReplaySegments:
     def restore(self, checkpoint: Checkpoint) -> None:
         for name, replay in self._replays.items():
             if name not in checkpoint.manifest.replay:
-                raise CheckpointError(
+                raise UnreadableCheckpointError(
                     f"checkpoint {checkpoint.path} has no rows of the replay buffer {name!r}; start a new run"
                 )
             segments = checkpoint.manifest.replay[name]
