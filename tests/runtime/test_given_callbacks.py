@@ -15,6 +15,7 @@ from rl_training.experiment import training_run
 from rl_training.experiment.config.messages import ConfigError
 from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.run import run_population
+from rl_training.experiment.run_directory import RunDirectory
 from rl_training.experiment.user_errors import USER_ERRORS
 from rl_training.runtime.engine import CallbackError
 
@@ -127,7 +128,7 @@ def test_an_error_is_raised_also_if_the_result_cannot_be_written(tmp_path: Path,
 
     class FillsDisk(Callback):
         def on_step_end(self, state: Any) -> None:
-            monkeypatch.setattr(training_run.RunDirectory, "write", full)
+            monkeypatch.setattr(RunDirectory, "write", full)
             raise Own("first")
 
     with pytest.raises(Own, match="first"):
