@@ -141,6 +141,23 @@ def test_whole_numbers_in_floats_may_be_discrete_actions(counted, actions, found
     assert texts == ([text] if found else [])
 
 
+@pytest.mark.parametrize(
+    ("second", "found"), [([0, 1, 2], True), ([0, 0, 0], True), ([0, 1, 1.5], False), ([0, 1, -1], False)]
+)
+def test_choices_in_several_columns_are_reported_as_box_actions(counted, second, found):
+    actions = np.array([[1, 2, 3], second], np.float32).T
+    findings = inspect(counted([1, 2, 3], dones=(2,)) | {"actions": actions}).findings
+    texts = [each.text for each in findings if each.kind == "whole_actions"]
+    assert texts == ["all actions are whole numbers in 2 columns, and they are read as Box actions"] * found
+
+
+def test_integers_in_several_columns_name_both_remedies(counted):
+    columns = counted([1, 2, 3], dones=(2,)) | {"actions": np.array([[0, 1], [1, 2], [2, 0]])}
+    (finding,) = inspect(columns).findings
+    assert (finding.severity, "one column" in finding.fix, "--action-range" in finding.fix) == ("error", True, True)
+    assert inspect(columns, action_range=(0.0, 2.0)).trainable
+
+
 def test_training_reports_guessed_bounds_too(counted, tmp_path):
     np.savez(tmp_path / "data.npz", **(counted([1, 2, 3], dones=(2,)) | {"actions": np.array([[0.0], [0.5], [1.0]])}))
     (note,) = load_transition_dataset(tmp_path / "data.npz").notes

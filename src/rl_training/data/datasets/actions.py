@@ -55,16 +55,12 @@ def guessed_actions(actions: Array) -> Iterator[tuple[str, str, str]]:
         below = ", although no action is below 0" if is_one_sided else ""
         text = f"the action bounds are unknown; {used} is used{below}"
         yield "guessed_bounds", text, "set them with --action-range LOW,HIGH, or name the environment"
-    if (
-        flat.shape[1] == 1
-        and (low >= 0).all()
-        and (flat % 1 == 0).all()
-        and 2 <= (count := len(np.unique(flat))) <= FEW
-    ):
-        yield (
-            "whole_actions", f"all actions are floats of {count} whole numbers, and they are read as Box actions",
-            "if they number choices, use --categories actions in a table, or store integers",
-        )  # fmt: skip
+    if (low >= 0).all() and (flat % 1 == 0).all() and 2 <= max(len(np.unique(entries)) for entries in flat.T) <= FEW:
+        is_joint, count = flat.shape[1] > 1, len(np.unique(flat))
+        what = f"whole numbers in {flat.shape[1]} columns" if is_joint else f"floats of {count} whole numbers"
+        join = "number their combinations in one column, and " if is_joint else ""
+        fix = f"if they number choices, {join}use --categories actions in a table, or store integers"
+        yield "whole_actions", f"all actions are {what}, and they are read as Box actions", fix
 
 
 def spec_in_library_units(obs: Array, actions: Array) -> EnvSpec:
@@ -156,7 +152,11 @@ def _require_few_indices(actions: Array) -> None:
 
 def _to_indices(actions: Array, spec: EnvSpec, name: str) -> Array:
     if actions.size != len(actions):
-        raise ValueError(f"{name} of a Discrete space must be one integer per row, got shape {actions.shape}")
+        raise DatasetError(
+            f"{name} of a Discrete space must be one integer per row, got shape {actions.shape}",
+            "number the combinations of choices in one column; without an environment, --action-range LOW,HIGH reads "
+            "them as Box actions",
+        )
     numbers = actions if actions.dtype.kind == "f" else actions.astype(np.int64, copy=False)
     values, count = numbers.reshape(-1) - spec.action_start, spec.action_dim
     with np.errstate(invalid="ignore"):  # overflow is rejected below

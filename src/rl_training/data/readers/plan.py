@@ -157,8 +157,8 @@ def _plan_categories(plan: Plan, options: TableOptions) -> None:
                 asked.setdefault(key, values)
     if len(chosen["actions"]) > 1 and (text := [each for each in chosen["actions"] if each in plan.categories]):
         raise ValueError(
-            f"{plan.where(text[0])} holds text, and the actions have {len(chosen['actions'])} columns; a category must "
-            "be the only action: join the columns into one"
+            f"{plan.where(text[0])} is a category, and the actions have {len(chosen['actions'])} columns; a category "
+            "must be the only action: number their combinations in one column"
         )
     for key in dict.fromkeys(plan.categories.values()):
         plan.values[key] = tuple(map(str, asked[key])) or _values(plan, key)
