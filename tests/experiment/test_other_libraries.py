@@ -61,6 +61,16 @@ def test_the_hint_depends_on_the_value(name, value, hint):
     assert hint in message({"algo": "sac", "algo_kwargs": {name: value}})
 
 
+def test_a_function_as_a_schedule_is_answered_with_the_form_here():
+    options = {"learning_rate": lambda remaining: remaining * 1e-3}
+    written = {"learning_rate": {"kind": "linear", "end": 0.0}}
+    hint = f"schedules={written}"
+    assert message({"algo": "ppo", "algo_kwargs": options}).endswith(f"; write a number, and {hint} for its course")
+    for other in ({"learning_rate": "fast"}, {"num_steps": max}):
+        assert "schedules" not in message({"algo": "ppo", "algo_kwargs": other})
+    parse_config({"algo": "ppo", "env_id": "CartPole-v1", "schedules": written, "algo_kwargs": {"learning_rate": 1e-3}})
+
+
 def test_the_hint_says_where_a_config_holds_the_key():
     assert message({"algo": "ppo", "ent_coef": 0.1}).endswith("ent_coef is algo_kwargs.entropy_weight here")
     typed = apply_overrides({"algo": "ppo"}, ["n_envs=4"])

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 
-from rl_training.experiment.config.other_libraries import name_here
+from rl_training.experiment.config.other_libraries import name_here, schedule_here
 
 KeyPath: TypeAlias = "tuple[str | int, ...]"
 Hint: TypeAlias = "Callable[[KeyPath], str]"  # path of an unknown key -> what to append to its message
@@ -104,7 +104,8 @@ def _sentence(path: KeyPath, errors: list[Any], known: KnownKeys, elsewhere: Hin
         return "is required"
     allowed = list(dict.fromkeys(_allowed(item) for item in errors))
     others = "".join(f" or {text.removeprefix('must be ')}" for text in allowed[1:])
-    return f"{allowed[0]}{others}, got {shown(first['input'])}"
+    hint = schedule_here(dotted(path[-1:]), first["input"])
+    return f"{allowed[0]}{others}, got {shown(first['input'])}{hint}"
 
 
 def _allowed(item: Any) -> str:

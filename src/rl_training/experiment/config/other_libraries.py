@@ -149,6 +149,16 @@ def argument_here(name: str) -> str:
     return f"; use {ARGUMENTS[name]}" if name in ARGUMENTS else ""
 
 
+SCHEDULED = ("learning_rate", "clip_range")  # options that Stable-Baselines3 takes as functions
+
+
+def schedule_here(name: str, value: Any) -> str:
+    """A hint to append to an error message if the value of an option is a function; otherwise empty."""
+    if name not in SCHEDULED or not callable(value):
+        return ""
+    return f"; write a number, and schedules={{'{name}': {{'kind': 'linear', 'end': 0.0}}}} for its course"
+
+
 def name_here(word: str, known: Mapping[str, str], value: Any = None) -> str:
     """A hint to append to an error message if another library calls a known option `word`; otherwise empty."""
     if word == "ent_coef" and str(value).startswith("auto") and "tune_temperature" in known:
