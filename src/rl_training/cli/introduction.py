@@ -35,8 +35,8 @@ class Introduction(Callback):
         words += [f"resumed at {state.global_step:,}"] if state.global_step else []
         subject = "" if config.env_id is None else f"{config.env_id}: {spaces(config)}; "
         typer.echo(subject + ", ".join(words), err=True)
-        if fewer := fewer_updates(config):
-            typer.echo(fewer, err=True)
+        for note in filter(None, (fewer_updates(config), more_steps(config, total))):
+            typer.echo(note, err=True)
         if config.env_id is None:
             typer.echo(
                 "no environment, so there are no evaluations during training; afterwards "
@@ -58,6 +58,16 @@ def fewer_updates(config: TrainConfig) -> str | None:
         f"Stable-Baselines3, instead of one in {many_steps / usual:g} with a single environment; "
         f"updates_per_collect={config.num_envs * per_collect} keeps the ratio"
     )
+
+
+def more_steps(config: TrainConfig, total: int) -> str | None:
+    """Reports whole rollouts that exceed the steps of the run by a tenth or more."""
+    options = get_algorithm_spec(config.algo).config_type(**config.algo_kwargs)
+    rollout = getattr(options, "num_steps", 1) * config.num_envs
+    taken = -(-total // rollout) * rollout
+    if taken < 1.1 * total:
+        return None
+    return f"a rollout of {rollout:,} steps (num_steps * num_envs) is not cut: the run takes {taken:,} steps"
 
 
 def length(config: TrainConfig, total: int) -> str:
