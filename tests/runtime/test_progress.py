@@ -11,7 +11,7 @@ from rich.console import Console
 from rl_training.runtime.callbacks.progress import ShowProgress
 
 
-def shown(step: int, *, start: int = 0, seconds: float = 10.0) -> str:
+def shown(*steps: int, start: int = 0, seconds: float = 10.0) -> str:
     output, now = io.StringIO(), [100.0]
     progress = ShowProgress(Console(file=output))
     state = SimpleNamespace(global_step=start, total_timesteps=1_000_000, metrics={"episode_return": 1558.79})
@@ -19,9 +19,10 @@ def shown(step: int, *, start: int = 0, seconds: float = 10.0) -> str:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("time.monotonic", lambda: now[0])
         progress.on_train_start(state)
-        now[0], state.global_step = now[0] + seconds, step
-        progress.on_step_end(state)
-    return output.getvalue()
+        for step in steps:
+            now[0], state.global_step = now[0] + seconds, step
+            progress.on_step_end(state)
+    return output.getvalue().splitlines(keepends=True)[-1]
 
 
 def test_a_line_has_step_rate_returns_and_time_and_stays_one_line():
@@ -36,3 +37,10 @@ def test_a_last_rollout_beyond_the_total_leaves_no_time():
 @pytest.mark.parametrize(("step", "left"), [(50_000, "3 min"), (5_000, "33 min"), (1_000, "2.8 h")])
 def test_longer_times_are_minutes_and_hours(step, left):
     assert shown(step).endswith(f"about {left} left\n")
+
+
+def test_the_rate_is_that_of_the_later_half():
+    assert "  13,000/s  " in shown(130_000)
+    assert "  1,000/s  " in shown(130_000, 140_000)
+    assert "  1,500/s  " in shown(130_000, 140_000, 160_000)
+    assert shown(130_000, 140_000, 160_000, 200_000).endswith("  about 4 min left\n")

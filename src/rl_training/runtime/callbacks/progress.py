@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections import deque
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -14,6 +15,7 @@ from rl_training.runtime.state import CollectResult, TrainerState
 
 REFRESH_SECONDS = 0.2
 LINE_SECONDS = 10.0  # between plain lines without a terminal
+MARK_SECONDS = 1.0  # at least, between two marks of time and step
 
 
 class HasProgress(Protocol):
@@ -36,11 +38,12 @@ class ShowProgress(Callback):
         self.console = console or Console(file=sys.stderr)
         self._bar: Progress | None = None
         self._task = TaskID(0)
-        self._start, self._shown = (0.0, 0), 0.0
+        self._start, self._shown = 0.0, 0.0
+        self._marks: deque[tuple[float, int]] = deque([(0.0, 0)])
         self._doing, self._waited = "", False
 
     def on_train_start(self, state: HasProgress) -> None:
-        self._start, self._shown = (time.monotonic(), state.global_step), time.monotonic()
+        self._restart(time.monotonic(), state.global_step)
         if self.console.is_terminal:
             columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
             self._bar = Progress(*columns, TimeRemainingColumn(), console=self.console, transient=True)
@@ -53,7 +56,7 @@ class ShowProgress(Callback):
     def on_step_end(self, state: HasProgress) -> None:
         now = time.monotonic()
         if self._waited:  # the wait is no part of the rate
-            self._start, self._shown, self._waited = (now, state.global_step), now, False
+            self._restart(now, state.global_step)
         if now - self._shown < (REFRESH_SECONDS if self._bar else LINE_SECONDS):
             return
         self._shown = now
@@ -61,6 +64,12 @@ class ShowProgress(Callback):
             self._bar.update(self._task, completed=state.global_step, description=self.line(state))
         else:
             self.console.print(f"{self.line(state)}  {self.left(state)}", highlight=False, soft_wrap=True)
+        if now - self._marks[-1][0] >= MARK_SECONDS:
+            self._marks.append((now, state.global_step))
+
+    def _restart(self, now: float, step: int) -> None:
+        self._start = self._shown = now
+        self._marks, self._waited = deque([(now, step)]), False
 
     def waiting(self, text: str) -> None:
         """Shows what the run waits for, until the next step."""
@@ -75,8 +84,12 @@ class ShowProgress(Callback):
             self._bar.stop()
 
     def rate(self, state: HasProgress) -> float:
-        then, step = self._start
-        return (state.global_step - step) / max(time.monotonic() - then, 1e-9)
+        """Steps per second in the later half of the run so far: the first steps, without updates, are often faster."""
+        now = time.monotonic()
+        while len(self._marks) > 1 and self._marks[1][0] <= (self._start + now) / 2:
+            self._marks.popleft()
+        then, step = self._marks[0]
+        return (state.global_step - step) / max(now - then, 1e-9)
 
     def left(self, state: HasProgress) -> str:
         steps = max(state.total_timesteps - state.global_step, 0)  # the last collection may go beyond the total
