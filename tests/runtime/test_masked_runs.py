@@ -120,6 +120,11 @@ def test_predict_takes_the_mask_with_the_observation(algo, env, options, tmp_pat
         mask[[action] if single else [action, 5 + action]] = 1
         obs = {name: [0.1, 0.2, 0.3], "action_mask": mask}
         assert np.array_equal(agent.predict(obs), action + 3 if single else [action, action])
+    fault = "action_mask has no valid action" + ("" if single else " for choice 1")
+    stuck = {**obs, "action_mask": np.where(np.arange(12) < (0 if single else 5), mask, 0)}
+    for given, place in ((stuck, ""), ([obs, stuck], " in row 1")):
+        with pytest.raises(ValueError, match=f"^{fault}{place}; allow one"):
+            agent.predict(given)
     if algo in ("ppo", "sac") and single:
         mask[7] = 1
         probabilities = action_probabilities(agent, {**obs, "action_mask": mask})

@@ -30,6 +30,7 @@ from rl_training.experiment.trust import (
     warn_of_changed_source,
 )
 from rl_training.messages import Warn, command, many, print_warning
+from rl_training.models.masks import require_valid_actions
 from rl_training.runtime.checkpoints.format import MANIFEST, STATE, UnreadableCheckpointError, step_name
 from rl_training.runtime.checkpoints.reading import Checkpoint, list_checkpoints, newest_checkpoint, read_checkpoint
 from rl_training.runtime.evaluation import evaluate
@@ -69,6 +70,7 @@ class Agent(NamedTuple):
         lead = self.lead_of(rows)
         device = next(self.learner.parameters()).device
         flat = torch.as_tensor(rows.reshape(-1, *self.spec.obs_shape)).to(device)
+        require_valid_actions(self.learner.model, self.spec, flat)
         known = None if memory is None else memory.of(len(flat))
         action = self.learner.act(flat, known, deterministic=deterministic, generator=generator)
         if memory is not None:
