@@ -130,10 +130,21 @@ class Policy:
             raise ValueError(f"{name} must have shape {shape}, or [rows, ...] of it, got {[*values.shape]}")
         if not len(values.reshape(-1)):
             raise ValueError(f"{name} holds no observation")
-        low, high = (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.kind in "iu" else (-np.inf, np.inf)
-        if not (np.isfinite(values) & (values >= low) & (values <= high)).all():
-            raise ValueError(f"{name} must hold finite numbers{f' in {low}..{high}' if dtype.kind in 'iu' else ''}")
+        if not np.isfinite(values).all():
+            raise ValueError(f"{name} must hold finite numbers")
+        if dtype.kind in "iu":
+            self._require_integers(name, values, np.iinfo(dtype))
+        if "mask" in self.inputs[name]:
+            ends = np.cumsum(self.inputs[name]["mask"])[:-1]
+            if not all(choice.any(-1).all() for choice in np.split(values, ends, -1)):
+                raise ValueError(f"{name} has no valid action; it must have a 1 for each choice")
         return values.astype(dtype, copy=False)
+
+    def _require_integers(self, name: str, values: np.ndarray, limits: Any) -> None:
+        low, high = self.inputs[name].get("low"), self.inputs[name].get("high")
+        low, high = limits.min if low is None else low, limits.max if high is None else high
+        if not ((values % 1 == 0) & (values >= np.array(low)) & (values <= np.array(high))).all():
+            raise ValueError(f"{name} must hold integers from {low} to {high}")
 
 
 class Sessions:

@@ -164,6 +164,29 @@ def test_dict_observations_and_actions_are_objects(tmp_path):
         status, answer = ask(server, {"obs": {"goal": 2}})
         assert (status, answer) == (400, {"error": "obs must have the parts goal, speed; 'speed' is missing"})
         assert ask(server, {"obs": {"goal": [2, 1], "speed": [[0, 0]]}})[0] == 400
+        for goal in (-1, 3, 1.5, [1, 3]):
+            status, answer = ask(server, {"obs": {"goal": goal, "speed": [0, 0] if goal != [1, 3] else [[0, 0]] * 2}})
+            assert (status, answer) == (400, {"error": "obs/goal must hold integers from 0 to 2"})
+
+
+@pytest.mark.parametrize("sizes", [(3,), (2, 2)])
+def test_a_mask_without_a_valid_action_is_refused(tmp_path, sizes):
+    count = sum(sizes)
+    observed = {"type": "Dict", "subspaces": {
+        "action_mask": {"type": "MultiBinary", "dtype": "int8", "shape": [count]},
+        "obs": {"type": "Box", "dtype": "float32", "shape": [1]},
+    }}  # fmt: skip
+    actions: dict[str, Any] = {"action_kind": "discrete", "action_dim": 3}
+    if len(sizes) > 1:
+        actions = {"action_kind": "multi_discrete", "action_dim": 2, "action_shape": (2,), "action_starts": (0, 0)}
+        actions["action_sizes"] = sizes
+    agent = exported_agent(EnvSpec((count + 1,), **actions, obs_space=observed, action_mask=0), tmp_path)
+    obs = {"obs": [0.5], "action_mask": [1] + [0] * (count - 2) + [1]}
+    stuck = {"obs": [0.5], "action_mask": [0] * count if len(sizes) == 1 else [1, 0, 0, 0]}
+    for server in served(tmp_path / "policy.onnx"):
+        assert ask(server, {"obs": obs}) == (200, {"actions": agent.predict(obs).tolist()})
+        fault = {"error": "obs/action_mask has no valid action; it must have a 1 for each choice"}
+        assert ask(server, {"obs": stuck}) == (400, fault)
 
 
 def test_columns_of_a_table_are_taken_by_name_and_actions_have_names(tmp_path):

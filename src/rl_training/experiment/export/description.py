@@ -15,11 +15,13 @@ from rl_training.algorithms import Learner
 from rl_training.data.spaces import action_names
 from rl_training.envs.creation.lending import LentEnv
 from rl_training.envs.creation.making import make_env
+from rl_training.envs.masks import KEY as MASK
 from rl_training.envs.pools.group import close_env
 from rl_training.envs.spaces import LibrarySpaces
 from rl_training.experiment.agent import Agent
 from rl_training.experiment.export.policy import MEANINGS, MEMORY, NEXT_MEMORY, ExportedPolicy
 from rl_training.experiment.export.spaces import Port
+from rl_training.models.masks import ActionMask
 from rl_training.types import Batch, EnvSpec
 
 STATE = {"units": "recurrent state"}
@@ -30,7 +32,10 @@ def describe_policy(agent: Agent, policy: ExportedPolicy, *, with_env: bool) -> 
     inputs = policy.example()
     outputs = policy(inputs)
     config, space = agent.config, _own_space(agent) if with_env else None
-    ports = {port.name: {**_observation(port, space), **_columns(agent)} for port in policy.observations.ports}
+    ports = {
+        port.name: {**_observation(port, space), **_columns(agent), **_mask(agent, port)}
+        for port in policy.observations.ports
+    }
     actions = {port.name: each for port, each in zip(policy.actions.ports, _actions(policy), strict=True)}
     return {
         "algorithm": config.algo, "environment": config.env_id, "environment_kwargs": config.env_kwargs,
@@ -126,6 +131,13 @@ def _columns(agent: Agent) -> dict[str, Any]:
         return {}
     categories = {name: values for name, values in (spec.categories or {}).items() if name != "actions"}
     return {"columns": list(spec.obs_names), **({"categories": categories} if categories else {})}
+
+
+def _mask(agent: Agent, port: Port) -> dict[str, Any]:
+    """The number of actions of each choice, for the input that the policy reads valid actions from."""
+    is_read = any(isinstance(each, ActionMask) for each in agent.learner.model.modules())
+    sizes = list(agent.spec.action_sizes) or [agent.spec.action_dim]
+    return {"mask": sizes} if is_read and port.path == (MASK,) else {}
 
 
 def _names(spec: EnvSpec) -> dict[str, Any]:
