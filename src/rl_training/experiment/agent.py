@@ -30,11 +30,11 @@ from rl_training.experiment.trust import (
     warn_of_changed_source,
 )
 from rl_training.messages import Warn, command, many, print_warning
-from rl_training.models.masks import require_valid_actions
 from rl_training.runtime.checkpoints.format import MANIFEST, STATE, UnreadableCheckpointError, step_name
 from rl_training.runtime.checkpoints.reading import Checkpoint, list_checkpoints, newest_checkpoint, read_checkpoint
 from rl_training.runtime.evaluation import evaluate
 from rl_training.runtime.memory import Memory
+from rl_training.runtime.policies import require_valid_actions
 from rl_training.runtime.video import Video
 from rl_training.types import EnvSpec
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from rl_training.models.encoders import floats_in
@@ -50,19 +49,6 @@ def valid_actions(model: Any, obs: Tensor) -> tuple[Tensor, ...]:
     """Further arguments of a policy head: the valid actions of these observations, or none without a mask."""
     mask = getattr(model, "mask", None)
     return (mask(obs),) if isinstance(mask, ActionMask) else ()
-
-
-def require_valid_actions(model: nn.Module, spec: EnvSpec, obs: Tensor) -> None:
-    """Raises ValueError if a mask that the model reads from observations [rows, ...] allows no action of a choice."""
-    masks = () if spec.action_mask is None else (each for each in model.modules() if isinstance(each, ActionMask))
-    if (mask := next(iter(masks), None)) is None:
-        return
-    choices = mask.read(obs).split(list(spec.action_sizes) or spec.action_dim, -1)
-    empty = ~torch.stack([choice.any(-1) for choice in choices], -1)  # [rows, choices]
-    if empty.any():
-        row, choice = empty.nonzero()[0].tolist()
-        place = f" for choice {choice}" * (len(choices) > 1) + f" in row {row}" * (len(obs) > 1)
-        raise ValueError(f"action_mask has no valid action{place}; allow one, or start a new episode there")
 
 
 def masked(values: Tensor, valid: Tensor | None = None) -> Tensor:

@@ -1,12 +1,12 @@
-"""Policies without parameters."""
+"""Policies without parameters, and a check of the masks that a policy reads."""
 
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rl_training.algorithms.core.ops import nth_valid
-from rl_training.models.masks import action_mask
+from rl_training.models.masks import ActionMask, action_mask
 from rl_training.types import Action, EnvSpec, Policy
 
 
@@ -50,3 +50,16 @@ class SometimesRandom:
         explores = torch.rand(len(obs), generator=generator, device=obs.device) < self.epsilon
         explores = explores.view(-1, *[1] * (uniform.dim() - 1))
         return Action(action.actions, action.memory).with_actions(torch.where(explores, uniform, action.actions))
+
+
+def require_valid_actions(model: nn.Module, spec: EnvSpec, obs: Tensor) -> None:
+    """Raises ValueError if a mask that the model reads from observations [rows, ...] allows no action of a choice."""
+    masks = () if spec.action_mask is None else (each for each in model.modules() if isinstance(each, ActionMask))
+    if (mask := next(iter(masks), None)) is None:
+        return
+    choices = mask.read(obs).split(list(spec.action_sizes) or spec.action_dim, -1)
+    empty = ~torch.stack([choice.any(-1) for choice in choices], -1)  # [rows, choices]
+    if empty.any():
+        row, choice = empty.nonzero()[0].tolist()
+        place = f" for choice {choice}" * (len(choices) > 1) + f" in row {row}" * (len(obs) > 1)
+        raise ValueError(f"action_mask has no valid action{place}; allow one, or start a new episode there")
