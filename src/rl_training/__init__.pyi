@@ -1240,6 +1240,7 @@ class Dreamer(ManagedAlgorithm):
             "xl",
         ] = "size12m",
         recipe: Literal["default", "2023", "2024"] = "default",
+        architecture: Literal["2023", "2024"] = "2024",
         actor_learning_rate: float | None = None,
         tau: float = 0.02,
         horizon: int = 15,
@@ -1318,6 +1319,7 @@ class Dreamer(ManagedAlgorithm):
             learning_starts: steps before the first update
             size: network size, 0.4 to 166 million weights; xs to xl: 2023 release
             recipe: release whose defaults are used
+            architecture: release of the layers; 2023: layer norm, plain GRU, learned initial state
             actor_learning_rate: learning rate of actor and critic; none: learning_rate
             tau: Polyak coefficient of the target critic
             horizon: steps of an imagined rollout

@@ -65,7 +65,7 @@ PUBLISHED: dict[str, dict[str, Any]] = {
                 "dynamics_weight": 1.0, "representation_weight": 0.1, "free_nats": 1.0, "replay_value_weight": 0.3,
                 "actor_unimix": 0.01, "actor_scale": 0.01, "bins": "symexp", "discounted_continue": True,
                 "optimizer": "laprop", "warm_up": 1_000, "batch_size": 16, "window": 64,
-                "actor_gradient": "reinforce", "hard_continue": False},
+                "actor_gradient": "reinforce", "hard_continue": False, "architecture": "2024"},
 }  # fmt: skip
 
 

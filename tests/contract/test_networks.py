@@ -61,7 +61,7 @@ def test_the_activation_stands_in_every_hidden_layer(case):
 def test_layer_norm_stands_before_every_activation(case):
     asked = with_network(case, {"layer_norm": True, "activation": "elu"})
     if case.learner.lane == "sequence":
-        with pytest.raises(ValueError, match=r"RMS norm in every layer; leave out network\.layer_norm"):
+        with pytest.raises(ValueError, match=r"a norm in every layer; leave out network\.layer_norm"):
             asked.build()
         return
     found = kinds(asked.build().model)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Independent, OneHotCategorical, kl_divergence
 
-from rl_training.models.normed import block_linear, linear
+from rl_training.models.normed import LayerFactory, block_linear
 from rl_training.models.rssm import (
     RSSM,
     BlockGRU,
@@ -24,10 +24,11 @@ from rl_training.models.rssm import (
 EMBEDDED, ACTIONS, DETER, LATENTS, CLASSES = 5, 3, 16, 4, 6
 
 
-@pytest.fixture
-def rssm() -> RSSM:
+@pytest.fixture(params=["2024", "2023"])
+def rssm(request: pytest.FixtureRequest) -> RSSM:
     torch.manual_seed(0)
-    return RSSM(EMBEDDED, ACTIONS, deter=DETER, hidden=12, latents=LATENTS, classes=CLASSES, blocks=8)
+    sizes = {"deter": DETER, "hidden": 12, "latents": LATENTS, "classes": CLASSES}
+    return RSSM(EMBEDDED, ACTIONS, **sizes, blocks=8, make=LayerFactory(request.param))
 
 
 def start(rows: int, fill: float = 0.0) -> Latent:
@@ -172,7 +173,9 @@ def test_gradients_of_a_later_step_reach_the_first_observation_through_what_was_
     assert gradient[:, 4].abs().sum() == 0  # the prior has not seen it
 
 
-@pytest.mark.parametrize("layer", [linear(400, 300), block_linear(4, 100, 300)], ids=["linear", "blocks"])
+@pytest.mark.parametrize(
+    "layer", [LayerFactory().linear(400, 300), block_linear(4, 100, 300)], ids=["linear", "blocks"]
+)
 def test_weights_are_cut_normals_of_the_scale_of_all_that_comes_in(layer: nn.Module):
     weight = layer.get_parameter("weight")
     assert weight.std().item() == pytest.approx(1 / math.sqrt(400), rel=0.02)

@@ -38,6 +38,9 @@ class DreamerConfig(SequenceConfig, PrecisionConfig):  # in this order, for the 
         "xs", "s", "m", "l", "xl",
     ] = Field("size12m", description="network size, 0.4 to 166 million weights; xs to xl: 2023 release")  # fmt: skip
     recipe: Literal["default", "2023", "2024"] = Field("default", description="release whose defaults are used")
+    architecture: Literal["2023", "2024"] = Field(
+        "2024", description="release of the layers; 2023: layer norm, plain GRU, learned initial state"
+    )
     learning_rate: PositiveFloat = Field(4e-5, description="if unset, by recipe, size, train_ratio: 7.05e-5 by default")
     actor_learning_rate: PositiveFloat | None = Field(
         None, description="learning rate of actor and critic; none: learning_rate"
@@ -70,8 +73,9 @@ class DreamerConfig(SequenceConfig, PrecisionConfig):  # in this order, for the 
     @model_validator(mode="before")
     @classmethod
     def _apply_recipe(cls, values: dict[str, Any]) -> dict[str, Any]:
-        recipe = str(values.get("recipe", "default"))  # YAML reads a year as a number
-        chosen = {**RECIPES.get(recipe, {}), **values, "recipe": recipe}
+        # YAML reads a year as a number.
+        years: dict[str, str] = {name: str(values[name]) for name in ("recipe", "architecture") if name in values}
+        chosen: dict[str, Any] = {**RECIPES.get(years.get("recipe", "default"), {}), **values, **years}
         defaults = {name: cls.model_fields[name].default for name in ("size", "train_ratio")}
         size, ratio = ({**defaults, **chosen}[name] for name in defaults)
         if "learning_rate" not in chosen and str(size) in SIZES and isinstance(ratio, int | float) and ratio > 0:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad, silu
 
-from rl_training.models import normed
+from rl_training.models.normed import LAYERS_2024, LayerFactory, block_linear
 from rl_training.models.rssm import Latent
 
 WIDTHS = (2, 3, 4, 4)  # channels of the stages, in multiples of the depth
@@ -38,13 +38,15 @@ class Upsample2x(nn.Module):
 class ImageEncoder(nn.Module):
     """Encodes images in [0, 1] by stages of convolution, max pooling (or strides, as in the 2023 release) and norm."""
 
-    def __init__(self, obs_shape: tuple[int, ...], depth: int, *, strided: bool = False) -> None:
+    def __init__(
+        self, obs_shape: tuple[int, ...], depth: int, *, strided: bool = False, make: LayerFactory = LAYERS_2024
+    ) -> None:
         super().__init__()
         self.grid = grid = Grid(obs_shape, depth, STRIDED_WIDTHS if strided else WIDTHS)
         stages: list[nn.Module] = []
         for into, out in zip([grid.channels, *grid.widths], grid.widths, strict=False):
-            halved = [normed.halving_conv(into, out)] if strided else [normed.conv(into, out), nn.MaxPool2d(2)]
-            stages += [*halved, normed.ChannelRMSNorm(out), nn.SiLU()]
+            halved = [make.halving_conv(into, out)] if strided else [make.conv(into, out), nn.MaxPool2d(2)]
+            stages += [*halved, make.channel_norm(out), nn.SiLU()]
         self.net, self.features = nn.Sequential(*stages), math.prod(grid.map)
 
     def forward(self, images: Tensor) -> Tensor:
@@ -57,18 +59,19 @@ class ImageDecoder(nn.Module):
     """Decodes a state: projections of the recurrent state (by blocks) and of the latents, then upsampling stages."""
 
     def __init__(
-        self, obs_shape: tuple[int, ...], depth: int, *, deter: int, stoch: int, units: int, blocks: int
-    ) -> None:
+        self, obs_shape: tuple[int, ...], depth: int, *, deter: int, stoch: int, units: int, blocks: int,
+        make: LayerFactory = LAYERS_2024,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.grid = grid = Grid(obs_shape, depth)
         self.blocks, cells = blocks, math.prod(grid.map)
-        self.from_deter = normed.block_linear(blocks, deter // blocks, cells // blocks)
-        self.from_stoch = normed.normed_mlp((stoch, 2 * units, cells))
-        self.norm = normed.ChannelRMSNorm(grid.map[0])
+        self.from_deter = block_linear(blocks, deter // blocks, cells // blocks)
+        self.from_stoch = make.mlp((stoch, 2 * units, cells))
+        self.norm = make.channel_norm(grid.map[0])
         stages: list[nn.Module] = []
         for into, out in zip(grid.widths[:0:-1], grid.widths[-2::-1], strict=True):
-            stages += [Upsample2x(), normed.conv(into, out), normed.ChannelRMSNorm(out), nn.SiLU()]
-        self.net = nn.Sequential(*stages, Upsample2x(), normed.conv(grid.widths[0], grid.channels))
+            stages += [Upsample2x(), make.conv(into, out), make.channel_norm(out), nn.SiLU()]
+        self.net = nn.Sequential(*stages, Upsample2x(), make.conv(grid.widths[0], grid.channels))
 
     def forward(self, latent: Latent) -> Tensor:
         deter = latent.deter.unflatten(-1, (self.blocks, -1)).transpose(0, 1)
@@ -81,14 +84,16 @@ class ImageDecoder(nn.Module):
 class StridedDecoder(nn.Module):
     """Decoder for a strided encoder; its pixels are not bounded to [0, 1]."""
 
-    def __init__(self, obs_shape: tuple[int, ...], depth: int, *, features: int) -> None:
+    def __init__(
+        self, obs_shape: tuple[int, ...], depth: int, *, features: int, make: LayerFactory = LAYERS_2024
+    ) -> None:
         super().__init__()
         self.grid = grid = Grid(obs_shape, depth, STRIDED_WIDTHS)
-        self.small = normed.linear(features, math.prod(grid.map))
+        self.small = make.linear(features, math.prod(grid.map))
         stages: list[nn.Module] = []
         for into, out in zip(grid.widths[:0:-1], grid.widths[-2::-1], strict=True):
-            stages += [normed.doubling_conv(into, out), normed.ChannelRMSNorm(out), nn.SiLU()]
-        self.net = nn.Sequential(*stages, normed.doubling_conv(grid.widths[0], grid.channels))
+            stages += [make.doubling_conv(into, out, bias=make.bias), make.channel_norm(out), nn.SiLU()]
+        self.net = nn.Sequential(*stages, make.doubling_conv(grid.widths[0], grid.channels))
 
     def forward(self, latent: Latent) -> Tensor:
         x = self.small(latent.features).unflatten(1, self.grid.map)
@@ -97,19 +102,19 @@ class StridedDecoder(nn.Module):
 
 
 class VectorEncoder(nn.Module):
-    def __init__(self, entries: int, units: int) -> None:
+    def __init__(self, entries: int, units: int, make: LayerFactory = LAYERS_2024) -> None:
         super().__init__()
         self.features = units
-        self.net = nn.Sequential(*(normed.dense(into, units) for into in (entries, units, units)))
+        self.net = nn.Sequential(*(make.dense(into, units) for into in (entries, units, units)))
 
     def forward(self, rows: Tensor) -> Tensor:
         return self.net(rows.flatten(1))
 
 
 class VectorDecoder(nn.Module):
-    def __init__(self, entries: int, units: int, *, features: int) -> None:
+    def __init__(self, entries: int, units: int, *, features: int, make: LayerFactory = LAYERS_2024) -> None:
         super().__init__()
-        self.net = normed.normed_mlp((features, units, units, units, entries))
+        self.net = make.mlp((features, units, units, units, entries))
 
     def forward(self, latent: Latent) -> Tensor:
         return self.net(latent.features).float()

@@ -15,7 +15,7 @@ from rl_training.models import autoencoders as ae
 from rl_training.models.encoders import check_image, floats_in
 from rl_training.models.heads import Categorical, Gaussian
 from rl_training.models.layers import ACTIVATIONS, Layers
-from rl_training.models.normed import normed_mlp
+from rl_training.models.normed import LayerFactory, Release
 from rl_training.models.rssm import RSSM, Latent, LatentSequence, PosteriorStep, unimix_log_probs
 from rl_training.models.two_hot import TwoHotHead, symlog
 from rl_training.types import EnvSpec
@@ -33,6 +33,7 @@ class Size(NamedTuple):
     units: int  # width of all other layers
     layers: tuple[int, int] = (1, 3)  # of the reward and continue heads, and of actor and critic
     strided: bool = False  # downsample by strided convolutions instead of max pooling
+    release: Release = "2024"  # norms, recurrent network and initial weights
 
 
 SIZES = {
@@ -45,7 +46,7 @@ SIZES = {
     "size50m": Size(4096, 512, 32, 32, 32, 512),
     "size100m": Size(6144, 768, 32, 48, 48, 768),
     "size200m": Size(8192, 1024, 32, 64, 64, 1024),
-    # Widths, layers and convolutions of the 2023 release, with the block GRU of the sizes above.
+    # Widths, layers and convolutions of the 2023 release; its norms and GRU are the option `architecture`.
     "xs": Size(256, 256, 32, 32, 24, 256, (1, 1), strided=True),
     "s": Size(512, 512, 32, 32, 32, 512, (2, 2), strided=True),
     "m": Size(1024, 640, 32, 32, 48, 640, (3, 3), strided=True),
@@ -87,26 +88,28 @@ class DreamerModel(nn.Module):
         self.discrete = spec.action_kind == "discrete"
         self.image_shape, entries = split_observation(spec)
         self.mixed = bool(spec.obs_parts)
+        make = LayerFactory(size.release)
         self.encoder: Any
         self.encoder, self.decoder = encoder_and_decoder(self.image_shape, entries, size)
         self.rssm = RSSM(
             self.encoder.features, spec.action_dim, deter=size.deter, hidden=size.hidden, latents=size.latents,
-            classes=size.classes, blocks=BLOCKS,
+            classes=size.classes, blocks=BLOCKS, make=make,
         )  # fmt: skip
         features = size.deter + size.latents * size.classes
         head_sizes, actor_sizes = ((size.units,) * layers for layers in size.layers)
-        self.reward = TwoHotHead(features, head_sizes, squashed=symlog_bins)
-        self.continuation = normed_mlp((features, *head_sizes, 1))
+        self.reward = TwoHotHead(features, head_sizes, squashed=symlog_bins, make=make)
+        self.continuation = make.mlp((features, *head_sizes, 1))
         actor_sizes = tuple(hidden_sizes) or actor_sizes
-        self.critic = TwoHotHead(features, actor_sizes, squashed=symlog_bins, activation=activation)
+        self.critic = TwoHotHead(features, actor_sizes, squashed=symlog_bins, activation=activation, make=make)
         outputs = spec.action_dim if self.discrete else 2 * spec.action_dim
-        net = normed_mlp((features, *actor_sizes, outputs), scale=actor_scale, activation=activation)
+        net = make.mlp((features, *actor_sizes, outputs), scale=actor_scale, activation=activation)
         self.actor: nn.Module = UnimixPolicy(net, unimix) if self.discrete else BoundedNormalPolicy(net)
 
     @classmethod
     def build(cls, spec: EnvSpec, config: Any) -> DreamerModel:
+        size = SIZES[config.size]._replace(release=config.architecture)
         return cls(
-            spec, SIZES[config.size], config.hidden_sizes, unimix=config.actor_unimix, actor_scale=config.actor_scale,
+            spec, size, config.hidden_sizes, unimix=config.actor_unimix, actor_scale=config.actor_scale,
             symlog_bins=config.bins == "symlog", activation=_activation(spec, config),
         )  # fmt: skip
 
@@ -190,7 +193,7 @@ def _activation(spec: EnvSpec, config: Any) -> type[nn.Module]:
             f"{network.kind}; use kind mlp, or a class with the role model"
         )
     if network.layer_norm is not None:
-        raise ValueError("dreamer has RMS norm in every layer; leave out network.layer_norm")
+        raise ValueError("dreamer has a norm in every layer; leave out network.layer_norm")
     return nn.SiLU if network.activation is None else ACTIVATIONS[network.activation]
 
 
@@ -217,18 +220,20 @@ def split_observation(spec: EnvSpec) -> tuple[tuple[int, ...], int]:
 def encoder_and_decoder(image_shape: tuple[int, ...], entries: int, size: Size) -> tuple[Any, nn.Module]:
     """Encoder and decoder of an image, of a vector with this number of entries, or of both."""
     stoch, units, depth = size.latents * size.classes, size.units, size.depth
-    features = size.deter + stoch
+    features, make = size.deter + stoch, LayerFactory(size.release)
     parts: list[tuple[Any, Any]] = []
     if image_shape:
-        images = ae.ImageEncoder(image_shape, depth, strided=size.strided)
+        images = ae.ImageEncoder(image_shape, depth, strided=size.strided, make=make)
         decoder: nn.Module
         if size.strided:
-            decoder = ae.StridedDecoder(image_shape, depth, features=features)
+            decoder = ae.StridedDecoder(image_shape, depth, features=features, make=make)
         else:
-            decoder = ae.ImageDecoder(image_shape, depth, deter=size.deter, stoch=stoch, units=units, blocks=BLOCKS)
+            widths = {"deter": size.deter, "stoch": stoch, "units": units}
+            decoder = ae.ImageDecoder(image_shape, depth, **widths, blocks=BLOCKS, make=make)
         parts.append((images, decoder))
     if entries:
-        parts.append((ae.VectorEncoder(entries, units), ae.VectorDecoder(entries, units, features=features)))
+        vectors = ae.VectorEncoder(entries, units, make)
+        parts.append((vectors, ae.VectorDecoder(entries, units, features=features, make=make)))
     if len(parts) == 1:
         return parts[0]
     encoders, decoders = zip(*parts, strict=True)

@@ -11,7 +11,7 @@ from torch.func import functional_call
 from torch.nn.functional import one_hot, silu
 
 from rl_training.models.heads import gumbel
-from rl_training.models.normed import RMSNorm, block_linear, dense, linear, normed_mlp
+from rl_training.models.normed import LAYERS_2024, LayerFactory, RMSNorm, block_linear
 
 UNIMIX = 0.01  # uniform share of every latent's distribution, which keeps the KL finite
 
@@ -108,18 +108,43 @@ def stack_time(steps: Iterable[Sequence[Tensor]]) -> list[Tensor]:
     return [torch.stack(each, 1) for each in zip(*steps, strict=True)]
 
 
+def gated(sums: Tensor, state: Tensor) -> Tensor:
+    """Next state of a GRU: u * tanh(sigmoid(r) * c) + (1 - u) * state, where u = sigmoid(sum - 1)."""
+    reset, candidate, update = sums.chunk(3, -1)
+    update = (update - 1).sigmoid()  # initially about 0.27, which keeps most of the state
+    return update * (reset.sigmoid() * candidate).tanh() + (1 - update) * state
+
+
+class GRU(nn.Module):
+    """GRU of the 2023 release, with a norm over the sums of its three gates."""
+
+    def __init__(self, deter: int, hidden: int, stoch: int, action_dim: int, make: LayerFactory) -> None:
+        super().__init__()
+        both = stoch + action_dim  # one layer split by its two inputs: the action's part is outside the loop
+        self.from_stoch = make.linear(stoch, hidden, bias=False, inputs=both)
+        self.from_action = make.linear(action_dim, hidden, bias=False, inputs=both)
+        self.norm = make.norm(hidden)
+        self.gates = nn.Sequential(make.linear(deter + hidden, 3 * deter, bias=False), make.norm(3 * deter))
+
+    def forward(self, latent: Latent, action: Tensor) -> Tensor:
+        """Returns the next recurrent state; `action` is an output of `from_action`, computed outside the loop."""
+        hidden = silu(self.norm(self.from_stoch(latent.stoch.flatten(-2)) + action))
+        return gated(self.gates(torch.cat([latent.deter, hidden], -1)), latent.deter)
+
+
 class BlockGRU(nn.Module):
     """GRU with a block-diagonal recurrent state; every block also sees a projection of the whole state."""
 
     def __init__(self, deter: int, hidden: int, stoch: int, action_dim: int, *, blocks: int) -> None:
         super().__init__()
         self.blocks, width = blocks, deter // blocks
-        self.from_deter, self.from_stoch = dense(deter, hidden), dense(stoch, hidden)
-        self.from_action = dense(action_dim, hidden)
+        make = LAYERS_2024
+        self.from_deter, self.from_stoch = make.dense(deter, hidden), make.dense(stoch, hidden)
+        self.from_action = make.dense(action_dim, hidden)
         # One layer split by its two inputs, because the second input is the same for all blocks.
         both = blocks * (width + 3 * hidden)
         self.from_block = block_linear(blocks, width, width, inputs=both)
-        self.from_inputs = linear(3 * hidden, deter, bias=False, inputs=both)
+        self.from_inputs = make.linear(3 * hidden, deter, bias=False, inputs=both)
         self.norm, self.gates = RMSNorm(deter), block_linear(blocks, width, 3 * width)
 
     def forward(self, latent: Latent, action: Tensor) -> Tensor:
@@ -128,9 +153,7 @@ class BlockGRU(nn.Module):
         inputs = torch.cat([self.from_deter(deter), self.from_stoch(stoch), action], -1)
         blocks = self._split(deter)
         hidden = silu(self.norm(self._join(self.from_block(blocks)) + self.from_inputs(inputs)))
-        reset, candidate, update = self.gates(self._split(hidden)).chunk(3, -1)
-        update = (update - 1).sigmoid()  # initially about 0.27, which keeps most of the state
-        return self._join(update * (reset.sigmoid() * candidate).tanh() + (1 - update) * blocks)
+        return self._join(gated(self.gates(self._split(hidden)), blocks))
 
     def _split(self, rows: Tensor) -> Tensor:
         return rows.unflatten(-1, (self.blocks, -1)).transpose(0, 1)
@@ -140,18 +163,31 @@ class BlockGRU(nn.Module):
 
 
 class RSSM(nn.Module):
-    """`observe` computes posterior states from observations; `predict` continues from a state with the prior."""
+    """`observe` computes posterior states from observations; `predict` continues from a state with the prior.
+
+    In the 2023 release the recurrent network is a plain GRU, its initial state is learned, and the prior has one
+    hidden layer instead of two.
+    """
+
+    initial: nn.Parameter | None  # the initial recurrent state before tanh; None: zeros
 
     def __init__(
-        self, embedded: int, action_dim: int, *, deter: int, hidden: int, latents: int, classes: int, blocks: int
-    ) -> None:
+        self, embedded: int, action_dim: int, *, deter: int, hidden: int, latents: int, classes: int, blocks: int,
+        make: LayerFactory = LAYERS_2024,
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.deter, self.shape = deter, (latents, classes)
-        self.cell = BlockGRU(deter, hidden, latents * classes, action_dim, blocks=blocks)
+        self.deter, self.shape, stoch = deter, (latents, classes), latents * classes
+        self.cell: GRU | BlockGRU
+        if make.is_2023:
+            self.cell = GRU(deter, hidden, stoch, action_dim, make)
+        else:
+            self.cell = BlockGRU(deter, hidden, stoch, action_dim, blocks=blocks)
         both = embedded + deter  # one layer split by its two inputs: the observation's part is outside the loop
-        self.seen, self.recalled = linear(embedded, hidden, inputs=both), linear(deter, hidden, bias=False, inputs=both)
-        self.posterior = nn.Sequential(RMSNorm(hidden), nn.SiLU(), linear(hidden, latents * classes))
-        self.prior = normed_mlp((deter, hidden, hidden, latents * classes))
+        self.seen = make.linear(embedded, hidden, bias=make.bias, inputs=both)
+        self.recalled = make.linear(deter, hidden, bias=False, inputs=both)
+        self.posterior = nn.Sequential(make.norm(hidden), nn.SiLU(), make.linear(hidden, stoch))
+        self.prior = make.mlp((deter, *[hidden] * (1 if make.is_2023 else 2), stoch))
+        self.initial = nn.Parameter(torch.zeros(deter)) if make.is_2023 else None
 
     def noise(self, *rows: int, like: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Gumbel noise of `sample_one_hot` for [*rows] states."""
@@ -217,9 +253,16 @@ class RSSM(nn.Module):
 
     def posterior_of(self, latent: Latent, first: Tensor, action: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the next recurrent state [..., deter] and the posterior of its latents."""
-        previous = Latent(latent.deter.masked_fill(first, 0), latent.stoch.masked_fill(first.unsqueeze(-1), 0))
-        deter = self.cell(previous, action)
+        deter = self.cell(self.reset(latent, first), action)
         return deter, self.log_probs(self.posterior(self.recalled(deter) + seen))
+
+    def reset(self, latent: Latent, first: Tensor) -> Latent:
+        """Resets first steps to the initial state: zeros, or tanh(initial) and its most likely latents."""
+        if self.initial is None:
+            return Latent(latent.deter.masked_fill(first, 0), latent.stoch.masked_fill(first.unsqueeze(-1), 0))
+        deter = self.initial.tanh()
+        stoch = sample_one_hot(self.log_probs(self.prior(deter.detach())), None)
+        return Latent(torch.where(first, deter, latent.deter), torch.where(first.unsqueeze(-1), stoch, latent.stoch))
 
     def predict(self, latent: Latent, action: Tensor, noise: Tensor | None) -> Latent:
         """Samples the next state [rows, ...] from the prior, with straight-through gradients."""

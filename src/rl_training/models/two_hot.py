@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from rl_training.models.normed import normed_mlp
+from rl_training.models.normed import LAYERS_2024, LayerFactory
 
 BINS, REACH = 255, 20.0  # number of bins, and their largest symlog value
 EQUAL = 1e-3  # relative difference up to which the probabilities of a bin and its negative count as equal
@@ -65,11 +65,12 @@ class TwoHotHead(nn.Module):
     bins: Tensor
 
     def __init__(
-        self, features: int, hidden_sizes: Sequence[int], *, squashed: bool, activation: type[nn.Module] = nn.SiLU
-    ) -> None:
+        self, features: int, hidden_sizes: Sequence[int], *, squashed: bool, activation: type[nn.Module] = nn.SiLU,
+        make: LayerFactory = LAYERS_2024,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.squashed = squashed
-        self.net = normed_mlp((features, *hidden_sizes, BINS), scale=0.0, activation=activation)
+        self.net = make.mlp((features, *hidden_sizes, BINS), scale=0.0, activation=activation)
         self.register_buffer("bins", mirrored_bins(symlog_spaced=squashed))
 
     def forward(self, features: Tensor) -> TwoHot:

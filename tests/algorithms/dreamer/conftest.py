@@ -23,7 +23,11 @@ def _small(spec: EnvSpec = PIXELS, **options: Any) -> DreamerAlgorithm:
     options = {"horizon": 3, "warm_up": 0, **options}
     config = DreamerConfig(**options)
     model = DreamerModel(
-        spec, SMALL, unimix=config.actor_unimix, actor_scale=config.actor_scale, symlog_bins=config.bins == "symlog"
+        spec,
+        SMALL._replace(release=config.architecture),
+        unimix=config.actor_unimix,
+        actor_scale=config.actor_scale,
+        symlog_bins=config.bins == "symlog",
     )
     return DreamerAlgorithm(model, config)
 

@@ -50,13 +50,14 @@ def test_each_term_trains_its_own_parts_and_dreams_never_train_the_world(used, w
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("architecture", ["2023", "2024"])
 @pytest.mark.parametrize(
     ("spec", "gradient"),
     [(PIXELS, "reinforce"), (VECTORS, "reinforce"), (VECTORS, "dynamics"), (BOTH, "reinforce")],
     ids=["pixels", "vectors", "dynamics", "both"],
 )
-def test_no_part_is_left_without_a_gradient(used, windows, spec, gradient, precision):
-    learner = used(spec, precision=precision, free_nats=0.0, actor_gradient=gradient)
+def test_no_part_is_left_without_a_gradient(used, windows, spec, gradient, precision, architecture):
+    learner = used(spec, precision=precision, free_nats=0.0, actor_gradient=gradient, architecture=architecture)
     learner.loss(windows(spec)).total.backward()
     still = [
         name
@@ -171,12 +172,15 @@ def test_a_learner_given_the_state_of_another_goes_on_alike(small, used, windows
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("spec", "gradient", "graphs"), [(PIXELS, "reinforce", 7), (VECTORS, "dynamics", 8)])
-def test_compiled_updates_are_the_eager_ones(used, windows, monkeypatch, spec, gradient, graphs):
+@pytest.mark.parametrize(
+    ("spec", "gradient", "graphs", "architecture"),
+    [(PIXELS, "reinforce", 7, "2024"), (VECTORS, "dynamics", 8, "2024"), (PIXELS, "reinforce", 7, "2023")],
+)
+def test_compiled_updates_are_the_eager_ones(used, windows, monkeypatch, spec, gradient, graphs, architecture):
     torch.compiler.reset()
     torch._dynamo.utils.counters.clear()
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
-    eager, compiled = (used(spec, horizon=2, actor_gradient=gradient) for _ in range(2))
+    eager, compiled = (used(spec, horizon=2, actor_gradient=gradient, architecture=architecture) for _ in range(2))
     compiled.load_state_dict(eager.state_dict())
     updaters = [Updater([eager]), Updater([compiled], compile=True)]
     traced = torch._dynamo.utils.counters["stats"]
@@ -252,8 +256,14 @@ def test_a_recipe_says_what_options_are_that_are_not_given(recipe):
     assert {name: getattr(config, name) for name in expected} == expected
 
 
+def test_the_architecture_is_an_option_that_yaml_may_read_as_a_number():
+    learner: Any = DreamerAlgorithm.build(PIXELS, size="tiny", architecture=2023)
+    assert learner.model.size == SIZES["tiny"]._replace(release="2023")
+    assert DreamerConfig(recipe="2023").architecture == "2024"  # as in runs that were saved without the option
+
+
 @pytest.mark.parametrize("option", [{"recipe": "2022"}, {"size": "huge"}, {"train_ratio": 0}, {"horizon": 0},
-                                    {"actor_unimix": 1.5}, {"window": 1}])  # fmt: skip
+                                    {"actor_unimix": 1.5}, {"window": 1}, {"architecture": "2022"}])  # fmt: skip
 def test_a_bad_option_is_refused_by_name(option):
     with pytest.raises(ValueError, match=next(iter(option))):
         DreamerConfig(**option)
