@@ -19,7 +19,7 @@ from rl_training.algorithms.core.config import (
 )
 from rl_training.algorithms.core.learner import Learner
 from rl_training.algorithms.core.ops import ensemble_squared_error, epsilon_greedy, select_action
-from rl_training.algorithms.core.temperature import TemperatureConfig, box_target_entropy, log_temperature
+from rl_training.algorithms.core.temperature import TemperatureConfig, add_temperature
 from rl_training.algorithms.sac import frozen_min_q, sac_policy_loss
 from rl_training.models import DiscreteCQLModel, MLPCQLModel
 from rl_training.models.heads import SquashedGaussian
@@ -204,11 +204,11 @@ class CQLAlgorithm(ConservativeLearner):
     parts = ("critics", "policy")
     actor_parameters = ("model.actor.", "log_alpha")
     log_alpha: nn.Parameter
+    target_entropy: float | None
 
     def setup(self) -> None:
         refuse_options(self.config, DISCRETE_OPTIONS, "Discrete", "Box")
-        self.target_entropy = box_target_entropy(self.config, self.model.action_dim)
-        self.log_alpha = log_temperature(self.config)
+        add_temperature(self)
         self.add_penalty(BOX_ALPHA)
 
     def critics(self, batch: Batch) -> Loss:

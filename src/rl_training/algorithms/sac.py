@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from rl_training.algorithms.core.config import ActionNoiseConfig, AlgorithmConfig
 from rl_training.algorithms.core.learner import Learner, frozen
 from rl_training.algorithms.core.ops import ensemble_squared_error
-from rl_training.algorithms.core.temperature import box_target_entropy, log_temperature, temperature_loss
+from rl_training.algorithms.core.temperature import add_temperature, temperature_loss
 from rl_training.algorithms.discrete_sac import DiscreteSAC, DiscreteSACConfig
 from rl_training.models import MLPSACModel
 from rl_training.types import Batch, Loss
@@ -48,10 +48,10 @@ class SACAlgorithm(Learner):
     parts = ("critics", "policy")
     undecayed = ("log_alpha",)
     log_alpha: nn.Parameter
+    target_entropy: float | None
 
     def setup(self) -> None:
-        self.target_entropy = box_target_entropy(self.config, self.model.action_dim)
-        self.log_alpha = log_temperature(self.config)
+        add_temperature(self)
 
     def critics(self, batch: Batch) -> Loss:
         return self.critic_loss(self.normalized(batch), self.log_alpha.detach().exp())
