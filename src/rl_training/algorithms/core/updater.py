@@ -26,22 +26,14 @@ class Updater:
         self.buffers = self.population.buffers if self.population else dict(first.named_buffers())
         self.loss: Callable[[Batch, str], Loss] = self.population.loss if self.population else first.__call__
         self.device = next(iter(self.params.values())).device
-        if compile:  # a learner may define how
-            self.loss = getattr(first, "compiled", partial(compiled, device=self.device))(self.loss)
         self.halted = self.buffers.get(SKIP_UPDATES)
         if self.halted is not None and self.population:
             raise ValueError(f'a learner with the buffer "{SKIP_UPDATES}" cannot be a member of a population')
-        self.captured = CapturedUpdates(self) if capture else None
-        self.parts: tuple[str, ...] = getattr(first, "separate_parts", tuple)() if capture else ()
-        self.branches = Branches(self.device, len(self.parts)) if self.parts else None
         self.groups = self._groups()
         generated = compile and self.device.type == "cuda" and self.halted is None
         self.optimizers = [
             Optimizer([self.params[name] for name in names], group, compile=generated) for group, names in self.groups
         ]
-        traceable = self.device.type == "cpu" and not compile and getattr(first, "is_traceable", False)
-        trained = [parameter for optimizer in self.optimizers for parameter in optimizer.params]
-        self.flat = FlatLosses(self.loss, trained) if traceable and not self.population else None
         axes = unit_norm_axes(first)
         self.unit_norm = [(self.params[name], axes[name]) for _, names in self.groups for name in names if name in axes]
         targets = [name for name in self.params if name.startswith("target.")]
@@ -49,6 +41,20 @@ class Updater:
                  [self.params[name.replace("target.", "model.", 1)] for name in targets])  # fmt: skip
         size = piece_size(pairs[0]) if self.device.type == "cuda" else None
         self.target_params, self.online_params = (pieces(each, size) for each in pairs)
+        self._accelerate(compile=compile, capture=capture)
+
+    def _accelerate(self, *, compile: bool, capture: bool) -> None:
+        """Compiles or traces the loss and captures whole updates; results are equal, compiled ones to rounding."""
+        learner = self.learner
+        self.flat: FlatLosses | None = None
+        if compile:  # a learner may define how
+            self.loss = getattr(learner, "compiled", partial(compiled, device=self.device))(self.loss)
+        elif self.device.type == "cpu" and not self.population and getattr(learner, "is_traceable", False):
+            trained = [parameter for optimizer in self.optimizers for parameter in optimizer.params]
+            self.flat = FlatLosses(self.loss, trained)
+        self.captured = CapturedUpdates(self) if capture else None
+        self.parts: tuple[str, ...] = getattr(learner, "separate_parts", tuple)() if capture else ()
+        self.branches = Branches(self.device, len(self.parts)) if self.parts else None
 
     def update(self, batch: Batch) -> UpdateResult:
         result = self.step(batch, self.learner.phases(self.updates))
