@@ -239,19 +239,19 @@ class Learner(nn.Module):
 
     def parameter_groups(self) -> list[ParameterGroup]:
         """Groups by `actor_learning_rate`, for the actor, and by `weight_decay`, which leaves `undecayed` alone."""
-        group = ParameterGroup(self.config.learning_rate, max_grad_norm=self.config.max_grad_norm)
         rate, decay = (getattr(self.config, name, None) for name in ("actor_learning_rate", "weight_decay"))
+        plain = ParameterGroup(self.config.learning_rate, max_grad_norm=self.config.max_grad_norm)
+        decayed = plain._replace(kind="adamw", weight_decay=decay) if decay else plain
         actor = () if rate is None else self.actor_parameters
         undecayed = self.undecayed if decay else ()
         both = tuple(name for name in undecayed if name.startswith(actor))
         for_actor: dict[str, Any] = {"learning_rate": rate, "rate": "actor_learning_rate"}
-        decayed: dict[str, Any] = {"kind": "adamw", "weight_decay": decay} if decay else {}
         named = [
-            group._replace(names=both, **for_actor),
-            group._replace(names=tuple(name for name in undecayed if name not in both)),
-            group._replace(names=tuple(name for name in actor if name not in both), **for_actor, **decayed),
+            plain._replace(names=both, **for_actor),
+            plain._replace(names=tuple(name for name in undecayed if name not in both)),
+            decayed._replace(names=tuple(name for name in actor if name not in both), **for_actor),
         ]
-        return [*(each for each in named if each.names), group._replace(**decayed)]
+        return [*(group for group in named if group.names), decayed]
 
     def schedules(self) -> dict[str, Schedule]:
         """Schedules of this learner's buffers, by name."""
