@@ -46,9 +46,9 @@ class MLPBCModel(nn.Module):
 
 
 class ActorCritic(nn.Module):
-    """Policy of this type and critics; for Discrete actions, a categorical policy and critics with one output each."""
+    """Policy and critics; for Discrete actions, a categorical policy and critics with one output each."""
 
-    policy: ClassVar[type[nn.Module]]
+    policy: ClassVar[Callable[..., nn.Module]]  # of obs_dim, action_dim and hidden_sizes
 
     def __init__(
         self, obs_dim: int, action_dim: int, hidden_sizes: HiddenSizes = (256, 256), *, num_critics: int = 2,

@@ -161,16 +161,19 @@ class BoundedMeanPolicy(nn.Module):
 
 
 class FreeMeanPolicy(nn.Module):
-    """Gaussian with an unbounded mean and a state-independent log std (PPO)."""
+    """Gaussian with an unbounded mean and a state-independent log std, which AWAC bounds and PPO does not."""
 
-    def __init__(self, net: nn.Module, action_dim: int, log_std: float) -> None:
+    def __init__(
+        self, net: nn.Module, action_dim: int, log_std: float = 0.0, *, bounds: tuple[float, float] | None = None
+    ) -> None:
         super().__init__()
-        self.net = net
+        self.net, self.bounds = net, bounds
         self.log_std = nn.Parameter(torch.full((action_dim,), log_std))
 
     def forward(self, features: Tensor) -> Gaussian:
         mean = self.net(features)
-        return Gaussian(mean, self.log_std.expand_as(mean))
+        log_std = self.log_std if self.bounds is None else self.log_std.clamp(*self.bounds)
+        return Gaussian(mean, log_std.expand_as(mean))
 
 
 class SquashedPolicy(nn.Module):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from rl_training.models.actor_critic import ActorCritic, MLPTD3Model
-from rl_training.models.heads import Gaussian, SquashedGaussian, SquashedPolicy, standard_normal
+from rl_training.models.heads import FreeMeanPolicy, SquashedGaussian, SquashedPolicy, standard_normal
 from rl_training.models.layers import HiddenSizes, Layers
 from rl_training.models.mlp import ReLU, small_outputs, xavier
 from rl_training.models.values import Critic
@@ -34,23 +34,12 @@ class MLPReBRACModel(MLPTD3Model):
         small_outputs(self.critic.net, CRITIC_BOUND)
 
 
-class UnboundedMeanPolicy(nn.Module):
-    """Gaussian with an unbounded mean and a state-independent log std (AWAC)."""
-
-    def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: HiddenSizes) -> None:
-        super().__init__()
-        self.net = Layers.of(hidden_sizes).from_obs(obs_dim, action_dim)
-        self.log_std = nn.Parameter(torch.zeros(action_dim))
-
-    def forward(self, obs: Tensor) -> Gaussian:
-        mean = self.net(obs)
-        return Gaussian(mean, self.log_std.clamp(-20, 2).expand_as(mean))
-
-
 class MLPAWACModel(ActorCritic):
     """Gaussian policy with an unbounded mean, and twin critics."""
 
-    policy = UnboundedMeanPolicy
+    @staticmethod
+    def policy(obs_dim: int, action_dim: int, hidden_sizes: HiddenSizes) -> FreeMeanPolicy:
+        return FreeMeanPolicy(Layers.of(hidden_sizes).from_obs(obs_dim, action_dim), action_dim, bounds=(-20, 2))
 
     def sample(self, obs: Tensor) -> Tensor:
         """Samples actions and clips them to [-1, 1]."""

@@ -70,12 +70,7 @@ class QuantilesNetwork(TrunkAndHead):
     """Quantiles at the midpoints of equal intervals (QR-DQN)."""
 
     def __init__(
-        self,
-        spec: EnvSpec,
-        hidden_sizes: HiddenSizes = (256, 256),
-        *,
-        num_quantiles: int = 200,
-        **options: Any,
+        self, spec: EnvSpec, hidden_sizes: HiddenSizes = (256, 256), *, num_quantiles: int = 200, **options: Any
     ) -> None:
         super().__init__(spec, hidden_sizes, outputs=num_quantiles, **options)
         self.num_quantiles = num_quantiles
@@ -113,12 +108,7 @@ class ProposedQuantilesNetwork(QuantileFunction):
     """Quantiles at fractions that a layer proposes for each observation (FQF)."""
 
     def __init__(
-        self,
-        spec: EnvSpec,
-        hidden_sizes: HiddenSizes = (256, 256),
-        *,
-        num_quantiles: int = 32,
-        **options: Any,
+        self, spec: EnvSpec, hidden_sizes: HiddenSizes = (256, 256), *, num_quantiles: int = 32, **options: Any
     ) -> None:
         super().__init__(spec, hidden_sizes, **options)
         self.proposal = nn.Linear(self.features, num_quantiles)
