@@ -19,7 +19,7 @@ ROWS = {
     "rebrac": "ReBRAC", "redq": "REDQ", "sac": "SAC", "td3": "TD3", "td3_bc": "TD3BC", "tqc": "TQC", "xql": "XQL",
 }  # fmt: skip
 
-# Files that are no algorithm of their own.
+# Other files with public names.
 SHARED = (
     "core.config", "core.network", "core.learner", "core.temperature", "core.updater", "discrete_sac", "dynamics",
     "fqe",

@@ -35,7 +35,7 @@ class CrossQConfig(SACConfig):
 
 
 class MLPCrossQModel(nn.Module):
-    """SAC's policy and twin critics with batch renormalisation; the critics have widths of their own."""
+    """SAC's policy and twin critics with batch renormalisation; the critics' widths are `critic_hidden_sizes`."""
 
     def __init__(self, obs_dim: int, action_dim: int, layers: Layers, critic_layers: Layers) -> None:
         super().__init__()

@@ -35,7 +35,7 @@ def random_subset(size: int, count: int, device: torch.device) -> Tensor:
 
 def subset_values(critic: Any, subset: Tensor, obs: Tensor, actions: Tensor) -> Tensor:
     """Q-values of these critics only, [subset, rows]."""
-    # Features of the user's own are shared by all critics and have no leading axis.
+    # Custom feature networks are shared by all critics and have no leading axis.
     parameters = {f"net.{name}": parameter[subset] for name, parameter in critic.net.named_parameters()}
     return functional_call(critic, parameters, (obs, actions))
 

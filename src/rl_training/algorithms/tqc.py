@@ -48,7 +48,7 @@ class QuantileCritic(Critic):
 
 
 class MLPTQCModel(MLPSACModel):
-    """SAC's policy, and `num_critics` quantile critics with widths of their own."""
+    """SAC's policy, and `num_critics` quantile critics with widths `critic_hidden_sizes`."""
 
     @classmethod
     def build(cls, spec: EnvSpec, config: Any) -> Self:

@@ -56,7 +56,7 @@ class Layers:
 
     @classmethod
     def from_config(cls, spec: EnvSpec, config: Any) -> Layers:
-        """Reads `hidden_sizes`, `network` and, where there is one, `activation` of an algorithm's options."""
+        """Reads an algorithm's options `hidden_sizes`, `network` and, if it has that, `activation`."""
         network = config.network
         activation = ACTIVATIONS[getattr(config, "activation", "relu")]
         if network is None:
@@ -78,7 +78,7 @@ class Layers:
         return self if self.critic_sizes is None else replace(self, hidden_sizes=self.critic_sizes)
 
     def features(self, obs_dim: int) -> tuple[nn.Module, int]:
-        """A module of your own that maps observations to features, or the identity; and the number of features."""
+        """Returns a custom feature network or the identity, and its number of features."""
         found = None if self.custom is None else self.custom.features()
         return (nn.Identity(), obs_dim) if found is None else found
 
@@ -90,9 +90,9 @@ class Layers:
     def network(
         self, inputs: int, outputs: int, *, copies: int | None = None, layer_norm: Norm = False, parts: int = 1
     ) -> Any:
-        """Hidden layers and an output layer; `layer_norm` is the default of this network.
+        """Hidden layers and an output layer; the option `network.layer_norm` overrides `layer_norm`.
 
-        `parts` of the outputs, such as the mean and log std of a policy, have output layers of their own in simba_v2.
+        In simba_v2, each of the `parts` of the outputs, such as mean and log std, has its own output layers.
         """
         norm = layer_norm if self.layer_norm is None else self.layer_norm
         found = self._other_hidden_layers(inputs, copies)
@@ -106,13 +106,13 @@ class Layers:
         return nn.Sequential(hidden, last)
 
     def from_obs(self, obs_dim: int, outputs: int, *, layer_norm: bool = False, parts: int = 1) -> Any:
-        """`network` behind `features`."""
+        """`features` followed by `network`."""
         features, width = self.features(obs_dim)
         net = self.network(width, outputs, layer_norm=layer_norm, parts=parts)
         return net if isinstance(features, nn.Identity) else nn.Sequential(features, net)
 
     def trunk(self, inputs: int) -> tuple[list[nn.Module], int, tuple[int, ...]]:
-        """Hidden layers but the last, their output width, and the width of the last one, which a head may split."""
+        """Returns hidden layers but the last, their output width, and the width of the last, which a head may split."""
         found = self._other_hidden_layers(inputs, None)
         if found is not None:
             return [found[0]], found[1], ()
@@ -123,7 +123,7 @@ class Layers:
         return [plain, *self.between(widths[-1])], widths[-1], self.hidden_sizes[-1:]
 
     def between(self, width: int) -> list[nn.Module]:
-        """Layer norm, if there is any, and the activation that follow a hidden layer."""
+        """Returns the layers after a hidden layer: layer norm, if it is on, and the activation."""
         return [*([new_layer_norm(width)] if self.layer_norm else []), self.activation()]
 
     def _other_hidden_layers(self, inputs: int, copies: int | None) -> tuple[nn.Module, int] | None:

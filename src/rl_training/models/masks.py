@@ -46,7 +46,7 @@ def action_mask(spec: EnvSpec) -> ActionMask | None:
 
 
 def valid_actions(model: Any, obs: Tensor) -> tuple[Tensor, ...]:
-    """Further arguments of a policy head: the valid actions of these observations, or none without a mask."""
+    """Extra arguments of a policy head: (valid actions of these observations,), or () without a mask."""
     mask = getattr(model, "mask", None)
     return (mask(obs),) if isinstance(mask, ActionMask) else ()
 

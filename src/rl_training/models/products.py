@@ -55,7 +55,7 @@ def ensemble_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         return (x * weight.mT).sum(-1, keepdim=True) + bias
     if not (x.is_cuda or populated):
         return torch.baddbmm(bias, x, weight)
-    if low is not None:  # gradients then have this precision, too
+    if low is not None:  # their gradients have this precision too
         x, weight = x.to(low), weight.to(low)
     many = x.shape[1] >= MANY_ROWS and torch.is_grad_enabled() and not populated
     return (_ByBlocks.apply(x, weight) if many else torch.bmm(x, weight)) + bias

@@ -20,7 +20,7 @@ class StateValue(nn.Module):
 
 
 class Critic(nn.Module):
-    """Q(s, a) of `copies` independent networks, [copies, rows]; features of your own are shared by the copies."""
+    """Q(s, a) of `copies` independent networks, [copies, rows]; custom features are shared by the copies."""
 
     def __init__(
         self, obs_dim: int, action_dim: int, hidden_sizes: HiddenSizes, *, copies: int = 2, layer_norm: Norm = False,

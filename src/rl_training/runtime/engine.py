@@ -63,7 +63,7 @@ def train(state: TrainerState, callbacks: Sequence[Callback] = ()) -> TrainerSta
 
 
 def _collect(state: TrainerState, callbacks: Sequence[Callback]) -> bool:
-    """Collects once and returns whether the collect is complete. One that a stop has cut is continued on resume."""
+    """Collects once and returns whether the collect is complete. One interrupted by a stop continues on resume."""
     lane = state.lane
     if not state.cut:
         state.previous_step = lane.step
@@ -92,7 +92,7 @@ def start(state: TrainerState, callbacks: Sequence[Callback]) -> None:
 
 
 def end_step(state: TrainerState, callbacks: Sequence[Callback]) -> None:
-    """Calls `on_step_end` of the callbacks. If a stop cuts an evaluation, the resume repeats it and calls the rest."""
+    """Calls `on_step_end` of the callbacks. If a stop interrupts an evaluation, resume repeats it and the rest."""
     left = dropwhile(lambda callback: not callback.evaluates, callbacks) if state.evaluation_due else callbacks
     for callback in left:
         call(callback, "on_step_end", state)

@@ -61,7 +61,7 @@ def evaluate(
     watch: Callable[[], None] = lambda: None, warn: Warn = print_warning, like: EnvSpec | None = None,
     video: Video | None = None, warned: list[str] | None = None,
 ) -> Evaluation:  # fmt: skip
-    """Plays whole episodes, or `max_steps` of each. `watch` is called before each step. A `video` changes nothing.
+    """Plays whole episodes, or `max_steps` of each. `watch` is called before each step. A `video` does not change them.
 
     Each environment plays a fixed share, so short episodes are not over-represented. `like`: see `EnvPool`.
     `warned` holds the warnings that this run has printed already about episodes without an end.

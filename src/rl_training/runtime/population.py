@@ -13,7 +13,7 @@ from rl_training.types import UpdateResult
 
 
 class MemberUpdater:
-    """The updater of a population, as one member sees it."""
+    """The updater of a population for one member: its schedules and its part of the state."""
 
     def __init__(self, updater: Updater, member: int) -> None:
         self.updater, self.member = updater, member
@@ -34,7 +34,7 @@ class MemberUpdater:
 
 
 class MemberLane:
-    """The lane of a population, as one member sees it. A single run can resume from its state."""
+    """The lane of a population for one member. A single run can resume from its state."""
 
     def __init__(self, lane: Any, member: int) -> None:
         self.lane, self.member = lane, member
@@ -82,11 +82,11 @@ MemberCallbacks = tuple[TrainerState, Sequence[Callback]]
 
 
 class Members(Callback):
-    """Notifies the callbacks of all members. Most steps have nothing for them, and those cost almost nothing."""
+    """Notifies the callbacks of all members, and skips those that are not due."""
 
     def __init__(self, members: Sequence[MemberCallbacks], *, num_envs: int) -> None:
         self.members, self.num_envs = members, num_envs
-        self._due, self._is_first = 0, True  # callbacks that are `only_when_due` have nothing to do before that step
+        self._due, self._is_first = 0, True  # no callback with `only_when_due` is called before step `_due`
         self._waiting = [(member, [each for each in own if _waits(each)]) for member, own in members]
         self._others = [(member, [each for each in own if not _waits(each)]) for member, own in members]
         self._listening: dict[str, list[MemberCallbacks]] = {}

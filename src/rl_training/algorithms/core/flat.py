@@ -74,7 +74,7 @@ class FlatFunction:
         states = self._states()
         try:
             return flat_program(lambda *columns: self.traced(dict(zip(batch, columns, strict=True)), *others), batch)
-        except Exception:  # whatever cannot be traced is called as it is
+        except Exception:  # a function that cannot be traced is called directly
             return None
         finally:
             self._restore(states)
@@ -128,7 +128,7 @@ class FlatLosses(FlatFunction):
         return contiguous, _detached(loss, batch, metrics)
 
     def repeats(self, result: Any, expected: Any) -> bool:
-        """Gradients must also have memory of their own, laid out as their parameters, as `backward` gives them."""
+        """Gradients must also have their own memory in the layout of their parameters, as `backward` gives them."""
         pairs = [(each, param) for each, param in zip(result[0], self.params, strict=True) if each is not None]
         places = [each.untyped_storage().data_ptr() for each in tree_leaves(result) if each is not None]
         are_own = all(places.count(each.untyped_storage().data_ptr()) == 1 for each, _ in pairs)

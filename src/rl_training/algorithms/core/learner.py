@@ -79,7 +79,7 @@ class Learner(nn.Module):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "loss" in vars(cls) and "parts" not in vars(cls):
-            cls.parts = ()  # a loss of its own replaces the inherited parts
+            cls.parts = ()  # the subclass's loss replaces the inherited parts
         if cls.discrete_type is not None and "discrete_type" not in vars(cls):
             cls.discrete_type = None
             if "action_kinds" not in vars(cls):
@@ -171,13 +171,13 @@ class Learner(nn.Module):
         return Normalizer(self.model.obs_shape, clip=self.obs_clip)
 
     def running_statistics(self) -> Statistics | None:
-        """Statistics that every observation is added to before the agent acts on it; None: there are none."""
+        """Running statistics of the observations that the agent acts on; None without `normalize_obs` on replay."""
         if self.lane == "replay" and isinstance(self.normalizer, Normalizer):
             return self.normalizer.statistics()
         return None
 
     def return_statistics(self) -> ReturnStatistics | None:
-        """Statistics that the discounted returns of all environment steps are added to; None: there are none."""
+        """Running statistics of the discounted returns; None without `normalize_rewards` on replay."""
         scale = self.reward_scale
         if not isinstance(scale, ReturnScale):
             return None
@@ -223,7 +223,7 @@ class Learner(nn.Module):
         return td_target(batch["rewards"], batch["dones"], next_values, batch.get("discounts", self.config.gamma))
 
     def separate_parts(self) -> tuple[str, ...]:
-        """Returns `parts`, or () if parts may share parameters, as in networks of your own."""
+        """Returns `parts`, or () if they may share parameters, as in custom networks."""
         parameters = [parameter for _, parameter in self.named_parameters(remove_duplicate=False)]
         is_shared = len(set(parameters)) < len(parameters)
         return self.parts if type(self.model) is self.model_type and not is_shared else ()

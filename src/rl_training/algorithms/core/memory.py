@@ -55,7 +55,7 @@ def memory_columns(batch: Batch) -> Batch:
 
 
 def memory_arguments(batch: Batch) -> tuple[Batch, ...]:
-    """Further arguments of a model for this batch: the memory before it, if there is one."""
+    """Extra arguments of a model for this batch: (memory before it,), or () without recurrent layers."""
     columns = {name.removeprefix(PREFIX): column for name, column in memory_columns(batch).items()}
     return (columns,) if columns else ()
 

@@ -29,7 +29,7 @@ class SaveCheckpoints(Callback):
     ) -> None:  # fmt: skip
         self.directory, self.interval, self.callbacks, self.segments = directory, interval, callbacks, segments
         self.keep, self.info, self.saved, self.in_population = keep, info, saved, in_population
-        self.log = log  # called before saving; the checkpoint records what it returns
+        self.log = log  # called before saving; the checkpoint records its result
         self.shared = [] if start is None else [start]  # steps that all members save, the last two
         self.early = -1  # the step of a checkpoint whose evaluation has not ended
 

@@ -24,7 +24,7 @@ from rl_training.types import Action, Batch, Policy
 
 
 class Actor:
-    """Steps a pool of environments with a policy; exploration uses a generator of its own."""
+    """Steps a pool of environments with a policy; exploration has its own random generator."""
 
     def __init__(
         self, policy: Policy, pool: Any, generator: torch.Generator, device: torch.device, *,

@@ -1,4 +1,4 @@
-"""Exploration noise for policies that have none of their own: Gaussian or Ornstein-Uhlenbeck."""
+"""Exploration noise added to the actions of a policy: Gaussian or Ornstein-Uhlenbeck."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class ReplayLane(ActingLane):
             self.storage.store()
 
     def _update(self) -> None:
-        """Runs the updates of this collect before its last step is stored, so that both can run at once."""
+        """Runs the updates of this collect while the environments take its last step, which they do not sample yet."""
         count = self._due_at(self.step + self.actor.pool.num_envs)
         if count and self.replay.added:
             self.run_updates(count)

@@ -21,7 +21,7 @@ from rl_training.types import Batch
 
 
 class RolloutLane(ActingLane):
-    """A rollout that a request to stop has cut is saved with the lane, and continued on resume."""
+    """A rollout interrupted by a stop is saved with the lane and continued on resume."""
 
     def __init__(self, learner: Learner, actor: Actor, buffer: RolloutBuffer, config: BaseRolloutConfig) -> None:
         envs = actor.pool.num_envs
