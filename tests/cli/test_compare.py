@@ -91,7 +91,9 @@ def test_runs_without_a_score_are_named_with_the_reason(tmp_path, write_run):
         f"{tmp_path}/b (stopped at step 100 of 100)", f"{tmp_path}/c (incomplete at step 100 of 100)",
         f"{tmp_path}/d (it has no evaluations)",
     ]  # fmt: skip
-    with pytest.raises(ValueError, match=r"no run of .*d has a score: .*d \(it has no evaluations\)"):
+    with pytest.raises(
+        ValueError, match=r"no run of .*d has a score: .*d \(it has no evaluations\); a finished run has"
+    ):
         compare(tmp_path / "d")
 
 
@@ -234,6 +236,21 @@ def test_seeds_are_found_in_the_order_of_their_numbers(tmp_path, write_run):
     write_run(tmp_path / "seed_0" / "checkpoints" / "copy", 1, seed=7)
     assert [read_run(path).seed for path in run_directories(tmp_path)] == [0, 2, 10]
     assert seed_ranges([5, 0, 1, 2, 9, 10]) == "0-2, 5, 9, 10"
+
+
+@pytest.mark.parametrize(
+    ("option", "reason"),
+    [
+        ("--plot", "there are no curves to draw: no run was evaluated while it trained (see eval_interval)"),
+        ("--improvement", "there is nothing to compare: every task has a single algorithm or setting"),
+    ],
+)
+def test_the_table_is_printed_if_a_picture_cannot_be_drawn(cli, tmp_path, write_run, option, reason):
+    bench = write_cell(tmp_path / "bench", write_run, 4.0, 5.0)
+    result = cli("compare", bench, option, tmp_path / "picture.png")
+    assert (result.exit_code, result.stderr) == (2, f"error: {reason}\n")
+    assert result.stdout == cli("compare", bench).stdout
+    assert json.loads(cli("compare", bench, option, tmp_path / "picture.png", "--json").stdout)["groups"]
 
 
 def test_a_performance_profile_is_the_fraction_of_runs_above_each_level():

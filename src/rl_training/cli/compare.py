@@ -67,11 +67,11 @@ def compare(
         comparison.save_csv(found, csv)
     if markdown is not None:
         markdown.write_text(comparison.markdown(found), encoding="utf-8")
-    draw(found, plot, profiles, improvement)
     if as_json:
         print_json({"bench": paths[0] if len(paths) == 1 else paths, **found.to_json()})
     else:
         print_comparison(found)
+    draw(found, plot, profiles, improvement)  # last: a picture may be impossible
 
 
 def draw(found: Comparison, plot: Path | None, profiles: Path | None, improvement: Path | None) -> None:

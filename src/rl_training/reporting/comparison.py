@@ -78,7 +78,10 @@ def compare(*paths: Path | str, by: Sequence[str] = ()) -> Comparison:
     if not found.groups:
         names = ", ".join(map(str, paths))
         if found.left_out:
-            raise ValueError(f"no run of {names} has a score: {', '.join(found.left_out[:3])}")
+            raise ValueError(
+                f"no run of {names} has a score: {', '.join(found.left_out[:3])}; a finished run has one if it is "
+                "evaluated in training (eval_interval above 0) or by `rl-training bench`"
+            )
         raise ValueError(f"no cell of {names} is done yet. Run them with rl-training bench")
     results = [group.cell for group in found.groups]
     tasks = [task_of(name, cells) for name, cells in by_task(results).items()]
