@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,3 +81,10 @@ def test_no_source_file_but_the_catalogue_lists_all_algorithms():
 def test_every_option_has_help(name):
     fields = CATALOGUE[name].config_type.model_fields
     assert [option for option, field in fields.items() if not field.description] == []
+
+
+def test_build_promises_its_own_class_only_where_it_creates_no_other(name):
+    """A type checker must not take the DiscreteSAC that `SACAlgorithm.build` may return for a SACAlgorithm."""
+    learner = CATALOGUE[name]
+    promised = learner.build.__annotations__["return"]
+    assert learner.discrete_type is None or promised in ("Any", Any)

@@ -23,7 +23,7 @@ from rl_training.algorithms.core.temperature import TemperatureConfig, add_tempe
 from rl_training.algorithms.sac import frozen_min_q, sac_policy_loss
 from rl_training.models import DiscreteCQLModel, MLPCQLModel
 from rl_training.models.heads import SquashedGaussian
-from rl_training.types import Action, Batch, Loss, Metrics
+from rl_training.types import Action, Batch, EnvSpec, Loss, Metrics
 
 
 class ConservativeConfig(TemperatureConfig, PrecisionConfig, OfflineTDConfig):
@@ -205,6 +205,11 @@ class CQLAlgorithm(ConservativeLearner):
     actor_parameters = ("model.actor.", "log_alpha")
     log_alpha: nn.Parameter
     target_entropy: float | None
+
+    @classmethod
+    def build(cls, spec: EnvSpec, config: AlgorithmConfig | None = None, **options: Any) -> Any:
+        """Creates a learner of this class, or for Discrete actions a `DiscreteCQL`, which is no subclass."""
+        return super().build(spec, config, **options)
 
     def setup(self) -> None:
         refuse_options(self.config, DISCRETE_OPTIONS, "Discrete", "Box")

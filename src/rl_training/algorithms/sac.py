@@ -1,6 +1,6 @@
 """Soft actor-critic (Haarnoja et al., 2018, arXiv:1812.05905) with automatic temperature tuning."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ from rl_training.algorithms.core.ops import ensemble_squared_error
 from rl_training.algorithms.core.temperature import add_temperature, temperature_loss
 from rl_training.algorithms.discrete_sac import DiscreteSAC, DiscreteSACConfig
 from rl_training.models import MLPSACModel
-from rl_training.types import Batch, Loss
+from rl_training.types import Batch, EnvSpec, Loss
 
 
 class SACConfig(ActionNoiseConfig, DiscreteSACConfig):
@@ -49,6 +49,11 @@ class SACAlgorithm(Learner):
     undecayed = ("log_alpha",)
     log_alpha: nn.Parameter
     target_entropy: float | None
+
+    @classmethod
+    def build(cls, spec: EnvSpec, config: AlgorithmConfig | None = None, **options: Any) -> Any:
+        """Creates a learner of this class, or for Discrete actions a `DiscreteSAC`, which is no subclass."""
+        return super().build(spec, config, **options)
 
     def setup(self) -> None:
         add_temperature(self)

@@ -73,7 +73,8 @@ class Learner(nn.Module):
     actor_parameters: ClassVar[tuple[str, ...]] = ()  # parameters of the option `actor_learning_rate`
     # Losses with gradients for different parameters, whose sum is `loss`; on a GPU they are computed side by side.
     parts: ClassVar[tuple[str, ...]] = ()
-    # Another class for Discrete actions, which `build` then creates. Subclasses do not inherit it.
+    # Another class for Discrete actions, which `build` then creates: declare that `build` returns Any. Subclasses do
+    # not inherit it.
     discrete_type: ClassVar[type[Learner] | None] = None
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -104,7 +105,7 @@ class Learner(nn.Module):
         cls.check_spec(spec)
         config = cls.configured(config, options)
         if (kind := cls.for_actions(spec.action_kind)) is not cls:
-            return kind.build(spec, config)  # type: ignore[return-value]  # `discrete_type` is no subclass
+            return kind.build(spec, config)  # type: ignore[return-value]  # see `discrete_type`
         if spec.obs_parts and getattr(config, "normalize_obs", False):
             raise ValueError(VECTORS_ONLY)
         learner = cls(cls.build_model(spec, config), config)
