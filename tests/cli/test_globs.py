@@ -2,9 +2,11 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
+from typer.core import TyperCommand
 
 from rl_training.cli.globs import join_files
 
@@ -21,30 +23,52 @@ def logs(tmp_path, monkeypatch):
     return [f"logs/log_{number}.csv" for number in (1, 2, 3)]
 
 
-@pytest.mark.parametrize("option", ["--data", "--dataset", "--datasets", "--ope", "--test"])
-def test_files_after_an_option_become_their_pattern(logs, option):
-    assert join_files(["train", option, *logs, "bc"]) == ["train", option, "logs/log_*.csv", "bc"]
-    assert join_files(["train", option, *logs, "logs/other.csv"]) == ["train", option, "logs/*.csv"]
+def test_files_after_an_option_become_their_pattern(logs):
+    assert join_files(["--ope", *logs, "bc"], {"--ope"}) == ["--ope", "logs/log_*.csv", "bc"]
+    assert join_files(["--ope", *logs, "logs/other.csv"], {"--ope"}) == ["--ope", "logs/*.csv"]
+
+
+@pytest.mark.parametrize(
+    ("command", "pattern"),
+    [
+        (["train", "bc", "--dataset", "FILES"], "--dataset logs/log_*.csv"),
+        (["evaluate", "run", "--ope", "FILES"], "--ope logs/log_*.csv"),
+        (["export", "run", "--out", "a.onnx", "--data", "FILES"], "--data logs/log_*.csv"),
+        (["bench", "--algos", "bc", "--datasets", "FILES"], "--datasets logs/log_*.csv"),
+        (["bench", "--score", "ope", "--test", "FILES"], "--test logs/log_*.csv"),
+        (["data", "split", "--test", "0.3", "FILES"], "--test 0.3 logs/log_1.csv logs/log_2.csv logs/log_3.csv"),
+        (["data", "check", "FILES"], "check logs/log_1.csv logs/log_2.csv logs/log_3.csv"),
+    ],
+)
+def test_options_that_take_a_dataset_join_unquoted_files(cli, logs, monkeypatch, command, pattern):
+    parsed: list[str] = []
+
+    def stop(self: Any, ctx: Any, args: list[str]) -> Any:
+        parsed.extend([ctx.info_name, *args])
+        raise typer.Exit
+
+    monkeypatch.setattr(TyperCommand, "parse_args", stop)
+    cli(*(each for word in command for each in (logs if word == "FILES" else [word])))
+    assert pattern in " ".join(parsed)
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["train", "bc", "--dataset", "logs/log_1.csv", "--steps", "3"],
-        ["data", "check", "logs/log_1.csv", "logs/log_2.csv"],
-        ["data", "split", "logs/log_1.csv", "--test", "0.2"],
-        ["predict", "run", "--obs-file", "logs/log_1.csv"],
-        ["evaluate", "run", "--ope"],
+        ["bc", "--dataset", "logs/log_1.csv", "--steps", "3"],
+        ["logs/log_1.csv", "logs/log_2.csv"],
+        ["run", "--obs-file", "logs/log_1.csv", "logs/log_2.csv"],
+        ["run", "--dataset"],
         [],
     ],
 )
 def test_other_arguments_stay(logs, arguments):
-    assert join_files(arguments) == arguments
+    assert join_files(arguments, {"--dataset"}) == arguments
 
 
 def test_files_that_no_pattern_stands_for_are_refused(logs):
     with pytest.raises(typer.BadParameter, match="got 2 files that no pattern stands for, the first is"):
-        join_files(["train", "--dataset", logs[0], logs[2]])
+        join_files(["--dataset", logs[0], logs[2]], {"--dataset"})
 
 
 def test_train_check_and_split_take_unquoted_patterns(cli, logs, tmp_path):

@@ -25,7 +25,6 @@ from rl_training.cli import (
     tune,
     verify,
 )
-from rl_training.cli.globs import join_files
 from rl_training.cli.repeats import refuse_repeats
 from rl_training.experiment.user_errors import USER_ERRORS, message_of
 
@@ -37,7 +36,7 @@ class Commands(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if "--debug" in args:
             args = ["--debug", *(arg for arg in args if arg != "--debug")]
-        return super().parse_args(ctx, join_files(args))
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         try:

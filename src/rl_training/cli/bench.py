@@ -15,7 +15,7 @@ import typer
 
 from rl_training.cli.data import ActionRange, Allow, Columns, read_options
 from rl_training.cli.executors import takes_executor
-from rl_training.cli.options import DATA, LIST, Json, number
+from rl_training.cli.options import DATA, DATASETS, LIST, Json, number
 from rl_training.cli.output import print_facts, print_json, print_table, print_wrapped
 from rl_training.cli.tables import takes_table_options
 from rl_training.experiment.executors.base import ExecutorOptions
@@ -36,7 +36,9 @@ Configs = Annotated[
     str | None, typer.Option(metavar="A,B", help="Packaged configs (iql/pendulum) or .yaml files."), LIST
 ]
 Envs = Annotated[str | None, typer.Option(metavar="A,B", help="Environment ids (default: those of the configs)."), LIST]
-Datasets = Annotated[str | None, typer.Option(metavar="F,G", help="Dataset files; each one is a separate task."), LIST]
+Datasets = Annotated[
+    str | None, typer.Option(metavar="F,G", help="Dataset files; each one is a separate task."), DATASETS
+]
 Seeds = Annotated[str | None, typer.Option(metavar="0-4", help="Random seeds of every cell.", show_default="0-4"), LIST]
 Steps = Annotated[int | None, number("Steps of every run (offline: updates).")]
 Overrides = Annotated[

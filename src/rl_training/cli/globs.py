@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import takewhile
 from pathlib import Path
 
 import typer
 
-OPTIONS = ("--data", "--dataset", "--datasets", "--ope", "--test")
 SUFFIXES = (".csv", ".csv.gz", ".parquet", ".npz", ".hdf5", ".h5")
 
 
-def join_files(arguments: Sequence[str]) -> list[str]:
-    """Replaces several files after an option that takes one dataset by a pattern that stands for them."""
+def join_files(arguments: Sequence[str], options: Collection[str]) -> list[str]:
+    """Replaces several files after one of the `options`, which take a dataset, by a pattern that stands for them."""
     joined: list[str] = []
     files: list[str] = []
     option = ""
@@ -25,7 +24,7 @@ def join_files(arguments: Sequence[str]) -> list[str]:
             continue
         joined += [pattern_of(files, option)] if len(files) > 1 else files
         joined.append(argument)
-        option, files = argument if argument in OPTIONS else "", []
+        option, files = argument if argument in options else "", []
     return joined[:-1]
 
 

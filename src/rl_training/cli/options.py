@@ -24,9 +24,12 @@ class Once(NamedTuple):
     """Marks an option that is refused if it is given twice, because the first value would be lost."""
 
     how: str  # to give several values
+    joins_files: bool = False  # takes a dataset: several files, of an unquoted pattern, become one pattern
 
 
-LIST, DATA = Once("with commas between its values"), Once("for several files as a pattern")
+LIST = Once("with commas between its values")
+DATA = Once("for several files as a pattern", joins_files=True)
+DATASETS = LIST._replace(joins_files=True)
 
 
 def number(help_text: str, *, least: int = 1, **settings: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Refuses a list or a dataset that is given twice: the first one would be lost without a message."""
+"""Refuses a list or a dataset that is given twice, which would lose the first one, and joins files of a dataset."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import typer
 from typer.core import TyperCommand
 
+from rl_training.cli.globs import join_files
 from rl_training.cli.options import Once
 
 
@@ -17,8 +18,11 @@ class SingleLists(TyperCommand):
 
     # Contexts are Any: their class differs between typer releases.
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        _, _, order = self.make_parser(ctx).parse_args(args=list(args))
         once = marked(self.function)
+        joining = {each for param in self.params if param.name in once and once[param.name].joins_files
+                   for each in param.opts}  # fmt: skip
+        args = join_files(args, joining)
+        _, _, order = self.make_parser(ctx).parse_args(args=list(args))
         for param in order:
             if order.count(param) > 1 and param.name in once:
                 how = once[param.name].how
