@@ -15,7 +15,18 @@ import pytest
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "rl_training"
 LAYERS = [
-    {"lazy_names", "messages", "platforms", "modules", "processes", "types", "schedules", "statistics", "streams"}
+    {
+        "lazy_names",
+        "messages",
+        "platforms",
+        "modules",
+        "control_groups",
+        "processes",
+        "types",
+        "schedules",
+        "statistics",
+        "streams",
+    }
     | {"waiting"},
     {"models", "data"},
     {"algorithms"},

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from rl_training import control_groups
 from rl_training.cli.executors import device_names
 from rl_training.experiment.bench import cell as cell_module
 from rl_training.experiment.bench.plan import parse_plan
@@ -286,11 +287,26 @@ def test_without_nvidia_smi_pytorch_counts(monkeypatch):
         open_executor(ExecutorOptions(gpu_memory=GIB))
 
 
-def test_the_memory_of_a_container_counts(tmp_path, monkeypatch):
-    (tmp_path / "memory.max").write_text(f"{GIB}\n")
-    (tmp_path / "cpu.max").write_text("100000 100000\n")
-    monkeypatch.setattr(capacity, "CGROUPS", tmp_path)
-    assert (capacity.ram(), capacity.cores()) == (GIB, 1)
+@pytest.mark.parametrize(
+    ("membership", "files"),
+    [
+        ("0::/", {"memory.max": GIB, "cpu.max": "200000 100000"}),
+        ("0::/job/step", {"memory.max": GIB, "cpu.max": "max 100000", "job/cpu.max": "250000 100000"}),
+        (
+            "5:cpu,cpuacct:/job\n3:memory:/job",
+            {"memory/job/memory.limit_in_bytes": GIB, "cpu/job/cpu.cfs_quota_us": 200000,
+             "cpu/job/cpu.cfs_period_us": 100000, "cpu/cpu.cfs_quota_us": -1, "cpu/cpu.cfs_period_us": 100000},
+        ),
+    ],
+)  # fmt: skip
+def test_the_memory_and_the_cores_of_a_container_count(tmp_path, monkeypatch, membership, files):
+    for name, text in {"membership": membership, **{f"groups/{name}": text for name, text in files.items()}}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"{text}\n")
+    monkeypatch.setattr(control_groups, "GROUPS", tmp_path / "groups")
+    monkeypatch.setattr(control_groups, "MEMBERSHIP", tmp_path / "membership")
+    monkeypatch.setattr(capacity, "usable_cores", lambda: 8)
+    assert (capacity.ram(), capacity.cores()) == (GIB, 2)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from rl_training import control_groups
 from rl_training.cli.app import app
 from rl_training.data import FrameReplayBuffer, RecurrentReplayBuffer, ReplayBuffer
 from rl_training.data.sampling import PackedColumns
@@ -74,8 +75,8 @@ def test_the_bytes_of_a_row_are_those_that_a_buffer_allocates():
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine with 64 kB of memory, 40 of them available, whose files are in the returned folder."""
-    for name in ("GROUPS", "MEMBERSHIP", "MEMINFO"):
-        monkeypatch.setattr(memory_limits, name, tmp_path / name.lower())
+    for module, name in ((control_groups, "GROUPS"), (control_groups, "MEMBERSHIP"), (memory_limits, "MEMINFO")):
+        monkeypatch.setattr(module, name, tmp_path / name.lower())
     memory = "MemTotal: 64 kB\nMemFree: 9 kB\nMemAvailable: 40 kB\nSwapTotal: 10 kB\nSwapFree: 5 kB\n"
     (tmp_path / "meminfo").write_text(memory)
     return tmp_path

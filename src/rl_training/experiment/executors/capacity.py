@@ -1,16 +1,15 @@
 """How many works fit on this machine at a time: by its cores, its memory and its GPUs."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import ceil
 from pathlib import Path
 
+from rl_training.control_groups import MEMORY_FILES, limiting_groups, numbers_in
 from rl_training.experiment.config.messages import ConfigError
 from rl_training.experiment.executors.base import ExecutorOptions
 from rl_training.experiment.executors.devices import Device, choose_devices
 from rl_training.processes import usable_cores
-
-CGROUPS = Path("/sys/fs/cgroup")
 
 
 def works_at_a_time(options: ExecutorOptions, *, on_gpus: int) -> int:
@@ -64,33 +63,22 @@ def _slots(options: ExecutorOptions, device: Device, devices: Sequence[Device]) 
 
 def cores() -> int:
     """The cores that this process may use: its affinity, and the quota of its container."""
-    allowed = usable_cores()
-    for text in _cgroup_values("cpu.max"):
-        quota, _, period = text.partition(" ")
-        if quota.isdigit() and period.isdigit():
-            allowed = min(allowed, max(int(quota) // int(period), 1))
-    return allowed
+    quotas = [_cpu_quota(version, group) for version, group in limiting_groups("cpu")]
+    return min([usable_cores(), *(max(quota // period, 1) for quota, period in filter(None, quotas))])
+
+
+def _cpu_quota(version: int, group: Path) -> list[int]:
+    """Microseconds of CPU time in a period, and the period; none without a limit."""
+    files = ("cpu.max",) if version == 2 else ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+    numbers = [number for file in files for number in numbers_in(group / file)]
+    return numbers if len(numbers) == 2 else []
 
 
 def ram() -> int:
     """The memory of this machine or the limit of its container, in bytes."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    limits = (*_cgroup_values("memory.max"), *_cgroup_values("memory.limit_in_bytes", controller="memory"))
-    return min([total, *(int(text) for text in limits if text.isdigit())])
-
-
-def _cgroup_values(name: str, controller: str = "") -> Iterator[str]:
-    """The values of a limit in the cgroup of this process and in those above it; with a `controller`, of version 1."""
-    try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
-    except OSError:  # not Linux
-        return
-    mark = f":{controller}:/"
-    below = next((line.partition(mark)[2] for line in lines if mark in line), "")
-    root = CGROUPS / controller
-    for folder in (root / below, *(root / below).parents):
-        if folder.is_relative_to(root) and (file := folder / name).is_file():
-            yield file.read_text().strip()
+    limits = [numbers_in(group / MEMORY_FILES[version][0]) for version, group in limiting_groups("memory")]
+    return min([total, *(limit for each in limits for limit in each)])
 
 
 def gib(size: int) -> str:

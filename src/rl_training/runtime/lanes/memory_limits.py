@@ -5,8 +5,8 @@ from pathlib import Path
 
 import torch
 
-GROUPS = Path("/sys/fs/cgroup")
-MEMBERSHIP = Path("/proc/self/cgroup")
+from rl_training.control_groups import MEMORY_FILES, limiting_groups, numbers_in, rows_of
+
 MEMINFO = Path("/proc/meminfo")
 
 
@@ -40,7 +40,7 @@ def _require(option: str, rows: int, row_bytes: int, have: int, where: str) -> N
 
 def host_memory() -> tuple[int | None, int | None]:
     """Returns the bytes of memory and swap in this machine, and those available to this process; None if unknown."""
-    values = {name: int(rest.split()[0]) * 1024 for name, _, rest in (row.partition(":") for row in _rows(MEMINFO))}
+    values = {name: int(rest.split()[0]) * 1024 for name, _, rest in (row.partition(":") for row in rows_of(MEMINFO))}
     if "MemAvailable" not in values:
         physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else None
         return physical, physical
@@ -49,29 +49,12 @@ def host_memory() -> tuple[int | None, int | None]:
 
 
 def _group_limits(total: int) -> list[int]:
-    """Returns `total`, and the bytes left in each control group of this process that limits memory (v1 and v2)."""
+    """Returns `total`, and the bytes left in each control group of this process that limits memory."""
     left = [total]
-    for row in _rows(MEMBERSHIP):
-        _, controllers, path = row.split(":", 2)
-        if not controllers:
-            root, names = GROUPS, ("memory.max", "memory.current", "inactive_file")
-        elif "memory" in controllers.split(","):
-            root, names = GROUPS / "memory", ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-        else:
-            continue
-        own = root / path.lstrip("/")
-        for group in (own, *(parent for parent in own.parents if parent.is_relative_to(root))):
-            try:
-                limit, used = (int((group / name).read_text()) for name in names[:2])
-            except (OSError, ValueError):  # no limit
-                continue
-            cache = [int(row.split()[1]) for row in _rows(group / "memory.stat") if row.startswith(f"{names[2]} ")]
-            left.append(limit - used + sum(cache))  # the cache of files can be dropped
+    for version, group in limiting_groups("memory"):
+        limit_file, used_file, cache_name = MEMORY_FILES[version]
+        limit, used = numbers_in(group / limit_file), numbers_in(group / used_file)
+        if limit and used:
+            cache = [int(row.split()[1]) for row in rows_of(group / "memory.stat") if row.startswith(f"{cache_name} ")]
+            left.append(limit[0] - used[0] + sum(cache))  # the cache of files can be dropped
     return left
-
-
-def _rows(file: Path) -> list[str]:
-    try:
-        return file.read_text().splitlines()
-    except OSError:
-        return []
