@@ -15,19 +15,8 @@ import pytest
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "rl_training"
 LAYERS = [
-    {
-        "lazy_names",
-        "messages",
-        "platforms",
-        "modules",
-        "control_groups",
-        "processes",
-        "types",
-        "schedules",
-        "statistics",
-        "streams",
-    }
-    | {"waiting"},
+    {"lazy_names", "messages", "platforms", "modules", "processes", "types", "schedules", "statistics", "streams"}
+    | {"waiting", "control_groups"},
     {"models", "data"},
     {"algorithms"},
     {"envs"},

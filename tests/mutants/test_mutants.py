@@ -46,6 +46,13 @@ def test_every_mutant_names_tests_that_exist(mutants):
         assert not name or f"def {name}(" in (FOLDER.parent / path).read_text(), test
 
 
+def test_the_docs_name_the_list_and_no_number_of_mutants():
+    page = (FOLDER.parents[1] / "docs" / "reliability.md").read_text()
+    (row,) = [line for line in page.splitlines() if line.startswith("| mutants of")]
+    assert "`tests/mutants/mutants.yaml`" in row
+    assert [cell.strip() for cell in row.split("|") if cell.strip()[:1].isdigit()] == ["0 survive"]
+
+
 def test_at_most_two_mutants_are_called_equivalent(mutants):
     assert len([mutant for mutant in mutants if mutant.equivalent]) <= 2
 
