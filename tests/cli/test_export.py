@@ -1,6 +1,9 @@
 """The `export` command."""
 
 import json
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -24,6 +27,19 @@ def test_export_writes_onnx_and_prints_json(cli, finished, tmp_path):
     printed = json.loads(result.stdout)
     assert (printed["file"], printed["algorithm"]) == (str(out), "ppo")
     assert printed["files"]["policy.onnx"]["parity"]["observations"] == 64
+
+
+@pytest.mark.parametrize("suffix", [".onnx", ".pt2"])
+def test_export_writes_into_a_folder_whose_name_is_no_text_in_the_locale(finished, tmp_path, suffix):
+    if suffix == ".onnx":
+        pytest.importorskip("onnx")
+    folder = tmp_path / "Prüfung"
+    folder.mkdir()
+    command = [sys.executable, "-m", "rl_training", "export", finished["run_dir"], "--out", folder / f"policy{suffix}"]
+    locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    ended = subprocess.run([*command, "--observations", "8"], env={**os.environ, **locale}, capture_output=True)
+    assert ended.returncode == 0, ended.stderr
+    assert sorted(path.name for path in folder.iterdir()) == ["policy.json", f"policy{suffix}"]
 
 
 def test_export_exits_with_1_if_the_file_differs(cli, finished, tmp_path, monkeypatch):

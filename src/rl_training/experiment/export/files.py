@@ -33,6 +33,7 @@ def write_policy(policy: ExportedPolicy, path: Path) -> dict[str, Any]:
         return WRITERS[path.suffix](policy, path)
 
 
+# Files are opened here, because ONNX Runtime and PyTorch refuse paths that the locale does not show as text.
 def open_policy(path: Path) -> Runnable:
     return OPENERS[path.suffix](path)
 
@@ -88,7 +89,8 @@ def _write_onnx(policy: ExportedPolicy, path: Path) -> dict[str, Any]:
 def _write_pt2(policy: ExportedPolicy, path: Path) -> dict[str, Any]:
     program = _traced(policy)
     _trim(program)
-    torch.export.save(program, path)
+    with path.open("wb") as file:
+        torch.export.save(program, file)
     return {"torch": torch.__version__}
 
 
@@ -97,13 +99,14 @@ def _open_onnx(path: Path) -> Runnable:
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(path.read_bytes(), options, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     return lambda inputs: dict(zip(names, session.run(names, inputs), strict=True))
 
 
 def _open_pt2(path: Path) -> Runnable:
-    module = torch.export.load(path).module()
+    with path.open("rb") as file:
+        module = torch.export.load(file).module()
 
     @torch.no_grad()
     def run(inputs: Arrays) -> Arrays:
