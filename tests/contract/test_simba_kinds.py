@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from rl_training.algorithms import CATALOGUE
 from rl_training.experiment.agent import load_agent
-from rl_training.experiment.config.train_config import parse_config
-from rl_training.experiment.run import run_training
 from rl_training.testing import AlgorithmCase, checks
 
 OPTIONS = {"simba": {"weight_decay": 0.01}, "simba_v2": {}}  # of the papers
@@ -42,9 +42,15 @@ def test_its_population_equals_its_members_updated_alone(case):
     checks.check_population(case)
 
 
+@pytest.fixture(scope="module")
+def finished(all_rows, tmp_path_factory) -> Callable[[str, str], Path]:
+    """Trains each run once, to compare with and to export."""
+    return cache(lambda kind, name: checks.train(with_network(all_rows[name], kind), tmp_path_factory.mktemp(name)))
+
+
 @pytest.mark.parametrize(("kind", "name"), [pytest.param(*each, marks=slow_unless(each[1] == "sac")) for each in CASES])
-def test_it_resumes_byte_for_byte(all_rows, kind, name, tmp_path):
-    checks.check_resume(with_network(all_rows[name], kind), tmp_path)
+def test_it_resumes_byte_for_byte(all_rows, finished, kind, name, tmp_path):
+    checks.check_resume(with_network(all_rows[name], kind), tmp_path, finished(kind, name))
 
 
 @pytest.mark.parametrize(("kind", "name"), [
@@ -61,13 +67,7 @@ def test_the_compiled_loss_equals_the_eager_one(case, members):
     checks.check_compiled(case, members=members)
 
 
-@pytest.fixture(scope="module", params=OPTIONS)
-def trained(request, all_rows, tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp(request.param)
-    config = parse_config(with_network(all_rows["sac"], request.param).config(output_dir=str(folder)))
-    return run_training(config).run_dir
-
-
+@pytest.mark.parametrize("kind", OPTIONS)
 @pytest.mark.parametrize("ending", ["pt2", pytest.param("onnx", marks=pytest.mark.slow)])
-def test_an_exported_policy_equals_its_agent_statistics_included(trained, ending, tmp_path, check_export):
-    check_export(load_agent(trained), tmp_path / f"policy.{ending}")
+def test_an_exported_policy_equals_its_agent_statistics_included(finished, kind, ending, tmp_path, check_export):
+    check_export(load_agent(finished(kind, "sac")), tmp_path / f"policy.{ending}")
