@@ -104,12 +104,9 @@ class LogMetrics(Callback):
     only_when_due = True
 
     def __init__(
-        self,
-        interval: int,
-        *writers: Callable[[Row], None],
-        member: int | None = None,
+        self, interval: int, *writers: Callable[[Row], None], member: int | None = None,
         pool: EnvPool | MemberPool | TensorPool | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.interval, self.writers, self.member, self.pool = interval, writers, member, pool
         self.update_metrics: Metrics = {}
         self.skipped_phases: Metrics = {}  # last metrics of phases that the last update did not run

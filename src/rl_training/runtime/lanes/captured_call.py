@@ -22,12 +22,9 @@ class CapturedCall(Generic[Result]):
     """
 
     def __init__(
-        self,
-        function: Callable[[], Result],
-        generator: torch.Generator,
-        *,
+        self, function: Callable[[], Result], generator: torch.Generator, *,
         changes: Sequence[torch.Tensor] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._function, self._generator, self._changes = function, generator, changes
         self._calls = 0
         self._result: Result
