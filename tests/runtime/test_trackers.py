@@ -91,17 +91,20 @@ def test_a_resume_finds_what_the_tracker_stored(local, recorder):
     assert recorder[1].rows[0]["step"] > 128
 
 
-def test_every_member_of_a_population_is_logged_alone(local, recorder):
+def train_population() -> None:
     from rl_training.experiment.config.train_config import parse_config
     from rl_training.experiment.run import run_population
 
-    configs = [
+    run_population([
         parse_config({"algo": "dqn", "env_id": "CartPole-v1", "seed": seed, "total_timesteps": 60, "log": ["wandb"],
                       "output_dir": f"run-{seed}", "log_interval": 30, "eval_interval": 0,
                       "algo_kwargs": {"hidden_sizes": [4], "learning_starts": 20, "batch_size": 8}})
         for seed in (0, 1)
-    ]  # fmt: skip
-    run_population(configs)
+    ])  # fmt: skip
+
+
+def test_every_member_of_a_population_is_logged_alone(local, recorder):
+    train_population()
     assert [each.subject.path.name for each in recorder] == ["run-0", "run-1"]
     assert all(each.ended == "finished" for each in recorder)
 
@@ -182,3 +185,11 @@ def test_wandb_logs_offline_and_a_resume_continues_the_same_run(local):
     assert (len(folders), ids) == (2, {json.loads(Path("run/trackers.json").read_text())["wandb"]["id"]})
     assert all(list(folder.glob("*.wandb")) for folder in folders)
     assert wandb.run is None
+
+
+def test_wandb_ends_every_member_of_a_population(local, capsys):
+    pytest.importorskip("wandb")
+    train_population()
+    assert "failed" not in capsys.readouterr().err
+    for seed in (0, 1):
+        assert b"finished" in b"".join(path.read_bytes() for path in Path(f"run-{seed}/wandb").rglob("*.wandb"))

@@ -1,7 +1,7 @@
 """Logs to Weights & Biases. Its own environment variables (WANDB_MODE, WANDB_PROJECT, ...) apply."""
 
 import os
-from typing import Any
+from typing import Any, ClassVar
 
 import wandb
 
@@ -10,6 +10,8 @@ from rl_training.runtime.callbacks.trackers.subject import Row, Subject, numbers
 
 class WandbTracker:
     """One run of Weights & Biases, which a resume continues by its id. Without a login it logs offline."""
+
+    running: ClassVar[int] = 0  # runs of this process; the seeds of a population are several
 
     def __init__(self, subject: Subject) -> None:
         known = subject.stored().get("id")
@@ -20,6 +22,7 @@ class WandbTracker:
             reinit="create_new",  # leaves a run of the user's own alone
             settings=wandb.Settings(console="off"),  # what the run prints is not captured
         )  # fmt: skip
+        WandbTracker.running += 1
         # A resumed run may log some steps again, which wandb's own counter would reject.
         self._run.define_metric("*", step_metric="step")
         if known is None:
@@ -29,9 +32,10 @@ class WandbTracker:
         self._run.log({"step": row["step"], **numbers_of(row)})
 
     def finish(self, status: str) -> None:
+        WandbTracker.running -= 1
         self._run.summary["status"] = status
         self._run.finish(exit_code=int(status in ("running", "failed")))
-        if wandb.run is None:  # no run of the user's own
+        if wandb.run is None and not WandbTracker.running:  # neither a run of the user's own nor of another seed
             wandb.teardown()  # ends wandb's process
 
 
