@@ -16,8 +16,9 @@ Table = Literal["pandas", "polars", "list"]
 def read_metrics(path: Path | str, *, table: Table | None = None) -> Any:
     """Returns the logged metrics of a run as a data frame, one row per log entry or evaluation.
 
-    `path` is a run directory, or the directory of several seeds, whose rows then have a column `seed`. The result is a
-    pandas data frame if pandas is installed, else a polars one, else a list of dicts; `table` chooses one of them.
+    `path` is a run directory, the directory of several seeds, whose rows then have a column `seed`, or a benchmark,
+    whose rows have a column `cell` too. The result is a pandas data frame if pandas is installed, else a polars one,
+    else a list of dicts; `table` chooses one of them.
     Numbers of an evaluation are columns such as `eval_return_mean`.
     """
     rows = [*_rows(Path(path))]
@@ -49,12 +50,19 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
     if (path / METRICS).exists():
         yield from (dict(_flat(row)) for row in logged_rows(path))
         return
+    cells = {} if _seeds(path) else {cell.name: cell for cell in sorted(path.glob("*")) if _seeds(cell)}
+    if not cells and not _seeds(path):
+        raise FileNotFoundError(f"no {METRICS} in {path}; give a run directory, or one of several seeds or a benchmark")
+    for name, cell in (cells or {"": path}).items():
+        for seed, run in _seeds(cell).items():
+            at = {"cell": name, "seed": seed} if cells else {"seed": seed}
+            yield from ({**at, **dict(_flat(row))} for row in logged_rows(run))
+
+
+def _seeds(path: Path) -> dict[int, Path]:
+    """The runs of a directory of several seeds, by their seed."""
     seeds = {int(number): each for each in path.glob("seed_*") if (number := each.name[5:]).isdecimal()}
-    runs = {seed: seeds[seed] for seed in sorted(seeds) if (seeds[seed] / METRICS).exists()}
-    if not runs:
-        raise FileNotFoundError(f"no {METRICS} in {path}; give a run directory")
-    for seed, run in runs.items():
-        yield from ({"seed": seed, **dict(_flat(row))} for row in logged_rows(run))
+    return {seed: seeds[seed] for seed in sorted(seeds) if (seeds[seed] / METRICS).exists()}
 
 
 def _flat(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
