@@ -52,6 +52,18 @@ def test_scores_and_probabilities_by_environment(tmp_path):
     assert hopper.entries[0].normalized_interval == pytest.approx((50, 50), abs=1e-4)
 
 
+@pytest.mark.parametrize(("steps", "found"), [((1_000, 1_099), False), ((1_000, 1_100), True), ((2_048, 1_000), True)])
+def test_runs_of_unequal_lengths_are_reported(tmp_path, steps, found):
+    bench = write_bench(tmp_path / "bench", {("a", "X-v1"): [1.0, 2.0], ("b", "X-v1"): [3.0, 4.0]})
+    for algo, count in zip("ab", steps, strict=True):
+        stored = result(algo, "X-v1", [1.0, 2.0])
+        stored["runs"][1]["steps"] = count  # the longest counts
+        stored["runs"][0]["steps"] = 10
+        (bench / f"{algo}-X-v1" / "result.json").write_text(json.dumps(stored))
+    line = f"X-v1: the runs took unequal steps (a {steps[0]:,}, b {steps[1]:,})"
+    assert compare(bench).notes == [line] * found
+
+
 def test_the_tables_as_markdown(tmp_path):
     bench = write_bench(tmp_path / "bench", {("a", "X-v1"): [1000.0, 1000.0], ("b", "X-v1"): [10.0, 10.0]})
     assert markdown(compare(bench)) == (

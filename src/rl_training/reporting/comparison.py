@@ -85,9 +85,10 @@ def compare(*paths: Path | str, by: Sequence[str] = ()) -> Comparison:
         raise ValueError(f"no cell of {names} is done yet. Run them with rl-training bench")
     results = [group.cell for group in found.groups]
     tasks = [task_of(name, cells) for name, cells in by_task(results).items()]
+    unequal = [note for name, cells in by_task(results).items() if (note := unequal_steps(name, cells))]
     sources = dict.fromkeys(result["test"] for result in results if result.get("test") is not None)
     estimates = [f"scores are {PLAYED_NOTE.format(source)}" for source in sources]
-    return Comparison(tasks, found.missing, results, found.groups, found.left_out, [*found.notes, *estimates])
+    return Comparison(tasks, found.missing, results, found.groups, found.left_out, [*found.notes, *unequal, *estimates])
 
 
 def by_task(results: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
@@ -95,6 +96,14 @@ def by_task(results: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str,
     for result in results:
         tasks.setdefault(name_of(result), []).append(result)
     return tasks
+
+
+def unequal_steps(name: str, results: Sequence[Mapping[str, Any]]) -> str | None:
+    """Reports runs of one task that took over 10 % more steps than others, for example because of whole rollouts."""
+    steps = {result["algo"]: max(run.get("steps") or 0 for run in result["runs"]) for result in results}
+    if max(steps.values()) < 1.1 * min(steps.values()) or not min(steps.values()):
+        return None
+    return f"{name}: the runs took unequal steps ({', '.join(f'{algo} {count:,}' for algo, count in steps.items())})"
 
 
 def task_of(name: str, results: Sequence[Mapping[str, Any]]) -> Task:
