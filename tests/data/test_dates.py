@@ -49,6 +49,19 @@ def test_one_late_row_shows_the_order_and_the_rows_are_sorted(tmp_path):
     assert read.columns["rewards"][:3].tolist() == [3, 2, 1]
 
 
+@pytest.mark.parametrize("late", ["05/13/2026", "13/05/2026"])
+def test_first_dates_that_fit_both_orders_do_not_decide_for_later_ones(tmp_path, late):
+    file = write(tmp_path / "log.csv", ["05/05/2026"] * 5000 + [late] * 4)
+    dataset = load_transition_dataset(file, columns=OBS)
+    assert dataset.columns["when"][[0, -1]].tolist() == [0, 8 * DAY]
+
+
+def test_later_dates_that_fit_both_orders_are_reported(tmp_path):
+    dataset = load_transition_dataset(write(tmp_path / "log.csv", ["05/05/2026"] * 5000 + ["05/06/2026"]), columns=OBS)
+    assert dataset.time_column == ""
+    assert any("do not show one order of day and month" in note for note in dataset.notes)
+
+
 def test_the_order_that_one_file_shows_holds_for_all(tmp_path):
     first = write(tmp_path / "1.csv", ["01/02/2026", "02/02/2026", "03/02/2026", "04/02/2026"])
     second = write(tmp_path / "2.csv", ["12/02/2026", "13/02/2026", "14/02/2026", "15/02/2026"])
@@ -59,20 +72,23 @@ def test_the_order_that_one_file_shows_holds_for_all(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "dates", "text"),
+    ("name", "dates", "reason"),
     [
-        ("when", ["01/02/2026", "02/02/2026"], "'when' is ignored: '01/02/2026' may have the day or the month first"),
-        ("when", ["31/01/2026", "01/31/2026"], "'when' is ignored: '31/01/2026' is no timestamp that can be read"),
-        ("when", ["31/01/26", "01/02/26"], "'when' is ignored: '31/01/26' is no timestamp that can be read"),
-        ("date", ["Jan 31", "Feb 1"], "'date' is ignored: 'Jan 31' is no timestamp that can be read"),
+        ("when", ["01/02/2026", "02/02/2026"], "dates such as '01/02/2026' do not show one order of day and month"),
+        ("when", ["01/01/2026", "02/01/2026"], "dates such as '01/01/2026' do not show one order of day and month"),
+        ("when", ["31/01/2026", "01/31/2026"], "dates such as '31/01/2026' do not show one order of day and month"),
+        ("when", ["31/01/26", "01/02/26"], "'31/01/26' is no timestamp that can be read"),
+        ("when", ["31/01/2026", "01/02/2026 noon"], "'01/02/2026 noon' is no timestamp that can be read"),
+        ("date", ["2026-01-31", "later"], "'later' is no timestamp that can be read"),
+        ("date", ["Jan 31", "Feb 1"], "'Jan 31' is no timestamp that can be read"),
     ],
 )
-def test_text_that_may_be_a_time_is_reported_unless_it_is_left_out(tmp_path, name, dates, text):
+def test_text_that_may_be_a_time_is_reported_unless_it_is_left_out(tmp_path, name, dates, reason):
     file = write(tmp_path / "log.csv", dates * 2, name)
     findings = [each for each in inspect_source(file, columns=OBS).findings if each.kind == "unread_time"]
     fix = f"write it as 2026-01-31T12:30:00 to order the rows, or leave it out with --columns {name}="
-    assert [each.sentence for each in findings] == [f"{text}; {fix}"]
-    assert any(text in note for note in load_transition_dataset(file, columns=OBS).notes)
+    assert [each.sentence for each in findings] == [f"{name!r} is ignored: {reason}; {fix}"]
+    assert any(reason in note for note in load_transition_dataset(file, columns=OBS).notes)
     for columns in ({name: ""}, {"time": ""}, {"episodes": name}):
         report = inspect_source(file, columns={**OBS, **columns})
         assert "unread_time" not in {each.kind for each in report.findings}

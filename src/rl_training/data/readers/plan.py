@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from rl_training.data.datasets.durations import TIME
 from rl_training.data.readers import cells
-from rl_training.data.readers.dates import is_unclear, looks_like_date, order_of
+from rl_training.data.readers.dates import DAY, MONTH, looks_like_date, order_of
 from rl_training.data.readers.episodes import Warnings
 from rl_training.data.readers.names import TIME_NAMES, choose_names, did_you_mean, matching_columns, other_names
 from rl_training.data.readers.options import TableOptions
@@ -32,7 +32,7 @@ class Table:
     spec: EnvSpec | None = None
     notes: tuple[str, ...] = ()
     orders: Mapping[str, str] = field(default_factory=dict)  # day or month first, by column of dates
-    unread: Mapping[str, str] = field(default_factory=dict)  # a cell of each column of text that may hold times
+    unread: Mapping[str, str] = field(default_factory=dict)  # why a column of text that may hold times is not read
 
 
 @dataclass
@@ -79,31 +79,41 @@ def _with_text_times(table: Table, shown: str) -> Table:
     words = {name: each for name, each in words.items() if each}
     iso = {name for name, each in words.items() if all(map(cells.is_time, each))}
     dates = {name for name, each in words.items() if name not in iso and all(map(looks_like_date, each))}
-    orders = {name: order for name in dates if (order := order_of(words[name]) or _order(table, name) or shown)}
-    times = iso.union(name for name in orders if all(cells.is_time(word, orders[name]) for word in words[name]))
+    orders = {name: _order(table, name, words[name]) or shown for name in dates}
+    times = iso.union(name for name in dates if all(cells.is_time(word, orders[name]) for word in words[name]))
     maybe = dates.union(name for name in words if name.lower() in TIME_NAMES) - times
     return replace(
         table, kinds={**table.kinds, **dict.fromkeys(times, "time")},
         orders={name: order for name, order in orders.items() if name in times},
-        unread={name: words[name][0] for name in maybe},
+        unread={name: _reason(words[name], orders.get(name)) for name in maybe},
     )  # fmt: skip
 
 
-def _order(table: Table, name: str) -> str:
-    """The order of day and month that the dates of all rows show."""
+def _order(table: Table, name: str, first: Sequence[str]) -> str:
+    """The order of day and month that the first dates show, or if these fit both orders, the dates of all rows."""
+    if (order := order_of(first)) in (DAY, MONTH):
+        return order
     batches = (cells.to_words(batch[name]) for batch in table.batches([name]))
     return order_of({word for batch in batches for word in batch if word})
+
+
+def _reason(words: Sequence[str], order: str | None) -> str:
+    """Why these cells are not read as times. `order` is "" for dates in no clear order, None for other text."""
+    if order == "":
+        return f"dates such as {words[0]!r} do not show one order of day and month"
+    word = next(word for word in words if not cells.is_time(word, order or ""))
+    return f"{word!r} is no timestamp that can be read"
 
 
 def unread_times(plan: Plan, given: Mapping[str, str]) -> Warnings:
     """Warns of columns of text that may hold times and that nothing reads."""
     used = {column for group in plan.chosen.values() for column in group} | plan.categories.keys() | plan.ids.keys()
+    fix = "write it as 2026-01-31T12:30:00 to order the rows, or leave it out with --columns"
     return tuple(
-        ("unread_time", f"{name!r} is ignored: {word!r} "
-         + ("may have the day or the month first" if is_unclear(word) else "is no timestamp that can be read"),
-         f"write it as 2026-01-31T12:30:00 to order the rows, or leave it out with --columns {name}=")
-        for name, word in plan.table.unread.items() if name not in used and given.get(name) != ""
-    )  # fmt: skip
+        ("unread_time", f"{name!r} is ignored: {reason}", f"{fix} {name}=")
+        for name, reason in plan.table.unread.items()
+        if name not in used and given.get(name) != ""
+    )
 
 
 def _ids(table: Table, chosen: Mapping[str, list[str]], options: TableOptions) -> dict[str, dict[object, int]]:
