@@ -44,3 +44,16 @@ def test_the_rate_is_that_of_the_later_half():
     assert "  1,000/s  " in shown(130_000, 140_000)
     assert "  1,500/s  " in shown(130_000, 140_000, 160_000)
     assert shown(130_000, 140_000, 160_000, 200_000).endswith("  about 4 min left\n")
+
+
+def test_a_long_run_keeps_few_marks():
+    progress, now = ShowProgress(Console(file=io.StringIO())), [100.0]
+    state = SimpleNamespace(global_step=0, total_timesteps=1_000_000, metrics={}, evaluation=None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("time.monotonic", lambda: now[0])
+        progress.on_train_start(state)
+        for _ in range(10_000):
+            now[0], state.global_step = now[0] + 10, state.global_step + 50
+            progress.on_step_end(state)
+        assert progress.rate(state) == pytest.approx(5)
+    assert len(progress._marks) < 100

@@ -16,6 +16,7 @@ from rl_training.runtime.state import CollectResult, TrainerState
 REFRESH_SECONDS = 0.2
 LINE_SECONDS = 10.0  # between plain lines without a terminal
 MARK_SECONDS = 1.0  # at least, between two marks of time and step
+MARKS = 100  # about, in a long run
 
 
 class HasProgress(Protocol):
@@ -64,7 +65,7 @@ class ShowProgress(Callback):
             self._bar.update(self._task, completed=state.global_step, description=self.line(state))
         else:
             self.console.print(f"{self.line(state)}  {self.left(state)}", highlight=False, soft_wrap=True)
-        if now - self._marks[-1][0] >= MARK_SECONDS:
+        if now - self._marks[-1][0] >= max(MARK_SECONDS, (now - self._start) / MARKS):
             self._marks.append((now, state.global_step))
 
     def _restart(self, now: float, step: int) -> None:
