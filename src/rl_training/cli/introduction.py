@@ -63,7 +63,9 @@ def fewer_updates(config: TrainConfig) -> str | None:
 def more_steps(config: TrainConfig, total: int) -> str | None:
     """Reports whole rollouts that exceed the steps of the run by a tenth or more."""
     options = get_algorithm_spec(config.algo).config_type(**config.algo_kwargs)
-    rollout = getattr(options, "num_steps", 1) * config.num_envs
+    if not hasattr(options, "num_steps"):
+        return None
+    rollout = options.num_steps * config.num_envs
     taken = -(-total // rollout) * rollout
     if taken < 1.1 * total:
         return None
