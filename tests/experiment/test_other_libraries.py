@@ -65,7 +65,7 @@ def test_a_function_as_a_schedule_is_answered_with_the_form_here():
     options = {"learning_rate": lambda remaining: remaining * 1e-3}
     written = {"learning_rate": {"kind": "linear", "end": 0.0}}
     hint = f"schedules={written}"
-    assert message({"algo": "ppo", "algo_kwargs": options}).endswith(f"; write a number, and {hint} for its course")
+    assert message({"algo": "ppo", "algo_kwargs": options}).endswith(f"; write a number, and add {hint}")
     for other in ({"learning_rate": "fast"}, {"num_steps": max}):
         assert "schedules" not in message({"algo": "ppo", "algo_kwargs": other})
     parse_config({"algo": "ppo", "env_id": "CartPole-v1", "schedules": written, "algo_kwargs": {"learning_rate": 1e-3}})

@@ -156,7 +156,7 @@ def schedule_here(name: str, value: Any) -> str:
     """A hint to append to an error message if the value of an option is a function; otherwise empty."""
     if name not in SCHEDULED or not callable(value):
         return ""
-    return f"; write a number, and schedules={{'{name}': {{'kind': 'linear', 'end': 0.0}}}} for its course"
+    return f"; write a number, and add schedules={{'{name}': {{'kind': 'linear', 'end': 0.0}}}}"
 
 
 def name_here(word: str, known: Mapping[str, str], value: Any = None) -> str:
