@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 
 from rl_training import BC, CQL
 from rl_training.data import TransitionDataset, load_transition_dataset
+from rl_training.data.datasets.validation import DatasetError
 from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.datasets import load_dataset, load_run_dataset
 from rl_training.experiment.run import run_training
@@ -96,3 +99,38 @@ def test_a_run_of_an_earlier_version_resumes_without_the_text_timestamps_of_its_
     started, _, _ = load_run_dataset(config, None)
     assert started is not None
     assert started.columns["rewards"].tolist() == [1, 3]  # in the order of time, in which the terminal row is second
+
+
+def logged(path: Path, **times: list[str]) -> str:
+    rows = {"episode": [0, 0, 0], "obs": [1.0, 2.0, 3.0], "action": [0, 1, 0], "reward": [1.0, 2.0, 3.0],
+            "done": [False, False, True], **times}  # fmt: skip
+    pq.write_table(pa.table(rows), path)
+    return str(path)
+
+
+DATES = ["31/01/2026", "01/02/2026", "02/02/2026"]
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        {"date": DATES, "seen": ["2026-01-01", "2026-01-02", "2026-01-03"]},  # had been ordered by `seen`
+        {"seen": ["2026-01-01", "2026-01-02", "2026-01-03"], "date": [*DATES[:2], ""]},  # missing dates are refused now
+    ],
+)
+def test_a_run_that_began_before_dates_were_read_resumes_with_the_same_data(tmp_path, times):
+    config = parse_config({"algo": "bc", "dataset": logged(tmp_path / "log.parquet", **times)})
+    earlier, _ = load_dataset(config, text_times="iso")
+    assert earlier.time_column == "seen"
+    start = {"spec": earlier.spec.to_json(), "dataset": earlier.fingerprint()}
+    assert load_run_dataset(config, start)[2] == earlier.fingerprint()
+    with pytest.raises(DatasetError) if "" in times["date"] else nullcontext():
+        assert load_run_dataset(config, None)[2] != earlier.fingerprint()
+
+
+def test_other_data_are_not_taken_for_those_of_an_earlier_version(tmp_path):
+    config = parse_config({"algo": "bc", "dataset": logged(tmp_path / "log.parquet", date=DATES)})
+    dataset, _, fingerprint = load_run_dataset(config, None)
+    assert dataset is not None
+    start = {"spec": dataset.spec.to_json(), "dataset": "the fingerprint of other data"}
+    assert load_run_dataset(config, start)[2] == fingerprint

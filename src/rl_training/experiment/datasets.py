@@ -1,6 +1,7 @@
 """Loads the dataset of a config: files, recipes and mixtures, with its reward transform."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +24,9 @@ from rl_training.runtime.policies import SometimesRandom
 from rl_training.runtime.recipes import roll_dataset
 from rl_training.types import EnvSpec
 
+# Timestamps in text: as now, then as earlier versions recognised them, which first did so in CSV files only.
+READINGS: tuple[dict[str, Any], ...] = ({}, {"text_times": "iso"}, {"text_times": False})
+
 
 class RewardChange(NamedTuple):
     """A reward transform with its numbers resolved; it also applies to online rewards after an offline phase."""
@@ -40,17 +44,17 @@ def load_run_dataset(
 ) -> tuple[TransitionDataset | None, RewardChange, str | None]:
     """Returns the dataset of a run with its reward transform and fingerprint; `start` describes a run to resume.
 
-    If its dataset was another one, it is read as by an earlier version.
+    If its dataset was another one, it is read as by earlier versions.
     """
     like = None if start is None else EnvSpec.from_json(start["spec"])
     recorded = None if start is None else start.get("dataset")
+    for reading in () if recorded is None else READINGS:
+        with suppress(TypeError, ValueError):  # this version may refuse what an earlier one has ignored
+            dataset, change = _load(config, like, **reading)
+            if dataset is not None and dataset.fingerprint() == recorded:
+                return dataset, change, recorded
     dataset, change = _load(config, like)
-    fingerprint = None if dataset is None else dataset.fingerprint()
-    if recorded is None or fingerprint == recorded:
-        return dataset, change, fingerprint
-    earlier, _ = _load(config, like, text_times=False)  # earlier versions recognised them in CSV files only
-    is_same = earlier is not None and earlier.fingerprint() == recorded
-    return (earlier, change, recorded) if is_same else (dataset, change, fingerprint)
+    return dataset, change, None if dataset is None else dataset.fingerprint()
 
 
 def _load(config: TrainConfig, like: EnvSpec | None, **reading: Any) -> tuple[TransitionDataset | None, RewardChange]:

@@ -10,7 +10,7 @@ from rl_training.data.datasets.actions import Bounds
 from rl_training.data.datasets.transition_dataset import TransitionDataset, transitions_of
 from rl_training.data.readers import Source, read_columns, shown
 from rl_training.data.readers.names import Names
-from rl_training.data.readers.options import AUTO, Categories, table_options
+from rl_training.data.readers.options import AUTO, Categories, TextTimes, table_options
 from rl_training.types import EnvSpec
 
 
@@ -18,7 +18,7 @@ def load_transition_dataset(
     source: Source, *, spec: EnvSpec | None = None, columns: Mapping[str, Names] | None = None,
     action_range: Bounds | None = None, allow: Collection[str] = (), categories: Categories | None = None,
     csv_dialect: str = AUTO, max_gap: float | None = None, like: EnvSpec | None = None, ids: Collection[str] = (),
-    keep_durations: bool = False, text_times: bool = True,
+    keep_durations: bool = False, text_times: TextTimes = True,
 ) -> TransitionDataset:  # fmt: skip
     """Reads transitions from a file, several files, a glob, or a Minari dataset by its directory or id.
 
@@ -29,7 +29,7 @@ def load_transition_dataset(
     - `categories`: columns of a table to read as categories, or a dict with the values of each in order.
     - `csv_dialect`: separators of a CSV file; auto detects them.
     - `max_gap`: seconds; a longer step in the time column of a table ends the episode.
-    - `text_times`: recognises columns of text that hold timestamps.
+    - `text_times`: recognises columns of text that hold timestamps; "iso" those in ISO 8601 only.
     - `like`: spaces of earlier data, whose categories and first action are used.
     - `ids`: columns of a table to keep as integers, one for each different text.
     - `keep_durations`: adds the time to the next row if a table has a time column, for files that hold a part of it.

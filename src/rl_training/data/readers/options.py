@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from rl_training.types import EnvSpec
 
@@ -27,6 +27,7 @@ DIALECTS = {word: Dialect(mark) for mark, word in WORDS.items()} | {
 }
 AUTO = "auto"
 Categories: TypeAlias = "Mapping[str, Sequence[Any]] | Collection[str]"
+TextTimes: TypeAlias = 'bool | Literal["iso"]'
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class TableOptions:
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # values in order; (): those of the data
     max_gap: float | None = None  # seconds; a longer gap between two rows ends the episode
     is_known: bool = False  # the categories are those of a known spec
-    text_times: bool = True  # recognise text that holds timestamps; earlier versions did so in CSV files only
+    text_times: TextTimes = True  # recognise text that holds timestamps
     date_order: str = ""  # day or month first, where the dates of one file do not show it
     action_start: int | None = None  # the first Discrete action; None: 1 if the actions are integers from 1
     keep_durations: bool = False  # add the time to the next row, before rows are left out

@@ -57,7 +57,7 @@ class Plan:
 
 
 def make_plan(table: Table, given: Mapping[str, str], options: TableOptions) -> Plan:
-    table = _with_text_times(table, options.date_order) if options.text_times else table
+    table = _with_text_times(table, options) if options.text_times else table
     usable = [name for name in table.names if table.kinds[name] == "number"]
     names = choose_names(table.names, given, table.source, usable=usable)
     time = _time_column(table, given, names, options)
@@ -71,21 +71,22 @@ def make_plan(table: Table, given: Mapping[str, str], options: TableOptions) -> 
     return plan
 
 
-def _with_text_times(table: Table, shown: str) -> Table:
-    """Recognises columns of text whose first cells are all timestamps; `shown` is the order of day and month."""
+def _with_text_times(table: Table, options: TableOptions) -> Table:
+    """Recognises columns of text whose first cells are all timestamps."""
     text = [name for name, kind in table.kinds.items() if kind == "text"]
     first = next(table.batches(text), {}) if text else {}
     words = {name: [word for word in cells.to_words(column[:SAMPLE]) if word] for name, column in first.items()}
     words = {name: each for name, each in words.items() if each}
     iso = {name for name, each in words.items() if all(map(cells.is_time, each))}
-    dates = {name for name, each in words.items() if name not in iso and all(map(looks_like_date, each))}
-    orders = {name: _order(table, name, words[name]) or shown for name in dates}
+    others = {} if options.text_times == "iso" else {name: words[name] for name in words.keys() - iso}
+    dates = {name for name, each in others.items() if all(map(looks_like_date, each))}
+    orders = {name: _order(table, name, words[name]) or options.date_order for name in dates}
     times = iso.union(name for name in dates if all(cells.is_time(word, orders[name]) for word in words[name]))
     maybe = dates.union(name for name in words if name.lower() in TIME_NAMES) - times
     return replace(
         table, kinds={**table.kinds, **dict.fromkeys(times, "time")},
         orders={name: order for name, order in orders.items() if name in times},
-        unread={name: _reason(words[name], orders.get(name)) for name in maybe},
+        unread={name: _reason(each, orders.get(name)) for name, each in words.items() if name in maybe},
     )  # fmt: skip
 
 
