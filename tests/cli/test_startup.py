@@ -130,7 +130,7 @@ def test_a_cache_folder_that_cannot_be_made_is_left_to_pytorch(monkeypatch, tmp_
 
 
 def test_a_wait_is_no_part_of_the_rate(monkeypatch):
-    clock = iter([0.0, 0.0, 100.0, 110.0])
+    clock = iter([0.0, 100.0, 110.0])
     monkeypatch.setattr(time, "monotonic", lambda: next(clock, 110.0))
     text = io.StringIO()
     shown = progress.ShowProgress(Console(file=text, width=200))
