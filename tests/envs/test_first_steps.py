@@ -72,7 +72,7 @@ def test_a_value_that_training_cannot_use_ends_it_with_file_and_line(
         (1, None, "`step` returned None as reward, not a number: return a float"),
         (1, np.ones(1), "`step` returned an array of shape (1,) as reward, not a number: return reward.item()"),
         (2, None, "`step` returned None as terminated; Gymnasium expects True or False: use bool(terminated)"),
-        (3, "", "`step` returned a str as truncated; Gymnasium expects True or False: use bool(truncated)"),
+        (3, "", "`step` returned a str as truncated; Gymnasium expects True or False"),
     ],
 )
 def test_a_wrong_reward_or_flag_ends_training_in_later_steps_too(

@@ -66,7 +66,8 @@ class LayerFactory:
     """Creates the layers of one release of DreamerV3.
 
     - 2024: RMS norm; weights are scaled by the number of inputs.
-    - 2023: layer norm, and no bias in the layer before it; weights are scaled by the mean of inputs and outputs.
+    - 2023: layer norm, and no bias in the layer before it (5x5 convolutions keep theirs); weights are scaled by the
+      mean of inputs and outputs.
     """
 
     release: Release = "2024"

@@ -81,7 +81,8 @@ def outcome_faults(reward: Any, terminated: Any, truncated: Any) -> Iterator[Fau
     yield from reward_faults(reward)
     for name, flag in (("terminated", terminated), ("truncated", truncated)):
         if not isinstance(flag, (bool, np.bool_)):
-            sentence = f"`step` returned {_kind(flag)} as {name}; Gymnasium expects True or False: use bool({name})"
+            fix = "" if isinstance(flag, str) else f": use bool({name})"  # bool("False") is True
+            sentence = f"`step` returned {_kind(flag)} as {name}; Gymnasium expects True or False{fix}"
             yield Fault(name, sentence, fatal=not _is_zero_or_one(flag) or isinstance(reward, (bool, np.bool_)))
 
 
