@@ -102,6 +102,11 @@ class EnvSpec:
     obs_names: tuple[str, ...] | None = field(default=None, compare=False)
     categories: dict[str, list[str]] | None = field(default=None, hash=False)
 
+    @property
+    def choice_sizes(self) -> tuple[int, ...]:
+        """Number of actions of each choice; a Discrete action is one choice."""
+        return self.action_sizes or (self.action_dim,)
+
     def to_json(self) -> dict[str, Any]:
         values = asdict(self)
         return {name: value for name, value in values.items() if value is not None}

@@ -36,7 +36,7 @@ def mask_columns(spec: EnvSpec) -> slice:
     """Columns of an observation that hold the mask: one for each action, or four bytes where parts are packed."""
     if spec.action_mask is None:
         raise ValueError("the observations have no action_mask")
-    width = (sum(spec.action_sizes) or spec.action_dim) * (4 if spec.obs_parts else 1)
+    width = sum(spec.choice_sizes) * (4 if spec.obs_parts else 1)
     return slice(spec.action_mask, spec.action_mask + width)
 
 

@@ -30,7 +30,7 @@ class RandomPolicy:
         return Action(uniform * 2 - 1)
 
     def _valid_actions(self, valid: Tensor, generator: torch.Generator | None) -> Tensor:
-        parts = valid.split(self.spec.action_sizes or (self.spec.action_dim,), -1)
+        parts = valid.split(self.spec.choice_sizes, -1)
         uniform = torch.rand(len(parts), *valid.shape[:-1], generator=generator, device=valid.device)
         chosen = [nth_valid(*pair) for pair in zip(uniform, parts, strict=True)]
         return torch.stack(chosen, -1) if self.spec.action_kind == "multi_discrete" else chosen[0]
@@ -57,7 +57,7 @@ def require_valid_actions(model: nn.Module, spec: EnvSpec, obs: Tensor) -> None:
     masks = () if spec.action_mask is None else (each for each in model.modules() if isinstance(each, ActionMask))
     if (mask := next(iter(masks), None)) is None:
         return
-    choices = mask.read(obs).split(list(spec.action_sizes) or spec.action_dim, -1)
+    choices = mask.read(obs).split(spec.choice_sizes, -1)
     empty = ~torch.stack([choice.any(-1) for choice in choices], -1)  # [rows, choices]
     if empty.any():
         row, choice = empty.nonzero()[0].tolist()

@@ -87,7 +87,7 @@ def check_actions(case: AlgorithmCase) -> None:
         require(actions.abs().max().item() <= 1, "Box actions must be in [-1, 1]")
         return
     require(actions.dtype == torch.int64, f"actions must be int64, got {actions.dtype}")
-    for choices, size in zip(actions.view(64, -1).unbind(1), spec.action_sizes or (spec.action_dim,), strict=True):
+    for choices, size in zip(actions.view(64, -1).unbind(1), spec.choice_sizes, strict=True):
         require(set(choices.tolist()) <= set(range(size)), f"actions must be 0 to {size - 1}")
 
 

@@ -200,10 +200,11 @@ def test_compiled_updates_are_the_eager_ones(used, windows, monkeypatch, spec, g
     assert traced["unique_graphs"] == graphs  # acting stays as it is
 
 
-def test_the_model_learns_which_action_leads_where(small, windows):
+@pytest.mark.parametrize("architecture", ["2023", "2024"])
+def test_the_model_learns_which_action_leads_where(small, windows, architecture):
     """Each observation shows the action before it; with actions one step off, nothing can be foreseen."""
     spec = EnvSpec((3,), "discrete", 3)
-    learner = small(spec, learning_rate=1e-2, horizon=1, free_nats=0.0)
+    learner = small(spec, learning_rate=1e-2, horizon=1, free_nats=0.0, architecture=architecture)
     draws = torch.Generator().manual_seed(0)
 
     def lived(rows: int) -> Batch:

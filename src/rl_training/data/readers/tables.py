@@ -44,16 +44,9 @@ def read_table(table: Table, given: Mapping[str, str] | None, options: TableOpti
     notes = (*table.notes, *dropped, *_reading(plan, start))
     key = found.key if found else ""
     labels = Labels(
-        _labels(plan),
-        plan.values,
-        start,
-        _integers_with_gaps(columns["actions"]),
-        key,
-        stamps,
-        plan.table.orders.get(time, ""),
-        notes,
-        warnings,
-    )
+        _labels(plan), plan.values, start, _integers_with_gaps(columns["actions"]),
+        time=key, times=stamps, date_order=plan.table.orders.get(time, ""), notes=notes, warnings=warnings,
+    )  # fmt: skip
     timed = key if options.keep_durations else ""
     return complete_transitions(columns, names, table.source, spec=table.spec, labels=labels, order=order, time=timed)
 

@@ -94,7 +94,7 @@ class FirstSteps:
     def report(self, method: str, faults: Iterable[Fault]) -> None:
         for fault in faults:
             place = place_of_method(self.env, method)
-            sentence = fault.sentence if place is None else f"{fault.sentence} ({place})"
+            sentence = located(fault, place)
             if fault.fatal:
                 raise EnvFault(sentence)
             kind = (fault.code, place or type(self.env))
@@ -106,8 +106,12 @@ class FirstSteps:
 def require_outcome(env: Any, reward: Any, terminated: Any, truncated: Any) -> None:
     """Raises EnvFault for a reward or a flag that training cannot use."""
     for fault in training_faults(outcome_faults(reward, terminated, truncated)):
-        place = place_of_method(env, "step")
-        raise EnvFault(fault.sentence if place is None else f"{fault.sentence} ({place})")
+        raise EnvFault(located(fault, place_of_method(env, "step")))
+
+
+def located(fault: Fault, place: Place | None) -> str:
+    """The sentence of a fault with the file and line of the method, if known."""
+    return fault.sentence if place is None else f"{fault.sentence} ({place})"
 
 
 def training_faults(faults: Iterable[Fault]) -> list[Fault]:

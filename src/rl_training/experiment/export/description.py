@@ -114,7 +114,7 @@ def _actions(policy: ExportedPolicy) -> list[dict[str, Any]]:
     low, high = np.array(spec.action_low), np.array(spec.action_high)
     if spec.action_kind != "box":
         low = np.array(spec.action_starts or (spec.action_start,))
-        high = low + np.array(spec.action_sizes or (spec.action_dim,)) - 1
+        high = low + np.array(spec.choice_sizes) - 1
     ends = np.cumsum(policy.actions.sizes)[:-1]
     parts = zip(policy.actions.ports, np.split(low, ends), np.split(high, ends), strict=True)
     return [
@@ -136,8 +136,7 @@ def _columns(agent: Agent) -> dict[str, Any]:
 def _mask(agent: Agent, port: Port) -> dict[str, Any]:
     """The number of actions of each choice, for the input that the policy reads valid actions from."""
     is_read = any(isinstance(each, ActionMask) for each in agent.learner.model.modules())
-    sizes = list(agent.spec.action_sizes) or [agent.spec.action_dim]
-    return {"mask": sizes} if is_read and port.path == (MASK,) else {}
+    return {"mask": list(agent.spec.choice_sizes)} if is_read and port.path == (MASK,) else {}
 
 
 def _names(spec: EnvSpec) -> dict[str, Any]:

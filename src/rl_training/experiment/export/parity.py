@@ -105,7 +105,7 @@ class Comparison:
     def _choices(self, expected: Arrays, exported: Arrays, tolerance: float) -> tuple[Array, Array]:
         """Rows whose actions differ, and those of them where the scores of both are closer than the tolerance."""
         spec = self.agent.spec
-        sizes, starts = spec.action_sizes or (spec.action_dim,), spec.action_starts or (spec.action_start,)
+        sizes, starts = spec.choice_sizes, spec.action_starts or (spec.action_start,)
         chosen = [each[ACTIONS] - np.array(starts) for each in (expected, exported)]
         scores = expected.get("logits", expected.get("q_values"))
         if scores is None or scores.shape != (len(chosen[0]), sum(sizes)):  # an algorithm from outside may have others
