@@ -17,7 +17,7 @@ Arrays: TypeAlias = "dict[str, Array]"  # columns as NumPy arrays
 Batch: TypeAlias = "dict[str, Tensor]"  # obs, actions, rewards, next_obs, dones (terminated only), truncated, ...
 Metrics: TypeAlias = "dict[str, Tensor]"  # scalars; they stay on the device until they are logged
 ACTION_SPACES = {"box": "Box", "discrete": "Discrete", "multi_discrete": "MultiDiscrete"}  # kind -> Gymnasium class
-SKIP_UPDATES = "halted"  # name of a learner's buffer; while it is 1, updates change nothing
+HALTED = "halted"  # name of a learner's buffer; while it is 1, updates change nothing
 
 
 class Loss(NamedTuple):

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from rl_training.algorithms.core.config import ActorRateConfig, OfflineTDConfig
 from rl_training.algorithms.core.learner import Learner
-from rl_training.algorithms.core.ops import ensemble_squared_error, weighted_cloning_loss
+from rl_training.algorithms.core.ops import squared_td_loss, weighted_cloning_loss
 from rl_training.models import MLPAWACModel
 from rl_training.types import Batch, Loss
 
@@ -38,10 +38,8 @@ class AWACAlgorithm(Learner):
         return ("critics", "policy", "targets")
 
     def critics(self, batch: Batch) -> Loss:
-        """Critic loss: mean of (Q(s, a) - target)^2, summed over the critics."""
         batch = self.normalized(batch)
-        q, target_q = self.model.critic(batch["obs"], batch["actions"]), self.target_q(batch)
-        return Loss({"critic_loss": ensemble_squared_error(q, target_q)}, {"target_q_mean": target_q.mean()})
+        return squared_td_loss(self.model.critic(batch["obs"], batch["actions"]), self.target_q(batch))
 
     @torch.no_grad()
     def target_q(self, batch: Batch) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from rl_training.algorithms.core.config import ActorRateConfig, OfflineTDConfig, PrecisionConfig
 from rl_training.algorithms.core.learner import Learner
-from rl_training.algorithms.core.ops import ensemble_squared_error, expectile_loss, weighted_cloning_loss
+from rl_training.algorithms.core.ops import expectile_loss, squared_td_loss, weighted_cloning_loss
 from rl_training.models import MLPIQLModel
 from rl_training.types import Batch, Loss
 
@@ -36,11 +36,7 @@ def iql_loss(predictions: IQLPredictions, config: IQLConfig) -> Loss:
     - policy: mean of -min(exp(beta * A), max_advantage_weight) * log pi(a|s)
     """
     q, target_q, advantage, log_prob = predictions
-    return iql_critic_loss(q, target_q).joined(iql_policy_loss(advantage, log_prob, config))
-
-
-def iql_critic_loss(q: Tensor, target_q: Tensor) -> Loss:
-    return Loss({"critic_loss": ensemble_squared_error(q, target_q)}, {"target_q_mean": target_q.mean()})
+    return squared_td_loss(q, target_q).joined(iql_policy_loss(advantage, log_prob, config))
 
 
 def iql_policy_loss(advantage: Tensor, log_prob: Tensor, config: IQLConfig) -> Loss:
@@ -60,7 +56,7 @@ class IQLAlgorithm(Learner):
     actor_parameters = ("model.actor.",)
 
     def critics(self, batch: Batch) -> Loss:
-        return iql_critic_loss(*self.predict_q(batch))
+        return squared_td_loss(*self.predict_q(batch))
 
     def policy(self, batch: Batch) -> Loss:
         return iql_policy_loss(*self.predict_policy(batch), self.config)

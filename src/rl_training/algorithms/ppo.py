@@ -8,11 +8,11 @@ from torch import Tensor
 
 from rl_training.algorithms.core.config import RolloutConfig
 from rl_training.algorithms.core.learner import Learner
-from rl_training.algorithms.core.memory import acting, memory_arguments, memory_around
+from rl_training.algorithms.core.memory import memory_arguments, memory_around, policy_and_memory
 from rl_training.data import generalized_advantages
 from rl_training.models import Normalizer, PPOModel
 from rl_training.models.layers import Activation
-from rl_training.types import SKIP_UPDATES, Action, Batch, Loss, Metrics, ParameterGroup
+from rl_training.types import HALTED, Action, Batch, Loss, Metrics, ParameterGroup
 
 
 class PPOConfig(RolloutConfig):
@@ -50,7 +50,7 @@ class PPOAlgorithm(Learner):
     def setup(self) -> None:
         self.register_buffer("clip_range", torch.tensor(self.config.clip_range))
         if self.config.target_kl is not None:
-            self.register_buffer(SKIP_UPDATES, torch.zeros(()))
+            self.register_buffer(HALTED, torch.zeros(()))
 
     @torch.no_grad()
     def prepare(self, batch: Batch) -> Batch:
@@ -104,7 +104,7 @@ class PPOAlgorithm(Learner):
         """Skips this update and all later ones on the rollout once approx_kl > 1.5 * target_kl."""
         exceeded = loss.metrics["approx_kl"] > 1.5 * self.config.target_kl
         halted = torch.maximum(self.halted, exceeded.float())
-        return loss._replace(buffers={SKIP_UPDATES: halted}, metrics={**loss.metrics, SKIP_UPDATES: halted})
+        return loss._replace(buffers={HALTED: halted}, metrics={**loss.metrics, HALTED: halted})
 
     def parameter_groups(self) -> list[ParameterGroup]:
         return [ParameterGroup(self.config.learning_rate, eps=1e-5, max_grad_norm=self.config.max_grad_norm)]
@@ -112,7 +112,7 @@ class PPOAlgorithm(Learner):
     def act(
         self, obs: Tensor, memory: Any = None, *, deterministic: bool = False, generator: torch.Generator | None = None
     ) -> Action:
-        policy, memory, columns = acting(self.model, self.normalizer(obs), memory)
+        policy, memory, columns = policy_and_memory(self.model, self.normalizer(obs), memory)
         raw = policy.mode() if deterministic else policy.sample(generator)
         actions = raw.clamp(-1, 1) if raw.is_floating_point() else raw
         return Action(actions, memory, extras={"raw_actions": raw, **columns})

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from rl_training.algorithms.core.config import ActionNoiseConfig, AlgorithmConfig, NoiseKind, ReplayActorCriticConfig
 from rl_training.algorithms.core.learner import Learner, frozen
-from rl_training.algorithms.core.ops import ensemble_squared_error
+from rl_training.algorithms.core.ops import squared_td_loss
 from rl_training.models import MLPTD3Model
 from rl_training.types import Batch, Loss
 
@@ -42,10 +42,8 @@ class TD3Algorithm(Learner):
         return ("critic_loss", "actor_loss", "targets") if delayed else ("critic_loss",)
 
     def critic_loss(self, batch: Batch) -> Loss:
-        """Critic loss: mean of (Q(s, a) - target)^2, summed over the critics."""
         batch = self.normalized(batch)
-        q, target_q = self.model.critic(batch["obs"], batch["actions"]), self.target_q(batch)
-        return Loss({"critic_loss": ensemble_squared_error(q, target_q)}, {"target_q_mean": target_q.mean()})
+        return squared_td_loss(self.model.critic(batch["obs"], batch["actions"]), self.target_q(batch))
 
     @torch.no_grad()
     def target_q(self, batch: Batch) -> Tensor:

@@ -38,7 +38,7 @@ from rl_training.runtime.lanes.memory_limits import NotEnoughMemoryError
 from rl_training.runtime.population import member_states
 from rl_training.runtime.state import Lane, TrainerState
 from rl_training.runtime.video import Video
-from rl_training.types import SKIP_UPDATES, EnvSpec
+from rl_training.types import HALTED, EnvSpec
 from rl_training.waiting import Show
 
 RunPool = EnvPool | MemberPool | TensorPool  # of one run
@@ -258,7 +258,7 @@ def _schedules(config: TrainConfig, learner: Learner) -> tuple[dict[str, Any], d
     schedules = {**learner.schedules(), **config.schedules}
     numbers = {group.rate: group.learning_rate for group in learner.parameter_groups()}
     numbers |= {"learning_rate": learner.config.learning_rate}
-    numbers |= {name: float(value) for name, value in learner.named_buffers(recurse=False) if name != SKIP_UPDATES}
+    numbers |= {name: float(value) for name, value in learner.named_buffers(recurse=False) if name != HALTED}
     unknown = sorted(set(schedules) - set(numbers))
     if unknown:
         name = unknown[0]

@@ -6,7 +6,7 @@ and sequences can start at any step.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import Tensor
 
@@ -15,14 +15,6 @@ from rl_training.models.recurrent import IS_FIRST, Recurrent
 from rl_training.types import Batch
 
 PREFIX = "memory_"  # of the names of columns
-
-
-class Acting(NamedTuple):
-    """Result of a policy for one observation per row; `memory` is None without recurrent layers."""
-
-    policy: Any
-    memory: Batch | None = None
-    columns: Batch = {}  # the memory before the observation
 
 
 def has_memory(model: Any) -> bool:
@@ -40,14 +32,17 @@ def check_memory(model: Any, config: Any) -> None:
         )
 
 
-def acting(model: Any, obs: Tensor, memory: Batch | None) -> Acting:
-    """Computes the policy for observations [rows, ...]; without `memory`, they are the first of an episode."""
+def policy_and_memory(model: Any, obs: Tensor, memory: Batch | None) -> tuple[Any, Batch | None, Batch]:
+    """Returns the policy for observations [rows, ...], the memory after them, and the memory before them as columns.
+
+    Without `memory`, the observations are the first of an episode.
+    """
     if not has_memory(model):
-        return Acting(model.actor(model.encoder(obs), *valid_actions(model, obs)))
+        return model.actor(model.encoder(obs), *valid_actions(model, obs)), None, {}
     before: Batch = model.memory.initial(len(obs)) if memory is None else memory
     features, _, after = model.features(obs, before)
     policy = model.actor(features, *valid_actions(model, obs))
-    return Acting(policy, after, {PREFIX + name: each for name, each in before.items()})
+    return policy, after, {PREFIX + name: each for name, each in before.items()}
 
 
 def memory_columns(batch: Batch) -> Batch:

@@ -16,6 +16,11 @@ def ensemble_squared_error(predictions: Tensor, targets: Tensor) -> Tensor:
     return (predictions - targets).square().mean(-1).sum()
 
 
+def squared_td_loss(q: Tensor, target_q: Tensor) -> Loss:
+    """Critic loss: mean of (Q(s, a) - target)^2, summed over the critics."""
+    return Loss({"critic_loss": ensemble_squared_error(q, target_q)}, {"target_q_mean": target_q.mean()})
+
+
 def select_action(values: Tensor, actions: Tensor) -> Tensor:
     """Selects the entry of each row's action: [rows, actions, ...] -> [rows, ...]."""
     # Not `take_along_dim`, which checks every index.

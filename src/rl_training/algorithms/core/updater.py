@@ -12,7 +12,7 @@ from rl_training.algorithms.core.graphs import Branches, CapturedUpdates
 from rl_training.algorithms.core.optimizer import Optimizer, piece_size, pieces
 from rl_training.algorithms.core.population import Population
 from rl_training.models.unit_norm import project_, unit_norm_axes
-from rl_training.types import SKIP_UPDATES, Batch, Loss, Metrics, ParameterGroup, Source, Trainable, UpdateResult
+from rl_training.types import HALTED, Batch, Loss, Metrics, ParameterGroup, Source, Trainable, UpdateResult
 
 
 class Updater:
@@ -26,9 +26,9 @@ class Updater:
         self.buffers = self.population.buffers if self.population else dict(first.named_buffers())
         self.loss: Callable[[Batch, str], Loss] = self.population.loss if self.population else first.__call__
         self.device = next(iter(self.params.values())).device
-        self.halted = self.buffers.get(SKIP_UPDATES)
+        self.halted = self.buffers.get(HALTED)
         if self.halted is not None and self.population:
-            raise ValueError(f'a learner with the buffer "{SKIP_UPDATES}" cannot be a member of a population')
+            raise ValueError(f'a learner with the buffer "{HALTED}" cannot be a member of a population')
         self.groups = self._groups()
         generated = compile and self.device.type == "cuda" and self.halted is None
         self.optimizers = [
