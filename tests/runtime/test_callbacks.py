@@ -148,6 +148,13 @@ def test_a_row_keeps_the_metrics_of_skipped_phases_also_after_a_resume():
     assert log.last() == resumed.last() == {"actor_loss": 6.0, "critic_loss": 4.0}
 
 
+def test_metrics_of_skipped_phases_stay_in_order():
+    log, names = LogMetrics(10), [f"metric_{number}" for number in range(20)]
+    log.on_update_end(state(40), UpdateResult(dict.fromkeys(names, torch.tensor(1.0)), 1))
+    log.on_update_end(state(40), UpdateResult({"loss": torch.tensor(2.0)}, 1))
+    assert list(log.last()) == [*names, "loss"]
+
+
 def test_warnings_about_logged_metrics_are_logged_once():
     def low_returns(metrics):
         return ["returns are low"] if (metrics.get("episode_return") or 0) > 20 else []

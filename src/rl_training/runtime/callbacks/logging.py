@@ -122,10 +122,8 @@ class LogMetrics(Callback):
         self.lane_metrics = {**self.lane_metrics, **result.metrics}
 
     def on_update_end(self, state: TrainerState, result: UpdateResult) -> None:
-        if not self.update_metrics.keys() <= result.metrics.keys():
-            missing = self.update_metrics.keys() - result.metrics.keys()
-            skipped = {name: self._of_member(self.update_metrics[name]) for name in missing}
-            self.skipped_phases = {**self.skipped_phases, **skipped}
+        missing = [name for name in self.update_metrics if name not in result.metrics]
+        self.skipped_phases |= {name: self._of_member(self.update_metrics[name]) for name in missing}
         self.update_metrics = result.metrics
 
     def on_step_end(self, state: TrainerState) -> None:
