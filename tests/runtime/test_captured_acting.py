@@ -12,7 +12,7 @@ from rl_training.algorithms.sac import SACAlgorithm
 from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.run import resume_run, run_population, run_training
 from rl_training.runtime.callbacks.training import StopAtStep
-from rl_training.runtime.lanes import actors
+from rl_training.runtime.lanes import captured_acting
 from rl_training.runtime.lanes.acting import Actor
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -79,7 +79,7 @@ def test_a_resumed_run_ends_with_the_same_bytes(tmp_path, name):
 def test_captured_acting_trains_like_eager_acting(tmp_path, name, monkeypatch):
     require(name)
     run_training(config(tmp_path / "captured", name, overlap_updates="off" if name != "ppo" else "auto"))
-    monkeypatch.setattr(actors, "CapturedActor", Actor)
+    monkeypatch.setattr(captured_acting, "CapturedActor", Actor)
     run_training(config(tmp_path / "eager", name, overlap_updates="off" if name != "ppo" else "auto"))
     assert weights(tmp_path / "captured") == weights(tmp_path / "eager")
 

@@ -12,7 +12,7 @@ import torch
 from rl_training.data import ReplayBuffer, TransitionDataset
 from rl_training.data.replay.mixed_replay import MixedReplay
 from rl_training.envs.pools.pool import EnvPool
-from rl_training.runtime.lanes import Actor, FineTuneLane
+from rl_training.runtime.lanes import Actor, FineTuneLane, FineTuning
 from rl_training.types import Action, EnvSpec
 
 SPEC = EnvSpec((1,), "discrete", 2)
@@ -61,12 +61,13 @@ class Still:
 
 
 def lane(
-    data: TransitionDataset, rows: ReplayBuffer, *, env: Any = Countdown, num_envs: int = 1, **options: Any
-) -> FineTuneLane:
-    chosen = {"offline_steps": 5, "batch_size": 2, "offline_ratio": 0.5, "updates_per_step": 1,
-              "rewards": lambda rewards: 2 * rewards, "gamma": 0.5, **options}  # fmt: skip
+    data: TransitionDataset, rows: ReplayBuffer, *, env: Any = Countdown, num_envs: int = 1, batch_size: int = 2,
+    **options: Any,
+) -> FineTuneLane:  # fmt: skip
+    chosen = {"offline_steps": 5, "online_steps": 100, "offline_ratio": 0.5, "updates_per_step": 1, **options}
+    settings = FineTuning(**chosen, rewards=lambda rewards: 2 * rewards)
     actor = Actor(Still(), EnvPool(env, num_envs), torch.Generator(), torch.device("cpu"))
-    return FineTuneLane(data, actor, rows, **chosen)
+    return FineTuneLane(data, actor, rows, settings, batch_size=batch_size, gamma=0.5)
 
 
 @pytest.mark.parametrize(("ratio", "old"), [(0.0, 0), (0.25, 2), (0.5, 4), (1.0, 8)])

@@ -31,7 +31,7 @@ class Sizes(Callback):
         self.stored: list[int] = []
 
     def on_update_end(self, state: TrainerState, result: Any) -> None:
-        self.stored.append(len(state.lane.replay))
+        self.stored.append(len(state.lane.replay_parts()["replay"]))
 
 
 def weights(folder: Any) -> dict[str, torch.Tensor]:

@@ -55,6 +55,9 @@ class MemberLane:
     def _own_source(self) -> Any:
         return self.lane.source if self.replay is None else self.replay
 
+    def replay_parts(self) -> dict[str, Any]:
+        return {} if self.replay is None else self.replay.parts()
+
     def state_dict(self) -> dict[str, Any]:
         state = {"step": self.lane.step, "source": self._own_source.state_dict()}
         return state if self.lane.replay is None else {**state, "actor": self.lane.actor.state_dict(self.member)}

@@ -39,15 +39,14 @@ class Lane(Protocol):
     @property
     def source(self) -> Source: ...
 
-    @property
-    def replay(self) -> Any:
-        """The replay buffer whose transitions are saved in segments, or None."""
-
     def collect(self, limit: int) -> CollectResult:
         """Advances by at most `limit` steps offline, or by one rollout or environment step online."""
 
     def due(self) -> int:
         """Returns the number of updates to run before the next `collect`."""
+
+    def replay_parts(self) -> dict[str, Any]:
+        """Returns the stores of rows that checkpoints save in segments, by name; empty without a replay buffer."""
 
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: dict[str, Any]) -> list[str]:

@@ -74,8 +74,7 @@ class SaveCheckpoints(Callback):
 
 def replay_segments(state: TrainerState) -> ReplaySegments:
     """Returns the segments of this run's replay buffers; offline and on-policy runs have none."""
-    replay = state.lane.replay
-    return ReplaySegments({} if replay is None else replay.parts())
+    return ReplaySegments(state.lane.replay_parts())
 
 
 def trainer_state(state: TrainerState, callbacks: Sequence[Callback]) -> dict[str, Any]:

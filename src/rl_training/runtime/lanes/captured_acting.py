@@ -8,11 +8,14 @@ from typing import Any
 
 import torch
 
+from rl_training import streams
 from rl_training.data import ReplayBuffer
 from rl_training.data.sampling import Layout, PackedColumns
 from rl_training.envs.pools.pool import Transition
 from rl_training.runtime.lanes.acting import Actor
+from rl_training.runtime.lanes.action_noise import ActionNoise
 from rl_training.runtime.lanes.captured_call import CapturedCall
+from rl_training.runtime.lanes.context import LaneContext
 from rl_training.runtime.state import finite_actions
 from rl_training.types import Action, Batch, EnvSpec, Policy
 
@@ -126,6 +129,19 @@ class CapturedStorage:
     def _send_and_write(self) -> None:
         self.actor.send()
         self.replay.write(self.actor.transition())
+
+
+def new_actor(context: LaneContext) -> Actor:
+    """On a GPU with environments of the host and a policy without recurrent state, acting is captured."""
+    generator = streams.generator(context.seed, "exploration", device=context.device)
+    on_gpu = context.device.type == "cuda" and not context.pool.on_device
+    kind = CapturedActor if on_gpu and not context.learner.initial_memory(1) else Actor
+    noise = ActionNoise.build(context.options)
+    policy: Any = context.policy
+    return kind(
+        policy, context.pool, generator, context.device, noise=noise, statistics=policy.running_statistics(),
+        returns=policy.return_statistics(),
+    )  # fmt: skip
 
 
 def _step_layout(spec: EnvSpec) -> dict[str, Layout]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from rl_training.algorithms import Learner
-from rl_training.data import TransitionDataset
+from rl_training.data import RecurrentReplayBuffer, ReplayBuffer, TransitionDataset
 from rl_training.runtime.lanes.memory_limits import require_memory
 from rl_training.runtime.state import Lane
 from rl_training.types import EnvSpec, Policy
@@ -19,13 +19,13 @@ from rl_training.types import EnvSpec, Policy
 
 @dataclass(frozen=True)
 class FineTuning:
-    """Settings of a run that trains offline first and online afterwards; `rewards` is the dataset's transform."""
+    """Settings of a run that trains offline first and online afterwards."""
 
     offline_steps: int
     online_steps: int
-    offline_ratio: float
+    offline_ratio: float  # fraction of a batch from the dataset, in the online phase
     updates_per_step: int
-    rewards: Callable[[Tensor], Tensor]
+    rewards: Callable[[Tensor], Tensor]  # the dataset's reward transform, applied to online rewards too
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,7 @@ class TrainingLane:
     times_updates: ClassVar[bool] = False  # updates can be timed beforehand, which `compile: auto` needs
     compile_after: ClassVar[Mapping[str, int]] = {}  # else, updates from which it compiles, by device type
     can_overlap: ClassVar[bool] = False  # updates can run while the environments step
+    replay: ReplayBuffer | RecurrentReplayBuffer | None = None
     stop_by: float = math.inf
     overlap: bool = False  # `collect` runs the updates itself, and `due` returns 0
     run_updates: Callable[[int], None]  # set by the training loop
@@ -99,3 +100,6 @@ class TrainingLane:
 
     def due(self) -> int:
         return self._due
+
+    def replay_parts(self) -> dict[str, Any]:
+        return {} if self.replay is None else self.replay.parts()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -13,8 +13,8 @@ from rl_training.data import ReplayBuffer, TransitionDataset
 from rl_training.data.datasets.returns import returns_to_go
 from rl_training.data.replay.mixed_replay import MixedReplay
 from rl_training.runtime.lanes.acting import ActingLane, Actor
-from rl_training.runtime.lanes.actors import new_actor
-from rl_training.runtime.lanes.context import LaneContext
+from rl_training.runtime.lanes.captured_acting import new_actor
+from rl_training.runtime.lanes.context import FineTuning, LaneContext
 from rl_training.runtime.lanes.offline import seeded_dataset
 from rl_training.runtime.state import CollectResult
 from rl_training.types import Batch
@@ -25,8 +25,8 @@ MAX_REPLAY = 1_000_000  # transitions
 class FineTuneLane(ActingLane):
     """A step is an update up to `offline_steps`, and an environment step afterwards.
 
-    `rewards` is the dataset's reward transform, applied to online rewards too. If the replay buffer has a column of
-    `supplies`, transitions are added when their episode ends; `gamma` is the discount of returns-to-go.
+    If the replay buffer has a column of `supplies`, transitions are added when their episode ends; `gamma` is the
+    discount of returns-to-go.
     """
 
     offline: ClassVar[bool] = True
@@ -35,47 +35,46 @@ class FineTuneLane(ActingLane):
     replay: ReplayBuffer
 
     def __init__(
-        self, dataset: TransitionDataset, actor: Actor, replay: ReplayBuffer, *, offline_steps: int, batch_size: int,
-        offline_ratio: float, updates_per_step: int, rewards: Callable[[Tensor], Tensor], gamma: float,
-        learners: Sequence[Learner] = (),
+        self, dataset: TransitionDataset, actor: Actor, replay: ReplayBuffer, settings: FineTuning, *,
+        batch_size: int, gamma: float, learners: Sequence[Learner] = (),
     ) -> None:  # fmt: skip
         super().__init__(actor, dataset)
-        self.mixed = MixedReplay(dataset, replay, offline_ratio)
-        self.replay, self.offline_steps, self.batch_size = replay, offline_steps, batch_size
-        self.updates_per_step, self.rewards, self.gamma, self.learners = updates_per_step, rewards, gamma, learners
+        self.mixed = MixedReplay(dataset, replay, settings.offline_ratio)
+        self.replay, self.settings = replay, settings
+        self.batch_size, self.gamma, self.learners = batch_size, gamma, learners
         self.unfinished: list[list[Batch]] = [[] for _ in range(actor.pool.num_envs)]  # steps of running episodes
 
     @classmethod
     def build(cls, context: LaneContext) -> FineTuneLane:
-        dataset, tuning, options = seeded_dataset(context), context.fine_tuning, context.options
-        if tuning is None:
+        dataset, settings, options = seeded_dataset(context), context.fine_tuning, context.options
+        if settings is None:
             raise ValueError("fine-tuning needs its settings: LaneContext.fine_tuning is None")
         actor = new_actor(context)
         # Room for all online steps, so that the longest episode fits.
-        capacity = min(max(tuning.online_steps, actor.pool.num_envs), MAX_REPLAY)
+        capacity = min(max(settings.online_steps, actor.pool.num_envs), MAX_REPLAY)
         extra = {column.name: column.layout(dataset.columns) for column in context.learner.needs}
         context.require_memory("online_steps", capacity, ReplayBuffer.row_bytes(actor.pool.spec, extra=extra))
         replay = ReplayBuffer(capacity, actor.pool.spec, device=actor.device, extra=extra)
         return cls(
-            dataset, actor, replay, offline_steps=tuning.offline_steps, batch_size=options.batch_size,
-            offline_ratio=tuning.offline_ratio, updates_per_step=tuning.updates_per_step, rewards=tuning.rewards,
-            gamma=options.gamma, learners=context.learners,
+            dataset, actor, replay, settings, batch_size=options.batch_size, gamma=options.gamma,
+            learners=context.learners,
         )  # fmt: skip
 
     def collect(self, limit: int) -> CollectResult:
-        result = CollectResult()
-        if self.step < self.offline_steps:
+        result, offline_steps = CollectResult(), self.settings.offline_steps
+        if self.step < offline_steps:
             self.source = self.mixed.dataset
-            self._due = min(limit, self.offline_steps - self.step)
+            self._due = min(limit, offline_steps - self.step)
             self.step += self._due
             return result
-        if self.step == self.offline_steps:
+        if self.step == offline_steps:
             for learner in self.learners:
                 learner.start_online()
         self.source = self.mixed
         batch = self.act(None, result)
-        self._store({**batch, "rewards": self.rewards(batch["rewards"])})
-        self._due = self.updates_per_step * result.num_env_steps if self.replay.added >= self.batch_size else 0
+        self._store({**batch, "rewards": self.settings.rewards(batch["rewards"])})
+        has_batch = self.replay.added >= self.batch_size
+        self._due = self.settings.updates_per_step * result.num_env_steps if has_batch else 0
         return result
 
     def _store(self, batch: Batch) -> None:

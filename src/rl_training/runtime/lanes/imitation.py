@@ -12,7 +12,7 @@ from rl_training.algorithms import GAILConfig, GAILDiscriminator, Learner, Updat
 from rl_training.data import RolloutBuffer
 from rl_training.data.datasets.imitation import ImitationBatches, absorbing_rows, add_absorbing_rows, append_flag
 from rl_training.runtime.lanes.acting import Actor
-from rl_training.runtime.lanes.actors import new_actor
+from rl_training.runtime.lanes.captured_acting import new_actor
 from rl_training.runtime.lanes.context import LaneContext
 from rl_training.runtime.lanes.rollout import RolloutLane, new_rollout_buffer
 from rl_training.runtime.state import CollectResult

@@ -82,10 +82,8 @@ class ModelBasedLane(TrainingLane):
     def stop_by(self, when: float) -> None:
         self.real.stop_by = when
 
-    @property
-    def replay(self) -> ReplayParts:
-        real = {} if self.real.replay is None else self.real.replay.parts()
-        return ReplayParts({**real, "model": self.imagined})
+    def replay_parts(self) -> dict[str, Any]:
+        return {**self.real.replay_parts(), "model": self.imagined}
 
     def collect(self, limit: int) -> CollectResult:
         self._due = 0
@@ -174,13 +172,3 @@ class OfflineModelBasedLane(ModelBasedLane):
 
     def _fit_is_due(self) -> bool:
         return self.fitted_at < 0
-
-
-class ReplayParts:
-    """Several replay buffers to save, by name."""
-
-    def __init__(self, parts: dict[str, Any]) -> None:
-        self._parts = parts
-
-    def parts(self) -> dict[str, Any]:
-        return self._parts

@@ -16,7 +16,6 @@ class OfflineLane(TrainingLane):
     takes_population: ClassVar[bool] = True
     with_online_steps: ClassVar[str] = "fine_tuning"
     times_updates: ClassVar[bool] = True
-    replay = None
 
     def __init__(self, dataset: TransitionDataset) -> None:
         self.source, self.step = dataset, 0

@@ -11,8 +11,7 @@ from rl_training.algorithms.core.config import ReplayConfig
 from rl_training.data import FrameReplayBuffer, HindsightReplayBuffer, ReplayBuffer
 from rl_training.envs.goals import GoalRewards
 from rl_training.runtime.lanes.acting import ActingLane, Actor
-from rl_training.runtime.lanes.actors import new_actor
-from rl_training.runtime.lanes.captured_acting import CapturedActor, CapturedStorage
+from rl_training.runtime.lanes.captured_acting import CapturedActor, CapturedStorage, new_actor
 from rl_training.runtime.lanes.captured_steps import CapturedCollect
 from rl_training.runtime.lanes.context import LaneContext
 from rl_training.runtime.policies import RandomPolicy

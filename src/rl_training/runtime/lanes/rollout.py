@@ -12,7 +12,7 @@ from rl_training.algorithms.core.memory import rollout_rows
 from rl_training.algorithms.core.updater import load_tensors
 from rl_training.data import RolloutBuffer
 from rl_training.runtime.lanes.acting import ActingLane, Actor
-from rl_training.runtime.lanes.actors import new_actor
+from rl_training.runtime.lanes.captured_acting import new_actor
 from rl_training.runtime.lanes.captured_steps import CapturedSteps, stacked_steps
 from rl_training.runtime.lanes.context import LaneContext
 from rl_training.runtime.lanes.reward_scale import RewardScale

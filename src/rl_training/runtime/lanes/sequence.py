@@ -14,7 +14,7 @@ from rl_training.algorithms.core.config import SequenceConfig
 from rl_training.data import RecurrentReplayBuffer
 from rl_training.data.sampling import Layout
 from rl_training.runtime.lanes.acting import ActingLane, Actor
-from rl_training.runtime.lanes.actors import new_actor
+from rl_training.runtime.lanes.captured_acting import new_actor
 from rl_training.runtime.lanes.context import LaneContext
 from rl_training.runtime.state import CollectResult
 
