@@ -17,16 +17,15 @@ from rl_training.experiment.machine import choose
 from rl_training.models.encoders import Statistics
 from rl_training.models.return_scale import ReturnScale, ReturnStatistics
 from rl_training.runtime.engine import train
-from rl_training.runtime.lanes.reward_scale import DiscountedReturns
 from rl_training.types import EnvSpec
 
 GAMMA = 0.5
 
 
 def added(scale: ReturnScale, rewards: list[float], ends: list[int]) -> ReturnScale:
-    returns = DiscountedReturns(ReturnStatistics(scale.statistics(), scale.largest, GAMMA), torch.zeros(1))
+    returns, sums = ReturnStatistics(scale.statistics(), scale.largest, GAMMA), torch.zeros(1)
     for reward, end in zip(rewards, ends, strict=True):
-        returns.add(torch.tensor([reward]), torch.tensor([float(end)]))
+        returns.add(sums, torch.tensor([reward]), torch.tensor([float(end)]))
     return scale
 
 
@@ -51,10 +50,10 @@ def test_rewards_keep_their_values_while_all_returns_are_zero():
 
 def test_members_of_a_population_have_their_own_statistics():
     mean, std, count, largest = torch.zeros(2), torch.ones(2), torch.zeros(2), torch.zeros(2)
-    returns = DiscountedReturns(ReturnStatistics(Statistics(mean, std, count), largest, GAMMA), torch.zeros(2, 3))
+    returns, sums = ReturnStatistics(Statistics(mean, std, count), largest, GAMMA), torch.zeros(2, 3)
     rewards = torch.tensor([[1.0, 2.0, 3.0], [0.0, 0.0, -9.0]])
-    returns.add(rewards, torch.zeros(2, 3))
-    returns.add(torch.zeros(2, 3), torch.zeros(2, 3))
+    returns.add(sums, rewards, torch.zeros(2, 3))
+    returns.add(sums, torch.zeros(2, 3), torch.zeros(2, 3))
     seen = torch.cat([rewards, rewards / 2], 1)
     torch.testing.assert_close(mean, seen.mean(1))
     torch.testing.assert_close(std, seen.std(1, unbiased=False))

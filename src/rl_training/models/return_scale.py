@@ -38,7 +38,12 @@ class ReturnStatistics:
     gamma: float
 
     @torch.no_grad()
-    def merge(self, returns: Tensor) -> None:
-        """Adds discounted returns [*population, envs]."""
-        self.returns.merge(returns)
-        self.largest.copy_(torch.maximum(self.largest, returns.abs().amax(-1)))
+    def add(self, sums: Tensor, rewards: Tensor, ends: Tensor) -> None:
+        """Adds a step [*population, envs] to the discounted `sums` of running episodes, and these to the statistics.
+
+        `ends` is 1 where an episode terminated or was truncated.
+        """
+        sums.mul_(self.gamma).add_(rewards)
+        self.returns.merge(sums)
+        self.largest.copy_(torch.maximum(self.largest, sums.abs().amax(-1)))
+        sums.mul_(1 - ends)

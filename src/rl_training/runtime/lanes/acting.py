@@ -11,13 +11,11 @@ import torch
 from torch import Tensor
 
 from rl_training.algorithms.core.flat import FlatFunction
-from rl_training.data import RecurrentReplayBuffer, ReplayBuffer
 from rl_training.envs.pools.pool import Transition
 from rl_training.models.encoders import Statistics
 from rl_training.models.return_scale import ReturnStatistics
 from rl_training.runtime.lanes.action_noise import ActionNoise
 from rl_training.runtime.lanes.context import TrainingLane
-from rl_training.runtime.lanes.reward_scale import DiscountedReturns
 from rl_training.runtime.memory import Memory
 from rl_training.runtime.state import CollectResult, finite_actions
 from rl_training.types import Action, Batch, Policy
@@ -36,7 +34,7 @@ class Actor:
         self.obs, self.memory = self._tensor(pool.reset()), Memory()
         lead = self.obs.shape[: self.obs.dim() - len(pool.spec.obs_shape)]
         self.noise, self.noise_value = noise, torch.zeros(*lead, pool.spec.action_dim, device=device)
-        self.returns = None if returns is None else DiscountedReturns(returns, torch.zeros(lead, device=device))
+        self.returns, self.return_sums = returns, torch.zeros(lead, device=device)
         traceable = device.type == "cpu" and getattr(policy, "is_traceable", False)
         self.flat = FlatFunction(self._act, generator=generator) if traceable else None
 
@@ -94,7 +92,7 @@ class Actor:
 
     def add_returns(self, batch: Batch) -> None:
         if self.returns is not None:
-            self.returns.add(batch["rewards"], batch["dones"] + batch["truncated"])  # never both
+            self.returns.add(self.return_sums, batch["rewards"], batch["dones"] + batch["truncated"])  # never both
 
     def reset_noise(self, stepped: Transition) -> None:
         """Resets the exploration noise of environments whose episode ended."""
@@ -105,7 +103,7 @@ class Actor:
         """State of all environments, or of those of one member; all members share the generator."""
         pool, rows = self._part(member)
         noise = {} if self.noise is None else {"drift": self.noise_value[rows]}
-        returns = {} if self.returns is None else {"returns": self.returns.sums[rows]}
+        returns = {} if self.returns is None else {"returns": self.return_sums[rows]}
         memory = {} if self.memory.rows is None else {"memory": self.memory.rows}
         own = {"obs": self.obs[rows], "envs": pool.snapshot(), "generator": self.generator.get_state()}
         return {**own, **noise, **returns, **memory}
@@ -117,7 +115,7 @@ class Actor:
         if self.noise is not None:
             self.noise_value[rows] = 0 if reasons else state["drift"]
         if self.returns is not None:
-            self.returns.sums[rows] = 0 if reasons else state["returns"]
+            self.return_sums[rows] = 0 if reasons else state["returns"]
         self.memory = Memory()
         if "memory" in state and not reasons:
             self.memory.rows = {name: column.to(self.device) for name, column in state["memory"].items()}
@@ -149,8 +147,6 @@ class Actor:
 
 class ActingLane(TrainingLane):
     """A lane whose steps are environment steps."""
-
-    replay: ReplayBuffer | RecurrentReplayBuffer | None = None
 
     def __init__(self, actor: Actor, source: Any) -> None:
         self.actor, self.source, self.step = actor, source, 0

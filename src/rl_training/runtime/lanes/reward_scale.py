@@ -5,23 +5,8 @@ from torch import Tensor, nn
 
 from rl_training.data.replay.rollout_buffer import decayed_sums
 from rl_training.models import Normalizer
-from rl_training.models.return_scale import ReturnStatistics
 
 CLIP = 10.0
-
-
-class DiscountedReturns:
-    """Discounted reward sums of running episodes, which are added to statistics after every step."""
-
-    def __init__(self, statistics: ReturnStatistics, sums: Tensor) -> None:
-        self.statistics, self.sums = statistics, sums  # both change in place, so that CUDA graphs can write them
-
-    @torch.no_grad()
-    def add(self, rewards: Tensor, ends: Tensor) -> None:
-        """Adds the rewards [*population, envs] of a step; `ends` is 1 where an episode terminated or was truncated."""
-        self.sums.mul_(self.statistics.gamma).add_(rewards)
-        self.statistics.merge(self.sums)
-        self.sums.mul_(1 - ends)
 
 
 class RewardScale(nn.Module):
