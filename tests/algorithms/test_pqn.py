@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from rl_training.algorithms import PQNAlgorithm
 from rl_training.algorithms.pqn import q_lambda_returns
 from rl_training.models import PQNModel
-from rl_training.models.encoders import ChannelLayerNorm
+from rl_training.models.encoders import PixelLayerNorm
 from rl_training.types import Batch, EnvSpec
 
 ONE_NUMBER = EnvSpec((1,), "discrete", 2)
@@ -158,7 +158,7 @@ def test_every_hidden_layer_has_a_layer_norm():
 
 def test_convolutions_are_normalised_over_the_channels_of_each_place():
     x = torch.tensor([1.0, 3.0]).view(1, 2, 1, 1) * torch.tensor([[1.0, 10.0]])  # two places, the second ten times
-    out = ChannelLayerNorm(2)(x)
+    out = PixelLayerNorm(2)(x)
     assert out.shape == x.shape
     torch.testing.assert_close(out[0, :, 0], torch.tensor([[-1.0, -1.0], [1.0, 1.0]]), atol=1e-4, rtol=0)
 

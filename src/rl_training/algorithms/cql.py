@@ -18,8 +18,8 @@ from rl_training.algorithms.core.config import (
     refuse_options,
 )
 from rl_training.algorithms.core.learner import Learner
-from rl_training.algorithms.core.ops import ensemble_squared_error, epsilon_greedy, select_action
-from rl_training.algorithms.core.temperature import TemperatureConfig, add_temperature
+from rl_training.algorithms.core.ops import epsilon_greedy, select_action, squared_td_loss
+from rl_training.algorithms.core.temperature import TemperatureConfig, box_target_entropy, log_temperature
 from rl_training.algorithms.sac import frozen_min_q, sac_policy_loss
 from rl_training.models import DiscreteCQLModel, MLPCQLModel
 from rl_training.models.heads import SquashedGaussian
@@ -120,11 +120,9 @@ def cql_loss(predictions: CQLPredictions, config: ConservativeConfig) -> Loss:
     """
     q, target_q = predictions.q, predictions.target_q
     gap = (soft_maximum(predictions) - q).mean(-1)
-    terms = {"critic_loss": ensemble_squared_error(q, target_q)}
-    metrics = {"target_q_mean": target_q.mean(), "q_mean": q.mean(), "cql_gap": gap.mean()}
     weight = offline_weight(config, BOX_ALPHA) if predictions.weight is None else predictions.weight
     penalty = conservative_terms(gap, weight, predictions.log_multiplier, config.lagrange_threshold)
-    return Loss({**terms, **penalty}, metrics)
+    return squared_td_loss(q, target_q).plus(penalty, {"q_mean": q.mean(), "cql_gap": gap.mean()})
 
 
 def offline_weight(config: ConservativeConfig, default: float) -> float:
@@ -213,7 +211,8 @@ class CQLAlgorithm(ConservativeLearner):
 
     def setup(self) -> None:
         refuse_options(self.config, DISCRETE_OPTIONS, "Discrete", "Box")
-        add_temperature(self)
+        self.log_alpha = log_temperature(self.config)
+        self.target_entropy = box_target_entropy(self.config, self.model.action_dim)
         self.add_penalty(BOX_ALPHA)
 
     def critics(self, batch: Batch) -> Loss:

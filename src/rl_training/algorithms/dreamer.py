@@ -131,10 +131,11 @@ class DreamerAlgorithm(Learner):
         with self.precision(batch):
             behaviour, returns = self.behaviour_loss(imagined)
             replayed = self.replay_value_loss(states.latent.features, returns[0].view_as(batch["rewards"]), batch)
-        terms = {**behaviour.terms, "dreamer_replay_value_loss": self.config.replay_value_weight * replayed}
+        loss = world.joined(behaviour).plus({"dreamer_replay_value_loss": self.config.replay_value_weight * replayed})
+        if not self.config.stored_latents:
+            return loss
         latents = {"deter": states.latent.deter.detach().half(), "stoch": states.latent.class_indices()}
-        rows = latents if self.config.stored_latents else {}
-        return world.plus(terms, behaviour.metrics)._replace(buffers=behaviour.buffers, rows=rows)
+        return loss._replace(rows=latents)
 
     def compiled(self, loss: Callable[..., Loss]) -> Callable[..., Loss]:
         """Compiles the parts of the loss and single steps of its loops; a compiled loop would be unrolled."""

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from rl_training.algorithms.core.config import ActionNoiseConfig, AlgorithmConfig
 from rl_training.algorithms.core.learner import Learner, frozen
 from rl_training.algorithms.core.ops import ensemble_squared_error
-from rl_training.algorithms.core.temperature import add_temperature, temperature_loss
+from rl_training.algorithms.core.temperature import box_target_entropy, log_temperature, temperature_loss
 from rl_training.algorithms.discrete_sac import DiscreteSAC, DiscreteSACConfig
 from rl_training.models import MLPSACModel
 from rl_training.types import Batch, EnvSpec, Loss
@@ -56,7 +56,8 @@ class SACAlgorithm(Learner):
         return super().build(spec, config, **options)
 
     def setup(self) -> None:
-        add_temperature(self)
+        self.log_alpha = log_temperature(self.config)
+        self.target_entropy = box_target_entropy(self.config, self.model.action_dim)
 
     def critics(self, batch: Batch) -> Loss:
         return self.critic_loss(self.normalized(batch), self.log_alpha.detach().exp())

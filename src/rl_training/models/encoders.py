@@ -29,7 +29,7 @@ class PixelEncoder(nn.Module):
         return self.out(self.conv(obs.float() / 255))
 
 
-class ChannelLayerNorm(nn.Module):
+class PixelLayerNorm(nn.Module):
     """Layer norm over the channels of each pixel of [..., channels, height, width]."""
 
     def __init__(self, channels: int) -> None:
@@ -42,7 +42,7 @@ class ChannelLayerNorm(nn.Module):
 
 
 def convolution(channels: int, outputs: int, size: int, stride: int, layer_norm: bool) -> list[nn.Module]:
-    return [nn.Conv2d(channels, outputs, size, stride), *([ChannelLayerNorm(outputs)] if layer_norm else []), nn.ReLU()]
+    return [nn.Conv2d(channels, outputs, size, stride), *([PixelLayerNorm(outputs)] if layer_norm else []), nn.ReLU()]
 
 
 class NatureCNN(PixelEncoder):

@@ -115,7 +115,7 @@ def gated(sums: Tensor, state: Tensor) -> Tensor:
     return update * (reset.sigmoid() * candidate).tanh() + (1 - update) * state
 
 
-class GRU(nn.Module):
+class NormedGRU(nn.Module):
     """GRU of the 2023 release, with a norm over the sums of its three gates."""
 
     def __init__(self, deter: int, hidden: int, stoch: int, action_dim: int, make: LayerFactory) -> None:
@@ -177,9 +177,9 @@ class RSSM(nn.Module):
     ) -> None:  # fmt: skip
         super().__init__()
         self.deter, self.shape, stoch = deter, (latents, classes), latents * classes
-        self.cell: GRU | BlockGRU
+        self.cell: NormedGRU | BlockGRU
         if make.is_2023:
-            self.cell = GRU(deter, hidden, stoch, action_dim, make)
+            self.cell = NormedGRU(deter, hidden, stoch, action_dim, make)
         else:
             self.cell = BlockGRU(deter, hidden, stoch, action_dim, blocks=blocks)
         both = embedded + deter  # one layer split by its two inputs: the observation's part is outside the loop

@@ -1,7 +1,7 @@
 """Temperature of the maximum-entropy algorithms: its options, its parameter and its loss."""
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field, PositiveFloat
@@ -28,9 +28,8 @@ def log_temperature(config: TemperatureConfig) -> nn.Parameter:
     return nn.Parameter(torch.tensor(math.log(config.temperature)), requires_grad=config.tune_temperature)
 
 
-def add_temperature(learner: Any) -> None:
-    """Sets `log_alpha` and `target_entropy` (None: the temperature is fixed) of a learner for Box actions."""
-    c = learner.config
-    target = -float(learner.model.action_dim) if c.target_entropy == "auto" else c.target_entropy
-    learner.target_entropy = target if c.tune_temperature else None
-    learner.log_alpha = log_temperature(c)
+def box_target_entropy(config: TemperatureConfig, action_dim: int) -> float | None:
+    """Target entropy of a policy for Box actions; None if the temperature is fixed."""
+    if not config.tune_temperature:
+        return None
+    return -float(action_dim) if config.target_entropy == "auto" else config.target_entropy

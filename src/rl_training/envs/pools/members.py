@@ -17,22 +17,14 @@ class PopulationPool:
 
     def __init__(self, pool: EnvPool) -> None:
         self.pool, self.spec, self.stacks_frames = pool, pool.spec, pool.stacks_frames
-        self.workers, self.source = pool.workers, pool.source
+        self.source = pool.source
         self.num_envs, count = pool.layout.num_envs, len(pool.layout.seeds)
         self._lead = count, self.num_envs
         still_open = set(range(count))
         self.pools = [MemberPool(pool, member, still_open) for member in range(count)]
 
-    @property
-    def obs(self) -> np.ndarray:
-        return self._by_member(self.pool.obs)
-
     def reset(self) -> np.ndarray:
         return self._by_member(self.pool.reset())
-
-    def step(self, actions: np.ndarray) -> Transition:
-        self.begin_step(actions)
-        return self.end_step()
 
     def begin_step(self, actions: np.ndarray) -> None:
         self.pool.begin_step(actions.reshape(-1, *actions.shape[2:]))
@@ -56,7 +48,7 @@ class MemberPool:
 
     def __init__(self, pool: EnvPool, member: int, still_open: set[int]) -> None:
         self._pool, self._member, self._open = pool, member, still_open
-        self.spec, self.num_envs, self.workers = pool.spec, pool.layout.num_envs, pool.workers
+        self.spec, self.num_envs = pool.spec, pool.layout.num_envs
         self.resume_kind = pool.resume_kind
 
     @property
