@@ -47,7 +47,7 @@ class ManagedAlgorithm:
         self.result: TrainResult | None = None
         self._agent: Agent | None = None
         self._trust: tuple[str, ...] | None = None  # of a config that was loaded from a file
-        self._output: str | None = None  # for training after `load`
+        self._new_run = False  # whether training after `load` starts a new run, even if it could continue one
         self._asked = 0  # steps that the calls of `learn` have asked for, all together
 
     @classmethod
@@ -122,8 +122,9 @@ class ManagedAlgorithm:
 
     def _continue(self, agent: Agent, steps: int | None, more: dict[str, Any]) -> TrainResult:
         """Continues the run of the agent, or starts a new run from a saved agent."""
-        if self.result is None and (self._output is not None or not is_newest_of_a_run(agent.path)):
-            self.config = new_run_from(agent.path, self.config, steps, self._output)
+        if self.result is None and (self._new_run or not is_newest_of_a_run(agent.path)):
+            chosen = self.config.output_dir if self._new_run else None
+            self.config = new_run_from(agent.path, self.config, steps, chosen)
             self._asked = self.config.duration
             return self._run(start=agent.path, **more)
         run = agent.path.parent.parent if self.result is None else self.result.run_dir
@@ -189,21 +190,23 @@ class ManagedAlgorithm:
     def load(
         cls: type[Managed], path: Path | str, env: Environment | None = None, *,
         wrappers: Sequence[Wrapper] | None = None, output_dir: Path | str | None = None, best: bool = False,
-        device: str = "cpu", trust: Trust = (),
+        device: str = "cpu", trust: Trust = (), **options: Any,
     ) -> Managed:  # fmt: skip
         """Loads an agent from a run or a checkpoint. Every file is verified first, and no environment is imported.
 
         - `env` replaces the recorded environment, which only Python can create if it was given as an object. It is
           created as given, without the run's `env_kwargs`. The run's `env_wrappers` are applied, unless `env` is an
           object or `wrappers` are given.
-        - `learn` continues the run. From a saved agent, or with `output_dir`, it starts a new run.
+        - `learn` continues the run. From a saved agent, with `output_dir` or with other `options`, such as
+          `learning_rate=1e-4`, it starts a new run from the checkpoint. The old run stays as it is.
         - `evaluate` and `learn` import modules that the config names only if you have trained with them on this
           machine, or `trust` names them.
         """
         agent = in_environment(load_agent(path, best=best, device=device, trust=trust), env, wrappers)
-        managed = cls(agent.config)
-        managed._agent, managed._trust = agent, agent.trust
-        managed._output = None if output_dir is None else str(output_dir)
+        is_new = output_dir is not None or bool(options)
+        where = {"output_dir": None if output_dir is None else str(output_dir)} if is_new else {}
+        managed = cls(agent.config, **{**options, **where})
+        managed._agent, managed._trust, managed._new_run = agent._replace(config=managed.config), agent.trust, is_new
         return managed
 
     @property

@@ -13,6 +13,7 @@ from rl_training.experiment.assembly import Assembly, interval, new_callbacks
 from rl_training.experiment.config.callbacks import callbacks_of
 from rl_training.experiment.config.train_config import ConfigError, TrainConfig
 from rl_training.experiment.machine import Choices, differences, facts, versions
+from rl_training.experiment.other_options import restore_elsewhere
 from rl_training.experiment.result import TrainResult
 from rl_training.experiment.run_directory import FIRST_CHECKPOINT, TRACKERS, RunDirectory
 from rl_training.messages import Warn
@@ -55,7 +56,10 @@ class TrainingRun:
             if checkpoint.info.get("dataset") != info["dataset"]:
                 raise ConfigError("the dataset has changed since this run started; restore it or start a new run")
             _require_same_spaces(*(EnvSpec.from_json(each["spec"]) for each in (checkpoint.info, info)))
-            reasons = restore_trainer(self.state, callbacks, checkpoint, segments) + differences(checkpoint.info, info)
+            restore = partial(restore_trainer, self.state, callbacks, checkpoint, segments)
+            if own is None:
+                restore = partial(restore_elsewhere, restore, self.state.updater, checkpoint, config, parts.spec)
+            reasons = restore() + differences(checkpoint.info, info)
             if reasons:
                 warn(f"resume is approximate, not exact: {'; '.join(reasons)}")
         every = interval(config.checkpoint_interval, config.duration, 10)

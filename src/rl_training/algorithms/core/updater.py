@@ -145,6 +145,11 @@ class Updater:
             if name in ("learning_rate", group.rate):
                 optimizer.rate.fill_(value * group.learning_rate / rates[name])
 
+    def reset_rates(self) -> None:
+        """Sets the learning rates to those of the options, as they are before any schedule."""
+        for (group, _), optimizer in zip(self.groups, self.optimizers, strict=True):
+            optimizer.rate.fill_(group.learning_rate)
+
     def state_dict(self) -> dict[str, Any]:
         """All state of updates; `noise` is the state of the device's default generator."""
         noise = torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else torch.get_rng_state()

@@ -115,6 +115,7 @@ EXPLAINED: Mapping[str, tuple[str, str]] = {
         f"the algorithm chooses its replay buffer; leave it out, or set hindsight=future for {SB3}'s HerReplayBuffer",
     ),
     "replay_buffer_kwargs": ("buffer_size", "options of the replay buffer are options of the algorithm here"),
+    "custom_objects": ("", f"{SB3}'s custom_objects={{'learning_rate': 1e-4}} is load(path, learning_rate=1e-4) here"),
     "use_sde": ("", "state-dependent exploration is not available here; leave it out"),
     "sde_sample_freq": ("", "state-dependent exploration is not available here; leave it out"),
     "stats_window_size": ("", "logged returns are those since the last log entry, of log_interval steps; leave it out"),

@@ -75,5 +75,6 @@ class ImitationLane(RolloutLane):
 
     def load_state_dict(self, state: dict[str, Any]) -> list[str]:
         self.updater.load_state_dict(state["discriminator"])
+        self.updater.reset_rates()  # the options decide: a new run may start here with another rate
         self.rows.load_state_dict(state["rows"])
         return super().load_state_dict(state)

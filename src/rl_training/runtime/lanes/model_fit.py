@@ -94,6 +94,7 @@ class ModelFit:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.updater.load_state_dict(state["model"])
+        self.updater.reset_rates()  # the options decide: a new run may start here with another rate
         self.running = state["running"]
         if not self.running:
             return

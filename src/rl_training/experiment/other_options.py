@@ -1,0 +1,67 @@
+"""Starts a run from the checkpoint of another run, with options that may differ from those of that run."""
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from rl_training import streams
+from rl_training.algorithms.core.learner import Learner
+from rl_training.algorithms.core.updater import Updater
+from rl_training.experiment.config.messages import ConfigError, shown
+from rl_training.experiment.config.overrides import MAY_CHANGE
+from rl_training.experiment.config.registry import build_learner, config_type
+from rl_training.experiment.config.train_config import TrainConfig, config_differences, parse_config
+from rl_training.experiment.trust import learner_modules, modules_of, require_trusted
+from rl_training.runtime.checkpoints.reading import Checkpoint
+from rl_training.types import EnvSpec
+
+BUDGET = ("total_timesteps", "online_steps")
+
+
+def restore_elsewhere(
+    restore: Callable[[], list[str]], updater: Updater, checkpoint: Checkpoint, config: TrainConfig, spec: EnvSpec
+) -> list[str]:
+    """Restores a checkpoint of another run, then sets what the options of this run decide; returns the warnings."""
+    saved = checkpoint.info["config"]
+    if saved["algo"] != config.algo:
+        raise ConfigError(f"{checkpoint.path} is a checkpoint of {saved['algo']}, but the config has {config.algo}")
+    require_trusted(learner_modules(saved), modules_of(config), checkpoint.path)
+    before = parse_config(saved)
+    changed = {k: v for k, v in config_differences(before, config).items() if k not in (*MAY_CHANGE, *BUDGET)}
+    try:
+        warnings = restore()
+    except (ValueError, KeyError) as error:
+        if not changed:
+            raise
+        named = ", ".join(f"{key.removeprefix('algo_kwargs.')} ({shown(old)})" for key, (old, _) in changed.items())
+        raise ConfigError(
+            f"the checkpoint {checkpoint.path} does not fit the changed options: {error}; "
+            f"keep the old value of {named}, or train a new agent"
+        ) from error
+    if changed:
+        _apply(updater, before, config, spec)
+    return warnings
+
+
+def _apply(updater: Updater, before: TrainConfig, now: TrainConfig, spec: EnvSpec) -> None:
+    """Sets learning rates, and single numbers of the learner, such as `clip_range`, that their options start anew.
+
+    A number belongs to an option that has changed if the options before and now give it other initial values.
+    """
+    old, new = (_numbers(_initial(config, spec)) for config in (before, now))
+    unscheduled = {name for name, schedule in before.schedules.items() if now.schedules.get(name) != schedule}
+    held = {**updater.params, **updater.buffers}
+    for name, value in new.items():
+        if name in unscheduled or (name in old and old[name] != value):
+            held[name].detach().fill_(value)
+    updater.reset_rates()
+
+
+def _initial(config: TrainConfig, spec: EnvSpec) -> Learner:
+    with streams.fork(0, "load"):
+        return build_learner(config.algo, spec, config_type(config.algo)(**config.algo_kwargs))
+
+
+def _numbers(learner: Learner) -> dict[str, float]:
+    tensors: list[tuple[str, Tensor]] = [*learner.named_parameters(), *learner.named_buffers()]
+    return {name: tensor.item() for name, tensor in tensors if not tensor.dim()}

@@ -1,0 +1,141 @@
+"""`load` with other options starts a new run from the checkpoint, and every option takes effect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rl_training import DQN, GAIL, MBPO, PPO, SAC, train_dqn, train_ppo
+from rl_training.experiment.config.train_config import ConfigError
+from rl_training.runtime.checkpoints.reading import read_checkpoint
+
+TINY: dict[str, Any] = {
+    "num_steps": 8, "batch_size": 8, "epochs": 1, "hidden_sizes": [8], "eval_episodes": 1, "eval_interval": 0,
+}  # fmt: skip
+
+
+@pytest.fixture
+def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    PPO("CartPole-v1", output_dir="old", **TINY).learn(total_timesteps=32)
+    return Path("old")
+
+
+def rates(agent: Any) -> list[float]:
+    return [round(float(rate), 9) for rate in read_checkpoint(agent.agent.path).state["updater"]["rates"]]
+
+
+def number(agent: Any, name: str) -> float:
+    groups = read_checkpoint(agent.agent.path).group("learner")
+    return round(float({**groups["parameters"], **groups["buffers"]}[name]), 6)
+
+
+def files(run: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+
+
+def test_other_options_start_a_new_run_and_leave_the_old_one(trained):
+    before = files(trained)
+    agent = PPO.load(trained, learning_rate=1e-5, clip_range=0.1, gamma=0.5)
+    agent.learn(total_timesteps=32)
+    assert agent.result is not None
+    assert (agent.result.steps, agent.result.run_dir) == (64, Path("runs/ppo-CartPole-v1-s0"))
+    assert (rates(agent), number(agent, "clip_range")) == ([1e-5], 0.1)
+    assert agent.config.algo_kwargs["gamma"] == 0.5
+    agent.learn(total_timesteps=8)  # further calls continue the new run
+    assert agent.result.steps == 72
+    assert files(trained) == before
+
+
+def test_the_directory_of_the_new_run_can_be_chosen(trained):
+    before = files(trained)
+    agent = PPO.load(trained, output_dir="new", learning_rate=1e-5)
+    agent.learn(total_timesteps=32)
+    assert agent.result is not None
+    assert agent.result.run_dir == Path("new")
+    PPO.load(trained, output_dir="new").learn(total_timesteps=16, fresh=True)  # deletes `new`, not `old`
+    assert files(trained) == before
+
+
+def test_a_checkpoint_to_start_from_takes_the_learning_rate_of_the_config(trained):
+    config = PPO("CartPole-v1", output_dir="new", total_timesteps=64, learning_rate=1e-5, **TINY).config
+    result = train_ppo(config, checkpoint_state=trained)
+    assert rates(PPO.load(result.run_dir)) == [1e-5]
+
+
+def test_a_schedule_that_is_left_out_no_longer_counts(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    falling = {"kind": "linear", "end": 0.0}
+    schedules = {"learning_rate": falling, "clip_range": falling}
+    old = PPO("CartPole-v1", output_dir="old", learning_rate=1e-3, schedules=schedules, **TINY).learn(32)
+    assert (rates(old), number(old, "clip_range")) == ([0.0], 0.0)
+    new = PPO.load("old", schedules={}).learn(total_timesteps=32)
+    assert (rates(new), number(new, "clip_range")) == ([1e-3], 0.2)
+
+
+def test_the_learned_temperature_is_kept_unless_it_is_given(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tiny: dict[str, Any] = {"learning_starts": 8, "batch_size": 8, "hidden_sizes": [8], "eval_interval": 0}
+    old = SAC("Pendulum-v1", output_dir="old", temperature=0.5, **tiny).learn(total_timesteps=32)
+    learned = number(old, "log_alpha")
+    assert learned != round(-0.693147, 6)
+    kept = SAC.load("old", tune_temperature=False, gamma=0.9).learn(total_timesteps=8)
+    assert number(kept, "log_alpha") == learned
+    given = SAC.load("old", tune_temperature=False, temperature=1.0).learn(total_timesteps=8)
+    assert number(given, "log_alpha") == 0.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "changed"),
+    [
+        (GAIL, {**TINY, "dataset": {"kind": "random", "rows": 64}}, {"discriminator_learning_rate": 1e-5}),
+        (
+            MBPO,
+            {"learning_starts": 16, "batch_size": 8, "hidden_sizes": [8], "model_hidden_sizes": [8],
+             "model_max_epochs": 1, "updates_per_collect": 1, "eval_interval": 0},
+            {"model_learning_rate": 1e-5},
+        ),
+    ],
+)  # fmt: skip
+def test_the_rates_of_models_beside_the_policy_change_too(tmp_path, monkeypatch, kind, options, changed):
+    monkeypatch.chdir(tmp_path)
+    env = "Pendulum-v1" if kind is MBPO else "CartPole-v1"
+    kind(env, output_dir="old", **options).learn(total_timesteps=32)
+    agent = kind.load("old", **changed).learn(total_timesteps=32)
+    lane = read_checkpoint(agent.agent.path).state["lane"]
+    model = lane["discriminator"] if kind is GAIL else lane["fit"]["model"]
+    assert [round(float(rate), 9) for rate in model["rates"]] == [1e-5]
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"hidden_sizes": [16]}, r"weight has shape \(16, 4\), saved as \(8, 4\); keep the old value of hidden_sizes"),
+        ({"num_envs": 2, "gamma": 0.5}, r"keep the old value of num_envs \(1\), gamma \(0.99\), or train a new agent"),
+        ({"normalize_rewards": True}, r"keep the old value of normalize_rewards \(False\)"),
+    ],
+)
+def test_options_that_do_not_fit_the_checkpoint_are_named(trained, options, reason):
+    with pytest.raises(ConfigError, match=reason):
+        PPO.load(trained, **options).learn(total_timesteps=32)
+    assert not [*Path("runs").glob("*")]
+
+
+def test_unknown_options_are_refused_by_load(trained):
+    with pytest.raises(ConfigError, match="use learning_rate"):
+        PPO.load(trained, lr=1e-5)
+    with pytest.raises(ConfigError, match=r"custom_objects=.* is load\(path, learning_rate=1e-4\) here"):
+        PPO.load(trained, custom_objects={"learning_rate": 1e-4})
+
+
+def test_a_checkpoint_of_another_algorithm_is_refused(trained):
+    config = DQN("CartPole-v1", output_dir="new", hidden_sizes=[8], eval_interval=0).config
+    with pytest.raises(ConfigError, match="is a checkpoint of ppo, but the config has dqn"):
+        train_dqn(config, checkpoint_state=trained)
+
+
+def test_options_of_evaluation_hold_for_the_loaded_agent(trained):
+    assert PPO.load(trained, eval_stochastic=True).agent.config.eval_stochastic
+    assert not PPO.load(trained).agent.config.eval_stochastic
