@@ -4,8 +4,9 @@ import logging
 import shlex
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 
 Warn = Callable[[str], None]
 OPE_CAUTION = (
@@ -26,6 +27,12 @@ def command(*words: object) -> str:
 def many(number: int, noun: str) -> str:
     """Returns a number with its noun: `1 step`, `2,000 steps`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`; did you mean X?` if one of the names is close, else nothing."""
+    close = get_close_matches(name.lower(), by_lower := {each.lower(): each for each in known}, 1)
+    return f"; did you mean {by_lower[close[0]]!r}?" if close else ""
 
 
 def duration(seconds: float) -> str:

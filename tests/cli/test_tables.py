@@ -65,6 +65,23 @@ def test_predict_reads_a_data_frame_by_its_names(trained):
     assert agent.predict(pandas.DataFrame(rows)).tolist() == agent.predict(rows).tolist()
 
 
+def test_further_columns_are_ignored_and_named_once(trained, capsys):
+    pandas = pytest.importorskip("pandas")
+    agent = load_agent(trained)
+    rows = {"site": ["north", "south"], "level": [0.5, 1.0]}
+    expected = agent.predict(rows).tolist()
+    assert capsys.readouterr().err == ""
+    further = {"note": ["a", None], **rows, "reward": [0.0, 1.0]}
+    assert agent.predict(pandas.DataFrame(further)).tolist() == expected
+    assert capsys.readouterr().err == "obs: columns that the agent does not read are ignored: note, reward\n"
+    single = [{"level": 0.5, "site": "north", "x": 1}, {"level": 1, "site": "south", "x": 2}]
+    assert agent.predict(single).tolist() == expected
+    assert capsys.readouterr().err == ""
+    result = CliRunner().invoke(app, ["predict", str(trained), "--obs", json.dumps(single)])
+    assert json.loads(result.stdout) == expected
+    assert result.stderr == "obs: columns that the agent does not read are ignored: x\n"
+
+
 @pytest.fixture(params=["log.csv", "log.csv.gz", "log.parquet"])
 def observations(request, tmp_path):
     """Two observations in a table with another column, in another order than in the training data."""
@@ -79,7 +96,9 @@ def observations(request, tmp_path):
 
 def test_predict_reads_the_columns_of_a_table(trained, observations):
     rows = '[{"level": 0.5, "site": "north"}, {"level": 1, "site": "south"}]'
-    assert run("predict", trained, "--obs-file", observations) == run("predict", trained, "--obs", rows)
+    result = CliRunner().invoke(app, ["predict", str(trained), "--obs-file", str(observations)])
+    assert result.stdout == run("predict", trained, "--obs", rows)
+    assert result.stderr == f"{observations}: columns that the agent does not read are ignored: note\n"
 
 
 @pytest.mark.parametrize(
@@ -135,9 +154,11 @@ def test_predict_refuses_unknown_names(trained):
     agent = load_agent(trained)
     with pytest.raises(ValueError, match="site must be one of north, south, got 'west'"):
         agent.predict({"level": 0, "site": "west"})
-    with pytest.raises(ValueError, match="obs must have the columns level, site, got level"):
+    with pytest.raises(ValueError, match=r"obs has no column 'site', which the agent reads; it has \['level'\]$"):
         agent.predict({"level": 0})
-    with pytest.raises(ValueError, match="obs must have the columns level, site, got none"):
+    with pytest.raises(ValueError, match=r"it has \['levle', 'site'\]; did you mean 'levle'\?"):
+        agent.predict({"levle": 0, "site": "north"})
+    with pytest.raises(ValueError, match=r"obs has no column 'level', which the agent reads; it has \[\]"):
         agent.predict({})
     for wrong in ("high", object()):
         with pytest.raises(ValueError, match=r"obs: level must hold numbers, got ['<](high|object)"):

@@ -135,10 +135,10 @@ def of_episode(agent: Agent, rows: Any, options: dict[str, Any]) -> list[Any]:
 
 def own_form(agent: Agent, given: Any) -> Any:
     """Nests observations like the agent's Dict or Tuple space; others become one array."""
-    from rl_training.data.spaces import batched, is_named, leaves, named_rows, observations_of, rebuild
+    from rl_training.data.spaces import batched, is_named, leaves, observations_of, rebuild
 
     if is_named(given, agent.spec):
-        return named_rows(given, agent.spec)
+        return agent.unnamed(given)
     converter = observations_of(agent.spec)
     if converter is None or converter.space["type"] not in ("Dict", "Tuple"):
         return {name: array(part) for name, part in given.items()} if isinstance(given, dict) else array(given)

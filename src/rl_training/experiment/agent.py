@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from numbers import Real
 from pathlib import Path
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 import torch
@@ -41,6 +41,8 @@ from rl_training.types import EnvSpec
 CHECKPOINTS = "checkpoints"
 _without_memory: WeakKeyDictionary[Learner, int] = WeakKeyDictionary()  # predictions of recurrent policies
 
+_warned_of_ignored: WeakSet[Learner] = WeakSet()  # agents whose observations had further columns
+
 
 class Agent(NamedTuple):
     learner: Learner
@@ -58,7 +60,8 @@ class Agent(NamedTuple):
         """Returns actions for observations, both in the environment's own form and with the same leading shape.
 
         Dict observations are dicts of arrays, Tuple observations tuples of arrays, and so are such actions.
-        An agent trained from a table takes dicts and DataFrames of its columns too, and returns the names of actions.
+        An agent trained from a table takes dicts and DataFrames with its columns too, and returns the names of actions.
+        Further columns are ignored, with a warning at the first call.
         A recurrent policy reads and updates `memory`; without it, every observation is the first of an episode.
         Call `memory.forget` when an episode ends.
         """
@@ -88,8 +91,7 @@ class Agent(NamedTuple):
 
     def rows(self, obs: Any) -> np.ndarray[Any, Any]:
         """Checks observations in the environment's own form and converts them to rows of the library."""
-        if is_named(obs, self.spec):
-            obs = named_rows(obs, self.spec)
+        obs = self.unnamed(obs)
         converter = observations_of(self.spec)
         if converter is not None:
             return converter.rows(batched(obs, converter.space))
@@ -104,6 +106,17 @@ class Agent(NamedTuple):
             raise ValueError(f"obs must end in shape {self.spec.obs_shape}, got {rows.shape}")
         if not np.isfinite(rows).all():
             raise ValueError("obs holds NaN or infinite values")
+        return rows
+
+    def unnamed(self, obs: Any) -> Any:
+        """Returns observations by column name as one array, and others as they are."""
+        if not is_named(obs, self.spec):
+            return obs
+        found: list[str] = []
+        rows = named_rows(obs, self.spec, found.append)
+        if found and self.learner not in _warned_of_ignored:
+            _warned_of_ignored.add(self.learner)
+            print_warning(found[0])
         return rows
 
     def _array(self, obs: Any) -> np.ndarray[Any, Any]:

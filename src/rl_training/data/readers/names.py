@@ -1,9 +1,11 @@
 """Column names: guesses from common spellings, overridden by the user's `columns`."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TypeAlias
+
+from rl_training.messages import did_you_mean
 
 Names: TypeAlias = str | Sequence[str]  # a column, a list of columns or a pattern such as obs_*
 SPELLINGS = {  # column name, and its spellings in files
@@ -60,12 +62,6 @@ def choose_names(
             f"--columns, such as {_example(unknown, names, stored if usable is None else usable)}"
         )
     return {name: pattern for name, pattern in names.items() if pattern}
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`; did you mean X?` if one of the names is close, else nothing."""
-    close = get_close_matches(name.lower(), by_lower := {each.lower(): each for each in known}, 1)
-    return f"; did you mean {by_lower[close[0]]!r}?" if close else ""
 
 
 def _meant(name: str, stored: Collection[str]) -> str | None:

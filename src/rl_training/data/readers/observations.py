@@ -9,23 +9,22 @@ import numpy as np
 
 from rl_training.data.readers import cells, naming_damage
 from rl_training.data.readers.csv import csv_table
-from rl_training.data.readers.names import did_you_mean
 from rl_training.data.readers.options import TableOptions
 from rl_training.data.readers.parquet import parquet_table
 from rl_training.data.readers.plan import Table
-from rl_training.data.spaces.named import named_columns
+from rl_training.data.spaces.named import check_columns, named_columns
+from rl_training.messages import Warn, print_warning
 from rl_training.types import Array, Arrays, EnvSpec
 
 TABLES = (".csv", ".csv.gz", ".parquet")
-CONVERTED = "; `data convert` and `data split` join observations in one column, so give the table that it was made from"
 
 
 def is_table(path: Path) -> bool:
     return path.name.endswith(TABLES)
 
 
-def read_observations(path: Path, spec: EnvSpec, csv_dialect: str) -> Arrays:
-    """The columns of the observations: numbers, and words for categories. Other columns are ignored."""
+def read_observations(path: Path, spec: EnvSpec, csv_dialect: str, warn: Warn = print_warning) -> Arrays:
+    """The columns of the observations: numbers, and words for categories. Other columns are ignored with a warning."""
     if spec.obs_names is None:
         raise ValueError(
             f"{path}: the run was not trained on a table, so its observations have no column names; use a .npy file"
@@ -33,9 +32,7 @@ def read_observations(path: Path, spec: EnvSpec, csv_dialect: str) -> Arrays:
     opened = parquet_table(path) if path.suffix == ".parquet" else csv_table(path, TableOptions(csv_dialect))
     with naming_damage(path), opened as table:
         columns, categories = named_columns(spec)
-        if missing := [name for name in columns if name not in table.names]:
-            close = did_you_mean(missing[0], table.names) if "obs" not in table.names else CONVERTED
-            raise ValueError(f"{path} has no column {missing[0]!r}, which the agent reads; it has {table.names}{close}")
+        check_columns(str(path), table.names, columns, warn)
         return _joined(table, columns, categories)
 
 

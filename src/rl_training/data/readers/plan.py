@@ -9,8 +9,9 @@ from rl_training.data.datasets.durations import TIME
 from rl_training.data.readers import cells
 from rl_training.data.readers.dates import DAY, MONTH, looks_like_date, order_of
 from rl_training.data.readers.episodes import Warnings
-from rl_training.data.readers.names import TIME_NAMES, choose_names, did_you_mean, matching_columns, other_names
+from rl_training.data.readers.names import TIME_NAMES, choose_names, matching_columns, other_names
 from rl_training.data.readers.options import TableOptions
+from rl_training.messages import did_you_mean
 from rl_training.types import Arrays, EnvSpec
 
 ACTIONS = ("actions", "next_actions")

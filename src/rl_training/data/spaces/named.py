@@ -7,7 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from rl_training.messages import Warn, did_you_mean
 from rl_training.types import Array, EnvSpec
+
+CONVERTED = "; `data convert` and `data split` join observations in one column, so give the table that it was made from"
 
 
 def is_named(obs: Any, spec: EnvSpec) -> bool:
@@ -16,19 +19,17 @@ def is_named(obs: Any, spec: EnvSpec) -> bool:
     return spec.obs_names is not None and (isinstance(first, Mapping) or hasattr(first, "columns"))
 
 
-def named_rows(obs: Any, spec: EnvSpec) -> Array:
+def named_rows(obs: Any, spec: EnvSpec, warn: Warn) -> Array:
     """Rows of observations from values by column: `{"temperature": 20.5, "machine": "A"}`, or a list of them.
 
     The values of a dict may be lists of equal length. A pandas or polars DataFrame is such a dict.
     """
-    if hasattr(obs, "columns"):
-        obs = {str(name): np.asarray(obs[name]) for name in obs.columns}
-    if not isinstance(obs, Mapping):
-        return np.stack([named_rows(each, spec) for each in obs])
+    if not isinstance(obs, Mapping) and not hasattr(obs, "columns"):
+        return np.stack([named_rows(each, spec, warn) for each in obs])
+    obs = {str(name): obs[name] for name in getattr(obs, "columns", obs)}
     columns, categories = named_columns(spec)
     entries = [_column(label, categories) for label in spec.obs_names or ()]
-    if obs.keys() != set(columns):
-        raise ValueError(f"obs must have the columns {', '.join(columns)}, got {', '.join(map(str, obs)) or 'none'}")
+    check_columns("obs", [*obs], columns, warn)
     for name in categories.keys() & set(columns):
         known = categories[name]
         if unknown := [value for value in np.ravel(obs[name]).tolist() if str(value) not in known]:
@@ -41,6 +42,15 @@ def named_rows(obs: Any, spec: EnvSpec) -> Array:
     if len({part.shape for part in rows}) > 1:
         raise ValueError("obs must hold as many values for each column")
     return np.stack(rows, axis=-1)
+
+
+def check_columns(source: str, given: Sequence[str], columns: Sequence[str], warn: Warn) -> None:
+    """Raises ValueError if observations lack a column that the agent reads, and warns of those that it ignores."""
+    if missing := [name for name in columns if name not in given]:
+        close = did_you_mean(missing[0], given) if "obs" not in given else CONVERTED
+        raise ValueError(f"{source} has no column {missing[0]!r}, which the agent reads; it has {[*given]}{close}")
+    if ignored := [name for name in given if name not in columns]:
+        warn(f"{source}: columns that the agent does not read are ignored: {', '.join(ignored)}")
 
 
 def _numbers(values: Array, column: str) -> Array:
