@@ -146,7 +146,10 @@ def test_options_win_over_the_plan_file(cli, tmp_path):
     ("arguments", "message"),
     [
         ([], "a bench needs algorithms or configs; give --algos or --configs"),
-        (["iql/pendulum"], "a plan must be a .yaml file, got iql/pendulum; use --configs for configs"),
+        (
+            ["iql/pendulum"],
+            "a plan must be a .yaml file, got iql/pendulum; lists have commas between their values, such as",
+        ),
         (["--algos", "sac", "--envs", "A-v1", "--seeds", "4-0"], "--seeds must be increasing ranges"),
         (["--algos", "sac", "--envs", "A-v1", "--set", "gamma"], "--set must be KEY=VALUE, got 'gamma'"),
         (["--configs", "iql/pendulun"], "no packaged config 'iql/pendulun'; did you mean iql/pendulum?"),

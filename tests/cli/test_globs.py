@@ -34,7 +34,6 @@ def test_files_after_an_option_become_their_pattern(logs):
         (["train", "bc", "--dataset", "FILES"], "--dataset logs/log_*.csv"),
         (["evaluate", "run", "--ope", "FILES"], "--ope logs/log_*.csv"),
         (["export", "run", "--out", "a.onnx", "--data", "FILES"], "--data logs/log_*.csv"),
-        (["bench", "--algos", "bc", "--datasets", "FILES"], "--datasets logs/log_*.csv"),
         (["bench", "--score", "ope", "--test", "FILES"], "--test logs/log_*.csv"),
         (["data", "split", "--test", "0.3", "FILES"], "--test 0.3 logs/log_1.csv logs/log_2.csv logs/log_3.csv"),
         (["data", "check", "FILES"], "check logs/log_1.csv logs/log_2.csv logs/log_3.csv"),
@@ -50,6 +49,22 @@ def test_options_that_take_a_dataset_join_unquoted_files(cli, logs, monkeypatch,
     monkeypatch.setattr(TyperCommand, "parse_args", stop)
     cli(*(each for word in command for each in (logs if word == "FILES" else [word])))
     assert pattern in " ".join(parsed)
+
+
+@pytest.mark.parametrize("files", [["logs/log_1.csv", "logs/log_2.csv"], ["logs/log_1.csv,", "logs/log_2.csv"]])
+def test_several_files_of_a_list_of_datasets_need_commas_or_quotes(cli, logs, files):
+    result = cli("bench", "--algos", "bc", "--datasets", *files)
+    assert result.exit_code == 2
+    message = " ".join(result.stderr.replace("│", " ").split())
+    assert "got 2 files; write --datasets logs/log_1.csv,logs/log_2.csv for one task per file, or a pattern" in message
+    assert "in quotes, --datasets 'logs/*.csv', for one task with all of them" in message
+    assert join_files(["--datasets", "logs/log_1.csv,logs/log_2.csv"], (), {"--datasets"})[1:] == [",".join(logs[:2])]
+
+
+def test_a_list_with_spaces_is_answered_with_commas(cli):
+    result = cli("bench", "--algos", "bc", "iql", "--envs", "Pendulum-v1")
+    assert result.exit_code == 2
+    assert "a plan must be a .yaml file, got iql; lists have commas between their values" in result.stderr
 
 
 @pytest.mark.parametrize(

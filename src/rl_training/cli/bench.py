@@ -119,7 +119,10 @@ def read_plan_file(path: Path | None) -> dict[str, Any]:
     from rl_training.experiment.config.train_config import load_config
 
     if path is not None and path.suffix not in (".yaml", ".yml"):
-        raise ValueError(f"a plan must be a .yaml file, got {path}; use --configs for configs")
+        raise ValueError(
+            f"a plan must be a .yaml file, got {path}; lists have commas between their values, such as --algos bc,iql, "
+            "and --configs takes configs"
+        )
     return {} if path is None else load_config(str(path))
 
 

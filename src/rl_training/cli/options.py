@@ -24,12 +24,12 @@ class Once(NamedTuple):
     """Marks an option that is refused if it is given twice, because the first value would be lost."""
 
     how: str  # to give several values
-    joins_files: bool = False  # takes a dataset: several files, of an unquoted pattern, become one pattern
+    takes_data: bool = False  # several files of an unquoted pattern become one pattern; a list of datasets refuses them
 
 
 LIST = Once("with commas between its values")
-DATA = Once("for several files as a pattern", joins_files=True)
-DATASETS = LIST._replace(joins_files=True)
+DATA = Once("for several files as a pattern", takes_data=True)
+DATASETS = LIST._replace(takes_data=True)
 
 
 def number(help_text: str, *, least: int = 1, **settings: Any) -> Any:

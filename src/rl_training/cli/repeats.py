@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand
 
 from rl_training.cli.globs import join_files
-from rl_training.cli.options import Once
+from rl_training.cli.options import DATA, DATASETS, Once
 
 
 class SingleLists(TyperCommand):
@@ -19,9 +19,9 @@ class SingleLists(TyperCommand):
     # Contexts are Any: their class differs between typer releases.
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         once = marked(self.function)
-        joining = {each for param in self.params if param.name in once and once[param.name].joins_files
-                   for each in param.opts}  # fmt: skip
-        args = join_files(args, joining)
+        data, lists = ({each for param in self.params if once.get(param.name or "") == kind for each in param.opts}
+                       for kind in (DATA, DATASETS))  # fmt: skip
+        args = join_files(args, data, lists)
         _, _, order = self.make_parser(ctx).parse_args(args=list(args))
         for param in order:
             if order.count(param) > 1 and param.name in once:
