@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 
 import numpy as np
 
-from rl_training.data.readers.dates import UnclearDates, is_unclear, to_iso
+from rl_training.data.readers.dates import UnclearDates, order_of, to_iso
 from rl_training.types import Array
 
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "null", "NULL")
@@ -77,13 +77,12 @@ def to_times(cells: Iterable[str | None], name: str, start: int, order: str = ""
     """Converts text to datetime64: ISO 8601, or dates in an order of day and month. Times without a zone are UTC."""
     found = np.empty(len(cells := list(cells)), "datetime64[us]")
     for row, cell in enumerate(cells):
-        missing = cell is None or cell.strip() in MISSING
-        time = None if missing else _time(to_iso(str(cell).strip(), order))
-        if time is None and not missing:
-            kind, reason = ValueError, ""
-            if not order and is_unclear(str(cell).strip()):
-                kind, reason = UnclearDates, ", which may have the day or the month first"
-            raise kind(
+        word = "" if cell is None else cell.strip()
+        time = None if word in MISSING else _time(to_iso(word, order))
+        if time is None and word not in MISSING:
+            unclear = not (order or order_of([word]))
+            reason = ", which may have the day or the month first" if unclear else ""
+            raise (UnclearDates if unclear else ValueError)(
                 f"{name} must hold timestamps such as 2026-01-31T12:30:00, but row {start + row} holds {cell!r}{reason}"
                 "; rewrite them, or leave the column out with --columns time="
             )

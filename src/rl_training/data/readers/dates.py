@@ -6,10 +6,9 @@ import re
 from collections.abc import Collection
 
 DAY, MONTH, ANY = "day", "month", "any"  # which of them comes first; any for dates that show the same in both orders
-_DATE = re.compile(r"(\d{1,2})([/.-])(\d{1,2})\2(\d{4})(?!\d)[ T,]*(.*)")
-_YEAR_FIRST = re.compile(r"(\d{4})([/.])(\d{1,2})\2(\d{1,2})(?!\d)[ T,]*(.*)")
+_DATE = re.compile(r"(\d{1,2})([/.-])(\d{1,2})\2(\d{4}|\d{2})(?![\d/.-])[ T,]*(.*)")
+_YEAR_FIRST = re.compile(r"(\d{4})([/.-])(\d{1,2})\2(\d{1,2})(?![\d/.-])[ T,]*(.*)")
 _CLOCK = re.compile(r"(\d{1,2})(:\d{2}.*?)\s*([ap]m)?", re.IGNORECASE)
-_LOOKS_LIKE_DATE = re.compile(r"(\d{4}[/.-]\d{1,2}[/.-]\d{1,2}|\d{1,2}([/.-])\d{1,2}\2(\d{4}|\d{2}))(?![\d/.-])")
 
 
 class UnclearDates(ValueError):
@@ -17,21 +16,18 @@ class UnclearDates(ValueError):
 
 
 def looks_like_date(word: str) -> bool:
-    return _LOOKS_LIKE_DATE.match(word) is not None
+    return bool(_DATE.match(word) or _YEAR_FIRST.match(word))
 
 
 def order_of(words: Collection[str]) -> str:
     """The order of day and month that the dates show, "" if they do not. With points, the day is first: 31.01.2026."""
-    parts = {match.group(1, 2, 3) for word in words if (match := _DATE.match(word))}
-    if all(int(first) == int(second) for first, _, second in parts):  # 05/05/2026, or the year is first
+    found = (match for word in words if (match := _DATE.match(word)) and len(match[4]) == 4)
+    parts = {(int(match[1]), match[2], int(match[3])) for match in found}
+    if all(first == second for first, _, second in parts):  # 05/05/2026, or the year is first
         return ANY
-    may_be_day = all(int(second) <= 12 for _, _, second in parts)
-    may_be_month = all(mark != "." and int(first) <= 12 for first, mark, _ in parts)
+    may_be_day = all(second <= 12 for _, _, second in parts)
+    may_be_month = all(mark != "." and first <= 12 for first, mark, _ in parts)
     return "" if may_be_day == may_be_month else DAY if may_be_day else MONTH
-
-
-def is_unclear(word: str) -> bool:
-    return looks_like_date(word) and not order_of([word])
 
 
 def to_iso(text: str, order: str) -> str:

@@ -75,20 +75,22 @@ def make_plan(table: Table, given: Mapping[str, str], options: TableOptions) -> 
 def _with_text_times(table: Table, options: TableOptions) -> Table:
     """Recognises columns of text whose first cells are all timestamps."""
     text = [name for name, kind in table.kinds.items() if kind == "text"]
-    first = next(table.batches(text), {}) if text else {}
-    words = {name: [word for word in cells.to_words(column[:SAMPLE]) if word] for name, column in first.items()}
-    words = {name: each for name, each in words.items() if each}
-    iso = {name for name, each in words.items() if all(map(cells.is_time, each))}
-    others = {} if options.text_times == "iso" else {name: words[name] for name in words.keys() - iso}
-    dates = {name for name, each in others.items() if all(map(looks_like_date, each))}
-    orders = {name: _order(table, name, words[name]) or options.date_order for name in dates}
-    times = iso.union(name for name in dates if all(cells.is_time(word, orders[name]) for word in words[name]))
-    maybe = dates.union(name for name in words if name.lower() in TIME_NAMES) - times
-    return replace(
-        table, kinds={**table.kinds, **dict.fromkeys(times, "time")},
-        orders={name: order for name, order in orders.items() if name in times},
-        unread={name: _reason(each, orders.get(name)) for name, each in words.items() if name in maybe},
-    )  # fmt: skip
+    kinds, orders, unread = dict(table.kinds), dict[str, str](), dict[str, str]()
+    for name, column in (next(table.batches(text), {}) if text else {}).items():
+        words = [word for word in cells.to_words(column[:SAMPLE]) if word]
+        if not words:
+            continue
+        is_iso = all(map(cells.is_time, words))
+        is_date = not is_iso and options.text_times != "iso" and all(map(looks_like_date, words))
+        order = (_order(table, name, words) or options.date_order) if is_date else ""
+        wrong = next((word for word in words if not cells.is_time(word, order)), None)
+        if wrong is None:
+            kinds[name], orders[name] = "time", order
+        elif is_date and not order:
+            unread[name] = f"dates such as {words[0]!r} do not show one order of day and month"
+        elif is_date or name.lower() in TIME_NAMES:
+            unread[name] = f"{wrong!r} is no timestamp that can be read"
+    return replace(table, kinds=kinds, orders=orders, unread=unread)
 
 
 def _order(table: Table, name: str, first: Sequence[str]) -> str:
@@ -97,14 +99,6 @@ def _order(table: Table, name: str, first: Sequence[str]) -> str:
         return order
     batches = (cells.to_words(batch[name]) for batch in table.batches([name]))
     return order_of({word for batch in batches for word in batch if word})
-
-
-def _reason(words: Sequence[str], order: str | None) -> str:
-    """Why these cells are not read as times. `order` is "" for dates in no clear order, None for other text."""
-    if order == "":
-        return f"dates such as {words[0]!r} do not show one order of day and month"
-    word = next(word for word in words if not cells.is_time(word, order or ""))
-    return f"{word!r} is no timestamp that can be read"
 
 
 def unread_times(plan: Plan, given: Mapping[str, str]) -> Warnings:
