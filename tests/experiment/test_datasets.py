@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from rl_training.data.datasets.validation import DatasetError
 from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.datasets import load_dataset, load_run_dataset
 from rl_training.experiment.run import run_training
+from rl_training.experiment.verify import compare_runs, verify_run
 
 
 def write(path, rewards: list[float], **changes: Any) -> str:
@@ -126,6 +128,19 @@ def test_a_run_that_began_before_dates_were_read_resumes_with_the_same_data(tmp_
     assert load_run_dataset(config, start)[2] == earlier.fingerprint()
     with pytest.raises(DatasetError) if "" in times["date"] else nullcontext():
         assert load_run_dataset(config, None)[2] != earlier.fingerprint()
+
+
+def test_a_run_that_began_before_dates_were_read_is_verified(tmp_path, monkeypatch):
+    file = logged(tmp_path / "log.parquet", date=["02/02/2026", "31/01/2026", "01/02/2026"])
+    values = {"algo": "bc", "dataset": file, "output_dir": str(tmp_path / "run"), "total_timesteps": 4,
+              "log_interval": 1, "algo_kwargs": {"hidden_sizes": [4], "batch_size": 2}}  # fmt: skip
+    with monkeypatch.context() as earlier:
+        load = partial(load_transition_dataset, text_times="iso")
+        earlier.setattr("rl_training.experiment.datasets.load_transition_dataset", load)
+        run_training(parse_config(values))
+    assert verify_run(tmp_path / "run").identical
+    run_training(parse_config({**values, "output_dir": str(tmp_path / "now")}))
+    assert compare_runs(tmp_path / "run", tmp_path / "now")  # the order of rows matters
 
 
 def test_other_data_are_not_taken_for_those_of_an_earlier_version(tmp_path):

@@ -66,16 +66,17 @@ class Assembly:
 
 def assemble(
     configs: Sequence[TrainConfig], choices: Choices, total: int, *, start: Checkpoint | None = None,
-    measure: bool = False, show: Show | None = None, warn: Warn = print_warning,
+    fingerprint: str | None = None, measure: bool = False, show: Show | None = None, warn: Warn = print_warning,
 ) -> tuple[TrainerState, list[Assembly]]:  # fmt: skip
     """Returns the trainer state and the parts of each run; configs that differ in the seed alone form a population.
 
-    `start` is the checkpoint to resume from. With `measure`, timing completes the choices, and `show` announces waits.
+    `start` is the checkpoint to resume from, and `fingerprint` that of the dataset that the run began with. With
+    `measure`, timing completes the choices, and `show` announces waits.
     """
     config, lane = configs[0], lane_of(configs[0])
     check_online_columns(config)
     options = get_algorithm_spec(config.algo).config_type(**config.algo_kwargs)
-    dataset, change, fingerprint = load_run_dataset(config, None if start is None else start.info)
+    dataset, change, fingerprint = load_run_dataset(config, None if start is None else start.info, fingerprint)
     with ExitStack() as opened:
         pool, pools = new_pools(configs, warn, start, choices, opened) if lane.acts else (None, ())
         spec = dataset.spec if dataset is not None and lane.offline else pools[0].spec

@@ -40,14 +40,14 @@ class RewardChange(NamedTuple):
 
 
 def load_run_dataset(
-    config: TrainConfig, start: Mapping[str, Any] | None
+    config: TrainConfig, start: Mapping[str, Any] | None, recorded: str | None = None
 ) -> tuple[TransitionDataset | None, RewardChange, str | None]:
     """Returns the dataset of a run with its reward transform and fingerprint; `start` describes a run to resume.
 
-    If its dataset was another one, it is read as by earlier versions.
+    If it differs from the one that `start` has, or that the run has `recorded`, it is read as by earlier versions.
     """
     like = None if start is None else EnvSpec.from_json(start["spec"])
-    recorded = None if start is None else start.get("dataset")
+    recorded = recorded if start is None else start.get("dataset")
     for reading in () if recorded is None else READINGS:
         with suppress(TypeError, ValueError):  # this version may refuse what an earlier one has ignored
             dataset, change = _load(config, like, **reading)

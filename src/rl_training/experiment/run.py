@@ -1,7 +1,7 @@
 """Starts, resumes and stops training runs: a single one, or several seeds as one population."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -103,7 +103,8 @@ def _run(
         callbacks = [*listed, *([] if steps is None or steps >= planned else [StopAtStep(steps)])]
         total = max(steps or 0, planned)
         _warn_of_other_seeds(record, [config.seed for config in configs], starts.checkpoints[0], total, warn)
-        state, members = _assembled(configs, choices, total, starts.checkpoints[0], is_new, quiet, warn)
+        began = {"start": starts.checkpoints[0], "fingerprint": record.get("dataset")}
+        state, members = _assembled(configs, choices, total, began, is_new, quiet, warn)
         for parts in members:
             stack.callback(parts.close)
         runs = _training_runs(directories, configs, members, callbacks, starts=starts.checkpoints, warn=warn)
@@ -190,13 +191,13 @@ def _alone_or_together(seeds: Sequence[int]) -> str:
 
 
 def _assembled(
-    configs: Sequence[TrainConfig], choices: Choices, total: int, start: Checkpoint | None, measure: bool, quiet: bool,
+    configs: Sequence[TrainConfig], choices: Choices, total: int, began: Mapping[str, Any], measure: bool, quiet: bool,
     warn: Warn,
 ) -> tuple[TrainerState, list[Assembly]]:  # fmt: skip
     keep_compiled_code()
     show = None if quiet else show_line
     with waiting_for(assembly_wait(configs[0], choices.device), show):
-        return assemble(configs, choices, total, start=start, measure=measure, show=show, warn=warn)
+        return assemble(configs, choices, total, **began, measure=measure, show=show, warn=warn)
 
 
 def _training_runs(

@@ -60,8 +60,9 @@ def verify_run(path: Path, *, steps: int | None = None, trust: Trust = ()) -> Ve
     member = seeds.index(config.seed)
     configs = _for_this_machine(config, record["choices"], seeds)
     with TemporaryDirectory(prefix="rl-training-") as folder:
-        whole = _train(configs, Path(folder, "whole"), [last])[member]
-        halved = _train(configs, Path(folder, "halved"), [last // 2, last])[member]
+        data = {"dataset": record.get("dataset")}  # an earlier version may have read other columns of the file
+        whole = _train(configs, data, Path(folder, "whole"), [last])[member]
+        halved = _train(configs, data, Path(folder, "halved"), [last // 2, last])[member]
         end = find_checkpoint(whole)
         repeat = _metric_differences([row for row in rows if row["step"] <= end.step], _rows(whole / METRICS))
         repeat += _checkpoint_differences(directory.checkpoints, RunDirectory(whole).checkpoints)
@@ -96,10 +97,14 @@ def _for_this_machine(config: TrainConfig, choices: dict[str, Any], seeds: Seque
     return [config.model_copy(update={**machine, "seed": seed, "log": ()}) for seed in seeds]
 
 
-def _train(configs: Sequence[TrainConfig], folder: Path, stops: Sequence[int]) -> list[Path]:
-    """Trains up to each of `stops` in turn and returns the run directories."""
+def _train(configs: Sequence[TrainConfig], record: dict[str, Any], folder: Path, stops: Sequence[int]) -> list[Path]:
+    """Trains up to each of `stops` in turn, in runs that begin with this `record`; returns the run directories."""
     runs = [folder / f"seed_{config.seed}" for config in configs]
     inside = [config.model_copy(update={"output_dir": str(run)}) for config, run in zip(configs, runs, strict=True)]
+    for directory, config in zip(map(RunDirectory, runs), inside, strict=True):
+        directory.path.mkdir(parents=True)
+        directory.begin(config)
+        directory.write("run.json", record)
     for stop in stops:
         run_population(inside, callbacks=[StopAtStep(stop)], own=False)
     return runs
