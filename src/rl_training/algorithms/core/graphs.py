@@ -4,14 +4,14 @@ import gc
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 
 from rl_training.types import Metrics, Source, Trainable, UpdateResult
 
 MAX_UPDATES = 32  # per graph
-WARM_UPS = 3  # eager updates before capture; they count as updates
+WARM_UPS = 3  # eager updates or calls before a capture; they count like any other
 Phases = tuple[tuple[str, ...], ...]
 Result = TypeVar("Result")
 
@@ -76,10 +76,8 @@ class CapturedUpdates:
 
     def _warm_up(self, source: Source, phases: tuple[str, ...]) -> Metrics:
         """Runs one eager update on the capture stream, so that lazy allocations happen before the capture."""
-        self.stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self.stream), quiet_streams():
+        with on_stream(self.stream), quiet_streams():
             metrics = self.updater.step_from(source, phases).metrics
-        torch.cuda.current_stream().wait_stream(self.stream)
         self.warm_ups[phases] = self.warm_ups.get(phases, 0) + 1
         self.metrics[phases] = metrics
         return metrics
@@ -95,17 +93,39 @@ class CapturedUpdates:
         return metrics
 
     def _capture(self, source: Source, phases: Phases) -> tuple[torch.cuda.CUDAGraph, Metrics]:
-        gc.collect()  # freeing an older graph during the capture would invalidate it
-        graph = torch.cuda.CUDAGraph()
-        graph.register_generator_state(source.generator)  # every replay samples new rows
         pool = next(iter(self.graphs.values()))[0].pool() if self.graphs else None
         kept = {name: torch.empty_like(value) for name, value in self.metrics[phases[-1]].items()}
-        with torch.cuda.graph(graph, pool=pool, stream=self.stream), quiet_streams():
-            for each in phases:
-                metrics = self.updater.step_from(source, each).metrics
-            torch._foreach_copy_([*kept.values()], [metrics[name] for name in kept])
-        torch.cuda.current_stream().wait_stream(self.stream)  # the capture resets the generators on its stream
-        return graph, kept
+
+        def updates() -> Metrics:
+            with quiet_streams():
+                for each in phases:
+                    metrics = self.updater.step_from(source, each).metrics
+                torch._foreach_copy_([*kept.values()], [metrics[name] for name in kept])
+            return kept
+
+        return capture(updates, source.generator, self.stream, pool)  # every replay samples new rows
+
+
+@contextmanager
+def on_stream(stream: torch.cuda.Stream) -> Iterator[None]:
+    """Runs a block on this stream after the work of the current one, which then waits for it."""
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        yield
+    torch.cuda.current_stream().wait_stream(stream)
+
+
+def capture(
+    function: Callable[[], Result], generator: torch.Generator, stream: torch.cuda.Stream, pool: Any = None
+) -> tuple[torch.cuda.CUDAGraph, Result]:
+    """Captures a call of the function on this stream; returns the graph and the tensors that its replays write."""
+    gc.collect()  # freeing an older graph during the capture would invalidate it
+    graph = torch.cuda.CUDAGraph()
+    graph.register_generator_state(generator)
+    with torch.cuda.graph(graph, pool=pool, stream=stream):
+        result = function()
+    torch.cuda.current_stream().wait_stream(stream)  # the capture resets the generators on its stream
+    return graph, result
 
 
 @contextmanager

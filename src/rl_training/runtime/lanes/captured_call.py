@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Generic, TypeVar
+from typing import Generic
 
 import torch
 
-WARM_UPS = 3  # eager calls before the capture; they are used like any other
-Result = TypeVar("Result")
+from rl_training.algorithms.core.graphs import WARM_UPS, Result, capture, on_stream
 
 
 class CapturedCall(Generic[Result]):
@@ -40,17 +38,16 @@ class CapturedCall(Generic[Result]):
         elif self._calls < WARM_UPS:
             self._warm_up(self._stream)
         else:
-            self._capture(self._stream)
+            self._graph, self._result = capture(self._function, self._generator, self._stream)
+            self._graph.replay()
         return self._result
 
     def _warm_up(self, stream: torch.cuda.Stream) -> None:
         """Runs on the capture stream, so that lazy allocations happen before the capture."""
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
+        with on_stream(stream):
             waits = self._calls > 0 and self._waits()  # the first call may load kernels
             if not waits:
                 self._result = self._function()
-        torch.cuda.current_stream().wait_stream(stream)
         self._calls += 1
         if waits:
             self._stream = None
@@ -71,16 +68,6 @@ class CapturedCall(Generic[Result]):
             for tensor, value in zip(self._changes, before, strict=True):
                 tensor.copy_(value)
         return False
-
-    def _capture(self, stream: torch.cuda.Stream) -> None:
-        gc.collect()  # freeing an older graph during the capture would invalidate it
-        graph = torch.cuda.CUDAGraph()
-        graph.register_generator_state(self._generator)
-        with torch.cuda.graph(graph, stream=stream):
-            self._result = self._function()
-        torch.cuda.current_stream().wait_stream(stream)  # the capture resets the generators on its stream
-        self._graph = graph
-        graph.replay()
 
 
 @contextmanager

@@ -8,9 +8,10 @@ from typing import Generic
 
 import torch
 
+from rl_training.algorithms.core.graphs import Result
 from rl_training.data import ReplayBuffer
 from rl_training.runtime.lanes.acting import Actor
-from rl_training.runtime.lanes.captured_call import CapturedCall, Result
+from rl_training.runtime.lanes.captured_call import CapturedCall
 from rl_training.types import Batch, Policy
 
 
