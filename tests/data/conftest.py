@@ -1,11 +1,30 @@
 """A tiny world for the data tests: the observation counts steps, and each episode starts 10 higher than the last."""
 
 from collections.abc import Callable
+from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 
 Columns = dict[str, np.ndarray]
+
+
+@pytest.fixture(params=["npz", "hdf5"])
+def write(request, tmp_path) -> Callable[[Columns], Path]:
+    """Writes arrays to a file, in either format."""
+
+    def write(columns: Columns) -> Path:
+        path = tmp_path / f"data.{request.param}"
+        if request.param == "npz":
+            np.savez(path, **columns)  # type: ignore[arg-type]
+        else:
+            with h5py.File(path, "w") as file:
+                for name, column in columns.items():
+                    file[name] = column
+        return path
+
+    return write
 
 
 @pytest.fixture

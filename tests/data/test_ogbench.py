@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-import h5py
 import numpy as np
 import pytest
 import torch
@@ -35,21 +34,6 @@ COMPACT = {
     "rewards": np.array([-1, 0, -1, -1, -1, -1, 0, 0], np.float32),
     "masks": np.array([1, 0, 1, 1, 1, 1, 0, 0], np.float32),
 }
-
-
-@pytest.fixture(params=["npz", "hdf5"])
-def write(request, tmp_path):
-    def write(columns):
-        path = tmp_path / f"data.{request.param}"
-        if request.param == "npz":
-            np.savez(path, **columns)
-        else:
-            with h5py.File(path, "w") as file:
-                for name, column in columns.items():
-                    file[name] = column
-        return path
-
-    return write
 
 
 def flags(dataset) -> list[list[float]]:

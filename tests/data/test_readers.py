@@ -14,20 +14,13 @@ WIDE = EnvSpec((1,), "box", 1, action_shape=(1,), action_low=(-3.0,), action_hig
 D4RL_NAMES = {"obs": "observations", "next_obs": "next_observations", "dones": "terminals", "truncated": "timeouts"}
 
 
-@pytest.fixture(params=["npz", "hdf5"])
-def load(request, tmp_path):
+@pytest.fixture
+def load(write):
     """Writes columns under D4RL's names and reads them back, in either format."""
 
     def load(rows, *, without=(), **options):
         stored = {D4RL_NAMES.get(name, name): column for name, column in rows.items() if name not in without}
-        path = tmp_path / f"data.{request.param}"
-        if request.param == "npz":
-            np.savez(path, **stored)
-        else:
-            with h5py.File(path, "w") as file:
-                for name, column in stored.items():
-                    file[name] = column
-        return load_transition_dataset(path, **options)
+        return load_transition_dataset(write(stored), **options)
 
     return load
 
