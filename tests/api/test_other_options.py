@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import pytest
+import yaml
 
 from rl_training import DQN, GAIL, MBPO, PPO, SAC, train_dqn, train_ppo
 from rl_training.experiment.config.train_config import ConfigError
@@ -14,6 +16,11 @@ from rl_training.runtime.checkpoints.reading import read_checkpoint
 TINY: dict[str, Any] = {
     "num_steps": 8, "batch_size": 8, "epochs": 1, "hidden_sizes": [8], "eval_episodes": 1, "eval_interval": 0,
 }  # fmt: skip
+
+
+class NoReward(gym.RewardWrapper):
+    def reward(self, reward: Any) -> float:
+        return 0.0
 
 
 @pytest.fixture
@@ -123,6 +130,20 @@ def test_options_that_do_not_fit_the_checkpoint_are_named(trained, options, reas
     assert not [*Path("runs").glob("*")]
 
 
+def test_a_full_replay_buffer_may_shrink_but_not_grow(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tiny: dict[str, Any] = {"learning_starts": 8, "batch_size": 8, "hidden_sizes": [8], "eval_interval": 0}
+    DQN("CartPole-v1", output_dir="old", buffer_size=32, **tiny).learn(total_timesteps=48)
+    with pytest.raises(ConfigError, match=r"with 40 rows is needed, but only 32 were saved; keep .* buffer_size"):
+        DQN.load("old", buffer_size=40).learn(total_timesteps=8)
+    smaller = DQN.load("old", buffer_size=16).learn(total_timesteps=8)
+    assert [
+        span for spans in read_checkpoint(smaller.agent.path).manifest.replay.values() for span in spans.values()
+    ] == [(40, 56)]
+    DQN("CartPole-v1", output_dir="part", buffer_size=64, **tiny).learn(total_timesteps=48)
+    assert DQN.load("part", buffer_size=128).learn(total_timesteps=8).result is not None  # it was not yet full
+
+
 def test_unknown_options_are_refused_by_load(trained):
     with pytest.raises(ConfigError, match="use learning_rate"):
         PPO.load(trained, lr=1e-5)
@@ -139,3 +160,23 @@ def test_a_checkpoint_of_another_algorithm_is_refused(trained):
 def test_options_of_evaluation_hold_for_the_loaded_agent(trained):
     assert PPO.load(trained, eval_stochastic=True).agent.config.eval_stochastic
     assert not PPO.load(trained).agent.config.eval_stochastic
+
+
+@pytest.mark.filterwarnings("ignore:.*is out of date:DeprecationWarning")
+def test_a_new_run_trains_in_the_environment_that_load_was_given_and_records_it(trained):
+    agent = PPO.load(trained, env="CartPole-v0", output_dir="new").learn(total_timesteps=32)
+    stored = yaml.safe_load(Path("new/config.yaml").read_text())
+    assert (agent.config.env_id, stored["env_id"]) == ("CartPole-v0", "CartPole-v0")
+    wrapped = PPO.load("new", wrappers=[NoReward], gamma=0.5).learn(total_timesteps=32)
+    assert wrapped.evaluate(num_episodes=1)["return_mean"] == 0
+    assert wrapped.config.env_wrappers == (f"{__name__}:NoReward",)
+    unwrapped = PPO.load(wrapped.agent.path.parent.parent, env="CartPole-v1", wrappers=[], gamma=0.9)
+    assert unwrapped.learn(total_timesteps=8).config.env_wrappers == ()
+
+
+@pytest.mark.filterwarnings("ignore:.*is out of date:DeprecationWarning")
+def test_a_run_that_continues_trains_in_the_environment_that_load_was_given(trained):
+    agent = PPO.load(trained, env="CartPole-v0", wrappers=[NoReward])
+    agent.learn(total_timesteps=32)
+    assert str(agent.config.environment()) == "CartPole-v0"
+    assert agent.evaluate(num_episodes=1)["return_mean"] == 0

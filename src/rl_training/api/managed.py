@@ -19,7 +19,7 @@ from rl_training.experiment.config.other_libraries import argument_here
 from rl_training.experiment.config.sections import with_backend
 from rl_training.experiment.config.train_config import ConfigError, TrainConfig, parse_config
 from rl_training.experiment.run import TrainResult, default_directory, resume_run, run_training
-from rl_training.experiment.trust import Trust, modules_of, require_trusted
+from rl_training.experiment.trust import Trust, env_modules, modules_of, require_trusted
 from rl_training.runtime.checkpoints.reading import Checkpoint
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.memory import Memory
@@ -110,7 +110,7 @@ class ManagedAlgorithm:
             self.result = self._continue(self._agent, total_timesteps, more)
         if self.result.checkpoint_path is None:
             raise RuntimeError("Training wrote no checkpoint.")
-        trained = load_agent(self.result.checkpoint_path, trust=modules_of(self.config))
+        trained = load_agent(self.result.checkpoint_path, trust=(*modules_of(self.config), *(self._trust or ())))
         self._agent = trained if self.config.given is None else with_environment(trained, self.config.given)
         return self
 
@@ -203,10 +203,16 @@ class ManagedAlgorithm:
           machine, or `trust` names them.
         """
         agent = in_environment(load_agent(path, best=best, device=device, trust=trust), env, wrappers)
-        is_new = output_dir is not None or bool(options)
-        where = {"output_dir": None if output_dir is None else str(output_dir)} if is_new else {}
-        managed = cls(agent.config, **{**options, **where})
-        managed._agent, managed._trust, managed._new_run = agent._replace(config=managed.config), agent.trust, is_new
+        given, is_new = agent.config.given, output_dir is not None or bool(options)
+        if is_new:
+            recorded = {} if given is None else {"env_wrappers": (), **given.values}
+            options = {**recorded, **options, "output_dir": None if output_dir is None else str(output_dir)}
+        managed = cls(agent.config, **options)
+        if given is not None:
+            managed.config = managed.config.with_given(given)
+        named = [] if given is None or env is None else [given.values["env_id"]]
+        managed._agent, managed._new_run = agent._replace(config=managed.config), is_new
+        managed._trust = (*agent.trust, *env_modules(named, {}))
         return managed
 
     @property

@@ -13,14 +13,16 @@ from rl_training.experiment.config.registry import build_learner, config_type
 from rl_training.experiment.config.train_config import TrainConfig, config_differences, parse_config
 from rl_training.experiment.trust import learner_modules, modules_of, require_trusted
 from rl_training.runtime.checkpoints.reading import Checkpoint
+from rl_training.runtime.checkpoints.replay_segments import ReplaySegments
 from rl_training.types import EnvSpec
 
 BUDGET = ("total_timesteps", "online_steps")
 
 
 def restore_elsewhere(
-    restore: Callable[[], list[str]], updater: Updater, checkpoint: Checkpoint, config: TrainConfig, spec: EnvSpec
-) -> list[str]:
+    restore: Callable[[], list[str]], segments: ReplaySegments, updater: Updater, checkpoint: Checkpoint,
+    config: TrainConfig, spec: EnvSpec,
+) -> list[str]:  # fmt: skip
     """Restores a checkpoint of another run, then sets what the options of this run decide; returns the warnings."""
     saved = checkpoint.info["config"]
     if saved["algo"] != config.algo:
@@ -30,6 +32,7 @@ def restore_elsewhere(
     changed = {k: v for k, v in config_differences(before, config).items() if k not in (*MAY_CHANGE, *BUDGET)}
     try:
         warnings = restore()
+        segments.require_complete(checkpoint)
     except (ValueError, KeyError) as error:
         if not changed:
             raise

@@ -57,9 +57,8 @@ class TrainingRun:
                 raise ConfigError("the dataset has changed since this run started; restore it or start a new run")
             _require_same_spaces(*(EnvSpec.from_json(each["spec"]) for each in (checkpoint.info, info)))
             restore = partial(restore_trainer, self.state, callbacks, checkpoint, segments)
-            if own is None:
-                restore = partial(restore_elsewhere, restore, self.state.updater, checkpoint, config, parts.spec)
-            reasons = restore() + differences(checkpoint.info, info)
+            elsewhere = partial(restore_elsewhere, restore, segments, self.state.updater, checkpoint, config)
+            reasons = (elsewhere(parts.spec) if own is None else restore()) + differences(checkpoint.info, info)
             if reasons:
                 warn(f"resume is approximate, not exact: {'; '.join(reasons)}")
         every = interval(config.checkpoint_interval, config.duration, 10)

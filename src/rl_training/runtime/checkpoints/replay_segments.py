@@ -89,6 +89,13 @@ class ReplaySegments:
                 replay.restore(rows, start)
         self.remember(checkpoint)
 
+    def require_complete(self, checkpoint: Checkpoint) -> None:
+        """Raises ValueError if a buffer, larger than the one that was saved, has slots for rows that were not saved."""
+        for name, replay in self._replays.items():
+            saved = replay.added - min((start for start, _ in checkpoint.manifest.replay[name].values()), default=0)
+            if saved < len(replay):
+                raise ValueError(f"a replay buffer with {len(replay):,} rows is needed, but only {saved:,} were saved")
+
     def _source(self, target: Path) -> Checkpoint | None:
         """Returns the checkpoint to link: the one to replace, else the one before the last, else the only one kept."""
         if self._recent and self._recent[-1].path == target:
