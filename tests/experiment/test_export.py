@@ -247,3 +247,46 @@ def test_an_algorithm_from_outside_is_compared_by_its_actions(tmp_path):
         comparison.act(torch.randn(8, 3))
         parity = comparison.result("random numbers", 1e-5)
         assert (parity.errors, parity.holds) == ({}, holds)
+
+
+class ActorModel(torch.nn.Module):
+    @classmethod
+    def build(cls, spec, config):
+        model = cls()
+        model.actor, model.obs_shape = torch.nn.Linear(spec.obs_shape[0], spec.action_dim), spec.obs_shape
+        return model
+
+
+class OwnActor(Learner):
+    """An algorithm from outside, whose actor returns numbers and no distribution."""
+
+    name, lane, action_kinds = "own_actor", "replay", ("box", "discrete")
+    config_type, model_type = AlgorithmConfig, ActorModel
+
+    def act(self, obs, memory=None, *, deterministic=False, generator=None):
+        output = self.model.actor(obs)
+        return Action(output.argmax(-1) if self.model.actor.out_features == 4 else output.tanh())
+
+
+@pytest.mark.parametrize(
+    "spec", [EnvSpec((3,), "discrete", 4), EnvSpec((3,), "box", 2, action_low=(-1.0, -1.0), action_high=(1.0, 1.0))]
+)
+def test_numbers_of_an_actor_from_outside_are_not_exported_as_values(spec):
+    learner = OwnActor.build(spec).eval()
+    obs = torch.randn(8, 3)
+    with torch.no_grad():
+        found = ExportedPolicy(learner, spec)({"obs": obs})
+    assert found.keys() == {"actions", "policy_outputs"}
+    assert found["policy_outputs"].equal(learner.model.actor(obs))
+
+
+def test_equal_numbers_of_an_actor_from_outside_are_a_tie(tmp_path):
+    learner = OwnActor.build(EnvSpec((3,), "discrete", 4)).eval()
+    torch.nn.init.zeros_(learner.model.actor.weight)
+    learner.model.actor.bias.data = torch.tensor([1.0, 1.0, 0.0, 0.0])
+    agent = Agent(learner, EnvSpec((3,), "discrete", 4), parse_config({"algo": "dqn"}), tmp_path)
+    outputs = learner.model.actor.bias.detach().expand(8, 4).numpy()
+    for chosen, holds in ((1, True), (2, False)):
+        comparison = Comparison(agent, fixed({"actions": np.full(8, chosen), "policy_outputs": outputs}))
+        comparison.act(torch.randn(8, 3))
+        assert comparison.result("random numbers", 1e-5).holds == holds

@@ -17,6 +17,7 @@ from rl_training.runtime.memory import Memory
 from rl_training.types import Action, Array, Arrays
 
 TOLERANCE = 1e-5
+SCORES = ("logits", "q_values", "policy_outputs")  # by which Discrete actions are chosen
 MEANS = {"mean", "squashed_mean"}  # of a policy, for actions from -1 to 1
 
 
@@ -107,7 +108,7 @@ class Comparison:
         spec = self.agent.spec
         sizes, starts = spec.choice_sizes, spec.action_starts or (spec.action_start,)
         chosen = [each[ACTIONS] - np.array(starts) for each in (expected, exported)]
-        scores = expected.get("logits", expected.get("q_values"))
+        scores = next((expected[name] for name in SCORES if name in expected), None)
         if scores is None or scores.shape != (len(chosen[0]), sum(sizes)):  # an algorithm from outside may have others
             other: Array = (chosen[0] != chosen[1]).any(1)
             return other, np.zeros_like(other)  # without scores there are no ties

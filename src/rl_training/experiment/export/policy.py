@@ -24,6 +24,7 @@ MEANINGS = {
     "mean": "mean of the Gaussian policy, for bounds of -1 and 1, before clipping",
     "squashed_mean": "mean of the Gaussian policy before tanh",
     "policy_actions": "actions for bounds of -1 and 1",
+    "policy_outputs": "outputs of the policy network",
     LATENT_LOGITS: "logits of the latents' classes after this observation",
 }
 
@@ -90,11 +91,12 @@ def action_probabilities(agent: Agent, obs: Any) -> np.ndarray[Any, Any]:
 def _recorded(learner: Learner) -> Iterator[Metrics]:
     """Records the outputs of the policy head, or else of the Q-network, and of a world model's posterior."""
     quantities: Metrics = {}
-    head = getattr(learner.model, "actor", None) or getattr(learner.model, "q", None)
+    actor = getattr(learner.model, "actor", None)
+    head, bare = (getattr(learner.model, "q", None), "q_values") if actor is None else (actor, "policy_outputs")
     posterior = getattr(getattr(learner.model, "rssm", None), "posterior", None)
     handles = []
     if head is not None:
-        handles.append(head.register_forward_hook(lambda _, __, output: quantities.update(_quantities(output))))
+        handles.append(head.register_forward_hook(lambda _, __, output: quantities.update(_quantities(output, bare))))
     if posterior is not None:
         handles.append(
             posterior.register_forward_hook(lambda _, __, logits: quantities.update({LATENT_LOGITS: logits}))
@@ -106,7 +108,8 @@ def _recorded(learner: Learner) -> Iterator[Metrics]:
             handle.remove()
 
 
-def _quantities(output: Any) -> Metrics:
+def _quantities(output: Any, bare: str) -> Metrics:
+    """Names an output of the policy head or the Q-network; `bare` is the name of a tensor without a distribution."""
     if isinstance(output, heads.MultiCategorical):
         return {"logits": torch.cat([choice.logits for choice in output.choices], -1)}
     if isinstance(output, heads.Categorical):
@@ -119,4 +122,4 @@ def _quantities(output: Any) -> Metrics:
         return {"policy_actions": output.actions}
     if hasattr(output, "expected"):  # a return distribution
         return {"q_values": output.expected()}
-    return {"q_values": output} if isinstance(output, Tensor) else {}
+    return {bare: output} if isinstance(output, Tensor) else {}
