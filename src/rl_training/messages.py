@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+from typing import Any
 
 Warn = Callable[[str], None]
 OPE_CAUTION = (
@@ -33,6 +34,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`; did you mean X?` if one of the names is close, else nothing."""
     close = get_close_matches(name.lower(), by_lower := {each.lower(): each for each in known}, 1)
     return f"; did you mean {by_lower[close[0]]!r}?" if close else ""
+
+
+def first_few(values: Any) -> str:
+    """Returns at most five of the values: `3, 5, 8`, or `1, 2, 3, 4, 5, ...`."""
+    return ", ".join(map(str, values[:5])) + (", ..." if len(values) > 5 else "")
 
 
 def duration(seconds: float) -> str:

@@ -269,7 +269,11 @@ class OwnActor(Learner):
 
 
 @pytest.mark.parametrize(
-    "spec", [EnvSpec((3,), "discrete", 4), EnvSpec((3,), "box", 2, action_low=(-1.0, -1.0), action_high=(1.0, 1.0))]
+    "spec",
+    [
+        EnvSpec((3,), "discrete", 4),
+        EnvSpec((3,), "box", 2, action_shape=(2,), action_low=(-1.0, -1.0), action_high=(1.0, 1.0)),
+    ],
 )
 def test_numbers_of_an_actor_from_outside_are_not_exported_as_values(spec):
     learner = OwnActor.build(spec).eval()

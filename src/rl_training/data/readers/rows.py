@@ -17,7 +17,7 @@ from rl_training.data.datasets.validation import (
     require_equal_lengths,
     require_flags,
 )
-from rl_training.messages import many
+from rl_training.messages import first_few, many
 from rl_training.types import Array, Arrays, EnvSpec
 
 DERIVED = ("next_obs", "dones", "truncated", DURATIONS)  # computed from other columns if the file lacks them
@@ -33,9 +33,8 @@ class LeftOut(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        shown = ", ".join(map(str, self.rows[:5])) + (", ..." if len(self.rows) > 5 else "")
         count = "1 row is" if len(self.rows) == 1 else f"{len(self.rows):,} rows are"
-        return f"{count} left out, because {self.reason}: row{'s'[len(self.rows) == 1 :]} {shown}"
+        return f"{count} left out, because {self.reason}: row{'s'[len(self.rows) == 1 :]} {first_few(self.rows)}"
 
     def to_json(self) -> dict[str, Any]:
         return {"reason": self.reason, "count": len(self.rows), "rows": self.rows[:SHOWN].tolist()}

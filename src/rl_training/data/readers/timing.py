@@ -11,6 +11,7 @@ from rl_training.data.datasets.validation import DatasetError
 from rl_training.data.readers.episodes import Warnings, marked_ends
 from rl_training.data.readers.names import STEP_NAMES
 from rl_training.data.readers.rows import StoredColumns
+from rl_training.messages import first_few
 from rl_training.types import Array, Arrays
 
 LONG = 10  # times the median step is a gap
@@ -40,6 +41,7 @@ def apply_times(
             "fill it, or ignore the column with --columns time=",
         )
     order, warnings = _sorted(columns, time)
+    warnings = (*warnings, *_repeats(columns, time, order))
     return order, (*warnings, *_gaps(columns, names, columns[time.key], time.name, max_gap, order))
 
 
@@ -55,6 +57,23 @@ def _sorted(columns: Arrays, time: TimeColumn) -> tuple[Array | None, Warnings]:
     for name in columns:
         columns[name] = columns[name][order]
     return order, (("sorted", f"rows were not in the order of episode and {time.name!r}, and were sorted", ""),)
+
+
+def _repeats(columns: Arrays, time: TimeColumn, order: Array | None) -> Warnings:
+    """Warns of rows with the time and all values of the row before them."""
+    times, ids = columns[time.key], _episodes(columns)
+    later = np.flatnonzero((times[1:] == times[:-1]) & (ids[1:] == ids[:-1])) + 1 if time.sorts else np.empty(0, int)
+    for column in columns.values():
+        here, before = column[later], column[later - 1]
+        same = (here == before) | ((here != here) & (before != before))  # missing values are NaN
+        later = later[same.all(axis=tuple(range(1, same.ndim)))]
+    if not len(later):
+        return ()
+    rows = first_few(later if order is None else np.sort(order[later]))
+    count = "1 row repeats" if len(later) == 1 else f"{len(later):,} rows repeat"
+    text = f"{count} another row with the same {time.name!r} and values: row{'s'[len(later) == 1 :]} {rows}"
+    fix = "remove what was recorded or joined twice; without next_obs, a repeated row is a step from a state to itself"
+    return (("repeated_rows", text, fix),)
 
 
 def unordered_steps(columns: Arrays, extras: Iterable[str]) -> Warnings:
@@ -111,10 +130,9 @@ def _gaps(
     if not len(gaps):
         return ()
     rows = gaps + 1 if order is None else order[gaps + 1]
-    shown = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
     count = "1 step within an episode is" if len(rows) == 1 else f"{len(rows)} steps within episodes are"
     text = (
         f"{count} over {LONG} times as long as the median step of {usual:g} s, before row{'s'[len(rows) == 1 :]} "
-        f"{shown}; the longest is {steps[gaps].max():g} s"
+        f"{first_few(rows)}; the longest is {steps[gaps].max():g} s"
     )
     return (("time_gaps", text, f"end episodes at gaps with --max-gap SECONDS, such as {LONG * usual:g}"),)
