@@ -37,7 +37,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def first_few(values: Any) -> str:
-    """Returns at most five of the values: `3, 5, 8`, or `1, 2, 3, 4, 5, ...`."""
+    """Returns at most five values of a sequence: `3, 5, 8`, or `1, 2, 3, 4, 5, ...`."""
     return ", ".join(map(str, values[:5])) + (", ..." if len(values) > 5 else "")
 
 

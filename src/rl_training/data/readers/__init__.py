@@ -14,6 +14,7 @@ import numpy as np
 from rl_training.data.readers.cells import sorted_words
 from rl_training.data.readers.csv import read_csv
 from rl_training.data.readers.dates import DAY, MONTH, UnclearDates
+from rl_training.data.readers.endings import ending_of
 from rl_training.data.readers.hdf5 import read_hdf5
 from rl_training.data.readers.minari import datasets_root, local_ids, minari_directory, read_minari
 from rl_training.data.readers.names import Names, as_patterns, constant_rewards
@@ -106,10 +107,8 @@ def _read(path: Path, columns: Mapping[str, str] | None, options: TableOptions) 
     if not path.is_file() and (directory := minari_directory(path)):
         with naming_damage(directory):
             return read_minari(directory, columns)
-    suffix = next((each for each in READERS if path.name.endswith(each)), None)
-    if suffix is None and (path.suffix or path.exists()):
-        raise ValueError(f"cannot read {path}: supported are {', '.join(READERS)} files and Minari datasets")
-    if suffix is None or not path.is_file():
+    suffix = ending_of(path, READERS)
+    if suffix is None:
         close = get_close_matches(path.as_posix(), local_ids(), 1)
         hint = f"did you mean {close[0]}?" if close else f"`minari download {path}` may fetch it"
         minari = f", nor a Minari dataset in {datasets_root()}; {hint}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 
@@ -14,6 +15,9 @@ MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "null", "NULL")
 FLAGS = {"true": 1.0, "false": 0.0}  # accepted beside numbers
 FLAG_WORDS = {**FLAGS, "yes": 1.0, "no": 0.0, "y": 1.0, "n": 0.0, "t": 1.0, "f": 0.0, "1": 1.0, "0": 0.0}
 MOST_CATEGORIES = 1000
+THOUSANDS = re.compile(
+    r"[+-]?\d{1,3}([,. '\u2019\u00a0]\d{3})+([.,]\d+)?"
+)  # 1,234.50; whether 1,234 is 1.234 is not known
 
 
 def to_numbers(cells: Sequence[str], name: str, start: int, decimal: str = ".") -> Array:
@@ -49,6 +53,10 @@ def _number(cell: str, name: str, row: int, decimal: str) -> float:
 def not_a_number(name: str, row: int, cell: object) -> TypeError:
     column = name.rpartition("column ")[2].strip("'")
     option = f"; if its values are names, read it as a category with --categories {column}" if column else ""
+    if THOUSANDS.fullmatch(str(cell).strip()):
+        option = (
+            "; write numbers without separators of thousands, for example with pandas.read_csv(FILE, thousands=',')"
+        )
     return TypeError(f"{name} must hold numbers, but row {row} holds {cell!r}{option}")
 
 

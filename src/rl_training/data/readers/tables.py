@@ -101,7 +101,7 @@ def _numbers(plan: Plan, column: str, part: Array, start: int) -> Array:
     if part.dtype.kind != "O":
         return part
     words = ["" if word is None else word for word in part.tolist()]
-    if any(map(cells.is_number, words)):
+    if any(map(cells.is_number, words)) or cells.THOUSANDS.fullmatch(words[0].strip()):
         return cells.to_numbers(words, plan.where(column), start)  # names the first cell that is not a number
     raise TypeError(
         f"{plan.where(column)} must hold numbers, but row {start} holds {words[0]!r}; read it as a category with "
