@@ -62,7 +62,12 @@ def test_predict_reads_a_data_frame_by_its_names(trained):
     pandas = pytest.importorskip("pandas")
     agent = load_agent(trained)
     rows = {"site": ["north", "south"], "level": [0.5, 1.0]}
-    assert agent.predict(pandas.DataFrame(rows)).tolist() == agent.predict(rows).tolist()
+    frame = pandas.DataFrame(rows)
+    expected = agent.predict(rows).tolist()
+    assert agent.predict(frame).tolist() == expected
+    assert [agent.predict(frame.iloc[0]), agent.predict(frame.iloc[1])] == expected  # rows by their names too
+    assert agent.predict([frame.iloc[0], frame.iloc[1]]).tolist() == expected
+    assert agent.predict(pandas.Series([0.5, 1, 0])) == expected[0]  # numbers without names, in the policy's order
 
 
 def test_further_columns_are_ignored_and_named_once(trained, capsys):

@@ -14,9 +14,12 @@ CONVERTED = "; `data convert` and `data split` join observations in one column, 
 
 
 def is_named(obs: Any, spec: EnvSpec) -> bool:
-    """Whether observations are given by the column names of the data: a dict, a list of dicts or a DataFrame."""
+    """Whether observations have the column names of the data: a dict, a DataFrame, a row of one, or a list of them."""
     first = obs[0] if isinstance(obs, (list, tuple)) and len(obs) else obs
-    return spec.obs_names is not None and (isinstance(first, Mapping) or hasattr(first, "columns"))
+    if spec.obs_names is None:
+        return False
+    is_row = hasattr(first, "keys") and not {*first.keys()}.isdisjoint(named_columns(spec)[0])
+    return is_row or isinstance(first, Mapping) or hasattr(first, "columns")
 
 
 def named_rows(obs: Any, spec: EnvSpec, warn: Warn) -> Array:
@@ -24,9 +27,9 @@ def named_rows(obs: Any, spec: EnvSpec, warn: Warn) -> Array:
 
     The values of a dict may be lists of equal length. A pandas or polars DataFrame is such a dict.
     """
-    if not isinstance(obs, Mapping) and not hasattr(obs, "columns"):
+    if isinstance(obs, (list, tuple)):
         return np.stack([named_rows(each, spec, warn) for each in obs])
-    obs = {str(name): obs[name] for name in getattr(obs, "columns", obs)}
+    obs = {str(name): obs[name] for name in (obs.columns if hasattr(obs, "columns") else obs.keys())}
     columns, categories = named_columns(spec)
     entries = [_column(label, categories) for label in spec.obs_names or ()]
     check_columns("obs", [*obs], columns, warn)
