@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,10 @@ import yaml
 
 from rl_training import DQN, GAIL, MBPO, PPO, SAC, train_dqn, train_ppo
 from rl_training.experiment.config.train_config import ConfigError
+from rl_training.experiment.verify import verify_run
 from rl_training.runtime.checkpoints.reading import read_checkpoint
 
+STEP_32 = "checkpoints/step_000000032"
 TINY: dict[str, Any] = {
     "num_steps": 8, "batch_size": 8, "epochs": 1, "hidden_sizes": [8], "eval_episodes": 1, "eval_interval": 0,
 }  # fmt: skip
@@ -64,6 +68,17 @@ def test_the_directory_of_the_new_run_can_be_chosen(trained):
     assert agent.result.run_dir == Path("new")
     PPO.load(trained, output_dir="new").learn(total_timesteps=16, fresh=True)  # deletes `new`, not `old`
     assert files(trained) == before
+
+
+def test_a_run_that_started_from_another_ones_checkpoint_is_verified_from_there(trained):
+    PPO.load(trained, output_dir="new", learning_rate=1e-3, log_interval=8).learn(total_timesteps=32)
+    record = json.loads(Path("new/run.json").read_text())
+    assert record["started_from"] == {"checkpoint": str((trained / STEP_32).resolve()), "step": 32}
+    found = verify_run(Path("new"))
+    assert (found.steps, found.repeat, found.resume) == (56, [], [])
+    shutil.rmtree(trained)
+    with pytest.raises(ConfigError, match=r"new started from .*step_000000032, which is missing; restore it"):
+        verify_run(Path("new"))
 
 
 def test_a_checkpoint_to_start_from_takes_the_learning_rate_of_the_config(trained):

@@ -15,7 +15,7 @@ from rl_training.experiment.config.train_config import ConfigError, TrainConfig
 from rl_training.experiment.machine import Choices, differences, facts, versions
 from rl_training.experiment.other_options import restore_elsewhere
 from rl_training.experiment.result import TrainResult
-from rl_training.experiment.run_directory import FIRST_CHECKPOINT, TRACKERS, RunDirectory
+from rl_training.experiment.run_directory import FIRST_CHECKPOINT, STARTED_FROM, TRACKERS, RunDirectory
 from rl_training.messages import Warn
 from rl_training.runtime.callbacks.logging import LogMetrics, MetricsFile, damaged_rows, is_intact
 from rl_training.runtime.callbacks.saving import SaveCheckpoints, replay_segments, restore_trainer
@@ -74,6 +74,8 @@ class TrainingRun:
                 evaluation.video = TrainingVideos(directory.path / "videos", config.record_video_interval, warn).next
         self.callbacks = [*callbacks, self.saving]
         self.record = {**run_record(config, parts, choices), "total_timesteps": self.state.total_timesteps}
+        if checkpoint is not None and own is None:
+            self.record[STARTED_FROM] = {"checkpoint": str(checkpoint.path.resolve()), "step": checkpoint.step}
 
     @property
     def starts_elsewhere(self) -> bool:

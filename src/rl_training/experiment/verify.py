@@ -13,8 +13,8 @@ from torch import Tensor
 from rl_training.experiment.agent import find_checkpoint
 from rl_training.experiment.config.train_config import ConfigError, TrainConfig
 from rl_training.experiment.machine import choose, differences, facts
-from rl_training.experiment.run import run_population
-from rl_training.experiment.run_directory import RunDirectory
+from rl_training.experiment.run import run_population, run_training
+from rl_training.experiment.run_directory import STARTED_FROM, RunDirectory
 from rl_training.experiment.trust import Trust, warn_of_changed_source
 from rl_training.messages import print_warning
 from rl_training.runtime.callbacks.logging import TIME_FIELDS, is_intact
@@ -59,10 +59,11 @@ def verify_run(path: Path, *, steps: int | None = None, trust: Trust = ()) -> Ve
     seeds = record.get("population") or [config.seed]
     member = seeds.index(config.seed)
     configs = _for_this_machine(config, record["choices"], seeds)
+    start, first = _start(record, path)
     with TemporaryDirectory(prefix="rl-training-") as folder:
         data = {"dataset": record.get("dataset")}  # an earlier version may have read other columns of the file
-        whole = _train(configs, data, Path(folder, "whole"), [last])[member]
-        halved = _train(configs, data, Path(folder, "halved"), [last // 2, last])[member]
+        whole = _train(configs, data, Path(folder, "whole"), [last], start)[member]
+        halved = _train(configs, data, Path(folder, "halved"), [(first + last) // 2, last], start)[member]
         end = find_checkpoint(whole)
         repeat = _metric_differences([row for row in rows if row["step"] <= end.step], _rows(whole / METRICS))
         repeat += _checkpoint_differences(directory.checkpoints, RunDirectory(whole).checkpoints)
@@ -97,8 +98,25 @@ def _for_this_machine(config: TrainConfig, choices: dict[str, Any], seeds: Seque
     return [config.model_copy(update={**machine, "seed": seed, "log": ()}) for seed in seeds]
 
 
-def _train(configs: Sequence[TrainConfig], record: dict[str, Any], folder: Path, stops: Sequence[int]) -> list[Path]:
-    """Trains up to each of `stops` in turn, in runs that begin with this `record`; returns the run directories."""
+def _start(record: dict[str, Any], path: Path) -> tuple[Path | None, int]:
+    """Returns the checkpoint of another run that this one started from, and its step; None and 0 without one."""
+    found = record.get(STARTED_FROM)
+    if found is None:
+        return None, 0
+    if not Path(found["checkpoint"]).is_dir():
+        raise ConfigError(
+            f"{path} started from {found['checkpoint']}, which is missing now; restore it to verify the run"
+        )
+    return Path(found["checkpoint"]), found["step"]
+
+
+def _train(
+    configs: Sequence[TrainConfig], record: dict[str, Any], folder: Path, stops: Sequence[int], start: Path | None
+) -> list[Path]:
+    """Trains up to each of `stops` in turn, in runs that begin with this `record` and checkpoint.
+
+    Returns the run directories.
+    """
     runs = [folder / f"seed_{config.seed}" for config in configs]
     inside = [config.model_copy(update={"output_dir": str(run)}) for config, run in zip(configs, runs, strict=True)]
     for directory, config in zip(map(RunDirectory, runs), inside, strict=True):
@@ -106,7 +124,10 @@ def _train(configs: Sequence[TrainConfig], record: dict[str, Any], folder: Path,
         directory.begin(config)
         directory.write("run.json", record)
     for stop in stops:
-        run_population(inside, callbacks=[StopAtStep(stop)], own=False)
+        if start is None:
+            run_population(inside, callbacks=[StopAtStep(stop)], own=False)
+        else:
+            run_training(inside[0], callbacks=[StopAtStep(stop)], own=False, start_from=start)
     return runs
 
 
