@@ -104,9 +104,7 @@ def _start(record: dict[str, Any], path: Path) -> tuple[Path | None, int]:
     if found is None:
         return None, 0
     if not Path(found["checkpoint"]).is_dir():
-        raise ConfigError(
-            f"{path} started from {found['checkpoint']}, which is missing now; restore it to verify the run"
-        )
+        raise ConfigError(f"{path} started from {found['checkpoint']}, which is missing; restore it to verify the run")
     return Path(found["checkpoint"]), found["step"]
 
 
