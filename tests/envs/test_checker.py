@@ -10,6 +10,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import TimeLimit
 
 import rl_training
@@ -104,10 +105,12 @@ def test_the_report_has_how_a_run_resumes(broken: Any):
     assert str(check(broken.UnseededStep).resume).startswith("not exact: a replayed episode would differ")
 
 
-def test_the_report_has_whether_worker_processes_can_create_it(broken: Any):
+def test_the_report_has_whether_worker_processes_can_create_it(broken: Any, monkeypatch: pytest.MonkeyPatch):
     assert check(broken.Good).workers.startswith("yes")
     assert check(broken.Good()).workers.startswith("no: an object")
     assert check(lambda: broken.Good()).workers.startswith("no: other processes")
+    monkeypatch.setitem(gym.registry, "Here-v0", EnvSpec("Here-v0", lambda **options: broken.Good(**options)))
+    assert check("Here-v0").workers.startswith("no: other processes")
 
 
 def test_masked_environments_get_valid_actions_only(broken: Any):

@@ -15,6 +15,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
+from gymnasium.envs.registration import EnvSpec
 
 from rl_training.envs.pools import workers
 from rl_training.envs.pools.group import EnvError
@@ -89,6 +90,22 @@ def test_a_workers_error_is_raised_with_its_traceback():
 def test_a_function_that_workers_cannot_import_is_refused():
     with pytest.raises(TypeError, match=r"worker processes cannot create lambda in .*test_workers; move it"):
         EnvPool(lambda: Failing(), 2, workers=2)
+
+
+@pytest.mark.parametrize("entry_point", [CartPoleEnv, "gymnasium.envs.classic_control:CartPoleEnv"])
+def test_workers_know_an_id_that_only_this_process_has_registered(entry_point: Any, monkeypatch: pytest.MonkeyPatch):
+    known = EnvSpec("RegisteredHere-v0", entry_point, max_episode_steps=3, kwargs={"sutton_barto_reward": True})
+    monkeypatch.setitem(gym.registry, known.id, known)
+    with EnvPool(known.id, 2, workers=2) as pool:
+        steps = rolled(pool, 3)
+    assert [step.rewards.tolist() for step in steps] == [[0.0, 0.0]] * 3  # of the options of the registration
+    assert steps[-1].truncated.all()
+
+
+def test_a_registered_function_that_workers_cannot_import_is_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(gym.registry, "Lambda-v0", EnvSpec("Lambda-v0", lambda **options: Failing(**options)))
+    with pytest.raises(TypeError, match=r"^worker processes cannot create Lambda-v0; move it to a module"):
+        EnvPool("Lambda-v0", 2, workers=2)
 
 
 def kill_the_only_worker() -> None:

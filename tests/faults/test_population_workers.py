@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import multiprocessing
+import sys
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import pytest
 from gymnasium.envs.classic_control import PendulumEnv
+from gymnasium.envs.registration import EnvSpec
 from typer.testing import CliRunner
 
 from rl_training.cli.app import app
@@ -122,6 +125,14 @@ def test_auto_uses_workers_only_if_they_are_faster(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(worker_choice, "shares_the_machine", lambda: False)
     assert worker_choice.choose_workers(EnvFactory(lambda: PendulumEnv()), 16) == 0  # cannot be imported
     assert worker_choice.choose_workers(EnvFactory("CartPole-v1", {"unknown": 1}), 16) == 0  # cannot be created
+    monkeypatch.setitem(gym.registry, "Local-v0", EnvSpec("Local-v0", lambda **options: PendulumEnv(**options)))
+    assert worker_choice.choose_workers(EnvFactory("Local-v0"), 16) == 0  # registered by this process alone
+    of_notebook: Any = type("Notebook", (PendulumEnv,), {"__module__": "__main__"})
+    monkeypatch.setattr(sys.modules["__main__"], "Notebook", of_notebook, raising=False)
+    monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
+    for entry_point in (of_notebook, "__main__:Notebook"):
+        monkeypatch.setitem(gym.registry, "Notebook-v0", EnvSpec("Notebook-v0", entry_point))
+        assert worker_choice.choose_workers(EnvFactory("Notebook-v0"), 16) == 0
     monkeypatch.setattr(worker_choice, "LEAST_SECONDS", 3600.0)
     assert worker_choice.choose_workers(source, 16) == 0
     monkeypatch.setattr(worker_choice, "LEAST_SECONDS", 0.0)

@@ -98,7 +98,7 @@ class EnvSource:
         if getattr(creator, "__module__", "") == "__main__":
             return "no: it is defined in the script or notebook; move it to a module"
         try:
-            ForkingPickler.dumps(self.env)
+            ForkingPickler.dumps(creator)
         except Exception:  # any error of pickling
             return "no: other processes cannot import it; define it at the top level of a module"
         return "yes: other processes can create it"

@@ -13,6 +13,7 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any, TypeAlias
 
 import gymnasium as gym
+from gymnasium.envs.registration import EnvSpec as Registered
 from gymnasium.envs.registration import parse_env_id
 
 from rl_training.envs.atari import is_atari, make_atari
@@ -71,8 +72,19 @@ class EnvFactory:
     def __str__(self) -> str:
         return self.name or str(self.env)
 
+    @property
+    def _registered(self) -> Registered | None:
+        return gym.registry.get(self.env) if isinstance(self.env, str) else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickles it with what its id stands for, because a worker process does not run the code that registered it."""
+        return {**self.__dict__, "registered": self._registered}
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Unpickles it in a worker process, and approves the modules that the parent process approved."""
+        registered = state.pop("registered")
+        if registered is not None:
+            gym.registry.setdefault(registered.id, registered)
         self.__dict__.update(state)
         named = [self.env, *map(wrapper_name, self.wrappers)]
         approve(module for name in named if (module := module_in(name)) is not None)
@@ -81,12 +93,13 @@ class EnvFactory:
         """Raises TypeError if other processes cannot create it; `where` names them."""
         try:
             ForkingPickler.dumps(self)
-            script = hasattr(sys.modules["__main__"], "__file__")
-            lost = getattr(self.env, "__module__", "") == "__main__" and not script
+            creator = self.env if self._registered is None else self._registered.entry_point
+            module = creator.partition(":")[0] if isinstance(creator, str) else getattr(creator, "__module__", "")
+            lost = module == "__main__" and not hasattr(sys.modules["__main__"], "__file__")
         except Exception:  # whatever pickling raises for objects of the user
             lost = True
         if lost:
-            name = (self.name or name_of(self.env)).removeprefix(LOCAL)
+            name = (self.name or (self.env if isinstance(self.env, str) else name_of(self.env))).removeprefix(LOCAL)
             raise TypeError(
                 f"{where} cannot create {name}; move it to a module, import it from there and pass a class or function"
             )
