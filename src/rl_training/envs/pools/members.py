@@ -17,7 +17,7 @@ class PopulationPool:
 
     def __init__(self, pool: EnvPool) -> None:
         self.pool, self.spec, self.stacks_frames = pool, pool.spec, pool.stacks_frames
-        self.source = pool.source
+        self.workers, self.source = pool.workers, pool.source
         self.num_envs, count = pool.layout.num_envs, len(pool.layout.seeds)
         self._lead = count, self.num_envs
         still_open = set(range(count))

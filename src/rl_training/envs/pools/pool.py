@@ -73,7 +73,7 @@ class EnvPool:
         exact = not callable(source.env) and snapshots.is_exact_for(env)
         seeds = (int(seed),) if isinstance(seed, int | np.integer) else tuple(seed)
         self.layout = Layout(seeds, num_envs // len(seeds))
-        self.num_envs, self.spec = num_envs, env_spec_of(env)
+        self.num_envs, self.workers, self.spec = num_envs, workers, env_spec_of(env)
         self.notes = env.notes if isinstance(env, LibrarySpaces) else []  # about converted spaces, for the user
         self.replaces_bounds = isinstance(env, LibrarySpaces) and env.replaces_bounds
         self.resume_kind = "snapshot" if exact else "replay"
