@@ -80,7 +80,7 @@ class CrossQAlgorithm(SACAlgorithm):
         policy, buffers = self.model.actor.with_statistics(obs, "model.actor.")
         actions, log_prob = policy.sample_with_log_prob()
         loss = sac_policy_loss(self.policy_value(obs, actions), log_prob, self.log_alpha, self.target_entropy)
-        return loss._replace(buffers=buffers)
+        return Loss(loss.terms, loss.metrics, buffers)
 
     def parameter_groups(self) -> list[ParameterGroup]:
         *_, networks = super().parameter_groups()

@@ -97,7 +97,7 @@ class RenormNetwork(nn.Sequential):
         """Output by the statistics of the batch, and new values of the buffers by name."""
         buffers: dict[str, Tensor] = {}
         for index, layer in enumerate(self):
-            if isinstance(layer, BatchRenorm | RenormBlock):
+            if isinstance(layer, (BatchRenorm, RenormBlock)):
                 x, new = layer.with_statistics(x)
                 buffers |= {f"{prefix}{index}.{name}": value for name, value in new.items()}
             else:
