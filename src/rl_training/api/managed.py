@@ -146,7 +146,8 @@ class ManagedAlgorithm:
         environment of the run, as in `load`. `video` is an .mp4 or .gif file to write, with the first three episodes.
         """
         _refuse("evaluate", others)
-        agent, recorded = in_environment(self.agent, env, wrappers), None if video is None else Video(video)
+        agent = in_environment(self.agent, env, wrappers)
+        recorded = None if video is None else Video(video)
         return agent.evaluate(num_episodes, seed=seed, deterministic=deterministic, video=recorded)
 
     def predict(

@@ -30,7 +30,8 @@ def join_files(arguments: Sequence[str], options: Collection[str], lists: Collec
             raise typer.BadParameter(_several(option, files))
         joined += [pattern_of(files, option)] if len(files) > 1 else files
         joined.append(argument)
-        option, files = argument if argument in {*options, *lists} else "", []
+        option = argument if argument in {*options, *lists} else ""
+        files = []
     return joined[:-1]
 
 

@@ -117,7 +117,8 @@ class AtariGame(gym.Wrapper[np.ndarray, Any, Any, Any]):
         over, cut = self._ale.game_over(with_truncation=False), self._ale.game_truncated()
         terminal = over or (lost and self._lives_end)
         self._is_between_lives = terminal and not (over or cut)
-        return self._frames, float(np.sign(reward)) if self._clips else reward, terminal, cut, self._info()
+        clipped = float(np.sign(reward)) if self._clips else reward
+        return self._frames, clipped, terminal, cut, self._info()
 
     @property
     def stacks_single_planes(self) -> bool:

@@ -87,7 +87,7 @@ def load_dataset(
     dataset, rewards = with_run_time(config, _read(config, like, **reading)), config.rewards
     normal = dataset.return_range_scale() if rewards.normalize == "return_range" else 1.0
     change = RewardChange(normal * rewards.scale, rewards.shift, rewards.clip)
-    return dataset if change == RewardChange() else dataset.with_reward_transform(*change), change
+    return (dataset if change == RewardChange() else dataset.with_reward_transform(*change)), change
 
 
 def reading_columns(config: TrainConfig) -> dict[str, str]:

@@ -166,11 +166,14 @@ def _choices(
 
     Without run.json, the run's own checkpoint has those that change results.
     """
-    choices, is_new = Choices(**record["choices"]) if "choices" in record else choose(config), "choices" not in record
+    is_new = "choices" not in record
+    choices = choose(config) if is_new else Choices(**record["choices"])
     if is_new and start is not None and start.path.parent == directory.checkpoints:
         known = {name: start.info[name] for name in ("threads", "compile", "overlap") if name in start.info}
         choices, is_new = choices._replace(**known), False
-    return choices._replace(threads=config.threads or 1) if "threads" in edited else choices, is_new
+    if "threads" in edited:
+        choices = choices._replace(threads=config.threads or 1)
+    return choices, is_new
 
 
 def _warn_of_other_seeds(

@@ -80,7 +80,8 @@ def require_trusted(modules: Iterable[str], trust: Trust, source: Path | str) ->
     for module in modules:
         if module in allowed:
             continue
-        files, remembered = module_files(module), _read(_store()) if remembered is None else remembered
+        files = module_files(module)
+        remembered = _read(_store()) if remembered is None else remembered
         if files is None or [*map(str, files)] not in remembered.get(module, []):
             place = "" if files is None else f" from {files[-1]}"
             raise UntrustedModuleError(

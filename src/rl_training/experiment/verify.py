@@ -92,7 +92,8 @@ def _steps_to_repeat(rows: Sequence[dict[str, Any]], path: Path) -> int:
 def _for_this_machine(config: TrainConfig, choices: dict[str, Any], seeds: Sequence[int]) -> list[TrainConfig]:
     """Returns the config of each seed with the run's device, threads and compilation, as far as they exist here."""
     missing = choices["device"].startswith("cuda") and not torch.cuda.is_available()
-    device, compile = "cpu" if missing else choices["device"], "on" if choices["compile"] else "off"
+    device = "cpu" if missing else choices["device"]
+    compile = "on" if choices["compile"] else "off"
     overlap = "on" if choices.get("overlap") else "off"
     machine = {"device": device, "threads": choices["threads"], "compile": compile, "overlap_updates": overlap}
     return [config.model_copy(update={**machine, "seed": seed, "log": ()}) for seed in seeds]

@@ -29,7 +29,8 @@ class _ByBlocks(torch.autograd.Function):
         count = max(each for each in range(1, MAX_BLOCKS + 1) if rows % each == 0)
         inputs, outputs = (each.reshape(copies * count, rows // count, -1) for each in (x, gradient))
         products = torch.bmm(inputs.mT, outputs).unflatten(0, (copies, count))
-        return torch.bmm(gradient, weight.mT) if ctx.needs_input_grad[0] else None, products.sum(1)
+        grad_x = torch.bmm(gradient, weight.mT) if ctx.needs_input_grad[0] else None
+        return grad_x, products.sum(1)
 
 
 def in_population(weight: Tensor) -> bool:

@@ -52,7 +52,8 @@ class FlatFunction:
             with torch.no_grad():
                 return program(*batch.values())
         is_due = key in self.candidates
-        states, began = self._states() if is_due else [], time.perf_counter()
+        states = self._states() if is_due else []
+        began = time.perf_counter()
         result = self.function(batch, *others)
         seconds = self.seconds[key] = self.seconds.get(key, 0.0) + time.perf_counter() - began
         if is_due:
@@ -182,7 +183,8 @@ class _Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        name, source = schema_name(func), self._node(args[0]) if args and isinstance(args[0], Tensor) else None
+        name = schema_name(func)
+        source = self._node(args[0]) if args and isinstance(args[0], Tensor) else None
         is_constant = source is not None and source.op == "get_attr"
         seen = self.views.get(_layout(result)) if func.is_view and isinstance(result, Tensor) else None
         if name in ALIASES:

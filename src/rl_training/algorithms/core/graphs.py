@@ -16,25 +16,22 @@ Phases = tuple[tuple[str, ...], ...]
 Result = TypeVar("Result")
 
 
-class Branches:
-    """Runs independent functions on CUDA streams of their own, so that a captured graph executes them side by side."""
+def side_by_side(functions: Sequence[Callable[[], Result]], streams: Sequence[torch.cuda.Stream]) -> list[Result]:
+    """Calls independent functions so that a captured graph executes them side by side.
 
-    def __init__(self, device: torch.device, count: int) -> None:
-        self.streams = [torch.cuda.Stream(device) for _ in range(count - 1)]
-
-    def run(self, functions: Sequence[Callable[[], Result]]) -> list[Result]:
-        """Calls them in order, the first one on the current stream, which then waits for all."""
-        # Memory that is freed on a branch is reused by its stream only, which waits for this one first.
-        main = torch.cuda.current_stream()
-        for stream in self.streams:
-            stream.wait_stream(main)
-        results = [functions[0]()]
-        for stream, function in zip(self.streams, functions[1:], strict=True):
-            with torch.cuda.stream(stream):
-                results.append(function())
-        for stream in self.streams:
-            main.wait_stream(stream)
-        return results
+    The first one runs on the current stream, which then waits for all, and each other one on a stream of its own.
+    """
+    # Memory that is freed on a branch is reused by its stream only, which waits for this one first.
+    main = torch.cuda.current_stream()
+    for stream in streams:
+        stream.wait_stream(main)
+    results = [functions[0]()]
+    for stream, function in zip(streams, functions[1:], strict=True):
+        with torch.cuda.stream(stream):
+            results.append(function())
+    for stream in streams:
+        main.wait_stream(stream)
+    return results
 
 
 class Steps(Protocol):

@@ -25,11 +25,9 @@ def check_memory(model: Any, config: Any) -> None:
     """Raises ValueError if a model of your own and the option `network.memory`, which sets sequences, do not agree."""
     if has_memory(model) != config.is_recurrent:
         has, fix = ("has", "set") if has_memory(model) else ("has no", "pass it to the model in build, or leave out")
-        own, memory = config.own_network, None if config.network is None else config.network.memory
-        raise ValueError(
-            f"{f'network {own}' if own else f'the model {type(model).__name__}'} {has} recurrent layers, but "
-            f"network.memory is {memory}; {fix} network.memory"
-        )
+        name = f"network {config.own_network}" if config.own_network else f"the model {type(model).__name__}"
+        memory = None if config.network is None else config.network.memory
+        raise ValueError(f"{name} {has} recurrent layers, but network.memory is {memory}; {fix} network.memory")
 
 
 def policy_and_memory(model: Any, obs: Tensor, memory: Batch | None) -> tuple[Any, Batch | None, Batch]:

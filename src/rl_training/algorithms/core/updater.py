@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rl_training.algorithms.core.flat import FlatLosses
-from rl_training.algorithms.core.graphs import Branches, CapturedUpdates
+from rl_training.algorithms.core.graphs import CapturedUpdates, side_by_side
 from rl_training.algorithms.core.optimizer import Optimizer, piece_size, pieces
 from rl_training.algorithms.core.population import Population
 from rl_training.models.unit_norm import project_, unit_norm_axes
@@ -54,7 +54,7 @@ class Updater:
             self.flat = FlatLosses(self.loss, trained)
         self.captured = CapturedUpdates(self) if capture else None
         self.parts: tuple[str, ...] = getattr(learner, "separate_parts", tuple)() if capture else ()
-        self.branches = Branches(self.device, len(self.parts)) if self.parts else None
+        self.streams = [torch.cuda.Stream(self.device) for _ in self.parts[1:]]
 
     def update(self, batch: Batch) -> UpdateResult:
         result = self.step(batch, self.learner.phases(self.updates))
@@ -109,8 +109,8 @@ class Updater:
         """Takes one optimizer step on the loss of this phase; returns the loss, or the losses of its parts."""
         for optimizer in self.optimizers:
             optimizer.zero_grad()
-        if self.branches is not None and phase == "loss":
-            losses = self.branches.run([partial(self._backward, batch, part) for part in self.parts])
+        if self.parts and phase == "loss":
+            losses = side_by_side([partial(self._backward, batch, part) for part in self.parts], self.streams)
         else:
             losses = [self._backward(batch, phase, wants_metrics)]
         for group, names in self.groups:

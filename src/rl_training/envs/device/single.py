@@ -43,7 +43,8 @@ class SingleEnv(GymnasiumSpaces):
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         self._episode = 0 if seed is not None else self._episode + 1
-        self._seed, self._steps = self._seed if seed is None else seed, 0
+        self._seed = self._seed if seed is None else seed
+        self._steps = 0
         self._state = self.env.initial(self._draws())
         return self._obs(), {}
 

@@ -38,7 +38,8 @@ def known_keys(own: Sequence[str], options: type[AlgorithmConfig] | None, sectio
     if section and section[0] in nested:
         return {key: key for model in nested[section[0]] for key in model.model_fields}
     inner = {key: f"{name}.{key}" for name, model in SUGGESTED.items() for key in model.model_fields}
-    network, of_algorithm = _network_keys(options), [] if options is None else list(options.model_fields)
+    network = _network_keys(options)
+    of_algorithm = [] if options is None else list(options.model_fields)
     if not section:
         return {**inner, **network, **{key: f"algo_kwargs.{key}" for key in of_algorithm}, **{key: key for key in own}}
     above = {key: f"{name}, at the top level" for key, name in {**inner, **{key: key for key in own}}.items()}

@@ -31,7 +31,8 @@ def describe_policy(agent: Agent, policy: ExportedPolicy, *, with_env: bool) -> 
     """Returns the description without its files. `with_env` adds the bounds of observations, which checkpoints lack."""
     inputs = policy.example()
     outputs = policy(inputs)
-    config, space = agent.config, _own_space(agent) if with_env else None
+    config = agent.config
+    space = _own_space(agent) if with_env else None
     ports = {
         port.name: {**_observation(port, space), **_columns(agent), **_mask(agent, port)}
         for port in policy.observations.ports

@@ -121,7 +121,7 @@ def _buffer_kind(context: LaneContext) -> tuple[type[ReplayBuffer], dict[str, An
     if getattr(options, "hindsight", "none") == "none":
         stacked = getattr(options, "stacked_frames", None)
         by_frames = pool.stacks_frames if stacked is None else stacked
-        return FrameReplayBuffer if by_frames else ReplayBuffer, {}, {}
+        return (FrameReplayBuffer if by_frames else ReplayBuffer), {}, {}
     if pool.on_device:
         raise ValueError(
             "hindsight needs an environment with compute_reward, and env_backend: device has none; "
