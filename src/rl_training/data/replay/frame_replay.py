@@ -71,19 +71,11 @@ class FrameReplayBuffer(ReplayBuffer):
         slots = np.arange(self.added, self.added + count) % self.capacity
         super().add({**rows, "obs": torch.from_numpy(obs), "next_obs": torch.from_numpy(next_obs)})
         self._first_frames[..., slots] = obs[..., 0]
-        self._last = LastStep(arrays["dones"] + arrays["truncated"] > 0, next_obs, arrays["next_obs"].copy())
         self._evict_without_frames()
-
-    def restore(self, rows: Batch, start: int, *, member: int | None = None) -> None:
-        super().restore(rows, start, member=member)
-        self._last = None
+        self._last = LastStep(arrays["dones"] + arrays["truncated"] > 0, next_obs, arrays["next_obs"].copy())
 
     def mark_boundary(self, *, member: int | None = None) -> None:
         super().mark_boundary(member=member)
-        self._last = None
-
-    def load_state_dict(self, state: dict[str, Any], *, member: int | None = None) -> None:
-        super().load_state_dict(state, member=member)
         self._last = None
 
     def state_dict(self, *, member: int | None = None) -> dict[str, Any]:
@@ -146,6 +138,7 @@ class FrameReplayBuffer(ReplayBuffer):
     def _set_added(self, added: int) -> None:
         super()._set_added(added)
         self._oldest.fill_(self.evicted % self.capacity)
+        self._last = None
 
 
 def _equal(first: Array, second: Array) -> Array:

@@ -3,34 +3,26 @@
 import shutil
 from collections.abc import Container, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from rl_training.runtime.checkpoints.format import (
     FORMAT_VERSION,
     MANIFEST,
     CheckpointError,
     Manifest,
-    Segments,
-    StoredFile,
     json_values,
     serialize,
     step_name,
     write_file,
 )
 from rl_training.runtime.checkpoints.reading import Checkpoint, checkpoints_by_step
+from rl_training.runtime.checkpoints.replay_segments import ReplaySegments
 from rl_training.runtime.files import fsync_directory, publish_directory, remove_directory, temporary_directory
-
-
-class ReplayWriter(Protocol):
-    """Writes replay buffers into a checkpoint; see `ReplaySegments`."""
-
-    def write(self, directory: Path, target: Path) -> tuple[dict[str, StoredFile], dict[str, Segments]]: ...
-    def remember(self, checkpoint: Checkpoint) -> None: ...
 
 
 def save_checkpoint(
     directory: Path, step: int, state: Mapping[str, Any], *, info: Mapping[str, Any],
-    replay: ReplayWriter | None = None, keep: int = 3, protect: Container[int] = (),
+    replay: ReplaySegments | None = None, keep: int = 3, protect: Container[int] = (),
 ) -> Path:  # fmt: skip
     """Writes `directory/step_<step>`, then removes older checkpoints except the newest `keep` and those in `protect`.
 
@@ -65,7 +57,7 @@ def _write(
     step: int,
     contents: dict[str, bytes],
     info: dict[str, Any],
-    replay: ReplayWriter | None,
+    replay: ReplaySegments | None,
 ) -> Manifest:
     temporary.mkdir(parents=True)
     files = {name: write_file(temporary / name, data) for name, data in contents.items()}

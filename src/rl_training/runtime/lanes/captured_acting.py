@@ -132,7 +132,7 @@ class CapturedStorage:
 
 
 def new_actor(context: LaneContext) -> Actor:
-    """On a GPU with environments of the host and a policy without recurrent state, acting is captured."""
+    """Returns the actor of a run. It is captured on a GPU with environments of the host and without recurrent state."""
     generator = streams.generator(context.seed, "exploration", device=context.device)
     on_gpu = context.device.type == "cuda" and not context.pool.on_device
     kind = CapturedActor if on_gpu and not context.learner.initial_memory(1) else Actor

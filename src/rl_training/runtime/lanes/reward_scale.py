@@ -1,4 +1,4 @@
-"""Reward normalisation by the running standard deviation of discounted returns (Engstrom et al., 2020)."""
+"""Reward normalisation of rollouts by the running standard deviation of discounted returns (Engstrom et al., 2020)."""
 
 import torch
 from torch import Tensor, nn
