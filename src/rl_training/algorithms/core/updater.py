@@ -47,8 +47,9 @@ class Updater:
         """Compiles or traces the loss and captures whole updates; results are equal, compiled ones to rounding."""
         learner = self.learner
         self.flat: FlatLosses | None = None
-        if compile:  # a learner may define how
-            self.loss = getattr(learner, "compiled", partial(compiled, device=self.device))(self.loss)
+        if compile:
+            own = getattr(learner, "compiled", None)  # a learner may define how
+            self.loss = compiled(self.loss, self.device) if own is None else own(self.loss)
         elif self.device.type == "cpu" and not self.population and getattr(learner, "is_traceable", False):
             trained = [parameter for optimizer in self.optimizers for parameter in optimizer.params]
             self.flat = FlatLosses(self.loss, trained)
