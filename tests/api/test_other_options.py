@@ -11,7 +11,7 @@ import gymnasium as gym
 import pytest
 import yaml
 
-from rl_training import DQN, GAIL, MBPO, PPO, SAC, train_dqn, train_ppo
+from rl_training import DQN, GAIL, IQL, MBPO, PPO, SAC, train_dqn, train_ppo
 from rl_training.experiment.config.train_config import ConfigError
 from rl_training.experiment.verify import verify_run
 from rl_training.runtime.checkpoints.reading import read_checkpoint
@@ -143,6 +143,17 @@ def test_options_that_do_not_fit_the_checkpoint_are_named(trained, options, reas
     with pytest.raises(ConfigError, match=reason):
         PPO.load(trained, **options).learn(total_timesteps=32)
     assert not [*Path("runs").glob("*")]
+
+
+def test_an_offline_agent_continues_with_its_data_and_other_options(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    data = {"kind": "random", "rows": 64}
+    IQL("Pendulum-v1", dataset=data, hidden_sizes=[8], batch_size=8, eval_interval=0, output_dir="old").learn(4)
+    agent = IQL.load("old", beta=1.0, learning_rate=1e-5).learn(total_timesteps=4)
+    assert set(rates(agent)) == {1e-5}
+    for other in ({"dataset": {**data, "rows": 65}}, {"rewards": {"scale": 2.0}}):
+        with pytest.raises(ConfigError, match="trained on another dataset or with other rewards; keep both, or train"):
+            IQL.load("old", **other).learn(total_timesteps=4)
 
 
 def test_a_full_replay_buffer_may_shrink_but_not_grow(tmp_path, monkeypatch):

@@ -178,3 +178,10 @@ def test_a_uniform_buffer_rejects_priorities():
 def test_an_alpha_above_one_is_rejected():
     with pytest.raises(ValueError, match=r"priority_alpha must be in \[0, 1\], got 2"):
         Priorities(4, alpha=2)
+
+
+@pytest.mark.parametrize(("saved", "capacity"), [(40, 32), (40, 3 * BLOCK), (3 * BLOCK, 2 * BLOCK)])
+def test_priorities_of_a_buffer_of_another_size_are_refused(saved, capacity):
+    state = Priorities(saved).state_dict(used=saved)
+    with pytest.raises(ValueError, match=f"the saved priorities do not fit a replay buffer of {capacity} rows"):
+        Priorities(capacity).load_state_dict(state)

@@ -29,6 +29,9 @@ from rl_training.runtime.state import TrainerState
 from rl_training.runtime.video import TrainingVideos
 from rl_training.types import EnvSpec
 
+CHANGED_DATA = "the dataset has changed since this run started; restore it or start a new run"
+OTHER_DATA = "the agent was trained on another dataset or with other rewards; keep both, or train a new agent"
+
 
 class TrainingRun:
     """Sets up the callbacks that write into the run directory, and resumes from `checkpoint` if there is one.
@@ -54,7 +57,7 @@ class TrainingRun:
         segments, info = replay_segments(self.state), checkpoint_info(config, parts, choices)
         if checkpoint is not None:
             if checkpoint.info.get("dataset") != info["dataset"]:
-                raise ConfigError("the dataset has changed since this run started; restore it or start a new run")
+                raise ConfigError(OTHER_DATA if own is None else CHANGED_DATA)
             _require_same_spaces(*(EnvSpec.from_json(each["spec"]) for each in (checkpoint.info, info)))
             restore = partial(restore_trainer, self.state, callbacks, checkpoint, segments)
             elsewhere = partial(restore_elsewhere, restore, segments, self.state.updater, checkpoint, config)

@@ -21,7 +21,7 @@ class Priorities:
     ) -> None:
         if not 0 <= alpha <= 1:
             raise ValueError(f"priority_alpha must be in [0, 1], got {alpha}")
-        self.alpha, blocks = alpha, -(-capacity // BLOCK)
+        self.alpha, self.capacity, blocks = alpha, capacity, -(-capacity // BLOCK)
         lead = () if members is None else (members,)
         self.values = torch.zeros(*lead, blocks, BLOCK, dtype=torch.float64, device=device)
         self.sums = torch.zeros(*lead, blocks, dtype=torch.float64, device=device)
@@ -78,8 +78,11 @@ class Priorities:
         return {"values": self.values.flatten(-2)[..., :used], "sums": self.sums, "largest": self.largest}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        used = state["values"].shape[-1]
+        if used > self.capacity or state["sums"].shape != self.sums.shape:
+            raise ValueError(f"the saved priorities do not fit a replay buffer of {self.capacity:,} rows")
         self.values.zero_()
-        for name, held in self.state_dict(state["values"].shape[-1]).items():
+        for name, held in self.state_dict(used).items():
             held.copy_(state[name])
 
     def _positions(self, numbers: Tensor, width: int = 1) -> Tensor:
