@@ -98,8 +98,10 @@ class EnvSpec:
     # The environment's own spaces as JSON (see `data/spaces`), where they differ from the library's form.
     obs_space: dict[str, Any] | None = field(default=None, hash=False)
     action_space: dict[str, Any] | None = field(default=None, hash=False)
-    # Tables only: a name for each entry of obs, and the values of categories by column, "actions" for the actions.
+    # Tables only: a name for each entry of obs and for each choice of a MultiDiscrete action, and the values of
+    # categories by column, "actions" for a Discrete action.
     obs_names: tuple[str, ...] | None = field(default=None, compare=False)
+    action_columns: tuple[str, ...] | None = field(default=None, compare=False)
     categories: dict[str, list[str]] | None = field(default=None, hash=False)
 
     @property

@@ -12,6 +12,7 @@ import torch
 import rl_training
 from rl_training import (
     BC,
+    IQL,
     PPO,
     Dreamer,
     Memory,
@@ -125,9 +126,10 @@ def test_several_choices_are_predicted_saved_and_loaded_in_the_environments_own_
     assert loaded.evaluate(num_episodes=2) == agent.evaluate(num_episodes=2)
 
 
-def test_data_of_several_choices_is_refused_in_a_sentence(tmp_path):
-    agent = BC("Levers-v0", dataset={"kind": "random", "rows": 20}, output_dir=str(tmp_path / "bc"), total_timesteps=2)
-    with pytest.raises(TypeError, match="datasets need Box or Discrete actions, got MultiDiscrete"):
+def test_several_choices_are_refused_with_the_offline_algorithm_that_takes_them(tmp_path):
+    agent = IQL("Levers-v0", dataset={"kind": "random", "rows": 20}, output_dir=str(tmp_path / "r"), total_timesteps=2)
+    sentence = "iql needs a Box or Discrete action space, got MultiDiscrete; these accept it: bc; without an env"
+    with pytest.raises(TypeError, match=sentence):
         agent.learn()
 
 

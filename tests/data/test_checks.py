@@ -144,18 +144,45 @@ def test_whole_numbers_in_floats_may_be_discrete_actions(counted, actions, found
 @pytest.mark.parametrize(
     ("second", "found"), [([0, 1, 2], True), ([0, 0, 0], True), ([0, 1, 1.5], False), ([0, 1, -1], False)]
 )
-def test_choices_in_several_columns_are_reported_as_box_actions(counted, second, found):
+def test_floats_of_choices_in_several_columns_are_reported_as_box_actions(counted, second, found):
     actions = np.array([[1, 2, 3], second], np.float32).T
     findings = inspect(counted([1, 2, 3], dones=(2,)) | {"actions": actions}).findings
     texts = [each.text for each in findings if each.kind == "whole_actions"]
-    assert texts == ["all actions are whole numbers in 2 columns, and they are read as Box actions"] * found
+    assert texts == ["all actions are floats of whole numbers in 2 columns, and they are read as Box actions"] * found
 
 
-def test_integers_in_several_columns_name_both_remedies(counted):
+def test_integers_in_several_columns_are_choices_unless_they_have_a_range(counted):
     columns = counted([1, 2, 3], dones=(2,)) | {"actions": np.array([[0, 1], [1, 2], [2, 0]])}
-    (finding,) = inspect(columns).findings
-    assert (finding.severity, "one column" in finding.fix, "--action-range" in finding.fix) == ("error", True, True)
-    assert inspect(columns, action_range=(0.0, 2.0)).trainable
+    assert inspect(columns).findings == ()
+    assert inspect(columns, action_range=(0.0, 2.0)).findings == ()
+    (finding,) = inspect({**columns, "actions": columns["actions"] - 1}).findings
+    assert finding.text == (
+        "actions are integers from -1 to 1, but MultiDiscrete actions start at 0 unless the environment is known: "
+        "2 of 3 rows are negative, the first is row 0"
+    )
+
+
+def test_integers_of_another_number_of_choices_are_refused(counted):
+    columns = counted([1, 2, 3], dones=(2,)) | {"actions": np.array([[0, 1], [1, 2], [2, 0]])}
+    three = EnvSpec((1,), "multi_discrete", 3, action_shape=(3,), action_sizes=(3, 3, 2), action_starts=(0, 0, 0))
+    for spec, text in ((EnvSpec((1,), "discrete", 3), "one integer"), (three, "3 integers")):
+        (finding,) = inspect(columns, spec=spec).findings
+        assert f"must be {text} per row, got shape (3, 2)" in finding.text
+        assert "--action-range LOW,HIGH" in finding.fix
+
+
+@pytest.mark.parametrize(
+    ("actions", "found"),
+    [
+        ([[1, 0, 0], [0, 0, 1], [0, 1, 0]], True),
+        ([[1, 0, 0], [0, 1, 1], [0, 1, 0]], False),
+        ([[1, 0, 0], [0, 0, 1], [0, 0, 0]], False),
+        ([[1, 0], [0, 1], [0, 1]], False),  # two switches may exclude each other
+    ],
+)
+def test_one_hot_integers_are_reported(counted, actions, found):
+    findings = inspect(counted([1, 2, 3], dones=(2,)) | {"actions": np.array(actions)}).findings
+    assert [each.kind for each in findings if each.kind != "constant_column"] == ["one_hot_actions"] * found
 
 
 def test_training_reports_guessed_bounds_too(counted, tmp_path):

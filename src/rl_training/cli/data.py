@@ -272,9 +272,11 @@ def type_text(column: ColumnSummary) -> str:
 
 def values_text(name: str, column: ColumnSummary, report: DatasetReport) -> str:
     """The range in the units of the file; actions with names are numbered from 0."""
-    if report.action_start and name in ("actions", "next_actions"):
-        shifted = [tuple(value + report.action_start for value in bound) for bound in (column.low, column.high)]
-        column = column._replace(low=shifted[0], high=shifted[1])
+    if name in ("actions", "next_actions"):
+        start = report.action_start
+        starts = start if isinstance(start, tuple) else (start,) * len(column.low)
+        low, high = (tuple(map(sum, zip(bound, starts, strict=True))) for bound in (column.low, column.high))
+        column = column._replace(low=low, high=high)
     return range_text(column)
 
 

@@ -17,12 +17,11 @@ import numpy as np
 from gymnasium import spaces
 
 from rl_training.data.datasets.actions import Bounds, per_dimension
-from rl_training.data.spaces import Actions, Description, Observations, leaves
+from rl_training.data.spaces import MAX_CHOICES, Actions, Description, Observations, leaves
 from rl_training.envs.masks import KEY, ActionMasks
 from rl_training.types import EnvSpec
 
 MIN_SIDE = 5  # pixels along the shorter side of an image; smaller arrays are vectors
-MAX_CHOICES = 1024  # values of one entry of an integer Box, to be a choice of a MultiDiscrete action
 
 
 class LibrarySpaces(gym.Wrapper[Any, Any, Any, Any]):

@@ -60,15 +60,15 @@ def _draw_histogram(axes: Axes, values: Array, title: str, unit: str, counted: s
 
 def _draw_actions(axes: Axes, actions: Array, labels: Labels) -> None:
     values_of = labels.categories.get("actions", ())
-    if actions.dtype.kind in "iu" or values_of:
-        values, counts = np.unique(actions[np.isfinite(actions)].reshape(-1).astype(np.int64), return_counts=True)
-        axes.bar(values + labels.action_start, counts, color=EVALUATION)
+    if (actions.dtype.kind in "iu" and actions.size == len(actions)) or values_of:
+        found, counts = np.unique(actions[np.isfinite(actions)].reshape(-1).astype(np.int64), return_counts=True)
+        axes.bar(found + labels.action_start, counts, color=EVALUATION)
         _label(axes, "actions", "action", "rows")
         axes.locator_params(axis="x", integer=True)
         _name_ticks(axes, values_of)
         return
     names = labels.names.get("actions", ())
-    flat = actions.reshape(len(actions), -1)
+    flat: Array = actions.reshape(len(actions), -1) + np.asarray(labels.action_start)
     dimensions = flat.shape[1]
     for number in range(min(dimensions, MAX_ACTION_DIMENSIONS)):
         values = flat[:, number]

@@ -26,13 +26,22 @@ Bounds: TypeAlias = "tuple[float | Sequence[float], float | Sequence[float]]"  #
 
 
 def derive_spec(obs: Array, actions: Array, action_range: Bounds | None = None) -> EnvSpec:
-    """Derives the spec from data: integer actions without `action_range` are Discrete, all others Box."""
+    """Derives the spec from data: integer actions without `action_range` are choices, all others Box.
+
+    One integer per row is a Discrete action, several are a MultiDiscrete one.
+    """
     obs_shape, obs_dtype = obs.shape[1:], "uint8" if obs.dtype == np.uint8 else "float32"
+    flat = actions.reshape(len(actions), -1)
     if actions.dtype.kind != "f" and action_range is None:
         _require_indices_from_0(actions)
         _require_few_indices(actions)
-        return EnvSpec(obs_shape, "discrete", int(actions.max()) + 1, obs_dtype)
-    flat = actions.reshape(len(actions), -1)
+        sizes = tuple(int(highest) + 1 for highest in reduce_rows(np.maximum, flat))
+        if len(sizes) == 1:
+            return EnvSpec(obs_shape, "discrete", sizes[0], obs_dtype)
+        shape, starts = actions.shape[1:], (0,) * len(sizes)
+        return EnvSpec(
+            obs_shape, "multi_discrete", len(sizes), obs_dtype, shape, action_sizes=sizes, action_starts=starts
+        )
     magnitudes = np.abs([reduce_rows(np.minimum, flat), reduce_rows(np.maximum, flat)]).max(0).astype(np.float32)
     if (magnitudes <= 1 + TOLERANCE).all():
         magnitudes = np.ones_like(magnitudes)
@@ -43,10 +52,15 @@ def derive_spec(obs: Array, actions: Array, action_range: Bounds | None = None) 
 
 
 def guessed_actions(actions: Array) -> Iterator[tuple[str, str, str]]:
-    """Warnings (kind, text, fix) about a spec that `derive_spec` guesses from Box actions in the data's units."""
+    """Warnings (kind, text, fix) about a spec that `derive_spec` guesses from actions in the data's units."""
     flat = actions.reshape(len(actions), -1)
     flat = flat[np.isfinite(flat).all(1)]
-    if actions.dtype.kind != "f" or not flat.size:
+    if not flat.size:
+        return
+    if actions.dtype.kind != "f":
+        if flat.shape[1] > 2 and flat.min() == 0 and flat.max() == 1 and (flat.sum(1) == 1).all():
+            text = f"every row has a single 1 in {flat.shape[1]} columns of actions, which are read as separate choices"
+            yield "one_hot_actions", text, "if they are one-hot, store the number of the action in one column"
         return
     low, high = reduce_rows(np.minimum, flat), reduce_rows(np.maximum, flat)
     largest, is_one_sided = float(np.maximum(-low, high).max()), bool(((low >= 0) & (high > 0)).any())
@@ -57,9 +71,9 @@ def guessed_actions(actions: Array) -> Iterator[tuple[str, str, str]]:
         yield "guessed_bounds", text, "set them with --action-range LOW,HIGH, or name the environment"
     if (low >= 0).all() and (flat % 1 == 0).all() and 2 <= max(len(np.unique(entries)) for entries in flat.T) <= FEW:
         is_joint, count = flat.shape[1] > 1, len(np.unique(flat))
-        what = f"whole numbers in {flat.shape[1]} columns" if is_joint else f"floats of {count} whole numbers"
-        join = "number their combinations in one column, and " if is_joint else ""
-        fix = f"if they number choices, {join}use --categories actions in a table, or store integers"
+        what = f"floats of whole numbers in {flat.shape[1]} columns" if is_joint else f"floats of {count} whole numbers"
+        option = "--categories with the name of each column" if is_joint else "--categories actions"
+        fix = f"if they number choices, use {option} in a table, or store integers"
         yield "whole_actions", f"all actions are {what}, and they are read as Box actions", fix
 
 
@@ -77,8 +91,8 @@ def with_action_range(spec: EnvSpec, action_range: Bounds | None) -> EnvSpec:
     """Replaces the action bounds of a spec by those the data was recorded in."""
     if action_range is None:
         return spec
-    if spec.action_kind == "discrete":
-        raise ValueError(f"action_range is for Box actions, but the actions are Discrete({spec.action_dim})")
+    if spec.action_kind != "box":
+        raise ValueError(f"action_range is for Box actions, but the actions are {_choices(spec)}")
     low, high = (per_dimension(bound, spec.action_dim) for bound in action_range)
     if any(bottom >= top for bottom, top in zip(low, high, strict=True)):
         raise ValueError(f"action_range must be [low, high] with low < high, got {list(action_range)}")
@@ -86,9 +100,10 @@ def with_action_range(spec: EnvSpec, action_range: Bounds | None) -> EnvSpec:
 
 
 def scale_actions(actions: Array, spec: EnvSpec, *, name: str = "actions", clip: bool = False) -> Array:
-    """Converts actions from environment units: Box to [-1, 1] (clipped or checked), Discrete to int64 indices."""
-    if spec.action_kind == "discrete":
-        return _to_indices(actions, spec, name)
+    """Converts actions from environment units: Box to [-1, 1] (clipped or checked), others to int64 indices."""
+    if spec.action_kind != "box":
+        indices = _to_indices(actions, spec, name)
+        return indices[:, 0] if spec.action_kind == "discrete" else indices
     flat = actions.reshape(len(actions), -1)
     if flat.shape[1] != spec.action_dim:
         raise ValueError(f"{name} have {flat.shape[1]} dimensions, expected {spec.action_dim}, {EXPECTED_BY}")
@@ -127,11 +142,11 @@ def _require_in_bounds(actions: Array, scaled: Array, spec: EnvSpec, name: str) 
 
 
 def _require_indices_from_0(actions: Array) -> None:
-    negative = actions.reshape(-1) < 0
-    if len(negative) == len(actions) and negative.any():  # `_to_indices` rejects several integers per row
-        first = int(negative.argmax())
+    negative = (actions.reshape(len(actions), -1) < 0).any(1)
+    if negative.any():
+        first, kind = int(negative.argmax()), "Discrete" if actions.size == len(actions) else "MultiDiscrete"
         raise DatasetError(
-            f"actions are integers from {actions.min()} to {actions.max()}, but Discrete actions start at 0 unless the "
+            f"actions are integers from {actions.min()} to {actions.max()}, but {kind} actions start at 0 unless the "
             f"environment is known: {negative.sum()} of {len(actions)} rows are negative, the first is row {{row}}",
             f"renumber them from 0, name the environment if its actions start at {actions.min()}, or set "
             "--action-range if they are Box actions",
@@ -151,26 +166,37 @@ def _require_few_indices(actions: Array) -> None:
 
 
 def _to_indices(actions: Array, spec: EnvSpec, name: str) -> Array:
-    if actions.size != len(actions):
+    """Indices from 0, [rows, choices]; a Discrete action is one choice."""
+    sizes, starts = np.array(spec.choice_sizes), np.array(spec.action_starts or (spec.action_start,))
+    if actions.size != len(actions) * len(sizes):
+        wanted = "one integer" if len(sizes) == 1 else f"{len(sizes)} integers"
         raise DatasetError(
-            f"{name} of a Discrete space must be one integer per row, got shape {actions.shape}",
-            "number the combinations of choices in one column; without an environment, --action-range LOW,HIGH reads "
-            "them as Box actions",
+            f"{name} of a {_choices(spec)} space must be {wanted} per row, got shape {actions.shape}",
+            "without an environment, several integers per row are MultiDiscrete actions, and --action-range LOW,HIGH "
+            "reads them as Box actions",
         )
-    numbers = actions if actions.dtype.kind == "f" else actions.astype(np.int64, copy=False)
-    values, count = numbers.reshape(-1) - spec.action_start, spec.action_dim
+    numbers = (actions if actions.dtype.kind == "f" else actions.astype(np.int64, copy=False)).reshape(len(actions), -1)
+    values = numbers - starts
     with np.errstate(invalid="ignore"):  # overflow is rejected below
         indices: Array = values.astype(np.int64)
-    if (wrong := (indices != values) | (indices < 0) | (indices >= count)).any():
-        first = int(wrong.argmax())
+    if (wrong := (indices != values) | (indices < 0) | (indices >= sizes)).any():
+        first, choice = np.argwhere(wrong)[0].tolist()
+        lowest, highest = starts[choice], starts[choice] + sizes[choice] - 1
+        place = f" in column {choice}" if len(sizes) > 1 else ""
         raise DatasetError(
-            f"{name} must be integers from {spec.action_start} to {spec.action_start + count - 1}, {SAME_SPACE}; "
-            f"{wrong.sum()} of {len(wrong)} rows are not; the first is row {{row}} with "
-            f"{numbers.reshape(-1)[first].item()}",
-            f"renumber the actions from {spec.action_start}, or pass data of the same task",
+            f"{name}{place} must be integers from {lowest} to {highest}, {SAME_SPACE}; {wrong.any(1).sum()} of "
+            f"{len(wrong)} rows are not; the first is row {{row}} with {numbers[first, choice].item()}",
+            f"renumber the actions from {lowest}, or pass data of the same task",
             row=first,
         )
     return indices
+
+
+def _choices(spec: EnvSpec) -> str:
+    """The space of choices, in messages."""
+    if spec.action_kind == "discrete":
+        return f"Discrete({spec.action_dim})"
+    return f"MultiDiscrete({list(spec.action_sizes)})"
 
 
 def per_dimension(bound: float | Sequence[float], count: int) -> tuple[float, ...]:

@@ -14,10 +14,11 @@ from rl_training.data.datasets.actions import Bounds, scale_actions, with_action
 from rl_training.data.datasets.columns import to_array, to_columns
 from rl_training.data.datasets.report import ColumnSummary, DatasetReport, Distribution, Finding
 from rl_training.data.datasets.returns import differing_returns, episode_ends, episode_lengths, episode_returns
-from rl_training.data.datasets.stored import ROW, guessed_space, rows_left_out, whole_actions
+from rl_training.data.datasets.stored import ROW, as_known, guessed_space, rows_left_out, whole_actions
 from rl_training.data.datasets.table_checks import entry_name, outliers, rounded_entries, table_findings
 from rl_training.data.datasets.validation import REPAIRABLE, DatasetError
 from rl_training.data.readers import Source, read_columns
+from rl_training.data.readers.names import ACTIONS
 from rl_training.data.readers.options import AUTO, Categories, table_options
 from rl_training.data.readers.rows import StoredColumns
 from rl_training.types import Array, Arrays, EnvSpec
@@ -65,9 +66,10 @@ def inspect_columns(
     if missing := list(_run_check("no_rewards", validation.require_rewards, stored.columns)):
         return _without_rewards(stored, missing, spec=spec, action_range=action_range, allow=allow)
     spec = spec or stored.spec
+    stored = as_known(stored, spec)
     summaries = {key: report.summarize_column(each, stored.name_in_file(key)) for key, each in stored.columns.items()}
     if stored.labels.integer_actions:  # read as floats, because some are missing
-        numbers = summaries.keys() & {"actions", "next_actions"}
+        numbers = summaries.keys() & {*ACTIONS}
         summaries |= {key: summaries[key]._replace(dtype="int64") for key in numbers}
     wrong = [name for name, column in summaries.items() if column.not_finite]
     usable, errors = _usable(stored, wrong, spec, action_range)
@@ -125,7 +127,7 @@ def _usable(
         errors += crossings
         columns, spec = to_columns(rows, spec, action_range=action_range, allow=REPAIRABLE)
         bounds = with_action_range(spec, action_range)
-        for name in (each for each in ("actions", "next_actions") if each in rows):
+        for name in (each for each in ACTIONS if each in rows):
             errors += _run_check("out_of_range", scale_actions, rows[name], bounds, name=name, place=place)
         return validation.split_crossings(columns, REPAIRABLE) if crossings else columns, errors
     except (TypeError, ValueError) as error:  # cannot be repaired

@@ -38,10 +38,10 @@ def load_transition_dataset(
     options = table_options(categories, csv_dialect, max_gap, ids=ids, keep_durations=keep_durations)
     options = replace(options, text_times=text_times)
     options = options.for_spec(spec or like, action_range)
-    if spec is None and like is not None and like.action_kind == "discrete" and like.action_start:
+    if spec is None and like is not None and (like.action_start or any(like.action_starts)):
         options = replace(options, action_start=None)  # found in the table again, and subtracted
     stored = read_columns(source, columns=columns, options=options)
     try:
-        return transitions_of(stored, spec=spec, action_range=action_range, allow=allow)
+        return transitions_of(stored, spec=spec, action_range=action_range, allow=allow, like=like)
     except (TypeError, ValueError) as error:
         raise type(error)(f"{shown(source)}: {error}") from error

@@ -89,7 +89,7 @@ class DatasetReport:
     notes: tuple[str, ...] = ()  # how a table was read
     names: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of the entries of a column of a table
     categories: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    action_start: int = 0  # number of the first Discrete action of a table
+    action_start: int | tuple[int, ...] = 0  # number of the first action of a table, or of that of each choice
 
     @property
     def trainable(self) -> bool:

@@ -13,6 +13,7 @@ from rl_training.data.datasets import validation
 from rl_training.data.datasets.actions import guessed_actions
 from rl_training.data.datasets.columns import to_array
 from rl_training.data.datasets.validation import DatasetError
+from rl_training.data.readers.names import ACTIONS
 from rl_training.data.readers.rows import LeftOut, StoredColumns
 from rl_training.types import Array, Arrays, EnvSpec
 
@@ -63,11 +64,23 @@ def repaired(stored: StoredColumns, allow: Collection[str]) -> Repaired:
     return Repaired(rows, np.cumsum(ends) - ends, row)
 
 
+def as_known(stored: StoredColumns, known: EnvSpec | None) -> StoredColumns:
+    """Reads integers in several columns as numbers if the actions are known to be Box actions."""
+    pattern = stored.names.get("actions", "")
+    if known is None or known.action_kind != "box" or not ("," in pattern or pattern.endswith("*")):
+        return stored
+    if stored.columns["actions"].ndim < 2:
+        return stored
+    actions = {name: stored.columns[name].astype(np.float32) for name in stored.columns.keys() & {*ACTIONS}}
+    labels = stored.labels._replace(integer_actions=False)
+    return replace(stored, columns={**stored.columns, **actions}, labels=labels)
+
+
 def whole_actions(columns: Arrays, stored: StoredColumns) -> Arrays:
     """Integers of which some were missing are floats; once these rows are dropped, they are integers again."""
     if not stored.labels.integer_actions:
         return columns
-    names = columns.keys() & {"actions", "next_actions"}
+    names = columns.keys() & {*ACTIONS}
     return {**columns, **{name: columns[name].astype(np.int64) for name in names}}
 
 
@@ -101,7 +114,8 @@ def guessed_space(stored: StoredColumns, actions: Array) -> Iterator[tuple[str, 
     if not stored.labels.integer_actions:
         yield from guessed_actions(actions)
     elif "actions" not in stored.labels.categories and stored.columns["actions"].dtype.kind == "f":
-        text = "the actions are whole numbers of which some are missing, and they are read as Discrete"
+        kind = "Discrete" if actions.ndim == 1 or actions.shape[1] == 1 else "MultiDiscrete"
+        text = f"the actions are whole numbers of which some are missing, and they are read as {kind}"
         yield "whole_actions", text, "set --action-range LOW,HIGH if they are Box actions"
 
 
@@ -114,7 +128,7 @@ def reading_notes(stored: StoredColumns, guessed: Array | None) -> Iterator[str]
 
 def named_spec(spec: EnvSpec, stored: StoredColumns) -> EnvSpec:
     """Adds the names, categories and first action of a table."""
-    labels = stored.labels
+    labels, columns = stored.labels, stored.labels.names.get("actions", ())
     names = labels.names.get("obs", ())
     if spec.obs_shape == (len(names),):
         spec = replace(spec, obs_names=tuple(names))
@@ -122,6 +136,14 @@ def named_spec(spec: EnvSpec, stored: StoredColumns) -> EnvSpec:
         spec = replace(spec, categories={name: list(values) for name, values in labels.categories.items()})
         if "actions" in labels.categories:  # an action may be missing from the data
             spec = replace(spec, action_dim=len(labels.categories["actions"]))
+    if text := [column for column in columns if column in labels.categories and spec.action_kind == "box"]:
+        raise ValueError(f"action_range is for numbers, but {text[0]!r} is a category; leave one of both out")
+    if spec.action_kind == "multi_discrete" and len(columns) == spec.action_dim:
+        counts = [len(labels.categories.get(column, ())) for column in columns]  # 0 for columns of integers
+        sizes = tuple(count or size for count, size in zip(counts, spec.action_sizes, strict=True))
+        spec = replace(spec, action_columns=columns, action_sizes=sizes)
+    if isinstance(labels.action_start, tuple):
+        return replace(spec, action_starts=labels.action_start)
     return replace(spec, action_start=labels.action_start) if labels.action_start else spec
 
 

@@ -19,6 +19,7 @@ from rl_training.data.datasets.n_step import with_n_step_returns
 from rl_training.data.datasets.returns import episode_returns, require_returns, returns_to_go
 from rl_training.data.datasets.splitting import By, held_out_episodes
 from rl_training.data.datasets.stored import (
+    as_known,
     named_spec,
     naming_rows,
     reading_notes,
@@ -34,7 +35,7 @@ from rl_training.data.readers.names import Names
 from rl_training.data.readers.options import Categories, table_options
 from rl_training.data.readers.rows import StoredColumns
 from rl_training.data.sampling import PackedColumns, SeededSampler, gather
-from rl_training.types import ACTION_SPACES, Array, Batch, EnvSpec
+from rl_training.types import Array, Batch, EnvSpec
 
 
 class TransitionDataset(SeededSampler):
@@ -55,8 +56,6 @@ class TransitionDataset(SeededSampler):
         super().__init__(columns["obs"].device)
         self.columns = columns
         self.spec = spec or spec_in_library_units(to_array(columns["obs"][:1]), to_array(columns["actions"]))
-        if self.spec.action_kind not in ("box", "discrete"):
-            raise TypeError(f"datasets need Box or Discrete actions, got {ACTION_SPACES[self.spec.action_kind]}")
         self.episode_ends = (columns["dones"] + columns["truncated"]) > 0  # [rows], last rows of episodes
         self.episode_ends = self.episode_ends if episode_ends is None else self.episode_ends | episode_ends
         self.episode_ends[-1] = True
@@ -278,10 +277,11 @@ class TransitionDataset(SeededSampler):
 
 def transitions_of(
     stored: StoredColumns, *, spec: EnvSpec | None, action_range: Bounds | None,
-    allow: Collection[str],
+    allow: Collection[str], like: EnvSpec | None = None,
 ) -> TransitionDataset:  # fmt: skip
-    """Validates the stored columns of a file, with the repairs that `allow` names."""
+    """Validates the columns of a file, with the repairs that `allow` names; `like` is the spec of earlier data."""
     require_same_table(spec, stored)
+    stored = as_known(stored, spec or like)
     rows, episodes, positions = repaired(stored, allow)
     known = spec or stored.spec
     with naming_rows(stored, positions):

@@ -34,9 +34,10 @@ def read_hdf5(path: Path, given: Mapping[str, str] | None) -> StoredColumns:
         # Groups hold simulator states and policies, not columns.
         stored = {name: item for name, item in file.items() if isinstance(item, h5py.Dataset) and item.shape}
         names = choose_array_names(list(stored), given, path)
+        groups = {name: matching_columns(pattern, stored) for name, pattern in names.items()}
         columns = {
-            name: join_columns([_read(stored[part], part, path, name) for part in matching_columns(pattern, stored)])
-            for name, pattern in names.items()
+            name: join_columns([_read(stored[part], part, path, name) for part in group], name)
+            for name, group in groups.items()
         }
         if "episode_terminals" in stored:
             columns.update(_d3rlpy_columns(columns, stored.pop("episode_terminals")[()], file.get("discrete_action")))

@@ -17,7 +17,7 @@ from rl_training.data.extras import import_arrow, import_h5py, import_parquet
 from rl_training.data.readers import rows
 from rl_training.data.readers.names import choose_names, matching_columns, other_names
 from rl_training.data.readers.parquet import to_array
-from rl_training.data.spaces import Observations, leaves, rebuild
+from rl_training.data.spaces import MAX_CHOICES, Leaf, Observations, leaves, rebuild
 from rl_training.types import Array, Arrays, EnvSpec
 
 Episode = Mapping[str, Any]  # column path, and its array or HDF5 dataset
@@ -45,7 +45,7 @@ def read_minari(directory: Path, given: Mapping[str, str] | None) -> rows.Stored
     episodes = (_hdf5_episodes if metadata["data_format"] == "hdf5" else _arrow_episodes)(directory, metadata)
     if (first := next(episodes, None)) is None:
         raise ValueError(f"{directory} is empty: it has no episodes")
-    given, converter = _nested_observations(metadata, list(first), given)
+    given, converter = _nested_observations(metadata, list(first), _nested_actions(metadata, list(first), given))
     names = choose_names(list(first), given, directory)
     _require_plain_images(names["obs"], metadata, directory)
     chosen = {name: matching_columns(pattern, list(first)) for name, pattern in names.items() if name != "next_obs"}
@@ -75,11 +75,30 @@ def _nested_observations(
     space = _described(_space(metadata, "observations"))
     if space.get("type") not in ("Dict", "Tuple") or "obs" in (given or {}):
         return given, None
-    parts = list(leaves(space))
-    paths = ["/".join(["observations", *map(stored_key, leaf.path)]) for leaf in parts]
-    if not {*paths} <= {*stored} or any(leaf.dtype == np.uint8 and len(leaf.shape) > 1 for leaf in parts):
+    paths = _paths("observations", space, stored)
+    if not paths or any(leaf.dtype == np.uint8 and len(leaf.shape) > 1 for leaf in leaves(space)):
         return given, None
     return {**(given or {}), "obs": ",".join(paths)}, Observations(space)
+
+
+def _nested_actions(
+    metadata: dict[str, Any], stored: Sequence[str], given: Mapping[str, str] | None
+) -> Mapping[str, str] | None:
+    """Names all parts of a Dict or Tuple action as actions, unless the user has named some."""
+    space = _described(_space(metadata, "actions"))
+    if space.get("type") not in ("Dict", "Tuple") or "actions" in (given or {}):
+        return given
+    paths = _paths("actions", space, stored)
+    return {**(given or {}), "actions": ",".join(paths)} if paths else given
+
+
+def _paths(name: str, space: Mapping[str, Any], stored: Sequence[str]) -> list[str]:
+    """The columns of the parts of a Dict or Tuple, or [] if one is missing; Arrow files number parts with no prefix."""
+    for key in (stored_key, str):
+        paths = ["/".join([name, *map(key, leaf.path)]) for leaf in leaves(space)]
+        if {*paths} <= {*stored}:
+            return paths
+    return []
 
 
 def _described(space: Mapping[str, Any]) -> dict[str, Any]:
@@ -97,7 +116,7 @@ def _transitions(episode: Episode, chosen: dict[str, list[str]], source: str, co
         for column in stored:
             rows.require_numbers(column, episode[column].dtype, source)
         arrays = [np.asarray(episode[column]) for column in stored]
-        parts[name] = _joined(arrays, converter if name == "obs" else None)
+        parts[name] = rows.join_columns(arrays, name) if converter is None or name != "obs" else _own(arrays, converter)
     steps = len(parts["actions"])
     lengths = {name: len(part) - (name == "obs") for name, part in parts.items()}
     if set(lengths.values()) != {steps}:
@@ -108,9 +127,7 @@ def _transitions(episode: Episode, chosen: dict[str, list[str]], source: str, co
     return {**parts, "obs": observations[:-1], "next_obs": observations[1:], "truncated": truncated}
 
 
-def _joined(arrays: list[Array], converter: Observations | None) -> Array:
-    if converter is None:
-        return rows.join_columns(arrays)
+def _own(arrays: list[Array], converter: Observations) -> Array:
     parts = [leaf.path for leaf in leaves(converter.space)]
     return converter.rows(rebuild(converter.space, dict(zip(parts, arrays, strict=True))))
 
@@ -171,14 +188,37 @@ def _require_plain_images(name: str, metadata: dict[str, Any], directory: Path) 
 
 
 def _spec(metadata: dict[str, Any], obs: Array) -> EnvSpec | None:
-    """EnvSpec from the stored spaces, or None if the action bounds are not finite."""
+    """EnvSpec from the stored spaces, or None if the actions are neither choices nor in finite bounds."""
     if SPEC in metadata:
         return EnvSpec.from_json(json.loads(metadata[SPEC]))
     shape, dtype = obs.shape[1:] or (1,), "uint8" if obs.dtype == np.uint8 else "float32"
-    space = _space(metadata, "actions")
+    space = _described(_space(metadata, "actions"))
     if space.get("type") == "Discrete":
         return EnvSpec(shape, "discrete", space["n"], dtype, action_start=space["start"])
+    if space and all(map(_is_choice, parts := list(leaves(space)))):
+        return _choices(space, parts, shape, dtype)
     if space.get("type") != "Box" or not np.isfinite([space["low"], space["high"]]).all():
         return None
     low, high = (tuple(np.ravel(space[bound]).tolist()) for bound in ("low", "high"))
     return EnvSpec(shape, "box", len(low), dtype, tuple(space["shape"]), low, high)
+
+
+def _is_choice(leaf: Leaf) -> bool:
+    """Whether actions of a space are choices: also a Box of integers, as in an environment."""
+    return leaf.kind != "Box" or (leaf.dtype.kind != "f" and int(leaf.sizes.max()) <= MAX_CHOICES)
+
+
+def _choices(space: Mapping[str, Any], parts: Sequence[Leaf], shape: tuple[int, ...], dtype: str) -> EnvSpec:
+    """EnvSpec of actions that are several choices, as an environment with this space has it."""
+    sizes, starts = (
+        tuple(np.concatenate([getattr(leaf, name) for leaf in parts]).tolist()) for name in ("sizes", "starts")
+    )
+    is_plain = space["type"] == "MultiDiscrete"
+    own = None if is_plain else dict(space)
+    if len(sizes) == 1 and not is_plain:
+        return EnvSpec(shape, "discrete", sizes[0], dtype, action_start=starts[0], action_space=own)
+    action_shape = parts[0].shape if is_plain else (len(sizes),)
+    return EnvSpec(
+        shape, "multi_discrete", len(sizes), dtype, action_shape, action_sizes=sizes, action_starts=starts,
+        action_space=own,
+    )  # fmt: skip

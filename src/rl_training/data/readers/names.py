@@ -23,6 +23,7 @@ SPELLINGS = {  # column name, and its spellings in files
 TIME_NAMES = ("time", "timestamp", "datetime", "date", "ts")
 STEP_NAMES = ("t", "step", "steps", "timestep", "time_step", "index", "row")  # may be other things too
 VECTORS = ("obs", "actions", "next_obs", "next_actions")  # tables store one column per dimension: obs_0, obs_1, ...
+ACTIONS = ("actions", "next_actions")
 NEEDED = ("obs", "actions", "rewards")
 OPTIONAL = ("time", "durations", "discounts")
 _NO_OBS = re.compile(r"(^|_)(id|ids|uuid|key|index|row|step|t|time|timestamp|datetime|date|ts|reward|return|score)$")

@@ -26,7 +26,7 @@ def read_npz(path: Path, given: Mapping[str, str] | None) -> rows.StoredColumns:
             parts = {column: _read(file, column, path, name) for column in matching_columns(pattern, stored)}
             for column, part in parts.items() if name != "episodes" else ():
                 rows.require_numbers(column, part.dtype, path)
-            columns[name] = rows.join_columns(list(parts.values()))
+            columns[name] = rows.join_columns(list(parts.values()), name)
         for name in other_names(stored, names, given):
             array = _read(file, name, path)
             if array.ndim and len(array) == len(columns["obs"]) and array.dtype.kind in "fiub":

@@ -9,12 +9,11 @@ from rl_training.data.datasets.durations import TIME
 from rl_training.data.readers import cells
 from rl_training.data.readers.dates import DAY, MONTH, looks_like_date, order_of
 from rl_training.data.readers.episodes import Warnings
-from rl_training.data.readers.names import TIME_NAMES, choose_names, matching_columns, other_names
+from rl_training.data.readers.names import ACTIONS, TIME_NAMES, choose_names, matching_columns, other_names
 from rl_training.data.readers.options import TableOptions
 from rl_training.messages import did_you_mean
 from rl_training.types import Arrays, EnvSpec
 
-ACTIONS = ("actions", "next_actions")
 OBS = ("obs", "next_obs")
 FLAGS = {"dones": "terminated", "truncated": "truncated"}  # columns of flags, and what they mark
 STANDARD = (*OBS, *ACTIONS, *FLAGS, "rewards", "episodes", "returns_to_go")
@@ -149,9 +148,9 @@ def _plan_categories(plan: Plan, options: TableOptions) -> None:
     asked = dict(options.categories) if table.spec is None else {}  # files written here hold numbers
     _require_used(plan, [] if options.is_known else list(asked), list(asked))
     for name, group in chosen.items():
-        partners = chosen["obs"] if name == "next_obs" and len(group) == len(chosen["obs"]) else group
+        partners = _partners(name, chosen)
         for column, partner in zip(group, partners, strict=True):
-            key = "actions" if name in ACTIONS else partner
+            key = "actions" if name in ACTIONS and len(group) == 1 else partner
             is_text = table.kinds[column] == "text" and name not in (*OBS, *FLAGS, "rewards")
             is_text &= column not in plan.ids and column != plan.time
             values = asked.get(key) or asked.get(column) or (asked.get(name) if len(group) == 1 else None) or ()
@@ -161,13 +160,14 @@ def _plan_categories(plan: Plan, options: TableOptions) -> None:
             if is_asked or is_text:
                 plan.categories[column] = key
                 asked.setdefault(key, values)
-    if len(chosen["actions"]) > 1 and (text := [each for each in chosen["actions"] if each in plan.categories]):
-        raise ValueError(
-            f"{plan.where(text[0])} is a category, and the actions have {len(chosen['actions'])} columns; a category "
-            "must be the only action: number their combinations in one column"
-        )
     for key in dict.fromkeys(plan.categories.values()):
         plan.values[key] = tuple(map(str, asked[key])) or _values(plan, key)
+
+
+def _partners(name: str, chosen: Mapping[str, list[str]]) -> list[str]:
+    """The columns of this step that those of the next step share their categories with, or the columns themselves."""
+    now = chosen.get(name.removeprefix("next_"), chosen[name])
+    return now if len(now) == len(chosen[name]) else chosen[name]
 
 
 def _lists_two(plan: Plan, column: str, values: Sequence[str]) -> bool:

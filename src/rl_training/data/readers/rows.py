@@ -17,6 +17,7 @@ from rl_training.data.datasets.validation import (
     require_equal_lengths,
     require_flags,
 )
+from rl_training.data.readers.names import ACTIONS
 from rl_training.messages import first_few, many
 from rl_training.types import Array, Arrays, EnvSpec
 
@@ -45,7 +46,7 @@ class Labels(NamedTuple):
 
     names: Mapping[str, tuple[str, ...]] = {}  # of the entries of a column, such as obs
     categories: Mapping[str, tuple[str, ...]] = {}  # values by column of the file, "actions" for the actions
-    action_start: int = 0  # number of action 0 in the file
+    action_start: int | tuple[int, ...] = 0  # number of action 0 in the file, or of that of each choice
     integer_actions: bool = False  # integers of which some are missing, and which are therefore floats
     time: str = ""  # column that orders the rows
     times: tuple[str, ...] = ()  # columns of timestamps
@@ -219,11 +220,13 @@ def fill_columns(batches: Iterable[Arrays], rows: int) -> Arrays:
     return {name: column[:start] for name, column in columns.items()}
 
 
-def join_columns(columns: Sequence[Array]) -> Array:
-    """Joins columns to one of shape [rows, dimensions]."""
+def join_columns(columns: Sequence[Array], name: str) -> Array:
+    """Joins the columns of obs or actions to one of shape [rows, dimensions]; actions of integers stay integers."""
     if len(columns) == 1:
         return columns[0]
-    return np.concatenate([column.reshape(len(column), -1).astype(np.float32) for column in columns], axis=1)
+    is_whole = name in ACTIONS and all(column.dtype.kind in "iub" for column in columns)
+    kind = np.int64 if is_whole else np.float32
+    return np.concatenate([column.reshape(len(column), -1).astype(kind) for column in columns], axis=1)
 
 
 def stored_dtype(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -10,8 +10,9 @@ from rl_training.data.datasets.durations import TIME
 from rl_training.data.readers import cells
 from rl_training.data.readers.episodes import join_episodes, numbered, single_ids
 from rl_training.data.readers.extras import drop_incomplete
+from rl_training.data.readers.names import ACTIONS
 from rl_training.data.readers.options import TableOptions
-from rl_training.data.readers.plan import ACTIONS, FLAGS, OBS, Plan, Table, make_plan, unread_times
+from rl_training.data.readers.plan import FLAGS, OBS, Plan, Table, make_plan, unread_times
 from rl_training.data.readers.rows import (
     Labels,
     StoredColumns,
@@ -40,6 +41,7 @@ def read_table(table: Table, given: Mapping[str, str] | None, options: TableOpti
     order, warnings = joined if order is None else order, (*unsorted, *warnings)
     if found is None and table.spec is None and TIME not in given:
         warnings += (*unread_times(plan, given), *unordered_steps(columns, plan.extras))
+    _require_no_numbers(plan, columns["actions"])
     start = _count_from_0(columns, plan, options)
     notes = (*table.notes, *dropped, *_reading(plan, start))
     key = found.key if found else ""
@@ -67,7 +69,7 @@ def _joined(plan: Plan) -> Iterator[Arrays]:
                 parts[column] = cells.to_flags(cells.to_words(part), column, plan.where(column), FLAGS[name], start)
             else:
                 parts[column] = _numbers(plan, column, part, start)
-        yield {name: join_columns([_expanded(plan, name, column, parts[column]) for column in group])
+        yield {name: join_columns([_expanded(plan, name, column, parts[column]) for column in group], name)
                for name, group in plan.chosen.items()}  # fmt: skip
         start += len(next(iter(batch.values())))
 
@@ -109,29 +111,46 @@ def _numbers(plan: Plan, column: str, part: Array, start: int) -> Array:
     )
 
 
-def _count_from_0(columns: Arrays, plan: Plan, options: TableOptions) -> int:
-    """Renumbers Discrete actions from 0 and returns the number of the first one."""
+def _count_from_0(columns: Arrays, plan: Plan, options: TableOptions) -> int | tuple[int, ...]:
+    """Renumbers choices from 0 and returns the number of the first one, for each of several columns."""
     actions = columns["actions"]
     if "actions" in plan.values:
         for name in columns.keys() & set(ACTIONS):
             columns[name] = columns[name] + (options.action_start or 0)
         return 0
-    whole = actions.dtype.kind in "iu" or _integers_with_gaps(actions)
-    if plan.table.spec is not None or options.action_start is not None or actions.ndim > 1 or not whole:
+    is_list = actions.ndim > 1 and len(plan.chosen["actions"]) == 1  # numbered from 0, as arrays are
+    if plan.table.spec is not None or options.action_start is not None or is_list or not _are_choices(actions):
         return 0
-    if np.nanmin(actions) != 1 or np.nanmax(actions) < 2:
-        return 0
-    for name in columns.keys() & set(ACTIONS):
-        columns[name] = columns[name] - 1
-    return 1
+    from_1 = (np.nanmin(actions, 0) == 1) & (np.nanmax(actions, 0) > 1)
+    if actions.ndim > 1:
+        from_1 &= [column not in plan.categories for column in plan.chosen["actions"]]
+    starts = from_1.astype(np.int64)
+    for name in columns.keys() & set(ACTIONS) if starts.any() else ():
+        columns[name] = columns[name] - starts
+    return int(starts) if actions.ndim == 1 else tuple(starts.tolist())
+
+
+def _are_choices(actions: Array) -> bool:
+    return actions.dtype.kind in "iu" or _integers_with_gaps(actions)
+
+
+def _require_no_numbers(plan: Plan, actions: Array) -> None:
+    """Raises ValueError if categories stand beside numbers in the columns of the actions."""
+    columns = plan.chosen["actions"]
+    names = [column for column in columns if column in plan.categories]
+    if len(columns) > 1 and names and not _are_choices(actions):
+        raise ValueError(
+            f"{plan.where(names[0])} is a category, but the actions {', '.join(columns)} have numbers beside it; read "
+            "these as categories too, with --categories NAME, or round them to integers"
+        )
 
 
 def _integers_with_gaps(actions: Array) -> bool:
     """Whether actions are indices of which some are missing: floats, because integers cannot be missing."""
-    if actions.dtype.kind != "f" or actions.size != len(actions):
+    if actions.dtype.kind != "f":
         return False
     present = actions[~np.isnan(actions)]
-    return 0 < len(present) < len(actions) and bool(((present >= 0) & (present % 1 == 0)).all())
+    return 0 < len(present) < actions.size and bool(((present >= 0) & (present % 1 == 0)).all())
 
 
 def _labels(plan: Plan) -> dict[str, tuple[str, ...]]:
@@ -150,7 +169,7 @@ def _labels(plan: Plan) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _reading(plan: Plan, start: int) -> Iterator[str]:
+def _reading(plan: Plan, start: int | tuple[int, ...]) -> Iterator[str]:
     if plan.time and plan.table.spec is None:
         yield f"{plan.time!r} is the time of the rows, for their order and gaps; it is not part of obs"
     for key, values in plan.values.items():
@@ -160,8 +179,12 @@ def _reading(plan: Plan, start: int) -> Iterator[str]:
         shown = ", ".join(values[:8]) + (", ..." if len(values) > 8 else "")
         numbers = f"actions 0 to {len(values) - 1}" if key == "actions" else f"{len(values)} categories"
         yield f"{key!r} has {numbers}: {shown}" if key != "actions" else f"{numbers} are {shown}"
-    if start:
+    firsts = {"actions": start} if isinstance(start, int) else dict(zip(plan.chosen["actions"], start, strict=True))
+    if len(firsts) > 1:
+        numbers = "" if firsts.keys() & plan.categories.keys() else "; set --action-range LOW,HIGH if they are numbers"
+        yield f"the actions are choices in {len(firsts)} columns: {', '.join(firsts)}{numbers}"
+    for name in (name for name, first in firsts.items() if first):
         yield (
-            "the actions are integers from 1, and 0 never occurs: the policy has the actions from 1 on; if there is "
-            "an action 0, list all with --categories actions=0,1,2"
+            f"the actions{f' in {name!r}' * (len(firsts) > 1)} are integers from 1, and 0 never occurs: the policy has "
+            f"the actions from 1 on; if there is an action 0, list all with --categories {name}=0,1,2"
         )

@@ -105,7 +105,8 @@ class ReplayBuffer(SeededSampler):
     def layout(spec: EnvSpec) -> dict[str, Layout]:
         obs = (spec.obs_shape, torch.uint8 if spec.obs_dtype == "uint8" else torch.float32)
         number: Layout = ((), torch.float32)
-        actions = ((), torch.int64) if spec.action_kind == "discrete" else ((spec.action_dim,), torch.float32)
+        entries = () if spec.action_kind == "discrete" else (spec.action_dim,)
+        actions = (entries, torch.float32 if spec.action_kind == "box" else torch.int64)
         flags = {"dones": number, "truncated": number}
         return {"obs": obs, "actions": actions, "rewards": number, "next_obs": obs, **flags}
 

@@ -2,12 +2,13 @@
 
 from rl_training.data.spaces.actions import Actions
 from rl_training.data.spaces.batches import batched, entry
-from rl_training.data.spaces.converters import actions_of, observations_of
-from rl_training.data.spaces.description import Description, Leaf, leaves, rebuild
-from rl_training.data.spaces.named import action_names, is_named, named_rows
+from rl_training.data.spaces.converters import actions_of, observations_of, own_actions
+from rl_training.data.spaces.description import MAX_CHOICES, Description, Leaf, leaves, rebuild
+from rl_training.data.spaces.named import action_names, choice_names, is_named, named_columns, named_rows
 from rl_training.data.spaces.observations import Observations
 
 __all__ = [
+    "MAX_CHOICES",
     "Actions",
     "Description",
     "Leaf",
@@ -15,10 +16,13 @@ __all__ = [
     "action_names",
     "actions_of",
     "batched",
+    "choice_names",
     "entry",
     "is_named",
     "leaves",
+    "named_columns",
     "named_rows",
     "observations_of",
+    "own_actions",
     "rebuild",
 ]

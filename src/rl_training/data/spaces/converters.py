@@ -1,11 +1,15 @@
-"""The converters of an `EnvSpec`."""
+"""The converters of an `EnvSpec`, and actions in the form of its environment or table."""
 
 import json
 from functools import lru_cache
+from typing import Any
+
+import numpy as np
 
 from rl_training.data.spaces.actions import Actions
+from rl_training.data.spaces.named import action_names, named_choices
 from rl_training.data.spaces.observations import Observations
-from rl_training.types import EnvSpec
+from rl_training.types import Array, EnvSpec
 
 
 def observations_of(spec: EnvSpec) -> Observations | None:
@@ -25,6 +29,19 @@ def observations_of(spec: EnvSpec) -> Observations | None:
 def actions_of(spec: EnvSpec) -> Actions | None:
     """Returns the converter of flat actions, or None if the environment's own form is an array or an integer."""
     return None if spec.action_space is None else _actions(json.dumps(spec.action_space))
+
+
+def own_actions(actions: Array, spec: EnvSpec, lead: tuple[int, ...]) -> Any:
+    """Converts flat actions in the environment's units to its own form, or to the names that a table has for them."""
+    converter = actions_of(spec)
+    if converter is not None:
+        return converter.own(actions.reshape(*lead, converter.length))
+    shaped = actions.reshape(lead + spec.action_shape)
+    if (by_column := named_choices(shaped, spec)) is not None:
+        return by_column
+    if (names := action_names(spec)) is not None:
+        shaped = np.asarray(np.array(names)[shaped])
+    return shaped if shaped.ndim else shaped[()]  # a single Discrete action is a NumPy integer, which is hashable
 
 
 @lru_cache(maxsize=64)

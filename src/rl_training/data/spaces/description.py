@@ -15,6 +15,8 @@ from rl_training.types import Array
 Description: TypeAlias = "Mapping[str, Any]"
 Path: TypeAlias = "tuple[str | int, ...]"
 
+MAX_CHOICES = 1024  # values of one entry of an integer Box, to be a choice of a MultiDiscrete action
+
 
 class Leaf(NamedTuple):
     """A basic space inside a space, and the keys that lead to it."""

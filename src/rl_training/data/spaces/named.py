@@ -65,8 +65,13 @@ def _numbers(values: Array, column: str) -> Array:
 
 def named_columns(spec: EnvSpec) -> tuple[list[str], dict[str, list[str]]]:
     """The columns of the data that observations are built from, and the values of categories by column."""
-    categories = {name: values for name, values in (spec.categories or {}).items() if name != "actions"}
-    return list(dict.fromkeys(_column(label, categories)[0] for label in spec.obs_names or ())), categories
+    entries = spec.obs_names or ()
+    categories = {
+        name: values
+        for name, values in (spec.categories or {}).items()
+        if name != "actions" and any(label.startswith(f"{name}=") for label in entries)
+    }
+    return list(dict.fromkeys(_column(label, categories)[0] for label in entries)), categories
 
 
 def _column(label: str, categories: Mapping[str, Sequence[str]]) -> tuple[str, str | None]:
@@ -80,3 +85,17 @@ def _column(label: str, categories: Mapping[str, Sequence[str]]) -> tuple[str, s
 def action_names(spec: EnvSpec) -> list[str] | None:
     """The names of Discrete actions in the data, in order; None if they are numbers."""
     return (spec.categories or {}).get("actions")
+
+
+def choice_names(spec: EnvSpec) -> dict[str, list[str] | None] | None:
+    """The names of the actions of each choice by its column in the data, None for integers; None if no choice has."""
+    names = {column: (spec.categories or {}).get(column) for column in spec.action_columns or ()}
+    return names if any(names.values()) else None
+
+
+def named_choices(actions: Array, spec: EnvSpec) -> dict[str, Any] | None:
+    """MultiDiscrete actions [..., choices] by their columns in the data if some of them have names, else None."""
+    if (names := choice_names(spec)) is None:
+        return None
+    choices = zip(names.items(), np.moveaxis(actions, -1, 0), strict=True)
+    return {column: values if own is None else np.array(own)[values] for (column, own), values in choices}

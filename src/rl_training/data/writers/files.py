@@ -18,7 +18,7 @@ ROWS = 2**16  # per row group of a Parquet file
 def arrays_in_env_units(dataset: TransitionDataset) -> Arrays:
     """All columns as arrays, with actions in environment units and shape."""
     columns = dict(dataset.columns)
-    shape = dataset.spec.action_shape if dataset.spec.action_kind == "box" else ()
+    shape = () if dataset.spec.action_kind == "discrete" else dataset.spec.action_shape
     for name in columns.keys() & {"actions", "next_actions"}:
         columns[name] = unscale_actions(columns[name], dataset.spec).reshape(-1, *shape)
     return {name: column.contiguous().cpu().numpy() for name, column in columns.items()}

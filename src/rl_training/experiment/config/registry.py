@@ -149,4 +149,6 @@ def _alternatives(spec: EnvSpec, lane: str) -> str:
     if fitting and not alike:
         return f"no {'offline' if offline else 'online'} algorithm accepts it"
     names = ", ".join(other.name for other in alike)
-    return f"these accept it: {names}" if names else "no algorithm accepts it"
+    numbers = "; without an environment, action_range (--action-range) reads integers as Box actions"
+    fix = numbers if offline and spec.action_kind == "multi_discrete" else ""
+    return f"these accept it: {names}{fix}" if names else "no algorithm accepts it"
