@@ -13,6 +13,12 @@ def test_discrete_actions_are_seen_as_one_hot_vectors():
     assert seen.tolist() == [[0.5, -1.0, 0.0, 0.0, 1.0], [2.0, 0.0, 1.0, 0.0, 0.0]]
 
 
+def test_each_choice_is_seen_as_its_own_one_hot_vector():
+    network = MLPGAILDiscriminator(1, 2, (), action_sizes=(3, 2))
+    seen = network.inputs(torch.tensor([[0.5], [2.0]]), torch.tensor([[2, 0], [0, 1]]))
+    assert seen.tolist() == [[0.5, 0.0, 0.0, 1.0, 1.0, 0.0], [2.0, 1.0, 0.0, 0.0, 0.0, 1.0]]
+
+
 def test_box_actions_are_seen_as_they_are():
     network = MLPGAILDiscriminator(1, 2, ())
     weight, bias = network.net.parameters()

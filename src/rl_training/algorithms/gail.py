@@ -85,7 +85,7 @@ class GAILDiscriminator(Learner):
     lane = "rollout"
     config_type = DiscriminatorConfig
     model_type = MLPGAILDiscriminator
-    action_kinds = ("box", "discrete")
+    action_kinds = ("box", "discrete", "multi_discrete")
     needs = (Column("expert_obs", like="obs"), Column("expert_actions", like="actions"))
     normalizer: Normalizer
 
@@ -122,7 +122,6 @@ class GAILAlgorithm(PPOAlgorithm):
 
     name = "gail"
     config_type = GAILConfig
-    action_kinds = ("box", "discrete")
     takes_pixels = False
     needs_expert = True
     lane_class = "imitation"

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import one_hot
 from torch.nn.utils.parametrize import register_parametrization
 
 from rl_training.models import heads
 from rl_training.models.layers import HiddenSizes, Layers
 from rl_training.models.mlp import last_layer, mlp, orthogonal, xavier
-from rl_training.models.values import Critic, DiscreteCritic, StateValue
+from rl_training.models.values import Critic, DiscreteCritic, StateValue, one_hot_choices
 from rl_training.types import EnvSpec
 
 if TYPE_CHECKING:
@@ -27,22 +26,29 @@ def categorical_policy(obs_dim: int, actions: int, hidden_sizes: HiddenSizes) ->
 
 
 class MLPBCModel(nn.Module):
-    """Gaussian policy for Box actions, categorical policy for Discrete actions."""
+    """Gaussian policy for Box actions, categorical policy for Discrete actions.
+
+    `action_sizes` are the numbers of actions of the choices of a MultiDiscrete action: one categorical for each.
+    """
 
     def __init__(
         self, obs_dim: int, action_dim: int, hidden_sizes: HiddenSizes = (256, 256), *,
-        discrete: bool = False,
+        discrete: bool = False, action_sizes: Sequence[int] = (),
     ) -> None:  # fmt: skip
         super().__init__()
         self.obs_shape = (obs_dim,)
-        policy = categorical_policy if discrete else heads.BoundedMeanPolicy
-        self.actor: nn.Module = policy(obs_dim, action_dim, hidden_sizes)
+        self.actor: nn.Module
+        if action_sizes:
+            logits = Layers.of(hidden_sizes).from_obs(obs_dim, sum(action_sizes))
+            self.actor = heads.MultiCategoricalPolicy(logits, action_sizes)
+        else:
+            policy = categorical_policy if discrete else heads.BoundedMeanPolicy
+            self.actor = policy(obs_dim, action_dim, hidden_sizes)
 
     @classmethod
     def build(cls, spec: EnvSpec, config: Any) -> MLPBCModel:
-        discrete = spec.action_kind == "discrete"
-        layers = Layers.from_config(spec, config)
-        return cls(math.prod(spec.obs_shape), spec.action_dim, layers, discrete=discrete)
+        layers, discrete, sizes = Layers.from_config(spec, config), spec.action_kind == "discrete", spec.action_sizes
+        return cls(math.prod(spec.obs_shape), spec.action_dim, layers, discrete=discrete, action_sizes=sizes)
 
 
 class ActorCritic(nn.Module):
@@ -165,11 +171,12 @@ class MLPGAILDiscriminator(nn.Module):
 
     def __init__(
         self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int] = (100, 100), *, discrete: bool = False,
-        spectral_norm: bool = False,
+        spectral_norm: bool = False, action_sizes: Sequence[int] = (),
     ) -> None:  # fmt: skip
         super().__init__()
         self.obs_shape, self.action_dim, self.discrete = (obs_dim,), action_dim, discrete
-        self.net = mlp((obs_dim + action_dim, *hidden_sizes, 1), activation=nn.Tanh)
+        self.action_sizes = (action_dim,) if discrete else tuple(action_sizes)  # of each choice; () for Box actions
+        self.net = mlp((obs_dim + (sum(self.action_sizes) or action_dim), *hidden_sizes, 1), activation=nn.Tanh)
         if spectral_norm:
             for layer in self.net:
                 if isinstance(layer, nn.Linear):
@@ -179,13 +186,14 @@ class MLPGAILDiscriminator(nn.Module):
     def build(cls, spec: EnvSpec, config: Any) -> MLPGAILDiscriminator:
         return cls(
             math.prod(spec.obs_shape), spec.action_dim, config.hidden_sizes,
-            discrete=spec.action_kind == "discrete", spectral_norm=config.spectral_norm,
+            discrete=spec.action_kind == "discrete", spectral_norm=config.spectral_norm, action_sizes=spec.action_sizes,
         )  # fmt: skip
 
     def inputs(self, obs: Tensor, actions: Tensor) -> Tensor:
-        """Concatenates observations and actions; Discrete actions become one-hot vectors."""
-        encoded = one_hot(actions, self.action_dim).to(obs) if self.discrete else actions
-        return torch.cat([obs, encoded], -1)
+        """Concatenates observations and actions; choices become one-hot vectors."""
+        if self.action_sizes:
+            actions = one_hot_choices(actions.unsqueeze(-1) if self.discrete else actions, self.action_sizes).to(obs)
+        return torch.cat([obs, actions], -1)
 
     def logits(self, inputs: Tensor) -> Tensor:
         return self.net(inputs).squeeze(-1)

@@ -16,6 +16,7 @@ from rl_training.models.heads import CategoricalPolicy
 from rl_training.models.layers import HiddenSizes, Layers
 from rl_training.models.masks import action_mask, masked, valid_actions
 from rl_training.models.mlp import orthogonal
+from rl_training.models.values import one_hot_choices
 from rl_training.types import EnvSpec
 
 SIGMA_INIT = 0.5  # initial noise scale of noisy layers times sqrt(fan_in)
@@ -154,20 +155,25 @@ class BCQModel(DiscreteCQLModel):
 
 
 class ActionValues(nn.Module):
-    """Q-values [rows, choices] of Discrete actions [rows, choices] or Box actions [rows, choices, action_dim]."""
+    """Q-values [rows, samples] of Discrete actions [rows, samples] or others [rows, samples, action_dim].
+
+    Box actions, and the one-hot vectors of MultiDiscrete actions, are inputs of the network.
+    """
 
     def __init__(self, spec: EnvSpec, hidden_sizes: HiddenSizes) -> None:
         super().__init__()
         layers = Layers.of(hidden_sizes)
         self.encoder, features = layers.encoder(spec)
-        self.discrete = spec.action_kind == "discrete"
-        inputs, outputs = (features, spec.action_dim) if self.discrete else (features + spec.action_dim, 1)
+        self.discrete, self.action_sizes = spec.action_kind == "discrete", spec.action_sizes
+        action_inputs = sum(spec.action_sizes) or spec.action_dim
+        inputs, outputs = (features, spec.action_dim) if self.discrete else (features + action_inputs, 1)
         self.net = layers.network(inputs, outputs, layer_norm=True)  # layer norm limits extrapolation errors
 
     def forward(self, obs: Tensor, actions: Tensor) -> Tensor:
         features = self.encoder(obs)
         if self.discrete:
             return self.net(features).gather(-1, actions)
+        actions = one_hot_choices(actions, self.action_sizes).to(features) if self.action_sizes else actions
         features = features.unsqueeze(1).expand(-1, actions.shape[1], -1)
         return self.net(torch.cat([features, actions], -1)).squeeze(-1)
 

@@ -1,11 +1,19 @@
-"""State values and ensembles of critics."""
+"""State values, ensembles of critics, and actions as their inputs."""
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import one_hot
 
 from rl_training.models.layers import HiddenSizes, Layers
 from rl_training.models.mlp import Norm
 from rl_training.models.products import lower_precision
+
+
+def one_hot_choices(actions: Tensor, sizes: Sequence[int]) -> Tensor:
+    """One-hot vectors of the choices of MultiDiscrete actions [..., choices], concatenated: [..., sum(sizes)]."""
+    return torch.cat([one_hot(each, size) for each, size in zip(actions.unbind(-1), sizes, strict=True)], -1)
 
 
 class StateValue(nn.Module):
