@@ -67,6 +67,16 @@ def test_the_next_actions_are_valued_at_the_next_observation(row):
     assert found == 1 + 0.5 * (2 + 3)
 
 
+def test_a_value_of_several_choices_adds_what_each_is_worth_to_a_network_without_hidden_layers():
+    spec = EnvSpec((1,), "multi_discrete", 2, action_shape=(2,), action_sizes=(3, 2), action_starts=(0, 0))
+    learner = FQE.build(spec, hidden_sizes=())
+    learner.model.q.net[0].weight.data = torch.tensor([[0.0, 1.0, 2.0, 3.0, 10.0, 20.0]])  # obs, and both choices
+    learner.model.q.net[0].bias.data.zero_()
+    actions = torch.tensor([[[0, 1], [2, 0]], [[1, 1], [1, 0]]])  # two samples in each of two rows
+    values = learner.values(learner.model.q, torch.zeros(2, 1), actions)
+    assert values.tolist() == [[1 + 20, 3 + 10], [2 + 20, 2 + 10]]
+
+
 def test_the_network_reads_normalised_observations():
     learner = FQE.build(BOX, hidden_sizes=())
     learner.model.q.net[0].weight.data = torch.tensor([[3.0, 0.0]])

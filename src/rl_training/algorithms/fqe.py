@@ -32,10 +32,10 @@ class FQE(Learner):
     lane = "offline"
     config_type = FQEConfig
     model_type = FQEModel
-    action_kinds = ("box", "discrete")
+    action_kinds = ("box", "discrete", "multi_discrete")
     takes_pixels = True
     targets = ("q",)
-    # [rows, choices, ...], the policy's actions at next_obs: one, or several samples whose Q-values are averaged.
+    # [rows, samples, ...], the policy's actions at next_obs: one, or several samples whose Q-values are averaged.
     needs = (Column("policy_next_actions", like="actions"),)
     value_mean: Tensor
     value_std: Tensor
@@ -84,5 +84,5 @@ class FQE(Learner):
         return self.td_targets(self.model.q, batch) - q
 
     def values(self, network: nn.Module, obs: Tensor, actions: Tensor) -> Tensor:
-        """Q-values of actions [rows, choices, ...] in units of the rewards."""
+        """Q-values of actions [rows, samples, ...] in units of the rewards."""
         return self.value_mean + self.value_std * network(self.normalizer(obs), actions)

@@ -41,5 +41,6 @@ def _nearest_states(obs: Tensor, count: int) -> Tensor:
 def _distance(actions: Tensor, others: Tensor) -> Tensor:
     """Distance from each action [rows, ...] to the nearest of `others` [rows, neighbours, ...]."""
     if not actions.is_floating_point():
-        return (actions.unsqueeze(1) != others).all(1).float()
+        others = others.view(*others.shape[:2], -1)  # a MultiDiscrete action differs if one of its choices does
+        return (actions.view(len(actions), 1, -1) != others).any(-1).all(1).float()
     return (actions.unsqueeze(1) - others).square().sum(-1).amin(1).sqrt()

@@ -52,7 +52,7 @@ def _logged(dataset: TransitionDataset, name: str) -> Tensor:
     if column.shape[1] != 1:
         raise ValueError(f"{name} must have one number per row, got {column.shape[1]}")
     values = column.squeeze(1) if name == "action_logprob" else column.squeeze(1).log()
-    is_discrete = dataset.spec.action_kind == "discrete"
+    is_discrete = dataset.spec.action_kind != "box"
     if not bool(values.isfinite().all()) or (is_discrete and bool((values > 1e-6).any())):
         kind = "finite and at most 0" if name == "action_logprob" else "in (0, 1]"
         raise ValueError(f"{name} must be {kind if is_discrete else 'finite'} in every row of the data")
@@ -88,7 +88,8 @@ def policy_log_probs(actions: PolicyActions, dataset: TransitionDataset, *, at_b
     learner: Any = actions.policy
     greedy = None if taken.is_floating_point() else PolicyActions(learner, None, 0).at(obs)
     if greedy is not None and (actions.samples is None or bool((actions.at(obs) == greedy).all())):
-        return torch.where(greedy.squeeze(1) == taken, 0.0, -torch.inf).double()
+        is_taken = (greedy.squeeze(1) == taken).view(len(taken), -1).all(1)
+        return torch.where(is_taken, 0.0, -torch.inf).double()
     if actions.samples is None:
         raise NoWeights(f"{DETERMINISTIC}; evaluate its sampled actions (--action-samples 10)")
     if getattr(type(learner), "act", None) is not Learner.act:
