@@ -41,7 +41,7 @@ def test_sampled_actions_follow_these_probabilities(cli, tuned):
 def test_a_policy_without_probabilities_is_refused_in_a_sentence(cli, tuned, pendulum):
     refused = cli("predict", pendulum, "--obs", "[0, 0, 0]", "--probabilities")
     assert refused.exit_code == 2
-    assert "bc has no action probabilities here; they are for Discrete actions" in refused.stderr
+    assert "bc has no action probabilities here; they are for Discrete or MultiDiscrete" in refused.stderr
     assert "leave out --episode" in cli("predict", tuned, "--obs", OBS, "--probabilities", "--episode").stderr
 
 

@@ -127,7 +127,7 @@ def test_predict_takes_the_mask_with_the_observation(algo, env, options, tmp_pat
             agent.predict(given)
     if algo in ("ppo", "sac") and single:
         mask[7] = 1
-        probabilities = action_probabilities(agent, {**obs, "action_mask": mask})
+        (probabilities,) = action_probabilities(agent, {**obs, "action_mask": mask})
         assert sorted(np.flatnonzero(probabilities)) == [4, 7]
         assert probabilities.sum() == pytest.approx(1)
 

@@ -83,11 +83,16 @@ def predict(
 
 
 def probabilities_of(agent: Agent, rows: Any) -> dict[str, Any]:
-    from rl_training.data.spaces import action_names
+    from rl_training.data.spaces import action_names, choice_names
     from rl_training.experiment.export.policy import action_probabilities
 
-    names = action_names(agent.spec)
-    found = {"probabilities": action_probabilities(agent, rows).tolist()}
+    choices = action_probabilities(agent, rows)
+    if agent.spec.action_kind == "discrete":
+        names: Any = action_names(agent.spec)
+        found = {"probabilities": choices[0].tolist()}
+    else:
+        names = choice_names(agent.spec)
+        found = {"probabilities": as_lists(choices, agent.lead(rows))}
     return found if names is None else {**found, "action_names": names}
 
 
@@ -95,11 +100,19 @@ def by_name(found: dict[str, Any]) -> dict[str, Any]:
     """Writes the name of each action beside its probability, if actions have names."""
     names = found.get("action_names")
 
-    def named(values: Any) -> Any:
-        several = isinstance(values[0], list)
-        return [named(each) for each in values] if several else dict(zip(names or (), values, strict=True))
+    def named(values: Any, names: Any) -> Any:
+        if names is None:
+            return values
+        first = values[0][0] if isinstance(names, dict) else values[0]
+        if isinstance(first, list):
+            return [named(each, names) for each in values]
+        if isinstance(names, dict):  # a choice for each column
+            pairs = zip(names.items(), values, strict=True)
+            return {column: named(each, own) for (column, own), each in pairs}
+        return dict(zip(names, values, strict=True))
 
-    return found if names is None else {"actions": found["actions"], "probabilities": named(found["probabilities"])}
+    actions, probabilities = found["actions"], named(found["probabilities"], names)
+    return found if names is None else {"actions": actions, "probabilities": probabilities}
 
 
 def is_table_file(path: Path) -> bool:

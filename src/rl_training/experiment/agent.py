@@ -14,7 +14,7 @@ from rl_training import streams
 from rl_training.algorithms import Learner
 from rl_training.algorithms.core.updater import load_tensors
 from rl_training.data.datasets.actions import unscale_actions
-from rl_training.data.spaces import action_names, actions_of, batched, is_named, named_rows, observations_of
+from rl_training.data.spaces import batched, is_named, named_rows, observations_of, own_actions
 from rl_training.envs.creation.given import Given
 from rl_training.envs.creation.making import EnvFactory, spec_of
 from rl_training.experiment.config.registry import build_learner, config_type
@@ -60,8 +60,8 @@ class Agent(NamedTuple):
         """Returns actions for observations, both in the environment's own form and with the same leading shape.
 
         Dict observations are dicts of arrays, Tuple observations tuples of arrays, and so are such actions.
-        An agent trained from a table takes dicts and DataFrames with its columns too, and returns the names of actions.
-        Further columns are ignored, with a warning at the first call.
+        An agent trained from a table takes dicts and DataFrames with its columns too, and returns the names of actions,
+        of several columns as a dict. Further columns are ignored, with a warning at the first call.
         A recurrent policy reads and updates `memory`; without it, every observation is the first of an episode.
         Call `memory.forget` when an episode ends.
         """
@@ -80,14 +80,7 @@ class Agent(NamedTuple):
             memory.keep(action)
         elif action.memory is not None:
             _warn_of_repeated_starts(self.learner)
-        actions = unscale_actions(action.actions, self.spec).cpu().numpy()
-        converter = actions_of(self.spec)
-        if converter is not None:
-            return converter.own(actions.reshape(*lead, converter.length))
-        shaped = actions.reshape(lead + self.spec.action_shape)
-        if (names := action_names(self.spec)) is not None:
-            shaped = np.asarray(np.array(names)[shaped])
-        return shaped if shaped.ndim else shaped[()]  # a single Discrete action is a NumPy integer, which is hashable
+        return own_actions(unscale_actions(action.actions, self.spec).cpu().numpy(), self.spec, lead)
 
     def rows(self, obs: Any) -> np.ndarray[Any, Any]:
         """Checks observations in the environment's own form and converts them to rows of the library."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rl_training import __version__
 from rl_training.algorithms import Learner
-from rl_training.data.spaces import action_names
+from rl_training.data.spaces import action_names, choice_names, named_columns
 from rl_training.envs.creation.lending import LentEnv
 from rl_training.envs.creation.making import make_env
 from rl_training.envs.masks import KEY as MASK
@@ -130,7 +130,7 @@ def _columns(agent: Agent) -> dict[str, Any]:
     spec = agent.spec
     if spec.obs_names is None:
         return {}
-    categories = {name: values for name, values in (spec.categories or {}).items() if name != "actions"}
+    categories = named_columns(spec)[1]
     return {"columns": list(spec.obs_names), **({"categories": categories} if categories else {})}
 
 
@@ -141,8 +141,11 @@ def _mask(agent: Agent, port: Port) -> dict[str, Any]:
 
 
 def _names(spec: EnvSpec) -> dict[str, Any]:
-    names = action_names(spec)
-    return {} if names is None else {"names": names}
+    if spec.action_columns is not None:
+        names = {column: values for column, values in (choice_names(spec) or {}).items() if values}
+        return {"columns": list(spec.action_columns), **({"categories": names} if names else {})}
+    found = action_names(spec)
+    return {} if found is None else {"names": found}
 
 
 def _bound(values: Any) -> Any:

@@ -69,8 +69,8 @@ def decide(learner: Learner, rows: Tensor, memory: Batch | None) -> tuple[Action
     return action, quantities
 
 
-def action_probabilities(agent: Agent, obs: Any) -> np.ndarray[Any, Any]:
-    """Returns the probability of each Discrete action, [..., actions], for observations with the same leading shape.
+def action_probabilities(agent: Agent, obs: Any) -> tuple[np.ndarray[Any, Any], ...]:
+    """Returns the probability of each action, [..., actions], for each choice; a Discrete action is one choice.
 
     Each observation is the first of an episode. Raises ValueError for policies that are not categorical.
     """
@@ -78,13 +78,13 @@ def action_probabilities(agent: Agent, obs: Any) -> np.ndarray[Any, Any]:
     device = next(agent.learner.parameters()).device
     flat = torch.as_tensor(rows.reshape(-1, *agent.spec.obs_shape)).to(device)
     _, quantities = decide(agent.learner, flat, None)
-    if agent.spec.action_kind != "discrete" or "logits" not in quantities:
+    if agent.spec.action_kind == "box" or "logits" not in quantities:
         raise ValueError(
-            f"{agent.config.algo} has no action probabilities here; they are for Discrete actions and a categorical "
-            "policy, such as those of bc, iql, xql, ppo and sac"
+            f"{agent.config.algo} has no action probabilities here; they are for Discrete or MultiDiscrete actions and "
+            "a categorical policy, such as those of bc, iql, xql, ppo and sac"
         )
-    probabilities = quantities["logits"].softmax(-1).cpu().numpy()
-    return probabilities.reshape(*agent.lead_of(rows), -1)
+    choices = quantities["logits"].split(agent.spec.choice_sizes, -1)
+    return tuple(each.softmax(-1).cpu().numpy().reshape(*agent.lead_of(rows), -1) for each in choices)
 
 
 @contextmanager
