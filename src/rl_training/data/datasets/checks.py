@@ -129,7 +129,7 @@ def _usable(
         bounds = with_action_range(spec, action_range)
         for name in (each for each in ACTIONS if each in rows):
             errors += _run_check("out_of_range", scale_actions, rows[name], bounds, name=name, place=place)
-        return validation.split_crossings(columns, REPAIRABLE) if crossings else columns, errors
+        return (validation.split_crossings(columns, REPAIRABLE) if crossings else columns), errors
     except (TypeError, ValueError) as error:  # cannot be repaired
         empty = {name: column[:0] for name, column in rows.items()}
         located = error.at(place) if isinstance(error, DatasetError) else error

@@ -27,8 +27,8 @@ class DatasetError(ValueError):
     """
 
     def __init__(self, text: str, fix: str = "", *, row: int | None = None) -> None:
-        self.form, self.row = text, row
-        self.text, self.fix = text if row is None else text.replace("{row}", str(row)), fix
+        self.form, self.row, self.fix = text, row, fix
+        self.text = text if row is None else text.replace("{row}", str(row))
         super().__init__(f"{self.text}; {fix}" if fix else self.text)
 
     def at(self, places: Callable[[int], object]) -> DatasetError:
