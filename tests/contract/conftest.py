@@ -29,10 +29,23 @@ def new_case(learner: type[Learner], kind: str) -> AlgorithmCase:
     return AlgorithmCase(learner, SPECS[kind], ENVS[kind])
 
 
+def _name(case: AlgorithmCase) -> str:
+    return f"{case.learner.name}-{case.kind}"
+
+
+def slow_unless(is_fast: bool) -> list[pytest.MarkDecorator]:
+    return [] if is_fast else [pytest.mark.slow]
+
+
 CASES = [new_case(learner, kind) for learner in CATALOGUE.values() for kind in learner.action_kinds]
 ROWS = [new_case(learner, learner.action_kinds[0]) for learner in CATALOGUE.values()]
 OWN_DISCRETE = [new_case(learner, "discrete") for learner in CATALOGUE.values() if learner.discrete_type is not None]
+FAMILIES = [
+    case for case in ROWS + OWN_DISCRETE if not any(base in CATALOGUE.values() for base in case.learner.__mro__[1:])
+]
+POPULATIONS = [case for case in CASES if lane_class(case.learner).takes_population]
 OFFLINE = [case for case in CASES if lane_class(case.learner).with_online_steps]
+RESUMED_TOGETHER = {"crossq-box", *map(_name, FAMILIES)}  # CrossQ has statistics of batches
 RESUMED_ONLINE = ("iql", "cal_ql", "cql", "td3_bc")  # exploration noise and changed weights are in the last three
 
 
@@ -52,12 +65,26 @@ RECURRENT = [
 ]
 
 
-def _name(case: AlgorithmCase) -> str:
-    return f"{case.learner.name}-{case.kind}"
-
-
 @pytest.fixture(scope="module", params=CASES, ids=_name)
 def case(request: pytest.FixtureRequest) -> AlgorithmCase:
+    found: AlgorithmCase = request.param
+    return found
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(case, marks=slow_unless(_name(case) in RESUMED_TOGETHER)) for case in POPULATIONS],
+    ids=_name,
+)
+def population(request: pytest.FixtureRequest) -> AlgorithmCase:
+    """Algorithms whose seeds train as one population; derived ones in `make learn` only."""
+    found: AlgorithmCase = request.param
+    return found
+
+
+@pytest.fixture(params=FAMILIES, ids=_name)
+def family(request: pytest.FixtureRequest) -> AlgorithmCase:
+    """Algorithms that derive from no other one of the catalogue."""
     found: AlgorithmCase = request.param
     return found
 
@@ -82,9 +109,7 @@ def offline_case(request: pytest.FixtureRequest) -> AlgorithmCase:
 
 
 @pytest.fixture(
-    params=[
-        pytest.param(case, marks=[pytest.mark.slow] * (case.learner.name not in RESUMED_ONLINE)) for case in OFFLINE
-    ],
+    params=[pytest.param(case, marks=slow_unless(case.learner.name in RESUMED_ONLINE)) for case in OFFLINE],
     ids=_name,
 )
 def resumed_online(request: pytest.FixtureRequest) -> AlgorithmCase:
@@ -94,11 +119,11 @@ def resumed_online(request: pytest.FixtureRequest) -> AlgorithmCase:
 
 
 @pytest.fixture(
-    params=[pytest.param(case, marks=[pytest.mark.slow] * (case.kind == "multi_discrete")) for case in RECURRENT],
+    params=[pytest.param(case, marks=slow_unless(_name(case) in ("ppo-discrete", "ppo-box"))) for case in RECURRENT],
     ids=_name,
 )
 def recurrent(request: pytest.FixtureRequest) -> AlgorithmCase:
-    """Algorithms with an LSTM or GRU."""
+    """Algorithms with an LSTM or GRU; GAIL, which has the policy of PPO, in `make learn` only."""
     found: AlgorithmCase = request.param
     return found
 

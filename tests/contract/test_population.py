@@ -17,20 +17,14 @@ from rl_training.runtime.lanes import lane_class
 from rl_training.testing import checks
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _only_lanes_that_know_members(case):
-    if not lane_class(case.learner).takes_population:
-        pytest.skip("seeds of an on-policy, recurrent or model-based algorithm run as processes")
-
-
 @pytest.fixture(scope="module")
-def whole(case, tmp_path_factory) -> list[Path]:
+def whole(population, tmp_path_factory) -> list[Path]:
     """A population that was never stopped, to compare with."""
-    return checks.train_population(case, tmp_path_factory.mktemp("whole"))
+    return checks.train_population(population, tmp_path_factory.mktemp("whole"))
 
 
-def test_a_population_resumes_byte_for_byte(case, whole, tmp_path):
-    checks.check_population_resume(case, tmp_path, whole)
+def test_a_population_resumes_byte_for_byte(population, whole, tmp_path):
+    checks.check_population_resume(population, tmp_path, whole)
 
 
 def test_members_differ_and_each_goes_on_alone(whole, tmp_path):
@@ -43,6 +37,8 @@ def test_members_differ_and_each_goes_on_alone(whole, tmp_path):
 
 
 def test_members_begin_as_single_runs_of_their_seed_do(case, tmp_path):
+    if not lane_class(case.learner).takes_population:
+        pytest.skip("seeds of an on-policy, recurrent or model-based algorithm run as processes")
     chosen = checks.population_configs(case, tmp_path)
     state, members = assemble(chosen, choose(chosen[0]), 60)
     for config, member in zip(chosen, members, strict=True):

@@ -113,7 +113,7 @@ def test_a_derived_algorithm_trains_as_a_population(configured, tmp_path):
     assert [(result.status, result.steps) for result in found] == [("finished", 64)] * 2
 
 
-# Derived algorithms resume as populations in test_population.py, and with these options as single runs above.
+# Derived algorithms resume with these options as single runs above.
 @pytest.mark.parametrize(("name", "env_id"), runs([*VECTORS, *FRAMES], slow=DERIVED))
 def test_a_population_resumes_byte_for_byte_and_a_member_continues_alone(configured, tmp_path):
     whole, halved = ([configured(tmp_path / name, seed) for seed in SEEDS] for name in ("whole", "halved"))

@@ -51,7 +51,9 @@ def test_a_run_that_continued_online_resumes_there(resumed_online, tmp_path):
     assert compare_runs(finished.run_dir, tmp_path / "halved") == []
 
 
-@pytest.mark.parametrize(("env_id", "gradient"), [("CartPole-v1", {}), ("Pendulum-v1", {"actor_gradient": "dynamics"})])
+@pytest.mark.parametrize(("env_id", "gradient"), [
+    ("CartPole-v1", {}), pytest.param("Pendulum-v1", {"actor_gradient": "dynamics"}, marks=pytest.mark.slow),
+])  # fmt: skip
 def test_a_world_model_whose_windows_begin_blank_resumes_too(tmp_path, env_id, gradient):
     options = {"recipe": "2023", "size": "tiny", "window": 6, "horizon": 3, "train_ratio": 8, "batch_size": 4,
                "learning_starts": 20, "buffer_size": 45, **gradient}  # fmt: skip

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from rl_training.algorithms import CATALOGUE
 from rl_training.testing import checks
 
 
-def test_the_compiled_loss_equals_the_eager_one(row):
-    derived = any(base in CATALOGUE.values() for base in row.learner.__mro__[1:])
-    # Differentiating takes the compiler as long again: here for one algorithm of each family, below for all.
-    checks.check_compiled(row, "eager" if derived or row.learner.lane == "sequence" else "aot_eager")
+def test_the_compiled_loss_equals_the_eager_one(family):
+    # Differentiating takes the compiler as long again; the next test has derived algorithms and Dreamer too.
+    checks.check_compiled(family, "eager" if family.learner.lane == "sequence" else "aot_eager")
 
 
 @pytest.mark.slow
