@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 
+from rl_training.experiment.agent import load_agent
 from rl_training.experiment.export import exporting
 
 
@@ -29,10 +30,23 @@ def test_export_writes_onnx_and_prints_json(cli, finished, tmp_path):
     assert printed["files"]["policy.onnx"]["parity"]["observations"] == 64
 
 
-@pytest.mark.parametrize("suffix", [".onnx", ".pt2"])
-def test_export_writes_into_a_folder_whose_name_is_no_text_in_the_locale(finished, tmp_path, suffix):
-    if suffix == ".onnx":
+@pytest.fixture(params=[".onnx", ".pt2"])
+def suffix(request) -> str:
+    if request.param == ".onnx":
         pytest.importorskip("onnx")
+    return str(request.param)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files may be text only")
+def test_export_writes_into_a_folder_whose_name_is_no_text(finished, tmp_path, suffix):
+    folder = tmp_path / os.fsdecode(b"Pr\xfcfung")
+    folder.mkdir()
+    exporting.export_agent(load_agent(finished["run_dir"]), folder / f"policy{suffix}", observations=8)
+    assert sorted(path.name for path in folder.iterdir()) == ["policy.json", f"policy{suffix}"]
+
+
+@pytest.mark.slow
+def test_export_writes_into_a_folder_whose_name_is_no_text_in_the_locale(finished, tmp_path, suffix):
     folder = tmp_path / "Prüfung"
     folder.mkdir()
     command = [sys.executable, "-m", "rl_training", "export", finished["run_dir"], "--out", folder / f"policy{suffix}"]
