@@ -91,9 +91,9 @@ def wait_for_checkpoints(process: subprocess.Popen[str], runs: list[Path]) -> No
     ("command", "number"),
     [  # Ctrl-C in a terminal, and SIGTERM from `timeout`
         ("train", signal.SIGINT),
-        ("train", signal.SIGTERM),
         ("bench", signal.SIGTERM),
-        ("bench", signal.SIGINT),
+        pytest.param("train", signal.SIGTERM, marks=pytest.mark.slow),
+        pytest.param("bench", signal.SIGINT, marks=pytest.mark.slow),
     ],
 )
 @pytest.mark.parametrize("forked", [True, pytest.param(False, marks=pytest.mark.slow)])

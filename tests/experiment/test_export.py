@@ -195,7 +195,7 @@ def test_a_recurrent_policy_has_its_memory_as_inputs_and_outputs(new_agent, tmp_
     assert "most likely class" in described["rules"]["latents"]
 
 
-@pytest.mark.parametrize("ending", ["onnx", "pt2"])
+@pytest.mark.parametrize("ending", [pytest.param("onnx", marks=pytest.mark.slow), "pt2"])
 def test_a_policy_with_an_lstm_is_compared_in_its_environment(new_agent, tmp_path, ending):
     network = {"hidden_sizes": [8], "memory": "lstm", "memory_size": 4}
     agent = new_agent("ppo", EnvSpec((4,), "discrete", 2), "CartPole-v1", network=network)
