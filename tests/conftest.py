@@ -24,6 +24,7 @@ import typer
 import typer.testing
 from hypothesis import settings
 
+from rl_training.cli import train
 from rl_training.envs.pools.arithmetic import usual_arithmetic
 from rl_training.experiment import datasets
 from rl_training.experiment.executors import local
@@ -114,6 +115,21 @@ def _without_tensorboard() -> Iterator[Any]:
 def tensorboard(_without_tensorboard: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keeps the default tracker."""
     monkeypatch.setitem(OPENERS, "tensorboard", _without_tensorboard)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _without_curves() -> Iterator[Any]:
+    """Draws no picture after `train`, which would take longer than the training."""
+    with pytest.MonkeyPatch.context() as patch:
+        drawn = train.draw_curve
+        patch.setattr(train, "draw_curve", lambda run: None)
+        yield drawn
+
+
+@pytest.fixture
+def curves(_without_curves: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draws the picture after `train`."""
+    monkeypatch.setattr(train, "draw_curve", _without_curves)
 
 
 @pytest.fixture

@@ -75,8 +75,15 @@ def test_repeating_the_command_prints_the_same_result(cli, cartpole, run, finish
     assert moved == {**finished, "trained": False}
 
 
+@pytest.mark.usefixtures("curves")
+def test_the_learning_curve_is_drawn(cli, cartpole, run):
+    result = cli(*cartpole, "--output", run)
+    assert f"curve       {run / 'curve.png'}" in result.stdout.splitlines()
+    assert (run / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.usefixtures("curves")
 def test_a_plot_that_fails_does_not_fail_the_run(cli, cartpole, run):
-    (run / "curve.png").unlink(missing_ok=True)
     (run / "curve.png").mkdir()
     result = cli(*cartpole, "--output", run)
     assert result.exit_code == 0

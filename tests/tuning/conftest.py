@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from rl_training.cli import app, train, tune_output
+from rl_training.cli import app, tune_output
 from rl_training.experiment.bench import scoring
 from rl_training.experiment.executors import opening
 from rl_training.experiment.executors.base import LOG, OUTPUT, Executor, Handle, Work
@@ -84,8 +84,7 @@ def _executor() -> Iterator[InThisProcess]:
     made = InThisProcess()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(opening, "open_executor", lambda options: made)
-        patch.setattr(train, "draw_curve", lambda run: None)  # pictures take longer than the training
-        patch.setattr(tune_output, "draw", lambda study: {})
+        patch.setattr(tune_output, "draw", lambda study: {})  # pictures take longer than the training
         yield made
 
 
