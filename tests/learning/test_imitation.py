@@ -22,6 +22,7 @@ def test_gail_takes_after_an_expert(final_return, experts):
     assert final_return("gail/cartpole_fixed_horizon", *SHORT, dataset=experts) > 150  # of 200
 
 
+@pytest.mark.slow
 def test_gail_takes_after_a_random_policy_if_that_is_the_expert(final_return):
     assert final_return("gail/cartpole_fixed_horizon", *SHORT, *RANDOM) < 60  # random play scores about 22
 

@@ -22,6 +22,7 @@ def test_masked_dqn_opens_a_shorter_lock(final_return):
     assert final_return("dqn/combination_lock", *shorter, env_kwargs={"length": 3}, total_timesteps=1_500) == 1.0
 
 
+@pytest.mark.slow
 def test_masked_sac_opens_a_shorter_lock(final_return):
     faster = ("learning_starts=200", "learning_rate=0.003", "updates_per_collect=2", "tau=0.05", "batch_size=64")
     sparse = ("n_step=1", "gamma=0.95", "temperature=0.01")  # the reward of 1 comes in the last state only

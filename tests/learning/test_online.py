@@ -63,6 +63,7 @@ gym.register("Dot-v0", lambda **_: Dot(), max_episode_steps=20)
 gym.register("TwoStates-v0", lambda **_: TwoStates())
 
 
+@pytest.mark.slow
 def test_sac_swings_the_pendulum_up(reaches):
     shortened = ("total_timesteps=2500", "learning_starts=500", "batch_size=64", "hidden_sizes=[64,64]")
     faster = ("learning_rate=0.003", "tau=0.02", "gamma=0.95")
@@ -128,6 +129,7 @@ def test_mbpo_swings_it_up_as_it_is_packaged(final_return):
     assert final_return("mbpo/pendulum", "total_timesteps=2000") > -300
 
 
+@pytest.mark.slow
 def test_dqn_balances_the_pole(final_return):
     assert final_return("dqn/cartpole", "total_timesteps=5000", HALF, *SMALL) > 70  # random play scores about 22
 

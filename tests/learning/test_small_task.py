@@ -103,6 +103,7 @@ SIMBA = ("network.hidden_sizes=[16]", "network.critic_hidden_sizes=[32]", "tempe
 @pytest.mark.parametrize(
     ("learner", "options"),
     [
+        ("sac", ("total_timesteps=500", *SMALL, "temperature=0.1")),
         ("td3", ("total_timesteps=700", *SMALL)),
         ("tqc", ("total_timesteps=500", *SMALL, "critic_hidden_sizes=[32,32]", "num_quantiles=8", "temperature=0.1",
                  "top_quantiles_to_drop_per_net=1")),
@@ -134,9 +135,9 @@ def test_discrete_sac_learns_with_a_tuned_temperature(reaches):
     assert reaches(LEARNT, "sac/cartpole", *ONLINE, *SMALL, *tuned, **task)
 
 
-@pytest.mark.parametrize("learner", ["c51", "fqf", "iqn", "qr_dqn", "rainbow"])
+@pytest.mark.parametrize("learner", ["dqn", "c51", "fqf", "iqn", "qr_dqn", "rainbow"])
 def test_it_learns_discrete_actions_by_acting(learner, reaches):
-    few = () if learner in ("c51", "rainbow") else ("num_quantiles=8",)
+    few = () if learner in ("dqn", "c51", "rainbow") else ("num_quantiles=8",)
     pace = ("collect_steps=4", "updates_per_collect=4", "hidden_sizes=[32,32]", "total_timesteps=500", *few)
     assert reaches(
         LEARNT, f"{learner}/cartpole", *ONLINE, *FAST, *pace, env_id="Slide-v0", env_kwargs={"discrete": True}
