@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 import runpy
 import shlex
-from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -42,7 +41,7 @@ SHORT_COMMANDS = {  # added to a command
     "data collect": "--steps 64",
     "evaluate": "--episodes 1",
     "evaluate --ope": "--updates 20",
-    "resume": "--steps 300",
+    "resume": "--steps 64",
     "export": "--observations 64",
     "dream": "--steps 2 --rows 1",
 }
@@ -103,14 +102,8 @@ def unchanged_catalogue():
     CATALOGUE.update(before)
 
 
-@pytest.fixture
-def jobs(page, forking):
-    """Forks the processes of commands, but for the page whose user's module a new process must find."""
-    with nullcontext() if name(page) == "docs/extend.md" else forking():
-        yield
-
-
-@pytest.mark.usefixtures("unchanged_catalogue", "few_rows", "short_episodes", "jobs")
+# In make learn, test_extend.py runs the commands with a module of the user in new processes.
+@pytest.mark.usefixtures("unchanged_catalogue", "few_rows", "short_episodes", "forked_jobs")
 @pytest.mark.parametrize("page", RUNNABLE, ids=name)
 @pytest.mark.timeout(240)  # seconds of work each
 def test_the_blocks_of_a_page_run_in_order(page, tmp_path, monkeypatch):
