@@ -1,4 +1,7 @@
-"""Works on a real Ray cluster of two nodes on this machine: where they run, how they stop, how they continue."""
+"""Works on a real Ray cluster of two nodes on this machine: where they run, how they stop, how they continue.
+
+They wait more than they compute, so they are in `make learn`. In `make test`, test_ray_bench.py trains on a local Ray.
+"""
 
 from __future__ import annotations
 
@@ -79,6 +82,7 @@ def is_alive(process: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_a_work_runs_as_it_would_here(submit, tmp_path):
     handle = submit(tmp_path, 2, pause=0.0)
     assert ended(handle) == 0
@@ -88,6 +92,7 @@ def test_a_work_runs_as_it_would_here(submit, tmp_path):
     assert (steps(tmp_path), starts(tmp_path)) == ([1, 2], [0])
 
 
+@pytest.mark.slow
 def test_each_work_sees_the_gpu_that_ray_reserves_for_it(submit, ray_nodes):
     outputs = [ray_nodes.hidden / f"gpu{number}" for number in range(3)]
     handles = [submit(output, 1000, gpus=gpus) for output, gpus in zip(outputs, [1.0, 0.5, 0.5], strict=True)]
@@ -100,6 +105,7 @@ def test_each_work_sees_the_gpu_that_ray_reserves_for_it(submit, ray_nodes):
     assert half == other
 
 
+@pytest.mark.slow
 def test_a_work_waits_until_a_node_has_its_cpus(submit, tmp_path):
     first = submit(tmp_path / "a", 1000, cpus=4)
     wait_until(lambda: steps(tmp_path / "a"))
@@ -112,6 +118,7 @@ def test_a_work_waits_until_a_node_has_its_cpus(submit, tmp_path):
     assert ended(first) == 143
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_request_to_stop_reaches_the_process(submit, tmp_path, number):
     handle = submit(tmp_path, 1000)
@@ -120,6 +127,7 @@ def test_a_request_to_stop_reaches_the_process(submit, tmp_path, number):
     assert ended(handle) == 128 + number
 
 
+@pytest.mark.slow
 def test_a_second_request_ends_it_at_once(submit, tmp_path):
     handle = submit(tmp_path, 2, pause=1000)
     wait_until(lambda: steps(tmp_path))
@@ -130,6 +138,7 @@ def test_a_second_request_ends_it_at_once(submit, tmp_path):
     assert ended(handle) == 3
 
 
+@pytest.mark.slow
 def test_a_killed_work_ends(submit, tmp_path):
     handle = submit(tmp_path, 1000)
     wait_until(lambda: steps(tmp_path))
@@ -138,6 +147,7 @@ def test_a_killed_work_ends(submit, tmp_path):
     wait_until(lambda: not is_alive(int(facts(tmp_path)["process"])))
 
 
+@pytest.mark.slow
 def test_a_dead_workers_work_continues_from_its_checkpoint(submit, tmp_path, capfd):
     handle = submit(tmp_path, 8)
     wait_until(lambda: len(steps(tmp_path)) == 2)
@@ -155,6 +165,7 @@ def worker_of(process: int) -> int:
     return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
 
+@pytest.mark.slow
 def test_files_of_a_node_that_shares_no_folder_are_copied_back(submit, ray_nodes):
     output = ray_nodes.hidden / "copied"
     config = ray_nodes.hidden / "base.yaml"
@@ -171,6 +182,7 @@ def test_files_of_a_node_that_shares_no_folder_are_copied_back(submit, ray_nodes
     assert list(Path(tempfile.gettempdir()).glob("rl-training-work-*")) == []
 
 
+@pytest.mark.slow
 def test_a_copied_work_continues_from_the_last_checkpoint_that_came_back(submit, ray_nodes):
     output = ray_nodes.hidden / "continued"
     handle = submit(output, 8, cpus=2, pause=0.4)
@@ -181,6 +193,7 @@ def test_a_copied_work_continues_from_the_last_checkpoint_that_came_back(submit,
     assert (first, again >= 3, steps(output)) == (0, True, [7, 8])
 
 
+@pytest.mark.slow
 def test_a_stopped_work_is_copied_back_and_continues_elsewhere(submit, ray_nodes):
     output = ray_nodes.hidden / "stopped"
     handle = submit(output, 1000, cpus=2)
@@ -204,6 +217,7 @@ time.sleep(1000)
 """
 
 
+@pytest.mark.slow
 def test_nothing_outlives_a_driver_that_was_killed(ray_nodes, tmp_path):
     driver = subprocess.Popen([sys.executable, "-c", DRIVER, ray_nodes.address, str(tmp_path)],
                               env={**os.environ, **ray_nodes.variables})  # fmt: skip
@@ -215,6 +229,7 @@ def test_nothing_outlives_a_driver_that_was_killed(ray_nodes, tmp_path):
     wait_until(lambda: not is_alive(int(facts(tmp_path)["process"])))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -228,6 +243,7 @@ def test_works_that_no_node_can_hold_are_refused(submit, options, message):
     assert Resources(**options).refusal().startswith(message)
 
 
+@pytest.mark.slow
 def test_the_nodes_together_hold_a_number_of_works(submit, ray_nodes):
     if ray_nodes.reason:
         pytest.skip(ray_nodes.reason)
