@@ -28,6 +28,7 @@ from rl_training.cli import train
 from rl_training.envs.pools.arithmetic import usual_arithmetic
 from rl_training.experiment import datasets
 from rl_training.experiment.executors import local
+from rl_training.experiment.ope import probabilities
 from rl_training.experiment.seeds import processes
 from rl_training.runtime.callbacks.trackers.guarded import OPENERS
 from rl_training.runtime.recipes import roll_dataset
@@ -140,6 +141,12 @@ def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
         return roll_dataset(*arguments, rows=min(rows, 1_000), **options)
 
     monkeypatch.setattr(datasets, "roll_dataset", cut)
+
+
+@pytest.fixture
+def short_cloning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clones behaviour policies for importance weights with 20 updates instead of 2,000."""
+    monkeypatch.setattr(probabilities, "CLONING_UPDATES", 20)
 
 
 @pytest.fixture

@@ -145,6 +145,7 @@ def test_a_discount_by_time_of_some_runs_is_noted(cli, folder, tmp_path):
     ]
 
 
+@pytest.mark.usefixtures("short_cloning")
 def test_sampled_actions_have_importance_weights(cli, folder):
     asked = ["evaluate", folder / "bc", "--ope", folder / "test.npz", "--updates", "1"]
     without = cli(*asked)

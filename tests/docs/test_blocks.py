@@ -103,7 +103,7 @@ def unchanged_catalogue():
 
 
 # In make learn, test_extend.py runs the commands with a module of the user in new processes.
-@pytest.mark.usefixtures("unchanged_catalogue", "few_rows", "short_episodes", "forked_jobs")
+@pytest.mark.usefixtures("unchanged_catalogue", "few_rows", "short_cloning", "short_episodes", "forked_jobs")
 @pytest.mark.parametrize("page", RUNNABLE, ids=name)
 @pytest.mark.timeout(240)  # seconds of work each
 def test_the_blocks_of_a_page_run_in_order(page, tmp_path, monkeypatch):
