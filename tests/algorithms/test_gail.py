@@ -128,7 +128,14 @@ def test_the_gradient_penalty_is_taken_between_the_expert_and_the_policy(box, mo
     assert 14 < max(between) <= 16
 
 
-@pytest.mark.parametrize("options", [{}, {"gradient_penalty": 1.0}, {"spectral_norm": True}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"gradient_penalty": 1.0},
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ({}, {"spectral_norm": True})),
+    ],
+    ids=str,
+)
 def test_the_compiled_loss_equals_the_eager_one(options, discrete):
     torch.compiler.reset()
     learner = GAILDiscriminator.build(discrete, hidden_sizes=(8, 8), **options)

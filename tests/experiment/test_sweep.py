@@ -133,6 +133,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @starts_processes
 def test_ctrl_c_stays_hidden_from_a_process_after_its_seeds_start_in_processes(tmp_path):
     script = tmp_path / "hidden.py"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,11 @@ RUNS = {
 }
 
 
+def slow_but(fast: tuple[str, ...], names: Iterable[str]) -> list[Any]:
+    """Names as parameters; those that are not in `fast` are marked as slow."""
+    return [name if name in fast else pytest.param(name, marks=pytest.mark.slow) for name in names]
+
+
 def config(tmp_path: Path, name: str = "ppo", folder: str = "run", **changes: Any) -> Any:
     values = {"total_timesteps": 512, "num_envs": 4, "env_backend": "device", "eval_episodes": 1, "log": (),
               "eval_interval": 0, "checkpoint_interval": 256, "output_dir": str(tmp_path / folder)}  # fmt: skip
@@ -48,7 +54,7 @@ def weights(run: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in last.rglob("*") if file.suffix == ".safetensors"}
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", slow_but(("ppo with memory", "pqn with images", "sac"), RUNS))
 def test_a_resumed_run_ends_with_the_same_bytes(tmp_path, name):
     whole = run_training(config(tmp_path, name, "whole"))
     half = run_training(config(tmp_path, name, "half", total_timesteps=256))
@@ -119,7 +125,7 @@ def collecting(tmp_path: Path, algo: str, folder: str, **changes: Any) -> Any:
     return config(tmp_path, "dqn", folder, algo=algo, env_id=env, algo_kwargs=options, **changes)
 
 
-@pytest.mark.parametrize("algo", ALGORITHMS)
+@pytest.mark.parametrize("algo", slow_but(("dqn", "rainbow", "sac", "td3"), ALGORITHMS))
 def test_a_collect_stores_what_single_steps_store(tmp_path, algo, monkeypatch):
     collected = run_training(collecting(tmp_path, algo, "one"))
     monkeypatch.setattr(CapturedCollect, "collect", lambda *_: 0)

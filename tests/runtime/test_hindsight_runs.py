@@ -53,7 +53,7 @@ def test_a_resumed_run_equals_one_without_interruption(algo, tmp_path):
     assert compare_runs(tmp_path / "whole", tmp_path / "cut") == []
 
 
-@pytest.mark.parametrize("algo", FEW)
+@pytest.mark.parametrize("algo", ["sac", *(pytest.param(name, marks=pytest.mark.slow) for name in FEW[1:])])
 def test_a_resumed_population_equals_one_without_interruption(algo, tmp_path):
     whole, cut = (
         [configured(algo, tmp_path / f"{name}-{seed}", seed=seed) for seed in (0, 1)] for name in ("whole", "cut")

@@ -146,7 +146,10 @@ def test_the_driver_of_mujoco_is_the_first_that_is_installed(
     assert os.environ["MUJOCO_GL"] == "glfw"
 
 
-@pytest.mark.parametrize("env_id", ["Hopper-v5", "Ant-v5", "Reacher-v5", "InvertedPendulum-v5"])
+@pytest.mark.parametrize("env_id", [
+    "Hopper-v5", "Reacher-v5", pytest.param("Ant-v5", marks=pytest.mark.slow),
+    pytest.param("InvertedPendulum-v5", marks=pytest.mark.slow),
+])  # fmt: skip
 def test_without_opengl_mujoco_is_drawn_in_simple_shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, env_id: str):
     pytest.importorskip("mujoco")
     monkeypatch.setenv("MUJOCO_GL", "")
