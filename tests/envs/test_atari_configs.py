@@ -55,7 +55,7 @@ def test_rainbow_explores_with_noisy_layers_and_fqf_moves_its_fractions_slowly()
     assert (fqf["fraction_learning_rate"], fqf["entropy_coefficient"]) == (2.5e-9, 0)
 
 
-@pytest.mark.parametrize("game", GAMES)
+@pytest.mark.parametrize("game", [pytest.param("pong", marks=pytest.mark.slow), "breakout"])
 @pytest.mark.parametrize("algo", ["dqn", *PAPERS])
 def test_the_config_trains(algo, game, tmp_path: Path):
     config = load_config(f"{algo}/{game}_atari")

@@ -13,6 +13,7 @@ def test_dqn_flips_the_right_bits(final_return):
     assert final_return("dqn/bit_flip", *FASTER, **TEN_BITS) > -7  # the best policy scores about -4
 
 
+@pytest.mark.slow
 def test_without_hindsight_it_does_not(final_return):
     assert final_return("dqn/bit_flip", *FASTER, "hindsight=none", **TEN_BITS) < -13
 

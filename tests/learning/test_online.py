@@ -177,6 +177,7 @@ def test_ppo_balances_the_pole(final_return):
     assert final_return("ppo/cartpole", "total_timesteps=20480", "schedules={}") > 400
 
 
+@pytest.mark.slow
 def test_pqn_balances_the_pole(final_return):
     shortened = ("total_timesteps=30720", "num_envs=16", "num_steps=32", "hidden_sizes=[64,64]", "learning_rate=0.002")
     assert final_return("pqn/cartpole", *shortened) > 150  # without terminations in its targets it scores about 20

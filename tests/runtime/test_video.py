@@ -116,6 +116,7 @@ evaluate(policy, "Hopper-v5", episodes=1, seed=3, deterministic=False, max_steps
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reserves addresses as Linux does")
 def test_mujoco_is_rendered_without_a_display_where_a_driver_would_crash(tmp_path: Path):
     """Mesa's software renderer crashes there on ARM."""

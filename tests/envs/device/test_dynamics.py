@@ -95,15 +95,17 @@ def freeway_state(game: Any) -> State:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "game", "copied"), [("breakout", Breakout(), breakout_state),
-                                                      ("freeway", Freeway(), freeway_state)])  # fmt: skip
-def test_games_follow_the_rules_of_minatar(name, game, copied):
+@pytest.mark.parametrize(
+    ("name", "game", "copied", "steps"),
+    [("breakout", Breakout(), breakout_state, 800), ("freeway", Freeway(), freeway_state, 2600)],
+)  # an episode of Freeway has 2,500 steps
+def test_games_follow_the_rules_of_minatar(name, game, copied, steps):
     minatar = pytest.importorskip("minatar", reason="pip install --no-deps MinAtar")
     original = minatar.Environment(name, sticky_action_prob=0.0)
     original.seed(1)
     original.reset()
     generator, state, ends, rewarded = np.random.default_rng(2), copied(original.env), 0, 0.0
-    for _ in range(2600):  # an episode of Freeway has 2,500
+    for _ in range(steps):
         action = chosen(name, original.env, generator)
         reward, terminated = original.act(action)
         outcome = game.play(state, torch.tensor([action]), NO_DRAWS)
