@@ -41,7 +41,9 @@ def test_a_game_is_restored_exactly_although_minatar_keeps_the_last_action():
             np.testing.assert_array_equal(pool.step(row).obs, fresh.step(row).obs)
 
 
-@pytest.mark.parametrize(("name", "steps"), [("dqn", 64), ("qr_dqn", 64), ("rainbow", 64), ("dreamer", 160)])
+@pytest.mark.parametrize(("name", "steps"), [
+    ("dqn", 64), ("qr_dqn", 64), ("rainbow", 64), pytest.param("dreamer", 160, marks=pytest.mark.slow),
+])  # fmt: skip
 def test_the_benchmark_settings_train(name, steps, tmp_path):
     values = load_config(str(BENCHMARKS / "plans" / "minatar" / f"{name}_breakout.yaml"))
     run = {"total_timesteps": steps, "eval_interval": 0, "output_dir": str(tmp_path), "compile": "off", "device": "cpu"}

@@ -117,7 +117,7 @@ def test_it_learns_by_acting(learner, options, reaches):
     assert reaches(LEARNT, f"{learner}/pendulum", *ONLINE, *options, env_id="Slide-v0")
 
 
-@pytest.mark.parametrize("kind", ["simba", "simba_v2"])
+@pytest.mark.parametrize("kind", [pytest.param("simba", marks=pytest.mark.slow), "simba_v2"])
 def test_sac_learns_with_other_networks(kind, reaches):
     options = (*ONLINE, *FAST, *SIMBA, f"network.kind={kind}", "total_timesteps=500")
     assert reaches(LEARNT, "sac/pendulum", *options, env_id="Slide-v0")
