@@ -204,6 +204,13 @@ def test_an_error_of_the_system_names_the_file_and_the_remedy(number, message):
     assert message_of(OSError(number, os.strerror(number), "runs/a")) == message
 
 
+def test_a_full_disk_has_a_remedy_without_the_name_of_a_file():
+    """Errors of writing to an open file do not name it, and PyArrow has other words."""
+    remedy = "; free some space, or give a path on another disk"
+    assert message_of(OSError(errno.ENOSPC, "Error writing bytes to file")) == f"No space left on device{remedy}"
+    assert message_of(OSError(errno.EDQUOT, "")) == f"{os.strerror(errno.EDQUOT)}{remedy}"
+
+
 def test_a_file_without_permission_is_not_called_damaged(cli, tmp_path, monkeypatch):
     (tmp_path / "logs.csv").write_text("obs,actions\n")
 

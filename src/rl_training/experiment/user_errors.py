@@ -1,6 +1,7 @@
 """Errors caused by user input, and the message printed for an error."""
 
 import errno
+import os
 
 USER_ERRORS = (
     ValueError, TypeError, FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError,
@@ -16,6 +17,7 @@ REMEDIES = {
     errno.EPERM: "; change its permissions, or give another path",
     errno.EROFS: "; give a path that can be written",
     errno.ENOSPC: "; free some space, or give a path on another disk",
+    errno.EDQUOT: "; free some space, or give a path on another disk",
 }
 
 GPU_REMEDIES = {  # by the class of PyTorch's error, whose first sentences are shown
@@ -39,6 +41,8 @@ def message_of(error: Exception) -> str:
         return f"{error.filename}: {error.strerror}{REMEDIES.get(error.errno or 0, '')}"
     if isinstance(error, USER_ERRORS) or type(error).__module__.startswith("rl_training."):
         return str(error)
+    if isinstance(error, OSError) and error.errno in REMEDIES:  # while a file was written
+        return f"{os.strerror(error.errno)}{REMEDIES[error.errno]}"
     if type(error).__module__.startswith("torch") and type(error).__name__ in GPU_REMEDIES:
         first = str(error).partition("\n")[0].rstrip(". ")
         cause = ". ".join(first.split(". ")[:3])  # advice for developers follows

@@ -1,0 +1,56 @@
+"""A file that cannot be written to its end leaves nothing behind, and an older file stays as it was."""
+
+import os
+import resource
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from rl_training.data import TransitionDataset, load_transition_dataset, save_transition_dataset
+from rl_training.runtime.files import write_atomically
+
+LIMIT = 20_000  # bytes
+
+
+@pytest.fixture
+def limited() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def dataset_of(rows: int) -> TransitionDataset:
+    walk = torch.randn(rows + 1, 3)
+    values = {"obs": walk[:-1], "next_obs": walk[1:], "actions": torch.rand(rows, 1), "rewards": torch.rand(rows)}
+    return TransitionDataset.from_dict({**values, "dones": torch.arange(rows) == rows - 1})
+
+
+@pytest.mark.parametrize("name", ["data.npz", "data.parquet"])
+def test_a_dataset_is_written_whole_or_not_at_all(tmp_path, limited, name):
+    file = tmp_path / name
+    for older in (False, True):
+        if older:
+            save_transition_dataset(dataset_of(10), file)
+        with pytest.raises(OSError, match="File too large") as caught:
+            save_transition_dataset(dataset_of(5_000), file)
+        assert caught.value.filename == str(file)
+        assert os.listdir(tmp_path) == ([name] if older else [])
+    assert len(load_transition_dataset(file)) == 10
+
+
+def test_a_link_to_a_dataset_stays_a_link(tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "data.npz").symlink_to(tmp_path / "disk" / "data.npz")
+    save_transition_dataset(dataset_of(10), tmp_path / "data.npz")
+    assert (tmp_path / "data.npz").is_symlink()
+    assert len(load_transition_dataset(tmp_path / "disk" / "data.npz")) == 10
+
+
+def test_a_page_that_does_not_fit_leaves_no_temporary_file(tmp_path, limited):
+    write_atomically(tmp_path / "page.html", "old")
+    with pytest.raises(OSError, match="File too large"):
+        write_atomically(tmp_path / "page.html", "x" * 2 * LIMIT)
+    assert os.listdir(tmp_path) == ["page.html"]
+    assert (tmp_path / "page.html").read_text() == "old"
