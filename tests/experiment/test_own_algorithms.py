@@ -21,10 +21,12 @@ from rl_training.experiment.config import plugins, registry
 from rl_training.experiment.config.train_config import ConfigError, parse_config
 from rl_training.experiment.run import default_directory, resume_run
 from rl_training.modules import UntrustedModuleError
+from rl_training.runtime.evaluation import evaluate
 from rl_training.runtime.lanes.acting import Actor
 from rl_training.testing import CHECKS, check_algorithm
 from rl_training.types import EnvSpec, Loss
 
+GRADIENT = torch.ones((), requires_grad=True)
 MODULE = '''
 """Behaviour cloning, twice as much."""
 
@@ -200,8 +202,11 @@ def test_an_act_that_returns_a_tensor_is_refused():
 
     pool = EnvPool(EnvFactory("CartPole-v1"))
     actor = Actor(Bare.build(pool.spec), pool, torch.Generator(), torch.device("cpu"))
-    with pytest.raises(TypeError, match=r"act of Bare must return rl_training\.types\.Action, got Tensor"):
+    message = r"Bare\.act must return rl_training\.types\.Action, such as Action\(actions\), got Tensor"
+    with pytest.raises(TypeError, match=message):
         actor.choose()
+    with pytest.raises(TypeError, match=message):
+        evaluate(actor.policy, "CartPole-v1", episodes=1, seed=0)
 
 
 @pytest.mark.parametrize(
@@ -213,6 +218,8 @@ def test_an_act_that_returns_a_tensor_is_refused():
             r"term 'loss' of Bare\.loss must be a tensor of one number, .* got shape \(3,\)",
         ),
         (Loss({"loss": 0.5}), r"term 'loss' of Bare\.loss must be a tensor of one number, .* got float"),  # type: ignore[dict-item]
+        (Loss({"loss": GRADIENT}, {"q": 0.5}), r"metric 'q' of Bare\.loss must be a tensor, got float"),  # type: ignore[dict-item]
+        (Loss({"loss": torch.ones(())}), r"Bare\.loss has no gradient: its terms depend on no trained parameter"),
     ],
 )
 def test_a_loss_of_another_kind_is_refused(returned, message):
@@ -221,7 +228,7 @@ def test_a_loss_of_another_kind_is_refused(returned, message):
             return returned
 
     updater = Updater([Bare.build(EnvSpec((4,), "discrete", 2))])
-    with pytest.raises(TypeError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         updater.update({})
 
 

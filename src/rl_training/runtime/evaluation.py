@@ -23,7 +23,7 @@ from rl_training.envs.rendering.render_process import RenderProcess
 from rl_training.envs.successes import record_successes
 from rl_training.messages import Warn, print_warning
 from rl_training.runtime.memory import Memory
-from rl_training.runtime.state import finite_actions
+from rl_training.runtime.state import checked_action, finite_actions
 from rl_training.runtime.video import Video
 from rl_training.types import EnvSpec, Policy
 
@@ -79,9 +79,9 @@ def evaluate(
         while remaining:
             watch()
             rows = torch.as_tensor(obs).to(device)
-            action = policy.act(rows, memory.rows, deterministic=deterministic, generator=generator)
-            step = pool.step(finite_actions(action.actions).numpy())
-            memory.keep(action, step.terminated | step.truncated)
+            acted = policy.act(rows, memory.rows, deterministic=deterministic, generator=generator)
+            step = pool.step(finite_actions(checked_action(acted, policy).actions).numpy())
+            memory.keep(acted, step.terminated | step.truncated)
             obs, unended = step.obs, 0 if step.finished else unended + 1
             if unended == UNENDED_STEPS < max_steps:
                 _warn_of_no_end(max_steps, warn, warned)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rl_training.envs.actions import first_non_finite
 from rl_training.envs.pools.group import Episode
-from rl_training.types import Metrics, Source
+from rl_training.types import Action, Metrics, Source
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -64,6 +64,14 @@ class Best(NamedTuple):
 
 class DivergedError(RuntimeError):
     """Training diverged: values are NaN or infinite."""
+
+
+def checked_action(action: Any, policy: Any) -> Action:
+    """Returns the action; raises TypeError if an algorithm from outside the package returned something else."""
+    if not isinstance(action, Action):
+        name, kind = type(policy).__name__, type(action).__name__
+        raise TypeError(f"{name}.act must return rl_training.types.Action, such as Action(actions), got {kind}")
+    return action
 
 
 def finite_actions(actions: Tensor) -> Tensor:

@@ -14,6 +14,10 @@ from rl_training.models.return_scale import ReturnStatistics
 from rl_training.types import Action, Batch, Loss
 
 Tensors = dict[str, Tensor]
+RULE = (
+    "several seeds train as one program (torch.vmap), so a loss must not call .item(), branch on values or set "
+    "requires_grad; torch.where chooses values, and frozen(module) stops gradients"
+)
 
 
 @torch.no_grad()
@@ -88,4 +92,9 @@ class Population:
         return functional_call(self.learner, state, (inputs, phase), options, tie_weights=False)
 
     def _vmap(self, function: Any, inputs: Any) -> Any:
-        return torch.vmap(function, randomness="different")({**self.params, **self.buffers}, inputs)
+        try:
+            return torch.vmap(function, randomness="different")({**self.params, **self.buffers}, inputs)
+        except RuntimeError as error:  # keeps its traceback, which names the line of the user's code
+            if any(word in str(error) for word in ("vmap", "functorch")):
+                error.args = (f"{RULE}. PyTorch reports: {str(error).partition('. ')[0]}",)
+            raise

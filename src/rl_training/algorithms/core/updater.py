@@ -225,7 +225,10 @@ def compiled(loss: Callable[..., Loss], device: torch.device) -> Callable[..., L
 
 
 def checked_loss(loss: Any, learner: Trainable, phase: str, *, dims: int) -> Loss:
-    """Returns the loss; raises TypeError unless each term of a `Loss` is a number (`dims` 0) or one per member (1)."""
+    """Returns the loss; raises TypeError unless each term of a `Loss` is a number (`dims` 0) or one per member (1).
+
+    Raises ValueError if the loss has no gradient.
+    """
     name, example = f"{type(learner).__name__}.{phase}", 'Loss({"loss": value.mean()})'
     if not isinstance(loss, Loss):
         raise TypeError(f"{name} must return rl_training.types.Loss, such as {example}, got {type(loss).__name__}")
@@ -233,6 +236,13 @@ def checked_loss(loss: Any, learner: Trainable, phase: str, *, dims: int) -> Los
         if not isinstance(value, Tensor) or value.dim() != dims:
             got = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
             raise TypeError(f"term {term!r} of {name} must be a tensor of one number, as in {example}, got {got}")
+    for metric, value in loss.metrics.items():
+        if not isinstance(value, Tensor):
+            raise TypeError(f"metric {metric!r} of {name} must be a tensor, got {type(value).__name__}")
+    if not any(value.requires_grad for value in loss.terms.values()):
+        raise ValueError(
+            f"{name} has no gradient: its terms depend on no trained parameter, or are computed in no_grad"
+        )
     return loss
 
 

@@ -17,7 +17,7 @@ from rl_training.models.return_scale import ReturnStatistics
 from rl_training.runtime.lanes.action_noise import ActionNoise
 from rl_training.runtime.lanes.context import TrainingLane
 from rl_training.runtime.memory import Memory
-from rl_training.runtime.state import CollectResult, finite_actions
+from rl_training.runtime.state import CollectResult, checked_action, finite_actions
 from rl_training.types import Action, Batch, Policy
 
 
@@ -50,10 +50,8 @@ class Actor:
             action: Action = self.flat({"obs": obs, **(self.memory.rows or {})}, deterministic)
         else:
             acting = policy or self.policy
-            action = acting.act(obs, self.memory.rows, deterministic=deterministic, generator=self.generator)
-            if not isinstance(action, Action):  # of an algorithm outside the package
-                name, kind = type(acting).__name__, type(action).__name__
-                raise TypeError(f"act of {name} must return rl_training.types.Action, got {kind}")
+            found = acting.act(obs, self.memory.rows, deterministic=deterministic, generator=self.generator)
+            action = checked_action(found, acting)
         if policy is not None or self.noise is None:
             return action
         self.noise_value.copy_(self.noise.next(self.noise_value, self.generator))
