@@ -215,3 +215,5 @@ def test_a_missing_extra_is_named_in_the_error(monkeypatch):
 def test_a_misspelt_game_gets_suggestions():
     with pytest.raises(ValueError, match=r"'ALE/Brakout-v5' not found\. Did you mean 'ALE/Breakout-v5'"):
         make_env("ALE/Brakout-v5", {})
+    with pytest.raises(ValueError, match=r"'ALE/Breakout' not found\. Did you mean 'ALE/Breakout-v5'"):
+        make_env("ALE/Breakout", {})

@@ -215,7 +215,8 @@ def test_an_evaluation_without_an_episode_end_warns_and_ends(tmp_path: Path, mon
     result = run(tmp_path, warnings=warnings, env_kwargs={"length": -1}, eval_interval=48, eval_max_steps=50)
     assert (result.evaluation or {})["lengths"] == [50, 50]
     assert warnings == [
-        "no evaluation episode ended in 20 steps; each is cut at eval_max_steps (50)",
+        "no evaluation episode ended in 20 steps; each is cut at eval_max_steps (50); lower it, or add a time "
+        "limit: env_wrappers=[{wrapper: gymnasium.wrappers:TimeLimit, max_episode_steps: 500}]",
         "2 of 2 evaluation episodes did not end and were cut after 50 steps (eval_max_steps); "
         "raise it to see their end",
     ]

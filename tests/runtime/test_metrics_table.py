@@ -30,3 +30,13 @@ def test_seeds_and_cells_are_columns(tmp_path):
     (tmp_path / "other").mkdir()
     with pytest.raises(FileNotFoundError, match=r"no metrics.jsonl in .*other; give a run directory"):
         read_metrics(tmp_path / "other")
+
+
+def test_trials_of_a_study_are_cells(tmp_path):
+    for trial in ("0000", "0001"):
+        run = tmp_path / "trials" / trial / "seed_0"
+        run.mkdir(parents=True)
+        (run / "metrics.jsonl").write_text('{"step": 1}\n')
+    (tmp_path / "final" / "base" / "seed_100").mkdir(parents=True)
+    rows = [{"cell": trial, "seed": 0, "step": 1} for trial in ("0000", "0001")]
+    assert read_metrics(tmp_path, table="list") == rows

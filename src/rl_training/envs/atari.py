@@ -26,6 +26,8 @@ def make_atari(env_id: str, *, training: bool = False, preprocess: bool = True, 
 
     gym.register_envs(ale_py)
     env_id = env_id.removeprefix("ale_py:")
+    if env_id not in gym.registry:
+        raise gym.error.UnregisteredEnv(f"there is no game {env_id!r}")  # gym.spec raises an error of another class
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # suppresses the start-up banner
     if not preprocess:
         return gym.make(env_id, disable_env_checker=True, **options)

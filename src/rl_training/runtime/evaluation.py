@@ -28,7 +28,8 @@ from rl_training.runtime.video import Video
 from rl_training.types import EnvSpec, Policy
 
 MAX_STEPS = 1_000_000  # of an episode
-UNENDED_STEPS = 100_000  # without the end of an episode, before a warning
+UNENDED_STEPS = 30_000  # without the end of an episode, before a warning; Atari games end after 27,000
+TIME_LIMIT = "add a time limit: env_wrappers=[{wrapper: gymnasium.wrappers:TimeLimit, max_episode_steps: 500}]"
 PARALLEL_EPISODES = 16  # environments that share one forward pass
 
 
@@ -144,7 +145,8 @@ def _first_obs(pool: EnvPool, video: Video | None) -> np.ndarray:
 
 def _warn_of_no_end(max_steps: int, warn: Warn, warned: list[str] | None) -> None:
     if _is_first("no end", warned):
-        warn(f"no evaluation episode ended in {UNENDED_STEPS:,} steps; each is cut at eval_max_steps ({max_steps:,})")
+        cut = f"each is cut at eval_max_steps ({max_steps:,}); lower it, or {TIME_LIMIT}"
+        warn(f"no evaluation episode ended in {UNENDED_STEPS:,} steps; {cut}")
 
 
 def _is_first(kind: str, warned: list[str] | None) -> bool:
@@ -158,6 +160,6 @@ def _warn_of_cuts(episodes: list[Episode], max_steps: int, warn: Warn, warned: l
     cut = sum(episode.length >= max_steps for episode in episodes)
     if cut and _is_first("cut", warned):
         is_default = max_steps == MAX_STEPS
-        fix = "an environment without an end needs max_episode_steps" if is_default else "raise it to see their end"
+        fix = f"lower it, or {TIME_LIMIT}" if is_default else "raise it to see their end"
         cuts = f"{cut} of {len(episodes)} evaluation episodes did not end and were cut after {max_steps:,} steps"
         warn(f"{cuts} (eval_max_steps); {fix}")

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from rl_training.runtime.callbacks.trackers.subject import FLAT
 
-METRICS = "metrics.jsonl"
+METRICS, TRIALS = "metrics.jsonl", "trials"
 Table = Literal["pandas", "polars", "list"]
 
 
@@ -17,7 +17,7 @@ def read_metrics(path: Path | str, *, table: Table | None = None) -> Any:
     """Returns the logged metrics of a run as a data frame, one row per log entry or evaluation.
 
     `path` is a run directory, the directory of several seeds, whose rows then have a column `seed`, or a benchmark,
-    whose rows have a column `cell` too. The result is a pandas data frame if pandas is installed, else a polars one,
+    whose rows have a column `cell` too. In a study of `tune`, `cell` is the number of the trial. The result is a pandas data frame if pandas is installed, else a polars one,
     else a list of dicts; `table` chooses one of them.
     Numbers of an evaluation are columns such as `eval_return_mean`.
     """
@@ -50,9 +50,12 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
     if (path / METRICS).exists():
         yield from (dict(_flat(row)) for row in logged_rows(path))
         return
+    path = path / TRIALS if (path / TRIALS).is_dir() else path
     cells = {} if _seeds(path) else {cell.name: cell for cell in sorted(path.glob("*")) if _seeds(cell)}
     if not cells and not _seeds(path):
-        raise FileNotFoundError(f"no {METRICS} in {path}; give a run directory, or one of several seeds or a benchmark")
+        raise FileNotFoundError(
+            f"no {METRICS} in {path}; give a run directory, or one of several seeds, a benchmark or a study"
+        )
     for name, cell in (cells or {"": path}).items():
         for seed, run in _seeds(cell).items():
             at = {"cell": name, "seed": seed} if cells else {"seed": seed}
