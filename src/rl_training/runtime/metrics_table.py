@@ -17,8 +17,9 @@ def read_metrics(path: Path | str, *, table: Table | None = None) -> Any:
     """Returns the logged metrics of a run as a data frame, one row per log entry or evaluation.
 
     `path` is a run directory, the directory of several seeds, whose rows then have a column `seed`, or a benchmark,
-    whose rows have a column `cell` too. In a study of `tune`, `cell` is the number of the trial. The result is a pandas data frame if pandas is installed, else a polars one,
-    else a list of dicts; `table` chooses one of them.
+    whose rows have a column `cell` too. In a study of `tune`, `cell` is the number of the trial.
+    The result is a pandas data frame if pandas is installed, else a polars one, else a list of dicts; `table` chooses
+    one of them.
     Numbers of an evaluation are columns such as `eval_return_mean`.
     """
     rows = [*_rows(Path(path))]
