@@ -105,7 +105,9 @@ class Policy:
         ]
 
     def _part(self, obs: Any, path: list[Any]) -> Any:
-        """Returns one part of an observation of a Dict or Tuple space."""
+        """Returns one part of an observation of a Dict or Tuple space, or of each in a list of Dict observations."""
+        if path and isinstance(path[0], str) and isinstance(obs, list):
+            return [self._part(each, path) for each in obs]
         for key in path:
             fits = (
                 isinstance(obs, list) and key < len(obs)

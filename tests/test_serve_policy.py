@@ -164,6 +164,11 @@ def test_dict_observations_and_actions_are_objects(tmp_path):
         status, answer = ask(server, {"obs": {"goal": 2}})
         assert (status, answer) == (400, {"error": "obs must have the parts goal, speed; 'speed' is missing"})
         assert ask(server, {"obs": {"goal": [2, 1], "speed": [[0, 0]]}})[0] == 400
+        rows = ask(server, {"obs": [obs, {"goal": 0, "speed": [1.0, 2.0]}]})
+        assert rows == ask(server, {"obs": {"goal": [2, 0], "speed": [[0.5, -3.0], [1.0, 2.0]]}})
+        assert rows[0] == 200
+        assert ask(server, {"obs": [obs, {"goal": 0}]}) == (status, answer)
+        assert ask(server, {"obs": []})[0] == 400
         for goal in (-1, 3, 1.5, [1, 3]):
             status, answer = ask(server, {"obs": {"goal": goal, "speed": [0, 0] if goal != [1, 3] else [[0, 0]] * 2}})
             assert (status, answer) == (400, {"error": "obs/goal must hold integers from 0 to 2"})
