@@ -17,6 +17,7 @@ from rl_training.types import Loss
 
 LEARNERS = [learner for learner in CATALOGUE.values() if learner.lane != "sequence"]
 LEARNERS += [learner.discrete_type for learner in LEARNERS if learner.discrete_type is not None]
+DERIVED = [learner for learner in LEARNERS if any(base in LEARNERS for base in learner.__mro__[1:])]
 UPDATES = 8
 
 
@@ -63,7 +64,11 @@ def test_flat_updates_equal_those_of_autograd(kind, box, discrete, draw):
     assert all(torch.equal(mine, plain) for mine, plain in params)
 
 
-@pytest.mark.parametrize("kind", LEARNERS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=[pytest.mark.slow] * (kind in DERIVED)) for kind in LEARNERS],
+    ids=lambda kind: kind.__name__,
+)
 def test_updates_in_a_row_compute_metrics_at_the_last_only_and_learn_the_same(kind, box, discrete, draw):
     learner, batches = learner_and_batches(kind, box, discrete, draw)
     updaters, flat = flat_and_plain(learner)

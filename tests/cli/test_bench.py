@@ -71,6 +71,7 @@ def test_another_plan_for_the_directory_is_a_user_error(cli, command, bench):
     )
 
 
+@pytest.mark.slow
 def test_one_command_sets_an_imitator_beside_cloning_on_the_same_file(cli, tmp_path):
     save_npz(roll_dataset("FixedHorizonCartPole-v0", rows=1_000), tmp_path / "experts.npz")
     both = "gail/cartpole_fixed_horizon,bc/cartpole_fixed_horizon"

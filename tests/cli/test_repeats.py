@@ -55,6 +55,7 @@ def test_no_file_gets_the_number_of_a_closed_standard_stream(tmp_path, closed):
     assert ended.returncode == 0, ended.stderr
 
 
+@pytest.mark.slow
 def test_a_run_trains_without_standard_streams(tmp_path, cartpole):
     words = [sys.executable, "-m", "rl_training", *cartpole, "--output", str(tmp_path / "run")]
     assert run_with_streams("<&- >&- 2>&-", *words).returncode == 0

@@ -67,7 +67,7 @@ def failed(path: Path) -> None:
 
 
 def with_workers(path: Path) -> None:
-    run_training(settings(path, num_envs=2, env_workers=2))
+    run_training(settings(path, num_envs=2, env_workers=1))
 
 
 def with_progress(path: Path) -> None:
