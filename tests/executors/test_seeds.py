@@ -21,6 +21,7 @@ from rl_training.experiment.executors.base import Handle, Work
 from rl_training.experiment.executors.local import LocalExecutor
 from rl_training.experiment.manager import ExperimentManager
 from rl_training.experiment.run import run_training
+from rl_training.experiment.run_directory import locked_file
 from rl_training.experiment.seeds.sweep import train_seeds
 from rl_training.experiment.seeds.works import divide, train_command
 
@@ -223,6 +224,9 @@ def test_killed_and_continued_with_fewer_jobs_seeds_end_the_same_byte_for_byte(t
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
+    for seed in range(4):  # a killed process keeps its lock until the kernel has ended it
+        with locked_file(tmp_path / "all" / f"seed_{seed}" / ".lock", "a killed process trains on", seconds=30):
+            pass
     executor = Recorder(1)
     results = train_seeds(configs(tmp_path / "all", range(4), values), executor=executor)
     assert executor.names == ["seeds 0, 1", "seeds 2, 3"]
