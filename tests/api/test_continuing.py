@@ -122,7 +122,13 @@ def test_an_agent_that_stopped_early_trains_on(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("callback", r"use callbacks=\[…\]"), ("progress_bar", "use quiet=False"), ("stepps", "no argument 'stepps'$")],
+    [
+        ("callback", r"use callbacks=\[…\]"),
+        ("progress_bar", "use quiet=False"),
+        ("stepps", "no argument 'stepps'$"),
+        ("learning_rate", r"give it to the constructor, or to load\(\) for a new run"),
+        ("seed", "give it to the con"),
+    ],
 )
 def test_arguments_of_other_libraries_are_answered(tmp_path, name, hint):
     with pytest.raises(TypeError, match=hint):

@@ -4,7 +4,7 @@ from __future__ import annotations  # the stub prints the annotations as they ar
 
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, TypeVar
 
@@ -98,7 +98,7 @@ class ManagedAlgorithm:
 
         `fresh` deletes the run in the output directory and starts from the beginning.
         """
-        _refuse("learn", others)
+        _refuse("learn", others, options=(*TrainConfig.model_fields, *self.config.algo_kwargs))
         if total_timesteps is not None:
             total_timesteps = require_integer("total_timesteps", total_timesteps, 1)
         more: dict[str, Any] = {"callbacks": callbacks or (), "quiet": quiet}
@@ -223,10 +223,12 @@ class ManagedAlgorithm:
         return self._agent
 
 
-def _refuse(method: str, others: Mapping[str, Any]) -> None:
-    """Raises a TypeError for arguments of other libraries, with those to use here."""
+def _refuse(method: str, others: Mapping[str, Any], options: Collection[str] = ()) -> None:
+    """Raises a TypeError for arguments of other libraries, with those to use here, and for `options` of training."""
     for name in others:
-        raise TypeError(f"{method}() has no argument {name!r}{argument_here(name)}")
+        elsewhere = "; give it to the constructor, or to load() for a new run with another value"
+        hint = argument_here(name) or (elsewhere if name in options else "")
+        raise TypeError(f"{method}() has no argument {name!r}{hint}")
 
 
 def evaluate_checkpoint(
