@@ -136,7 +136,7 @@ def test_the_rates_of_models_beside_the_policy_change_too(tmp_path, monkeypatch,
     [
         ({"hidden_sizes": [16]}, r"weight has shape \(16, 4\), saved as \(8, 4\); keep the old value of hidden_sizes"),
         ({"num_envs": 2, "gamma": 0.5}, r"keep the old value of num_envs \(1\), gamma \(0.99\), or train a new agent"),
-        ({"normalize_rewards": True}, r"keep the old value of normalize_rewards \(False\)"),
+        ({"normalize_rewards": True}, r"it has no 'reward_scale'; keep the old value of normalize_rewards"),
     ],
 )
 def test_options_that_do_not_fit_the_checkpoint_are_named(trained, options, reason):

@@ -37,8 +37,9 @@ def restore_elsewhere(
         if not changed:
             raise
         named = ", ".join(f"{key.removeprefix('algo_kwargs.')} ({shown(old)})" for key, (old, _) in changed.items())
+        reason = f"it has no {error}" if isinstance(error, KeyError) else error
         raise ConfigError(
-            f"the checkpoint {checkpoint.path} does not fit the changed options: {error}; "
+            f"the checkpoint {checkpoint.path} does not fit the changed options: {reason}; "
             f"keep the old value of {named}, or train a new agent"
         ) from error
     if changed:
