@@ -121,6 +121,13 @@ def test_schedules_follow_progress_from_their_start():
     assert now.updater.scheduled == [("learning_rate", 0.4), ("learning_rate", 0.2), ("learning_rate", 0.0)]
 
 
+def test_a_row_has_the_scheduled_values_of_its_updates():
+    rows: list[Any] = []
+    moving = Schedules({"learning_rate": Schedule(end=0.0)}, {"learning_rate": 0.4})
+    train(state(20), [LogMetrics(10, rows.append), type("Ten", (Callback,), {"interval": 10})(), moving])
+    assert [(row["step"], row["learning_rate"]) for row in rows] == [(10, 0.4), (20, 0.2)]
+
+
 def test_a_row_has_the_mean_of_the_episodes_since_the_last_row():
     rows: list[Any] = []
     train(state(40), [LogMetrics(20, rows.append), type("Ten", (Callback,), {"interval": 10})()])

@@ -89,6 +89,7 @@ class TrainerState:
     total_timesteps: int
     previous_step: int = 0
     metrics: dict[str, float | None] = field(default_factory=dict)  # last logged
+    scheduled: dict[str, float] = field(default_factory=dict)  # options of schedules, as the last updates used them
     evaluation: dict[str, Any] | None = None  # last evaluation
     best: Best | None = None
     stop_reason: str | None = None

@@ -96,6 +96,8 @@ class MembersMetrics(dict[str, Tensor]):
 class LogMetrics(Callback):
     """Writes a row at each interval: the last metrics of lane and updates, and means over the episodes since then.
 
+    It comes before the schedules, so that it logs their values during the last updates.
+
     `pool` is given if the environments are in worker processes, for `env_restarts`, or if they are on the device, for
     their episodes.
     """
@@ -151,7 +153,7 @@ class LogMetrics(Callback):
             episodes |= self.pool.take_finished().means()
         elif self.pool is not None:
             episodes["env_restarts"] = self.pool.restarts
-        return {**numbers, **episodes}
+        return {**state.scheduled, **numbers, **episodes}
 
     def last(self) -> dict[str, float]:
         """Copies the last metrics from the device, which waits for its pending work."""

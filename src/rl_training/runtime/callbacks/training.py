@@ -24,7 +24,8 @@ class Schedules(Callback):
 
     def on_step_end(self, state: TrainerState) -> None:
         for name, schedule in self.schedules.items():
-            state.updater.schedule(name, schedule.at(state.progress, self.defaults.get(name, 0.0)))
+            state.scheduled[name] = schedule.at(state.progress, self.defaults.get(name, 0.0))
+            state.updater.schedule(name, state.scheduled[name])
 
 
 class LogWarnings(Callback):
