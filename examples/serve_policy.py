@@ -97,11 +97,14 @@ class Policy:
             for label in tensor["columns"]
         ]
 
-    def named(self, actions: list[np.ndarray]) -> list[np.ndarray]:
-        """Replaces the numbers of actions by their names, where they have some."""
+    def named(self, actions: np.ndarray, output: dict[str, Any]) -> list[Any]:
+        """The actions of each row, with names where they have some; those of several columns are objects."""
+        if "categories" not in output:
+            return (np.array(output["names"])[actions] if "names" in output else actions).tolist()
+        names, columns = output["categories"], output["columns"]
         return [
-            np.array(each["names"])[action] if "names" in each else action
-            for action, each in zip(actions, self.actions, strict=True)
+            {name: names[name][value] if name in names else value for name, value in zip(columns, row, strict=True)}
+            for row in actions.tolist()
         ]
 
     def _part(self, obs: Any, path: list[Any]) -> Any:
@@ -174,7 +177,8 @@ class Sessions:
                 self.states.move_to_end(name)
                 while len(self.states) > MAX_SESSIONS:
                     self.states.popitem(last=False)
-        parts = [(each[0] if single else each).tolist() for each in self.policy.named(actions)]
+        found = [self.policy.named(*each) for each in zip(actions, self.policy.actions, strict=True)]
+        parts = [rows[0] if single else rows for rows in found]
         paths = [each.get("path", []) for each in self.policy.actions]
         return {"actions": nested([*zip(paths, parts, strict=True)])}
 

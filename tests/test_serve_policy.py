@@ -212,6 +212,23 @@ def test_columns_of_a_table_are_taken_by_name_and_actions_have_names(tmp_path):
         assert ask(server, {"obs": {"level": 0}})[0] == 400
 
 
+def test_several_named_actions_are_an_object_by_column(tmp_path):
+    spec = EnvSpec(
+        (1,), "multi_discrete", 2, action_shape=(2,), action_sizes=(3, 2), action_starts=(0, 1), obs_names=("level",),
+        action_columns=("speed", "pump"), categories={"speed": ["pause", "slow", "fast"]},
+    )  # fmt: skip
+    agent = exported_agent(spec, tmp_path)
+    rows = [{"level": 0.5}, {"level": -3}]
+    chosen = agent.predict(rows)
+    speeds, pumps = chosen["speed"].tolist(), chosen["pump"].tolist()
+    assert set(speeds) <= {"pause", "slow", "fast"}
+    assert set(pumps) <= {1, 2}
+    expected = [{"speed": speed, "pump": pump} for speed, pump in zip(speeds, pumps, strict=True)]
+    for server in served(tmp_path / "policy.onnx"):
+        assert ask(server, {"obs": rows}) == (200, {"actions": expected})
+        assert ask(server, {"obs": rows[0]}) == (200, {"actions": expected[0]})
+
+
 @pytest.mark.slow
 def test_a_session_keeps_the_memory_of_its_episode(tmp_path):
     from rl_training import Dreamer
