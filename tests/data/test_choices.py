@@ -144,6 +144,23 @@ def test_a_resumed_run_and_other_data_keep_the_first_numbers(tmp_path):
         load_transition_dataset(csv(tmp_path, dose=[3, 3, 2, 2, 3, 4]), columns=NAMED, spec=first.spec)
 
 
+def test_other_data_must_have_the_columns_in_the_order_of_the_agent(tmp_path):
+    spec = load_transition_dataset(csv(tmp_path), columns=NAMED).spec
+    sentence = "the actions are fan,dose, but those of the agent are dose,fan; name them in this order with --columns a"
+    with pytest.raises(ValueError, match=sentence):
+        load_transition_dataset(tmp_path / "log.csv", columns={**NAMED, "actions": "fan,dose"}, spec=spec)
+    np.savez(tmp_path / "log.npz", **arrays())
+    assert load_transition_dataset(tmp_path / "log.npz", spec=spec).columns["actions"].tolist() == INDICES
+
+
+def test_files_with_other_numbers_and_names_are_read_as_one(tmp_path):
+    frame(dose=[1, 2, 1, 2, 1, 2], fan=["low"] * 6).to_csv(tmp_path / "a.csv", index=False)
+    frame(dose=[0, 3, 0, 3, 0, 3], fan=["high", "low"] * 3).to_csv(tmp_path / "b.csv", index=False)
+    dataset = load_transition_dataset([tmp_path / "a.csv", tmp_path / "b.csv"], columns=NAMED)
+    assert (dataset.spec.action_sizes, dataset.spec.action_starts) == ((4, 2), (0, 0))
+    assert dataset.columns["actions"][[0, 1, 6, 7]].tolist() == [[1, 1], [2, 1], [0, 0], [3, 1]]
+
+
 def test_text_columns_are_categories_of_their_choice(tmp_path):
     words = ["low", "high", "low", "low", "high", "low"]
     dataset = load_transition_dataset(csv(tmp_path, fan=words), columns=NAMED)

@@ -155,13 +155,18 @@ def require_same_table(spec: EnvSpec | None, stored: StoredColumns) -> None:
 
 
 def _require_same_names(spec: EnvSpec, stored: StoredColumns) -> None:
-    """Raises ValueError if the observations of a table are other columns than the agent was trained with."""
-    names = stored.labels.names.get("obs") or (stored.spec and stored.spec.obs_names)
-    if spec.obs_names and names and tuple(names) != tuple(spec.obs_names):
-        raise ValueError(
-            f"the observations are {','.join(names)}, but those of the agent are {','.join(spec.obs_names)}; name them "
-            "in this order with --columns obs=NAME,NAME, or rename the columns of the data"
-        )
+    """Raises ValueError if the observations or choices of a table are other columns than those of the agent."""
+    labels, written = stored.labels.names, stored.spec
+    obs = labels.get("obs") or (written and written.obs_names)
+    actions = labels.get("actions", ()) if written is None else written.action_columns
+    actions = actions if len(actions or ()) == spec.action_dim else None  # a column of lists has no names
+    found = {"observations": ("obs", spec.obs_names, obs), "actions": ("actions", spec.action_columns, actions)}
+    for what, (name, known, columns) in found.items():
+        if known and columns and tuple(columns) != tuple(known):
+            raise ValueError(
+                f"the {what} are {','.join(columns)}, but those of the agent are {','.join(known)}; name them in this "
+                f"order with --columns {name}=NAME,NAME, or rename the columns of the data"
+            )
 
 
 def _require_same_categories(spec: EnvSpec, stored: EnvSpec | None) -> None:

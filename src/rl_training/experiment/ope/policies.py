@@ -20,7 +20,7 @@ from rl_training.experiment.datasets import reading_columns, with_run_time
 from rl_training.types import EnvSpec, Policy
 
 SPACES = ("obs_shape", "obs_dtype", "action_kind", "action_low", "action_high", "action_start", "action_starts")
-NAMES = ("obs_names", "categories")  # of tables; None for other data
+NAMES = ("obs_names", "action_columns", "categories")  # of tables; None for other data
 UNEVEN = ("discount_steps", "discounts")  # of rows with uneven time steps
 CHUNK = 16_384  # observations per forward pass of the policy
 

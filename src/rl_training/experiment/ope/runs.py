@@ -92,7 +92,7 @@ def require_comparable(runs: Sequence[Path], agents: Sequence[Agent], reading: M
         raise ValueError(f"{twice[0]} is given twice; name each run once")
     first = agents[0]
     for run, agent in zip(runs[1:], agents[1:], strict=True):
-        for name in (*SPACES, "action_dim", *NAMES):
+        for name in (*SPACES, "action_dim", "action_sizes", *NAMES):
             own, expected = getattr(agent.spec, name), getattr(first.spec, name)
             if differs(name, own, expected):
                 raise ValueError(
