@@ -87,6 +87,12 @@ def test_further_columns_are_ignored_and_named_once(trained, capsys):
     assert result.stderr == "obs: columns that the agent does not read are ignored: x\n"
 
 
+def test_a_missing_value_of_an_observation_is_named(trained):
+    for rows in ({"level": None, "site": "north"}, {"level": [0.5, np.nan], "site": ["north", "south"]}):
+        with pytest.raises(ValueError, match=r"^obs holds NaN or infinite values in level$"):
+            load_agent(trained).predict(rows)
+
+
 @pytest.fixture(params=["log.csv", "log.csv.gz", "log.parquet"])
 def observations(request, tmp_path):
     """Two observations in a table with another column, in another order than in the training data."""

@@ -134,6 +134,14 @@ def test_a_directory_of_other_files_is_left_alone(cli, cartpole, tmp_path):
     assert (tmp_path / "thesis.tex").exists()
 
 
+def test_a_directory_of_seeds_names_the_option_that_continues_them(cli, cartpole, tmp_path):
+    for seed in (0, 12):
+        (tmp_path / f"seed_{seed}").mkdir()
+        (tmp_path / f"seed_{seed}" / "config.yaml").write_text("")
+    result = cli(*cartpole, "--output", tmp_path)
+    assert result.stderr.endswith("(output_dir in Python); --seeds 0,12 continues its runs\n")
+
+
 def test_resume_goes_beyond_the_end(cli, run):
     result = cli("resume", run, "--steps", "300", "--json")
     assert result.stderr.splitlines()[0].endswith("seed 0, 300 steps, resumed at 256")

@@ -87,7 +87,10 @@ def test_a_plan_that_cannot_be_run_is_refused(values, message):
 
 def test_an_invalid_cell_is_reported_before_any_run_starts(tmp_path):
     plan = parse_plan({"algos": "bc", "envs": "Pendulum-v1", "set": {"gama": 0.9}})
-    with pytest.raises(ConfigError, match=r"bc-Pendulum-v1: algo_kwargs\.gama: unknown key"):
+    with pytest.raises(ConfigError, match=r"bc-Pendulum-v1: algo_kwargs\.gama: unknown key; did you mean gamma\?$"):
+        Bench(plan, tmp_path / "bench")
+    plan = parse_plan({"algos": "bc,iql", "envs": "Pendulum-v1", "set": {"own_option": 0.9}})
+    with pytest.raises(ConfigError, match=r"own_option: unknown key; --set is for all cells, .* in --configs$"):
         Bench(plan, tmp_path / "bench")
     assert not (tmp_path / "bench").exists()
 

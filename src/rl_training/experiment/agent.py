@@ -29,7 +29,7 @@ from rl_training.experiment.trust import (
     trusted_names,
     warn_of_changed_source,
 )
-from rl_training.messages import Warn, command, many, print_warning
+from rl_training.messages import Warn, command, first_few, many, print_warning
 from rl_training.runtime.checkpoints.format import MANIFEST, STATE, UnreadableCheckpointError, step_name
 from rl_training.runtime.checkpoints.reading import Checkpoint, list_checkpoints, newest_checkpoint, read_checkpoint
 from rl_training.runtime.evaluation import evaluate
@@ -97,8 +97,14 @@ class Agent(NamedTuple):
             rows = values.astype(self.spec.obs_dtype, copy=False)
         if rows.shape[len(self.lead_of(rows)) :] != self.spec.obs_shape:
             raise ValueError(f"obs must end in shape {self.spec.obs_shape}, got {rows.shape}")
-        if not np.isfinite(rows).all():
-            raise ValueError("obs holds NaN or infinite values")
+        if not (finite := np.isfinite(rows)).all():
+            names = self.spec.obs_names or ()
+            bad = [
+                name
+                for name, holds in zip(names, finite.reshape(-1, len(names) or 1).all(0), strict=False)
+                if not holds
+            ]
+            raise ValueError(f"obs holds NaN or infinite values{f' in {first_few(bad)}' if bad else ''}")
         return rows
 
     def unnamed(self, obs: Any) -> Any:

@@ -120,7 +120,11 @@ class RunDirectory:
         if not (self.path / CONFIG).exists():
             foreign = sorted(p.name for p in self.path.iterdir() if not p.name.startswith("."))
             if foreign:
-                raise ConfigError(f"{self.path} is not a run but contains files ({foreign[0]}, …); choose {ELSEWHERE}")
+                seeds = [name.removeprefix("seed_") for name in foreign if (self.path / name / CONFIG).exists()]
+                more = f"; --seeds {','.join(seeds)} continues its runs" if seeds and "".join(seeds).isdecimal() else ""
+                raise ConfigError(
+                    f"{self.path} is not a run but contains files ({foreign[0]}, …); choose {ELSEWHERE}{more}"
+                )
         elif not fresh:
             self._refuse_other_config(config)
         elif linked := [p for p in (self.path / CONFIG, self.path / DISCARDED, *self._files()) if _is_elsewhere(p)]:

@@ -86,7 +86,9 @@ class Cell(NamedTuple):
             approve(learner_modules(merged))
             config = parse_config(merged)
         except ConfigError as error:
-            raise ConfigError(f"{self.name}: {error}") from None
+            foreign = str(error).endswith("unknown key") and plan.set
+            hint = "; --set is for all cells, so write options of one algorithm to a file and name it in --configs"
+            raise ConfigError(f"{self.name}: {error}{hint if foreign else ''}") from None
         if config.env_id is None and plan.score == "episodes":
             raise ConfigError(
                 f"{self.name}: an environment is needed to compute a score; name it in envs, or estimate the score "
