@@ -24,6 +24,7 @@ from typer.testing import CliRunner
 from rl_training import ExperimentManager, load_config
 from rl_training.algorithms import CATALOGUE
 from rl_training.cli import app
+from rl_training.experiment import assembly, training_run
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -102,8 +103,22 @@ def unchanged_catalogue():
     CATALOGUE.update(before)
 
 
+@pytest.fixture
+def few_evaluations(monkeypatch):
+    """Evaluates, saves and logs twice in a run: ten evaluations and checkpoints take longer than 16 steps."""
+    every = assembly.interval
+
+    def twice(given: int | None, total: int, parts: int) -> int:
+        return every(given, total, min(parts, 2))
+
+    for module in (assembly, training_run):
+        monkeypatch.setattr(module, "interval", twice)
+
+
 # In make learn, test_extend.py runs the commands with a module of the user in new processes.
-@pytest.mark.usefixtures("unchanged_catalogue", "few_rows", "short_cloning", "short_episodes", "forked_jobs")
+@pytest.mark.usefixtures(
+    "unchanged_catalogue", "few_evaluations", "few_rows", "short_cloning", "short_episodes", "forked_jobs"
+)
 @pytest.mark.parametrize("page", RUNNABLE, ids=name)
 @pytest.mark.timeout(240)  # seconds of work each
 def test_the_blocks_of_a_page_run_in_order(page, tmp_path, monkeypatch):
