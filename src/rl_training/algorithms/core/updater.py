@@ -11,6 +11,7 @@ from rl_training.algorithms.core.flat import FlatLosses
 from rl_training.algorithms.core.graphs import CapturedUpdates, side_by_side
 from rl_training.algorithms.core.optimizer import Optimizer, piece_size, pieces
 from rl_training.algorithms.core.population import Population
+from rl_training.messages import did_you_mean
 from rl_training.models.unit_norm import project_, unit_norm_axes
 from rl_training.types import HALTED, Batch, Loss, Metrics, ParameterGroup, Source, Trainable, UpdateResult
 
@@ -131,7 +132,13 @@ class Updater:
         """Computes the loss of this phase and its gradients."""
         if self.flat is not None:
             return self.flat(batch, phase, wants_metrics)
-        loss = checked_loss(self.loss(batch, phase), self.learner, phase, dims=int(self.population is not None))
+        try:
+            found = self.loss(batch, phase)
+        except KeyError as error:
+            if (missing := missing_column(error, batch)) is None:
+                raise
+            raise missing from None
+        loss = checked_loss(found, self.learner, phase, dims=int(self.population is not None))
         (loss.total.sum() if self.population else loss.total).backward()  # members share no parameters
         return loss
 
@@ -222,6 +229,15 @@ def compiled(loss: Callable[..., Loss], device: torch.device) -> Callable[..., L
     """Compiles for fixed shapes; dynamic shapes, guessed after another learner was compiled, would fail."""
     options: Any = {"combo_kernels": True} if device.type == "cuda" else None  # joins small independent kernels
     return torch.compile(loss, fullgraph=True, dynamic=False, options=options)
+
+
+def missing_column(error: KeyError, batch: Batch) -> LookupError | None:
+    """Returns an error that lists the columns of the batch, with the traceback; None if the key is one of them."""
+    key = error.args[0] if error.args else None
+    if not isinstance(key, str) or key in batch:
+        return None
+    message = f"no {key!r} among the columns of the batch ({', '.join(sorted(batch))}){did_you_mean(key, batch)}"
+    return LookupError(message).with_traceback(error.__traceback__)
 
 
 def checked_loss(loss: Any, learner: Trainable, phase: str, *, dims: int) -> Loss:
