@@ -19,6 +19,7 @@ from rl_training.experiment.user_errors import USER_ERRORS
 from rl_training.runtime.state import DivergedError
 
 ID = "environments:Faulty-v0"
+FINITE = "; return finite numbers, or end the episode before them"
 SMALL = {"num_steps": 8, "batch_size": 8, "hidden_sizes": [8], "epochs": 1}
 
 
@@ -46,23 +47,23 @@ def train(directory: Path, fault: str = "", *, warnings: list[str] | None = None
 
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize(
-    ("fault", "message"),
+    ("fault", "message", "fix"),
     [
-        ("error", "environment 0 failed in step: ZeroDivisionError: gone"),
-        ("system exit", "environment 0 failed in step: SystemExit: 3"),
-        ("generator exit", "environment 0 failed in step: GeneratorExit"),
-        ("unprintable", "environment 0 failed in step: Unprintable"),
-        ("nan obs", "environment 0 returned a NaN or infinite observation: nan at [0]"),
-        ("nan reward", "environment 0 returned a NaN or infinite reward: nan"),
-        ("1e39 reward", "environment 0 returned a reward too large for float32: 1e+39"),
+        ("error", "environment 0 failed in step: ZeroDivisionError: gone", ""),
+        ("system exit", "environment 0 failed in step: SystemExit: 3", ""),
+        ("generator exit", "environment 0 failed in step: GeneratorExit", ""),
+        ("unprintable", "environment 0 failed in step: Unprintable", ""),
+        ("nan obs", "environment 0 returned a NaN or infinite observation: nan at [0]", FINITE),
+        ("nan reward", "environment 0 returned a NaN or infinite reward: nan", FINITE),
+        ("1e39 reward", "environment 0 returned a reward too large for float32: 1e+39", "; scale the rewards down"),
     ],
 )
-def test_a_fault_is_one_sentence_in_this_process_and_in_workers(fault: str, message: str, workers: int):
+def test_a_fault_is_one_sentence_in_this_process_and_in_workers(fault: str, message: str, fix: str, workers: int):
     with pytest.raises(EnvError) as raised:
         roll(fault, workers)
     sentence, _, place = str(raised.value).partition(" (")
     assert sentence == message
-    assert re.fullmatch(r"\S*environments\.py:\d+\)", place)
+    assert re.fullmatch(rf"\S*environments\.py:\d+\){fix}", place)
     assert not isinstance(raised.value, USER_ERRORS)
 
 

@@ -108,7 +108,7 @@ def injections() -> list[tuple[str, dict[str, object], int]]:
 
 REPORT = re.compile(
     r"error: environment \d returned a NaN or infinite (observation: (nan|-?inf) at \[0\]|reward: (nan|-?inf)) "
-    r"\(\S+\.py:\d+\)\n"
+    r"\(\S+\.py:\d+\); return finite numbers, or end the episode before them\n"
 )
 
 

@@ -131,7 +131,7 @@ def test_arrays_are_taken_by_dlpack():
         ({"obs": torch.zeros(3, 2).double()}, "observations of dtype float64, but its spec has float32; convert them"),
         ({"obs": torch.zeros(3, 2, device="meta")}, "returned observations on meta, but the run is on cpu"),
         ({"obs": torch.full((3, 2), torch.nan)}, "Drift.step or reset returned a NaN or infinite observation"),
-        ({"rewards": torch.full((3,), torch.inf)}, "NaN or infinite observation or reward"),
+        ({"rewards": torch.full((3,), torch.inf)}, "NaN or infinite observation or reward; return finite numbers"),
         ({"rewards": [1.0, 2.0, 3.0]}, "returned rewards of type list; return a tensor or an array with DLPack"),
         ({"terminated": torch.zeros(3)}, "returned terminated of dtype float32; return bool"),
         ({"final_obs": torch.zeros(1, 2)}, r"returned final_obs of shape \(1, 2\), expected \(3, 2\)"),

@@ -11,6 +11,8 @@ from gymnasium import spaces
 
 WANTED = "obs, reward, terminated, truncated, info"
 LARGEST_REWARD = float(np.finfo(np.float32).max)
+FINITE = "; return finite numbers, or end the episode before them"  # the fix for NaN and infinite values
+SMALLER = "; scale the rewards down"
 
 
 class Fault(NamedTuple):
@@ -99,9 +101,9 @@ def reward_faults(reward: Any) -> Iterator[Fault]:
     if isinstance(reward, (bool, int, float, np.number, np.bool_)) and not isinstance(reward, complex):
         value = float(reward)
         if not math.isfinite(value):
-            yield Fault("reward_nan", f"`step` returned a NaN or infinite reward: {value}")
+            yield Fault("reward_nan", f"`step` returned a NaN or infinite reward: {value}{FINITE}")
         elif abs(value) > LARGEST_REWARD:
-            yield Fault("reward_nan", f"`step` returned a reward too large for float32: {value}")
+            yield Fault("reward_nan", f"`step` returned a reward too large for float32: {value}{SMALLER}")
         return
     fix = "return reward.item()" if np.size(reward) == 1 and isinstance(reward, np.ndarray) else "return a float"
     usable = isinstance(reward, np.ndarray) and not reward.ndim and reward.dtype.kind in "biuf"
@@ -173,7 +175,8 @@ def _value_faults(values: np.ndarray, space: Any, method: str, of: str) -> Itera
     bad = np.argwhere(~np.isfinite(values)) if values.dtype.kind == "f" else np.empty((0, 0))
     if len(bad):
         at = "" if not len(bad[0]) else f" at index {bad[0].tolist()}"
-        yield Fault("obs_nan", f"`{method}` returned a NaN or infinite observation{of}: {values[tuple(bad[0])]}{at}")
+        found = f"{values[tuple(bad[0])]}{at}{FINITE}"
+        yield Fault("obs_nan", f"`{method}` returned a NaN or infinite observation{of}: {found}")
         return
     low, high = bounds_of(space)
     outside = np.argwhere((values < low) | (values > high))

@@ -11,6 +11,7 @@ from torch.utils.dlpack import from_dlpack
 
 from rl_training import streams
 from rl_training.envs.checks.first_steps import describe_failure
+from rl_training.envs.checks.returned import FINITE
 from rl_training.envs.device.contract import Finished, TensorPool, TensorTransition, where_rows
 from rl_training.envs.device.simulator import SimulatorStep, VectorSimulator
 from rl_training.envs.pools.group import EnvError
@@ -137,7 +138,7 @@ class SimulatorPool(TensorPool):
 
     def _raise_if_not_finite(self) -> None:
         if self._failed:
-            raise self._error("step or reset returned a NaN or infinite observation or reward")
+            raise self._error(f"step or reset returned a NaN or infinite observation or reward{FINITE}")
 
     def _call(self, method: str, argument: Any) -> Any:
         try:

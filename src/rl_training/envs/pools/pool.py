@@ -14,6 +14,7 @@ from gymnasium.wrappers import TimeLimit
 from rl_training.envs import snapshots
 from rl_training.envs.actions import ActionConverter, first_non_finite
 from rl_training.envs.atari import AtariGame
+from rl_training.envs.checks.returned import FINITE, LARGEST_REWARD, SMALLER
 from rl_training.envs.checks.user_code import place_of_method
 from rl_training.envs.creation.making import EnvFactory, MakeEnv, make_env
 from rl_training.envs.interrupts import environment_calls
@@ -25,8 +26,6 @@ from rl_training.envs.spaces import LibrarySpaces
 from rl_training.envs.spec import env_spec_of
 from rl_training.messages import Warn, print_warning
 from rl_training.types import EnvSpec
-
-LARGEST_REWARD = float(np.finfo(np.float32).max)
 
 
 class Transition(NamedTuple):
@@ -145,8 +144,9 @@ class EnvPool:
         self._steps += 1
         for env, reward in enumerate(step.rewards):
             if not abs(reward) <= LARGEST_REWARD:
-                kind = "reward too large for float32" if math.isfinite(reward) else "NaN or infinite reward"
-                raise EnvError(f"{self.layout.name(env)} returned a {kind}: {reward}{self._place('step')}")
+                large = math.isfinite(reward)
+                kind, fix = ("reward too large for float32", SMALLER) if large else ("NaN or infinite reward", FINITE)
+                raise EnvError(f"{self.layout.name(env)} returned a {kind}: {reward}{self._place('step')}{fix}")
             self._returns[env] += reward
         finished, self._obs = [], step.next_obs
         if step.obs is not None:
@@ -204,7 +204,7 @@ class EnvPool:
         index = first_non_finite(obs)
         if index is not None:
             env, *rest = index
-            found = f"{obs[tuple(index)]} at {rest}{self._place(method)}"
+            found = f"{obs[tuple(index)]} at {rest}{self._place(method)}{FINITE}"
             raise EnvError(f"{self.layout.name(env)} returned a NaN or infinite observation: {found}")
 
     def _place(self, method: str) -> str:
