@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec as Registered
 from gymnasium.envs.registration import parse_env_id
+from gymnasium.wrappers import TimeLimit
 
 from rl_training.envs.atari import is_atari, make_atari
 from rl_training.envs.checks.first_steps import describe_failure, require_spaces
@@ -22,7 +23,7 @@ from rl_training.envs.checks.user_code import place_of_error
 from rl_training.envs.creation.lending import LentEnv
 from rl_training.envs.creation.modules import module_of
 from rl_training.envs.creation.suggestions import suggestion
-from rl_training.envs.creation.wrapping import wrap, wrapper_name
+from rl_training.envs.creation.wrapping import split_time_limit, wrap, wrapper_name
 from rl_training.envs.device.names import is_built_in
 from rl_training.envs.masks import gives_masks, with_action_masks
 from rl_training.envs.pools.group import EnvError, close_env
@@ -211,8 +212,9 @@ def _module(env_id: str) -> str:
 
 
 def _call(creator: MakeEnv, env_kwargs: Mapping[str, Any]) -> gym.Env[Any, Any]:
+    options, limit = split_time_limit(creator, env_kwargs)
     try:
-        env = creator(**{**_of_one_environment(creator), **env_kwargs})
+        env = creator(**{**_of_one_environment(creator), **options})
     except TypeError as error:
         if not re.search(r"missing \d+ required|unexpected keyword argument", str(error)):
             raise
@@ -222,7 +224,7 @@ def _call(creator: MakeEnv, env_kwargs: Mapping[str, Any]) -> gym.Env[Any, Any]:
     if not isinstance(env, gym.Env):
         found = f"env_id must be an id or a function returning a gymnasium.Env, got {type(env).__name__}"
         raise TypeError(f"{found}; {_what_to_return(env)}")
-    return env
+    return env if limit is None else TimeLimit(env, limit)
 
 
 def _as_gymnasium(env: Any) -> Any:

@@ -5,10 +5,24 @@ from typing import Any, TypeAlias
 
 import gymnasium as gym
 
+from rl_training.envs.checks.returned import accepts
 from rl_training.messages import describe_error
 from rl_training.modules import LOCAL, UntrustedModuleError, is_local, load_object, name_of, option_hint
 
+TIME_LIMIT = "max_episode_steps"
 Wrapper: TypeAlias = str | Mapping[str, Any] | Callable[[gym.Env[Any, Any]], gym.Env[Any, Any]]
+
+
+def split_time_limit(creator: Any, options: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+    """Returns the options for a class or function, and `max_episode_steps` if it does not take that itself.
+
+    `gymnasium.make` has the same option for ids, also with -1 for no limit, which is None here.
+    """
+    rest = dict(options)
+    if TIME_LIMIT not in rest or accepts(creator, TIME_LIMIT):
+        return rest, None
+    limit = rest.pop(TIME_LIMIT)
+    return rest, None if limit == -1 else limit
 
 
 def wrap(env: gym.Env[Any, Any], wrapper: Wrapper) -> gym.Env[Any, Any]:
