@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from rl_training.experiment.verify import compare_runs
+from rl_training import DQN
+from rl_training.experiment.verify import compare_runs, verify_run
+from rl_training.runtime.callbacks.logging import LogMetrics
 from rl_training.runtime.checkpoints.writing import save_checkpoint
 
 ROWS: list[dict[str, Any]] = [
@@ -65,3 +67,18 @@ def test_the_best_checkpoints_are_compared_too(tmp_path):
         (tmp_path / name / "metrics.jsonl").touch()
         runs.append(tmp_path / name)
     assert compare_runs(*runs) == ["learner.safetensors: weight differs at step 5"]
+
+
+def test_a_run_of_a_version_that_did_not_log_schedules_is_verified(tmp_path, monkeypatch):
+    run = tmp_path / "run"
+    agent = DQN(
+        "CartPole-v1", total_timesteps=40, output_dir=str(run), log_interval=10, checkpoint_interval=20,
+        eval_interval=0, learning_starts=8, batch_size=8, hidden_sizes=(8,),
+    )  # fmt: skip
+    with monkeypatch.context() as earlier:
+        log = LogMetrics.on_step_end
+        earlier.setattr(LogMetrics, "on_step_end", lambda self, state: (state.scheduled.clear(), log(self, state)))
+        agent.learn()
+    assert "epsilon" not in (run / "metrics.jsonl").read_text()
+    found = verify_run(run, steps=20)
+    assert (found.repeat, found.resume) == ([], [])

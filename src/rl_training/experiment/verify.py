@@ -65,7 +65,8 @@ def verify_run(path: Path, *, steps: int | None = None, trust: Trust = ()) -> Ve
         whole = _train(configs, data, Path(folder, "whole"), [last], start)[member]
         halved = _train(configs, data, Path(folder, "halved"), [(first + last) // 2, last], start)[member]
         end = find_checkpoint(whole)
-        repeat = _metric_differences([row for row in rows if row["step"] <= end.step], _rows(whole / METRICS))
+        logged = [row for row in rows if row["step"] <= end.step]
+        repeat = _metric_differences(logged, _rows(whole / METRICS), ignore_new=True)
         repeat += _checkpoint_differences(directory.checkpoints, RunDirectory(whole).checkpoints)
         resume, updates = compare_runs(whole, halved), end.group("updater")["updates"]
     then, now = {**record, **record["choices"]}, {**facts(), **choose(configs[0])._asdict()}
@@ -192,11 +193,13 @@ def _is_left_out(name: str) -> bool:
     return name in TIME_FIELDS or name.startswith(FLAT)
 
 
-def _metric_differences(a: list[dict[str, Any]], b: list[dict[str, Any]]) -> list[str]:
+def _metric_differences(a: list[dict[str, Any]], b: list[dict[str, Any]], *, ignore_new: bool = False) -> list[str]:
+    """Names the first row that differs. With `ignore_new`, `a` may lack fields that earlier versions did not log."""
     if len(a) != len(b):
         return [f"{METRICS} has {len(a)} rows in one run, {len(b)} in the other"]
     for number, (left, right) in enumerate(zip(a, b, strict=True), 1):
-        fields = [name for name in {**left, **right} if json.dumps(left.get(name)) != json.dumps(right.get(name))]
+        compared = left if ignore_new else {**left, **right}
+        fields = [name for name in compared if json.dumps(left.get(name)) != json.dumps(right.get(name))]
         if fields:
             return [f"{METRICS} differs first in row {number} (step {left.get('step')}): {', '.join(fields)}"]
     return []

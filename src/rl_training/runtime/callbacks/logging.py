@@ -132,7 +132,8 @@ class LogMetrics(Callback):
         if not (state.passed(self.interval) or state.global_step >= state.total_timesteps):
             return
         state.metrics = self._metrics(state)
-        row = {"step": state.global_step, "updates": state.updates, **state.metrics, **self._rates(state)}
+        counts = {"step": state.global_step, "updates": state.updates}
+        row = {**counts, **state.scheduled, **state.metrics, **self._rates(state)}
         for write in self.writers:
             write(row)
         self.episodes = []
@@ -153,7 +154,7 @@ class LogMetrics(Callback):
             episodes |= self.pool.take_finished().means()
         elif self.pool is not None:
             episodes["env_restarts"] = self.pool.restarts
-        return {**state.scheduled, **numbers, **episodes}
+        return {**numbers, **episodes}
 
     def last(self) -> dict[str, float]:
         """Copies the last metrics from the device, which waits for its pending work."""
