@@ -11,10 +11,12 @@ import gymnasium as gym
 import pytest
 import yaml
 
-from rl_training import DQN, GAIL, IQL, MBPO, PPO, SAC, train_dqn, train_ppo
+from rl_training import DQN, GAIL, IQL, MBPO, PPO, SAC, resume_training, train_dqn, train_ppo
 from rl_training.experiment.config.train_config import ConfigError
-from rl_training.experiment.verify import verify_run
+from rl_training.experiment.verify import compare_runs, verify_run
 from rl_training.runtime.checkpoints.reading import read_checkpoint
+from rl_training.runtime.engine import Callback, CallbackError
+from rl_training.runtime.state import TrainerState
 
 STEP_32 = "checkpoints/step_000000032"
 TINY: dict[str, Any] = {
@@ -79,6 +81,26 @@ def test_a_run_that_started_from_another_ones_checkpoint_is_verified_from_there(
     shutil.rmtree(trained)
     with pytest.raises(ConfigError, match=r"new started from .*step_000000032, which is missing; restore it"):
         verify_run(Path("new"))
+
+
+class Crash(Callback):
+    def on_step_end(self, state: TrainerState) -> None:
+        raise ZeroDivisionError
+
+
+def test_a_new_run_that_ended_before_its_first_checkpoint_resumes_from_the_old_one(trained):
+    with pytest.raises(CallbackError):
+        PPO.load(trained, output_dir="new", learning_rate=1e-3).learn(total_timesteps=32, callbacks=Crash())
+    shutil.copytree("new", "lost")
+    assert resume_training("new").steps == 64
+    PPO.load(trained, output_dir="whole", learning_rate=1e-3).learn(total_timesteps=32)
+    assert compare_runs(Path("whole"), Path("new")) == []
+    PPO.load(trained).save("copy")
+    shutil.rmtree(trained)
+    with pytest.raises(ConfigError, match=r"lost started from .*step_000000032, which is missing; restore it"):
+        resume_training("lost")
+    PPO.load("copy", output_dir="lost", learning_rate=1e-3).learn(total_timesteps=32)
+    assert json.loads(Path("lost/run.json").read_text())["started_from"]["checkpoint"] == str(Path("copy").resolve())
 
 
 def test_a_checkpoint_to_start_from_takes_the_learning_rate_of_the_config(trained):

@@ -22,7 +22,7 @@ from rl_training.experiment.processes.signals import StopAtOnce, caught_signals,
 from rl_training.experiment.processes.startup import assembly_wait, first_update_wait, keep_compiled_code
 from rl_training.experiment.result import UNFINISHED, TrainResult, finished_earlier
 from rl_training.experiment.run_directory import RunDirectory
-from rl_training.experiment.starts import Starts, find_starts, set_aside
+from rl_training.experiment.starts import Starts, find_starts, set_aside, started_from
 from rl_training.experiment.training_run import RecordFirstCheckpoint, TrainingRun, default_directory
 from rl_training.experiment.trust import Trust, remember, warn_of_changed_source
 from rl_training.experiment.user_errors import reason_of
@@ -96,7 +96,7 @@ def _run(
             warn(finished_earlier(len(results)))
             return results
         record = {} if fresh else directories[0].read("run.json") or {}
-        starts = _starts(directories, start_from, fresh=fresh, warn=warn)
+        starts = _starts(directories, start_from, record, fresh=fresh, warn=warn)
         choices, is_new = _choices(configs[0], record, edited, starts.checkpoints[0], directories[0])
         apply(choices)
         planned = record.get("total_timesteps") or configs[0].duration
@@ -151,12 +151,14 @@ def _stored_results(directories: Sequence[RunDirectory], steps: int | None) -> l
     return [TrainResult.from_json(d.path, each) for d, each in zip(directories, ended, strict=True) if each]
 
 
-def _starts(directories: Sequence[RunDirectory], start_from: Start, *, fresh: bool, warn: Warn) -> Starts:
-    """Returns the checkpoint that each run starts from; `start_from` is for a run that has none of its own."""
+def _starts(
+    directories: Sequence[RunDirectory], start_from: Start, record: dict[str, Any], *, fresh: bool, warn: Warn
+) -> Starts:
+    """Returns the checkpoint that each run starts from: its own, else `start_from`, else that of its run.json."""
     own = Starts([None] * len(directories)) if fresh else find_starts(directories)
-    if start_from is None or own.checkpoints[0] is not None:
+    if own.checkpoints[0] is not None or not (other := start_from or started_from(record, directories[0].path)):
         return own
-    return Starts([start_from if isinstance(start_from, Checkpoint) else find_checkpoint(Path(start_from), warn=warn)])
+    return Starts([other if isinstance(other, Checkpoint) else find_checkpoint(Path(other), warn=warn)])
 
 
 def _choices(

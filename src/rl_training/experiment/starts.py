@@ -1,11 +1,12 @@
 """Finds the checkpoints that runs resume from, and refuses runs whose checkpoints cannot be used."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from rl_training.experiment.run_directory import FRESH, RunDirectory, new_name
+from rl_training.experiment.config.messages import ConfigError
+from rl_training.experiment.run_directory import FRESH, STARTED_FROM, RunDirectory, new_name
 from rl_training.messages import Warn
 from rl_training.runtime.checkpoints.format import CheckpointError, UnreadableCheckpointError
 from rl_training.runtime.checkpoints.reading import Checkpoint, checkpoints_by_step, read_checkpoint
@@ -38,6 +39,16 @@ def find_starts(directories: Sequence[RunDirectory]) -> Starts:
             return Starts(checkpoints, unusable)
     _refuse(directories, [error for _, error in unusable])
     return Starts([None] * len(directories))
+
+
+def started_from(record: Mapping[str, Any], run: Path) -> Path | None:
+    """Returns the checkpoint of another run that this `run` started from, by its run.json; None without one."""
+    found = record.get(STARTED_FROM)
+    if found is None:
+        return None
+    if not Path(found["checkpoint"]).is_dir():
+        raise ConfigError(f"{run} started from {found['checkpoint']}, which is missing; restore it")
+    return Path(found["checkpoint"])
 
 
 def set_aside(directories: Sequence[RunDirectory], starts: Starts, warn: Warn) -> None:

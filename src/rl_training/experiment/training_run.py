@@ -88,7 +88,7 @@ class TrainingRun:
     def begin(self) -> None:
         """Writes run.json and opens the log, without the rows after the step that the run resumes from."""
         kept = self.directory.read("run.json") or {}
-        now = {name: self.record[name] for name in ("total_timesteps", "choices")}
+        now = {name: self.record[name] for name in ("total_timesteps", "choices", STARTED_FROM) if name in self.record}
         first = {FIRST_CHECKPOINT: kept.get(FIRST_CHECKPOINT) or self.own_start}
         self.directory.write("run.json", {**self.record, **kept, **now, **first})
         self._keep_damaged_log()

@@ -13,8 +13,9 @@ from torch import Tensor
 from rl_training.experiment.agent import find_checkpoint
 from rl_training.experiment.config.train_config import ConfigError, TrainConfig
 from rl_training.experiment.machine import choose, differences, facts
-from rl_training.experiment.run import run_population, run_training
+from rl_training.experiment.run import run_population
 from rl_training.experiment.run_directory import STARTED_FROM, RunDirectory
+from rl_training.experiment.starts import started_from
 from rl_training.experiment.trust import Trust, warn_of_changed_source
 from rl_training.messages import print_warning
 from rl_training.runtime.callbacks.logging import TIME_FIELDS, is_intact
@@ -59,11 +60,12 @@ def verify_run(path: Path, *, steps: int | None = None, trust: Trust = ()) -> Ve
     seeds = record.get("population") or [config.seed]
     member = seeds.index(config.seed)
     configs = _for_this_machine(config, record["choices"], seeds)
-    start, first = _start(record, path)
+    first = 0 if started_from(record, path) is None else record[STARTED_FROM]["step"]
+    # An earlier version may have read other columns of the dataset.
+    began = {name: record[name] for name in ("dataset", STARTED_FROM) if name in record}
     with TemporaryDirectory(prefix="rl-training-") as folder:
-        data = {"dataset": record.get("dataset")}  # an earlier version may have read other columns of the file
-        whole = _train(configs, data, Path(folder, "whole"), [last], start)[member]
-        halved = _train(configs, data, Path(folder, "halved"), [(first + last) // 2, last], start)[member]
+        whole = _train(configs, began, Path(folder, "whole"), [last])[member]
+        halved = _train(configs, began, Path(folder, "halved"), [(first + last) // 2, last])[member]
         end = find_checkpoint(whole)
         logged = [row for row in rows if row["step"] <= end.step]
         repeat = _metric_differences(logged, _rows(whole / METRICS), ignore_new=True)
@@ -100,23 +102,8 @@ def _for_this_machine(config: TrainConfig, choices: dict[str, Any], seeds: Seque
     return [config.model_copy(update={**machine, "seed": seed, "log": ()}) for seed in seeds]
 
 
-def _start(record: dict[str, Any], path: Path) -> tuple[Path | None, int]:
-    """Returns the checkpoint of another run that this one started from, and its step; None and 0 without one."""
-    found = record.get(STARTED_FROM)
-    if found is None:
-        return None, 0
-    if not Path(found["checkpoint"]).is_dir():
-        raise ConfigError(f"{path} started from {found['checkpoint']}, which is missing; restore it to verify the run")
-    return Path(found["checkpoint"]), found["step"]
-
-
-def _train(
-    configs: Sequence[TrainConfig], record: dict[str, Any], folder: Path, stops: Sequence[int], start: Path | None
-) -> list[Path]:
-    """Trains up to each of `stops` in turn, in runs that begin with this `record` and checkpoint.
-
-    Returns the run directories.
-    """
+def _train(configs: Sequence[TrainConfig], record: dict[str, Any], folder: Path, stops: Sequence[int]) -> list[Path]:
+    """Trains up to each of `stops` in turn, in runs that begin with this `record`; returns the run directories."""
     runs = [folder / f"seed_{config.seed}" for config in configs]
     inside = [config.model_copy(update={"output_dir": str(run)}) for config, run in zip(configs, runs, strict=True)]
     for directory, config in zip(map(RunDirectory, runs), inside, strict=True):
@@ -124,10 +111,7 @@ def _train(
         directory.begin(config)
         directory.write("run.json", record)
     for stop in stops:
-        if start is None:
-            run_population(inside, callbacks=[StopAtStep(stop)], own=False)
-        else:
-            run_training(inside[0], callbacks=[StopAtStep(stop)], own=False, start_from=start)
+        run_population(inside, callbacks=[StopAtStep(stop)], own=False)
     return runs
 
 
