@@ -1,5 +1,6 @@
 """Warnings for the user, and the text of errors and durations."""
 
+import errno
 import logging
 import shlex
 import sys
@@ -14,6 +15,14 @@ OPE_CAUTION = (
     "the estimate does not cover states that are missing in the data, and the interval does not show this. "
     "Use it to compare policies, not as an absolute value"
 )
+
+REMEDIES = {  # by the number of an error of the system about a file
+    errno.EACCES: "; change its permissions, or give another path",
+    errno.EPERM: "; change its permissions, or give another path",
+    errno.EROFS: "; give a path that can be written",
+    errno.ENOSPC: "; free some space, or give a path on another disk",
+    errno.EDQUOT: "; free some space, or give a path on another disk",
+}
 
 
 def print_warning(message: str) -> None:
@@ -54,6 +63,11 @@ def describe_error(error: BaseException) -> str:
     except Exception:  # an error of user code may fail to print
         message = ""
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
+def describe_system_error(error: OSError) -> str:
+    """Returns the reason and the remedy: `Permission denied; change its permissions, or give another path`."""
+    return f"{error.strerror or error}{REMEDIES.get(error.errno or 0, '')}"
 
 
 @contextmanager

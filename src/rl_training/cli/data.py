@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import math
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +13,7 @@ from rl_training.cli import output
 from rl_training.cli.options import LIST, Json, Once, Trust, number
 from rl_training.cli.tables import takes_table_options
 from rl_training.messages import command, many
+from rl_training.runtime.files import require_writable
 
 if TYPE_CHECKING:
     from rl_training.data.datasets.report import ColumnSummary, DatasetReport
@@ -216,8 +215,7 @@ def require_directory(path: Path) -> None:
         raise FileNotFoundError(f"cannot write {path.name}: directory {path.parent} does not exist")
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a directory; name a file in it")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+    require_writable(path if path.exists() else path.parent, path)
 
 
 def require_plot_path(path: Path, option: str) -> None:

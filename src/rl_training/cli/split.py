@@ -14,6 +14,7 @@ from rl_training.cli.data import ActionRange, Allow, Columns, Sources, named, pr
 from rl_training.cli.options import Json
 from rl_training.cli.tables import takes_table_options
 from rl_training.messages import command, many
+from rl_training.runtime.files import require_writable
 
 if TYPE_CHECKING:
     from rl_training.data import TransitionDataset
@@ -101,6 +102,7 @@ def new_files(directory: Path, suffix: str) -> list[Path]:
         raise NotADirectoryError(f"--out must be a directory, but {directory} is a file")
     if not directory.exists() and not directory.parent.is_dir():
         raise FileNotFoundError(f"cannot create {directory}: directory {directory.parent} does not exist")
+    require_writable(directory if directory.exists() else directory.parent, directory)
     existing = [file for side in SIDES for file in sorted(directory.glob(f"{side}.*"))]
     if existing:
         raise FileExistsError(f"{existing[0]} exists; choose another --out or remove it first")

@@ -1,7 +1,8 @@
 """Errors caused by user input, and the message printed for an error."""
 
-import errno
 import os
+
+from rl_training.messages import REMEDIES, describe_system_error
 
 USER_ERRORS = (
     ValueError, TypeError, FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError,
@@ -11,14 +12,6 @@ USER_ERRORS = (
 )  # fmt: skip
 
 USER_ERROR_CODE = 2  # exit code of a command after one of them
-
-REMEDIES = {
-    errno.EACCES: "; change its permissions, or give another path",
-    errno.EPERM: "; change its permissions, or give another path",
-    errno.EROFS: "; give a path that can be written",
-    errno.ENOSPC: "; free some space, or give a path on another disk",
-    errno.EDQUOT: "; free some space, or give a path on another disk",
-}
 
 GPU_REMEDIES = {  # by the class of PyTorch's error, whose first sentences are shown
     "OutOfMemoryError": "train fewer seeds at once, or lower batch_size, num_envs, buffer_size or the network's sizes",
@@ -38,7 +31,7 @@ def message_of(error: Exception) -> str:
     Any other error has its class name too, and the line of the user's code that it comes from, if there is one.
     """
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
-        return f"{error.filename}: {error.strerror}{REMEDIES.get(error.errno or 0, '')}"
+        return f"{error.filename}: {describe_system_error(error)}"
     if isinstance(error, USER_ERRORS) or type(error).__module__.startswith("rl_training."):
         return str(error)
     if isinstance(error, OSError) and error.errno in REMEDIES:  # while a file was written

@@ -1,6 +1,7 @@
 """Writes files and directories so that a crash leaves either the old contents or the new."""
 
 import contextlib
+import errno
 import os
 import shutil
 import uuid
@@ -22,6 +23,12 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         temporary.unlink(missing_ok=True)
         raise
     fsync_directory(path.parent)
+
+
+def require_writable(path: Path, named: Path) -> None:
+    """Raises PermissionError with the name of the file to write, before any work is done."""
+    if not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(named))
 
 
 def fsync_directory(directory: Path) -> None:

@@ -21,7 +21,7 @@ from rl_training.envs.rendering.frames import (
     steps_per_second,
 )
 from rl_training.envs.rendering.render_process import Recorder, RendererDied, RenderProcess, Take
-from rl_training.messages import Warn
+from rl_training.messages import Warn, describe_system_error
 from rl_training.runtime.checkpoints.format import step_name
 from rl_training.runtime.state import TrainerState
 
@@ -112,7 +112,7 @@ class Video:
             finally:
                 partial.unlink(missing_ok=True)
         except OSError as error:
-            self.fail(VideoError(f"the video {self.path} could not be written: {error}"))
+            self.fail(VideoError(f"the video {self.path} could not be written: {describe_system_error(error)}"))
             self.require()
 
     def _render(self, renderer: RenderProcess, watch: Callable[[], None]) -> None:

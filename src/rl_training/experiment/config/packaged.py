@@ -7,6 +7,7 @@ from typing import Any
 
 from rl_training.experiment.config.messages import ConfigError, did_you_mean, shown
 from rl_training.experiment.config.yaml_text import read_yaml
+from rl_training.messages import describe_system_error
 
 _MAX_BYTES = 1_000_000
 
@@ -49,7 +50,7 @@ def copy_config(name: str, dest: str | Path) -> Path:
     except FileExistsError:
         raise ConfigError(f"{path} already exists; choose another file or remove it first") from None
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
+        raise ConfigError(f"{path}: cannot be written: {describe_system_error(error)}") from None
     return path
 
 

@@ -18,7 +18,7 @@ from rl_training.experiment.export.files import format_of, open_policy, write_po
 from rl_training.experiment.export.observations import OBSERVATIONS, Observed, observe
 from rl_training.experiment.export.parity import TOLERANCE, Comparison, Parity, ParityError
 from rl_training.experiment.export.policy import ExportedPolicy
-from rl_training.runtime.files import write_atomically
+from rl_training.runtime.files import require_writable, write_atomically
 
 
 class Exported(NamedTuple):
@@ -46,6 +46,7 @@ def export_agent(
         raise FileExistsError(f"{path} exists; name another file or remove it first")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"cannot write {path.name}: directory {path.parent} does not exist")
+    require_writable(path.parent, path)
     agent = agent._replace(learner=copy.deepcopy(agent.learner).cpu().eval())
     policy = ExportedPolicy(agent.learner, agent.spec).eval()
     source = None if data is None else Observed(Path(data), reading or {})
