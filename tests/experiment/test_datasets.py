@@ -103,9 +103,9 @@ def test_a_run_of_an_earlier_version_resumes_without_the_text_timestamps_of_its_
     assert started.columns["rewards"].tolist() == [1, 3]  # in the order of time, in which the terminal row is second
 
 
-def logged(path: Path, **times: list[str]) -> str:
-    rows = {"episode": [0, 0, 0], "obs": [1.0, 2.0, 3.0], "action": [0, 1, 0], "reward": [1.0, 2.0, 3.0],
-            "done": [False, False, True], **times}  # fmt: skip
+def logged(path: Path, **columns: Any) -> str:
+    rows = {"episode": [0, 0, 0], "obs": [1.0, 2.0, 3.0], "reward": [1.0, 2.0, 3.0],
+            "done": [False, False, True], **columns}  # fmt: skip
     pq.write_table(pa.table(rows), path)
     return str(path)
 
@@ -121,7 +121,7 @@ DATES = ["31/01/2026", "01/02/2026", "02/02/2026"]
     ],
 )
 def test_a_run_that_began_before_dates_were_read_resumes_with_the_same_data(tmp_path, times):
-    config = parse_config({"algo": "bc", "dataset": logged(tmp_path / "log.parquet", **times)})
+    config = parse_config({"algo": "bc", "dataset": logged(tmp_path / "log.parquet", action=[0, 1, 0], **times)})
     earlier, _ = load_dataset(config, text_times="iso")
     assert earlier.time_column == "seen"
     start = {"spec": earlier.spec.to_json(), "dataset": earlier.fingerprint()}
@@ -130,21 +130,30 @@ def test_a_run_that_began_before_dates_were_read_resumes_with_the_same_data(tmp_
         assert load_run_dataset(config, None)[2] != earlier.fingerprint()
 
 
-def test_a_run_that_began_before_dates_were_read_is_verified(tmp_path, monkeypatch):
-    file = logged(tmp_path / "log.parquet", date=["02/02/2026", "31/01/2026", "01/02/2026"])
+@pytest.mark.parametrize(
+    ("columns", "reading"),
+    [
+        ({"action": [0, 1, 0], "date": ["02/02/2026", "31/01/2026", "01/02/2026"]}, {"text_times": "iso"}),
+        ({"action_0": [1, 2, 4], "action_1": [0, 3, 1]}, {"choices": False}),
+        ({"action_0": [1, 2, 4], "action_1": [0, 3, 1], "when": ["2026-01-01", "2026-01-03", "2026-01-02"]},
+         {"text_times": False, "choices": False}),
+    ],
+)  # fmt: skip
+def test_a_run_that_began_when_files_were_read_in_another_way_is_verified(tmp_path, monkeypatch, columns, reading):
+    file = logged(tmp_path / "log.parquet", **columns)
     values = {"algo": "bc", "dataset": file, "output_dir": str(tmp_path / "run"), "total_timesteps": 4,
               "log_interval": 1, "algo_kwargs": {"hidden_sizes": [4], "batch_size": 2}}  # fmt: skip
     with monkeypatch.context() as earlier:
-        load = partial(load_transition_dataset, text_times="iso")
+        load = partial(load_transition_dataset, **reading)
         earlier.setattr("rl_training.experiment.datasets.load_transition_dataset", load)
         run_training(parse_config(values))
     assert verify_run(tmp_path / "run").identical
     run_training(parse_config({**values, "output_dir": str(tmp_path / "now")}))
-    assert compare_runs(tmp_path / "run", tmp_path / "now")  # the order of rows matters
+    assert compare_runs(tmp_path / "run", tmp_path / "now")  # another order of rows, or other actions
 
 
 def test_other_data_are_not_taken_for_those_of_an_earlier_version(tmp_path):
-    config = parse_config({"algo": "bc", "dataset": logged(tmp_path / "log.parquet", date=DATES)})
+    config = parse_config({"algo": "bc", "dataset": logged(tmp_path / "log.parquet", action=[0, 1, 0], date=DATES)})
     dataset, _, fingerprint = load_run_dataset(config, None)
     assert dataset is not None
     start = {"spec": dataset.spec.to_json(), "dataset": "the fingerprint of other data"}

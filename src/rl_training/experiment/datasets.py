@@ -25,7 +25,8 @@ from rl_training.runtime.recipes import roll_dataset
 from rl_training.types import EnvSpec
 
 # Timestamps in text: as now, then as earlier versions recognised them, which first did so in CSV files only.
-READINGS: tuple[dict[str, Any], ...] = ({}, {"text_times": "iso"}, {"text_times": False})
+TIMES: tuple[dict[str, Any], ...] = ({}, {"text_times": "iso"}, {"text_times": False})
+READINGS = (*TIMES, *({**times, "choices": False} for times in TIMES))  # earlier versions read such integers as Box
 
 
 class RewardChange(NamedTuple):

@@ -66,10 +66,13 @@ def repaired(stored: StoredColumns, allow: Collection[str]) -> Repaired:
 
 def as_known(stored: StoredColumns, known: EnvSpec | None) -> StoredColumns:
     """Reads integers in several columns as numbers if the actions are known to be Box actions."""
+    return stored if known is None or known.action_kind != "box" else as_numbers(stored)
+
+
+def as_numbers(stored: StoredColumns) -> StoredColumns:
+    """Reads integers in several columns of actions as numbers."""
     pattern = stored.names.get("actions", "")
-    if known is None or known.action_kind != "box" or not ("," in pattern or pattern.endswith("*")):
-        return stored
-    if stored.columns["actions"].ndim < 2:
+    if not ("," in pattern or pattern.endswith("*")) or stored.columns["actions"].ndim < 2:
         return stored
     actions = {name: stored.columns[name].astype(np.float32) for name in stored.columns.keys() & {*ACTIONS}}
     labels = stored.labels._replace(integer_actions=False)
