@@ -12,6 +12,7 @@ from torch import Tensor
 from rl_training.data.datasets.tensors import to_array
 from rl_training.data.datasets.trajectories import renumbered
 from rl_training.data.datasets.transition_dataset import TransitionDataset
+from rl_training.data.readers.order import order_of, require_same_order
 from rl_training.types import Array, Batch, EnvSpec
 
 
@@ -90,6 +91,9 @@ def _require_compatible(datasets: Sequence[TransitionDataset]) -> None:
     if not datasets:
         raise ValueError("mix_transition_datasets needs at least one dataset, got none")
     first = datasets[0]
+    require_same_order(
+        [order_of(each.spec) for each in datasets], [f"dataset {number}" for number in range(1, len(datasets) + 1)]
+    )
     for number, dataset in enumerate(datasets, 1):
         if dataset.spec != first.spec:
             raise ValueError(

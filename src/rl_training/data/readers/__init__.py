@@ -20,6 +20,7 @@ from rl_training.data.readers.minari import datasets_root, local_ids, minari_dir
 from rl_training.data.readers.names import Names, as_patterns, constant_rewards
 from rl_training.data.readers.npz import read_npz
 from rl_training.data.readers.options import TableOptions
+from rl_training.data.readers.order import order_in_file, require_same_order
 from rl_training.data.readers.parquet import read_parquet
 from rl_training.data.readers.rows import StoredColumns, join_files
 from rl_training.data.readers.timing import from_first_time
@@ -43,6 +44,7 @@ def read_columns(
     if len({str(part.labels.categories) + str(part.labels.action_start) for part in parts}) > 1:
         shared = _shared(parts, options)  # the files hold different categories, so they are read again with all
         parts = [_read(path, patterns, shared) for path in paths]
+    require_same_order([order_in_file(part) for part in parts], paths)
     return _with_rewards(from_first_time(join_files(parts, paths)), patterns)
 
 
