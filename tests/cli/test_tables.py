@@ -67,6 +67,8 @@ def test_predict_reads_a_data_frame_by_its_names(trained):
     assert agent.predict(frame).tolist() == expected
     assert [agent.predict(frame.iloc[0]), agent.predict(frame.iloc[1])] == expected  # rows by their names too
     assert agent.predict([frame.iloc[0], frame.iloc[1]]).tolist() == expected
+    tuples = [*frame[["level", "site"]].itertuples()]
+    assert [agent.predict(tuples[0]), agent.predict(tuples[1])] == agent.predict(tuples).tolist() == expected
     assert agent.predict(pandas.Series([0.5, 1, 0])) == expected[0]  # numbers without names, in the policy's order
 
 

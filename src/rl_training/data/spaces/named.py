@@ -15,10 +15,12 @@ CONVERTED = "; `data convert` and `data split` join observations in one column, 
 
 def is_named(obs: Any, spec: EnvSpec) -> bool:
     """Whether observations have the column names of the data: a dict, a DataFrame, a row of one, or a list of them."""
-    first = obs[0] if isinstance(obs, (list, tuple)) and len(obs) else obs
     if spec.obs_names is None:
         return False
-    is_row = hasattr(first, "keys") and not {*first.keys()}.isdisjoint(named_columns(spec)[0])
+    is_list = isinstance(obs, (list, tuple)) and len(obs) and not hasattr(obs, "_asdict")
+    first = obs[0] if is_list else obs
+    names = first._fields if hasattr(first, "_asdict") else first.keys() if hasattr(first, "keys") else ()
+    is_row = not {*names}.isdisjoint(named_columns(spec)[0])
     return is_row or isinstance(first, Mapping) or hasattr(first, "columns")
 
 
@@ -27,6 +29,7 @@ def named_rows(obs: Any, spec: EnvSpec, warn: Warn) -> Array:
 
     The values of a dict may be lists of equal length. A pandas or polars DataFrame is such a dict.
     """
+    obs = obs._asdict() if hasattr(obs, "_asdict") else obs  # a row of DataFrame.itertuples
     if isinstance(obs, (list, tuple)):
         return np.stack([named_rows(each, spec, warn) for each in obs])
     obs = {str(name): obs[name] for name in (obs.columns if hasattr(obs, "columns") else obs.keys())}
