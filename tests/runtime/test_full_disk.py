@@ -40,6 +40,15 @@ def test_a_dataset_is_written_whole_or_not_at_all(tmp_path, limited, name):
     assert len(load_transition_dataset(file)) == 10
 
 
+@pytest.mark.parametrize("name", ["data.npz", "data.parquet"])
+def test_an_error_names_the_file_that_was_asked_for(tmp_path, name):
+    (tmp_path / name).mkdir()
+    for file in (tmp_path / "missing" / name, tmp_path / name):
+        with pytest.raises(OSError, match="directory") as caught:
+            save_transition_dataset(dataset_of(10), file)
+        assert (caught.value.filename, caught.value.filename2) == (str(file), None)
+
+
 def test_a_link_to_a_dataset_stays_a_link(tmp_path):
     (tmp_path / "disk").mkdir()
     (tmp_path / "data.npz").symlink_to(tmp_path / "disk" / "data.npz")

@@ -64,9 +64,9 @@ def _complete_file(path: Path) -> Iterator[Path]:
         yield temporary
         os.replace(temporary, path)
     except OSError as error:
-        if error.errno is None or error.filename is not None:
+        if error.errno is None:
             raise
-        raise OSError(error.errno, os.strerror(error.errno), str(path)) from error  # errors of writing name no file
+        raise OSError(error.errno, os.strerror(error.errno), str(path)) from error  # not the temporary file, or none
     finally:
         temporary.unlink(missing_ok=True)
 
