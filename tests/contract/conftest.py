@@ -43,6 +43,7 @@ OWN_DISCRETE = [new_case(learner, "discrete") for learner in CATALOGUE.values() 
 FAMILIES = [
     case for case in ROWS + OWN_DISCRETE if not any(base in CATALOGUE.values() for base in case.learner.__mro__[1:])
 ]
+COMPILED = [*FAMILIES, *(case for case in ROWS if case.learner.name in ("c51", "crossq", "fqf", "tqc"))]
 POPULATIONS = [case for case in CASES if lane_class(case.learner).takes_population]
 OFFLINE = [case for case in CASES if lane_class(case.learner).with_online_steps]
 RESUMED_TOGETHER = {"crossq-box", *map(_name, FAMILIES)}  # CrossQ has statistics of batches
@@ -82,9 +83,9 @@ def population(request: pytest.FixtureRequest) -> AlgorithmCase:
     return found
 
 
-@pytest.fixture(params=FAMILIES, ids=_name)
-def family(request: pytest.FixtureRequest) -> AlgorithmCase:
-    """Algorithms that derive from no other one of the catalogue."""
+@pytest.fixture(params=COMPILED, ids=_name)
+def compiled(request: pytest.FixtureRequest) -> AlgorithmCase:
+    """Algorithms that derive from no other one of the catalogue, and some whose losses have parts of their own."""
     found: AlgorithmCase = request.param
     return found
 

@@ -7,10 +7,10 @@ import pytest
 from rl_training.testing import checks
 
 
-def test_the_compiled_loss_equals_the_eager_one(family):
+def test_the_compiled_loss_equals_the_eager_one(compiled):
     # Differentiating takes the compiler as long again: here for a few algorithms, in the next test for all.
-    differentiated = family.learner.name in ("iql", "dqn", "sac", "ppo")
-    checks.check_compiled(family, "aot_eager" if differentiated else "eager")
+    differentiated = compiled.learner.name in ("iql", "dqn", "sac", "ppo")
+    checks.check_compiled(compiled, "aot_eager" if differentiated else "eager")
 
 
 @pytest.mark.slow
