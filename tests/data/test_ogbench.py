@@ -12,6 +12,7 @@ from rl_training.data.datasets.checks import inspect_source
 from rl_training.data.datasets.episode_bootstrap import EpisodeBootstrap
 from rl_training.data.datasets.validation import DatasetError
 from rl_training.experiment.ope.importance import Episodes
+from rl_training.experiment.ope.single import first_returns
 
 # Two trajectories of three steps: states 0 1 2 3 and 10 11 12 13.
 RAW = {
@@ -138,6 +139,12 @@ MANY: dict[str, Any] = {
 
 def trajectories_of(dataset) -> set[int]:
     return {int(value) // 10 for value in dataset.columns["obs"][:, 0]}
+
+
+def test_the_undiscounted_return_of_a_trajectory_ends_at_its_first_goal(write):
+    rewards = np.arange(20, dtype=np.float32)
+    dataset = load_transition_dataset(write({**MANY, "rewards": rewards}))
+    assert first_returns(dataset).tolist() == [0 + 1, 4 + 5, 8 + 9, 12 + 13, 16 + 17]
 
 
 def test_the_parts_of_a_trajectory_stay_on_one_side_of_a_split(write):

@@ -12,6 +12,7 @@ from rl_training.data.datasets.checks import inspect_source
 from rl_training.data.datasets.validation import drop_rows
 from rl_training.experiment.ope.importance import Episodes
 from rl_training.experiment.ope.policies import PolicyActions, with_policy_actions
+from rl_training.experiment.ope.single import first_returns
 from rl_training.types import Action
 
 
@@ -169,6 +170,14 @@ def test_files_written_here_keep_the_episodes_that_dropped_rows_cut(load, counte
 def test_files_of_whole_episodes_have_no_further_column(load, counted, tmp_path):
     save_transition_dataset(load(counted([1, 1, 1], dones=(0, 2))), tmp_path / "whole.npz")
     assert "_trajectories" not in np.load(tmp_path / "whole.npz").files
+
+
+def test_the_undiscounted_return_counts_all_pieces_of_a_cut_episode(load, counted):
+    dataset = load(counted([1, 2, np.nan, 4, 8, 16], dones=(3, 5)), allow=["nan"])
+    assert dataset.columns["rewards"].tolist() == [1, 2, 4, 8, 16]  # rows 0, 1 and 3 of the first episode
+    assert first_returns(dataset).tolist() == [7, 24]
+    longer = load(counted([1, 2, 4, 8, np.nan, 16], truncated=(2, 5)), allow=["nan"])
+    assert first_returns(longer).tolist() == [7, 24]
 
 
 def test_estimates_begin_in_the_first_states_of_cut_episodes(load, counted):

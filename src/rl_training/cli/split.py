@@ -128,14 +128,10 @@ def write(parts: dict[Path, TransitionDataset], directory: Path) -> None:
 
 def facts_of(part: TransitionDataset, file: Path) -> dict[str, Any]:
     """Counts and returns of whole episodes, as the split counts them, also of those that are in several pieces."""
-    import numpy as np
-
-    from rl_training.data.datasets.returns import episode_returns
     from rl_training.data.datasets.tensors import to_array
+    from rl_training.data.datasets.trajectories import trajectory_returns
 
-    ends = np.zeros(len(part), bool)
-    ends[to_array(part.first_rows) - 1] = True  # row -1 ends the last episode
-    returns = episode_returns(to_array(part.columns["rewards"]), ends)
+    returns = trajectory_returns(to_array(part.columns["rewards"]), to_array(part.first_rows))
     return {
         "path": str(file), "rows": len(part), "episodes": len(returns), "pieces": len(part.episode_offsets),
         "terminated": part.terminals, "return_mean": float(returns.mean()), "return_min": float(returns.min()),

@@ -17,6 +17,17 @@ def first_rows(trajectories: Array) -> Array:
     return np.flatnonzero(np.diff(trajectories, prepend=-1))
 
 
+def trajectory_returns(rewards: Array, starts: Array) -> Array:
+    """Returns the sum of the rewards of each trajectory; `starts` are their first rows."""
+    return np.add.reduceat(rewards.reshape(-1), starts, dtype=np.float64)
+
+
+def before_terminals(dones: Array, starts: Array) -> Array:
+    """Flags the rows of each trajectory up to its first terminal row."""
+    earlier = np.cumsum(dones) - dones  # terminal rows before each row
+    return earlier == np.repeat(earlier[starts], np.diff(starts, append=len(dones)))
+
+
 def renumbered(parts: Sequence[Array]) -> Array:
     """Concatenates the numbers of several files or datasets, so that no number occurs in two of them."""
     distinct = [np.unique(part, return_inverse=True)[1] for part in parts]

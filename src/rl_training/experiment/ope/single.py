@@ -6,9 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from rl_training.data import TransitionDataset
+from rl_training.data.datasets.tensors import to_array
+from rl_training.data.datasets.trajectories import before_terminals, trajectory_returns
 from rl_training.experiment.agent import Agent
 from rl_training.experiment.machine import device_of
 from rl_training.experiment.ope.coverage import unseen
@@ -29,7 +33,7 @@ class OffPolicyEstimate(NamedTuple):
     interval: Interval  # 95%, see `fitted_estimate`; it does not cover states that the data do not visit
     behaviour_return: float  # of the episodes; the rest of a truncated one is estimated from its rewards
     behaviour_interval: Interval | None  # 95%; None for fewer than three episodes
-    behaviour_undiscounted_return: float
+    behaviour_undiscounted_return: float  # of all rows of the episodes, see `first_returns`
     gamma: float
     episodes: int
     updates: int
@@ -84,5 +88,9 @@ def mean_interval(values: Tensor) -> Interval | None:
 
 
 def first_returns(data: TransitionDataset) -> Tensor:
-    """Undiscounted returns of the episodes that begin in a first state of the task."""
-    return data.episode_returns().double()[data.episode_numbers[data.first_rows]]
+    """Undiscounted returns of whole episodes up to a terminal row, also of those that are in several pieces.
+
+    Rows that were left out are not counted, as in `data split`.
+    """
+    rewards, dones, starts = map(to_array, (data.columns["rewards"], data.columns["dones"] != 0, data.first_rows))
+    return torch.from_numpy(trajectory_returns(np.where(before_terminals(dones, starts), rewards, 0.0), starts))
