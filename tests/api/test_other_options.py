@@ -11,9 +11,10 @@ import gymnasium as gym
 import pytest
 import yaml
 
-from rl_training import DQN, GAIL, IQL, MBPO, PPO, SAC, resume_training, train_dqn, train_ppo
+from rl_training import DQN, GAIL, IQL, MBPO, PPO, SAC, CalQL, resume_training, train_dqn, train_ppo
 from rl_training.experiment.config.train_config import ConfigError
 from rl_training.experiment.verify import compare_runs, verify_run
+from rl_training.runtime.callbacks.training import StopAtStep
 from rl_training.runtime.checkpoints.reading import read_checkpoint
 from rl_training.runtime.engine import Callback, CallbackError
 from rl_training.runtime.state import TrainerState
@@ -173,9 +174,23 @@ def test_an_offline_agent_continues_with_its_data_and_other_options(tmp_path, mo
     IQL("Pendulum-v1", dataset=data, hidden_sizes=[8], batch_size=8, eval_interval=0, output_dir="old").learn(4)
     agent = IQL.load("old", beta=1.0, learning_rate=1e-5).learn(total_timesteps=4)
     assert set(rates(agent)) == {1e-5}
+    agent = IQL.load("old", actor_learning_rate=1e-4).learn(total_timesteps=4)  # forms a group of its own
+    assert sorted(rates(agent)) == [1e-4, 3e-4]
     for other in ({"dataset": {**data, "rows": 65}}, {"rewards": {"scale": 2.0}}):
         with pytest.raises(ConfigError, match="trained on another dataset or with other rewards; keep both, or train"):
             IQL.load("old", **other).learn(total_timesteps=4)
+
+
+def test_a_new_run_with_an_online_phase_reaches_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    options: dict[str, Any] = {"dataset": {"kind": "random", "rows": 64}, "hidden_sizes": [8], "batch_size": 8}
+    CalQL("Pendulum-v1", total_timesteps=8, online_steps=8, eval_interval=0, output_dir="old", **options).learn(
+        callbacks=StopAtStep(4)
+    )
+    with pytest.raises(ConfigError, match=r"4 offline steps are left; learn\(total_timesteps=N\) needs more than that"):
+        CalQL.load("old", gamma=0.9).learn(total_timesteps=4)
+    agent = CalQL.load("old", gamma=0.9).learn(total_timesteps=6)
+    assert (agent.config.total_timesteps, agent.config.online_steps) == (8, 2)
 
 
 def test_a_full_replay_buffer_may_shrink_but_not_grow(tmp_path, monkeypatch):

@@ -29,7 +29,10 @@ def new_run_from(checkpoint: Path, config: TrainConfig, steps: int | None, outpu
     if steps is None and done >= config.duration:
         raise ConfigError(f"the agent has already trained all {done:,} steps; learn(total_timesteps=N) trains N more")
     total = config.duration if steps is None else done + steps
-    longer = {"online_steps": total - config.total_timesteps} if config.online_steps else {"total_timesteps": total}
+    offline = config.total_timesteps
+    if config.online_steps and total <= offline:
+        raise ConfigError(f"{offline - done:,} offline steps are left; learn(total_timesteps=N) needs more than that")
+    longer = {"online_steps": total - offline} if config.online_steps else {"total_timesteps": total}
     default = default_directory(config)
     target = new_name(default) if output is None else Path(output)
     return parse_config(config.model_copy(update={**longer, "output_dir": str(target)}))

@@ -205,8 +205,9 @@ class Updater:
         for name, tensors in current["optimizer"].items():
             load_tensors(tensors, state["optimizer"][name])
         self.updates = state["updates"]
-        for optimizer, rate in zip(self.optimizers, state["rates"], strict=True):
-            optimizer.rate.copy_(rate)
+        if len(state["rates"]) == len(self.optimizers):  # else, other options form other groups, with their own rates
+            for optimizer, rate in zip(self.optimizers, state["rates"], strict=True):
+                optimizer.rate.copy_(rate)
         if self.device.type == "cuda":
             torch.cuda.set_rng_state(state["noise"].cpu(), self.device)
         else:
