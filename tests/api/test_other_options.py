@@ -79,6 +79,8 @@ def test_a_run_that_started_from_another_ones_checkpoint_is_verified_from_there(
     assert record["started_from"] == {"checkpoint": str((trained / STEP_32).resolve()), "step": 32}
     found = verify_run(Path("new"))
     assert (found.steps, found.repeat, found.resume) == (56, [], [])
+    with pytest.raises(ConfigError, match="new started at step 32 of another run; repeat up to a later step than 32"):
+        verify_run(Path("new"), steps=32)
     shutil.rmtree(trained)
     with pytest.raises(ConfigError, match=r"new started from .*step_000000032, which is missing; restore it"):
         verify_run(Path("new"))

@@ -61,6 +61,8 @@ def verify_run(path: Path, *, steps: int | None = None, trust: Trust = ()) -> Ve
     member = seeds.index(config.seed)
     configs = _for_this_machine(config, record["choices"], seeds)
     first = 0 if started_from(record, path) is None else record[STARTED_FROM]["step"]
+    if last <= first:
+        raise ConfigError(f"{path} started at step {first:,} of another run; repeat up to a later step than {last:,}")
     # An earlier version may have read other columns of the dataset.
     began = {name: record[name] for name in ("dataset", STARTED_FROM) if name in record}
     with TemporaryDirectory(prefix="rl-training-") as folder:
