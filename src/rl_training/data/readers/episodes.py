@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 
 from rl_training.data.datasets.validation import DatasetError, same_rows
 from rl_training.data.readers.cells import is_missing
 from rl_training.data.readers.names import STEP_NAMES, TIME_NAMES
-from rl_training.messages import many
+from rl_training.messages import first_few, many
 from rl_training.types import Array, Arrays
 
 EXACT = 2**53  # larger floats do not hold every integer
@@ -94,6 +96,22 @@ def join_episodes(columns: Arrays, column: str, source: object) -> tuple[Array |
         "file has another one"
     )
     return order, (("sorted", f"{text} in the order of the file", fix),)
+
+
+def shared_ids(files: Sequence[Mapping[tuple[object, ...], bool]]) -> Warnings:
+    """Warns of ids that are in several files, unless an end is marked where an earlier file has them.
+
+    Each file has the ids of its episodes, and whether an end is marked.
+    """
+    unended, shared = set[tuple[object, ...]](), dict[tuple[object, ...], None]()
+    for ids in files:
+        shared |= dict.fromkeys(each for each in ids if each in unended)
+        unended |= {each for each, ended in ids.items() if not ended}
+    if not shared:
+        return ()
+    names = first_few([" ".join(map(str, each)) for each in shared])
+    text = f"{many(len(shared), 'episode id')} ({names}) in several files: the rows of each file are another episode"
+    return (("shared_ids", text, "if they are one episode, write its rows into one file"),)
 
 
 def _steps_start_again(columns: Arrays, first: Array) -> bool:

@@ -17,6 +17,7 @@ from rl_training.data.datasets.validation import (
     require_equal_lengths,
     require_flags,
 )
+from rl_training.data.readers.episodes import shared_ids
 from rl_training.data.readers.names import ACTIONS
 from rl_training.messages import first_few, many
 from rl_training.types import Array, Arrays, EnvSpec
@@ -53,6 +54,7 @@ class Labels(NamedTuple):
     date_order: str = ""  # day or month first, where their text shows it
     notes: tuple[str, ...] = ()
     warnings: tuple[tuple[str, str, str], ...] = ()  # kind, text and fix
+    episodes: Mapping[tuple[object, ...], bool] = {}  # ids in a table, and whether a row of each marks an end
 
 
 NO_LABELS = Labels()
@@ -190,18 +192,17 @@ def _joined_trajectories(parts: Sequence[StoredColumns]) -> Array | None:
     if all(part.trajectories is None for part in parts):
         return None
     flags = [part.columns["dones"] | part.columns["truncated"] for part in parts]
-    numbers = [part.trajectories for part in parts]
-    return renumbered(
-        [np.cumsum(ends) - ends if own is None else own for own, ends in zip(numbers, flags, strict=True)]
-    )
+    found = zip((part.trajectories for part in parts), flags, strict=True)
+    return renumbered([np.cumsum(ends) - ends if own is None else own for own, ends in found])
 
 
 def _joined_labels(parts: Sequence[StoredColumns]) -> Labels:
     flagged = [part.labels.integer_actions or part.columns["actions"].dtype.kind in "iu" for part in parts]
+    warnings = dict.fromkeys(each for part in parts for each in part.labels.warnings)
     return parts[0].labels._replace(
         integer_actions=all(flagged),
         notes=tuple(dict.fromkeys(note for part in parts for note in part.labels.notes)),
-        warnings=tuple(dict.fromkeys(each for part in parts for each in part.labels.warnings)),
+        warnings=(*warnings, *shared_ids([part.labels.episodes for part in parts])),
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from rl_training.data.datasets.durations import TIME
 from rl_training.data.readers import cells
-from rl_training.data.readers.episodes import join_episodes, numbered, single_ids
+from rl_training.data.readers.episodes import join_episodes, marked_ends, numbered, single_ids
 from rl_training.data.readers.extras import drop_incomplete
 from rl_training.data.readers.names import ACTIONS
 from rl_training.data.readers.options import TableOptions
@@ -30,6 +30,7 @@ def read_table(table: Table, given: Mapping[str, str] | None, options: TableOpti
     names, time, kinds = plan.names, plan.time, plan.table.kinds
     stamps = tuple(name for name, group in plan.chosen.items() if any(kinds[column] == "time" for column in group))
     columns = fill_columns(_joined(plan), table.rows)
+    episodes = _ended_ids(plan, columns) if "episodes" in columns and table.spec is None else {}
     if len(plan.chosen.get("episodes", ())) > 1:  # such as the patient and the visit
         columns["episodes"] = single_ids(columns["episodes"])
     dropped = drop_incomplete(columns, [name for name in plan.extras if name != time])
@@ -48,9 +49,23 @@ def read_table(table: Table, given: Mapping[str, str] | None, options: TableOpti
     labels = Labels(
         _labels(plan), plan.values, start, _integers_with_gaps(columns["actions"]),
         time=key, times=stamps, date_order=plan.table.orders.get(time, ""), notes=notes, warnings=warnings,
+        episodes=episodes,
     )  # fmt: skip
     timed = key if options.keep_durations else ""
     return complete_transitions(columns, names, table.source, spec=table.spec, labels=labels, order=order, time=timed)
+
+
+def _ended_ids(plan: Plan, columns: Arrays) -> dict[tuple[object, ...], bool]:
+    """The ids of the episodes as the file has them, and whether a row of each marks an end."""
+    numbers = columns["episodes"].reshape(len(columns["obs"]), -1).astype(np.int64)
+    words = [list(plan.ids[column]) for column in plan.chosen["episodes"]]
+    found, ended = (_distinct(rows) for rows in (numbers, numbers[marked_ends(columns)]))
+    return {tuple(each[n] for each, n in zip(words, row, strict=True)): row in ended for row in sorted(found)}
+
+
+def _distinct(rows: Array) -> set[tuple[int, ...]]:
+    axis = 0 if rows.shape[1] > 1 else None  # whole rows take longer to sort than numbers
+    return set(map(tuple, np.unique(rows, axis=axis).reshape(-1, rows.shape[1]).tolist()))
 
 
 def _joined(plan: Plan) -> Iterator[Arrays]:
