@@ -11,6 +11,7 @@ import minari
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from gymnasium import spaces
 from gymnasium.utils.env_checker import data_equivalence
 from minari.data_collector import EpisodeBuffer
@@ -237,6 +238,16 @@ def test_minari_has_choices_in_the_form_of_the_environment(tmp_path, monkeypatch
     assert back.spec == dataset.spec
     for each in minari.load_dataset("own-v0"):
         assert all(entry(each.actions, step) in CHOICES[name] for step in range(len(each)))
+
+
+def test_integers_of_a_box_with_a_range_are_numbers(tmp_path):
+    dataset = roll_dataset(lambda: Chosen(CHOICES["integers"]), rows=40)
+    save_transition_dataset(dataset, tmp_path / "own-v0")
+    numbers = load_transition_dataset(tmp_path / "own-v0", action_range=(-1, 2))
+    assert (numbers.spec.action_kind, numbers.spec.action_low, numbers.spec.action_high) == ("box", (-1, -1), (2, 2))
+    torch.testing.assert_close(numbers.columns["actions"], dataset.columns["actions"] / 1.5 - 1)
+    report = inspect_source(tmp_path / "own-v0", action_range=(-1, 2))
+    assert report.trainable
 
 
 @pytest.mark.parametrize("name", CHOICES)

@@ -65,8 +65,8 @@ def inspect_columns(
     validation.check_allow(allow)
     if missing := list(_run_check("no_rewards", validation.require_rewards, stored.columns)):
         return _without_rewards(stored, missing, spec=spec, action_range=action_range, allow=allow)
+    stored = as_known(stored, spec or stored.spec, action_range)
     spec = spec or stored.spec
-    stored = as_known(stored, spec)
     summaries = {key: report.summarize_column(each, stored.name_in_file(key)) for key, each in stored.columns.items()}
     if stored.labels.integer_actions:  # read as floats, because some are missing
         numbers = summaries.keys() & {*ACTIONS}

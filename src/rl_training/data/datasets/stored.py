@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rl_training.data.datasets import validation
-from rl_training.data.datasets.actions import guessed_actions
+from rl_training.data.datasets.actions import Bounds, guessed_actions
 from rl_training.data.datasets.columns import to_array
 from rl_training.data.datasets.validation import DatasetError
 from rl_training.data.readers.names import ACTIONS
@@ -64,9 +64,23 @@ def repaired(stored: StoredColumns, allow: Collection[str]) -> Repaired:
     return Repaired(rows, np.cumsum(ends) - ends, row)
 
 
-def as_known(stored: StoredColumns, known: EnvSpec | None) -> StoredColumns:
-    """Reads integers in several columns as numbers if the actions are known to be Box actions."""
+def as_known(stored: StoredColumns, known: EnvSpec | None, action_range: Bounds | None) -> StoredColumns:
+    """Reads integers in several columns, or in a Box with a range, as numbers if they are known to be Box actions."""
+    if action_range is not None and stored.spec is not None:
+        stored = replace(stored, spec=_as_box(stored.spec))
     return stored if known is None or known.action_kind != "box" else as_numbers(stored)
+
+
+def _as_box(spec: EnvSpec) -> EnvSpec:
+    """The spec with Box actions if the environment has a Box of integers, which are choices otherwise."""
+    space = spec.action_space or {}
+    if spec.action_kind == "box" or space.get("type") != "Box":
+        return spec
+    low, high = (tuple(map(float, np.ravel(space[bound]))) for bound in ("low", "high"))
+    return replace(
+        spec, action_kind="box", action_dim=len(low), action_shape=tuple(space["shape"]), action_low=low,
+        action_high=high, action_start=0, action_sizes=(), action_starts=(), action_space=None,
+    )  # fmt: skip
 
 
 def as_numbers(stored: StoredColumns) -> StoredColumns:

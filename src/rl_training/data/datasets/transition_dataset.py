@@ -281,7 +281,7 @@ def transitions_of(
 ) -> TransitionDataset:  # fmt: skip
     """Validates the columns of a file, with the repairs that `allow` names; `like` is the spec of earlier data."""
     require_same_table(spec, stored)
-    stored = as_known(stored, spec or like)
+    stored = as_known(stored, spec or like, action_range)
     rows, episodes, positions = repaired(stored, allow)
     known = spec or stored.spec
     with naming_rows(stored, positions):
