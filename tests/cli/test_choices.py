@@ -93,9 +93,9 @@ def test_every_seed_of_a_population_learns_the_choices(cli, run, log, tmp_path):
     command = ["train", "bc", "--dataset", log, *COLUMNS, "--steps", 300, *SMALL, "--seeds", "0,1"]
     trained = cli(*command, "--output", tmp_path / "seeds")
     assert trained.exit_code == 0, trained.stderr
-    told = [cli("predict", each, "--obs", str(ROWS)).stdout for each in (run, *(tmp_path / "seeds").glob("seed_*"))]
-    assert len(told) == 3
-    assert len({*told}) == 1
+    outputs = [cli("predict", each, "--obs", str(ROWS)).stdout for each in (run, *(tmp_path / "seeds").glob("seed_*"))]
+    assert len(outputs) == 3
+    assert len({*outputs}) == 1
 
 
 def test_a_split_keeps_names_and_starts(cli, run, log, tmp_path):

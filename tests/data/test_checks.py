@@ -44,7 +44,7 @@ def test_where_the_data_ends_an_episode_is_cut(counted):
     assert (report.terminals, report.timeouts) == (1, 1)
 
 
-def test_every_fault_is_told_at_once(counted):
+def test_every_fault_is_reported_at_once(counted):
     columns = counted([1, 2, 3, 4], truncated=())
     columns["rewards"][2] = np.nan
     columns["next_obs"][1] = np.inf
@@ -60,7 +60,7 @@ def test_every_fault_is_told_at_once(counted):
     assert (report.transitions, report.trainable) == (2, False)
 
 
-def test_ends_that_are_only_guessed_are_told_as_that(counted, tmp_path):
+def test_ends_that_are_only_guessed_are_reported_as_that(counted, tmp_path):
     columns = counted([1, 2, 3, 4], truncated=(1, 3))
     np.savez(tmp_path / "log.npz", **{name: columns[name] for name in ("obs", "actions", "rewards", "next_obs")})
     (refused,) = inspect_source(tmp_path / "log.npz").findings
@@ -71,7 +71,7 @@ def test_ends_that_are_only_guessed_are_told_as_that(counted, tmp_path):
     assert report.episodes == 2
 
 
-def test_columns_are_told_by_their_names_in_the_file(counted, tmp_path):
+def test_columns_are_reported_by_their_names_in_the_file(counted, tmp_path):
     columns = counted([1, 2, 3, 4], dones=(1, 3)) | {"speed": np.arange(4.0)}
     np.savez(tmp_path / "log.npz", **{name: column for name, column in columns.items() if name != "truncated"})
     names = {name: column.stored_as for name, column in inspect_source(tmp_path / "log.npz").columns.items()}
@@ -102,7 +102,7 @@ def test_next_actions_must_lie_in_the_range_too(counted):
 
 
 @pytest.mark.parametrize(("actions", "found"), [([0, -1, 2], "-1 to 2"), ([0, -1, 0], "-1 to 0")])
-def test_choices_below_0_are_told_as_they_are_and_can_be_those_of_an_environment(counted, actions, found):
+def test_choices_below_0_are_reported_as_they_are_and_can_be_those_of_an_environment(counted, actions, found):
     columns = counted([1, 2, 3], dones=(2,)) | {"actions": np.array(actions)}
     (finding,) = inspect(columns).findings
     assert finding.text == (
@@ -114,7 +114,7 @@ def test_choices_below_0_are_told_as_they_are_and_can_be_those_of_an_environment
     assert inspect(columns, action_range=(-2.0, 2.0)).trainable
 
 
-def test_bounds_that_must_be_guessed_are_told(counted):
+def test_bounds_that_must_be_guessed_are_reported(counted):
     columns = counted([1, 2, 3], dones=(2,))
     columns["actions"] *= 30
     (finding,) = inspect(columns).findings
@@ -192,7 +192,7 @@ def test_training_reports_guessed_bounds_too(counted, tmp_path):
     assert load_transition_dataset(tmp_path / "data.npz", action_range=(0, 1)).notes == ()
 
 
-def test_numbers_that_never_change_are_told(counted):
+def test_numbers_that_never_change_are_reported(counted):
     columns = counted([1, 2, 3], dones=(2,))
     columns["obs"] = np.hstack([columns["obs"], np.full((3, 2), 5, np.float32)])
     columns["next_obs"] = np.hstack([columns["next_obs"], np.full((3, 2), 5, np.float32)])
@@ -216,7 +216,7 @@ def test_pixels_are_summed_up_in_one_range(counted):
     assert (summary.shape, summary.low, summary.high) == ((8, 8), (0,), (2,))
 
 
-def test_rows_recorded_twice_are_told(counted):
+def test_rows_recorded_twice_are_reported(counted):
     once = counted([1, 2, 3, 4], truncated=(3,))
     report = inspect({name: np.concatenate([column, column]) for name, column in once.items()})
     assert report.duplicates == 4
@@ -262,7 +262,7 @@ def test_sound_data_raises_no_doubt(counted):
     assert check_dataset(TransitionDataset.from_dict(counted([1, 2, 3, 4], dones=(1,), truncated=(3,)))) == []
 
 
-def test_data_without_any_episode_end_is_told(counted):
+def test_data_without_any_episode_end_is_reported(counted):
     (warning,) = check_dataset(TransitionDataset.from_dict(counted([1, 2, 3])))
     assert warning == (
         "no row ends an episode: dones and truncated are all 0 or missing; episodes end only at jumps in next_obs and "
@@ -270,14 +270,14 @@ def test_data_without_any_episode_end_is_told(counted):
     )
 
 
-def test_an_episode_end_that_no_flag_marks_is_told_with_its_first_row(counted):
+def test_an_episode_end_that_no_flag_marks_is_reported_with_its_first_row(counted):
     dataset = TransitionDataset.from_dict(counted([1, 2, 3, 4], truncated=(1, 3)))
     unmarked = TransitionDataset({**dataset.columns, "truncated": torch.tensor([0.0, 0.0, 0.0, 1.0])})
     (warning,) = check_dataset(unmarked)
     assert warning.startswith("next_obs does not match the next row in 1 of 4 rows, the first is row 1")
 
 
-def test_shuffled_rows_are_told(counted):
+def test_shuffled_rows_are_reported(counted):
     every_row_ends = counted(list(range(12)), truncated=tuple(range(12)))
     (warning,) = check_dataset(TransitionDataset.from_dict(every_row_ends))
     assert warning.startswith("12 rows form 12 episodes: rows look shuffled")

@@ -65,5 +65,5 @@ def test_a_folder_names_the_pattern_of_its_files(tmp_path):
 def test_separators_of_thousands_are_named(tmp_path, cells, row):
     rows = "".join(f'{number},0,"{cell}",{int(number == 2)}\n' for number, cell in enumerate(cells))
     (tmp_path / "log.csv").write_text("obs,action,reward,done\n" + rows)
-    with pytest.raises(TypeError, match=f"row {row} holds .*; write numbers without separators of thousands"):
+    with pytest.raises(TypeError, match=f"row {row} holds .*; write numbers without thousands separators"):
         load_transition_dataset(tmp_path / "log.csv")

@@ -61,12 +61,12 @@ def test_neither_successors_nor_time_limits_is_rejected(load, counted):
         load(counted([1, 2]), without=["next_obs", "truncated"])
 
 
-def test_a_missing_column_is_told_with_its_names_and_what_is_there(load, counted):
+def test_a_missing_column_is_reported_with_its_names_and_what_is_there(load, counted):
     with pytest.raises(ValueError, match=r"has no column obs or observations.*; it has \['actions', 'next_obs"):
         load(counted([1, 2]), without=["obs"])
 
 
-def test_whole_numbers_are_no_actions_of_a_box_unless_their_range_is_told(load, counted):
+def test_whole_numbers_are_no_actions_of_a_box_unless_their_range_is_given(load, counted):
     rows = {**counted([1, 2], dones=(1,)), "actions": np.array([0, 1])}
     with pytest.raises(TypeError, match=r"actions are integers, expected Box actions of 1 dimensions, as in .*data"):
         load(rows, spec=WIDE)
@@ -149,7 +149,7 @@ def test_pickled_arrays_are_rejected(tmp_path, counted):
         load_transition_dataset(tmp_path / "data.npz")
 
 
-def test_without_h5py_the_install_command_is_told(tmp_path, monkeypatch):
+def test_without_h5py_the_install_command_is_reported(tmp_path, monkeypatch):
     (tmp_path / "data.h5").touch()
     monkeypatch.setitem(sys.modules, "h5py", None)
     with pytest.raises(ImportError, match=r'pip install "rl-training\[data\]"'):
@@ -164,7 +164,7 @@ def test_successors_kept_in_another_precision_are_no_jumps(load, counted, precis
     assert torch.equal(load(columns).columns["truncated"], torch.zeros(3))
 
 
-def test_columns_of_other_names_are_taken_as_told_and_reported(counted, tmp_path):
+def test_columns_of_other_names_are_taken_as_given_and_reported(counted, tmp_path):
     columns = counted([1, 2], dones=(1,))
     stored = {"state": columns["obs"], "u": columns["actions"], "r": columns["rewards"], "next": columns["next_obs"]}
     np.savez(tmp_path / "mine.npz", **stored, over=columns["dones"])
@@ -174,7 +174,7 @@ def test_columns_of_other_names_are_taken_as_told_and_reported(counted, tmp_path
     assert read.columns["dones"].tolist() == [False, True]
 
 
-def test_a_told_name_that_the_file_lacks_is_refused_with_what_it_has(load, counted):
+def test_a_given_name_that_the_file_lacks_is_refused_with_what_it_has(load, counted):
     with pytest.raises(ValueError, match=r"has no column 'state' to use as obs; it has \['actions', "):
         load(counted([1, 2], dones=(1,)), columns={"obs": "state"})
 

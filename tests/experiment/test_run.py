@@ -49,7 +49,7 @@ def test_data_alone_is_enough_and_doubts_about_it_are_said(tmp_path):
     assert any("reward" in sentence for sentence in warnings)  # they are constant
 
 
-def test_fractions_that_run_together_are_told_of_while_training_goes_on(tmp_path):
+def test_fractions_that_run_together_are_reported_while_training_goes_on(tmp_path):
     warnings: list[str] = []
     options = {**SAC["algo_kwargs"], "fraction_learning_rate": 0.5, "entropy_coefficient": 0.0}
     result = run({**SAC, "algo": "fqf", "env_id": "CartPole-v1", "algo_kwargs": options}, tmp_path, warnings)

@@ -54,9 +54,7 @@ def not_a_number(name: str, row: int, cell: object) -> TypeError:
     column = name.rpartition("column ")[2].strip("'")
     option = f"; if its values are names, read it as a category with --categories {column}" if column else ""
     if THOUSANDS.fullmatch(str(cell).strip()):
-        option = (
-            "; write numbers without separators of thousands, for example with pandas.read_csv(FILE, thousands=',')"
-        )
+        option = "; write numbers without thousands separators, for example with pandas.read_csv(FILE, thousands=',')"
     return TypeError(f"{name} must hold numbers, but row {row} holds {cell!r}{option}")
 
 
