@@ -88,7 +88,7 @@ def score(name: str, seed: int, output: Path, data: Path | None) -> dict[str, An
 
 def train_command(cell: Cell, *, seed: str, run: str, data: str) -> list[str]:
     dataset = [] if cell.data is None else ["--dataset", f"{data}/{cell.data}"]
-    machine = ["--device", "cpu", "--threads", "1", "--json"]
+    machine = ["--device", "cpu", "--threads", "1", "--set", "env_workers=0", "--json"]  # cores are for other runs
     return ["train", *cell.train.split(), *dataset, "--seed", seed, "--output", run, *machine]
 
 

@@ -159,7 +159,7 @@ def commands(run: StoredRun, episodes: int | None) -> list[str]:
 def hardware(run: StoredRun) -> str:
     facts = run.record.get("hardware") or {}
     cores = f"{facts['cores']} cores" if "cores" in facts else None
-    return ", ".join(filter(None, (facts.get("platform"), cores, facts.get("gpu"))))
+    return ", ".join(filter(None, (facts.get("cpu") or facts.get("platform"), cores, facts.get("gpu"))))
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ def run_directory(folder: Path, seed: int, final: float, *, evaluated=(50_000, 1
     path.mkdir(parents=True)
     (path / "config.yaml").write_text(f"algo: sac\nenv_id: Hopper-v5\nseed: {seed}\ntotal_timesteps: 1000000\n")
     argv = ["/bin/rl-training", "train", "sac/hopper", "--seeds", "0-2", "--output", str(folder), "--device", "cuda"]
-    record = {"argv": argv, "git": "abc", "hardware": {"platform": "Linux", "cores": 16, "gpu": "H200"}}
+    record = {"argv": argv, "git": "abc", "hardware": {"platform": "Linux", "cpu": "Xeon", "cores": 16, "gpu": "H200"}}
     (path / "run.json").write_text(json.dumps({**record, "versions": {"torch": "2"}}))
     lines = []
     for step in evaluated:
@@ -45,6 +45,7 @@ def test_runs_become_rows_at_every_published_budget(store, tmp_path, monkeypatch
     assert "2,500.0" in capsys.readouterr().out
     result = json.loads(out.read_text())
     assert result["commands"] == ["rl-training train sac/hopper --device cuda --seed SEED --output RUN"]
+    assert result["hardware"] == "Xeon, 16 cores, H200"
     rows = import_module("scores.stored").stored_rows(out.parent)
     assert [(row.budget, row.final, row.config) for row in rows] == [
         (100_000, False, "sac/hopper"),

@@ -115,8 +115,16 @@ def _versions() -> dict[str, str]:
 def facts() -> dict[str, Any]:
     """Returns the versions, commit, command line and hardware of this process."""
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
-    hardware = {"platform": platform.platform(), "cores": os.cpu_count(), "gpu": gpu}
+    hardware = {"platform": platform.platform(), "cpu": _cpu_name(), "cores": os.cpu_count(), "gpu": gpu}
     return {"versions": versions(), "git": _git_commit(), "argv": sys.argv, "hardware": hardware}
+
+
+@cache
+def _cpu_name() -> str:
+    info = Path("/proc/cpuinfo")  # Linux only; other systems use Python's `platform`
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
 
 
 @cache

@@ -56,7 +56,8 @@ def _record(group: ReportGroup, member: Member) -> dict[str, Any]:
 def _hardware(record: dict[str, Any]) -> str:
     hardware = _mapping(record, "hardware")
     cores = hardware.get("cores")
-    parts = [hardware.get("gpu") or "no GPU", f"{cores} cores" if cores else None, hardware.get("platform")]
+    gpu, count = hardware.get("gpu") or "no GPU", f"{cores} cores" if cores else None
+    parts = [gpu, count, hardware.get("cpu"), hardware.get("platform")]
     return ", ".join(str(part) for part in parts if part) if hardware else "not recorded"
 
 
