@@ -11,7 +11,7 @@ from rl_training.envs.rendering.frames import VideoError
 from rl_training.experiment.config import packaged
 from rl_training.experiment.config.messages import ConfigError
 from rl_training.experiment.user_errors import message_of
-from rl_training.runtime.files import require_writable
+from rl_training.files import require_writable
 from rl_training.runtime.video import Video
 
 REMEDY = "Permission denied; change its permissions, or give another path"

@@ -16,7 +16,7 @@ import pytest
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "rl_training"
 LAYERS = [
     {"lazy_names", "messages", "platforms", "modules", "processes", "types", "schedules", "statistics", "streams"}
-    | {"waiting", "control_groups"},
+    | {"waiting", "control_groups", "files"},
     {"models", "data"},
     {"algorithms"},
     {"envs"},

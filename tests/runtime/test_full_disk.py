@@ -3,12 +3,14 @@
 import os
 import resource
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from rl_training.data import TransitionDataset, load_transition_dataset, save_transition_dataset
-from rl_training.runtime.files import write_atomically
+from rl_training.files import complete_file, write_atomically
 
 LIMIT = 20_000  # bytes
 
@@ -38,6 +40,42 @@ def test_a_dataset_is_written_whole_or_not_at_all(tmp_path, limited, name):
         assert caught.value.filename == str(file)
         assert os.listdir(tmp_path) == ([name] if older else [])
     assert len(load_transition_dataset(file)) == 10
+
+
+def test_a_minari_dataset_is_written_whole_or_not_at_all(tmp_path, limited):
+    with pytest.raises(OSError, match="File too large") as caught:
+        save_transition_dataset(dataset_of(5_000), tmp_path / "data-v0")
+    assert caught.value.filename == str(tmp_path / "data-v0")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["data.npz", "data.parquet", "data-v0"])
+def test_a_dataset_is_on_disk_before_it_gets_its_name(tmp_path, monkeypatch, name):
+    events: list[Any] = []
+    flush, replace = os.fsync, os.replace
+
+    def record_fsync(file: int) -> None:
+        events.append(os.fstat(file).st_ino)
+        flush(file)
+
+    def record_replace(source: Path, target: Path) -> None:
+        events.append(target)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", record_fsync)
+    monkeypatch.setattr(os, "replace", record_replace)
+    save_transition_dataset(dataset_of(10), tmp_path / name)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert files
+    assert all(path.stat().st_ino in events[: events.index(tmp_path / name)] for path in files)
+    assert events[-1] == tmp_path.stat().st_ino
+
+
+def test_a_write_that_is_interrupted_leaves_no_temporary_file(tmp_path):
+    with pytest.raises(KeyboardInterrupt), complete_file(tmp_path / "data.npz") as file:
+        file.write(b"half")
+        raise KeyboardInterrupt
+    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("name", ["data.npz", "data.parquet"])

@@ -12,8 +12,8 @@ import typer
 from rl_training.cli import output
 from rl_training.cli.options import LIST, Json, Once, Trust, number
 from rl_training.cli.tables import takes_table_options
+from rl_training.files import require_writable
 from rl_training.messages import command, many
-from rl_training.runtime.files import require_writable
 
 if TYPE_CHECKING:
     from rl_training.data.datasets.report import ColumnSummary, DatasetReport

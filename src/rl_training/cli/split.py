@@ -13,8 +13,8 @@ from rl_training.cli import output
 from rl_training.cli.data import ActionRange, Allow, Columns, Sources, named, print_notes, read_options
 from rl_training.cli.options import Json
 from rl_training.cli.tables import takes_table_options
+from rl_training.files import require_writable
 from rl_training.messages import command, many
-from rl_training.runtime.files import require_writable
 
 if TYPE_CHECKING:
     from rl_training.data import TransitionDataset

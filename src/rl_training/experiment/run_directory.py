@@ -22,8 +22,8 @@ from rl_training.experiment.config.train_config import (
     parse_config,
 )
 from rl_training.experiment.trust import Trust, modules_of, require_trusted
+from rl_training.files import write_atomically
 from rl_training.messages import command
-from rl_training.runtime.files import write_atomically
 from rl_training.runtime.metrics_table import METRICS
 
 LOCK_POLL_SECONDS = 0.1

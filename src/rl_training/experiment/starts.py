@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from rl_training.experiment.config.messages import ConfigError
 from rl_training.experiment.run_directory import FRESH, STARTED_FROM, RunDirectory, new_name
+from rl_training.files import fsync_directory
 from rl_training.messages import Warn
 from rl_training.runtime.checkpoints.format import CheckpointError, UnreadableCheckpointError
 from rl_training.runtime.checkpoints.reading import Checkpoint, checkpoints_by_step, read_checkpoint
-from rl_training.runtime.files import fsync_directory
 
 
 class UnusableRunError(UnreadableCheckpointError):

@@ -1,9 +1,6 @@
 """Datasets to NumPy .npz and Parquet files: all columns, with actions in environment units, and the spec."""
 
 import json
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +10,7 @@ from rl_training.data.datasets.actions import unscale_actions
 from rl_training.data.datasets.trajectories import STORED
 from rl_training.data.datasets.transition_dataset import TransitionDataset
 from rl_training.data.extras import import_arrow, import_parquet
+from rl_training.files import complete_file
 from rl_training.types import Array, Arrays
 
 ROWS = 2**16  # per row group of a Parquet file
@@ -38,8 +36,8 @@ def save_npz(dataset: TransitionDataset, path: str | Path) -> None:
     if path.suffix != ".npz":
         raise ValueError(f"save_npz writes files that end in .npz, got {path}")
     arrays: dict[str, Any] = _stored_arrays(dataset)  # Any: the stub of savez types every keyword as bool
-    with _complete_file(path) as temporary:
-        np.savez(temporary, **arrays, spec=np.array(json.dumps(dataset.spec.to_json())))
+    with complete_file(path) as file:
+        np.savez(file, **arrays, spec=np.array(json.dumps(dataset.spec.to_json())))
 
 
 def save_parquet(dataset: TransitionDataset, path: str | Path) -> None:
@@ -49,26 +47,10 @@ def save_parquet(dataset: TransitionDataset, path: str | Path) -> None:
     arrow, arrays = import_arrow(), _stored_arrays(dataset)
     schema = arrow.schema({name: _type(arrow, array) for name, array in arrays.items()})
     schema = schema.with_metadata({"rl_training.spec": json.dumps(dataset.spec.to_json())})
-    with _complete_file(path) as temporary, import_parquet().ParquetWriter(temporary, schema) as writer:
+    with complete_file(path) as file, import_parquet().ParquetWriter(file, schema) as writer:
         for start in range(0, len(dataset), ROWS):
             columns = [_nested(arrow, array[start : start + ROWS]) for array in arrays.values()]
             writer.write_table(arrow.table(columns, schema=schema))
-
-
-@contextmanager
-def _complete_file(path: Path) -> Iterator[Path]:
-    """Yields a temporary file that becomes `path` in the end. After an error it is removed, and an old file stays."""
-    path = Path(os.path.realpath(path))
-    temporary = path.with_name(f".tmp-{path.name}")
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    except OSError as error:
-        if error.errno is None:
-            raise
-        raise OSError(error.errno, os.strerror(error.errno), str(path)) from error  # not the temporary file, or none
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _type(arrow: Any, array: Array) -> Any:

@@ -16,6 +16,7 @@ from rl_training.data.extras import import_h5py
 from rl_training.data.readers.minari import SPEC, datasets_root, stored_key
 from rl_training.data.spaces import Actions, Description, Observations, actions_of, leaves, observations_of
 from rl_training.data.writers.files import arrays_in_env_units
+from rl_training.files import complete_file, errors_naming, fsync_directory, write_atomically
 from rl_training.types import Array, Arrays, EnvSpec
 
 VERSION = "0.5.0"  # the first Minari version with this layout, which later versions read
@@ -38,15 +39,16 @@ def save_minari(
     if not re.fullmatch(r"([-\w]+/)*[-\w]+-v\d+", name):
         raise ValueError(f"dataset_id must be NAME-vN or NAMESPACE/NAME-vN, got {name!r}")
     directory.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".minari-") as temporary:
+    with errors_naming(directory), tempfile.TemporaryDirectory(dir=directory.parent, prefix=".minari-") as temporary:
         data = Path(temporary) / "new" / "data"
         data.mkdir(parents=True)
         episodes = _write_episodes(dataset, data / "main_data.hdf5")
         size = round((data / "main_data.hdf5").stat().st_size / 1e6, 1)
         totals = {"total_episodes": episodes, "total_steps": len(dataset), "dataset_size": size}
         metadata = {**_metadata(dataset.spec, env_id), "dataset_id": name, **totals}
-        (data / "metadata.json").write_text(json.dumps(metadata))
+        write_atomically(data / "metadata.json", json.dumps(metadata))
         os.replace(data.parent, directory)
+        fsync_directory(directory.parent)
 
 
 def _id_of(directory: Path) -> str:
@@ -62,7 +64,8 @@ def _write_episodes(dataset: TransitionDataset, path: Path) -> int:
     last = np.flatnonzero(ends).tolist()
     arrays["truncated"] = ends & (arrays["dones"] == 0)
     arrays["dones"] = arrays["dones"] != 0
-    with import_h5py().File(path, "w", track_order=True) as file:
+    # Where HDF5 opens the file itself, a full disk ends the process.
+    with complete_file(path) as raw, import_h5py().File(raw, "w", track_order=True) as file:
         for number, (start, stop) in enumerate(zip([0, *(row + 1 for row in last)], last, strict=False)):
             group = file.create_group(f"episode_{number}")
             group.attrs.update({"id": number, "total_steps": stop + 1 - start})

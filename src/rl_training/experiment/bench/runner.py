@@ -15,8 +15,8 @@ from rl_training.experiment.executors.local import LocalExecutor
 from rl_training.experiment.executors.work_log import WarnOnce
 from rl_training.experiment.processes.runner import run_jobs
 from rl_training.experiment.run_directory import LOCK_SECONDS, locked_file, make_directory
+from rl_training.files import write_atomically
 from rl_training.messages import print_warning
-from rl_training.runtime.files import write_atomically
 
 Differences = dict[str, tuple[Any, Any]]
 Watch = Callable[[Sequence[CellRun]], None]

@@ -18,7 +18,7 @@ from rl_training.experiment.export.files import format_of, open_policy, write_po
 from rl_training.experiment.export.observations import OBSERVATIONS, Observed, observe
 from rl_training.experiment.export.parity import TOLERANCE, Comparison, Parity, ParityError
 from rl_training.experiment.export.policy import ExportedPolicy
-from rl_training.runtime.files import require_writable, write_atomically
+from rl_training.files import require_writable, write_atomically
 
 
 class Exported(NamedTuple):

@@ -15,8 +15,8 @@ from rl_training.experiment.processes.runner import Job, run_jobs
 from rl_training.experiment.run_directory import LOCK_SECONDS, RunDirectory, locked_file, make_directory
 from rl_training.experiment.seeds.processes import SeedError, SeedGroup, SeedProgress
 from rl_training.experiment.user_errors import USER_ERROR_CODE
+from rl_training.files import write_atomically
 from rl_training.messages import print_warning
-from rl_training.runtime.files import write_atomically
 from rl_training.runtime.metrics_table import logged_rows
 
 FOLDER, SEEDS = ".work", "seeds.json"  # in the run directory of the first seed of a work

@@ -16,8 +16,8 @@ from rl_training.data import TransitionDataset
 from rl_training.experiment.machine import versions
 from rl_training.experiment.processes.startup import CACHE_VARIABLE, compilation_wait
 from rl_training.experiment.timing.trial import TimedUpdates, time_in_turns, trial_source
+from rl_training.files import write_atomically
 from rl_training.messages import Warn, many
-from rl_training.runtime.files import write_atomically
 from rl_training.types import EnvSpec
 from rl_training.waiting import Show, waiting_for
 

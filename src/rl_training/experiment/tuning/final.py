@@ -17,8 +17,8 @@ from rl_training.experiment.tuning.plan import FinalPlan, TunePlan
 from rl_training.experiment.tuning.space import merged
 from rl_training.experiment.tuning.study import Trial
 from rl_training.experiment.tuning.trial import BASE
+from rl_training.files import write_atomically
 from rl_training.messages import many
-from rl_training.runtime.files import write_atomically
 from rl_training.statistics import Interval, bootstrap_interval, interquartile_mean, probability_of_improvement
 
 FOLDER, BEST = "final", "best.yaml"

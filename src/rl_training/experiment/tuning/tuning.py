@@ -17,7 +17,7 @@ from rl_training.experiment.tuning.plan import PLAN, FinalPlan, TunePlan, plan_d
 from rl_training.experiment.tuning.space import checked
 from rl_training.experiment.tuning.study import Study
 from rl_training.experiment.tuning.trial import BASE, TrialRun
-from rl_training.runtime.files import write_atomically
+from rl_training.files import write_atomically
 
 Watch = Callable[[Sequence[TrialRun]], None]
 WatchTrials = Callable[[], AbstractContextManager[Watch]]  # shows the trials while they run

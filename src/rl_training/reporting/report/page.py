@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rl_training import __version__
+from rl_training.files import write_atomically
 from rl_training.messages import many
 from rl_training.reporting.report import configs, data, machines, media, scores, scripts, summary
 from rl_training.reporting.report.curves import KINDS, curve_data
 from rl_training.reporting.report.gathering import gather
 from rl_training.reporting.report.groups import Gathered
 from rl_training.reporting.report.texts import bytes_text, count_text
-from rl_training.runtime.files import write_atomically
 
 KIND_WORDS = {"evaluation": "evaluation", "training": "episodes in training"}
 STAMP, WRITTEN = "{stamp of the contents}", "{time of writing}"  # replaced last, so that the time is no change

@@ -17,9 +17,9 @@ from rl_training.envs.device.contract import TensorPool
 from rl_training.envs.pools.group import Episode
 from rl_training.envs.pools.members import MemberPool
 from rl_training.envs.pools.pool import EnvPool
+from rl_training.files import write_atomically
 from rl_training.runtime.callbacks.trackers.subject import Row
 from rl_training.runtime.engine import Callback
-from rl_training.runtime.files import write_atomically
 from rl_training.runtime.state import CollectResult, DivergedError, TrainerState
 from rl_training.types import Metrics, UpdateResult
 

@@ -5,6 +5,7 @@ from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
+from rl_training.files import fsync_directory, publish_directory, remove_directory, temporary_directory
 from rl_training.runtime.checkpoints.format import (
     FORMAT_VERSION,
     MANIFEST,
@@ -17,7 +18,6 @@ from rl_training.runtime.checkpoints.format import (
 )
 from rl_training.runtime.checkpoints.reading import Checkpoint, checkpoints_by_step
 from rl_training.runtime.checkpoints.replay_segments import ReplaySegments
-from rl_training.runtime.files import fsync_directory, publish_directory, remove_directory, temporary_directory
 
 
 def save_checkpoint(

@@ -10,7 +10,7 @@ from rl_training.experiment.executors.base import LOG, OUTPUT
 from rl_training.experiment.executors.ray.copying.inbox import Inbox
 from rl_training.experiment.executors.ray.copying.outbox import Outbox
 from rl_training.experiment.executors.ray.copying.snapshots import CopyError, Snapshot, copy_groups
-from rl_training.runtime.files import write_atomically
+from rl_training.files import write_atomically
 
 CONFIGS = (".yaml", ".yml")
 COPY_SECONDS = 10.0  # between copies of small files, which show the progress

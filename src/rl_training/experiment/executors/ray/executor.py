@@ -9,8 +9,8 @@ from rl_training.experiment.executors.ray.connection import RayConnection
 from rl_training.experiment.executors.ray.handle import RayHandle, output_of
 from rl_training.experiment.executors.ray.resources import resources_of, unused_gpus
 from rl_training.experiment.executors.ray.worker import TOKEN
+from rl_training.files import write_atomically
 from rl_training.messages import print_warning
-from rl_training.runtime.files import write_atomically
 
 MOST_WORKS = 1000  # submitted at a time; Ray queues what the nodes cannot hold
 CLOSE_SECONDS = 10.0

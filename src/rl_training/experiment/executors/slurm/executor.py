@@ -40,8 +40,8 @@ from rl_training.experiment.executors.slurm.queue import (
     request_stop,
 )
 from rl_training.experiment.executors.slurm.settings import read_settings
+from rl_training.files import write_atomically
 from rl_training.messages import print_warning
-from rl_training.runtime.files import write_atomically
 
 QUERY_SECONDS = (2.0, 20.0)  # between two questions to Slurm: soon after a submission, and later
 SAVE_SECONDS = 60  # a job that takes longer to end after SIGTERM is cancelled

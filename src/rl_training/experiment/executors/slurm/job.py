@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from rl_training.experiment.executors.base import LOG, Work
 from rl_training.experiment.executors.local import LocalExecutor
-from rl_training.runtime.files import write_atomically
+from rl_training.files import write_atomically
 
 SUBMITTED, ATTEMPT, OUTCOME = ".submitted.json", ".attempt.json", ".outcome.json"  # in the folder of the work
 TIME_LIMIT = signal.SIGUSR2  # sent by Slurm some time before the limit

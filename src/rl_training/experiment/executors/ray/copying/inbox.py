@@ -16,7 +16,7 @@ from rl_training.experiment.executors.ray.copying.snapshots import (
     link_or_copy,
     sha256_of,
 )
-from rl_training.runtime.files import fsync_directory, publish_directory, remove_directory, temporary_directory
+from rl_training.files import fsync_directory, publish_directory, remove_directory, temporary_directory
 
 INCOMING = ".incoming"
 

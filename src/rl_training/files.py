@@ -1,28 +1,50 @@
 """Writes files and directories so that a crash leaves either the old contents or the new."""
 
-import contextlib
 import errno
 import os
 import shutil
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
+
+
+@contextmanager
+def complete_file(path: Path) -> Iterator[IO[bytes]]:
+    """Yields a temporary file that is flushed to disk and renamed at the end; a link at `path` stays a link.
+
+    After an error it is removed, and an old file stays.
+    """
+    path = Path(os.path.realpath(path))
+    temporary = path.with_name(f".tmp-{path.name}")
+    with errors_naming(path):
+        try:
+            with temporary.open("w+b") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        fsync_directory(path.parent)
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Writes a temporary file, flushes it to disk and renames it; a link at `path` stays a link."""
-    path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.tmp")
+    with complete_file(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+@contextmanager
+def errors_naming(path: Path) -> Iterator[None]:
+    """Makes errors of the system name `path` instead of a temporary file or none."""
     try:
-        with temporary.open("wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError:  # such as a full disk
-        temporary.unlink(missing_ok=True)
-        raise
-    fsync_directory(path.parent)
+        yield
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
 
 
 def require_writable(path: Path, named: Path) -> None:
@@ -61,6 +83,6 @@ def publish_directory(temporary: Path, target: Path) -> None:
 def remove_directory(path: Path) -> None:
     """Renames the directory before deleting it, so that a partly deleted one is never taken for a complete one."""
     temporary = temporary_directory(path.parent)
-    with contextlib.suppress(OSError):  # the next save tries again
+    with suppress(OSError):  # the next save tries again
         os.replace(path, temporary)
     shutil.rmtree(temporary, ignore_errors=True)
