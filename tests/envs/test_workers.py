@@ -92,11 +92,20 @@ def test_a_function_that_workers_cannot_import_is_refused():
         EnvPool(lambda: Failing(), 2, workers=2)
 
 
-@pytest.mark.parametrize("entry_point", [CartPoleEnv, "gymnasium.envs.classic_control:CartPoleEnv"])
-def test_workers_know_an_id_that_only_this_process_has_registered(entry_point: Any, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(
+    ("env_id", "entry_point"),
+    [
+        ("RegisteredHere-v0", CartPoleEnv),
+        ("RegisteredHere-v0", "gymnasium.envs.classic_control:CartPoleEnv"),
+        ("RegisteredHere", CartPoleEnv),
+    ],
+)
+def test_workers_know_an_id_that_only_this_process_has_registered(
+    env_id: str, entry_point: Any, monkeypatch: pytest.MonkeyPatch
+):
     known = EnvSpec("RegisteredHere-v0", entry_point, max_episode_steps=3, kwargs={"sutton_barto_reward": True})
     monkeypatch.setitem(gym.registry, known.id, known)
-    with EnvPool(known.id, 2, workers=2) as pool:
+    with EnvPool(env_id, 2, workers=2) as pool:
         steps = rolled(pool, 3)
     assert [step.rewards.tolist() for step in steps] == [[0.0, 0.0]] * 3  # of the options of the registration
     assert steps[-1].truncated.all()
@@ -104,8 +113,9 @@ def test_workers_know_an_id_that_only_this_process_has_registered(entry_point: A
 
 def test_a_registered_function_that_workers_cannot_import_is_refused(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(gym.registry, "Lambda-v0", EnvSpec("Lambda-v0", lambda **options: Failing(**options)))
-    with pytest.raises(TypeError, match=r"^worker processes cannot create Lambda-v0; move it to a module"):
-        EnvPool("Lambda-v0", 2, workers=2)
+    for env_id in ("Lambda-v0", "Lambda"):
+        with pytest.raises(TypeError, match=rf"^worker processes cannot create {env_id}; move it to a module"):
+            EnvPool(env_id, 2, workers=2)
 
 
 def kill_the_only_worker() -> None:

@@ -11,6 +11,7 @@ from gymnasium.envs.registration import load_env_creator
 from rl_training.envs.checks.probing import Findings, Stop
 from rl_training.envs.checks.user_code import place_of_creator, place_of_error
 from rl_training.envs.creation.making import EnvFactory
+from rl_training.envs.creation.modules import registered
 from rl_training.envs.creation.wrapping import Wrapper, wrap, wrapper_list
 from rl_training.envs.interrupts import CallTimeout
 from rl_training.messages import describe_error
@@ -85,7 +86,7 @@ class EnvSource:
         try:
             if module_in(self.env) is not None and self.env.rpartition(":")[2] not in gym.registry:
                 return load_object(self.env, "env_id")
-            entry_point: Any = gym.spec(self.env.rpartition(":")[2]).entry_point
+            entry_point: Any = getattr(registered(self.env.rpartition(":")[2]), "entry_point", None)
             return entry_point if callable(entry_point) else load_env_creator(entry_point)
         except Exception:  # not registered, or its module cannot be imported
             return None

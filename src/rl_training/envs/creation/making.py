@@ -21,7 +21,7 @@ from rl_training.envs.atari import is_atari, make_atari
 from rl_training.envs.checks.first_steps import describe_failure, require_spaces
 from rl_training.envs.checks.user_code import place_of_error
 from rl_training.envs.creation.lending import LentEnv
-from rl_training.envs.creation.modules import module_of
+from rl_training.envs.creation.modules import module_of, registered
 from rl_training.envs.creation.suggestions import suggestion
 from rl_training.envs.creation.wrapping import split_time_limit, wrap, wrapper_name
 from rl_training.envs.device.names import is_built_in
@@ -75,7 +75,7 @@ class EnvFactory:
 
     @property
     def _registered(self) -> Registered | None:
-        return gym.registry.get(self.env) if isinstance(self.env, str) else None
+        return registered(self.env) if isinstance(self.env, str) else None
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickles it with what its id stands for, because a worker process does not run the code that registered it."""
@@ -83,9 +83,9 @@ class EnvFactory:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Unpickles it in a worker process, and approves the modules that the parent process approved."""
-        registered = state.pop("registered")
-        if registered is not None:
-            gym.registry.setdefault(registered.id, registered)
+        known = state.pop("registered")
+        if known is not None:
+            gym.registry.setdefault(known.id, known)
         self.__dict__.update(state)
         named = [self.env, *map(wrapper_name, self.wrappers)]
         approve(module for name in named if (module := module_in(name)) is not None)
@@ -208,7 +208,7 @@ def quiet_models(env_id: str) -> Iterator[None]:
 
 
 def _module(env_id: str) -> str:
-    return str(getattr(gym.registry.get(env_id), "entry_point", ""))
+    return str(getattr(registered(env_id), "entry_point", ""))
 
 
 def _call(creator: MakeEnv, env_kwargs: Mapping[str, Any]) -> gym.Env[Any, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
-from gymnasium.envs.registration import find_highest_version, get_env_id, parse_env_id
+from gymnasium.envs.registration import EnvSpec, find_highest_version, get_env_id, parse_env_id
 
 from rl_training.envs.atari import is_atari
 from rl_training.modules import module_files, module_in
@@ -32,7 +32,7 @@ def env_source(env_id: str) -> dict[str, str] | None:
         if any(file.is_relative_to(folder) for folder in _installed()):
             return None
         return {"module": module, "file": str(file), "sha256": _sha256(file)}
-    except (gym.error.Error, AttributeError, KeyError, OSError):  # not registered, or not defined in a file
+    except (AttributeError, KeyError, OSError):  # not registered, or not defined in a file
         return None
 
 
@@ -40,14 +40,21 @@ def _creator(name: str) -> Any:
     module, _, env_id = name.rpartition(":")
     if module_in(name) and env_id not in gym.registry and hasattr(sys.modules[module], env_id):
         return getattr(sys.modules[module], env_id)  # a class or function
-    namespace, name, version = parse_env_id(env_id)
-    if version is None:
-        env_id = get_env_id(namespace, name, find_highest_version(namespace, name))
-    entry_point: Any = gym.spec(env_id).entry_point
-    if callable(entry_point):
+    entry_point: Any = getattr(registered(env_id), "entry_point", None)
+    if not isinstance(entry_point, str):
         return entry_point
-    module, _, attribute = str(entry_point).partition(":")
+    module, _, attribute = entry_point.partition(":")
     return getattr(sys.modules[module], attribute)
+
+
+def registered(env_id: str) -> EnvSpec | None:
+    """Returns the registration of an id; without a version that of the highest, as `gymnasium.make` does."""
+    try:
+        namespace, name, version = parse_env_id(env_id)
+    except gym.error.Error:
+        return None
+    highest = find_highest_version(namespace, name) if version is None else None
+    return gym.registry.get(env_id if highest is None else get_env_id(namespace, name, highest))
 
 
 def _installed() -> list[Path]:
