@@ -17,9 +17,9 @@ class Misspelt(DQNAlgorithm):
         return Loss({"loss": batch["reward"].mean()})
 
 
-@pytest.mark.parametrize("members", [1, 2])
-def test_a_missing_column_is_named_with_those_of_the_batch(members):
-    updater = Updater([Misspelt.build(SPEC, hidden_sizes=(8,)) for _ in range(members)])
+@pytest.mark.parametrize(("members", "compile"), [(1, False), (2, False), (1, True), (2, True)])
+def test_a_missing_column_is_named_with_those_of_the_batch(members, compile):
+    updater = Updater([Misspelt.build(SPEC, hidden_sizes=(8,)) for _ in range(members)], compile=compile)
     with pytest.raises(LookupError) as caught:
         updater.update({name: torch.zeros(members, 8) for name in ("rewards", "dones")})
     message = "no 'reward' among the columns of the batch (dones, rewards); did you mean 'rewards'?"
@@ -29,11 +29,12 @@ def test_a_missing_column_is_named_with_those_of_the_batch(members):
     assert f"{Path(__file__).name}:{line}" in message_of(caught.value)
 
 
-@pytest.mark.parametrize("key", ["rewards", 3])
-def test_a_key_error_of_something_else_stays_as_it_is(key):
+@pytest.mark.parametrize("compile", [False, True])
+@pytest.mark.parametrize("key", ["rewards", "reward", 3])
+def test_a_key_error_of_something_else_stays_as_it_is(key, compile):
     class Mistaken(DQNAlgorithm):
         def loss(self, batch):
             return {}[key]
 
     with pytest.raises(KeyError, match=f"^{key!r}$"):
-        Updater([Mistaken.build(SPEC, hidden_sizes=(8,))]).update({"rewards": torch.zeros(8)})
+        Updater([Mistaken.build(SPEC, hidden_sizes=(8,))], compile=compile).update({"rewards": torch.zeros(8)})

@@ -72,9 +72,13 @@ def test_a_dataset_is_on_disk_before_it_gets_its_name(tmp_path, monkeypatch, nam
 
 
 def test_a_write_that_is_interrupted_leaves_no_temporary_file(tmp_path):
-    with pytest.raises(KeyboardInterrupt), complete_file(tmp_path / "data.npz") as file:
-        file.write(b"half")
-        raise KeyboardInterrupt
+    def write_half() -> None:
+        with complete_file(tmp_path / "data.npz") as file:
+            file.write(b"half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_half()
     assert os.listdir(tmp_path) == []
 
 

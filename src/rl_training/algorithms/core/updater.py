@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -134,13 +134,22 @@ class Updater:
             return self.flat(batch, phase, wants_metrics)
         try:
             found = self.loss(batch, phase)
-        except KeyError as error:
-            if (missing := missing_column(error, batch)) is None:
+        except Exception as error:
+            if (plain := self._plain_error(error, batch, phase)) is None:
                 raise
-            raise missing from None
+            raise plain from None
         loss = checked_loss(found, self.learner, phase, dims=int(self.population is not None))
         (loss.total.sum() if self.population else loss.total).backward()  # members share no parameters
         return loss
+
+    def _plain_error(self, error: Exception, batch: Batch, phase: str) -> Exception | None:
+        """Repeats a failed loss, without compilation and for one member, for a plain message."""
+        try:
+            if isinstance(error, KeyError) or type(error).__module__.startswith("torch._dynamo"):
+                self.learner(Columns({k: rows[0] if self.population else rows for k, rows in batch.items()}), phase)
+            return None
+        except Exception as plain:
+            return plain
 
     def schedule(self, name: str, value: float) -> None:
         """Sets `learning_rate` (all groups in proportion), the learning rate of one group, or a buffer."""
@@ -232,13 +241,10 @@ def compiled(loss: Callable[..., Loss], device: torch.device) -> Callable[..., L
     return torch.compile(loss, fullgraph=True, dynamic=False, options=options)
 
 
-def missing_column(error: KeyError, batch: Batch) -> LookupError | None:
-    """Returns an error that lists the columns of the batch, with the traceback; None if the key is one of them."""
-    key = error.args[0] if error.args else None
-    if not isinstance(key, str) or key in batch:
-        return None
-    message = f"no {key!r} among the columns of the batch ({', '.join(sorted(batch))}){did_you_mean(key, batch)}"
-    return LookupError(message).with_traceback(error.__traceback__)
+class Columns(dict[str, Tensor]):
+    def __missing__(self, key: str) -> NoReturn:
+        columns = f"({', '.join(sorted(self))}){did_you_mean(str(key), self)}"
+        raise LookupError(f"no {key!r} among the columns of the batch {columns}")
 
 
 def checked_loss(loss: Any, learner: Trainable, phase: str, *, dims: int) -> Loss:
