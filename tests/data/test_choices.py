@@ -141,7 +141,9 @@ def test_a_resumed_run_and_other_data_keep_the_first_numbers(tmp_path):
     assert (again.fingerprint(), again.spec) == (first.fingerprint(), first.spec)
     other = load_transition_dataset(csv(tmp_path, dose=[3, 3, 2, 2, 3, 2]), columns=NAMED, spec=first.spec)
     assert other.columns["actions"][:, 0].tolist() == [2, 2, 1, 1, 2, 1]
-    with pytest.raises(ValueError, match=r"actions in column 0 must be integers from 1 to 3, .*1 of 6 rows .* with 4;"):
+    with pytest.raises(
+        ValueError, match=r"actions in column 'dose' must be integers from 1 to 3, .*1 of 6 rows .*with 4;"
+    ):
         load_transition_dataset(csv(tmp_path, dose=[3, 3, 2, 2, 3, 4]), columns=NAMED, spec=first.spec)
 
 

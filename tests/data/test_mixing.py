@@ -90,7 +90,7 @@ def test_datasets_of_different_columns_or_spaces_are_rejected(counted):
     wide = TransitionDataset.from_dict({**counted([1], dones=(0,)), "actions": [[2.0]]})
     with pytest.raises(ValueError, match=r"same columns: the first and number 2 differ in \['weights'\]"):
         mix_transition_datasets([plain, other])
-    with pytest.raises(ValueError, match=r"same spaces: .*number 2 .* --action-range"):
+    with pytest.raises(ValueError, match=r"^dataset 2 has .*, but dataset 1 has .* same spaces: .* --action-range"):
         mix_transition_datasets([plain, wide])
 
 

@@ -1,13 +1,14 @@
 """Files become transitions that never lead from one episode into another."""
 
 import sys
+from dataclasses import replace
 
 import h5py
 import numpy as np
 import pytest
 import torch
 
-from rl_training.data import TransitionDataset, load_transition_dataset, read_columns
+from rl_training.data import TransitionDataset, load_transition_dataset, read_columns, save_npz
 from rl_training.types import EnvSpec
 
 WIDE = EnvSpec((1,), "box", 1, action_shape=(1,), action_low=(-3.0,), action_high=(3.0,))
@@ -264,6 +265,26 @@ def test_files_of_different_columns_are_not_joined(tmp_path, counted):
     np.savez(tmp_path / "a.npz", **counted([1, 2], dones=(1,)))
     np.savez(tmp_path / "b.npz", **counted([1, 2], dones=(1,)), weights=[1, 2])
     with pytest.raises(ValueError, match=r"b\.npz has the columns .*'weights'.* load these files separately"):
+        load_transition_dataset(tmp_path / "*.npz")
+
+
+def test_files_of_different_action_sizes_are_not_joined(tmp_path, counted):
+    np.savez(tmp_path / "a.npz", **counted([1, 2], dones=(1,)))
+    np.savez(tmp_path / "b.npz", **{**counted([1, 2], dones=(1,)), "actions": np.zeros((2, 3), np.float32)})
+    with pytest.raises(ValueError, match=r"^\S+b\.npz has actions of shape \(2, 3\), but \S+a\.npz has \(2, 1\); load"):
+        load_transition_dataset(tmp_path / "*.npz")
+
+
+def test_files_of_different_action_bounds_are_not_joined(tmp_path, counted):
+    for name, high in (("a.npz", 3.0), ("b.npz", 4.0)):
+        spec = replace(WIDE, action_high=(high,))
+        save_npz(TransitionDataset.from_dict(counted([1, 2], dones=(1,)), spec=spec), tmp_path / name)
+    with pytest.raises(
+        ValueError, match=r"^\S+b\.npz has action_high \(4\.0,\), but \S+a\.npz has \(3\.0,\); load these"
+    ):
+        load_transition_dataset(tmp_path / "*.npz")
+    np.savez(tmp_path / "b.npz", **counted([1, 2], dones=(1,)))
+    with pytest.raises(ValueError, match=r"^\S+a\.npz has a description of its spaces, but \S+b\.npz has none; load"):
         load_transition_dataset(tmp_path / "*.npz")
 
 

@@ -182,7 +182,8 @@ def _to_indices(actions: Array, spec: EnvSpec, name: str) -> Array:
     if (wrong := (indices != values) | (indices < 0) | (indices >= sizes)).any():
         first, choice = np.argwhere(wrong)[0].tolist()
         lowest, highest = starts[choice], starts[choice] + sizes[choice] - 1
-        place = f" in column {choice}" if len(sizes) > 1 else ""
+        columns = spec.action_columns or range(len(sizes))
+        place = f" in column {columns[choice]!r}" if len(sizes) > 1 else ""
         raise DatasetError(
             f"{name}{place} must be integers from {lowest} to {highest}, {SAME_SPACE}; {wrong.any(1).sum()} of "
             f"{len(wrong)} rows are not; the first is row {{row}} with {numbers[first, choice].item()}",

@@ -12,6 +12,7 @@ from torch import Tensor
 from rl_training.data.datasets.tensors import to_array
 from rl_training.data.datasets.trajectories import renumbered
 from rl_training.data.datasets.transition_dataset import TransitionDataset
+from rl_training.data.readers.joining import require_same_spaces
 from rl_training.data.readers.order import order_of, require_same_order
 from rl_training.types import Array, Batch, EnvSpec
 
@@ -91,15 +92,11 @@ def _require_compatible(datasets: Sequence[TransitionDataset]) -> None:
     if not datasets:
         raise ValueError("mix_transition_datasets needs at least one dataset, got none")
     first = datasets[0]
-    require_same_order(
-        [order_of(each.spec) for each in datasets], [f"dataset {number}" for number in range(1, len(datasets) + 1)]
-    )
+    sources = [f"dataset {number}" for number in range(1, len(datasets) + 1)]
+    require_same_order([order_of(each.spec) for each in datasets], sources)
+    remedy = "mixed datasets must have the same spaces: name their environment, or set --action-range"
+    require_same_spaces([each.spec for each in datasets], sources, remedy)
     for number, dataset in enumerate(datasets, 1):
-        if dataset.spec != first.spec:
-            raise ValueError(
-                f"mixed datasets must have the same spaces: the first has {first.spec}, number {number} has "
-                f"{dataset.spec}; name their environment, or set --action-range"
-            )
         if differing := sorted(dataset.columns.keys() ^ first.columns.keys()):
             raise ValueError(
                 f"mixed datasets must have the same columns: the first and number {number} differ in {differing}"

@@ -16,13 +16,14 @@ from rl_training.data.readers.csv import read_csv
 from rl_training.data.readers.dates import DAY, MONTH, UnclearDates
 from rl_training.data.readers.endings import ending_of
 from rl_training.data.readers.hdf5 import read_hdf5
+from rl_training.data.readers.joining import join_files
 from rl_training.data.readers.minari import datasets_root, local_ids, minari_directory, read_minari
 from rl_training.data.readers.names import Names, as_patterns, constant_rewards
 from rl_training.data.readers.npz import read_npz
 from rl_training.data.readers.options import TableOptions
 from rl_training.data.readers.order import order_in_file, require_same_order
 from rl_training.data.readers.parquet import read_parquet
-from rl_training.data.readers.rows import StoredColumns, join_files
+from rl_training.data.readers.rows import StoredColumns
 from rl_training.data.readers.timing import from_first_time
 
 ARRAYS = {".npz": read_npz, ".hdf5": read_hdf5, ".h5": read_hdf5}

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rl_training.data.datasets.durations import DURATIONS, TIME, durations_of, require_same_durations
-from rl_training.data.datasets.trajectories import STORED, renumbered
+from rl_training.data.datasets.trajectories import STORED
 from rl_training.data.datasets.validation import (
     LEARNED,
     find_breaks,
@@ -17,7 +17,6 @@ from rl_training.data.datasets.validation import (
     require_equal_lengths,
     require_flags,
 )
-from rl_training.data.readers.episodes import shared_ids
 from rl_training.data.readers.names import ACTIONS
 from rl_training.messages import first_few, many
 from rl_training.types import Array, Arrays, EnvSpec
@@ -157,55 +156,6 @@ def with_durations(columns: Arrays, names: Mapping[str, str], ends: Array, sourc
     return {DURATIONS: found, **columns}
 
 
-def join_files(parts: Sequence[StoredColumns], sources: Sequence[object]) -> StoredColumns:
-    """Concatenates files; episodes end at the end of their file. Empties `parts` to save memory."""
-    if len(parts) == 1:
-        return parts[0]
-    first = parts[0]
-    for part, source in zip(parts, sources, strict=True):
-        if part.columns.keys() != first.columns.keys() or part.spec != first.spec:
-            raise ValueError(
-                f"{source} has the columns {sorted(part.columns)} and spaces {part.spec}, but "
-                f"{sources[0]} has {sorted(first.columns)} and {first.spec}; load these files separately"
-            )
-        part.columns["truncated"][-1] |= not part.columns["dones"][-1]
-    lengths, labels = [len(part.columns["obs"]) for part in parts], _joined_labels(parts)
-    trajectories = _joined_trajectories(parts)
-    columns = {name: _concatenate(name, [part.columns.pop(name) for part in parts]) for name in list(first.columns)}
-    before = np.cumsum([0, *(part.rows for part in parts)])
-    positions = [
-        start + (np.arange(length) if part.positions is None else part.positions)
-        for part, length, start in zip(parts, lengths, before, strict=False)
-    ]
-    left_out = [
-        LeftOut(f"{each.reason} ({source})", each.rows)
-        for part, source in zip(parts, sources, strict=True)
-        for each in part.left_out
-    ]
-    return StoredColumns(
-        columns, first.names, int(before[-1]), first.spec, labels, tuple(left_out), np.concatenate(positions),
-        trajectories, tuple(zip(sources, before.tolist(), strict=False)),
-    )  # fmt: skip
-
-
-def _joined_trajectories(parts: Sequence[StoredColumns]) -> Array | None:
-    if all(part.trajectories is None for part in parts):
-        return None
-    flags = [part.columns["dones"] | part.columns["truncated"] for part in parts]
-    found = zip((part.trajectories for part in parts), flags, strict=True)
-    return renumbered([np.cumsum(ends) - ends if own is None else own for own, ends in found])
-
-
-def _joined_labels(parts: Sequence[StoredColumns]) -> Labels:
-    flagged = [part.labels.integer_actions or part.columns["actions"].dtype.kind in "iu" for part in parts]
-    warnings = dict.fromkeys(each for part in parts for each in part.labels.warnings)
-    return parts[0].labels._replace(
-        integer_actions=all(flagged),
-        notes=tuple(dict.fromkeys(note for part in parts for note in part.labels.notes)),
-        warnings=(*warnings, *shared_ids([part.labels.episodes for part in parts])),
-    )
-
-
 def fill_columns(batches: Iterable[Arrays], rows: int) -> Arrays:
     """Concatenates batches of at most `rows` rows into preallocated columns, so that none is held twice."""
     columns, start = dict[str, Array](), 0
@@ -240,12 +190,6 @@ def require_numbers(name: str, dtype: np.dtype[Any], source: object) -> None:
     if dtype.kind not in "fiub":
         kind = "Python objects or text of varying length" if dtype.kind == "O" else str(dtype)
         raise TypeError(f"{source}: column {name!r} must hold numbers, got {kind}")
-
-
-def _concatenate(name: str, parts: Sequence[Array]) -> Array:
-    if len(shapes := {part.shape[1:] for part in parts}) > 1:
-        raise ValueError(f"column {name!r} has rows of different shapes in different files: {sorted(shapes)}")
-    return np.concatenate(parts)
 
 
 def read_flags(name: str, column: Array, source: object, order: Array | None = None) -> Array:
