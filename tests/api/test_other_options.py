@@ -11,7 +11,7 @@ import gymnasium as gym
 import pytest
 import yaml
 
-from rl_training import DQN, GAIL, IQL, MBPO, PPO, SAC, CalQL, resume_training, train_dqn, train_ppo
+from rl_training import DQN, GAIL, IQL, MBPO, PPO, SAC, CalQL, resume_training, train_cal_ql, train_dqn, train_ppo
 from rl_training.experiment.config.train_config import ConfigError
 from rl_training.experiment.verify import compare_runs, verify_run
 from rl_training.runtime.callbacks.training import StopAtStep
@@ -160,7 +160,9 @@ def test_the_rates_of_models_beside_the_policy_change_too(tmp_path, monkeypatch,
     ("options", "reason"),
     [
         ({"hidden_sizes": [16]}, r"weight has shape \(16, 4\), saved as \(8, 4\); keep the old value of hidden_sizes"),
-        ({"num_envs": 2, "gamma": 0.5}, r"keep the old value of num_envs \(1\), gamma \(0.99\), or train a new agent"),
+        ({"hidden_sizes": [16], "gamma": 0.5}, r"keep the old value of gamma \(0.99\), hidden_sizes .*, or train a new"),
+        ({"num_envs": 2}, r"num_envs is 2, but .* running episodes of 1 environment; keep num_envs 1, or train a new"),
+        ({"seed": 3}, r"seed is 3, but the random state of .*step_000000032 comes from seed 0; keep seed 0, or train"),
         ({"normalize_rewards": True}, r"it has no 'reward_scale'; keep the old value of normalize_rewards"),
     ],
 )
@@ -195,6 +197,25 @@ def test_a_new_run_with_an_online_phase_reaches_it(tmp_path, monkeypatch):
     assert (agent.config.total_timesteps, agent.config.online_steps) == (8, 2)
 
 
+def test_an_offline_agent_continues_online(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    options: dict[str, Any] = {"dataset": {"kind": "random", "rows": 64}, "hidden_sizes": [8], "batch_size": 8}
+    agent = CalQL("Pendulum-v1", eval_interval=0, output_dir="old", **options).learn(total_timesteps=6)
+    agent.learn(total_timesteps=2)
+    with pytest.raises(ConfigError, match=r"seed is 3, .* keep seed 0"):
+        CalQL.load("old", seed=3).learn(total_timesteps=4)
+    agent = CalQL.load("old", online_steps=400, num_envs=2, output_dir="new").learn()
+    assert agent.result is not None
+    assert (agent.result.steps, agent.config.total_timesteps, agent.config.online_steps) == (408, 8, 400)
+    spans = read_checkpoint(agent.agent.path).manifest.replay["replay"].values()
+    assert [*spans] == [(0, 400)]  # two episodes, the environment steps of the new run alone
+    found = verify_run(Path("new"))
+    assert (found.repeat, found.resume) == ([], [])
+    early = agent.config.model_copy(update={"total_timesteps": 6, "output_dir": "early"})
+    with pytest.raises(ConfigError, match="has more offline steps than total_timesteps; set it to 8"):
+        train_cal_ql(early, checkpoint_state="old")
+
+
 def test_a_full_replay_buffer_may_shrink_but_not_grow(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     tiny: dict[str, Any] = {"learning_starts": 8, "batch_size": 8, "hidden_sizes": [8], "eval_interval": 0}
@@ -214,6 +235,8 @@ def test_unknown_options_are_refused_by_load(trained):
         PPO.load(trained, lr=1e-5)
     with pytest.raises(ConfigError, match=r"custom_objects=.* is load\(path, learning_rate=1e-4\) here"):
         PPO.load(trained, custom_objects={"learning_rate": 1e-4})
+    with pytest.raises(TypeError, match=r"load\(\) takes no config; pass the options that differ, such as learn"):
+        PPO.load(trained, config=PPO("CartPole-v1").config)
 
 
 def test_a_checkpoint_of_another_algorithm_is_refused(trained):

@@ -25,7 +25,10 @@ def is_newest_of_a_run(checkpoint: Path) -> bool:
 
 def new_run_from(checkpoint: Path, config: TrainConfig, steps: int | None, output: str | None) -> TrainConfig:
     """Returns the config of a new run from a checkpoint, `steps` longer if given, in a directory without a run."""
-    done = find_checkpoint(checkpoint).step
+    start = find_checkpoint(checkpoint)
+    done = start.step
+    if config.online_steps and not start.info["config"]["online_steps"]:  # `learn` may have trained more offline steps
+        config = config.model_copy(update={"total_timesteps": max(config.total_timesteps, done)})
     if steps is None and done >= config.duration:
         raise ConfigError(f"the agent has already trained all {done:,} steps; learn(total_timesteps=N) trains N more")
     total = config.duration if steps is None else done + steps

@@ -203,6 +203,8 @@ class ManagedAlgorithm:
         - `evaluate` and `learn` import modules that the config names only if you have trained with them on this
           machine, or `trust` names them.
         """
+        if "config" in options:
+            raise TypeError("load() takes no config; pass the options that differ, such as learning_rate=1e-4")
         agent = in_environment(load_agent(path, best=best, device=device, trust=trust), env, wrappers)
         given, is_new = agent.config.given, output_dir is not None or bool(options)
         if is_new:

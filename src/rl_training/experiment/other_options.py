@@ -12,6 +12,7 @@ from rl_training.experiment.config.overrides import MAY_CHANGE
 from rl_training.experiment.config.registry import build_learner, config_type
 from rl_training.experiment.config.train_config import TrainConfig, config_differences, parse_config
 from rl_training.experiment.trust import learner_modules, modules_of, require_trusted
+from rl_training.messages import many
 from rl_training.runtime.checkpoints.reading import Checkpoint
 from rl_training.runtime.checkpoints.replay_segments import ReplaySegments
 from rl_training.types import EnvSpec
@@ -20,7 +21,7 @@ BUDGET = ("total_timesteps", "online_steps")
 
 
 def restore_elsewhere(
-    restore: Callable[[], list[str]], segments: ReplaySegments, updater: Updater, checkpoint: Checkpoint,
+    restore: Callable[[ReplaySegments], list[str]], segments: ReplaySegments, updater: Updater, checkpoint: Checkpoint,
     config: TrainConfig, spec: EnvSpec,
 ) -> list[str]:  # fmt: skip
     """Restores a checkpoint of another run, then sets what the options of this run decide; returns the warnings."""
@@ -30,9 +31,14 @@ def restore_elsewhere(
     require_trusted(learner_modules(saved), modules_of(config), checkpoint.path)
     before = parse_config(saved)
     changed = {k: v for k, v in config_differences(before, config).items() if k not in (*MAY_CHANGE, *BUDGET)}
+    _require_same_episodes(checkpoint, before, config)
+    goes_online = config.online_steps and not before.online_steps
+    if goes_online and checkpoint.step > config.total_timesteps:
+        raise ConfigError(f"{checkpoint.path} has more offline steps than total_timesteps; set it to {checkpoint.step}")
+    saved_segments = ReplaySegments({}) if goes_online else segments  # the replay buffer is empty at first
     try:
-        warnings = restore()
-        segments.require_complete(checkpoint)
+        warnings = restore(saved_segments)
+        saved_segments.require_complete(checkpoint)
     except (ValueError, KeyError) as error:
         if not changed:
             raise
@@ -45,6 +51,20 @@ def restore_elsewhere(
     if changed:
         _apply(updater, before, config, spec)
     return warnings
+
+
+def _require_same_episodes(checkpoint: Checkpoint, before: TrainConfig, now: TrainConfig) -> None:
+    """Raises ConfigError if the seed, or the number of environments with running episodes, has changed."""
+    if now.seed != before.seed:
+        raise ConfigError(
+            f"seed is {now.seed}, but the random state of {checkpoint.path} comes from seed {before.seed}; keep seed "
+            f"{before.seed}, or train a new agent"
+        )
+    if now.num_envs != before.num_envs and "actor" in checkpoint.group("lane"):
+        raise ConfigError(
+            f"num_envs is {now.num_envs}, but {checkpoint.path} has the running episodes of "
+            f"{many(before.num_envs, 'environment')}; keep num_envs {before.num_envs}, or train a new agent"
+        )
 
 
 def _apply(updater: Updater, before: TrainConfig, now: TrainConfig, spec: EnvSpec) -> None:

@@ -110,6 +110,9 @@ class FineTuneLane(ActingLane):
 
     def load_state_dict(self, state: dict[str, Any]) -> list[str]:
         self.step = state["step"]
+        if "actor" not in state:  # of a run on the dataset alone
+            self.mixed.dataset.load_state_dict(state["source"])
+            return []
         self.mixed.load_state_dict(state["source"])
         for env, saved in state["waiting"].items():
             steps = {name: column.to(self.actor.device) for name, column in saved.items()}
