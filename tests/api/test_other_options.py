@@ -160,7 +160,7 @@ def test_the_rates_of_models_beside_the_policy_change_too(tmp_path, monkeypatch,
     ("options", "reason"),
     [
         ({"hidden_sizes": [16]}, r"weight has shape \(16, 4\), saved as \(8, 4\); keep the old value of hidden_sizes"),
-        ({"hidden_sizes": [16], "gamma": 0.5}, r"keep the old value of gamma \(0.99\), hidden_sizes .*, or train a new"),
+        ({"hidden_sizes": [16], "gamma": 0.5}, r"keep the old value of gamma \(0.99\), hidden_sizes .*, or train"),
         ({"num_envs": 2}, r"num_envs is 2, but .* running episodes of 1 environment; keep num_envs 1, or train a new"),
         ({"seed": 3}, r"seed is 3, but the random state of .*step_000000032 comes from seed 0; keep seed 0, or train"),
         ({"normalize_rewards": True}, r"it has no 'reward_scale'; keep the old value of normalize_rewards"),

@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from rl_training import DQN
 from rl_training.experiment.run_directory import RunDirectory
 
 ONLINE = ["train", "dqn", "CartPole-v1", "--steps", "200", "--set", "learning_starts=50", "--set", "hidden_sizes=[8]",
@@ -31,6 +32,13 @@ def test_an_untouched_run_is_byte_identical_and_stays_as_it_was(cli, run):
         "first 120 steps (70 updates), repeated: byte-identical\nstopped half-way and resumed: byte-identical\n",
     )
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+def test_a_run_that_started_from_another_one_is_repeated_from_there(cli, run):
+    DQN.load(run, learning_rate=1e-4, log_interval=40, output_dir=run.with_name("new")).learn(total_timesteps=120)
+    result = cli("verify", run.with_name("new"))
+    first = "from step 200, where the run started from another one, to step 300, repeated: byte-identical"
+    assert (result.exit_code, result.stdout.splitlines()[0]) == (0, first)
 
 
 def test_to_the_end_of_the_run_its_checkpoints_are_compared(cli, run, finished):

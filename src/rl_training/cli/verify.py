@@ -28,8 +28,10 @@ def verify(run: Run, steps: Steps = None, trust: Trust = None, as_json: Json = F
     if as_json:
         print_json({"identical": found.identical, **asdict(found)})
     else:
-        length = f"{many(found.steps, 'step')} ({many(found.updates, 'update')})"
-        typer.echo(f"first {length}, repeated: {_verdict(found.repeat)}")
+        length = f"first {many(found.steps, 'step')} ({many(found.updates, 'update')})"
+        if found.start:
+            length = f"from step {found.start:,}, where the run started from another one, to step {found.steps:,}"
+        typer.echo(f"{length}, repeated: {_verdict(found.repeat)}")
         typer.echo(f"stopped half-way and resumed: {_verdict(found.resume)}")
         for reason in found.reasons:
             typer.echo(f"possible cause: {reason}")

@@ -37,6 +37,7 @@ class Verification:
     repeat: list[str]  # between the run and its repetition
     resume: list[str]  # between the repetition and one that was stopped half-way and resumed
     reasons: list[str]  # facts about this machine that differ from the run's
+    start: int = 0  # the step of another run that this run started from
 
     @property
     def identical(self) -> bool:
@@ -74,7 +75,7 @@ def verify_run(path: Path, *, steps: int | None = None, trust: Trust = ()) -> Ve
         repeat += _checkpoint_differences(directory.checkpoints, RunDirectory(whole).checkpoints)
         resume, updates = compare_runs(whole, halved), end.group("updater")["updates"]
     then, now = {**record, **record["choices"]}, {**facts(), **choose(configs[0])._asdict()}
-    return Verification(end.step, updates, repeat, resume, differences(then, now) if repeat or resume else [])
+    return Verification(end.step, updates, repeat, resume, differences(then, now) if repeat or resume else [], first)
 
 
 def require_intact(directory: RunDirectory) -> None:
