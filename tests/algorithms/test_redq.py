@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from rl_training.algorithms import REDQAlgorithm, REDQConfig, Updater, redq
+from rl_training.algorithms.core.learner import frozen_subset
 from rl_training.models.values import Critic
 
 
@@ -19,7 +20,7 @@ def test_subsets_are_of_different_critics_and_all_of_them_come_up():
 def test_a_few_critics_say_what_they_say_among_all(draw, box):
     critic, rows = Critic(3, 2, (8,), copies=5), draw(box, 6)
     everyone = critic(rows["obs"], rows["actions"])
-    few = redq.subset_values(critic, torch.tensor([3, 0]), rows["obs"], rows["actions"])
+    few = frozen_subset(critic, torch.tensor([3, 0]))(rows["obs"], rows["actions"])
     torch.testing.assert_close(few, everyone[[3, 0]])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor, nn
 
 from rl_training.algorithms import TD3Algorithm, TD3Config, smoothed_actions
 
@@ -50,6 +51,34 @@ def test_the_actor_climbs_the_first_critic_alone(box, draw):
     loss = learner.actor_loss(rows).terms
     assert loss.keys() == {"actor_loss"}
     torch.testing.assert_close(loss["actor_loss"], -q1.mean())
+
+
+@pytest.mark.parametrize("network", [{"kind": "mlp"}, {"kind": "simba"}, {"kind": "mlp", "layer_norm": True}], ids=str)
+def test_the_gradient_of_the_actor_is_that_of_the_first_critic(network, box, draw):
+    learner, rows = TD3Algorithm.build(box, hidden_sizes=(8,), network=network), draw(box, 4)
+    actor = list(learner.model.actor.parameters())
+    obs = learner.normalizer(rows["obs"])
+    q1 = learner.model.critic(obs, learner.model.actor(obs).mode())[0]
+    expected, found = torch.autograd.grad(-q1.mean(), actor), torch.autograd.grad(learner.actor_loss(rows).total, actor)
+    torch.testing.assert_close(found, expected)
+
+
+class Values(nn.Module):
+    """Two critics without an axis of copies."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Linear(5, 2)
+
+    def forward(self, obs: Tensor, actions: Tensor) -> Tensor:
+        return self.net(torch.cat([obs, actions], -1)).T
+
+
+def test_the_actor_maximises_the_first_value_of_critics_of_your_own(box, draw):
+    learner, rows = TD3Algorithm.build(box, hidden_sizes=(8,)), draw(box, 4)
+    learner.model.critic = Values()
+    q1 = learner.model.critic(rows["obs"], learner.model.actor(rows["obs"]).mode())[0]
+    torch.testing.assert_close(learner.actor_loss(rows).total, -q1.mean())
 
 
 def test_each_term_trains_its_own_network_alone(box, draw, reached):

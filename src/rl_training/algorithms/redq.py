@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor
-from torch.func import functional_call
 
-from rl_training.algorithms.core.learner import frozen
+from rl_training.algorithms.core.learner import frozen, frozen_subset
 from rl_training.algorithms.sac import SACAlgorithm, SACConfig
 from rl_training.models import MLPREDQModel
 
@@ -33,13 +30,6 @@ def random_subset(size: int, count: int, device: torch.device) -> Tensor:
     return torch.rand(count, device=device).topk(size).indices
 
 
-def subset_values(critic: Any, subset: Tensor, obs: Tensor, actions: Tensor) -> Tensor:
-    """Q-values of these critics only, [subset, rows]."""
-    # Custom feature networks are shared by all critics and have no leading axis.
-    parameters = {f"net.{name}": parameter[subset] for name, parameter in critic.net.named_parameters()}
-    return functional_call(critic, parameters, (obs, actions))
-
-
 class REDQAlgorithm(SACAlgorithm):
     """SAC whose TD target is the minimum over a random subset of critics, and whose actor maximises their mean."""
 
@@ -53,7 +43,7 @@ class REDQAlgorithm(SACAlgorithm):
 
     def next_value(self, next_obs: Tensor, actions: Tensor) -> Tensor:
         subset = random_subset(self.config.subset_size, self.config.num_critics, next_obs.device)
-        return subset_values(self.target["critic"], subset, next_obs, actions).amin(0)
+        return frozen_subset(self.target["critic"], subset)(next_obs, actions).amin(0)
 
     def policy_value(self, obs: Tensor, actions: Tensor) -> Tensor:
         return frozen(self.model.critic)(obs, actions).mean(0)

@@ -7,9 +7,10 @@ from pydantic import Field, NonNegativeFloat, PositiveInt
 from torch import Tensor
 
 from rl_training.algorithms.core.config import ActionNoiseConfig, AlgorithmConfig, NoiseKind, ReplayActorCriticConfig
-from rl_training.algorithms.core.learner import Learner, frozen
+from rl_training.algorithms.core.learner import Learner, frozen, frozen_subset
 from rl_training.algorithms.core.ops import squared_td_loss
 from rl_training.models import MLPTD3Model
+from rl_training.models.values import Critic
 from rl_training.types import Batch, Loss
 
 
@@ -60,8 +61,13 @@ class TD3Algorithm(Learner):
     def actor_loss(self, batch: Batch) -> Loss:
         obs = self.normalizer(batch["obs"])
         policy_actions = self.model.actor(obs).mode()
-        q = frozen(self.model.critic)(obs, policy_actions)[0]  # the first critic only, as in the authors' code
-        return self.policy_loss(q, policy_actions, batch)
+        return self.policy_loss(self.first_q(obs, policy_actions), policy_actions, batch)
+
+    def first_q(self, obs: Tensor, actions: Tensor) -> Tensor:
+        """Q-value of the first critic, as in the authors' code, with gradients for the actions only."""
+        critic = self.model.critic
+        values = frozen_subset(critic, slice(1)) if isinstance(critic, Critic) else frozen(critic)
+        return values(obs, actions)[0]
 
     def policy_loss(self, q: Tensor, policy_actions: Tensor, batch: Batch) -> Loss:
         """Policy loss: mean of -Q1(s, pi(s))."""

@@ -39,6 +39,16 @@ def frozen(module: nn.Module) -> Callable[..., Any]:
     return lambda *inputs: functional_call(module, parameters, inputs)
 
 
+def frozen_subset(critic: nn.Module, subset: Tensor | slice) -> Callable[..., Tensor]:
+    """Returns the copies `subset` of a `Critic` as a function, [subset, rows], without gradients for its parameters."""
+    # Custom feature networks are shared by all copies and have no leading axis.
+    parameters = {
+        name: parameter.detach()[subset] if name.startswith("net.") else parameter.detach()
+        for name, parameter in critic.named_parameters()
+    }
+    return lambda *inputs: functional_call(critic, parameters, inputs)
+
+
 class Column(NamedTuple):
     """A batch column beyond those of every transition, which a learner needs."""
 
