@@ -12,8 +12,7 @@ from torch import Tensor
 from rl_training.data.datasets.tensors import to_array
 from rl_training.data.datasets.trajectories import renumbered
 from rl_training.data.datasets.transition_dataset import TransitionDataset
-from rl_training.data.readers.joining import require_same_spaces
-from rl_training.data.readers.order import order_of, require_same_order
+from rl_training.data.readers.joining import order_of, require_same_order, require_same_spaces
 from rl_training.types import Array, Batch, EnvSpec
 
 

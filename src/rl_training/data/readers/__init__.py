@@ -12,22 +12,22 @@ from typing import TypeAlias
 import numpy as np
 
 from rl_training.data.readers.cells import sorted_words
-from rl_training.data.readers.csv import read_csv
+from rl_training.data.readers.csv import csv_table
 from rl_training.data.readers.dates import DAY, MONTH, UnclearDates
 from rl_training.data.readers.endings import ending_of
 from rl_training.data.readers.hdf5 import read_hdf5
-from rl_training.data.readers.joining import join_files
+from rl_training.data.readers.joining import join_files, order_in_file, require_same_order
 from rl_training.data.readers.minari import datasets_root, local_ids, minari_directory, read_minari
 from rl_training.data.readers.names import Names, as_patterns, constant_rewards
 from rl_training.data.readers.npz import read_npz
 from rl_training.data.readers.options import TableOptions
-from rl_training.data.readers.order import order_in_file, require_same_order
-from rl_training.data.readers.parquet import read_parquet
+from rl_training.data.readers.parquet import parquet_table
 from rl_training.data.readers.rows import StoredColumns
+from rl_training.data.readers.tables import read_table
 from rl_training.data.readers.timing import from_first_time
 
 ARRAYS = {".npz": read_npz, ".hdf5": read_hdf5, ".h5": read_hdf5}
-TABLES = {".parquet": read_parquet, ".csv": read_csv, ".csv.gz": read_csv}
+TABLES = {".parquet": parquet_table, ".csv": csv_table, ".csv.gz": csv_table}
 READERS = (*ARRAYS, *TABLES)
 MINARI = "minari:"  # an optional prefix of Minari ids
 Source: TypeAlias = "str | Path | Sequence[str | Path]"
@@ -117,7 +117,10 @@ def _read(path: Path, columns: Mapping[str, str] | None, options: TableOptions) 
         minari = f", nor a Minari dataset in {datasets_root()}; {hint}"
         raise FileNotFoundError(f"dataset file {path} not found{'' if path.suffix else minari}")
     with naming_damage(path):
-        return TABLES[suffix](path, columns, options) if suffix in TABLES else ARRAYS[suffix](path, columns)
+        if suffix in ARRAYS:
+            return ARRAYS[suffix](path, columns)
+        with TABLES[suffix](path, options) as table:
+            return read_table(table, columns, options)
 
 
 @contextmanager

@@ -19,17 +19,10 @@ from rl_training.data.readers import cells
 from rl_training.data.readers.dialects import cell_rows, columns_of, detect_dialect, open_text, read_header
 from rl_training.data.readers.options import Dialect, TableOptions
 from rl_training.data.readers.plan import Table
-from rl_training.data.readers.rows import StoredColumns
-from rl_training.data.readers.tables import read_table
 from rl_training.types import Array, Arrays
 
 ROWS = 2**12  # per batch
 ARROW_ROWS = 2**16
-
-
-def read_csv(path: Path, given: Mapping[str, str] | None, options: TableOptions) -> StoredColumns:
-    with csv_table(path, options) as table:
-        return read_table(table, given, options)
 
 
 @contextmanager

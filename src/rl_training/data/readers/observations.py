@@ -7,20 +7,16 @@ from pathlib import Path
 
 import numpy as np
 
-from rl_training.data.readers import cells, naming_damage
-from rl_training.data.readers.csv import csv_table
+from rl_training.data.readers import TABLES, cells, naming_damage
 from rl_training.data.readers.options import TableOptions
-from rl_training.data.readers.parquet import parquet_table
 from rl_training.data.readers.plan import Table
 from rl_training.data.spaces.named import check_columns, named_columns
 from rl_training.messages import Warn, print_warning
 from rl_training.types import Array, Arrays, EnvSpec
 
-TABLES = (".csv", ".csv.gz", ".parquet")
-
 
 def is_table(path: Path) -> bool:
-    return path.name.endswith(TABLES)
+    return path.name.endswith(tuple(TABLES))
 
 
 def read_observations(path: Path, spec: EnvSpec, csv_dialect: str, warn: Warn = print_warning) -> Arrays:
@@ -29,8 +25,8 @@ def read_observations(path: Path, spec: EnvSpec, csv_dialect: str, warn: Warn = 
         raise ValueError(
             f"{path}: the run was not trained on a table, so its observations have no column names; use a .npy file"
         )
-    opened = parquet_table(path) if path.suffix == ".parquet" else csv_table(path, TableOptions(csv_dialect))
-    with naming_damage(path), opened as table:
+    read = next(read for ending, read in TABLES.items() if path.name.endswith(ending))
+    with naming_damage(path), read(path, TableOptions(csv_dialect)) as table:
         columns, categories = named_columns(spec)
         check_columns(str(path), table.names, columns, warn)
         return _joined(table, columns, categories)

@@ -16,7 +16,6 @@ import numpy as np
 from rl_training.data.datasets.durations import TIME
 from rl_training.data.datasets.validation import require_equal_lengths
 from rl_training.data.readers.episodes import Warnings, join_episodes, require_ids, single_ids
-from rl_training.data.readers.extras import drop_incomplete
 from rl_training.data.readers.names import SPELLINGS, choose_names
 from rl_training.data.readers.rows import (
     NO_LABELS,
@@ -24,6 +23,7 @@ from rl_training.data.readers.rows import (
     LeftOut,
     StoredColumns,
     complete_transitions,
+    drop_incomplete,
     keep_rows,
     read_flags,
     with_durations,

@@ -12,20 +12,13 @@ from rl_training.data.extras import import_arrow, import_parquet
 from rl_training.data.readers.csv import arrow_cells, arrow_kind
 from rl_training.data.readers.options import TableOptions
 from rl_training.data.readers.plan import Table
-from rl_training.data.readers.rows import StoredColumns
-from rl_training.data.readers.tables import read_table
 from rl_training.types import Array, Arrays, EnvSpec
 
 ROWS = 2**13  # per batch
 
 
-def read_parquet(path: Path, given: Mapping[str, str] | None, options: TableOptions) -> StoredColumns:
-    with parquet_table(path) as table:
-        return read_table(table, given, options)
-
-
 @contextmanager
-def parquet_table(path: Path) -> Iterator[Table]:
+def parquet_table(path: Path, options: TableOptions) -> Iterator[Table]:
     arrow = import_arrow()
     try:
         # With pre_buffer, all row groups would be held in memory until the last is read.

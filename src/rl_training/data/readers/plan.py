@@ -64,7 +64,11 @@ def make_plan(table: Table, given: Mapping[str, str], options: TableOptions) -> 
     chosen = {name: matching_columns(pattern, table.names) for name, pattern in names.items()}
     used = {column for group in chosen.values() for column in group}
     extras = [name for name in other_names(table.names, names, given) if table.kinds[name] == "number"]
-    chosen |= {name: [name] for name in [*extras, *_free_ids(table, options)] if name not in used}
+    if missing := [name for name in options.ids if name not in table.names]:
+        close = did_you_mean(missing[0], table.names)
+        raise ValueError(f"{table.source} has no column {missing[0]!r} to keep as ids; it has {table.names}{close}")
+    ids = [name for name in options.ids if table.kinds[name] == "text"]
+    chosen |= {name: [name] for name in [*extras, *ids] if name not in used}
     chosen |= {time: [time]} if time and time not in used else {}
     plan = Plan(table, names, chosen, extras, time, ids=_ids(table, chosen, options))
     _plan_categories(plan, options)
@@ -123,13 +127,6 @@ def _ids(table: Table, chosen: Mapping[str, list[str]], options: TableOptions) -
     return {column: {} for column in chosen.get("episodes", ())} | asked
 
 
-def _free_ids(table: Table, options: TableOptions) -> list[str]:
-    if missing := [name for name in options.ids if name not in table.names]:
-        close = did_you_mean(missing[0], table.names)
-        raise ValueError(f"{table.source} has no column {missing[0]!r} to keep as ids; it has {table.names}{close}")
-    return [name for name in options.ids if table.kinds[name] == "text"]
-
-
 def _time_column(table: Table, given: Mapping[str, str], names: Mapping[str, str], options: TableOptions) -> str:
     """The column that orders the rows: the one named, or one with timestamps or a name such as `timestamp`."""
     if TIME in given:
@@ -148,8 +145,8 @@ def _plan_categories(plan: Plan, options: TableOptions) -> None:
     asked = dict(options.categories) if table.spec is None else {}  # files written here hold numbers
     _require_used(plan, [] if options.is_known else list(asked), list(asked))
     for name, group in chosen.items():
-        partners = _partners(name, chosen)
-        for column, partner in zip(group, partners, strict=True):
+        now = chosen.get(name.removeprefix("next_"), group)  # next_obs has the categories of obs
+        for column, partner in zip(group, now if len(now) == len(group) else group, strict=True):
             key = "actions" if name in ACTIONS and len(group) == 1 else partner
             is_text = table.kinds[column] == "text" and name not in (*OBS, *FLAGS, "rewards")
             is_text &= column not in plan.ids and column != plan.time
@@ -162,12 +159,6 @@ def _plan_categories(plan: Plan, options: TableOptions) -> None:
                 asked.setdefault(key, values)
     for key in dict.fromkeys(plan.categories.values()):
         plan.values[key] = tuple(map(str, asked[key])) or _values(plan, key)
-
-
-def _partners(name: str, chosen: Mapping[str, list[str]]) -> list[str]:
-    """The columns of this step that those of the next step share their categories with, or the columns themselves."""
-    now = chosen.get(name.removeprefix("next_"), chosen[name])
-    return now if len(now) == len(chosen[name]) else chosen[name]
 
 
 def _lists_two(plan: Plan, column: str, values: Sequence[str]) -> bool:

@@ -156,6 +156,15 @@ def with_durations(columns: Arrays, names: Mapping[str, str], ends: Array, sourc
     return {DURATIONS: found, **columns}
 
 
+def drop_incomplete(columns: Arrays, extras: Iterable[str]) -> tuple[str, ...]:
+    """Drops other columns with missing values, so that no row is lost for a column that nothing needs."""
+    wrong = [name for name in extras if columns[name].dtype.kind == "f" and np.isnan(columns[name]).any()]
+    for name in wrong:
+        del columns[name]
+    named = ", ".join(f"{name!r}" for name in wrong)
+    return (f"left out, because values are missing: {named} (keep with --columns NAME=NAME)",) if wrong else ()
+
+
 def fill_columns(batches: Iterable[Arrays], rows: int) -> Arrays:
     """Concatenates batches of at most `rows` rows into preallocated columns, so that none is held twice."""
     columns, start = dict[str, Array](), 0

@@ -9,7 +9,6 @@ import numpy as np
 from rl_training.data.datasets.durations import TIME
 from rl_training.data.readers import cells
 from rl_training.data.readers.episodes import join_episodes, marked_ends, numbered, single_ids
-from rl_training.data.readers.extras import drop_incomplete
 from rl_training.data.readers.names import ACTIONS
 from rl_training.data.readers.options import TableOptions
 from rl_training.data.readers.plan import FLAGS, OBS, Plan, Table, make_plan, unread_times
@@ -17,6 +16,7 @@ from rl_training.data.readers.rows import (
     Labels,
     StoredColumns,
     complete_transitions,
+    drop_incomplete,
     fill_columns,
     join_columns,
 )
@@ -77,7 +77,8 @@ def _joined(plan: Plan) -> Iterator[Arrays]:
             if column in plan.ids:
                 parts[column] = numbered(part, plan.ids[column], plan.where(column), start)
             elif column in plan.categories:
-                parts[column] = _codes(plan, column, part)
+                values = plan.values[plan.categories[column]]
+                parts[column] = cells.to_codes(cells.to_words(part), values, plan.where(column))
             elif column == plan.time or plan.table.kinds[column] == "time":
                 parts[column] = _seconds(plan, column, part, start)
             elif plan.table.kinds[column] == "text" and (name := plan.role(column, FLAGS)):
@@ -87,11 +88,6 @@ def _joined(plan: Plan) -> Iterator[Arrays]:
         yield {name: join_columns([_expanded(plan, name, column, parts[column]) for column in group], name)
                for name, group in plan.chosen.items()}  # fmt: skip
         start += len(next(iter(batch.values())))
-
-
-def _codes(plan: Plan, column: str, part: Array) -> Array:
-    key = plan.categories[column]
-    return cells.to_codes(cells.to_words(part), plan.values[key], plan.where(column))
 
 
 def _expanded(plan: Plan, name: str, column: str, part: Array) -> Array:
