@@ -171,24 +171,23 @@ def _found(member: Member) -> Iterator[Any]:
     for file in (*sorted(member.path.glob(ESTIMATES)), *sorted(member.path.parent.glob(ESTIMATES))):
         try:
             found = json.loads(file.read_bytes())
-            yield from _of_run(found, member.path) if "runs" in found else [found] if file.parent == member.path else []
+            if "runs" in found:  # of a ranking: an entry for each run, and keys that all share
+                runs = [run for run in found["runs"] if Path(run["run_dir"]).resolve() == member.path.resolve()]
+                yield from ({**{key: found[key] for key in found if key != "runs"}, **run} for run in runs)
+            elif file.parent == member.path:
+                yield found
         except MALFORMED:
             continue
 
 
-def _of_run(ranking: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
-    """The entries of a run in the output of `evaluate RUN... --ope DATA --json`, with what all entries share."""
-    shared = {key: value for key, value in ranking.items() if key != "runs"}
-    yield from ({**shared, **run} for run in ranking["runs"] if Path(run["run_dir"]).resolve() == path.resolve())
-
-
 def _estimate(number: int, member: Member, found: Any) -> Estimate | None:
     try:
-        interval, behaviour = found.get("interval"), found.get("behaviour_interval")
+        behaviour = _interval(found.get("behaviour_interval"))
         gamma, unseen = finite(found.get("gamma")), finite(found.get("unseen_actions"))
         return Estimate(
             number, str(member.path), short_text(str(found.get("dataset", ""))), number_text(float(found["estimate"])),
-            _interval(interval), f"{number_text(float(found['behaviour_return']))}{_in_brackets(behaviour)}",
+            _interval(found.get("interval")),
+            number_text(float(found["behaviour_return"])) + (f" ({behaviour})" if behaviour else ""),
             "" if gamma is None else f"{gamma:g}", "" if unseen is None else f"{unseen:.0%}",
             [short_text(str(warning)) for warning in found.get("warnings") or []],
         )  # fmt: skip
@@ -198,10 +197,6 @@ def _estimate(number: int, member: Member, found: Any) -> Estimate | None:
 
 def _interval(bounds: Any) -> str:
     return "" if bounds is None else interval_text(Interval(*map(float, bounds)))
-
-
-def _in_brackets(bounds: Any) -> str:
-    return "" if bounds is None else f" ({_interval(bounds)})"
 
 
 def _command(run: StoredRun) -> list[str]:

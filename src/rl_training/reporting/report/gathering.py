@@ -12,7 +12,7 @@ from rl_training.experiment.bench.scores import is_estimate, value_of
 from rl_training.experiment.result import is_run
 from rl_training.reporting.bench_cells import BenchCell, read_cells
 from rl_training.reporting.finding import find
-from rl_training.reporting.grouping import BENCH, RUN, Group, cell_group
+from rl_training.reporting.grouping import BENCH, RUN, cell_group
 from rl_training.reporting.report.groups import MALFORMED, Gathered, Member, ReportGroup, finite, points
 from rl_training.reporting.report.labels import with_labels
 from rl_training.reporting.settings import Setting, settings_of
@@ -37,12 +37,11 @@ def gather(paths: Sequence[str], by: Sequence[str] = ()) -> Gathered:
     groups += [_from_runs(setting) for setting in settings.runs]
     shown = {member.path for group in groups for member in group.members}
     older = [str(run.path) for run in runs if run.path not in shown]
-    return Gathered(with_labels(groups), [*notes, *settings.notes, *_older(older)])
-
-
-def _older(paths: Sequence[str]) -> list[str]:
-    named = ", ".join(paths[:NAMED]) + (f" and {len(paths) - NAMED} more" if len(paths) > NAMED else "")
-    return [f"left out, because a newer run has the same setting and seed: {named}"] if paths else []
+    notes += settings.notes
+    if older:
+        named = ", ".join(older[:NAMED]) + (f" and {len(older) - NAMED} more" if len(older) > NAMED else "")
+        notes.append(f"left out, because a newer run has the same setting and seed: {named}")
+    return Gathered(with_labels(groups), notes)
 
 
 def _read(path: Path, notes: list[str]) -> Iterator[StoredRun]:
@@ -68,22 +67,20 @@ def _cells(cells: Sequence[BenchCell], options: Sequence[dict[str, Any]], notes:
     groups, waiting = [], []
     for cell, chosen in zip(cells, options, strict=True):
         if cell.result is not None:
-            groups.append(_from_cell(cell_group(cell, chosen), cell.family[0]))
-        elif runs := [*_read(cell.folder, notes)]:
-            dataset = cell.cell.dataset or runs[0].dataset
-            groups.append(_from_runs(Setting(cell.cell.learner, str(runs[0].env), dataset, chosen, runs)))
+            group = cell_group(cell, chosen)
+            members = [
+                _cell_member(Path(path), run) for path, run in zip(group.paths, cell.result["runs"], strict=True)
+            ]
+            task, algo = name_of(group.cell), cell.family[0]
+            groups.append(ReportGroup(algo, chosen, task, group.env, group.dataset, members, group.cell))
+        elif stored := [*_read(cell.folder, notes)]:
+            dataset = cell.cell.dataset or stored[0].dataset
+            groups.append(_from_runs(Setting(cell.cell.learner, str(stored[0].env), dataset, chosen, stored)))
         else:
             waiting.append(cell.cell.name)
     if waiting:
         notes.append(f"not started: {', '.join(waiting)}")
     return groups
-
-
-def _from_cell(group: Group, algo: str) -> ReportGroup:
-    members = [
-        _cell_member(Path(path), facts) for path, facts in zip(group.paths, group.cell["runs"], strict=True)
-    ]  # fmt: skip
-    return ReportGroup(algo, group.options, name_of(group.cell), group.env, group.dataset, members, group.cell)
 
 
 def _cell_member(path: Path, facts: dict[str, Any]) -> Member:

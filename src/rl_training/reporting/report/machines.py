@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from rl_training.reporting.report.groups import Gathered, Member, ReportGroup, finite
 from rl_training.reporting.report.texts import duration_text, number_text, short_text
@@ -16,37 +16,17 @@ from rl_training.reporting.stored_runs import seed_ranges
 PROGRAMS = ("rl-training", "__main__.py")
 
 
-class Machine(NamedTuple):
-    hardware: str
-    versions: str
-    commit: str
-    runs: int
-
-
-class GroupTime(NamedTuple):
-    number: int
-    label: str
-    device: str
-    seconds: str  # of all seeds
-    rate: str
-    steps: str
-
-
-class GroupCommands(NamedTuple):
-    number: int
-    label: str
-    commands: list[str]
-    note: str
-
-
-def machines(gathered: Gathered) -> list[Machine]:
+def machines(gathered: Gathered) -> list[dict[str, Any]]:
     found: dict[tuple[str, str, str], int] = {}
     for group in gathered.groups:
         for member in group.members:
             record = _record(group, member)
             key = (_hardware(record), _versions(record), str(record.get("git") or member.facts.get("commit") or ""))
             found[key] = found.get(key, 0) + 1
-    return [Machine(*key, runs) for key, runs in found.items()]
+    return [
+        {"hardware": hardware, "versions": versions, "commit": commit, "runs": runs}
+        for (hardware, versions, commit), runs in found.items()
+    ]
 
 
 def _record(group: ReportGroup, member: Member) -> dict[str, Any]:
@@ -70,20 +50,18 @@ def _mapping(record: dict[str, Any], key: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def group_times(gathered: Gathered) -> list[GroupTime]:
-    return [_time(group) for group in gathered.groups]
-
-
-def _time(group: ReportGroup) -> GroupTime:
+def group_time(group: ReportGroup) -> dict[str, Any]:
+    """Device, time of all seeds, steps per second, and steps."""
     known = [(member, seconds) for member in group.members if (seconds := member_seconds(member)) is not None]
     rates = [member.step / seconds for member, seconds in known if seconds > 0 and member.step]
     choices = [_mapping(_record(group, member), "choices") for member in group.members]
     devices = dict.fromkeys(str(each["device"]) for each in choices if "device" in each)
-    total = duration_text(group_seconds(group)) if known else ""
-    return GroupTime(
-        group.number, group.name, ", ".join(devices), total,
-        number_text(sum(rates) / len(rates), 0) if rates else "", f"{sum(member.step for member in group.members):,}",
-    )  # fmt: skip
+    return {
+        "number": group.number, "label": group.name, "device": ", ".join(devices),
+        "seconds": duration_text(group_seconds(group)) if known else "",
+        "rate": number_text(sum(rates) / len(rates), 0) if rates else "",
+        "steps": f"{sum(member.step for member in group.members):,}",
+    }  # fmt: skip
 
 
 def group_seconds(group: ReportGroup) -> float:
@@ -100,23 +78,17 @@ def member_seconds(member: Member) -> float | None:
     return max(times) - min(times) if len(times) > 1 else finite(member.facts.get("seconds"))
 
 
-def group_commands(gathered: Gathered) -> list[GroupCommands]:
-    return [_commands(group) for group in gathered.groups]
-
-
-def _commands(group: ReportGroup) -> GroupCommands:
-    number, name = group.number, group.name
+def group_commands(group: ReportGroup) -> tuple[list[str], str]:
+    """The commands that trained a group, or would train it again, and a note."""
     if group.cell is not None and isinstance(group.cell.get("commands"), list):
-        return GroupCommands(number, name, [str(each) for each in group.cell["commands"]], "by `bench`")
-    typed = list(dict.fromkeys(_typed(group)))
-    if typed:
-        return GroupCommands(number, name, typed, "")
-    run = group.first_run
-    if run is None:
-        return GroupCommands(number, name, [], "not recorded")
+        return [str(each) for each in group.cell["commands"]], "by `bench`"
+    if typed := list(dict.fromkeys(_typed(group))):
+        return typed, ""
+    if (run := group.first_run) is None:
+        return [], "not recorded"
     seeds = seed_ranges([member.seed for member in group.members]).replace(" ", "")
     again = ["train", str(run.path / "config.yaml"), "--seeds", seeds, "--output", "NEW_FOLDER"]
-    return GroupCommands(number, name, [shlex.join(["rl-training", *again])], "trained from Python; from its config:")
+    return [shlex.join(["rl-training", *again])], "trained from Python; from its config:"
 
 
 def _typed(group: ReportGroup) -> Iterator[str]:
@@ -144,8 +116,3 @@ def _reason(member: Member) -> str:
         return f"no result {where}; the last log entry is of {last:%d %b %Y, %H:%M} UTC"
     reason = str(member.facts.get("stop_reason") or member.status)
     return f"{reason} ({where})"
-
-
-def time_summary(gathered: Gathered) -> str:
-    seconds = sum(map(group_seconds, gathered.groups))
-    return f"{duration_text(seconds)} of training" if seconds else ""

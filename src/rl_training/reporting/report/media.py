@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import base64
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
-from rl_training.reporting.report.groups import Gathered, ReportGroup
+from rl_training.reporting.report.groups import Gathered
 from rl_training.reporting.report.texts import bytes_text, relative_link
 
 TYPES = {
@@ -19,18 +19,7 @@ NEWEST = 6  # files of one run
 BUDGET = 1_000_000  # bytes of all files in the page
 
 
-class Media(NamedTuple):
-    number: int
-    group: str
-    seed: int
-    name: str
-    kind: str  # video or image
-    source: str  # a data URL, or empty if the file is linked
-    link: str
-    size: str
-
-
-def media(gathered: Gathered, page: Path, budget: int = BUDGET) -> list[Media]:
+def media(gathered: Gathered, page: Path, budget: int = BUDGET) -> list[dict[str, Any]]:
     """The newest files of each run. They are embedded while they fit: first the newest of each run, then older ones."""
     found = [
         (rank, group, member.seed, file)
@@ -45,7 +34,15 @@ def media(gathered: Gathered, page: Path, budget: int = BUDGET) -> list[Media]:
             budget -= size
             content = base64.b64encode(file.read_bytes()).decode("ascii")
             embedded[file] = f"data:{TYPES[file.suffix.lower()]};base64,{content}"
-    return [_media(group, seed, file, embedded.get(file, ""), page) for _, group, seed, file in found]
+    return [
+        {
+            "number": group.number, "group": group.name, "seed": seed, "name": file.name,
+            "kind": TYPES[file.suffix.lower()].partition("/")[0],  # video or image
+            "source": embedded.get(file, ""),  # a data URL, or empty if the file is linked
+            "link": relative_link(file, page), "size": bytes_text(file.stat().st_size),
+        }
+        for _, group, seed, file in found
+    ]  # fmt: skip
 
 
 def _files(run: Path) -> list[Path]:
@@ -55,16 +52,9 @@ def _files(run: Path) -> list[Path]:
         for folder in FOLDERS
         if (run / folder).is_dir()
         for file in (run / folder).iterdir()
-        if file.suffix.lower() in TYPES and file.name not in OWN and file.is_file() and _is_inside(file, run)
+        if file.suffix.lower() in TYPES
+        and file.name not in OWN
+        and file.is_file()
+        and file.resolve().is_relative_to(run.resolve())
     ]
     return sorted(files, key=lambda file: (file.stat().st_mtime_ns, file.name), reverse=True)[:NEWEST]
-
-
-def _is_inside(file: Path, run: Path) -> bool:
-    return file.resolve().is_relative_to(run.resolve())
-
-
-def _media(group: ReportGroup, seed: int, file: Path, source: str, page: Path) -> Media:
-    kind = TYPES[file.suffix.lower()].partition("/")[0]
-    size = bytes_text(file.stat().st_size)
-    return Media(group.number, group.name, seed, file.name, kind, source, relative_link(file, page), size)

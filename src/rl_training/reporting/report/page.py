@@ -8,17 +8,19 @@ import time
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rl_training import __version__
+from rl_training.experiment.config.yaml_text import write_yaml
 from rl_training.files import write_atomically
 from rl_training.messages import many
 from rl_training.reporting.report import configs, data, machines, media, scores, scripts, summary
 from rl_training.reporting.report.curves import KINDS, curve_data
 from rl_training.reporting.report.gathering import gather
 from rl_training.reporting.report.groups import Gathered
-from rl_training.reporting.report.texts import bytes_text, count_text
+from rl_training.reporting.report.texts import bytes_text, count_text, duration_text, short_text
 
 KIND_WORDS = {"evaluation": "evaluation", "training": "episodes in training"}
 STAMP, WRITTEN = "{stamp of the contents}", "{time of writing}"  # replaced last, so that the time is no change
@@ -102,16 +104,20 @@ def page_values(gathered: Gathered, out: Path, options: Options) -> dict[str, An
         "has_estimates": any(member.estimate is not None for member in gathered.members),
         "panels": panels, "kinds": _kinds(panels), "single": any(len(group.members) == 1 for group in gathered.groups),
         "profiles": [task.profiles for task in tasks if task.profiles is not None],
-        "configs": configs.group_configs(gathered), "differences": differences,
+        "configs": [(group.number, group.name, run.path / "config.yaml", short_text(write_yaml(run.config), 20_000))
+                    for group in config_groups if (run := group.first_run) is not None],
+        "differences": differences,
         "config_groups": [(group.number, group.name) for group in config_groups],
         "datasets": [{**each._asdict(), "distributions": each.distributions,
                       "users": [(group.number, group.name) for group in each.groups]}
                      for each in data.checked_datasets(gathered)],
         "estimates": data.estimates(gathered),
-        "media": [(*key, list(each)) for key, each in groupby(files, lambda file: (file.number, file.group))],
-        "media_limit": bytes_text(options.media_bytes), "times": machines.group_times(gathered),
+        "media": [(*key, list(each)) for key, each in groupby(files, itemgetter("number", "group"))],
+        "media_limit": bytes_text(options.media_bytes),
+        "times": [machines.group_time(group) for group in gathered.groups],
         "machines": machines.machines(gathered), "problems": machines.problems(gathered),
-        "runs": summary.run_rows(gathered), "commands": machines.group_commands(gathered),
+        "runs": summary.run_rows(gathered),
+        "commands": [(group.number, group.name, *machines.group_commands(group)) for group in gathered.groups],
     }  # fmt: skip
     return {**values, "sections": _sections(values)}
 
@@ -136,9 +142,9 @@ def _title(tasks: Sequence[scores.ScoredTask]) -> str:
 
 
 def _facts(gathered: Gathered) -> list[str]:
-    members = gathered.members
+    members, seconds = gathered.members, sum(map(machines.group_seconds, gathered.groups))
     counts = [f"{count_text(len(members), 'run')} in {count_text(len(gathered.groups), 'group')}",
-              summary.states_text(members), machines.time_summary(gathered)]  # fmt: skip
+              summary.states_text(members), f"{duration_text(seconds)} of training" if seconds else ""]  # fmt: skip
     return [*(filter(None, counts) if members else ()), f"written {WRITTEN}", f"rl-training {__version__}"]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rl_training.reporting.comparison import INSEPARABLE, MOST_SEEDS, Entry, Pair
 from rl_training.reporting.report.groups import Gathered, Member, ReportGroup
@@ -51,17 +51,6 @@ class PairRow(NamedTuple):
     difference: str
     seeds_needed: str
     is_clear: bool
-
-
-class RunRow(NamedTuple):
-    number: int
-    seed: int
-    path: str
-    status: str
-    progress: str
-    last: str
-    best: str
-    seconds: str
 
 
 def summary_rows(task: ScoredTask) -> list[SummaryRow]:
@@ -161,21 +150,20 @@ def _evidence(pair: Pair) -> tuple[str, bool]:
     if pair.intervals_overlap is not None:
         return "", not pair.intervals_overlap
     clear = pair.interval is not None and not pair.interval.low <= 0.5 <= pair.interval.high
-    return _seeds_needed(pair.seeds_needed), clear
+    seeds = pair.seeds_needed
+    needed = "" if seeds is None else f"about {seeds:,}" if seeds <= MOST_SEEDS else f"more than {MOST_SEEDS:,}"
+    return needed, clear
 
 
-def _seeds_needed(seeds: int | None) -> str:
-    return "" if seeds is None else f"about {seeds:,}" if seeds <= MOST_SEEDS else f"more than {MOST_SEEDS:,}"
-
-
-def run_rows(gathered: Gathered) -> list[RunRow]:
+def run_rows(gathered: Gathered) -> list[dict[str, Any]]:
     return [
-        RunRow(
-            group.number, member.seed, str(member.path), WORDS.get(member.status, member.status),
-            progress_text(member.step, member.total_steps), _last(member),
-            number_text(max(value for _, value in member.evaluations)) if member.evaluations else "",
-            duration_text(member_seconds(member)),
-        )
+        {
+            "number": group.number, "seed": member.seed, "path": str(member.path),
+            "status": WORDS.get(member.status, member.status),
+            "progress": progress_text(member.step, member.total_steps), "last": _last(member),
+            "best": number_text(max(value for _, value in member.evaluations)) if member.evaluations else "",
+            "seconds": duration_text(member_seconds(member)),
+        }
         for group in gathered.groups for member in group.members
     ]  # fmt: skip
 
