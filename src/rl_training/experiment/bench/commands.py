@@ -10,10 +10,9 @@ from rl_training.experiment.bench.plan import EVALUATION_SEED, BenchPlan
 
 def scoring_work(plan: BenchPlan, modules: str, runs: Sequence[str]) -> list[str]:
     """A module to run, and its arguments; `modules` are those that the runs may import, separated by commas."""
-    if plan.score == "ope":
-        options = json.dumps({"test": plan.test, **_estimate_options(plan)})
-        return ["rl_training.experiment.bench.ope_scoring", options, modules, *runs]
-    return ["rl_training.experiment.bench.scoring", str(plan.episodes), modules, *runs]
+    played = plan.score == "episodes"
+    options = {"episodes": plan.episodes} if played else {"test": plan.test, **_estimate_options(plan)}
+    return ["rl_training.experiment.bench.scoring", json.dumps(options), modules, *runs]
 
 
 def evaluate_command(plan: BenchPlan) -> list[str]:
