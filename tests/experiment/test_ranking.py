@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from rl_training import BC, TransitionDataset
+from rl_training.algorithms import FQEConfig
 from rl_training.experiment.ope import EstimatorResult, rank_policies
-from rl_training.experiment.ope.fitting import FQEFit, fqe_config
+from rl_training.experiment.ope.fitting import FQEFit
 from rl_training.experiment.ope.policies import PolicyActions, with_policy_actions
 from rl_training.experiment.ope.remarks import importance_warnings, range_warnings
 from rl_training.statistics import Interval
@@ -41,7 +42,7 @@ def fitted(*actions: int, updates: int = 60) -> torch.Tensor:
     """Values of the first states, [policies, fits, episodes]."""
     policies = [PolicyActions(Always(action), None, 0) for action in actions]
     data = with_policy_actions(episodes(), policies, 0.9)
-    config = fqe_config({"gamma": 0.9, "hidden_sizes": (16,), "batch_size": 32, "learning_rate": 0.01})
+    config = FQEConfig(gamma=0.9, hidden_sizes=(16,), batch_size=32, learning_rate=0.01)
     fit = FQEFit(data, data.spec, config, policies, fits=3, seed=0)
     fit.run(updates, [])
     return fit.values()
@@ -61,8 +62,8 @@ def test_uneven_time_steps_have_their_own_discounts():
     data = data.with_columns(rewards=ones, discount_steps=2 * ones)
     policy = PolicyActions(Always(1), None, 0)
     rows = with_policy_actions(data, [policy], 0.9)
-    options = {"gamma": 0.9, "hidden_sizes": (16,), "batch_size": 32, "learning_rate": 0.03, "tau": 0.3}
-    fit = FQEFit(rows, data.spec, fqe_config(options), [policy], fits=3, seed=0)
+    config = FQEConfig(gamma=0.9, hidden_sizes=(16,), batch_size=32, learning_rate=0.03, tau=0.3)
+    fit = FQEFit(rows, data.spec, config, [policy], fits=3, seed=0)
     fit.run(300, [])
     assert float(fit.values().mean()) == pytest.approx(1 + 0.81 + 0.81**2, abs=0.25)  # with 0.9 it would be 2.71
     assert float(fit.td_errors(rows, 0).mean()) == pytest.approx(0, abs=0.1)

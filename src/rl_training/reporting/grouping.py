@@ -31,6 +31,9 @@ class Group(NamedTuple):
         named = ("label", "env", "dataset", "seeds", "options")
         return {**{name: getattr(self, name) for name in named}, "runs": self.paths}
 
+    def renamed(self, label: str) -> Group:
+        return self._replace(label=label, cell={**self.cell, "algo": label})
+
     def describe(self) -> str:
         return f"{self.label}: seed{'s' if len(self.seeds) > 1 else ''} {seed_ranges(self.seeds)}"
 
@@ -123,10 +126,6 @@ def _distinct(groups: Sequence[Group]) -> list[Group]:
     """Adds the folder to labels that occur twice for one task."""
     names = [(group.label, group.env, group.dataset) for group in groups]
     return [
-        group if names.count(name) == 1 else _renamed(group, f"{group.label} in {Path(group.paths[0]).parent}")
+        group if names.count(name) == 1 else group.renamed(f"{group.label} in {Path(group.paths[0]).parent}")
         for group, name in zip(groups, names, strict=True)
     ]
-
-
-def _renamed(group: Group, label: str) -> Group:
-    return group._replace(label=label, cell={**group.cell, "algo": label})

@@ -10,10 +10,10 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 
 from rl_training.experiment.config.fields import Count, CountOrZero, Location, Name
-from rl_training.experiment.config.messages import ConfigError, describe
+from rl_training.experiment.config.messages import ConfigError, validated
 from rl_training.experiment.config.train_config import TrainConfig, apply_overrides, load_config, parse_config
 from rl_training.experiment.config.yaml_text import write_yaml
 from rl_training.experiment.trust import learner_modules
@@ -134,11 +134,7 @@ def _short(name: str, parents: int) -> str:
 
 def parse_plan(values: Mapping[str, Any]) -> BenchPlan:
     """Validates a plan and the uniqueness of its cell names; ConfigError has a line for each error."""
-    try:
-        plan = BenchPlan.model_validate(dict(values))
-    except ValidationError as error:
-        known = {key: key for key in BenchPlan.model_fields}
-        raise ConfigError("\n".join(describe(error, values, lambda section: known))) from None
+    plan = validated(BenchPlan, values)
     if not plan.algos and not plan.configs:
         raise ConfigError(
             "a bench needs algorithms or configs; give --algos or --configs, or algos or configs in a plan file"

@@ -4,12 +4,13 @@ import difflib
 import re
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from rl_training.experiment.config.other_libraries import name_here, schedule_here
 
+Model = TypeVar("Model", bound=BaseModel)
 KeyPath: TypeAlias = "tuple[str | int, ...]"
 Hint: TypeAlias = "Callable[[KeyPath], str]"  # path of an unknown key -> what to append to its message
 KnownKeys: TypeAlias = "Callable[[KeyPath], Mapping[str, str]]"  # section -> its keys, and how to write each
@@ -77,6 +78,15 @@ def describe(
         lines.append((f"{dotted(whole)}: " if whole else "") + _sentence(whole, errors[path], known, elsewhere))
     more = len(paths) - len(lines)
     return [*lines, f"and {more} more"] if more else lines
+
+
+def validated(model: type[Model], values: Mapping[str, Any]) -> Model:
+    """Raises ConfigError for values that do not fit a model of flat keys."""
+    try:
+        return model.model_validate(dict(values))
+    except ValidationError as error:
+        known = {key: key for key in model.model_fields}
+        raise ConfigError("\n".join(describe(error, values, lambda section: known))) from None
 
 
 def _path_in(values: Any, item: Any) -> KeyPath:

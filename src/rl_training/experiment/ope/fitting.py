@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
-from pydantic import ValidationError
 from torch import Tensor
 
 from rl_training import streams
@@ -14,7 +12,6 @@ from rl_training.algorithms import FQE, FQEConfig, Updater
 from rl_training.data import TransitionDataset
 from rl_training.data.datasets.episode_bootstrap import EpisodeBootstrap
 from rl_training.data.sampling import gather
-from rl_training.experiment.config.messages import ConfigError, describe
 from rl_training.experiment.ope.policies import CHUNK, PolicyActions
 from rl_training.runtime.engine import Callback, notify, train
 from rl_training.runtime.lanes import OfflineLane
@@ -22,14 +19,6 @@ from rl_training.runtime.state import DivergedError, TrainerState
 from rl_training.types import Batch, EnvSpec
 
 UPDATES, MEMBERS = 10_000, 5
-
-
-def fqe_config(options: dict[str, Any]) -> FQEConfig:
-    try:
-        return FQEConfig(**options)
-    except ValidationError as error:
-        known = {name: name for name in FQEConfig.model_fields}
-        raise ConfigError("\n".join(describe(error, options, lambda section: known))) from None
 
 
 class PolicyBootstrap(EpisodeBootstrap):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,6 +22,21 @@ MAX_LOG_RATIO = 20.0
 class Estimate(NamedTuple):
     value: float
     interval: Interval
+
+
+@dataclass(frozen=True)
+class EstimatorResult:
+    """Result of one estimator, or the reason why there is none."""
+
+    estimate: float | None = None
+    interval: Interval | None = None  # 95%
+    effective_sample_size: float | None = None  # in episodes; importance sampling only
+    window: int | None = None  # decisions that a weight covers; None: all
+    cloned: bool | None = None  # whether the behaviour policy was cloned from the data
+    reason: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "interval": None if self.interval is None else list(self.interval)}
 
 
 class Episodes:

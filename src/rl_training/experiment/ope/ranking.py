@@ -8,14 +8,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from rl_training.algorithms import FQEConfig
 from rl_training.data import TransitionDataset
 from rl_training.experiment.agent import load_agent
+from rl_training.experiment.config.messages import validated
 from rl_training.experiment.machine import device_of
 from rl_training.experiment.ope.coverage import unseen
 from rl_training.experiment.ope.discounts import require_used_gamma, with_time
-from rl_training.experiment.ope.fitting import MEMBERS, UPDATES, FQEFit, fqe_config
+from rl_training.experiment.ope.fitting import MEMBERS, UPDATES, FQEFit
 from rl_training.experiment.ope.importance import (
     Episodes,
+    EstimatorResult,
     Weights,
     doubly_robust,
     importance_weights,
@@ -31,7 +34,6 @@ from rl_training.experiment.ope.probabilities import (
     policy_log_probs,
 )
 from rl_training.experiment.ope.remarks import fit_warnings, importance_warnings, range_warnings
-from rl_training.experiment.ope.results import EstimatorResult
 from rl_training.experiment.ope.single import require_counts
 from rl_training.experiment.trust import Trust
 from rl_training.runtime.engine import Callback
@@ -76,7 +78,7 @@ def rank_policies(
     """
     if unknown := [name for name in estimators if name not in ESTIMATORS]:
         raise ValueError(f"unknown estimator {unknown[0]!r}; choose one of {', '.join(ESTIMATORS)}")
-    config, device = fqe_config(options), device_of(device)
+    config, device = validated(FQEConfig, options), device_of(device)
     agents = [load_agent(Path(run), best=best, trust=trust) for run in runs]
     data = dataset if isinstance(dataset, TransitionDataset) else load_dataset_for(with_time(runs, agents), dataset)
     require_used_gamma(data, options)

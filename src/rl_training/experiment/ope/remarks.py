@@ -8,8 +8,7 @@ import torch
 
 from rl_training.data import TransitionDataset
 from rl_training.experiment.ope.fitting import FQEFit
-from rl_training.experiment.ope.importance import MIN_EFFECTIVE
-from rl_training.experiment.ope.results import EstimatorResult
+from rl_training.experiment.ope.importance import MIN_EFFECTIVE, EstimatorResult
 from rl_training.statistics import Interval
 
 MAX_UNSEEN = 0.3  # fraction of unseen actions; 0.05 is usual

@@ -10,14 +10,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rl_training.algorithms import FQEConfig
 from rl_training.data import TransitionDataset
 from rl_training.data.datasets.tensors import to_array
 from rl_training.data.datasets.trajectories import before_terminals, trajectory_returns
 from rl_training.experiment.agent import Agent
+from rl_training.experiment.config.messages import validated
 from rl_training.experiment.machine import device_of
 from rl_training.experiment.ope.coverage import unseen
 from rl_training.experiment.ope.discounts import require_used_gamma
-from rl_training.experiment.ope.fitting import MEMBERS, UPDATES, FQEFit, fqe_config
+from rl_training.experiment.ope.fitting import MEMBERS, UPDATES, FQEFit
 from rl_training.experiment.ope.intervals import behaviour_error, fitted_estimate
 from rl_training.experiment.ope.policies import HasAgent, PolicyActions, resolve, with_policy_actions
 from rl_training.experiment.ope.remarks import fit_warnings
@@ -53,7 +55,7 @@ def evaluate_policy_offline(
     Each member is fitted to a bootstrap of the episodes. Equal seeds give equal bootstraps, so estimates of different
     policies are comparable.
     """
-    config, device = fqe_config(options), device_of(device)
+    config, device = validated(FQEConfig, options), device_of(device)
     actor, dataset, spec = resolve(policy, dataset)
     require_counts(updates, members, dataset)
     require_used_gamma(dataset, options)

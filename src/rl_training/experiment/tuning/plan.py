@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from rl_training.experiment.assembly import interval
 from rl_training.experiment.config.fields import Count, CountOrZero
-from rl_training.experiment.config.messages import ConfigError, describe
+from rl_training.experiment.config.messages import ConfigError, validated
 from rl_training.experiment.config.train_config import TrainConfig, config_differences, load_config, parse_config
 from rl_training.experiment.config.yaml_text import write_yaml
 from rl_training.experiment.trust import modules_of
@@ -80,11 +80,7 @@ def evaluation_interval(config: TrainConfig) -> int:
 
 
 def parse_plan(values: Mapping[str, Any]) -> TunePlan:
-    try:
-        return TunePlan.model_validate(dict(values))
-    except ValidationError as error:
-        known = {key: key for key in TunePlan.model_fields}
-        raise ConfigError("\n".join(describe(error, values, lambda section: known))) from None
+    return validated(TunePlan, values)
 
 
 def read_plan(directory: Path) -> TunePlan:
