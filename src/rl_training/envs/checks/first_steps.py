@@ -48,7 +48,7 @@ def space_faults(env: Any) -> Iterator[tuple[Fault, Place | None]]:
 def require_spaces(env: gym.Env[Any, Any]) -> None:
     """Raises TypeError with the first fault of the spaces."""
     for fault, place in space_faults(user_env(env)):
-        raise TypeError(fault.sentence if place is None else f"{fault.sentence} ({place})")
+        raise TypeError(located(fault, place))
 
 
 def check_first_steps(env: gym.Env[Any, Any], warn: Warn) -> None:

@@ -130,11 +130,7 @@ def _layers(env: Any) -> Iterator[Any]:
 
 
 def _user_classes(kind: type) -> Iterator[type]:
-    return (each for each in kind.__mro__ if each is not object and not _is_in_library(each))
-
-
-def _is_in_library(kind: type) -> bool:
-    return _is_library_module(kind.__module__)
+    return (each for each in kind.__mro__ if each is not object and not _is_library_module(each.__module__))
 
 
 def _is_library_module(module: str) -> bool:

@@ -93,9 +93,9 @@ class Study:
         frozen = optuna.trial.create_trial(
             state=TrialState.RUNNING, params=self._suggest(number), distributions=self._distributions
         )
-        created = self._trial_number(self._storage.create_new_trial(self._id, template_trial=frozen))
-        assert created == number
-        return self.trial(number)
+        created = self._storage.get_trial(self._storage.create_new_trial(self._id, template_trial=frozen))
+        assert created.number == number
+        return self._trial(created)
 
     def _suggest(self, number: int) -> dict[str, Any]:
         """Samples values that no trial has: the same ones again would give the same score."""
@@ -151,9 +151,6 @@ class Study:
 
     def _trial_id(self, number: int) -> int:
         return self._storage.get_trial_id_from_study_id_trial_number(self._id, number)
-
-    def _trial_number(self, trial_id: int) -> int:
-        return self._storage.get_trial(trial_id).number
 
     def _trial(self, frozen: FrozenTrial) -> Trial:
         return Trial(
