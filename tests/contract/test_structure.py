@@ -43,6 +43,9 @@ COMPUTED_IMPORTS = {
     "rl_training.data.extras",
     "rl_training.algorithms",
 }
+NEWER_THAN_PYTHON_3_10 = {  # names of `typing`
+    "LiteralString", "Never", "NotRequired", "Required", "Self", "TypeVarTuple", "Unpack", "assert_never", "override",
+}  # fmt: skip
 MODULES = {
     ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__"): path
     for path in sorted(SOURCE.rglob("*.py"))
@@ -201,6 +204,18 @@ def test_functions_are_short_enough_to_read():
         if isinstance(node, ast.FunctionDef) and (lines := (node.end_lineno or 0) - node.lineno + 1) > 40
     }
     assert long == {}
+
+
+def test_typing_has_the_imported_names_in_python_3_10():
+    newer = [
+        f"{module}: {alias.name}"
+        for module, path in MODULES.items()
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.ImportFrom) and node.module == "typing"
+        for alias in node.names
+        if alias.name in NEWER_THAN_PYTHON_3_10
+    ]
+    assert newer == []
 
 
 def test_docstrings_open_with_a_verb_or_a_noun():

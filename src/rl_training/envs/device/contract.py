@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from rl_training.types import EnvSpec
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class TensorTransition(NamedTuple):
