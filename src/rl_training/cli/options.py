@@ -57,7 +57,11 @@ def adds_options(shared: Callable[..., Any], receiver: str) -> Callable[[Command
 
     def decorate(command: Command) -> Command:
         own, added = (inspect.signature(function).parameters for function in (command, shared))
-        types = {name: each for function in (command, shared) for name, each in _types(function).items()}
+        types = {
+            name: each
+            for function in (command, shared)
+            for name, each in typing.get_type_hints(function, include_extras=True).items()
+        }
         kept = {**{name: each for name, each in own.items() if name != receiver}, **added}
 
         @functools.wraps(command)
@@ -72,7 +76,3 @@ def adds_options(shared: Callable[..., Any], receiver: str) -> Callable[[Command
         return wrapped
 
     return decorate
-
-
-def _types(function: Callable[..., Any]) -> dict[str, Any]:
-    return typing.get_type_hints(function, include_extras=True)

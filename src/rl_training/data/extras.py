@@ -16,7 +16,4 @@ def _import(module: str, formats: str) -> Any:  # Any: h5py and pyarrow have no 
 import_h5py = partial(_import, "h5py", "HDF5")
 import_parquet = partial(_import, "pyarrow.parquet", "Parquet")
 import_arrow = partial(_import, "pyarrow", "Arrow and Parquet")
-
-
-def import_arrow_csv() -> tuple[Any, Any]:
-    return import_arrow(), _import("pyarrow.csv", "CSV")
+import_arrow_csv = partial(_import, "pyarrow.csv", "CSV")

@@ -272,15 +272,12 @@ def run_of(path: Path) -> Path:
     return run
 
 
-def load_agent(
-    path: Path | str, *, best: bool = False, device: str = "cpu", warn: Warn = print_warning,
-    trust: Trust = (),
-) -> Agent:  # fmt: skip
+def load_agent(path: Path | str, *, best: bool = False, device: str = "cpu", trust: Trust = ()) -> Agent:
     """Loads an agent from a run or a checkpoint, after verifying every file. Imports no environment.
 
     `trust` names modules that the agent's environment may import when it is evaluated.
     """
-    return agent_from(find_checkpoint(Path(path), best=best, warn=warn), device=device, trust=trust)
+    return agent_from(find_checkpoint(Path(path), best=best), device=device, trust=trust)
 
 
 def agent_from(checkpoint: Checkpoint, *, device: str, trust: Trust) -> Agent:

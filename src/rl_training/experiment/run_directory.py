@@ -127,7 +127,9 @@ class RunDirectory:
                 )
         elif not fresh:
             self._refuse_other_config(config)
-        elif linked := [p for p in (self.path / CONFIG, self.path / DISCARDED, *self._files()) if _is_elsewhere(p)]:
+        elif linked := [
+            p for p in (self.path / CONFIG, self.path / DISCARDED, *self._files()) if p.is_symlink() or p.is_mount()
+        ]:
             raise ConfigError(
                 f"{linked[0]} is a link or a mount point, and {FRESH} deletes nothing outside the run directory; "
                 f"remove {linked[0].name} yourself, or choose {ELSEWHERE}"
@@ -217,10 +219,6 @@ def new_name(path: Path, unless: Callable[[Path], bool] = lambda path: False) ->
     """Returns the path itself or `path-2`, `path-3`, …: the first that does not exist, or for which `unless` holds."""
     names = (path.with_name(f"{path.name}-{number}") if number > 1 else path for number in count(1))
     return next(name for name in names if not name.exists() or unless(name))
-
-
-def _is_elsewhere(path: Path) -> bool:
-    return path.is_symlink() or path.is_mount()
 
 
 def make_directory(path: Path) -> None:

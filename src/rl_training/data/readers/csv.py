@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from rl_training.data.extras import import_arrow_csv
+from rl_training.data.extras import import_arrow, import_arrow_csv
 from rl_training.data.readers import cells
 from rl_training.data.readers.dialects import cell_rows, columns_of, detect_dialect, open_text, read_header
 from rl_training.data.readers.options import Dialect, TableOptions
@@ -47,7 +47,7 @@ def _table(path: Path, dialect: Dialect, **contents: Any) -> Table:
 def _arrow_table(path: Path, header: Sequence[str], dialect: Dialect) -> Table | None:
     """Reads with pyarrow; None without pyarrow, or if it refuses the file, whose fault the plain reader names."""
     try:
-        arrow, reader = import_arrow_csv()
+        arrow, reader = import_arrow(), import_arrow_csv()
     except ImportError:
         return None
     try:

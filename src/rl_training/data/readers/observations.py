@@ -11,7 +11,7 @@ from rl_training.data.readers import TABLES, cells, naming_damage
 from rl_training.data.readers.options import TableOptions
 from rl_training.data.readers.plan import Table
 from rl_training.data.spaces.named import check_columns, named_columns
-from rl_training.messages import Warn, print_warning
+from rl_training.messages import print_warning
 from rl_training.types import Array, Arrays, EnvSpec
 
 
@@ -19,7 +19,7 @@ def is_table(path: Path) -> bool:
     return path.name.endswith(tuple(TABLES))
 
 
-def read_observations(path: Path, spec: EnvSpec, csv_dialect: str, warn: Warn = print_warning) -> Arrays:
+def read_observations(path: Path, spec: EnvSpec, csv_dialect: str) -> Arrays:
     """The columns of the observations: numbers, and words for categories. Other columns are ignored with a warning."""
     if spec.obs_names is None:
         raise ValueError(
@@ -28,7 +28,7 @@ def read_observations(path: Path, spec: EnvSpec, csv_dialect: str, warn: Warn = 
     read = next(read for ending, read in TABLES.items() if path.name.endswith(ending))
     with naming_damage(path), read(path, TableOptions(csv_dialect)) as table:
         columns, categories = named_columns(spec)
-        check_columns(str(path), table.names, columns, warn)
+        check_columns(str(path), table.names, columns, print_warning)
         return _joined(table, columns, categories)
 
 

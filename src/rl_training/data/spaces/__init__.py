@@ -8,21 +8,7 @@ from rl_training.data.spaces.named import action_names, choice_names, is_named, 
 from rl_training.data.spaces.observations import Observations
 
 __all__ = [
-    "MAX_CHOICES",
-    "Actions",
-    "Description",
-    "Leaf",
-    "Observations",
-    "action_names",
-    "actions_of",
-    "batched",
-    "choice_names",
-    "entry",
-    "is_named",
-    "leaves",
-    "named_columns",
-    "named_rows",
-    "observations_of",
-    "own_actions",
+    "MAX_CHOICES", "Actions", "Description", "Leaf", "Observations", "action_names", "actions_of", "batched",
+    "choice_names", "entry", "is_named", "leaves", "named_columns", "named_rows", "observations_of", "own_actions",
     "rebuild",
-]
+]  # fmt: skip
