@@ -20,7 +20,7 @@ from rl_training.reporting.report import configs, data, machines, media, scores,
 from rl_training.reporting.report.curves import KINDS, curve_data
 from rl_training.reporting.report.gathering import gather
 from rl_training.reporting.report.groups import Gathered
-from rl_training.reporting.report.texts import bytes_text, count_text, duration_text, short_text
+from rl_training.reporting.report.texts import bytes_text, duration_text, short_text
 
 KIND_WORDS = {"evaluation": "evaluation", "training": "episodes in training"}
 STAMP, WRITTEN = "{stamp of the contents}", "{time of writing}"  # replaced last, so that the time is no change
@@ -143,7 +143,7 @@ def _title(tasks: Sequence[scores.ScoredTask]) -> str:
 
 def _facts(gathered: Gathered) -> list[str]:
     members, seconds = gathered.members, sum(map(machines.group_seconds, gathered.groups))
-    counts = [f"{count_text(len(members), 'run')} in {count_text(len(gathered.groups), 'group')}",
+    counts = [f"{many(len(members), 'run')} in {many(len(gathered.groups), 'group')}",
               summary.states_text(members), f"{duration_text(seconds)} of training" if seconds else ""]  # fmt: skip
     return [*(filter(None, counts) if members else ()), f"written {WRITTEN}", f"rl-training {__version__}"]
 

@@ -36,10 +36,6 @@ def duration_text(seconds: float | None) -> str:
     return f"{seconds:.1f} s"
 
 
-def count_text(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def bytes_text(count: int) -> str:
     return f"{count / 1e6:.1f} MB" if count >= 1e5 else f"{count / 1e3:.1f} kB"
 
