@@ -249,10 +249,8 @@ def print_contents(source: str, report: DatasetReport) -> None:
     ends = f"{report.terminals:,} terminated, {report.timeouts:,} truncated by {cuts} or the end of the data"
     episodes = f"{report.episodes:,}: {ends}" if usable else None
     output.print_facts({"data": source, "rows": f"{report.rows:,} in the file, {transitions}", "episodes": episodes})
-    distributions = {"return": report.returns, "length": report.lengths, "reward": report.rewards}
-    rows = [(name, *(f"{value:.4g}" for value in values)) for name, values in distributions.items() if values]
-    if rows:
-        output.print_table(("", "min", "25 %", "median", "75 %", "max", "mean"), rows)
+    if report.distributions:
+        output.print_table(("", "min", "25 %", "median", "75 %", "max", "mean"), report.distributions)
     output.print_table(
         ("column", "in the file", "type", "range"),
         [(name, column.stored_as or origin(name, column), type_text(column), values_text(name, column, report))

@@ -95,6 +95,12 @@ class DatasetReport:
     def trainable(self) -> bool:
         return all(finding.severity != "error" for finding in self.findings)
 
+    @property
+    def distributions(self) -> list[tuple[str, ...]]:
+        """Rows of a table: the name, then the numbers of `Distribution` as text."""
+        named = {"return": self.returns, "length": self.lengths, "reward": self.rewards}
+        return [(name, *(f"{value:.4g}" for value in values)) for name, values in named.items() if values]
+
     def to_json(self) -> dict[str, Any]:
         distributions = {name: getattr(self, name) for name in ("rewards", "returns", "lengths")}
         counts = ("rows", "transitions", "episodes", "terminals", "timeouts", "duplicates")

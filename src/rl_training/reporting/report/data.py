@@ -25,21 +25,6 @@ READ_HERE = (".npz", ".csv", ".csv.gz", ".parquet", ".h5", ".hdf5")  # files; Mi
 ESTIMATES = "ope*.json"  # in a run directory: the output of `evaluate --ope DATA --json`
 
 
-class CheckedData(NamedTuple):
-    source: str
-    groups: list[ReportGroup]
-    command: str
-    report: DatasetReport | None
-    reason: str  # without a report
-
-    @property
-    def distributions(self) -> list[tuple[str, ...]]:
-        if self.report is None:
-            return []
-        named = {"return": self.report.returns, "length": self.report.lengths, "reward": self.report.rewards}
-        return [(name, *(f"{value:.4g}" for value in values)) for name, values in named.items() if values]
-
-
 class Estimate(NamedTuple):
     group: int
     run: str
@@ -58,7 +43,7 @@ class Estimates(NamedTuple):
     commands: list[str]  # which would add an estimate for groups without one
 
 
-def checked_datasets(gathered: Gathered) -> list[CheckedData]:
+def checked_datasets(gathered: Gathered) -> list[dict[str, Any]]:
     """Checks each dataset file of the runs, with the options and the spaces of the first run that uses it."""
     uses: dict[str, tuple[StoredRun, list[ReportGroup]]] = {}
     for group in gathered.groups:
@@ -81,13 +66,14 @@ def _sources(dataset: Any) -> Iterator[str]:
         yield str(dataset)
 
 
-def _checked(source: str, run: StoredRun, groups: list[ReportGroup]) -> CheckedData:
+def _checked(source: str, run: StoredRun, groups: list[ReportGroup]) -> dict[str, Any]:
     command = "" if source.startswith("{") else shlex.join(["rl-training", "data", "check", source])
     try:
         report, reason = _check(source, run)
     except (*MALFORMED, ImportError) as error:
         report, reason = None, short_text(str(error))
-    return CheckedData(source, groups, command, report, reason)
+    users = [(group.number, group.name) for group in groups]
+    return {"source": source, "users": users, "command": command, "report": report, "reason": reason}
 
 
 def _check(source: str, run: StoredRun) -> tuple[DatasetReport | None, str]:

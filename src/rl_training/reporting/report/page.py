@@ -108,9 +108,7 @@ def page_values(gathered: Gathered, out: Path, options: Options) -> dict[str, An
                     for group in config_groups if (run := group.first_run) is not None],
         "differences": differences,
         "config_groups": [(group.number, group.name) for group in config_groups],
-        "datasets": [{**each._asdict(), "distributions": each.distributions,
-                      "users": [(group.number, group.name) for group in each.groups]}
-                     for each in data.checked_datasets(gathered)],
+        "datasets": data.checked_datasets(gathered),
         "estimates": data.estimates(gathered),
         "media": [(*key, list(each)) for key, each in groupby(files, itemgetter("number", "group"))],
         "media_limit": bytes_text(options.media_bytes),
