@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from rl_training.experiment.assembly import interval
 from rl_training.experiment.config.fields import Count, CountOrZero
 from rl_training.experiment.config.messages import ConfigError, validated
 from rl_training.experiment.config.train_config import TrainConfig, config_differences, load_config, parse_config
@@ -73,10 +72,6 @@ def with_evaluations(config: TrainConfig) -> int | None:
             "or set env_id"
         )
     return max(1, config.duration // EVALUATIONS) if config.eval_interval == 0 else None
-
-
-def evaluation_interval(config: TrainConfig) -> int:
-    return interval(config.eval_interval, config.duration, EVALUATIONS)
 
 
 def parse_plan(values: Mapping[str, Any]) -> TunePlan:

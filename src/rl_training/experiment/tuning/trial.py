@@ -8,13 +8,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+from rl_training.experiment.assembly import interval
 from rl_training.experiment.config.train_config import TrainConfig
 from rl_training.experiment.executors.base import LOG, Executor, Handle, Work, last_error
 from rl_training.experiment.executors.work_log import WorkLog
 from rl_training.experiment.processes.runner import SAVE_SECONDS, Job
 from rl_training.experiment.tuning.evaluations import Evaluations
 from rl_training.experiment.tuning.failures import Failures
-from rl_training.experiment.tuning.plan import TunePlan, evaluation_interval
+from rl_training.experiment.tuning.plan import EVALUATIONS, TunePlan
 from rl_training.experiment.tuning.space import assignments
 from rl_training.experiment.tuning.study import Study, Trial
 from rl_training.experiment.user_errors import USER_ERROR_CODE
@@ -42,7 +43,7 @@ class TrialRun(Job):
         self.keep_open: tuple[int, ...] = ()
         self.warnings: list[str] = []  # not printed yet
         self._log = WorkLog(self.folder / LOG)
-        self.steps, self._interval = config.duration, evaluation_interval(config)
+        self.steps, self._interval = config.duration, interval(config.eval_interval, config.duration, EVALUATIONS)
         self._evaluations = Evaluations(self.runs())
         self._judged = -1  # step up to which it is decided that the trial goes on
         self._deadline = math.inf  # when a pruned process is killed

@@ -10,14 +10,14 @@ import torch
 
 from rl_training import streams
 from rl_training.data import ReplayBuffer
-from rl_training.data.sampling import Layout, PackedColumns
+from rl_training.data.sampling import PackedColumns
 from rl_training.envs.pools.pool import Transition
 from rl_training.runtime.lanes.acting import Actor
 from rl_training.runtime.lanes.action_noise import ActionNoise
 from rl_training.runtime.lanes.captured_call import CapturedCall
 from rl_training.runtime.lanes.context import LaneContext
 from rl_training.runtime.state import finite_actions
-from rl_training.types import Action, Batch, EnvSpec, Policy
+from rl_training.types import Action, Batch, Policy
 
 STEPPED = ("rewards", "dones", "truncated", "next_obs")  # columns of a step that come from the environments
 
@@ -34,7 +34,8 @@ class CapturedActor(Actor):
         self, policy: Policy, pool: Any, generator: torch.Generator, device: torch.device, **options: Any
     ) -> None:
         super().__init__(policy, pool, generator, device, **options)
-        lead, layout = self.noise_value.shape[:-1], _step_layout(pool.spec)
+        lead, columns = self.noise_value.shape[:-1], ReplayBuffer.layout(pool.spec)
+        layout = {**{name: columns[name] for name in STEPPED}, "obs": columns["obs"]}
         self._host, self._rows = PackedColumns(lead, layout, "cpu", pinned=True), PackedColumns(lead, layout, device)
         self._arrays = {name: column.numpy() for name, column in self._host.items()}
         self.acted, self.obs = self.obs, self._rows["obs"]
@@ -142,8 +143,3 @@ def new_actor(context: LaneContext) -> Actor:
         policy, context.pool, generator, context.device, noise=noise, statistics=policy.running_statistics(),
         returns=policy.return_statistics(),
     )  # fmt: skip
-
-
-def _step_layout(spec: EnvSpec) -> dict[str, Layout]:
-    columns = ReplayBuffer.layout(spec)
-    return {**{name: columns[name] for name in STEPPED}, "obs": columns["obs"]}
