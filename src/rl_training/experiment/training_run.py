@@ -198,16 +198,11 @@ def run_record(config: TrainConfig, parts: Assembly, choices: Choices) -> dict[s
     resume = "exact" if parts.pool is None else parts.pool.resume_kind
     named = {"seed": config.seed, "choices": choices._asdict(), "dataset": parts.fingerprint, "resume": resume}
     named |= {"compile": parts.compilation} if parts.compilation else {}
-    source = None if config.env_id is None else env_source(config.env_id)
-    return {**facts(), **named, "env_source": source, "environment": environment_record(config)}
-
-
-def environment_record(config: TrainConfig) -> dict[str, Any] | None:
-    """Returns how the environment was created, and whether the config alone can create it again."""
     if config.env_id is None:
-        return None
+        return {**facts(), **named, "env_source": None, "environment": None}
     made = {"kind": "id", "can_be_repeated": True} if config.given is None else config.given.record()
-    return {"name": config.env_id, **made}
+    environment = {"name": config.env_id, **made}  # how it was created, and whether the config can create it again
+    return {**facts(), **named, "env_source": env_source(config.env_id), "environment": environment}
 
 
 def default_directory(config: TrainConfig, seeds: str = "") -> Path:

@@ -28,7 +28,8 @@ def train_seeds(
     executor: Executor | None = None,
 ) -> list[TrainResult]:  # fmt: skip
     """Trains every seed. Finished seeds are not trained again; their stored results are returned."""
-    results = {} if fresh else {config.seed: result for config in configs if (result := _finished_result(config))}
+    stored = {} if fresh else {config.seed: result for config in configs if (result := _stored_result(config))}
+    results = {seed: result for seed, result in stored.items() if result.status not in UNFINISHED}
     waiting = [config for config in configs if config.seed not in results]
     _refuse_inside_run(configs)
     if not waiting:  # otherwise the runs that train warn
@@ -87,11 +88,6 @@ def _stored_result(config: TrainConfig) -> TrainResult | None:
 
 def _directory(config: TrainConfig) -> RunDirectory:
     return RunDirectory(config.output_dir or default_directory(config))
-
-
-def _finished_result(config: TrainConfig) -> TrainResult | None:
-    result = _stored_result(config)
-    return result if result is not None and result.status not in UNFINISHED else None
 
 
 def train_in_processes(

@@ -16,7 +16,7 @@ from rl_training.experiment.run_directory import LOCK_SECONDS, RunDirectory, loc
 from rl_training.experiment.seeds.processes import SeedError, SeedGroup, SeedProgress
 from rl_training.experiment.user_errors import USER_ERROR_CODE
 from rl_training.files import write_atomically
-from rl_training.messages import print_warning
+from rl_training.messages import many, print_warning
 from rl_training.runtime.metrics_table import logged_rows
 
 FOLDER, SEEDS = ".work", "seeds.json"  # in the run directory of the first seed of a work
@@ -158,7 +158,8 @@ def train_in_works(
         seeds = [seed for work in works for seed in work.seeds]
         shown = SeedGroup(seeds, sum(config.duration for config in configs), _steps_taken(seeds), quiet=quiet)
         if not quiet:
-            print_warning(_plan(len(seeds), len(works), executor.parallel))
+            limit = "" if executor.parallel >= len(works) else f", {executor.parallel} at a time"
+            print_warning(f"{many(len(seeds), 'seed')} in {many(len(works), 'job')}{limit}")
         try:
             caught = run_jobs(works, limit=executor.limit, watch=shown.show)
         finally:
@@ -167,11 +168,6 @@ def train_in_works(
             for work in sorted(works, key=lambda work: not work.stops_others):
                 work.raise_failure()
     return caught
-
-
-def _plan(seeds: int, works: int, limit: int) -> str:
-    at_a_time = "" if limit >= works else f", {limit} at a time"
-    return f"{seeds} seed{'s' * (seeds > 1)} in {works} job{'s' * (works > 1)}{at_a_time}"
 
 
 def _steps_taken(seeds: Iterable[StoredSeed]) -> dict[int, int]:
