@@ -20,6 +20,8 @@ from rl_training.types import EnvSpec
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+LAST_GAIN = 0.01  # of output layers, in the reference code of CQL and Cal-QL
+
 
 def categorical_policy(obs_dim: int, actions: int, hidden_sizes: HiddenSizes) -> heads.CategoricalPolicy:
     return heads.CategoricalPolicy(Layers.of(hidden_sizes).from_obs(obs_dim, actions))
@@ -89,7 +91,12 @@ class MLPCQLModel(MLPSACModel):
         if critic_hidden_sizes is not None:
             layers = replace(Layers.of(hidden_sizes), hidden_sizes=tuple(critic_hidden_sizes))
             self.critic = Critic(obs_dim, action_dim, layers)
-        INITIALIZATIONS[initialization](self)
+        if initialization == "corl":  # Xavier in the actor's output layer, orthogonal critics
+            orthogonal(self.critic.net, last_gain=LAST_GAIN)
+            xavier(last_layer(self.actor.net), gain=LAST_GAIN)
+        elif initialization == "cal_ql":  # all orthogonal
+            for part in (self.actor, self.critic):
+                orthogonal(part.net, last_gain=LAST_GAIN)
 
     @classmethod
     def build(cls, spec: EnvSpec, config: Any) -> Self:
@@ -100,24 +107,6 @@ class MLPCQLModel(MLPSACModel):
             critic_hidden_sizes=config.critic_hidden_sizes, log_std_offset=config.log_std_offset,
             initialization=config.initialization,
         )  # fmt: skip
-
-
-def initialize_as_corl(model: MLPSACModel) -> None:
-    """Orthogonal critics with a gain of 0.01 in the output layer; Xavier with that gain in the actor's output layer."""
-    orthogonal(model.critic.net, last_gain=LAST_GAIN)
-    xavier(last_layer(model.actor.net), gain=LAST_GAIN)
-
-
-def initialize_as_cal_ql(model: MLPSACModel) -> None:
-    """Orthogonal actor and critics with a gain of 0.01 in the output layers."""
-    for part in (model.actor, model.critic):
-        orthogonal(part.net, last_gain=LAST_GAIN)
-
-
-LAST_GAIN = 0.01
-INITIALIZATIONS: dict[str, Callable[[MLPSACModel], None]] = {
-    "default": lambda model: None, "corl": initialize_as_corl, "cal_ql": initialize_as_cal_ql,
-}  # fmt: skip
 
 
 class MLPTD3Model(ActorCritic):
