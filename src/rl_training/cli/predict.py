@@ -44,15 +44,9 @@ Probabilities = Annotated[
 
 
 def predict(
-    run: Run,
-    best: Best = False,
-    obs: Observations = None,
-    obs_file: ObservationFile = None,
-    stochastic: Sampled = False,
-    episode: Episode = False,
-    probabilities: Probabilities = False,
-    as_json: Json = False,
-) -> None:
+    run: Run, best: Best = False, obs: Observations = None, obs_file: ObservationFile = None,
+    stochastic: Sampled = False, episode: Episode = False, probabilities: Probabilities = False, as_json: Json = False,
+) -> None:  # fmt: skip
     """Print the actions of a trained agent. One action for each observation, both in the environment's own form. A
     recurrent agent treats each observation as the first of an episode unless --episode is given."""
     if obs is not None and obs_file is None:
@@ -66,6 +60,7 @@ def predict(
     with stdout_for_results():
         import torch
 
+        from rl_training.data.readers.observations import read_observations
         from rl_training.experiment.agent import load_agent
 
         agent = load_agent(run, best=best)
@@ -73,8 +68,13 @@ def predict(
         if stochastic:
             options["generator"] = torch.Generator()
             options["generator"].seed()
-        rows = own_form(agent, table_rows(agent, obs_file) if given is None and obs_file else given)
-        actions = of_episode(agent, rows, options) if episode else of_each(agent, rows, options)
+        if given is None and obs_file is not None:
+            given = read_observations(obs_file, agent.spec, agent.config.table.csv_dialect)
+        rows = own_form(agent, given)
+        if episode:
+            actions = of_episode(agent, rows, options)
+        else:
+            actions = as_lists(agent.predict(rows, **options), agent.lead(rows))
         found = {"actions": actions, **(probabilities_of(agent, rows) if probabilities else {})}
     if as_json:
         print_json(found)
@@ -123,16 +123,6 @@ def is_table_file(path: Path) -> bool:
     if not path.is_file():
         raise FileNotFoundError(f"--obs-file: {path} not found")
     return is_table(path)
-
-
-def table_rows(agent: Agent, path: Path) -> Any:
-    from rl_training.data.readers.observations import read_observations
-
-    return read_observations(path, agent.spec, agent.config.table.csv_dialect)
-
-
-def of_each(agent: Agent, rows: Any, options: dict[str, Any]) -> Any:
-    return as_lists(agent.predict(rows, **options), agent.lead(rows))
 
 
 def of_episode(agent: Agent, rows: Any, options: dict[str, Any]) -> list[Any]:
