@@ -39,15 +39,9 @@ Improvement = Annotated[Path | None, typer.Option(metavar="FILE", help="Plot pro
 
 
 def compare(
-    paths: Paths,
-    by: By = None,
-    as_json: Json = False,
-    csv: Csv = None,
-    markdown: Markdown = None,
-    plot: Plot = None,
-    profiles: Profiles = None,
-    improvement: Improvement = None,
-) -> None:
+    paths: Paths, by: By = None, as_json: Json = False, csv: Csv = None, markdown: Markdown = None, plot: Plot = None,
+    profiles: Profiles = None, improvement: Improvement = None,
+) -> None:  # fmt: skip
     """Summarise benchmarks and runs: scores with intervals, probabilities of improvement, and the seeds needed. Runs
     are grouped by algorithm, environment and the options in which they differ."""
     from rl_training.reporting import comparison

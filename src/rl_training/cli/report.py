@@ -35,14 +35,9 @@ POLL_SECONDS = 0.1
 
 
 def report(
-    paths: Paths,
-    out: Out = Path("report.html"),
-    by: By = None,
-    every: Every = None,
-    title: Title = None,
-    media_mb: MediaSize = 1.0,
-    as_json: Json = False,
-) -> None:
+    paths: Paths, out: Out = Path("report.html"), by: By = None, every: Every = None, title: Title = None,
+    media_mb: MediaSize = 1.0, as_json: Json = False,
+) -> None:  # fmt: skip
     """Write one HTML page about runs and benchmarks that opens offline: scores, learning curves, performance profiles,
     config differences, data checks, videos, hardware and commands. Runs that still train are part of it. Give the
     command again to refresh the page; an open page reloads itself."""

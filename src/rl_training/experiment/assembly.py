@@ -182,14 +182,9 @@ def takes_masks(config: TrainConfig) -> bool:
 
 
 def new_callbacks(
-    config: TrainConfig,
-    parts: Assembly,
-    choices: Choices,
-    *,
-    user: Sequence[Callback],
-    writers: Sequence[Callable[[Row], None]],
-    warn: Warn,
-) -> list[Callback]:
+    config: TrainConfig, parts: Assembly, choices: Choices, *, user: Sequence[Callback],
+    writers: Sequence[Callable[[Row], None]], warn: Warn,
+) -> list[Callback]:  # fmt: skip
     """Returns the callbacks in the order in which they are notified; saving comes after them."""
     total = config.duration
     shown = config.env_workers not in (0, "auto") or config.env_backend == "device"  # the rows do not depend on `auto`

@@ -44,13 +44,9 @@ class ExperimentManager:
         return run_training(self.config, callbacks=callbacks, fresh=fresh, quiet=quiet)
 
     def resume(
-        self,
-        *,
-        steps: int | None = None,
-        callbacks: Callback | Sequence[Callback] = (),
-        quiet: bool = True,
+        self, *, steps: int | None = None, callbacks: Callback | Sequence[Callback] = (), quiet: bool = True,
         trust: Trust = (),
-    ) -> TrainResult:
+    ) -> TrainResult:  # fmt: skip
         return resume_run(self.run_dir, steps=steps, callbacks=callbacks, quiet=quiet, trust=trust)
 
     def seed_configs(self, seeds: Iterable[int]) -> list[TrainConfig]:

@@ -65,14 +65,9 @@ class Findings:
 
 
 def call(
-    env: Any,
-    name: str,
-    function: Callable[..., Any],
-    *arguments: Any,
-    found: Findings,
-    limit: CallLimit,
+    env: Any, name: str, function: Callable[..., Any], *arguments: Any, found: Findings, limit: CallLimit,
     **options: Any,
-) -> Any:
+) -> Any:  # fmt: skip
     """Calls a method of an environment; an error, or a call that takes too long, is recorded and raises `Stop`."""
     try:
         with limit:

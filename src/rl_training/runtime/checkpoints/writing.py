@@ -52,13 +52,9 @@ def save_checkpoint(
 
 
 def _write(
-    temporary: Path,
-    target: Path,
-    step: int,
-    contents: dict[str, bytes],
-    info: dict[str, Any],
+    temporary: Path, target: Path, step: int, contents: dict[str, bytes], info: dict[str, Any],
     replay: ReplaySegments | None,
-) -> Manifest:
+) -> Manifest:  # fmt: skip
     temporary.mkdir(parents=True)
     files = {name: write_file(temporary / name, data) for name, data in contents.items()}
     segment_files, segments = ({}, {}) if replay is None else replay.write(temporary, target)
