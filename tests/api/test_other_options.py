@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 import pytest
 import yaml
 
@@ -48,6 +49,19 @@ def number(agent: Any, name: str) -> float:
 
 def files(run: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+
+
+def test_evaluations_of_the_other_run_do_not_count_for_the_best_one_or_for_early_stopping(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    stop = {"patience": 1, "min_delta": 1_000.0}
+    PPO("CartPole-v1", output_dir="old", early_stopping=stop, **{**TINY, "eval_interval": 8}).learn(total_timesteps=32)
+    agent = PPO.load("old", output_dir="new", learning_rate=1e-9).learn(total_timesteps=8)
+    assert agent.result is not None
+    assert (agent.result.status, agent.result.steps) == ("finished", 24)
+    assert agent.result.best_checkpoint == Path("new/checkpoints/step_000000024")
+    assert PPO.load("new", best=True).agent.step == 24
+    found = verify_run(Path("new"))
+    assert (found.repeat, found.resume) == ([], [])
 
 
 def test_other_options_start_a_new_run_and_leave_the_old_one(trained):
@@ -214,6 +228,21 @@ def test_an_offline_agent_continues_online(tmp_path, monkeypatch):
     early = agent.config.model_copy(update={"total_timesteps": 6, "output_dir": "early"})
     with pytest.raises(ConfigError, match="has more offline steps than total_timesteps; set it to 8"):
         train_cal_ql(early, checkpoint_state="old")
+
+
+def test_an_agent_with_discounts_of_its_data_does_not_continue_online(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = {
+        "obs": np.zeros((20, 3)),
+        "actions": np.zeros((20, 1)),
+        "rewards": np.zeros(20),
+        "dones": np.arange(20) == 19,
+    }
+    np.savez("data.npz", **rows, next_obs=rows["obs"], mine=np.full(20, 0.5))
+    options: dict[str, Any] = {"dataset": "data.npz", "dataset_columns": {"discounts": "mine"}, "hidden_sizes": [8]}
+    IQL("Pendulum-v1", eval_interval=0, output_dir="old", batch_size=8, **options).learn(total_timesteps=2)
+    with pytest.raises(ConfigError, match=r"^dataset_columns\.discounts is for training on a dataset alone"):
+        IQL.load("old", online_steps=4, output_dir="new").learn()
 
 
 def test_a_full_replay_buffer_may_shrink_but_not_grow(tmp_path, monkeypatch):

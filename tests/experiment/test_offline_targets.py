@@ -161,7 +161,7 @@ def test_a_run_of_a_version_without_the_options_resumes(tmp_path):
 
 def test_a_run_that_an_older_version_started_with_an_unused_weight_resumes(tmp_path, monkeypatch):
     with monkeypatch.context() as older:
-        older.setattr(datasets, "_check_phases", lambda config: None)
+        older.setattr(datasets, "check_phases", lambda config: None)
         run_training(config_of(tmp_path, "cql", cql_alpha_online=0.5), warn=lambda text: None)
     assert resume_run(tmp_path / "run", steps=4).steps == 4
 

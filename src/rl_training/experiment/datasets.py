@@ -84,7 +84,7 @@ def load_dataset(
     """
     _check_targets(config)
     if like is None:  # older versions have started such runs, which must resume
-        _check_phases(config)
+        check_phases(config)
     dataset, rewards = with_run_time(config, _read(config, like, **reading)), config.rewards
     normal = dataset.return_range_scale() if rewards.normalize == "return_range" else 1.0
     change = RewardChange(normal * rewards.scale, rewards.shift, rewards.clip)
@@ -115,7 +115,7 @@ def _check_targets(config: TrainConfig) -> None:
             raise ConfigError("n_step needs every row of an episode, so dataset_stride must be 1")
 
 
-def _check_phases(config: TrainConfig) -> None:
+def check_phases(config: TrainConfig) -> None:
     """Refuses options of a phase that the run does not have."""
     if config.online_steps and config.dataset_columns.get("discounts"):
         raise ConfigError(

@@ -1,6 +1,6 @@
 """Starts a run from the checkpoint of another run, with options that may differ from those of that run."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
 from torch import Tensor
 
@@ -11,18 +11,23 @@ from rl_training.experiment.config.messages import ConfigError, shown
 from rl_training.experiment.config.overrides import MAY_CHANGE
 from rl_training.experiment.config.registry import build_learner, config_type
 from rl_training.experiment.config.train_config import TrainConfig, config_differences, parse_config
+from rl_training.experiment.datasets import check_phases
 from rl_training.experiment.trust import learner_modules, modules_of, require_trusted
 from rl_training.messages import many
+from rl_training.runtime.callbacks.saving import restore_trainer
+from rl_training.runtime.callbacks.training import EarlyStop
 from rl_training.runtime.checkpoints.reading import Checkpoint
 from rl_training.runtime.checkpoints.replay_segments import ReplaySegments
+from rl_training.runtime.engine import Callback
+from rl_training.runtime.state import TrainerState
 from rl_training.types import EnvSpec
 
 BUDGET = ("total_timesteps", "online_steps")
 
 
 def restore_elsewhere(
-    restore: Callable[[ReplaySegments], list[str]], segments: ReplaySegments, updater: Updater, checkpoint: Checkpoint,
-    config: TrainConfig, spec: EnvSpec,
+    config: TrainConfig, spec: EnvSpec, state: TrainerState, callbacks: Sequence[Callback], checkpoint: Checkpoint,
+    segments: ReplaySegments,
 ) -> list[str]:  # fmt: skip
     """Restores a checkpoint of another run, then sets what the options of this run decide; returns the warnings."""
     saved = checkpoint.info["config"]
@@ -32,12 +37,17 @@ def restore_elsewhere(
     before = parse_config(saved)
     changed = {k: v for k, v in config_differences(before, config).items() if k not in (*MAY_CHANGE, *BUDGET)}
     _require_same_episodes(checkpoint, before, config)
-    goes_online = config.online_steps and not before.online_steps
-    if goes_online and checkpoint.step > config.total_timesteps:
-        raise ConfigError(f"{checkpoint.path} has more offline steps than total_timesteps; set it to {checkpoint.step}")
-    saved_segments = ReplaySegments({}) if goes_online else segments  # the replay buffer is empty at first
+    saved_segments = segments
+    if config.online_steps and not before.online_steps:
+        check_phases(config)
+        if checkpoint.step > config.total_timesteps:
+            raise ConfigError(
+                f"{checkpoint.path} has more offline steps than total_timesteps; set it to {checkpoint.step}"
+            )
+        saved_segments = ReplaySegments({})  # the replay buffer is empty at first
     try:
-        warnings = restore(saved_segments)
+        kept = [each for each in callbacks if not isinstance(each, EarlyStop)]
+        warnings = restore_trainer(state, kept, checkpoint, saved_segments)
         saved_segments.require_complete(checkpoint)
     except (ValueError, KeyError) as error:
         if not changed:
@@ -48,8 +58,9 @@ def restore_elsewhere(
             f"the checkpoint {checkpoint.path} does not fit the changed options: {reason}; "
             f"keep the old value of {named}, or train a new agent"
         ) from error
+    state.evaluation = state.best = None  # the best checkpoint is in the other run
     if changed:
-        _apply(updater, before, config, spec)
+        _apply(state.updater, before, config, spec)
     return warnings
 
 

@@ -59,9 +59,9 @@ class TrainingRun:
             if checkpoint.info.get("dataset") != info["dataset"]:
                 raise ConfigError(OTHER_DATA if own is None else CHANGED_DATA)
             _require_same_spaces(*(EnvSpec.from_json(each["spec"]) for each in (checkpoint.info, info)))
-            restore = partial(restore_trainer, self.state, callbacks, checkpoint)
-            elsewhere = partial(restore_elsewhere, restore, segments, self.state.updater, checkpoint, config)
-            reasons = (elsewhere(parts.spec) if own is None else restore(segments)) + differences(checkpoint.info, info)
+            restored = (self.state, callbacks, checkpoint, segments)
+            restore = partial(restore_elsewhere, config, parts.spec) if own is None else restore_trainer
+            reasons = restore(*restored) + differences(checkpoint.info, info)
             if reasons:
                 warn(f"resume is approximate, not exact: {'; '.join(reasons)}")
         every = interval(config.checkpoint_interval, config.duration, 10)
