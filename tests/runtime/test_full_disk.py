@@ -65,9 +65,9 @@ def test_a_dataset_is_on_disk_before_it_gets_its_name(tmp_path, monkeypatch, nam
     monkeypatch.setattr(os, "fsync", record_fsync)
     monkeypatch.setattr(os, "replace", record_replace)
     save_transition_dataset(dataset_of(10), tmp_path / name)
-    files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert files
-    assert all(path.stat().st_ino in events[: events.index(tmp_path / name)] for path in files)
+    paths = [*tmp_path.rglob("*")]
+    assert paths
+    assert all(path.stat().st_ino in events[: events.index(tmp_path / name)] for path in paths)
     assert events[-1] == tmp_path.stat().st_ino
 
 

@@ -47,6 +47,7 @@ def save_minari(
         totals = {"total_episodes": episodes, "total_steps": len(dataset), "dataset_size": size}
         metadata = {**_metadata(dataset.spec, env_id), "dataset_id": name, **totals}
         write_atomically(data / "metadata.json", json.dumps(metadata))
+        fsync_directory(data.parent)
         os.replace(data.parent, directory)
         fsync_directory(directory.parent)
 
