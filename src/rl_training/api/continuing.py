@@ -36,6 +36,5 @@ def new_run_from(checkpoint: Path, config: TrainConfig, steps: int | None, outpu
     if config.online_steps and total <= offline:
         raise ConfigError(f"{offline - done:,} offline steps are left; learn(total_timesteps=N) needs more than that")
     longer = {"online_steps": total - offline} if config.online_steps else {"total_timesteps": total}
-    default = default_directory(config)
-    target = new_name(default) if output is None else Path(output)
+    target = new_name(default_directory(config)) if output is None else output
     return parse_config(config.model_copy(update={**longer, "output_dir": str(target)}))

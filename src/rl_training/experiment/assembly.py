@@ -196,11 +196,10 @@ def new_callbacks(
     callbacks += [Schedules(moving, defaults)] if moving else []
     evaluation = _evaluation(config, parts, choices, writers, warn)
     callbacks += [] if evaluation is None else [evaluation]
-    if config.record_video_interval and evaluation is None:
-        raise ConfigError("record_video_interval needs evaluations; set env_id and an eval_interval above 0")
+    for name in ("record_video_interval", "early_stopping"):
+        if getattr(config, name) and evaluation is None:
+            raise ConfigError(f"{name} needs evaluations; set env_id and an eval_interval above 0")
     if config.early_stopping is not None:
-        if evaluation is None:
-            raise ConfigError("early_stopping needs evaluations; set env_id and an eval_interval above 0")
         callbacks.append(EarlyStop(config.early_stopping.patience, config.early_stopping.min_delta))
     budget = _budget(config, parts)
     callbacks += [*([] if budget is None else [MaxUpdates(budget)]), *user]

@@ -17,10 +17,11 @@ def accept_edits(directory: RunDirectory, config: TrainConfig, warn: Warn) -> se
     changed = {} if saved is None else config_differences(saved, config)
     refused = {key: values for key, values in changed.items() if not _may_change(key, *values)}
     if refused:
-        longer = f"; `{command('resume', directory.path, '--steps', 'N')}` changes the number of steps"
+        resume = command("resume", directory.path, "--steps", "N")
+        longer = f"; `{resume}` changes the number of steps" if "total_timesteps" in refused else ""
         raise ConfigError(
             f"{directory.path / 'config.yaml'} was edited after checkpoint {name}: {_named(refused)}; a run cannot "
-            f"change this, so undo the edit or choose {ELSEWHERE}" + (longer if "total_timesteps" in refused else "")
+            f"change this, so undo the edit or choose {ELSEWHERE}{longer}"
         )
     if changed:
         warn(
