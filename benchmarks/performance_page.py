@@ -59,17 +59,17 @@ def trainings(file: str, result: Result) -> str:
         for each in result["trainings"].values()
         if "rl_training" in each["total_seconds"]
     ]
-    times = [f"times {peer}" for peer in peers]
+    times = [f"speed / {peer}" for peer in peers]
     versions = {name: text for each in result["trainings"].values() for name, text in peer_versions(each).items()}
     return "\n".join([
-        f"### Whole trainings beside the peers, {result['hardware'].partition(',')[0]}\n",
-        f"Steps (offline: updates) a second after the start, and how many times as fast as each peer: "
-        f"{repeats_of(result)}.\n",
-        table(["training", "rl_training, a second", *times], rows),
-        f"![How many times as fast as each peer](pictures/{picture_of(file)})\n",
-        "The same trainings with imports, compilation and the end of the process:\n",
+        f"### Whole trainings, {result['hardware'].partition(',')[0]}\n",
+        f"Steps per second after the start (offline: updates per second), and this speed divided by that of each "
+        f"other library: {repeats_of(result)}.\n",
+        table(["training", "rl_training, per second", *times], rows),
+        f"![Speed divided by that of each other library](pictures/{picture_of(file)})\n",
+        "Total time of the same trainings, from the start of the process to its end, and the same ratio:\n",
         table(["training", "rl_training", *times], totals),
-        f"Peers: {'; '.join(versions.values())}.\n",
+        f"Other libraries: {'; '.join(versions.values())}.\n",
         source(file, result),
     ])  # fmt: skip
 
@@ -104,7 +104,7 @@ def gpu(file: str, result: Result) -> str:
         rows.append([name, rate, each["goal"], f"{each['first_row_seconds']:.1f} s", ", ".join(reached)])
     return "\n".join([
         "### Trainings on a GPU\n",
-        "Rates after the start, summed over seeds; a number at the end of a name is the number of seeds.\n",
+        "Rates are measured after the start and summed over seeds. A number at the end of a name is the number of seeds.\n",
         table(["training", "rate", "goal", "command to first log entry", ""], rows),
         source(file, result),
     ])  # fmt: skip
@@ -114,9 +114,9 @@ def growth(file: str, result: Result) -> str:
     rows = [[name, "; ".join(f"{int(value):,}: {rate:,.0f}" for value, rate in found.items())]
             for name, found in result["rates"].items()]  # fmt: skip
     return "\n".join([
-        f"### Growth on {result['device']}\n",
+        f"### Scaling on {result['device']}\n",
         f"![{result['what']}](pictures/{picture_of(file)})\n",
-        table(["what grows", "value: rate a second"], rows),
+        table(["varied", "value: rate per second"], rows),
         source(file, result),
     ])  # fmt: skip
 
@@ -132,7 +132,7 @@ def ceiling(file: str, result: Result) -> str:
 
 
 def startup(file: str, result: Result) -> str:
-    return f"### Start\n\n{result['what']}: {result['result']}.\n\n{source(file, result)}"
+    return f"### Start-up time\n\n{result['what']}: {result['result']}.\n\n{source(file, result)}"
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
