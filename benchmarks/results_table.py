@@ -32,31 +32,39 @@ DOCS, CONFIGS = ROOT / "docs", ROOT / "src" / "rl_training" / "assets" / "config
 INTRODUCTION = """\
 # Results
 
-Each row is one algorithm on one task after one budget. A score is the mean return of a seed's last checkpoint, played
-without exploration and with fixed seeds, over 50 episodes. MuJoCo tasks of version v4, PPO on Hopper and Walker2d,
-Dreamer on Pong, and locomotion data have 10 episodes, Boxing, Breakout and Dreamer on Pendulum 20. On Atari, Dreamer
-samples its actions, as in the published scores. On locomotion data the score is D4RL's normalized score. Rows of
-smaller budgets show evaluations during the same runs.
+This page is for readers who want to know how well an algorithm works here before they use it. Each row of the tables
+is one algorithm on one task after one budget. A score is the mean return of a seed's last checkpoint. It is
+played without exploration and with fixed seeds.
+
+| task | episodes per seed |
+|---|---|
+| most tasks | 50 |
+| MuJoCo v4, locomotion data, PPO on Hopper and Walker2d, Dreamer on Pong | 10 |
+| Dreamer on Boxing, Breakout and Pendulum | 20 |
+
+On Atari, Dreamer samples its actions, as in the published scores. On locomotion data, the score is D4RL's normalized
+score. Rows with smaller budgets come from evaluations during the same runs.
 
 | column | meaning |
 |---|---|
 | task and config | environment and dataset; the packaged config, or the algorithm and what was changed |
-| budget | environment steps, or gradient steps of offline algorithms; `150k of 1M` was stopped early |
-| mean | over seeds; "training" is the mean return of the last training episodes, with exploration |
+| budget | environment steps, or gradient steps for offline algorithms; `150k of 1M` means stopped early |
+| mean | mean over seeds; "training" is the mean return of the last training episodes, with exploration |
 | interquartile mean | mean of the middle half of the seeds, with its 95% bootstrap interval |
 | peer run here | another library, trained on the same task or file on our machines |
 | published | mean ± standard deviation over seeds; budget and environment version where they differ from ours |
 | difference | our mean minus the published one at equal budget, with Welch's 95% interval |
 
-In the pictures a dot is a seed, a bar the interval of the interquartile mean, a diamond a seed of the peer, and a
-triangle the published score (hollow if its budget differs). `benchmarks/results/table.json` holds the same rows with
-their commands, machine and commit, and names the file below `benchmarks/results/` with everything else.
+In the pictures, a dot is a seed, a bar is the interval of the interquartile mean, a diamond is a seed of the peer, and a
+triangle is the published score (hollow if its budget differs). `benchmarks/results/table.json` holds the same rows with
+their commands, machine and commit, and names the file with all details.
 
 ## Scores
 
 """
 NO_RESULT = """\
-A packaged config without a stored result says `Score: not run to the end`; `rl-training configs show NAME` prints it.
+The table lists published budgets that no run here has reached. A packaged config without a stored result says
+`Score: not run to the end`; `rl-training configs show NAME` prints it.
 """
 REPRODUCE = """\
 ## Reproduce

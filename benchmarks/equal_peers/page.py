@@ -8,10 +8,11 @@ from typing import Any
 SECTION = """\
 ## Equal updates
 
-The same initial parameters, batches and random numbers go through our class and the peer's own. The numbers are the
-largest absolute difference of any parameter, target networks and running statistics included. *Change* is how far a
-parameter moved. In float64 only the mathematics is left of a difference: what float32 shows beyond it is rounding. SB3
-stores rollouts in float32, so PPO has no float64 column.
+This section checks our update rules against other implementations. Our class and the peer's own class start from the
+same parameters and receive the same batches and random numbers. Each number is the largest absolute difference of any
+parameter afterwards, including target networks and running statistics. *Change* is how far a parameter moved. In
+float64, rounding is negligible, so a difference there is one of the mathematics. SB3 stores rollouts in float32, so PPO
+has no float64 column.
 
 """
 PRECISIONS = {"float32": "max_difference", "float64": "max_difference_float64"}
