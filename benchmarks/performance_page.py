@@ -104,7 +104,7 @@ def gpu(file: str, result: Result) -> str:
         rows.append([name, rate, each["goal"], f"{each['first_row_seconds']:.1f} s", ", ".join(reached)])
     return "\n".join([
         "### Trainings on a GPU\n",
-        "Rates are measured after the start and summed over seeds. A number at the end of a name is the number of seeds.\n",
+        "Rates after the start, summed over seeds. A number at the end of a name is the number of seeds.\n",
         table(["training", "rate", "goal", "command to first log entry", ""], rows),
         source(file, result),
     ])  # fmt: skip
