@@ -56,8 +56,8 @@ score. Rows with smaller budgets come from evaluations during the same runs.
 | difference | our mean minus the published one at equal budget, with Welch's 95% interval |
 
 In the pictures, a dot is a seed, a bar is the interval of the interquartile mean, a diamond is a seed of the peer, and
-a triangle is the published score (hollow if its budget differs). `benchmarks/results/table.json` holds the same rows with
-their commands, machine and commit, and names the file with all details.
+a triangle is the published score (hollow if its budget differs). `benchmarks/results/table.json` holds the same rows
+with their commands, machine and commit, and names the file with all details.
 
 ## Scores
 
