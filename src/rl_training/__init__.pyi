@@ -525,7 +525,7 @@ class C51(ManagedAlgorithm):
             normalize_obs: standardise observations by the running mean and std; with network simba or simba_v2 true
                 by default
             hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
-            hindsight_goals: other goals for each transition with hindsight
+            hindsight_goals: replacement goals per transition, with hindsight
             epsilon_start: initial epsilon of epsilon-greedy exploration
             epsilon_end: final epsilon
             exploration_fraction: fraction of training over which epsilon decreases
@@ -989,7 +989,7 @@ class CrossQ(ManagedAlgorithm):
             normalize_obs: standardise observations by the running mean and std; with network simba or simba_v2 true
                 by default
             hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
-            hindsight_goals: other goals for each transition with hindsight
+            hindsight_goals: replacement goals per transition, with hindsight
             weight_decay: decoupled weight decay of the networks (AdamW)
             normalize_rewards: divide rewards by the running std of discounted returns, or by a fifth of the largest
                 one if that is more; with network simba_v2 true by default
@@ -1144,7 +1144,7 @@ class DQN(ManagedAlgorithm):
             normalize_obs: standardise observations by the running mean and std; with network simba or simba_v2 true
                 by default
             hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
-            hindsight_goals: other goals for each transition with hindsight
+            hindsight_goals: replacement goals per transition, with hindsight
             epsilon_start: initial epsilon of epsilon-greedy exploration
             epsilon_end: final epsilon
             exploration_fraction: fraction of training over which epsilon decreases
@@ -1618,7 +1618,7 @@ class FQF(ManagedAlgorithm):
             normalize_obs: standardise observations by the running mean and std; with network simba or simba_v2 true
                 by default
             hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
-            hindsight_goals: other goals for each transition with hindsight
+            hindsight_goals: replacement goals per transition, with hindsight
             epsilon_start: initial epsilon of epsilon-greedy exploration
             epsilon_end: final epsilon
             exploration_fraction: fraction of training over which epsilon decreases
@@ -2201,7 +2201,7 @@ class IQN(ManagedAlgorithm):
             normalize_obs: standardise observations by the running mean and std; with network simba or simba_v2 true
                 by default
             hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
-            hindsight_goals: other goals for each transition with hindsight
+            hindsight_goals: replacement goals per transition, with hindsight
             epsilon_start: initial epsilon of epsilon-greedy exploration
             epsilon_end: final epsilon
             exploration_fraction: fraction of training over which epsilon decreases
@@ -2373,7 +2373,7 @@ class MBPO(ManagedAlgorithm):
             normalize_obs: standardise observations by the running mean and std; with network simba or simba_v2 true
                 by default
             hindsight: always none: hindsight needs whole episodes, and model rollouts are short
-            hindsight_goals: other goals for each transition with hindsight
+            hindsight_goals: replacement goals per transition, with hindsight
             weight_decay: decoupled weight decay of the networks (AdamW)
             normalize_rewards: divide rewards by the running std of discounted returns, or by a fifth of the largest
                 one if that is more; with network simba_v2 true by default
@@ -2394,7 +2394,7 @@ class MBPO(ManagedAlgorithm):
             model_patience: epochs without improvement before a model fit stops
             model_max_epochs: maximum number of epochs of a model fit
             termination: termination of model rollouts; auto: the environment's known rule, else learned
-            rollout_batch_size: start states of the model rollouts
+            rollout_batch_size: number of start states of the model rollouts
             rollout_interval: steps between model rollouts
             rollout_schedule: rollout length: start step, end step, first length, last length
             model_retention: number of recent model rollouts kept for replay
@@ -2549,7 +2549,7 @@ class MOPO(ManagedAlgorithm):
             model_patience: epochs without improvement before a model fit stops
             model_max_epochs: maximum number of epochs of a model fit
             termination: termination of model rollouts; auto: the environment's known rule, else learned
-            rollout_batch_size: start states of the model rollouts
+            rollout_batch_size: number of start states of the model rollouts
             rollout_interval: updates between model rollouts
             rollout_schedule: rollout length: start update, end update, first length, last length
             model_retention: number of recent model rollouts kept for replay
@@ -2969,7 +2969,7 @@ class QRDQN(ManagedAlgorithm):
             normalize_obs: standardise observations by the running mean and std; with network simba or simba_v2 true
                 by default
             hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
-            hindsight_goals: other goals for each transition with hindsight
+            hindsight_goals: replacement goals per transition, with hindsight
             epsilon_start: initial epsilon of epsilon-greedy exploration
             epsilon_end: final epsilon
             exploration_fraction: fraction of training over which epsilon decreases
@@ -3130,7 +3130,7 @@ class Rainbow(ManagedAlgorithm):
             normalize_obs: standardise observations by the running mean and std; with network simba or simba_v2 true
                 by default
             hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
-            hindsight_goals: other goals for each transition with hindsight
+            hindsight_goals: replacement goals per transition, with hindsight
             epsilon_start: initial epsilon of epsilon-greedy exploration
             epsilon_end: final epsilon
             exploration_fraction: fraction of training over which epsilon decreases
@@ -3429,7 +3429,7 @@ class REDQ(ManagedAlgorithm):
             normalize_obs: standardise observations by the running mean and std; with network simba or simba_v2 true
                 by default
             hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
-            hindsight_goals: other goals for each transition with hindsight
+            hindsight_goals: replacement goals per transition, with hindsight
             weight_decay: decoupled weight decay of the networks (AdamW)
             normalize_rewards: divide rewards by the running std of discounted returns, or by a fifth of the largest
                 one if that is more; with network simba_v2 true by default
@@ -3580,7 +3580,7 @@ class SAC(ManagedAlgorithm):
             normalize_obs: standardise observations by the running mean and std; with network simba or simba_v2 true
                 by default
             hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
-            hindsight_goals: other goals for each transition with hindsight
+            hindsight_goals: replacement goals per transition, with hindsight
             weight_decay: decoupled weight decay of the networks (AdamW)
             normalize_rewards: divide rewards by the running std of discounted returns, or by a fifth of the largest
                 one if that is more; with network simba_v2 true by default
@@ -3729,7 +3729,7 @@ class TD3(ManagedAlgorithm):
             normalize_obs: standardise observations by the running mean and std; with network simba or simba_v2 true
                 by default
             hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
-            hindsight_goals: other goals for each transition with hindsight
+            hindsight_goals: replacement goals per transition, with hindsight
             weight_decay: decoupled weight decay of the networks (AdamW)
             normalize_rewards: divide rewards by the running std of discounted returns, or by a fifth of the largest
                 one if that is more; with network simba_v2 true by default
@@ -4018,7 +4018,7 @@ class TQC(ManagedAlgorithm):
             normalize_obs: standardise observations by the running mean and std; with network simba or simba_v2 true
                 by default
             hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
-            hindsight_goals: other goals for each transition with hindsight
+            hindsight_goals: replacement goals per transition, with hindsight
             weight_decay: decoupled weight decay of the networks (AdamW)
             normalize_rewards: divide rewards by the running std of discounted returns, or by a fifth of the largest
                 one if that is more; with network simba_v2 true by default

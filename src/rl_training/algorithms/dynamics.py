@@ -57,7 +57,7 @@ class ModelBasedConfig(AlgorithmConfig):
     termination: Literal["auto", "learned"] = Field(
         "auto", description="termination of model rollouts; auto: the environment's known rule, else learned"
     )
-    rollout_batch_size: PositiveInt = Field(100_000, description="start states of the model rollouts")
+    rollout_batch_size: PositiveInt = Field(100_000, description="number of start states of the model rollouts")
     rollout_interval: PositiveInt = Field(250, description="steps between model rollouts")
     rollout_schedule: tuple[NonNegativeInt, NonNegativeInt, PositiveInt, PositiveInt] = Field(
         (20_000, 150_000, 1, 1), description="rollout length: start step, end step, first length, last length"

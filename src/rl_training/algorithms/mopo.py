@@ -18,7 +18,7 @@ class MOPOConfig(ModelBasedConfig, TemperatureConfig):
         "max_std", description="uncertainty: largest predicted std, or disagreement or std of the members' means"
     )
     penalty_coefficient: NonNegativeFloat = Field(1.0, description="weight of the uncertainty in the reward")
-    rollout_batch_size: PositiveInt = Field(50_000, description="start states of the model rollouts")
+    rollout_batch_size: PositiveInt = Field(50_000, description="number of start states of the model rollouts")
     rollout_interval: PositiveInt = Field(1_000, description="updates between model rollouts")
     rollout_schedule: tuple[NonNegativeInt, NonNegativeInt, PositiveInt, PositiveInt] = Field(
         (0, 0, 5, 5), description="rollout length: start update, end update, first length, last length"

@@ -39,7 +39,7 @@ def report(
     media_mb: MediaSize = 1.0, as_json: Json = False,
 ) -> None:  # fmt: skip
     """Write one HTML page about runs and benchmarks that opens offline: scores, learning curves, performance profiles,
-    config differences, data checks, videos, hardware and commands. Runs that still train are part of it. Give the
+    config differences, data checks, videos, hardware and commands. It includes runs that are still training. Run the
     command again to refresh the page; an open page reloads itself."""
     from rl_training.reporting.report import Options
 

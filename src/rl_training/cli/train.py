@@ -116,7 +116,7 @@ def train(
 
 
 def resume(run: Run, steps: TotalSteps = None, trust: Trust = None, as_json: Json = False) -> None:
-    """Resume a stopped run, with the same result as without the stop. --steps extends a finished run."""
+    """Resume a stopped run. The result is the same as without the stop. --steps extends a finished run."""
     with stdout_for_results():
         from rl_training.cli.introduction import Introduction
         from rl_training.experiment.agent import run_of

@@ -16,7 +16,7 @@ Steps = Annotated[
 
 
 def verify(run: Run, steps: Steps = None, trust: Trust = None, as_json: Json = False) -> None:
-    """Repeat the start of a run, also with a stop and resume, and report whether both are byte-identical.
+    """Repeat the start of a run, with and without a stop and resume, and report whether all are byte-identical.
 
     Exit code 0 if they are, 1 if not. Nothing in the run changes.
     """

@@ -149,7 +149,7 @@ class ReplayConfig(AlgorithmConfig):
     hindsight: Hindsight = Field(
         "none", description="hindsight experience replay (HER) with goals of the same episode: future, final or episode"
     )
-    hindsight_goals: PositiveInt = Field(4, description="other goals for each transition with hindsight")
+    hindsight_goals: PositiveInt = Field(4, description="replacement goals per transition, with hindsight")
 
     @field_validator("hindsight", mode="before")
     @classmethod

@@ -136,7 +136,7 @@ class RewardTransform(Section):
     normalize: Literal["none", "return_range"] = Field(
         "none", description="return_range: scale so that the best and worst episode returns differ by 1000"
     )
-    scale: float = Field(1.0, description="factor of the rewards")
+    scale: float = Field(1.0, description="factor by which rewards are multiplied")
     shift: float = Field(0.0, description="added to the scaled rewards; -1 for AntMaze")
     clip: Annotated[tuple[float, float], BeforeValidator(_low_and_high)] | None = Field(
         None, description="[low, high] bounds of the shifted rewards"
