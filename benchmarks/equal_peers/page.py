@@ -15,6 +15,7 @@ float64, rounding is negligible, so a difference there is one of the mathematics
 has no float64 column.
 
 """
+ORDER = "The order of the steps in one update, what was changed in the peer, and the reason for a difference:\n\n"
 PRECISIONS = {"float32": "max_difference", "float64": "max_difference_float64"}
 
 
@@ -24,14 +25,27 @@ def section(result: dict[str, Any]) -> str:
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
+    return f"{differences(rows)}\n\n{ORDER}{orders(rows)}"
+
+
+def differences(rows: Sequence[dict[str, Any]]) -> str:
     marks = [str(mark) for mark in rows[0]["updates"]] if rows else []
     columns = [(mark, name) for name in PRECISIONS for mark in marks]
-    head = ["what", "peer", *(f"{mark} updates, {name}" for mark, name in columns), "change", "order of steps", "notes"]
-    lines = [head, ["---"] * len(head)]
+    lines = [["what", "peer", *(f"{mark} updates, {name}" for mark, name in columns), "change"]]
     for row in rows:
         found = [(row[PRECISIONS[name]] or {}).get(mark) for mark, name in columns]
         cells = ["" if each is None else f"{each:.0e}" for each in found]
+        lines.append([row["what"], row["peer"], *cells, f"{row['max_change'][marks[-1]]:.0e}"])
+    return markdown(lines)
+
+
+def orders(rows: Sequence[dict[str, Any]]) -> str:
+    lines = [["what", "order of steps", "notes"]]
+    for row in rows:
         notes = "; ".join(filter(None, (row["changed_in_peer"], row["reason"])))
-        change = f"{row['max_change'][marks[-1]]:.0e}"
-        lines.append([row["what"], row["peer"], *cells, change, row["order_of_steps"], notes])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        lines.append([row["what"], row["order_of_steps"], notes])
+    return markdown(lines)
+
+
+def markdown(lines: list[list[str]]) -> str:
+    return "\n".join(f"| {' | '.join(line)} |" for line in [lines[0], ["---"] * len(lines[0]), *lines[1:]])
