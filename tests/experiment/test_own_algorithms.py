@@ -12,7 +12,7 @@ import torch
 
 import rl_training
 from rl_training import modules
-from rl_training.algorithms import BCAlgorithm, DQNAlgorithm, Learner, ReplayConfig, Updater
+from rl_training.algorithms import CATALOGUE, BCAlgorithm, DQNAlgorithm, Learner, PPOAlgorithm, ReplayConfig, Updater
 from rl_training.envs.creation.making import EnvFactory
 from rl_training.envs.pools.pool import EnvPool
 from rl_training.experiment.agent import load_agent
@@ -20,6 +20,7 @@ from rl_training.experiment.bench.plan import parse_plan
 from rl_training.experiment.config import plugins, registry
 from rl_training.experiment.config.train_config import ConfigError, parse_config
 from rl_training.experiment.run import default_directory, resume_run
+from rl_training.models import PPOModel
 from rl_training.modules import UntrustedModuleError
 from rl_training.runtime.evaluation import evaluate
 from rl_training.runtime.lanes.acting import Actor
@@ -164,6 +165,10 @@ class NoModel(Learner):
     name, lane, config_type, model_type, action_kinds = "no_model", "replay", ReplayConfig, object, ("discrete",)
 
 
+class WrongOptions(Learner):
+    name, lane, config_type, model_type, action_kinds = "other", "rollout", ReplayConfig, PPOModel, ("discrete",)
+
+
 @pytest.mark.parametrize(
     ("learner", "message"),
     [
@@ -171,6 +176,7 @@ class NoModel(Learner):
         (WrongKinds, r"action_kinds must be a tuple of box, discrete, multi_discrete, got \('boxes', 'discrete'\)"),
         (NoModel, r"model_type needs a class method build\(spec, config\)"),
         (int, "must be a subclass of rl_training.algorithms.Learner"),
+        (WrongOptions, "config_type of the lane rollout must be a subclass of BaseRolloutConfig, got ReplayConfig"),
     ],
 )
 def test_an_incomplete_class_is_refused_before_its_checks(learner, message):
@@ -193,6 +199,56 @@ def test_a_target_network_of_a_missing_part_is_refused():
 
     with pytest.raises(TypeError, match=r"targets of mistaken has 'critic', but .* has no such part"):
         Mistaken.build(EnvSpec((4,), "discrete", 2))
+
+
+def test_parameter_groups_of_another_kind_are_refused():
+    class Grouped(DQNAlgorithm):
+        def parameter_groups(self):
+            return [{"params": self.model.parameters(), "lr": 1e-3}]
+
+    with pytest.raises(TypeError, match=r"Grouped\.parameter_groups must return rl_training\.types\.ParameterGroup"):
+        registry.check_policy(Grouped.build(EnvSpec((4,), "discrete", 2)))
+
+
+class Prepared(PPOAlgorithm):
+    """PPO whose rollouts are prepared by a function that a test replaces."""
+
+    name = "prepared"
+    change = staticmethod(lambda columns: columns)
+
+    def prepare(self, batch):
+        columns = super().prepare(batch)
+        values = self.model.values(columns["obs"].flatten(0, 1)).view_as(columns["returns"])
+        return self.change({**columns, "returns": columns["returns"] + 0 * values})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda columns: None, r"Prepared\.prepare must return a dict of columns \[time, envs, \.\.\.\], got NoneType"),
+        (
+            lambda columns: {**columns, "returns": columns["returns"].flatten()},
+            r"here \[8, 2\], but 'returns' is \[16\]",
+        ),
+    ],
+)
+def test_rollouts_that_are_prepared_otherwise_are_refused(change, message, monkeypatch, tmp_path):
+    monkeypatch.setattr(Prepared, "change", staticmethod(change))
+    with pytest.raises((TypeError, ValueError), match=message):
+        train_prepared(tmp_path)
+
+
+def test_rollouts_are_prepared_without_gradients(tmp_path):
+    train_prepared(tmp_path)  # a column with gradients would be differentiated again in every epoch
+
+
+def train_prepared(folder: Path) -> None:
+    options: dict[str, Any] = {"num_envs": 2, "num_steps": 8, "batch_size": 16, "epochs": 2, "eval_interval": 0}
+    managed = rl_training.register_algorithm(Prepared)
+    try:
+        managed("CartPole-v1", total_timesteps=32, output_dir=str(folder / "run"), **options).learn()
+    finally:
+        del CATALOGUE["prepared"]
 
 
 def test_an_act_that_returns_a_tensor_is_refused():

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from rl_training.algorithms import CATALOGUE, Learner
-from rl_training.algorithms.core.memory import rollout_rows
+from rl_training.algorithms.core.memory import prepared_rows
 from rl_training.data import RecurrentReplayBuffer
 from rl_training.experiment.config.registry import check_policy
 from rl_training.runtime.lanes.sequence import stored_memory
@@ -139,7 +139,7 @@ class AlgorithmCase:
             return learner.prepare(batch)
         columns = {**batch, **self._acted(learner, batch, generator)}
         rollout = {name: column.unsqueeze(1) for name, column in columns.items()}
-        return rollout_rows(learner.prepare(rollout), rollout, getattr(learner.config, "steps_per_row", 1))
+        return prepared_rows(learner, rollout)
 
     @torch.no_grad()
     def _acted(self, learner: Learner, batch: Batch, generator: torch.Generator) -> Batch:

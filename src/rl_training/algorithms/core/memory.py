@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from rl_training.models.masks import valid_actions
@@ -57,6 +58,19 @@ def memory_around(model: Any, obs: Tensor, rollout: Batch) -> tuple[tuple[Batch,
     """Memory before and after each step of a rollout [time, envs, ...], as further arguments of a model."""
     before = memory_arguments({name: column.flatten(0, 1) for name, column in memory_columns(rollout).items()})
     return before, tuple(model.features(obs, memory)[2] for memory in before)
+
+
+def prepared_rows(learner: Any, rollout: Batch) -> Batch:
+    """Prepares a rollout [time, envs, ...] and returns the rows to sample from."""
+    with torch.no_grad():
+        prepared = learner.prepare(rollout)
+    name, axes = f"{type(learner).__name__}.prepare", list(rollout["rewards"].shape)
+    if not isinstance(prepared, dict):
+        raise TypeError(f"{name} must return a dict of columns [time, envs, ...], got {type(prepared).__name__}")
+    for column, values in prepared.items():
+        if (shape := list(values.shape))[:2] != axes:
+            raise ValueError(f"{name} must return columns [time, envs, ...], here {axes}, but {column!r} is {shape}")
+    return rollout_rows(prepared, rollout, learner.config.steps_per_row)
 
 
 def rollout_rows(prepared: Batch, rollout: Batch, length: int) -> Batch:

@@ -14,7 +14,7 @@ from rl_training.experiment.config.plugins import load_plugin, plugins
 from rl_training.messages import print_warning
 from rl_training.models import Normalizer
 from rl_training.modules import load_object
-from rl_training.types import ACTION_SPACES, EnvSpec
+from rl_training.types import ACTION_SPACES, EnvSpec, ParameterGroup
 
 
 class AlgorithmSpec(NamedTuple):
@@ -84,6 +84,12 @@ def check_learner(learner: Any, name: str = "") -> type[Learner]:
         raise TypeError(f"algo {name}: model_type needs a class method build(spec, config)")
     if (learner.lane_class or learner.lane) not in LANES:
         raise TypeError(f"algo {name}: lane must be one of {', '.join(LANES)}, got {learner.lane!r}")
+    base = LANES[learner.lane_class or learner.lane].config_type
+    if not issubclass(learner.config_type, base):
+        raise TypeError(
+            f"algo {name}: config_type of the lane {learner.lane} must be a subclass of {base.__name__}, got "
+            f"{learner.config_type.__name__}"
+        )
     unknown = [kind for kind in learner.action_kinds if kind not in ACTION_SPACES]
     if unknown or isinstance(learner.action_kinds, str):
         raise TypeError(
@@ -115,6 +121,9 @@ def check_policy(learner: Learner) -> Learner:
             f"{name} has no policy: define act(obs, memory=None, *, deterministic=False, generator=None) in {name}, or "
             f"set a part `actor` in {model}, whose distribution the default act samples; docs/extend.md shows one"
         )
+    if wrong := [group for group in learner.parameter_groups() if not isinstance(group, ParameterGroup)]:
+        name = f"{type(learner).__name__}.parameter_groups"
+        raise TypeError(f"{name} must return rl_training.types.ParameterGroup objects, got {wrong[0]!r}")
     _check_normalizer(learner)
     return learner
 

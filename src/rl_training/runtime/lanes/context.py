@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from rl_training.algorithms import Learner
+from rl_training.algorithms import AlgorithmConfig, Learner
 from rl_training.data import RecurrentReplayBuffer, ReplayBuffer, TransitionDataset
 from rl_training.runtime.lanes.memory_limits import require_memory
 from rl_training.runtime.state import Lane
@@ -65,6 +65,7 @@ class LaneContext:
 class TrainingLane:
     """Base class of the lanes: the declarations that a run reads before it builds one."""
 
+    config_type: ClassVar[type[AlgorithmConfig]] = AlgorithmConfig  # base class of the algorithm's options
     offline: ClassVar[bool] = False  # trains on a dataset from the first step on
     acts: ClassVar[bool] = True  # steps environments
     takes_population: ClassVar[bool] = False  # several seeds can share one lane

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import torch
 
 from rl_training import streams
-from rl_training.algorithms.core.config import ReplayConfig
+from rl_training.algorithms.core.config import AlgorithmConfig, ReplayConfig
 from rl_training.data import FrameReplayBuffer, HindsightReplayBuffer, ReplayBuffer
 from rl_training.envs.goals import GoalRewards
 from rl_training.runtime.lanes.acting import ActingLane, Actor
@@ -21,6 +21,7 @@ PRIORITY_OPTIONS = ("prioritized", "priority_alpha")  # only some algorithms hav
 
 
 class ReplayLane(ActingLane):
+    config_type: ClassVar[type[AlgorithmConfig]] = ReplayConfig
     takes_population: ClassVar[bool] = True
     can_overlap: ClassVar[bool] = True
     times_updates: ClassVar[bool] = True

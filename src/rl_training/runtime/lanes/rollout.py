@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from rl_training import streams
 from rl_training.algorithms import Learner
-from rl_training.algorithms.core.config import BaseRolloutConfig
-from rl_training.algorithms.core.memory import rollout_rows
+from rl_training.algorithms.core.config import AlgorithmConfig, BaseRolloutConfig
+from rl_training.algorithms.core.memory import prepared_rows
 from rl_training.algorithms.core.updater import load_tensors
 from rl_training.data import RolloutBuffer
 from rl_training.runtime.lanes.acting import ActingLane, Actor
@@ -22,6 +22,8 @@ from rl_training.types import Batch
 
 class RolloutLane(ActingLane):
     """A rollout interrupted by a stop is saved with the lane and continued on resume."""
+
+    config_type: ClassVar[type[AlgorithmConfig]] = BaseRolloutConfig
 
     def __init__(self, learner: Learner, actor: Actor, buffer: RolloutBuffer, config: BaseRolloutConfig) -> None:
         envs = actor.pool.num_envs
@@ -48,7 +50,7 @@ class RolloutLane(ActingLane):
         if self.scale is not None:
             ends = rollout["dones"] + rollout["truncated"]  # never both
             rollout["rewards"] = self.scale(rollout["rewards"], ends)
-        self.source.fill(rollout_rows(self.learner.prepare(rollout), rollout, self.config.steps_per_row))
+        self.source.fill(prepared_rows(self.learner, rollout))
         return result
 
     def _captured_steps(self, captured: CapturedSteps[Batch], result: CollectResult) -> Batch:

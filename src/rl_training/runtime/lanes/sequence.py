@@ -10,7 +10,7 @@ import torch
 
 from rl_training import streams
 from rl_training.algorithms import Learner
-from rl_training.algorithms.core.config import SequenceConfig
+from rl_training.algorithms.core.config import AlgorithmConfig, SequenceConfig
 from rl_training.data import RecurrentReplayBuffer
 from rl_training.data.sampling import Layout
 from rl_training.runtime.lanes.acting import ActingLane, Actor
@@ -27,6 +27,7 @@ class SequenceLane(ActingLane):
     Updates start at `learning_starts` or with the first whole window. Earlier steps are not made up for.
     """
 
+    config_type: ClassVar[type[AlgorithmConfig]] = SequenceConfig
     compile_after: ClassVar[Mapping[str, int]] = {"cuda": 10_000}  # on a CPU the small operations cost little
     replay: RecurrentReplayBuffer
 
