@@ -7,9 +7,12 @@ import re
 import shlex
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
+
+from rl_training.testing import check_algorithm
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "extend.md").read_text()
@@ -32,6 +35,22 @@ def test_the_page_tests_trains_resumes_exports_and_benches_it():
             for name in ["explain", "train", "evaluate", "resume", "verify", "export", "bench", "compare"]
         ),
     ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["DDPGAlgorithm", "A2CAlgorithm", "DelayedAlgorithm"])
+def test_the_algorithms_of_the_page_on_the_learner_pass_the_checks(name, monkeypatch):
+    page = (ROOT / "docs" / "guide" / "new_algorithm.md").read_text()
+    blocks = [
+        block
+        for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+        if "(Learner):" in block or "Delayed" in block
+    ]
+    own = types.ModuleType("own_learners")
+    monkeypatch.setitem(sys.modules, "own_learners", own)
+    for block in blocks:
+        exec(re.split(r"^\w+ = rl_training", block, flags=re.MULTILINE)[0], vars(own))  # the classes, without training
+    check_algorithm(getattr(own, name), "Pendulum-v1")
 
 
 @pytest.mark.slow  # a minute of work, in processes; test_blocks.py runs the same commands with fewer steps
