@@ -38,8 +38,16 @@ def test_the_page_tests_trains_resumes_exports_and_benches_it():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["DDPGAlgorithm", "A2CAlgorithm", "DelayedAlgorithm"])
-def test_the_algorithms_of_the_page_on_the_learner_pass_the_checks(name, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "env_id"),
+    [
+        ("DDPGAlgorithm", "Pendulum-v1"),
+        ("A2CAlgorithm", "Pendulum-v1"),
+        ("DelayedAlgorithm", "Pendulum-v1"),
+        ("QLearningAlgorithm", "rl_training.envs:CombinationLock-v0"),
+    ],
+)
+def test_the_algorithms_of_the_page_on_the_learner_pass_the_checks(name, env_id, monkeypatch):
     page = (ROOT / "docs" / "guide" / "new_algorithm.md").read_text()
     blocks = [
         block
@@ -50,7 +58,7 @@ def test_the_algorithms_of_the_page_on_the_learner_pass_the_checks(name, monkeyp
     monkeypatch.setitem(sys.modules, "own_learners", own)
     for block in blocks:
         exec(re.split(r"^\w+ = rl_training", block, flags=re.MULTILINE)[0], vars(own))  # the classes, without training
-    check_algorithm(getattr(own, name), "Pendulum-v1")
+    check_algorithm(getattr(own, name), env_id)
 
 
 @pytest.mark.slow  # a minute of work, in processes; test_blocks.py runs the same commands with fewer steps
