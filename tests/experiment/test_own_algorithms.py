@@ -210,6 +210,15 @@ def test_parameter_groups_of_another_kind_are_refused():
         registry.check_policy(Grouped.build(EnvSpec((4,), "discrete", 2)))
 
 
+def test_an_attribute_that_parameter_groups_lacks_is_named_by_an_update_too():
+    class Grouped(DQNAlgorithm):
+        def parameter_groups(self):
+            return [self.config.rates]
+
+    with pytest.raises(TypeError, match="no attribute 'rates'"):
+        Grouped.build(EnvSpec((4,), "discrete", 2)).update({})
+
+
 class Prepared(PPOAlgorithm):
     """PPO whose rollouts are prepared by a function that a test replaces."""
 

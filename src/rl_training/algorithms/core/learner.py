@@ -290,7 +290,10 @@ class Learner(nn.Module):
 
     @cached_property
     def updater(self) -> Updater:
-        return Updater([self])
+        try:
+            return Updater([self])
+        except AttributeError as error:  # of parameter_groups, for example; Module would report `updater` as missing
+            raise TypeError(str(error)) from error
 
     def update(self, batch: Batch, *, global_step: int = 0) -> UpdateResult:
         """Updates the networks once on this batch, for use in your own training loop."""
