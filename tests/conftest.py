@@ -25,6 +25,7 @@ import typer.testing
 from hypothesis import settings
 
 from rl_training.cli import train
+from rl_training.envs.pools import worker_process
 from rl_training.envs.pools.arithmetic import usual_arithmetic
 from rl_training.experiment import datasets
 from rl_training.experiment.executors import local
@@ -227,6 +228,14 @@ def forked_jobs() -> Iterator[None]:
     """`forking` for a whole test."""
     with _forking():
         yield
+
+
+@pytest.fixture
+def forked_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starts workers of environments as forks of this process, which saves the import of Gymnasium in each."""
+    if sys.platform == "linux":
+        fork = get_context("fork")
+        monkeypatch.setattr(worker_process, "multiprocessing", SimpleNamespace(get_context=lambda method: fork))
 
 
 def _start_command(*words: str, **options: Any) -> subprocess.Popen[str]:

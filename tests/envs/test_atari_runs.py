@@ -30,6 +30,7 @@ def played(pool: EnvPool, actions: np.ndarray) -> list[Transition]:
 
 
 @pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.usefixtures("forked_workers")
 def test_a_snapshot_restores_a_game_across_lives_and_games(workers):
     """A life of Breakout lasts about 25 steps, and a game has five."""
     actions = np.random.default_rng(0).integers(4, size=(200, 2))

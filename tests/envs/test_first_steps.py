@@ -55,6 +55,7 @@ def step(env: Any, steps: int, *, warnings: list[str] | None = None, **options: 
         ("NoneFlag", "`step` returned None as truncated; Gymnasium expects True or False: use bool(truncated)"),
     ],
 )
+@pytest.mark.usefixtures("forked_workers")
 def test_a_value_that_training_cannot_use_ends_it_with_file_and_line(
     broken: Any, name: str, sentence: str, workers: int
 ):
@@ -75,6 +76,7 @@ def test_a_value_that_training_cannot_use_ends_it_with_file_and_line(
         (3, "", "`step` returned a str as truncated; Gymnasium expects True or False"),
     ],
 )
+@pytest.mark.usefixtures("forked_workers")
 def test_a_wrong_reward_or_flag_ends_training_in_later_steps_too(
     broken: Any, position: int, value: Any, sentence: str, workers: int
 ):

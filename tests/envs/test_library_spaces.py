@@ -195,6 +195,7 @@ def test_an_agent_is_not_evaluated_in_another_space_of_the_same_length(tmp_path)
         collect_dataset(str(agent), env_id="Choices-v0", rows=10)
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_a_converted_environment_in_a_worker_resumes_exactly(tmp_path):
     options = {"num_envs": 2, "env_workers": 1}
     run_training(config("FrozenLake-v1", tmp_path / "whole", **options))

@@ -99,6 +99,7 @@ def test_replayed_episodes_are_exact(env_id: str):
     assert_goes_on_exactly(partial(gym.make, env_id), "replay", LIMIT)
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_a_workers_snapshot_is_restored_in_process():
     assert_goes_on_exactly("Pendulum-v1", "snapshot", LIMIT, workers=2)
 

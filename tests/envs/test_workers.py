@@ -76,6 +76,7 @@ def test_a_worker_uses_one_thread_unless_the_user_sets_their_number(chosen, monk
     assert os.environ.get("OMP_NUM_THREADS") == chosen
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_a_workers_error_is_raised_with_its_traceback():
     with EnvPool(Failing, 2, workers=2) as pool:
         pool.reset()
@@ -125,6 +126,7 @@ def kill_the_only_worker() -> None:
 
 
 @pytest.mark.parametrize("cores", [1, 64])
+@pytest.mark.usefixtures("forked_workers")
 def test_the_episodes_of_a_killed_worker_are_truncated_and_its_environments_continue(cores, monkeypatch):
     monkeypatch.setattr(workers, "usable_cores", lambda: cores)
     make = partial(EnvPool, "CartPole-v1", 2, seed=4, env_kwargs={"max_episode_steps": 2})
@@ -143,6 +145,7 @@ def test_the_episodes_of_a_killed_worker_are_truncated_and_its_environments_cont
         assert pool.restarts == 1
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_every_death_of_a_worker_is_reported_and_one_too_many_is_an_error():
     warnings: list[str] = []
     with EnvPool("CartPole-v1", 2, workers=1, max_restarts=1, warn=warnings.append) as pool:
@@ -159,6 +162,7 @@ def test_every_death_of_a_worker_is_reported_and_one_too_many_is_an_error():
     assert len(warnings) == 1
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_episodes_lost_with_a_worker_are_reported_on_restore():
     with EnvPool("CartPole-v1", workers=1) as pool, EnvPool("CartPole-v1") as fresh:
         pool.reset()
@@ -213,6 +217,7 @@ def test_no_worker_outlives_its_run(killed: bool):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.usefixtures("forked_workers")
 def test_a_step_in_two_parts_equals_a_step(workers: int):
     with EnvPool("CartPole-v1", 2, seed=3, workers=workers) as split, EnvPool("CartPole-v1", 2, seed=3) as whole:
         with pytest.raises(RuntimeError, match="call begin_step"):
@@ -226,6 +231,7 @@ def test_a_step_in_two_parts_equals_a_step(workers: int):
             assert one.finished == other.finished
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_a_pool_is_not_saved_during_a_step():
     with EnvPool("CartPole-v1") as pool:
         pool.reset()
@@ -284,6 +290,7 @@ class Keeping(CartPoleEnv):
         return before, 0.0, False, False, {}
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_an_action_that_an_environment_keeps_does_not_change():
     with EnvPool(Keeping, workers=1) as pool:
         pool.reset()
@@ -317,6 +324,7 @@ def member_pools(workers: int) -> EnvPool:
 
 
 @pytest.mark.parametrize("workers", [0, 1, 4])
+@pytest.mark.usefixtures("forked_workers")
 def test_each_member_has_the_trajectories_and_snapshots_of_its_own_pool(workers: int):
     actions = np.random.default_rng(0).integers(0, 2, (2, 40, 6))
     with member_pools(workers) as pool, EnvPool("CartPole-v1", 2, seed=5) as own:
@@ -335,6 +343,7 @@ def test_each_member_has_the_trajectories_and_snapshots_of_its_own_pool(workers:
             np.testing.assert_array_equal(pool.step(row).obs[2:4], own.step(row[2:4]).obs)
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_a_worker_that_dies_while_one_member_is_restored_is_replaced_at_the_next_step():
     with EnvPool("CartPole-v1", 2, seed=(2, 5), workers=1) as pool:
         pool.reset()

@@ -58,6 +58,7 @@ def train(directory: Path, fault: str = "", *, warnings: list[str] | None = None
         ("1e39 reward", "environment 0 returned a reward too large for float32: 1e+39", "; scale the rewards down"),
     ],
 )
+@pytest.mark.usefixtures("forked_workers")
 def test_a_fault_is_one_sentence_in_this_process_and_in_workers(fault: str, message: str, fix: str, workers: int):
     with pytest.raises(EnvError) as raised:
         roll(fault, workers)
@@ -67,6 +68,7 @@ def test_a_fault_is_one_sentence_in_this_process_and_in_workers(fault: str, mess
     assert not isinstance(raised.value, USER_ERRORS)
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_a_keyboard_interrupt_of_an_environment_ends_the_process_or_is_an_error_of_its_worker():
     with pytest.raises(KeyboardInterrupt):
         roll("keyboard interrupt", 0)
@@ -107,6 +109,7 @@ def test_a_run_whose_environment_cannot_be_closed_ends_with_its_result(tmp_path:
 
 
 @pytest.mark.parametrize(("fault", "end"), [("kill", "ended by SIGKILL"), ("exit", "ended with exit code 7")])
+@pytest.mark.usefixtures("forked_workers")
 def test_every_dead_worker_is_reported_and_its_episode_truncated(fault: str, end: str):
     warnings: list[str] = []
     pool = roll(fault, 1, warn=warnings.append)
@@ -122,6 +125,7 @@ def log_of(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_deaths_are_counted_in_the_log_and_the_result_across_a_resume_and_end_the_run_at_the_limit(tmp_path: Path):
     warnings: list[str] = []
     dying: Any = {"env_workers": 1, "max_env_restarts": 2, "env_kwargs": {"at": 20}}
@@ -137,6 +141,7 @@ def test_deaths_are_counted_in_the_log_and_the_result_across_a_resume_and_end_th
     assert (finished.status, finished.env_restarts) == ("finished", 2)
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_no_death_is_allowed_with_a_limit_of_zero(tmp_path: Path):
     with pytest.raises(TooManyRestarts, match=r"max_env_restarts \(0\) allows no other restart; .*; no checkpoint was"):
         train(tmp_path, "kill", env_workers=1, max_env_restarts=0, checkpoint_interval=64, env_kwargs={"at": 3})
@@ -150,6 +155,7 @@ def test_a_log_has_restarts_only_with_workers_and_a_result_always(tmp_path: Path
     assert not any("env_restarts" in row for row in log_of(tmp_path))
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_a_death_that_a_checkpoint_has_counted_is_counted_after_a_resume(tmp_path: Path):
     stopped = train(tmp_path, "exit", env_workers=1, env_kwargs={"at": 10}, total_timesteps=16)
     assert (stopped.status, stopped.env_restarts) == ("finished", 1)
@@ -157,6 +163,7 @@ def test_a_death_that_a_checkpoint_has_counted_is_counted_after_a_resume(tmp_pat
 
 
 @pytest.mark.parametrize("when", ["in training", "in an evaluation"])
+@pytest.mark.usefixtures("forked_workers")
 def test_nan_actions_are_reported_as_divergence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str):
     from rl_training.algorithms import PPOAlgorithm
 

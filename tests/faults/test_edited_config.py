@@ -85,6 +85,7 @@ def test_an_edit_of_a_finished_run_is_refused(run):
         resume_run(run)
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_intervals_and_workers_may_change_and_training_stays_exact(run, tmp_path):
     edit(run, "log_interval: null", "log_interval: 1")
     edit(run, "env_workers: auto", "env_workers: 2")

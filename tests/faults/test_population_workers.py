@@ -22,6 +22,7 @@ from rl_training.experiment.verify import compare_runs
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.state import TrainerState
 
+pytestmark = pytest.mark.usefixtures("forked_workers")
 SAC: dict[str, Any] = {
     "algo": "sac", "env_id": "Pendulum-v1", "total_timesteps": 40, "checkpoint_interval": 10, "eval_interval": 0,
     "env_kwargs": {"max_episode_steps": 7}, "compile": "off",

@@ -65,6 +65,7 @@ def test_a_resumed_population_equals_one_without_interruption(algo, tmp_path):
         assert compare_runs(Path(one.output_dir), Path(other.output_dir)) == []
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_worker_processes_change_nothing(tmp_path):
     for workers in (0, 2):
         run_training(configured("sac", tmp_path / str(workers), env_workers=workers, eval_interval=0))

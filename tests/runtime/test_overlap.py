@@ -73,6 +73,7 @@ def test_an_update_needs_a_stored_transition(tmp_path):
 
 
 @pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.usefixtures("forked_workers")
 def test_a_resumed_run_ends_like_an_uninterrupted_one(tmp_path, workers):
     run_training(config(tmp_path / "whole"))
     run_training(config(tmp_path / "cut", env_workers=workers), callbacks=StopAtStep(45))
