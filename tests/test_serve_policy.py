@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -39,9 +40,13 @@ def agent() -> Any:
 
 
 @pytest.fixture(scope="module")
-def server(agent, tmp_path_factory) -> Iterator[HTTPConnection]:
-    path = export_agent(agent, tmp_path_factory.mktemp("served") / "policy.onnx", observations=16).path
-    yield from served(path)
+def exported(agent, tmp_path_factory) -> Path:
+    return export_agent(agent, tmp_path_factory.mktemp("served") / "policy.onnx", observations=16).path
+
+
+@pytest.fixture(scope="module")
+def server(exported) -> Iterator[HTTPConnection]:
+    yield from served(exported)
 
 
 def served(path: Path) -> Iterator[HTTPConnection]:
@@ -115,16 +120,15 @@ def test_text_and_unknown_paths_are_refused_and_the_connection_stays_open(server
         (["--time", "0"], "--time must be at least 1, got 0"),
     ],
 )
-def test_a_wrong_option_of_the_server_is_one_sentence(server, agent, tmp_path, options, message):
-    path = export_agent(agent, tmp_path / "policy.onnx", observations=16).path
-    refuses([str(path), *(str(server.port) if each == "PORT" else each for each in options)], message)
+def test_a_wrong_option_of_the_server_is_one_sentence(server, exported, options, message):
+    refuses([str(exported), *(str(server.port) if each == "PORT" else each for each in options)], message)
 
 
 @pytest.mark.parametrize("damaged", ["policy.onnx", "policy.json"])
-def test_a_damaged_policy_is_one_sentence(agent, tmp_path, damaged):
-    path = export_agent(agent, tmp_path / "policy.onnx", observations=16).path
+def test_a_damaged_policy_is_one_sentence(exported, tmp_path, damaged):
+    shutil.copytree(exported.parent, tmp_path, dirs_exist_ok=True)
     (tmp_path / damaged).write_text("{}")
-    refuses([str(path), "--port", "0"], r"policy.onnx or its .json is damaged \(.*\); export the policy again")
+    refuses([str(tmp_path / "policy.onnx"), "--port", "0"], r"policy.onnx or its .json is damaged \(.*\); export the policy again")
 
 
 def refuses(words: list[str], message: str) -> None:
