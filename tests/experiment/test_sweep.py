@@ -92,7 +92,7 @@ def test_seeds_that_finished_earlier_are_reported(tmp_path, capfd):
     assert capfd.readouterr().err == sentence
 
 
-@starts_processes
+@pytest.mark.usefixtures("forked_jobs", "forked_workers")  # the next test starts a new process
 def test_seeds_in_processes_with_environment_workers_finish_and_report_progress_as_one(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
     results = train_seeds(configs({**PPO, "num_envs": 2, "env_workers": 1}, tmp_path), quiet=False)
