@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import resource
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,88 +12,86 @@ from typing import Any
 import pytest
 import torch
 
+from rl_training.data.replay.replay_buffer import ReplayBuffer
+from rl_training.runtime.checkpoints import replay_segments
 from rl_training.runtime.checkpoints.format import CheckpointError
+from rl_training.runtime.checkpoints.reading import newest_checkpoint
 from rl_training.runtime.checkpoints.writing import save_checkpoint
+from rl_training.types import EnvSpec
 
 
 def save(directory: Path, step: int, value: float = 0.0, **options: Any) -> Path:
     return save_checkpoint(directory, step, {"learner": {"weight": torch.full((3,), value)}}, info={}, **options)
 
 
-KILL_AT_EVERY_FILE_OPERATION = """
-import os, sys
-from pathlib import Path
-import torch
-from rl_training.data.replay.replay_buffer import ReplayBuffer
-from rl_training.runtime.checkpoints import replay_segments
-from rl_training.runtime.checkpoints.reading import newest_checkpoint
-from rl_training.runtime.checkpoints.writing import save_checkpoint
-from rl_training.types import EnvSpec
-
-replay_segments.SEGMENT_ROWS = 10
-os.fsync = lambda descriptor: None  # data in the page cache survives the death of a process
-
-def replay_and_segments():
+def replay_and_segments() -> tuple[ReplayBuffer, replay_segments.ReplaySegments]:
     replay = ReplayBuffer(15, EnvSpec((1,), "box", 1))
     return replay, replay_segments.ReplaySegments({"replay": replay})
 
-def add_rows(replay):
+
+def add_rows(replay: ReplayBuffer) -> None:
     replay.add({name: torch.zeros(12, *column.shape[1:]) for name, column in replay.columns.items()})
 
-def save(directory, step, value, segments):
+
+def save_replay(directory: Path, step: int, value: int, segments: replay_segments.ReplaySegments) -> None:
     save_checkpoint(directory, step, {"learner": torch.tensor(value)}, info={}, replay=segments, keep=1)
 
-def die_at(moment):
+
+def die_at(moment: int) -> None:
+    """Ends this process at a file operation, counted from now."""
     seen = -1
-    def hook(event, arguments):
+
+    def hook(event: str, arguments: Any) -> None:
         nonlocal seen
         seen += event == "open" or event.startswith(("os.", "shutil."))
         if seen == moment:
             os._exit(9)
+
     sys.addaudithook(hook)
 
-def train(directory, second_step, moment):
-    replay, segments = replay_and_segments()
-    add_rows(replay)
-    save(directory, 1, 1, segments)
-    add_rows(replay)
-    die_at(moment)
-    save(directory, second_step, 2, segments)
-    os._exit(0)
 
-def killed(directory, second_step, moment):
+def killed(directory: Path, second_step: int, moment: int) -> bool:
+    """Saves two checkpoints in a forked process; returns whether it died before it was done."""
     child = os.fork()
     if not child:
-        train(directory, second_step, moment)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+        try:
+            replay, segments = replay_and_segments()
+            add_rows(replay)
+            save_replay(directory, 1, 1, segments)
+            add_rows(replay)
+            die_at(moment)
+            save_replay(directory, second_step, 2, segments)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert code in (0, 9)
+    return code == 9
 
-def check(directory):
-    damage = []
+
+def check(directory: Path) -> None:
+    damage: list[str] = []
     checkpoint = newest_checkpoint(directory, damage.append)
-    assert not damage and checkpoint, (damage, os.listdir(directory))
-    value = int(checkpoint.group("learner"))
+    assert not damage
+    assert checkpoint
     replay, segments = replay_and_segments()
     segments.restore(checkpoint)
-    assert (value, replay.added) in [(1, 12), (2, 24)], (value, replay.added)
-    save(directory, 3, 3, segments)
-    assert os.listdir(directory) == ["step_000000003"], os.listdir(directory)
+    assert (int(checkpoint.group("learner")), replay.added) in [(1, 12), (2, 24)]
+    save_replay(directory, 3, 3, segments)
+    assert os.listdir(directory) == ["step_000000003"]
 
-for second_step in (2, 1):  # the next checkpoint, and the same one again
+
+@pytest.mark.parametrize("second_step", [2, 1])  # the next checkpoint, and the same one again
+def test_a_run_killed_at_any_file_operation_has_an_intact_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second_step: int
+) -> None:
+    monkeypatch.setattr(replay_segments, "SEGMENT_ROWS", 10)
     moment = 0
-    while killed(directory := Path(sys.argv[1], f"{second_step}-{moment}"), second_step, moment):
-        check(directory)
+    while killed(tmp_path / str(moment), second_step, moment):
+        check(tmp_path / str(moment))
         moment += 1
-    check(directory)
-    print(moment)
-"""
-
-
-def test_a_run_killed_at_any_file_operation_has_an_intact_checkpoint(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", KILL_AT_EVERY_FILE_OPERATION, str(tmp_path)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
-    assert result.returncode == 0, result.stderr
-    assert all(int(moments) > 20 for moments in result.stdout.split())
+    check(tmp_path / str(moment))
+    assert moment > 20
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux for the name of an open file")
