@@ -128,7 +128,8 @@ def test_a_wrong_option_of_the_server_is_one_sentence(server, exported, options,
 def test_a_damaged_policy_is_one_sentence(exported, tmp_path, damaged):
     shutil.copytree(exported.parent, tmp_path, dirs_exist_ok=True)
     (tmp_path / damaged).write_text("{}")
-    refuses([str(tmp_path / "policy.onnx"), "--port", "0"], r"policy.onnx or its .json is damaged \(.*\); export the policy again")
+    path = str(tmp_path / "policy.onnx")
+    refuses([path, "--port", "0"], r"policy.onnx or its .json is damaged \(.*\); export the policy again")
 
 
 def refuses(words: list[str], message: str) -> None:
