@@ -17,6 +17,7 @@ from rl_training.data.datasets.next_actions import next_actions
 from rl_training.experiment.agent import Agent
 from rl_training.experiment.config.train_config import TrainConfig
 from rl_training.experiment.datasets import reading_columns, with_run_time
+from rl_training.experiment.ope.returns import with_estimated_returns
 from rl_training.types import EnvSpec, Policy
 
 SPACES = ("obs_shape", "obs_dtype", "action_kind", "action_low", "action_high", "action_start", "action_starts")
@@ -106,4 +107,4 @@ def with_policy_actions(
     columns["policy_next_actions"] = torch.stack([*chosen, logged], 1)
     data = TransitionDataset(columns, episode_ends=dataset.episode_ends, spec=dataset.spec)
     data.file_episodes, data.trajectories = dataset.file_episodes, dataset.trajectories
-    return data.with_discounts(gamma).with_discounted_returns_to_go(gamma)
+    return with_estimated_returns(data, gamma)

@@ -10,6 +10,7 @@ from rl_training.experiment.agent import CHECKPOINTS, Agent, load_agent
 from rl_training.experiment.ope.discounts import describe_discount, discount_notes, with_time
 from rl_training.experiment.ope.policies import NAMES, SPACES, differs, load_dataset_for
 from rl_training.experiment.ope.ranking import PolicyEstimate, rank_policies
+from rl_training.experiment.ope.returns import with_estimated_returns
 from rl_training.experiment.ope.single import first_returns, mean_interval
 from rl_training.experiment.ope.training_data import EvaluationData, Seen
 from rl_training.experiment.trust import Trust
@@ -69,8 +70,7 @@ def rank_runs(
     by_run = dict(zip(map(Path, runs), agents, strict=True))
     test = EvaluationData(source, data)
     overlaps = overlapping([each.interval for each in found])
-    discounted = data.with_discounts(used).with_discounted_returns_to_go(used)
-    returns = discounted.columns["returns_to_go"][data.first_rows].double()
+    returns = with_estimated_returns(data, used).columns["returns_to_go"][data.first_rows].double()
     return Ranking(
         [RankedRun(each, by_run[each.run_dir].path, test.seen_by(by_run[each.run_dir]), numbers)
          for each, numbers in zip(found, overlaps, strict=True)],

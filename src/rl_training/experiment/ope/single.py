@@ -33,7 +33,7 @@ class OffPolicyEstimate(NamedTuple):
 
     estimate: float
     interval: Interval  # 95%, see `fitted_estimate`; it does not cover states that the data do not visit
-    behaviour_return: float  # of the episodes; the rest of a truncated one is estimated from its rewards
+    behaviour_return: float  # of the episodes; the rest of truncated ones is estimated
     behaviour_interval: Interval | None  # 95%; None for fewer than three episodes
     behaviour_undiscounted_return: float  # of all rows of the episodes, see `first_returns`
     gamma: float
