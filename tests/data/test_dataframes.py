@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from decimal import Decimal
 from typing import Any
 
 import pandas as pd
@@ -114,3 +115,38 @@ def test_a_text_column_of_ids_is_kept_for_a_split_by_group():
         TransitionDataset.from_dataframe(frame, **options).split(0.5, by="group", column="patient")
     with pytest.raises(ValueError, match=r"no column 'patent' to keep as ids; .*; did you mean 'patient'\?"):
         TransitionDataset.from_dataframe(frame, **options, ids=["patent"])
+
+
+def vectors() -> pd.DataFrame:
+    """Six rows with a vector in each cell of `position`, and decimal numbers in `cost`, as databases export them."""
+    rows = {
+        "position": [[float(row), -float(row)] for row in range(6)],
+        "cost": [Decimal(f"{row}.5") for row in range(6)],
+    }
+    return pd.DataFrame({**rows, "action": [0, 1] * 3, "done": [0, 0, 1] * 2, "truncated": 0})
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "parquet"])
+def test_lists_of_numbers_are_vectors_and_decimals_are_numbers(kind, tmp_path):
+    names = {"obs": ["position", "cost"], "rewards": "cost"}
+    if kind == "parquet":
+        vectors().to_parquet(tmp_path / "vectors.parquet")
+        dataset = load_transition_dataset(tmp_path / "vectors.parquet", columns=names)
+    else:
+        frame = vectors() if kind == "pandas" else pl.from_pandas(vectors())
+        dataset = TransitionDataset.from_dataframe(frame, **names)
+    assert dataset.columns["obs"][:3].tolist() == [[0, 0, 0.5], [1, -1, 1.5], [2, -2, 2.5]]
+    assert dataset.columns["rewards"].tolist() == [0.5, 1.5, 2.5, 3.5, 4.5, 5.5]
+
+
+def test_lists_of_different_lengths_are_refused_only_if_they_are_used():
+    frame = vectors().assign(tags=[["a"] * row for row in range(6)])
+    TransitionDataset.from_dataframe(frame, obs="position", rewards="cost")
+    with pytest.raises(ValueError, match="column 'tags' has lists of different lengths"):
+        TransitionDataset.from_dataframe(frame, obs="tags", rewards="cost")
+
+
+def test_durations_count_in_seconds():
+    frame = vectors().assign(wait=pd.to_timedelta([1, 2, 3, 4, 5, 6], unit="min"))
+    dataset = TransitionDataset.from_dataframe(frame, obs="wait", rewards="cost")
+    assert dataset.columns["obs"].flatten().tolist() == [60, 120, 180, 240, 300, 360]

@@ -52,6 +52,8 @@ def to_array(column: Any, name: str, space: Mapping[str, Any] | None = None) -> 
             raise ValueError(f"{name} has lists of different lengths")
         shape.append(len(inner) // max(len(column), 1))
         column = inner
+    if str(column.type).startswith("decimal"):
+        column = column.cast("float64")
     values: Array = column.to_numpy(zero_copy_only=False)
     if values.dtype.kind == "O":
         raise TypeError(f"{name} must hold numbers, got {column.type} with {column.null_count} empty entries")
