@@ -283,6 +283,18 @@ def test_shuffled_rows_are_reported(counted):
     assert warning.startswith("12 rows form 12 episodes: rows look shuffled")
 
 
+def test_single_decisions_that_terminate_are_no_shuffled_rows(counted):
+    assert inspect(counted(list(range(12)), dones=tuple(range(12)))).findings == ()
+
+
+@pytest.mark.parametrize(("number", "found"), [(20, False), (21, True)])
+def test_many_integer_actions_may_be_amounts(counted, number, found):
+    columns = counted([1.0, 2.0] * number, dones=(2 * number - 1,)) | {"actions": np.arange(2 * number) % number}
+    texts = [each.text for each in inspect(columns).findings if each.kind == "whole_actions"]
+    assert texts == [f"the actions are {number} whole numbers, and they are read as choices without an order"] * found
+    assert all(each.kind != "whole_actions" for each in inspect(columns, action_range=(0, number)).findings)
+
+
 @pytest.mark.parametrize("rows", [1, 2, 3])
 def test_the_smallest_datasets_can_be_inspected(counted, rows):
     assert inspect(counted([1.0] * rows, dones=(rows - 1,))).episodes == 1

@@ -278,3 +278,11 @@ def test_choices_that_minari_has_recorded_fit_the_environment(tmp_path, monkeypa
     assert converter is not None
     rows = unscale_actions(known.columns["actions"], spec).reshape(6, -1).numpy()
     assert all(data_equivalence(converter.own(row), action) for row, action in zip(rows, taken, strict=True))
+
+
+@pytest.mark.parametrize(("names", "found"), [(lambda row: row, True), (lambda row: f"offer {row}", False)])
+def test_many_integers_may_be_amounts_and_many_names_may_not(tmp_path, names, found):
+    rows = range(25)
+    table = pd.DataFrame({"obs": rows, "action": map(names, rows), "reward": 1.0, "done": 1, "truncated": 0})
+    table.to_csv(tmp_path / "log.csv", index=False)
+    assert ("whole_actions" in [each.kind for each in inspect_source(str(tmp_path / "log.csv")).findings]) == found

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 TOLERANCE = 1e-3  # fraction of the half range; float32 rounding and clipped noise exceed bounds by less
-FEW = 20  # different whole numbers that may be Discrete actions
+FEW = 20  # different whole numbers: more may be amounts, as few floats may be Discrete actions
 MOST_ACTIONS = 10_000  # Discrete actions derived from data, unless there are more rows
 
 # Data must fit the spaces of the environment. Without one, they must fit those of the agent's training data.
@@ -61,6 +61,9 @@ def guessed_actions(actions: Array) -> Iterator[tuple[str, str, str]]:
         if flat.shape[1] > 2 and flat.min() == 0 and flat.max() == 1 and (flat.sum(1) == 1).all():
             text = f"every row has a single 1 in {flat.shape[1]} columns of actions, which are read as separate choices"
             yield "one_hot_actions", text, "if they are one-hot, store the number of the action in one column"
+        elif (most := max(len(np.unique(entries)) for entries in flat.T)) > FEW:
+            text = f"the actions are {most:,} whole numbers, and they are read as choices without an order"
+            yield "whole_actions", text, "if they are amounts, set --action-range LOW,HIGH"
         return
     low, high = reduce_rows(np.minimum, flat), reduce_rows(np.maximum, flat)
     largest, is_one_sided = float(np.maximum(-low, high).max()), bool(((low >= 0) & (high > 0)).any())

@@ -129,7 +129,8 @@ def _left_out(reason: str, stored: StoredColumns, flags: Array) -> tuple[LeftOut
 def guessed_space(stored: StoredColumns, actions: Array) -> Iterator[tuple[str, str, str]]:
     """Warnings (kind, text, fix) about an action space that only the data show."""
     if not stored.labels.integer_actions:
-        yield from guessed_actions(actions)
+        named = stored.labels.categories.keys() & {"actions", *stored.labels.names.get("actions", ())}
+        yield from () if named else guessed_actions(actions)
     elif "actions" not in stored.labels.categories and stored.columns["actions"].dtype.kind == "f":
         kind = "Discrete" if actions.ndim == 1 or actions.shape[1] == 1 else "MultiDiscrete"
         text = f"the actions are whole numbers of which some are missing, and they are read as {kind}"
