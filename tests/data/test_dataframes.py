@@ -128,13 +128,13 @@ def vectors() -> pd.DataFrame:
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "parquet"])
 def test_lists_of_numbers_are_vectors_and_decimals_are_numbers(kind, tmp_path):
-    names = {"obs": ["position", "cost"], "rewards": "cost"}
+    names: dict[str, Any] = {"obs": ["position", "cost"], "rewards": "cost"}
     if kind == "parquet":
         vectors().to_parquet(tmp_path / "vectors.parquet")
         dataset = load_transition_dataset(tmp_path / "vectors.parquet", columns=names)
     else:
         frame = vectors() if kind == "pandas" else pl.from_pandas(vectors())
-        dataset = TransitionDataset.from_dataframe(frame, **names)
+        dataset = TransitionDataset.from_dataframe(frame, obs=names["obs"], rewards="cost")
     assert dataset.columns["obs"][:3].tolist() == [[0, 0, 0.5], [1, -1, 1.5], [2, -2, 2.5]]
     assert dataset.columns["rewards"].tolist() == [0.5, 1.5, 2.5, 3.5, 4.5, 5.5]
 

@@ -119,3 +119,16 @@ def test_dates_of_parquet_files_and_frames_are_read_too(tmp_path):
     pd.read_csv(write(tmp_path / "log.csv", ["30/01/2026", "31/01/2026"] * 2)).to_parquet(tmp_path / "log.parquet")
     assert load_transition_dataset(tmp_path / "log.parquet", columns=OBS).columns["when"].tolist() == [0, 0, DAY, DAY]
     assert "when" not in load_transition_dataset(tmp_path / "log.parquet", columns=OBS, text_times=False).columns
+
+
+@pytest.mark.parametrize(("name", "warned"), [("visit", True), ("time", False)])
+def test_a_time_that_is_one_of_several_is_reported(tmp_path, name, warned):
+    dates = ["2026-01-01", "2026-01-02", "2026-01-03"]
+    path = tmp_path / "log.csv"
+    frame = pd.DataFrame({"born": dates[0], name: dates, "obs": 0.0, "action": 0, "reward": 1.0, "episode": 0})
+    frame.to_csv(path, index=False)
+    assert ("several_times" in [each.kind for each in inspect_source(str(path)).findings]) == warned
+    named = inspect_source(str(path), columns={"time": name})
+    assert "several_times" not in [each.kind for each in named.findings]
+    ignored = inspect_source(str(path), columns={"born": ""})
+    assert "several_times" not in [each.kind for each in ignored.findings]

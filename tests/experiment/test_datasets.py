@@ -130,6 +130,15 @@ def test_a_run_that_began_before_dates_were_read_resumes_with_the_same_data(tmp_
         assert load_run_dataset(config, None)[2] != earlier.fingerprint()
 
 
+def test_a_run_that_dropped_terminal_rows_without_an_action_resumes_with_the_same_data(tmp_path):
+    file = logged(tmp_path / "log.parquet", action=[0, 1, None])
+    config = parse_config({"algo": "bc", "dataset": file, "allow": ["nan"]})
+    earlier, _ = load_dataset(config, final_rows=False)
+    start = {"spec": earlier.spec.to_json(), "dataset": earlier.fingerprint()}
+    assert load_run_dataset(config, start)[2] == earlier.fingerprint()
+    assert load_run_dataset(config, None)[2] != earlier.fingerprint()
+
+
 @pytest.mark.parametrize(
     ("columns", "reading"),
     [

@@ -225,9 +225,11 @@ def require_plot_path(path: Path, option: str) -> None:
 
 
 def print_dataset(source: str, report: DatasetReport) -> None:
+    from rl_training.data.readers.rows import left_out_notes
+
     if report.columns:
         print_contents(source, report)
-    print_notes([*report.notes, *(each.sentence for each in report.left_out)])
+    print_notes([*report.notes, *left_out_notes(report.left_out)])
     for finding in report.findings:
         output.print_wrapped(f"{finding.severity}: ", finding.sentence)
     typer.echo("usable for training" if report.trainable else "not usable for training: fix the errors above")

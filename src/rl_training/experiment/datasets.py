@@ -26,7 +26,9 @@ from rl_training.types import EnvSpec
 
 # Timestamps in text: as now, then as earlier versions recognised them, which first did so in CSV files only.
 TIMES: tuple[dict[str, Any], ...] = ({}, {"text_times": "iso"}, {"text_times": False})
-READINGS = (*TIMES, *({**times, "choices": False} for times in TIMES))  # earlier versions read such integers as Box
+READ_BEFORE = (*TIMES, *({**times, "choices": False} for times in TIMES))  # earlier versions read such integers as Box
+# Earlier versions dropped terminal rows without an action, and with them the end of the episode.
+READINGS = (*READ_BEFORE, *({**reading, "final_rows": False} for reading in READ_BEFORE))
 
 
 class RewardChange(NamedTuple):

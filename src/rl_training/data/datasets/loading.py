@@ -19,7 +19,7 @@ def load_transition_dataset(
     source: Source, *, spec: EnvSpec | None = None, columns: Mapping[str, Names] | None = None,
     action_range: Bounds | None = None, allow: Collection[str] = (), categories: Categories | None = None,
     csv_dialect: str = AUTO, max_gap: float | None = None, like: EnvSpec | None = None, ids: Collection[str] = (),
-    keep_durations: bool = False, text_times: TextTimes = True, choices: bool = True,
+    keep_durations: bool = False, text_times: TextTimes = True, choices: bool = True, final_rows: bool = True,
 ) -> TransitionDataset:  # fmt: skip
     """Reads transitions from a file, several files, a glob, or a Minari dataset by its directory or id.
 
@@ -32,13 +32,14 @@ def load_transition_dataset(
     - `max_gap`: seconds; a longer step in the time column of a table ends the episode.
     - `text_times`: recognises columns of text that hold timestamps; "iso" those in ISO 8601 only.
     - `choices`: reads integers in several columns as choices; False reads them as Box actions.
+    - `final_rows`: terminal rows of a table without an action hold the last observation, and the row before terminates.
     - `like`: spaces of earlier data, whose categories and first action are used.
     - `ids`: columns of a table to keep as integers, one for each different text.
     - `keep_durations`: adds the time to the next row if a table has a time column, for files that hold a part of it.
     """
     validation.check_allow(allow)
     options = table_options(categories, csv_dialect, max_gap, ids=ids, keep_durations=keep_durations)
-    options = replace(options, text_times=text_times)
+    options = replace(options, text_times=text_times, final_rows=final_rows)
     options = options.for_spec(spec or like, action_range)
     if not choices:
         options = replace(options, action_start=0)

@@ -33,7 +33,7 @@ from rl_training.data.datasets.validation import require_columns, require_equal_
 from rl_training.data.readers.frames import read_frame
 from rl_training.data.readers.names import Names
 from rl_training.data.readers.options import Categories, table_options
-from rl_training.data.readers.rows import StoredColumns
+from rl_training.data.readers.rows import StoredColumns, left_out_notes
 from rl_training.data.sampling import PackedColumns, SeededSampler, gather
 from rl_training.types import Array, Batch, EnvSpec
 
@@ -289,7 +289,7 @@ def transitions_of(
     dataset.spec = named_spec(dataset.spec, stored) if known is None else dataset.spec
     left_out = stored.left_out if len(dataset) == len(stored.columns["obs"]) else rows_left_out(stored, allow)
     guessed = rows["actions"] if known is None and action_range is None else None
-    dataset.notes = (*reading_notes(stored, guessed), *(each.sentence for each in left_out))
+    dataset.notes = (*reading_notes(stored, guessed), *left_out_notes(left_out))
     dataset.file_episodes, dataset.time_column = episodes, stored.labels.time
     dataset.trajectories = None if stored.trajectories is None else episodes
     return dataset

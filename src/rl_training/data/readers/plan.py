@@ -115,6 +115,19 @@ def unread_times(plan: Plan, given: Mapping[str, str]) -> Warnings:
     )
 
 
+def other_times(plan: Plan, given: Mapping[str, str]) -> Warnings:
+    """Warns if the time was taken from one of several columns of timestamps."""
+    if TIME in given or plan.time.lower() in TIME_NAMES:
+        return ()
+    used = {column for group in plan.chosen.values() for column in group}
+    times = [name for name, kind in plan.table.kinds.items() if kind == "time" and given.get(name) != ""]
+    if not (others := [name for name in times if name not in used]):
+        return ()
+    names = " and ".join(map(repr, others))
+    text = f"{plan.time!r} is taken as the time of the rows, but {names} may be meant"
+    return (("several_times", text, "name the time that orders the rows with --columns time=NAME"),)
+
+
 def _ids(table: Table, chosen: Mapping[str, list[str]], options: TableOptions) -> dict[str, dict[object, int]]:
     """The column of episodes, and columns of text that are ids, such as a patient's."""
     # Text in observations and actions is read as categories.

@@ -23,6 +23,8 @@ from rl_training.types import Array, Arrays, EnvSpec
 
 DERIVED = ("next_obs", "dones", "truncated", DURATIONS)  # computed from other columns if the file lacks them
 SHOWN = 100  # row numbers in JSON
+FEW_FILES = 3  # with a sentence for each
+MUCH = 0.2  # of the rewards
 NO_NEXT_OBS = "no next observation is known"
 
 
@@ -39,6 +41,18 @@ class LeftOut(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         return {"reason": self.reason, "count": len(self.rows), "rows": self.rows[:SHOWN].tolist()}
+
+
+def left_out_notes(left_out: Sequence[LeftOut]) -> list[str]:
+    """One sentence for each reason and file, or for each reason if there are many files."""
+    reasons = [each.reason.split(" (")[0] for each in left_out]  # without the file
+    if len(left_out) <= FEW_FILES or len({*reasons}) == len(reasons):
+        return [each.sentence for each in left_out]
+    notes = []
+    for reason in dict.fromkeys(reasons):
+        counts = [len(each.rows) for each, own in zip(left_out, reasons, strict=True) if own == reason]
+        notes.append(f"{many(sum(counts), 'row')} in {many(len(counts), 'file')} are left out, because {reason}")
+    return notes
 
 
 class Labels(NamedTuple):
@@ -120,8 +134,10 @@ def complete_transitions(
         timed = with_durations(columns, names, dones | truncated, source, time)
         complete, kept = {**timed, "dones": dones, "truncated": truncated}, np.arange(rows)
     elif marked or "dones" not in names:
+        rewards = columns["rewards"].copy() if "rewards" in columns else None
         timed = with_durations(columns, names, dones | truncated, source, time)
         complete, kept = _derive_next_obs(timed, dones, truncated, source)
+        labels = labels._replace(warnings=(*labels.warnings, *_lost_rewards(rewards, kept)))
     else:
         raise ValueError(_ambiguous_ends(source, names["dones"]))
     if spec is not None and spec.obs_names is not None:  # a file written here
@@ -133,6 +149,20 @@ def complete_transitions(
     if trajectories is not None:
         trajectories = trajectories[kept]
     return StoredColumns(complete, dict(names), rows, spec, labels, left_out, positions, trajectories)
+
+
+def _lost_rewards(rewards: Array | None, kept: Array) -> tuple[tuple[str, str, str], ...]:
+    """Warns if the rows that are dropped have most of the rewards, such as one that is given at the end."""
+    if rewards is None or rewards.size != len(rewards):
+        return ()
+    sizes = np.nan_to_num(np.abs(rewards.reshape(-1).astype(np.float64)), posinf=0.0)
+    lost, total = len(sizes) - len(kept), float(sizes.sum())
+    share = 1 - float(sizes[kept].sum()) / total if total else 0.0
+    if share <= MUCH or share * len(sizes) <= 2 * lost:
+        return ()
+    text = f"the last rows of truncated episodes are left out, and with them more than {MUCH:.0%} of the rewards"
+    fix = "if these episodes end there, mark their last rows with 1 in a column, and name it with --columns dones=NAME"
+    return (("lost_rewards", text, fix),)
 
 
 def _ambiguous_ends(source: object, ends: str) -> str:

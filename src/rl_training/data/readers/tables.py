@@ -9,9 +9,10 @@ import numpy as np
 from rl_training.data.datasets.durations import TIME
 from rl_training.data.readers import cells
 from rl_training.data.readers.episodes import join_episodes, marked_ends, numbered, single_ids
+from rl_training.data.readers.final_rows import end_before_final_rows
 from rl_training.data.readers.names import ACTIONS
 from rl_training.data.readers.options import TableOptions
-from rl_training.data.readers.plan import FLAGS, OBS, Plan, Table, make_plan, unread_times
+from rl_training.data.readers.plan import FLAGS, OBS, Plan, Table, make_plan, other_times, unread_times
 from rl_training.data.readers.rows import (
     Labels,
     StoredColumns,
@@ -42,6 +43,11 @@ def read_table(table: Table, given: Mapping[str, str] | None, options: TableOpti
     order, warnings = joined if order is None else order, (*unsorted, *warnings)
     if found is None and table.spec is None and TIME not in given:
         warnings += (*unread_times(plan, given), *unordered_steps(columns, plan.extras))
+    elif found is not None and table.spec is None:
+        warnings += other_times(plan, given)
+    if options.final_rows and table.spec is None:
+        ended, lost = end_before_final_rows(columns, names)
+        dropped, warnings = (*dropped, *ended), (*warnings, *lost)
     _require_no_numbers(plan, columns["actions"])
     start = _count_from_0(columns, plan, options)
     notes = (*table.notes, *dropped, *_reading(plan, start))
