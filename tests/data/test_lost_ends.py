@@ -81,3 +81,11 @@ def test_many_files_share_a_note_about_rows_left_out(tmp_path):
     assert [note.split(" (")[0] for note in two] == ["1 row is left out, because no next observation is known"] * 2
     four = load_transition_dataset(f"{tmp_path}/*.csv").notes
     assert list(four) == ["4 rows in 4 files are left out, because no next observation is known"]
+
+
+def test_arrays_of_whole_episodes_are_refused_with_the_shape_to_use(tmp_path):
+    shape = (4, 5)
+    arrays = {"obs": np.zeros((*shape, 3)), "actions": np.zeros((*shape, 2)), "rewards": np.zeros(shape)}
+    np.savez(tmp_path / "episodes.npz", **arrays, dones=np.zeros(shape), truncated=np.zeros(shape))
+    with pytest.raises(ValueError, match=r"column 'dones' has shape \(4, 5\), but every row is one step; reshape"):
+        load_transition_dataset(tmp_path / "episodes.npz")

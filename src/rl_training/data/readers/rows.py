@@ -233,6 +233,11 @@ def require_numbers(name: str, dtype: np.dtype[Any], source: object) -> None:
 
 def read_flags(name: str, column: Array, source: object, order: Array | None = None) -> Array:
     values = column.reshape(-1)
+    if len(values) != len(column):
+        raise ValueError(
+            f"{source}: column {name!r} has shape {column.shape}, but every row is one step; reshape arrays of "
+            "[episodes, steps, ...] to [rows, ...], and mark the last step of each"
+        )
     require_flags({name: values if order is None else values[np.argsort(order)]}, f"{source}: ")  # rows of the file
     return values != 0
 
