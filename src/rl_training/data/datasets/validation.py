@@ -87,8 +87,8 @@ def require_finite(
             first = int(found[0] if positions is None else found[positions[found].argmin()])
             entries = _entries(column[wrong], (names or {}).get(name, ()))
             rows = f"{wrong.sum()} of {len(column)} rows, the first is row {{row}}"
-            fill = "fill in 0 where no reward was given, or " if name == "rewards" else ""
-            fix = f"{fill}drop these rows with --allow nan"
+            fill = ", or fill in 0 where no reward was given" if name == "rewards" else ""
+            fix = f"drop these rows with --allow nan{fill}"
             raise DatasetError(f"column {name!r}{entries} is NaN or infinite in {rows}", fix, row=first)
 
 
