@@ -95,6 +95,13 @@ def test_gradients_are_clipped_to_a_share_of_their_own_tensors_norm():
     assert [grad[1].item() for grad in grads] == pytest.approx([1.5, 3e-4, 1.0])
 
 
+def test_gradients_of_a_population_are_clipped_to_the_weights_of_their_own_member():
+    weights = [torch.tensor([[3.0, 4.0], [30.0, 40.0]])]
+    grads = [torch.tensor([[0.0, 10.0], [0.0, 10.0]])]
+    clip_to_weights(weights, grads, 0.3, by_member=True)
+    assert grads[0][:, 1].tolist() == pytest.approx([1.5, 10.0])  # 0.3 * 5, and less than 0.3 * 50
+
+
 def test_a_gradient_of_zero_stays_zero():
     grads = [torch.zeros(2)]
     clip_to_weights([torch.ones(2)], grads, 0.3)

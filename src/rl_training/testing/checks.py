@@ -140,6 +140,8 @@ def check_population(case: AlgorithmCase) -> None:
     batch = stacked(case, members)
     singles = [Updater([copy.deepcopy(member)]) for member in members]
     population = Updater(members)
+    for optimizer in (each for updater in (population, *singles) for each in updater.optimizers):
+        optimizer.group = optimizer.group._replace(eps=1e-3)  # else Adam makes whole steps of rounding errors
     same = mock.patch.object(torch, "vmap", lambda one, randomness: torch.func.vmap(one, randomness="same"))
     for seed in range(UPDATES):
         with same:
@@ -153,7 +155,7 @@ def check_population(case: AlgorithmCase) -> None:
                     torch.testing.assert_close(together[name][i], value, atol=1e-4, rtol=1e-4)
     for i, single in enumerate(singles):
         for name, value in single.params.items():
-            torch.testing.assert_close(population.params[name][i], value, atol=1e-4, rtol=0)
+            torch.testing.assert_close(population.params[name][i], value, atol=1e-5, rtol=0)
 
 
 def check_compiled(case: AlgorithmCase, backend: str = "eager", members: int = 1) -> None:

@@ -100,8 +100,13 @@ class _Selected(NamedTuple):
     piece: int | None  # entries of a piece
 
 
-def clip_to_weights(params: list[Tensor], grads: list[Tensor], ratio: float) -> None:
-    """Adaptive gradient clipping per tensor (Brock et al., 2021, arXiv:2102.06171): |grad| <= ratio * |parameter|."""
+def clip_to_weights(params: list[Tensor], grads: list[Tensor], ratio: float, *, by_member: bool = False) -> None:
+    """Adaptive gradient clipping per tensor (Brock et al., 2021, arXiv:2102.06171): |grad| <= ratio * |parameter|.
+
+    `by_member`: per slice along the leading axis, because each is a tensor of another member.
+    """
+    if by_member:
+        params, grads = ([member for each in tensors for member in each.unbind()] for tensors in (params, grads))
     weights, norms = torch.stack(torch._foreach_norm(params)), torch.stack(torch._foreach_norm(grads))
     scales = (ratio * weights.clamp(min=MIN_NORM) / norms).clamp(max=1.0)
     torch._foreach_mul_(grads, scales.unbind())
@@ -113,8 +118,10 @@ class Optimizer:
     With `compile`, Adam is a generated kernel, equal to rounding and faster on a GPU; its steps cannot be skipped.
     """
 
-    def __init__(self, params: Sequence[Tensor], group: ParameterGroup, *, compile: bool = False) -> None:
-        self.params, self.group, self.kernel = list(params), group, KERNELS[group.kind]
+    def __init__(
+        self, params: Sequence[Tensor], group: ParameterGroup, *, compile: bool = False, by_member: bool = False
+    ) -> None:
+        self.params, self.group, self.kernel, self.by_member = list(params), group, KERNELS[group.kind], by_member
         self.compiled = compile and group.kind == "adam" and not group.weight_decay
         if self.compiled:
             self.kernel = torch.compile(adam_, fullgraph=True, dynamic=False)
@@ -145,8 +152,9 @@ class Optimizer:
         rate, (beta1, beta2) = self.rate, self.group.betas
         if self.group.warm_up:
             rate = rate * (self.counts.amax() / self.group.warm_up).clamp(max=1.0)
-        if self.group.max_grad_ratio is not None:
-            clip_to_weights([self.params[index] for index in indices], [*gradients.values()], self.group.max_grad_ratio)
+        if (ratio := self.group.max_grad_ratio) is not None:
+            params = [self.params[index] for index in indices]
+            clip_to_weights(params, [*gradients.values()], ratio, by_member=self.by_member)
         self.kernel(
             selected.params, pieces([*gradients.values()], selected.piece), selected.means, selected.squares, [],
             selected.counts,

@@ -33,7 +33,8 @@ class Updater:
         self.groups = self._groups()
         generated = compile and self.device.type == "cuda" and self.halted is None
         self.optimizers = [
-            Optimizer([self.params[name] for name in names], group, compile=generated) for group, names in self.groups
+            Optimizer([self.params[name] for name in names], group, compile=generated, by_member=self.members > 1)
+            for group, names in self.groups
         ]
         axes = unit_norm_axes(first)
         self.unit_norm = [(self.params[name], axes[name]) for _, names in self.groups for name in names if name in axes]
