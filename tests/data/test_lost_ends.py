@@ -1,5 +1,7 @@
 """Ends and rewards in the last rows of episodes, which tables store in several ways."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -85,7 +87,11 @@ def test_many_files_share_a_note_about_rows_left_out(tmp_path):
 
 def test_arrays_of_whole_episodes_are_refused_with_the_shape_to_use(tmp_path):
     shape = (4, 5)
-    arrays = {"obs": np.zeros((*shape, 3)), "actions": np.zeros((*shape, 2)), "rewards": np.zeros(shape)}
+    arrays: dict[str, Any] = {
+        "obs": np.zeros((*shape, 3)),
+        "actions": np.zeros((*shape, 2)),
+        "rewards": np.zeros(shape),
+    }
     np.savez(tmp_path / "episodes.npz", **arrays, dones=np.zeros(shape), truncated=np.zeros(shape))
     with pytest.raises(ValueError, match=r"column 'dones' has shape \(4, 5\), but every row is one step; reshape"):
         load_transition_dataset(tmp_path / "episodes.npz")
