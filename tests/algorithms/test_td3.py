@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from rl_training.algorithms import TD3Algorithm, TD3Config, smoothed_actions
+from rl_training.models.values import Critic
 
 
 def test_target_noise_is_clipped_and_so_are_the_actions():
@@ -74,9 +75,18 @@ class Values(nn.Module):
         return self.net(torch.cat([obs, actions], -1)).T
 
 
-def test_the_actor_maximises_the_first_value_of_critics_of_your_own(box, draw):
+class Expanded(Critic):
+    """A subclass that gives each of its `copies` its rows."""
+
+    def forward(self, obs: Tensor, actions: Tensor) -> Tensor:
+        x = torch.cat([obs, actions], -1)
+        return self.net(x.expand(self.copies, *x.shape)).squeeze(-1)
+
+
+@pytest.mark.parametrize("critic", [Values, lambda: Expanded(3, 2, (8,))], ids=["own", "subclass"])
+def test_the_actor_maximises_the_first_value_of_critics_of_your_own(critic, box, draw):
     learner, rows = TD3Algorithm.build(box, hidden_sizes=(8,)), draw(box, 4)
-    learner.model.critic = Values()
+    learner.model.critic = critic()
     q1 = learner.model.critic(rows["obs"], learner.model.actor(rows["obs"]).mode())[0]
     torch.testing.assert_close(learner.actor_loss(rows).total, -q1.mean())
 

@@ -66,7 +66,7 @@ class TD3Algorithm(Learner):
     def first_q(self, obs: Tensor, actions: Tensor) -> Tensor:
         """Q-value of the first critic, as in the authors' code, with gradients for the actions only."""
         critic = self.model.critic
-        values = frozen_subset(critic, slice(1)) if isinstance(critic, Critic) else frozen(critic)
+        values = frozen_subset(critic, slice(1)) if type(critic) is Critic else frozen(critic)
         return values(obs, actions)[0]
 
     def policy_loss(self, q: Tensor, policy_actions: Tensor, batch: Batch) -> Loss:
