@@ -45,6 +45,18 @@ class OtherType(Declared):
     needs: ClassVar[Any] = (Column("next_actions", shape=(2,), dtype=torch.int64),)
 
 
+class Valued(Declared):
+    """Prepares a column by the policy, whose gradients it does not turn off."""
+
+    name = "valued"
+
+    def prepare(self, batch: Batch) -> Batch:
+        return {**super().prepare(batch), "next_actions": self.model.actor(self.normalizer(batch["next_obs"])).mode()}
+
+    def loss(self, batch: Batch) -> Loss:
+        return super().loss(batch).plus({"extra_loss": batch["next_actions"].mean()})
+
+
 class Online(SACAlgorithm):
     name = "online"
     needs: ClassVar[Any] = (Column("returns_to_go", online="episode end"),)
@@ -54,6 +66,10 @@ def train(learner: type[Learner], monkeypatch: pytest.MonkeyPatch, folder: Any, 
     monkeypatch.setitem(CATALOGUE, learner.name, learner)
     options = {"algo": learner.name, "algo_kwargs": SMALL, "output_dir": str(folder / "run")}
     return run_training(parse_config({**DATA, **options, **changes}))
+
+
+def test_a_dataset_is_prepared_without_gradients(monkeypatch, tmp_path):
+    train(Valued, monkeypatch, tmp_path)  # a column with gradients would be differentiated again in every update
 
 
 def test_a_prepared_column_reaches_the_loss_of_an_offline_run(monkeypatch, tmp_path):

@@ -113,6 +113,7 @@ def _build(lane: type[TrainingLane], context: LaneContext) -> Lane:
         raise ConfigError(str(error)) from None
 
 
+@torch.no_grad()
 def _prepared(
     config: TrainConfig, dataset: TransitionDataset, learners: Sequence[Learner], device: str,
     start: Checkpoint | None, warn: Warn,
