@@ -1,5 +1,7 @@
 """Dates in tables: read where the order of day and month is clear, otherwise reported or refused."""
 
+import re
+from datetime import datetime
 from pathlib import Path
 
 import pandas as pd
@@ -7,6 +9,7 @@ import pytest
 
 from rl_training.data import load_transition_dataset, read_columns
 from rl_training.data.datasets.checks import inspect_source
+from rl_training.data.readers import cells
 
 DAY = 86_400
 OBS = {"obs": "level"}
@@ -113,6 +116,29 @@ def test_a_later_row_in_another_order_is_refused_with_its_row(tmp_path):
     file = write(tmp_path / "log.csv", ["31/01/2026"] * 5000 + ["01/31/2026"])
     with pytest.raises(ValueError, match=r"such as 2026-01-31T12:30:00, but row 5000 holds '01/31/2026'; rewrite them"):
         read_columns(file, columns=OBS)
+
+
+class Python310(datetime):
+    """Reads ISO 8601 as Python 3.10 does: fractions of 3 or 6 digits, and zones with hours and minutes."""
+
+    @classmethod
+    def fromisoformat(cls, text):
+        if re.search(r"[+-]\d\d(\d\d)?$", text[10:]) or re.search(r",|[.](?!(\d{3}){1,2}(\D|$))", text):
+            raise ValueError(text)
+        return datetime.fromisoformat(text)
+
+
+@pytest.mark.parametrize("python", [datetime, Python310])
+def test_every_python_reads_fractions_of_seconds_and_zones_alike(python, tmp_path, monkeypatch):
+    monkeypatch.setattr(cells, "datetime", python)
+    times = [
+        "2026-01-31 12:00:00.5+00",
+        "2026-01-31T12:00:01,25Z",
+        "2026-01-31T13:00:02.123456789+0100",
+        "2026-01-31 12:00:03",
+    ]
+    dataset = load_transition_dataset(write(tmp_path / "log.csv", times), columns=OBS)
+    assert dataset.columns["when"].tolist() == pytest.approx([0, 0.75, 1.623456, 2.5])
 
 
 def test_dates_of_parquet_files_and_frames_are_read_too(tmp_path):

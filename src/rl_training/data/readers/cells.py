@@ -19,6 +19,8 @@ THOUSANDS = re.compile(
     r"[+-]?\d{1,3}([,. '\u2019\u00a0]\d{3})+([.,]\d+)?"
 )  # 1,234.50; whether 1,234 is 1.234 is not known
 
+_CLOCK = re.compile(r"([^.,+]*:\d\d)(?:[.,](\d+))?(?:([+-]\d\d)(?::?(\d\d))?)?")  # seconds, fraction, zone
+
 
 def to_numbers(cells: Sequence[str], name: str, start: int, decimal: str = ".") -> Array:
     """Converts text to integers if all cells are, else to floats with NaN for missing cells."""
@@ -98,8 +100,12 @@ def to_times(cells: Iterable[str | None], name: str, start: int, order: str = ""
 
 def _time(cell: str) -> datetime | None:
     text = cell.strip()
+    text = text[:-1] + "+00:00" if text.endswith("Z") else text
+    if match := _CLOCK.fullmatch(text):  # Python 3.10 reads fractions of 3 or 6 digits, and zones with minutes
+        clock, fraction, hours, minutes = match.groups()
+        text = clock + (f".{fraction[:6]:0<6}" if fraction else "") + (f"{hours}:{minutes or '00'}" if hours else "")
     try:
-        time = datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith("Z") else text)
+        time = datetime.fromisoformat(text)
     except ValueError:
         return None
     return time if time.tzinfo is None else time.astimezone(timezone.utc).replace(tzinfo=None)
