@@ -13,7 +13,7 @@ from rl_training.algorithms.core.optimizer import Optimizer, piece_size, pieces
 from rl_training.algorithms.core.population import Population
 from rl_training.messages import did_you_mean
 from rl_training.models.unit_norm import project_, unit_norm_axes
-from rl_training.types import HALTED, Batch, Loss, Metrics, ParameterGroup, Source, Trainable, UpdateResult
+from rl_training.types import HALTED, Batch, Loss, ParameterGroup, Source, Trainable, UpdateResult
 
 
 class Updater:
@@ -96,8 +96,7 @@ class Updater:
 
     def step(self, batch: Batch, phases: tuple[str, ...], *, wants_metrics: bool = True) -> UpdateResult:
         """Updates once on a batch. It never synchronises with the host, so that it can be captured."""
-        metrics: Metrics = {}
-        rows: Metrics = {}
+        metrics, rows = dict[str, Tensor](), dict[str, Tensor]()
         for phase in phases:
             if phase == "targets":
                 with torch.no_grad():
