@@ -1,5 +1,6 @@
 """Returns-to-go of the data in off-policy estimates."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -54,3 +55,16 @@ def test_uneven_discounts_are_used():
 
 def test_without_a_discount_only_the_rewards_count():
     assert returns(episodes(*[([1.0, 2.0], True)] * 10, ([8.0], False)), 0.0)[-1] == 8
+
+
+def test_pieces_from_the_middle_do_not_count_as_the_start_of_an_episode():
+    whole = [([0.0, 0.0, 0.0, 4.0], True)] * 10
+    data = episodes(*whole, *[([0.0], False), ([0.0, 4.0], True)] * 10)  # without the row of step 1
+    data.file_episodes = np.repeat(np.arange(20), [4] * 10 + [3] * 10)
+    assert returns(data)[40:43] == [0.5**3 * 4, 2, 4]
+
+
+def test_a_cut_piece_from_the_middle_goes_on_at_its_own_step():
+    data = episodes(*[([1.0, 2.0, 4.0, 8.0], True)] * 10, ([1.0], False), ([4.0], False))
+    data.file_episodes = np.repeat(np.arange(11), [4] * 10 + [2])
+    assert returns(data)[-1] == 4 + 0.5 * 8

@@ -9,36 +9,47 @@ from rl_training.data import TransitionDataset
 from rl_training.data.datasets.tensors import to_array
 from rl_training.types import Array
 
-FEWEST = 10  # episodes that were longer
+FEWEST = 10  # rows at the same step
 
 
 def with_estimated_returns(data: TransitionDataset, gamma: float) -> TransitionDataset:
-    """Adds returns-to-go. After a truncated episode the return is the mean of the episodes that were longer.
+    """Adds returns-to-go. After a truncated episode the return is the mean of all at its next step.
 
-    That is their return-to-go from the same step on. With fewer than FEWEST of them, such as for time limits, the
-    rewards of the episode are repeated.
+    That step counts from the first row of the file's episode: rows that were dropped cut episodes into pieces. With
+    fewer than FEWEST rows at that step, such as after time limits, the rewards of the episode are repeated.
     """
     data = data.with_discounts(gamma).with_discounted_returns_to_go(gamma)
     parts = (data.columns[name].double() for name in ("returns_to_go", "rewards"))
     returns, rewards, ends, dones = map(to_array, (*parts, data.episode_ends, data.columns["dones"] > 0))
     discounts = to_array(data.columns["discounts"].double()) if "discounts" in data.columns else gamma
-    column = _with_longer_episodes(returns, rewards, ends, dones, np.broadcast_to(discounts, returns.shape))
+    steps = _steps(ends & ~dones, to_array(data.first_rows))
+    column = _with_next_steps(returns, rewards, ends, dones, np.broadcast_to(discounts, returns.shape), steps)
     return data.with_columns(returns_to_go=torch.from_numpy(column).to(data.columns["rewards"]))
 
 
-def _with_longer_episodes(returns: Array, rewards: Array, ends: Array, dones: Array, discounts: Array) -> Array:
+def _steps(cuts: Array, first: Array) -> Array:
+    """The step of each row in its episode. One row is missing after a cut, as far as the data show."""
+    passed = np.arange(len(cuts)) + np.cumsum(cuts) - cuts
+    return passed - np.repeat(passed[first], np.diff(first, append=len(cuts)))
+
+
+def _with_next_steps(
+    returns: Array, rewards: Array, ends: Array, dones: Array, discounts: Array, steps: Array
+) -> Array:
     last = np.flatnonzero(ends)
-    starts = np.append(0, last[:-1] + 1)
-    lengths, returns = last - starts + 1, returns.copy()
-    longest_first = np.argsort(-lengths, kind="stable")
+    starts, returns = np.append(0, last[:-1] + 1), returns.copy()
     is_cut = ~dones[last] & (discounts[last] > 0)
-    for length in np.unique(lengths[is_cut])[::-1]:
-        longer = starts[longest_first[: int((lengths > length).sum())]]
-        if len(longer) < FEWEST:
+    starts, last = starts[is_cut], last[is_cut]
+    by_step, counts = np.argsort(steps, kind="stable"), np.bincount(steps, minlength=int(steps.max()) + 2)
+    stops = np.cumsum(counts)
+    latest_first = np.argsort(-steps[last], kind="stable")
+    future, reached = 0.0, -1
+    for start, end in zip(starts[latest_first].tolist(), last[latest_first].tolist(), strict=True):
+        step = int(steps[end]) + 1
+        if counts[step] < FEWEST:
             continue
-        future, cut = returns[longer + length].mean(), is_cut & (lengths == length)
-        before = (returns[last[cut]] - rewards[last[cut]]) / discounts[last[cut]]
-        rows = starts[cut][:, None] + np.arange(length)
-        products = np.cumprod(discounts[rows][:, ::-1], 1)[:, ::-1]
-        returns[rows] += products * (future - before)[:, None]
+        if step != reached:  # all rows at this step are final: later cuts are done
+            future, reached = returns[by_step[stops[step] - counts[step] : stops[step]]].mean(), step
+        before = (returns[end] - rewards[end]) / discounts[end]
+        returns[start : end + 1] += np.cumprod(discounts[start : end + 1][::-1])[::-1] * (future - before)
     return returns
