@@ -61,6 +61,19 @@ def test_rewards_beside_the_final_observation_give_a_warning(tmp_path):
     assert "lost_rewards" in kinds(table(tmp_path, reward=[0.0, 1, 2, 0, 3, 4]))
 
 
+def test_rewards_beside_the_final_observation_give_one_warning(tmp_path):
+    source = table(tmp_path, reward=[0.0, 0, 5, 0, 0, 5])
+    assert kinds(source).count("lost_rewards") == 1  # the end is marked already
+    assert sum("rewards" in note for note in load_transition_dataset(source).notes) == 1
+
+
+def test_a_terminal_row_with_a_part_of_its_action_is_not_a_final_observation(tmp_path):
+    source = table(tmp_path, action=None, action_0=0.5, action_1=[0.5, 0.2, None] * 2, reward=1.0)
+    columns = {"actions": "action_0,action_1"}
+    with pytest.raises(ValueError, match=r"'actions' \(action_1\) is NaN or infinite in 2 of 6 rows"):
+        load_transition_dataset(source, columns=columns)
+
+
 def test_a_reward_at_the_end_of_episodes_without_a_mark_gives_a_warning(tmp_path):
     length, rows = 10, np.arange(100)
     columns = {"episode": rows // length, "obs": rows * 1.0, "action": rows % 2}
