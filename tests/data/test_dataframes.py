@@ -5,6 +5,7 @@ import sys
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
@@ -150,3 +151,38 @@ def test_durations_count_in_seconds():
     frame = vectors().assign(wait=pd.to_timedelta([1, 2, 3, 4, 5, 6], unit="min"))
     dataset = TransitionDataset.from_dataframe(frame, obs="wait", rewards="cost")
     assert dataset.columns["obs"].flatten().tolist() == [60, 120, 180, 240, 300, 360]
+
+
+def rows_of(**changed) -> pd.DataFrame:
+    columns = {"episode": [0] * 3 + [1] * 3, "obs": np.arange(6.0), "action": [0, 1, 0] * 2, "reward": 1.0}
+    return pd.DataFrame({**columns, "done": [0, 0, 1] * 2, **changed})
+
+
+def test_ids_and_categories_may_be_tuples():
+    ids = TransitionDataset.from_dataframe(rows_of(episode=[("a", 1)] * 3 + [("a", 2)] * 3))
+    assert ids.columns["dones"].tolist() == [0, 0, 1] * 2
+    choices = rows_of(action=[(0, 1), (1, 0), (0, 1)] * 2)
+    named = TransitionDataset.from_dataframe(choices, categories={"actions": []})
+    assert named.notes[0] == "actions 0 to 1 are (0, 1), (1, 0)"
+
+
+def test_decimals_may_stand_beside_other_numbers():
+    dataset = TransitionDataset.from_dataframe(rows_of(reward=[Decimal("1.5"), 0, 2.5] * 2))
+    assert dataset.columns["rewards"].tolist() == [1.5, 0, 2.5] * 2
+
+
+def test_a_missing_list_is_a_missing_vector():
+    dataset = TransitionDataset.from_dataframe(rows_of(action=[[0.5, 0.1], [0.2, 0.3], None] * 2))
+    assert dataset.columns["actions"].shape == (4, 2)
+    assert dataset.columns["dones"].tolist() == [0, 1] * 2
+
+
+@pytest.mark.parametrize("cells", [[[1], [1, 2]], [[[1], [1, 2]]] * 2])
+def test_ragged_lists_are_refused_with_their_column(cells):
+    with pytest.raises(ValueError, match="column 'obs' has lists of different lengths"):
+        TransitionDataset.from_dataframe(rows_of(obs=cells * 3))
+
+
+def test_objects_that_are_not_numbers_are_refused_with_their_row():
+    with pytest.raises(TypeError, match="column 'reward' must hold numbers, but row 1 holds 'a'"):
+        TransitionDataset.from_dataframe(rows_of(reward=[1.0, "a", Decimal("2.5")] * 2))

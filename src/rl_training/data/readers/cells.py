@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
+from decimal import Decimal
 
 import numpy as np
 
@@ -15,11 +16,27 @@ MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "null", "NULL")
 FLAGS = {"true": 1.0, "false": 0.0}  # accepted beside numbers
 FLAG_WORDS = {**FLAGS, "yes": 1.0, "no": 0.0, "y": 1.0, "n": 0.0, "t": 1.0, "f": 0.0, "1": 1.0, "0": 0.0}
 MOST_CATEGORIES = 1000
+_NUMBERS = (int, float, Decimal, np.number, np.bool_, type(None))
 THOUSANDS = re.compile(
     r"[+-]?\d{1,3}([,. '\u2019\u00a0]\d{3})+([.,]\d+)?"
 )  # 1,234.50; whether 1,234 is 1.234 is not known
 
 _CLOCK = re.compile(r"([^.,+]*:\d\d)(?:[.,](\d+))?(?:([+-]\d\d)(?::?(\d\d))?)?")  # seconds, fraction, zone
+
+
+def from_objects(column: Array, where: str, start: int) -> Array:
+    """Converts Python numbers such as decimals, or lists of numbers to [rows, entries]; None is missing."""
+    present = [value for value in column if value is not None]
+    if present and all(isinstance(value, (list, tuple, np.ndarray)) for value in present):
+        try:
+            missing = np.full(np.shape(present[0]), np.nan)
+            return np.array([missing if value is None else value for value in column])
+        except ValueError:
+            raise ValueError(f"{where} has lists of different lengths") from None
+    wrong = next((row for row, value in enumerate(column) if not isinstance(value, _NUMBERS)), None)
+    if wrong is not None:
+        raise not_a_number(where, start + wrong, column[wrong])
+    return np.array([np.nan if value is None else float(value) for value in column])
 
 
 def to_numbers(cells: Sequence[str], name: str, start: int, decimal: str = ".") -> Array:

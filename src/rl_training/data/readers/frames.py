@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ def read_frame(frame: Any, given: Mapping[str, Names | None], options: TableOpti
     kinds = {name: _kind(column) for name, column in columns.items()}
 
     def batches(wanted: Sequence[str]) -> Iterator[Arrays]:
-        yield {name: _numbers(columns[name], name) if kinds[name] == "other" else columns[name] for name in wanted}
+        yield {name: columns[name] for name in wanted}
 
     chosen = as_patterns(given)
     return from_first_time(read_table(Table("the frame", names, kinds, len(frame), batches), chosen, options))
@@ -51,18 +50,6 @@ def _cells(series: Any) -> Array:
         return numbers
     values[missing] = None
     return values
-
-
-def _numbers(column: Array, name: str) -> Array:
-    """Decimals as floats, and lists of numbers as [rows, entries]; other objects as they are."""
-    present = [value for value in column if value is not None]
-    if all(isinstance(value, Decimal) for value in present):
-        return np.array([np.nan if value is None else float(value) for value in column])
-    if not all(isinstance(value, (list, tuple, np.ndarray)) for value in column):
-        return column
-    if len({len(value) for value in column}) > 1:
-        raise ValueError(f"the frame: column {name!r} has lists of different lengths")
-    return np.array(column.tolist())
 
 
 def _kind(column: Array) -> str:

@@ -119,6 +119,8 @@ def _seconds(plan: Plan, column: str, part: Array, start: int) -> Array:
 def _numbers(plan: Plan, column: str, part: Array, start: int) -> Array:
     if part.dtype.kind != "O":
         return part
+    if plan.table.kinds[column] == "other":
+        return cells.from_objects(part, plan.where(column), start)
     words = ["" if word is None else word for word in part.tolist()]
     if any(map(cells.is_number, words)) or cells.THOUSANDS.fullmatch(words[0].strip()):
         return cells.to_numbers(words, plan.where(column), start)  # names the first cell that is not a number
