@@ -67,6 +67,17 @@ def test_rewards_beside_the_final_observation_give_one_warning(tmp_path):
     assert sum("rewards" in note for note in load_transition_dataset(source).notes) == 1
 
 
+def test_files_with_and_without_an_action_in_terminal_rows_are_not_final_observations(tmp_path):
+    for file, last in enumerate([1, None, 0]):
+        columns = {"episode": file, "obs": [0.0, 1, 2], "action": [0, 1, last], "reward": 1.0, "done": [0, 0, 1]}
+        pd.DataFrame(columns).to_csv(tmp_path / f"{file}.csv", index=False)
+    with pytest.raises(
+        ValueError, match=r"'actions' is NaN or infinite in 1 of 9 rows, the first is row 2 of .*1\.csv"
+    ):
+        load_transition_dataset(f"{tmp_path}/*.csv")
+    assert load_transition_dataset([tmp_path / "1.csv"] * 2).columns["dones"].tolist() == [0, 1, 0, 1]
+
+
 def test_a_terminal_row_with_a_part_of_its_action_is_not_a_final_observation(tmp_path):
     source = table(tmp_path, action=None, action_0=0.5, action_1=[0.5, 0.2, None] * 2, reward=1.0)
     columns = {"actions": "action_0,action_1"}

@@ -45,6 +45,7 @@ def read_table(table: Table, given: Mapping[str, str] | None, options: TableOpti
         warnings += (*unread_times(plan, given), *unordered_steps(columns, plan.extras))
     elif found is not None and table.spec is None:
         warnings += other_times(plan, given)
+    ended: tuple[str, ...] = ()
     if options.final_rows and table.spec is None:
         ended, lost = end_before_final_rows(columns, names)
         dropped, warnings = (*dropped, *ended), (*warnings, *lost)
@@ -55,7 +56,7 @@ def read_table(table: Table, given: Mapping[str, str] | None, options: TableOpti
     labels = Labels(
         _labels(plan), plan.values, start, _integers_with_gaps(columns["actions"]),
         time=key, times=stamps, date_order=plan.table.orders.get(time, ""), notes=notes, warnings=warnings,
-        episodes=episodes,
+        episodes=episodes, final_rows=bool(ended),
     )  # fmt: skip
     timed = key if options.keep_durations else ""
     return complete_transitions(columns, names, table.source, spec=table.spec, labels=labels, order=order, time=timed)
