@@ -78,6 +78,12 @@ def test_files_with_and_without_an_action_in_terminal_rows_are_not_final_observa
     assert load_transition_dataset([tmp_path / "1.csv"] * 2).columns["dones"].tolist() == [0, 1, 0, 1]
 
 
+def test_a_file_of_arrays_beside_a_table_does_not_change_its_final_rows(tmp_path):
+    ends = {"dones": np.array([0, 1]), "truncated": np.zeros(2)}
+    np.savez(tmp_path / "log.npz", obs=np.zeros(2), actions=np.array([0, 1]), rewards=np.ones(2), **ends)
+    assert load_transition_dataset([table(tmp_path), tmp_path / "log.npz"]).columns["dones"].tolist() == [0, 1] * 3
+
+
 def test_a_terminal_row_with_a_part_of_its_action_is_not_a_final_observation(tmp_path):
     source = table(tmp_path, action=None, action_0=0.5, action_1=[0.5, 0.2, None] * 2, reward=1.0)
     columns = {"actions": "action_0,action_1"}

@@ -42,7 +42,8 @@ def read_columns(
     paths = [path for each in several for path in _paths(each)]
     options = options or TableOptions()
     parts, options = _read_all(paths, patterns, options)
-    if len({part.labels.final_rows for part in parts if part.columns["dones"].any()}) > 1:
+    tables = [part for part in parts if part.spec is None and part.labels.names and part.columns["dones"].any()]
+    if len({part.labels.final_rows for part in tables}) > 1:
         # Other files have an action in their terminal rows, so those of the first kind are incomplete.
         parts, options = _read_all(paths, patterns, replace(options, final_rows=False))
     if len({str(part.labels.categories) + str(part.labels.action_start) for part in parts}) > 1:
