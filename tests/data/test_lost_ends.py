@@ -79,8 +79,15 @@ def test_files_with_and_without_an_action_in_terminal_rows_are_not_final_observa
 
 
 def test_a_file_of_arrays_beside_a_table_does_not_change_its_final_rows(tmp_path):
-    ends = {"dones": np.array([0, 1]), "truncated": np.zeros(2)}
-    np.savez(tmp_path / "log.npz", obs=np.zeros(2), actions=np.array([0, 1]), rewards=np.ones(2), **ends)
+    rewards, truncated = np.ones(2), np.zeros(2)
+    np.savez(
+        tmp_path / "log.npz",
+        obs=np.zeros(2),
+        actions=np.array([0, 1]),
+        rewards=rewards,
+        dones=[0, 1],
+        truncated=truncated,
+    )
     assert load_transition_dataset([table(tmp_path), tmp_path / "log.npz"]).columns["dones"].tolist() == [0, 1] * 3
 
 
