@@ -162,7 +162,8 @@ def summary(found: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
     cores = "one core" if args.core is not None else f"{len(os.sched_getaffinity(0))} cores"
     peers = " ".join(f"--peer {name}=VENV/bin/python" for name, _ in args.peer)
     scale = "" if args.steps_scale == 1 else f" --steps-scale {args.steps_scale:g}"
-    options = f"--core 0 --repeats {args.repeats} --compile {args.compile}{scale} {peers}"
+    only = "" if len(args.only) == len(MATCHES) else f" --only {' '.join(args.only)}"
+    options = f"--core 0 --repeats {args.repeats} --compile {args.compile}{scale}{only} {peers}"
     match = MATCHES[args.only[0]].scaled(args.steps_scale)
     return {
         "what": f"Steps a second of whole trainings, {cores}, one thread, beside peers: median ratio [min, max]",
