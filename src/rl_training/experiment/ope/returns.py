@@ -13,10 +13,10 @@ FEWEST = 10  # rows at the same step
 
 
 def with_estimated_returns(data: TransitionDataset, gamma: float) -> TransitionDataset:
-    """Adds returns-to-go. After a truncated episode the return is the mean of all at its next step.
+    """Adds returns-to-go. A truncated episode continues with the mean return of all rows at the next step.
 
-    That step counts from the first row of the file's episode: rows that were dropped cut episodes into pieces. With
-    fewer than FEWEST rows at that step, such as after time limits, the rewards of the episode are repeated.
+    Steps count from the first row of the file's episode, because dropped rows cut episodes into pieces. If fewer than
+    FEWEST rows are at that step, as after time limits, the rewards of the episode are repeated.
     """
     data = data.with_discounts(gamma).with_discounted_returns_to_go(gamma)
     parts = (data.columns[name].double() for name in ("returns_to_go", "rewards"))
@@ -28,7 +28,7 @@ def with_estimated_returns(data: TransitionDataset, gamma: float) -> TransitionD
 
 
 def _steps(cuts: Array, first: Array) -> Array:
-    """The step of each row in its episode. One row is missing after a cut, as far as the data show."""
+    """The step of each row in its episode. Assumes that one row was dropped at each cut."""
     passed = np.arange(len(cuts)) + np.cumsum(cuts) - cuts
     return passed - np.repeat(passed[first], np.diff(first, append=len(cuts)))
 
