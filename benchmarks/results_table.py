@@ -26,7 +26,7 @@ from rl_training.reporting import comparison
 from rl_training.reporting.plots import save_comparison
 
 RESULTS = Path(__file__).parent / "results"
-CURVES = ("sac_halfcheetah_v4_1m", "sac_hopper_v4_1m", "td3_hopper_v4_paper", "ppo_walker2d")  # on the first page
+CURVES = ("sac_halfcheetah_v4_1m", "sac_hopper_v4_1m", "td3_hopper_v4", "ppo_walker2d")  # on the first page
 ROOT = Path(__file__).parents[1]
 DOCS, CONFIGS = ROOT / "docs", ROOT / "src" / "rl_training" / "assets" / "configs"
 INTRODUCTION = """\
