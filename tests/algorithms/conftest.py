@@ -54,6 +54,26 @@ def draw() -> Callable[..., Batch]:
 
 
 @pytest.fixture
+def learner_and_batches(box, discrete, draw) -> Callable[[type[Learner]], tuple[Learner, list[Batch]]]:
+    """A small learner of any lane but the sequence lane, and eight batches for it."""
+
+    def build(kind: type[Learner]) -> tuple[Learner, list[Batch]]:
+        spec = box if "box" in kind.action_kinds else discrete
+        learner = kind.build(spec, hidden_sizes=(8, 8))
+        batches = [draw(spec, 6, seed=seed) for seed in range(8)]
+        for batch in batches:
+            if kind.name in ("ppo", "gail"):
+                batch |= {"raw_actions": batch["actions"], "log_probs": -torch.ones(6)}
+                batch |= {"advantages": batch["rewards"], "returns": batch["rewards"]}
+            if kind.name == "pqn":
+                batch["returns"] = batch["rewards"]
+            batch |= {column.name: torch.rand(6, *column.layout(batch)[0]) for column in kind.needs}
+        return learner, batches
+
+    return build
+
+
+@pytest.fixture
 def reached() -> Callable[[Tensor, Learner], set[str]]:
     """The parts of a learner that a term's gradient reaches: "critic", "target.critic", "log_alpha", ..."""
 

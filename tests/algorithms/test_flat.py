@@ -12,29 +12,12 @@ from torch import nn
 from rl_training.algorithms import CATALOGUE, Updater
 from rl_training.algorithms.core import flat as flat_module
 from rl_training.algorithms.core.flat import FlatFunction, FlatLosses
-from rl_training.algorithms.core.updater import clip_gradients
+from rl_training.algorithms.core.optimizer import clip_gradients
 from rl_training.types import Loss
 
 LEARNERS = [learner for learner in CATALOGUE.values() if learner.lane != "sequence"]
 LEARNERS += [learner.discrete_type for learner in LEARNERS if learner.discrete_type is not None]
 DERIVED = [learner for learner in LEARNERS if any(base in LEARNERS for base in learner.__mro__[1:])]
-UPDATES = 8
-
-
-def learner_and_batches(kind, box, discrete, draw):
-    spec = box if "box" in kind.action_kinds else discrete
-    learner = kind.build(spec, hidden_sizes=(8, 8))
-    batches = [draw(spec, 6, seed=seed) for seed in range(UPDATES)]
-    if kind.name in ("ppo", "gail"):
-        for batch in batches:
-            batch |= {"raw_actions": batch["actions"], "log_probs": -torch.ones(6)}
-            batch |= {"advantages": batch["rewards"], "returns": batch["rewards"]}
-    if kind.name == "pqn":
-        for batch in batches:
-            batch["returns"] = batch["rewards"]
-    for batch in batches:
-        batch |= {column.name: torch.rand(6, *column.layout(batch)[0]) for column in kind.needs}
-    return learner, batches
 
 
 def flat_and_plain(learner):
@@ -47,8 +30,8 @@ def flat_and_plain(learner):
 
 
 @pytest.mark.parametrize("kind", LEARNERS, ids=lambda kind: kind.__name__)
-def test_flat_updates_equal_those_of_autograd(kind, box, discrete, draw):
-    learner, batches = learner_and_batches(kind, box, discrete, draw)
+def test_flat_updates_equal_those_of_autograd(kind, learner_and_batches):
+    learner, batches = learner_and_batches(kind)
     updaters, flat = flat_and_plain(learner)
     results = []
     for updater in updaters:
@@ -69,15 +52,15 @@ def test_flat_updates_equal_those_of_autograd(kind, box, discrete, draw):
     [pytest.param(kind, marks=[pytest.mark.slow] * (kind in DERIVED)) for kind in LEARNERS],
     ids=lambda kind: kind.__name__,
 )
-def test_updates_in_a_row_compute_metrics_at_the_last_only_and_learn_the_same(kind, box, discrete, draw):
-    learner, batches = learner_and_batches(kind, box, discrete, draw)
+def test_updates_in_a_row_compute_metrics_at_the_last_only_and_learn_the_same(kind, learner_and_batches):
+    learner, batches = learner_and_batches(kind)
     updaters, flat = flat_and_plain(learner)
     results = []
     for updater in updaters:
         torch.manual_seed(1)
         served = iter(batches)
         source = SimpleNamespace(sample=lambda *_, served=served: next(served), samples_on_device=False)
-        results.append(updater.run(source, UPDATES))
+        results.append(updater.run(source, len(batches)))
     without_metrics = [program for key, program in flat.programs.items() if not key[0][1]]
     assert without_metrics
     assert None not in without_metrics

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from rl_training.algorithms import Learner, Updater
-from rl_training.algorithms.core.updater import clip_gradients
+from rl_training.algorithms.core.optimizer import clip_gradients
 from rl_training.data.sampling import DeviceSampling
 from rl_training.types import Batch, Loss, ParameterGroup
 

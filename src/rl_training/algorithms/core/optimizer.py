@@ -112,6 +112,24 @@ def clip_to_weights(params: list[Tensor], grads: list[Tensor], ratio: float, *, 
     torch._foreach_mul_(grads, scales.unbind())
 
 
+@torch.no_grad()
+def clip_gradients(params: Sequence[Tensor], max_norm: float, *, by_member: bool, reads_values: bool = True) -> None:
+    """Clips the norm of all gradients together, or of each member's gradients."""
+    grads = [parameter.grad for parameter in params if parameter.grad is not None]
+    if not grads:
+        return
+    if by_member:
+        squares = torch.stack([grad.reshape(len(grad), -1).square().sum(1) for grad in grads]).sum(0)
+        scale = (max_norm / (squares.sqrt() + 1e-6)).clamp(max=1.0)
+        for grad in grads:
+            grad.mul_(scale.view(-1, *[1] * (grad.dim() - 1)))
+        return
+    norms = torch._foreach_norm(grads) if reads_values else [grad.square().sum().sqrt() for grad in grads]
+    scale = (max_norm / (torch.linalg.vector_norm(torch.stack(norms)) + 1e-6)).clamp(max=1.0)
+    if scale.is_cuda or not reads_values or scale.item() != 1:  # on the CPU, reading takes less time than multiplying
+        torch._foreach_mul_(grads, scale)
+
+
 class Optimizer:
     """Adam or AdamW, bit for bit as in `torch.optim`, RAdam or LaProp. Parameters without a gradient are skipped.
 

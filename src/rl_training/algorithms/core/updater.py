@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from rl_training.algorithms.core.flat import FlatLosses
+from rl_training.algorithms.core.fused import FusedUpdates, can_fuse
 from rl_training.algorithms.core.graphs import CapturedUpdates, side_by_side
-from rl_training.algorithms.core.optimizer import Optimizer, piece_size, pieces
+from rl_training.algorithms.core.optimizer import Optimizer, clip_gradients, piece_size, pieces
 from rl_training.algorithms.core.population import Population
 from rl_training.messages import did_you_mean
 from rl_training.models.unit_norm import project_, unit_norm_axes
@@ -18,6 +19,8 @@ from rl_training.types import HALTED, Batch, Loss, ParameterGroup, Source, Train
 
 class Updater:
     """Minimises the losses of one learner, or of several stacked along a leading member axis."""
+
+    reads_values = True  # may branch on values of tensors on the CPU
 
     def __init__(self, learners: Sequence[Trainable], *, compile: bool = False, capture: bool = False) -> None:
         first = learners[0]
@@ -36,20 +39,31 @@ class Updater:
             Optimizer([self.params[name] for name in names], group, compile=generated, by_member=self.members > 1)
             for group, names in self.groups
         ]
-        axes = unit_norm_axes(first)
-        self.unit_norm = [(self.params[name], axes[name]) for _, names in self.groups for name in names if name in axes]
-        targets = [name for name in self.params if name.startswith("target.")]
-        pairs = ([self.params[name] for name in targets],
-                 [self.params[name.replace("target.", "model.", 1)] for name in targets])  # fmt: skip
-        size = piece_size(pairs[0]) if self.device.type == "cuda" else None
-        self.target_params, self.online_params = (pieces(each, size) for each in pairs)
+        self.unit_norm = self.normalised()
+        self.target_params, self.online_params = self.target_pairs()
         self._accelerate(compile=compile, capture=capture)
+
+    def normalised(self) -> list[tuple[Tensor, int]]:
+        """Weights whose vectors keep length 1, with the axis of the vectors."""
+        axes = unit_norm_axes(self.learner)
+        return [(self.params[name], axes[name]) for _, names in self.groups for name in names if name in axes]
+
+    def target_pairs(self) -> tuple[list[Tensor], list[Tensor]]:
+        """Parameters of target networks, and those that they follow; in pieces on a GPU."""
+        targets = [name for name in self.params if name.startswith("target.")]
+        followed = [self.params[name.replace("target.", "model.", 1)] for name in targets]
+        slow = [self.params[name] for name in targets]
+        size = piece_size(slow) if self.device.type == "cuda" else None
+        return pieces(slow, size), pieces(followed, size)
 
     def _accelerate(self, *, compile: bool, capture: bool) -> None:
         """Compiles or traces the loss and captures whole updates; results are equal, compiled ones to rounding."""
         learner = self.learner
         self.flat: FlatLosses | None = None
-        if compile:
+        self.fused: FusedUpdates | None = None
+        if compile and can_fuse(self):
+            self.fused = FusedUpdates(self)
+        elif compile:
             own = getattr(learner, "compiled", None)  # a learner may define how
             self.loss = compiled(self.loss, self.device) if own is None else own(self.loss)
         elif self.device.type == "cpu" and not self.population and getattr(learner, "is_traceable", False):
@@ -96,6 +110,8 @@ class Updater:
 
     def step(self, batch: Batch, phases: tuple[str, ...], *, wants_metrics: bool = True) -> UpdateResult:
         """Updates once on a batch. It never synchronises with the host, so that it can be captured."""
+        if self.fused is not None:
+            return self.fused(batch, phases)
         metrics, rows = dict[str, Tensor](), dict[str, Tensor]()
         for phase in phases:
             if phase == "targets":
@@ -117,7 +133,8 @@ class Updater:
             losses = [self._backward(batch, phase, wants_metrics)]
         for group, names in self.groups:
             if group.max_grad_norm is not None:
-                clip_gradients([self.params[name] for name in names], group.max_grad_norm, by_member=self.members > 1)
+                params = [self.params[name] for name in names]
+                clip_gradients(params, group.max_grad_norm, by_member=self.members > 1, reads_values=self.reads_values)
         with torch.no_grad():
             for name, value in ((name, value) for loss in losses for name, value in loss.buffers.items()):
                 self.buffers[name].copy_(value)
@@ -280,21 +297,3 @@ def load_tensors(tensors: dict[str, Tensor], loaded: dict[str, Tensor]) -> None:
             raise ValueError(f"{name} has shape {tuple(tensor.shape)}, saved as {tuple(loaded[name].shape)}")
     for name, tensor in tensors.items():
         tensor.copy_(loaded[name])
-
-
-@torch.no_grad()
-def clip_gradients(params: Sequence[Tensor], max_norm: float, *, by_member: bool) -> None:
-    """Clips the norm of all gradients together, or of each member's gradients."""
-    grads = [parameter.grad for parameter in params if parameter.grad is not None]
-    if not grads:
-        return
-    if by_member:
-        squares = torch.stack([grad.reshape(len(grad), -1).square().sum(1) for grad in grads]).sum(0)
-        scale = (max_norm / (squares.sqrt() + 1e-6)).clamp(max=1.0)
-        for grad in grads:
-            grad.mul_(scale.view(-1, *[1] * (grad.dim() - 1)))
-    else:
-        norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads)))
-        scale = (max_norm / (norm + 1e-6)).clamp(max=1.0)
-        if scale.is_cuda or scale.item() != 1:  # on the CPU, reading the scale takes less time than multiplying by 1
-            torch._foreach_mul_(grads, scale)
