@@ -42,7 +42,14 @@ def picture_of(file: str) -> str:
 
 
 def sections() -> list[str]:
-    kinds = {"trainings": trainings, "gpu_training": gpu, "growth": growth, "ceiling": ceiling, "startup": startup}
+    kinds = {
+        "trainings": trainings,
+        "compiled": compiled,
+        "gpu_training": gpu,
+        "growth": growth,
+        "ceiling": ceiling,
+        "startup": startup,
+    }
     found = [written(file, result) for kind, written in kinds.items() for file, result in stored(kind).items()]
     return found or ["No results are stored yet.\n"]
 
@@ -91,6 +98,21 @@ def ratio(each: dict[str, float] | None) -> str:
         return ""
     spread = "" if each["min"] == each["max"] else f" [{each['min']:.2f}, {each['max']:.2f}]"
     return f"{each['median']:.2f}{spread}"
+
+
+def compiled(file: str, result: Result) -> str:
+    forms = list(dict.fromkeys(form for each in result["updates"].values() for form in each))
+    rows = []
+    for name, times in result["updates"].items():
+        best = times["float32"] / min(times.values())
+        rows.append([f"`{name}`", *(f"{times[form]:.3g}" if form in times else "" for form in forms), f"{best:.2f}"])
+    return "\n".join([
+        f"### Updates on a CPU, {result['hardware'].partition(',')[0]}\n",
+        "Milliseconds of an update with the default options. The gain is the time of the first form divided by that of "
+        "the fastest.\n",
+        table(["algorithm", *forms, "gain"], rows),
+        source(file, result),
+    ])  # fmt: skip
 
 
 def gpu(file: str, result: Result) -> str:

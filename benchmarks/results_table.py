@@ -78,7 +78,7 @@ python benchmarks/figures.py --data DATA
 python benchmarks/store_runs.py RUN ... --out benchmarks/results/NAME.json  # runs of `rl-training train`
 python benchmarks/speed.py engine > benchmarks/results/engine_overhead.json
 python benchmarks/speed.py throughput > benchmarks/results/throughput.json
-python benchmarks/speed.py compiled > benchmarks/results/compiled.json
+taskset -c 0 python benchmarks/speed.py compiled > benchmarks/results/compiled.json
 python benchmarks/speed.py data > benchmarks/results/data_speed.json
 python benchmarks/speed.py priorities > benchmarks/results/priorities.json
 python benchmarks/speed.py dreamer > benchmarks/results/dreamer_speed.json

@@ -1,7 +1,7 @@
 """Measures speed. Every case prints one JSON object, as stored in benchmarks/results.
 
 python benchmarks/speed.py throughput --device cuda > benchmarks/results/throughput.json
-taskset -c 0,1 python benchmarks/speed.py compiled > benchmarks/results/compiled.json
+taskset -c 0 python benchmarks/speed.py compiled > benchmarks/results/compiled.json
 python benchmarks/speed.py data > benchmarks/results/data_speed.json
 python benchmarks/speed.py dreamer > benchmarks/results/dreamer_speed.json
 python benchmarks/speed.py engine > benchmarks/results/engine_overhead.json

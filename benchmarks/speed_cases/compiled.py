@@ -1,58 +1,64 @@
-"""Speed of compiled against eager updates of IQL on a CPU, both in one process, alternating."""
+"""Time of an update on a CPU: uncompiled and compiled, in float32 and bfloat16, all forms in turn in one process."""
 
 from __future__ import annotations
 
 import argparse
 import os
-import time
+import statistics
 from typing import Any
 
 import torch
 
-from rl_training.algorithms import IQLAlgorithm, Updater
-from rl_training.data import TransitionDataset
-from rl_training.statistics import bootstrap_interval, interquartile_mean
-from speed_cases.throughput import SPEC
+from rl_training.algorithms import CATALOGUE
+from rl_training.experiment.timing.trial import TimedUpdates, time_in_turns, trial_source
+from rl_training.types import EnvSpec
+
+BOX = EnvSpec((11,), "box", 3, action_shape=(3,), action_low=(-1.0,) * 3, action_high=(1.0,) * 3)  # as in Hopper
+DISCRETE = EnvSpec((4,), "discrete", 2)  # as in CartPole
+ALGORITHMS = ("dqn", "qr_dqn", "rainbow", "sac", "td3", "redq", "tqc", "crossq", "iql", "td3_bc", "rebrac", "cql")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--updates", type=int, default=300, help="updates in a turn")
-    parser.add_argument("--turns", type=int, default=20)
     parser.add_argument("--threads", type=int, default=1, help="CPU threads for PyTorch")
-    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--repeats", type=int, default=5, help="measurements of each form, of which the median counts")
+    parser.add_argument(
+        "--only", nargs="+", choices=ALGORITHMS, default=list(ALGORITHMS), metavar="NAME", help=", ".join(ALGORITHMS)
+    )
 
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
     torch.set_num_threads(args.threads)
-    data = rows(args.rows)
-    eager, compiled = Updater([IQLAlgorithm.build(SPEC)]), Updater([IQLAlgorithm.build(SPEC)], compile=True)
-    for updater in (eager, compiled):
-        updater.run(data, 20)  # leaves compilation out of the measurement
-    turns = [(seconds(eager, data, args.updates), seconds(compiled, data, args.updates)) for _ in range(args.turns)]
-    ratios = [slow / fast for slow, fast in turns]
-    low, high = bootstrap_interval(ratios)
-    middle = interquartile_mean(ratios)
-    rates = [args.updates / interquartile_mean(each) for each in zip(*turns, strict=True)]
-    cores = len(os.sched_getaffinity(0))
-    note = f"{cores} cores, {args.threads} thread(s) of torch, {args.turns} turns of {args.updates} updates each"
+    torch.set_flush_denormal(True)
+    updates = {name: milliseconds(name, args.repeats) for name in args.only}
+    only = "" if len(args.only) == len(ALGORITHMS) else f" --only {' '.join(args.only)}"
+    pinned = f"taskset -c {','.join(map(str, sorted(os.sched_getaffinity(0))))} "
     return {
-        "what": "IQL on a CPU, one seed: compiled updates against eager ones, batch 256, networks 256-256",
-        "result": f"{middle:.2f} [{low:.2f}, {high:.2f}] times: {rates[1]:.0f} against {rates[0]:.0f} updates a second",
-        "goal": "1.25 times",
-        "note": note,
-        "ratios": ratios,
-        "commands": [f"taskset -c 0,1 python benchmarks/speed.py compiled --threads {args.threads}"],
+        "what": "Milliseconds of an update on a CPU with the default options",
+        "result": "; ".join(f"{name}: {text(forms)}" for name, forms in updates.items()),
+        "page": "performance",
+        "threads": args.threads,
+        "updates": updates,
+        "commands": [f"{pinned}python benchmarks/speed.py compiled --threads {args.threads}{only}"],
     }
 
 
-def rows(count: int) -> TransitionDataset:
-    obs = torch.randn(count, *SPEC.obs_shape)
-    columns = {"obs": obs, "actions": torch.rand(count, SPEC.action_dim) * 2 - 1, "rewards": torch.randn(count),
-               "next_obs": obs + 0.1, "dones": torch.zeros(count), "truncated": torch.zeros(count)}  # fmt: skip
-    return TransitionDataset(columns, spec=SPEC)
+def milliseconds(name: str, repeats: int) -> dict[str, float]:
+    kind = CATALOGUE[name]
+    spec = BOX if "box" in kind.action_kinds else DISCRETE
+    precisions = ("float32", "bfloat16") if "precision" in kind.config_type.model_fields else ("float32",)
+    changes = {"float32": {}, "bfloat16": {"precision": "bfloat16"}}
+    learners = {precision: kind.build(spec, **changes[precision]) for precision in precisions}
+    source = trial_source([learners["float32"]], spec, None)
+    forms = {
+        precision + (", compiled" if compile else ""): TimedUpdates([learner], source, compile=compile)
+        for precision, learner in learners.items()
+        for compile in (False, True)
+    }
+    for each in forms.values():
+        each.warm_up()
+    rounds = [time_in_turns(list(forms.values())) for _ in range(repeats)]
+    return {form: 1000 * statistics.median(times) for form, times in zip(forms, zip(*rounds, strict=True), strict=True)}
 
 
-def seconds(updater: Updater, data: TransitionDataset, updates: int) -> float:
-    start = time.perf_counter()
-    updater.run(data, updates)
-    return time.perf_counter() - start
+def text(forms: dict[str, float]) -> str:
+    return ", ".join(f"{form} {time:.3g} ms" for form, time in forms.items())

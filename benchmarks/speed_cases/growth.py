@@ -16,8 +16,7 @@ from typing import Any
 import torch
 
 from rl_training.algorithms import IQLAlgorithm, Learner, SACAlgorithm, Updater
-from rl_training.data import ReplayBuffer
-from speed_cases.compiled import rows as dataset_rows
+from rl_training.data import ReplayBuffer, TransitionDataset
 from speed_cases.throughput import SPEC
 from speed_cases.timing import per_second
 from speed_cases.watched import Ended, watch
@@ -77,10 +76,17 @@ def updates_per_second(
     cuda = args.device.startswith("cuda")
     source: Any = full_replay(rows, seeds, args.device) if learner is SACAlgorithm else None
     if source is None:
-        source = dataset_rows(rows).to(args.device)
+        source = dataset(rows).to(args.device)
     updater = Updater(learners, capture=cuda)
     chunk = 128 if cuda else 1
     return chunk * per_second(lambda: updater.run(source, chunk), args.device, args.seconds, warm_up=2)
+
+
+def dataset(rows: int) -> TransitionDataset:
+    obs = torch.randn(rows, *SPEC.obs_shape)
+    columns = {"obs": obs, "actions": torch.rand(rows, SPEC.action_dim) * 2 - 1, "rewards": torch.randn(rows),
+               "next_obs": obs + 0.1, "dones": torch.zeros(rows), "truncated": torch.zeros(rows)}  # fmt: skip
+    return TransitionDataset(columns, spec=SPEC)
 
 
 def full_replay(rows: int, seeds: int, device: str) -> ReplayBuffer:

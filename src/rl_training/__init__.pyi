@@ -917,6 +917,7 @@ class CrossQ(ManagedAlgorithm):
         normalize_obs: bool = False,
         hindsight: Literal["none", "future", "final", "episode"] = "none",
         hindsight_goals: int = 4,
+        precision: Literal["float32", "bfloat16"] = "float32",
         weight_decay: float = 0.0,
         normalize_rewards: bool = False,
         temperature: float = 1.0,
@@ -990,6 +991,7 @@ class CrossQ(ManagedAlgorithm):
                 by default
             hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
             hindsight_goals: replacement goals per transition, with hindsight
+            precision: precision of matrix products in the loss
             weight_decay: decoupled weight decay of the networks (AdamW)
             normalize_rewards: divide rewards by the running std of discounted returns, or by a fifth of the largest
                 one if that is more; with network simba_v2 true by default
@@ -2286,6 +2288,7 @@ class MBPO(ManagedAlgorithm):
         normalize_obs: bool = False,
         hindsight: Literal["none"] = "none",
         hindsight_goals: int = 4,
+        precision: Literal["float32", "bfloat16"] = "float32",
         weight_decay: float = 0.0,
         normalize_rewards: bool = False,
         temperature: float = 1.0,
@@ -2374,6 +2377,7 @@ class MBPO(ManagedAlgorithm):
                 by default
             hindsight: always none: hindsight needs whole episodes, and model rollouts are short
             hindsight_goals: replacement goals per transition, with hindsight
+            precision: precision of matrix products in the loss
             weight_decay: decoupled weight decay of the networks (AdamW)
             normalize_rewards: divide rewards by the running std of discounted returns, or by a fifth of the largest
                 one if that is more; with network simba_v2 true by default
@@ -3211,6 +3215,7 @@ class ReBRAC(ManagedAlgorithm):
         time_unit: float | None = None,
         n_step: int = 1,
         tau: float = 0.005,
+        precision: Literal["float32", "bfloat16"] = "float32",
         actor_learning_rate: float | None = None,
         action_noise: Literal["none", "gaussian", "ornstein_uhlenbeck"] = "none",
         action_noise_scale: float = 0.1,
@@ -3278,6 +3283,7 @@ class ReBRAC(ManagedAlgorithm):
             time_unit: time that gamma discounts as one step
             n_step: steps of the n-step returns of the dataset
             tau: Polyak coefficient of the target networks
+            precision: precision of matrix products in the loss
             actor_learning_rate: learning rate of the actor; none: learning_rate
             action_noise: exploration noise added to the actions
             action_noise_scale: std of the exploration noise; actions are in [-1, 1]
@@ -3356,6 +3362,7 @@ class REDQ(ManagedAlgorithm):
         normalize_obs: bool = False,
         hindsight: Literal["none", "future", "final", "episode"] = "none",
         hindsight_goals: int = 4,
+        precision: Literal["float32", "bfloat16"] = "float32",
         weight_decay: float = 0.0,
         normalize_rewards: bool = False,
         temperature: float = 1.0,
@@ -3430,6 +3437,7 @@ class REDQ(ManagedAlgorithm):
                 by default
             hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
             hindsight_goals: replacement goals per transition, with hindsight
+            precision: precision of matrix products in the loss
             weight_decay: decoupled weight decay of the networks (AdamW)
             normalize_rewards: divide rewards by the running std of discounted returns, or by a fifth of the largest
                 one if that is more; with network simba_v2 true by default
@@ -3510,6 +3518,7 @@ class SAC(ManagedAlgorithm):
         normalize_obs: bool = False,
         hindsight: Literal["none", "future", "final", "episode"] = "none",
         hindsight_goals: int = 4,
+        precision: Literal["float32", "bfloat16"] = "float32",
         weight_decay: float = 0.0,
         normalize_rewards: bool = False,
         temperature: float = 1.0,
@@ -3581,6 +3590,7 @@ class SAC(ManagedAlgorithm):
                 by default
             hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
             hindsight_goals: replacement goals per transition, with hindsight
+            precision: precision of matrix products in the loss
             weight_decay: decoupled weight decay of the networks (AdamW)
             normalize_rewards: divide rewards by the running std of discounted returns, or by a fifth of the largest
                 one if that is more; with network simba_v2 true by default
@@ -3659,6 +3669,7 @@ class TD3(ManagedAlgorithm):
         normalize_obs: bool = False,
         hindsight: Literal["none", "future", "final", "episode"] = "none",
         hindsight_goals: int = 4,
+        precision: Literal["float32", "bfloat16"] = "float32",
         weight_decay: float = 0.0,
         normalize_rewards: bool = False,
         action_noise: Literal["none", "gaussian", "ornstein_uhlenbeck"] = "gaussian",
@@ -3730,6 +3741,7 @@ class TD3(ManagedAlgorithm):
                 by default
             hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
             hindsight_goals: replacement goals per transition, with hindsight
+            precision: precision of matrix products in the loss
             weight_decay: decoupled weight decay of the networks (AdamW)
             normalize_rewards: divide rewards by the running std of discounted returns, or by a fifth of the largest
                 one if that is more; with network simba_v2 true by default
@@ -3803,6 +3815,7 @@ class TD3BC(ManagedAlgorithm):
         time_unit: float | None = None,
         n_step: int = 1,
         tau: float = 0.005,
+        precision: Literal["float32", "bfloat16"] = "float32",
         action_noise: Literal["none", "gaussian", "ornstein_uhlenbeck"] = "none",
         action_noise_scale: float = 0.1,
         action_noise_theta: float = 0.15,
@@ -3868,6 +3881,7 @@ class TD3BC(ManagedAlgorithm):
             time_unit: time that gamma discounts as one step
             n_step: steps of the n-step returns of the dataset
             tau: Polyak coefficient of the target networks
+            precision: precision of matrix products in the loss
             action_noise: exploration noise added to the actions
             action_noise_scale: std of the exploration noise; actions are in [-1, 1]
             action_noise_theta: mean reversion rate of ornstein_uhlenbeck noise; 1: independent noise
@@ -3944,6 +3958,7 @@ class TQC(ManagedAlgorithm):
         normalize_obs: bool = False,
         hindsight: Literal["none", "future", "final", "episode"] = "none",
         hindsight_goals: int = 4,
+        precision: Literal["float32", "bfloat16"] = "float32",
         weight_decay: float = 0.0,
         normalize_rewards: bool = False,
         temperature: float = 1.0,
@@ -4019,6 +4034,7 @@ class TQC(ManagedAlgorithm):
                 by default
             hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
             hindsight_goals: replacement goals per transition, with hindsight
+            precision: precision of matrix products in the loss
             weight_decay: decoupled weight decay of the networks (AdamW)
             normalize_rewards: divide rewards by the running std of discounted returns, or by a fifth of the largest
                 one if that is more; with network simba_v2 true by default

@@ -29,6 +29,12 @@ RESULTS: dict[str, dict[str, Any]] = {
             },
         },
     },
+    "compiled": {
+        "updates": {
+            "sac": {"float32": 6.0, "float32, compiled": 5.0, "bfloat16": 6.0, "bfloat16, compiled": 3.0},
+            "dqn": {"float32": 2.0, "float32, compiled": 1.6},
+        },
+    },
     "gpu_training": {
         "trainings": {
             "ppo": {
@@ -67,6 +73,8 @@ def test_the_page_keeps_its_text_and_gets_tables_and_pictures(page, tmp_path):
     assert "| PPO | 15 | 2.00 [1.50, 2.50] |  |" in text
     assert "| DQN | 8 |  | 2.00 [1.50, 2.50] |" in text
     assert "| ppo | 5,000,000 seed-steps a second | 5,000,000 | 4.0 s | 475 points 1.2 s later |" in text
+    assert "| `sac` | 6 | 5 | 6 | 3 | 2.00 |" in text
+    assert "| `dqn` | 2 | 1.6 |  |  | 1.25 |" in text
     assert "| cpu, GFLOP/s: 256 | 20 |" in text
     assert "`command`, stored in `benchmarks/results/growth_cpu.json`. Machine: H. Commit C. torch 2." in text
     assert {file.name for file in (tmp_path / "pictures").iterdir()} == {"speed.png", "speed_growth_cpu.png"}

@@ -11,6 +11,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
 from rl_training.algorithms.core.ops import ensemble_squared_error
+from rl_training.algorithms.core.precision import in_precision
 from rl_training.algorithms.sac import SACAlgorithm, SACConfig, sac_policy_loss
 from rl_training.models import Layers
 from rl_training.models.batch_renorm import RenormCritic, RenormPolicy
@@ -74,6 +75,7 @@ class CrossQAlgorithm(SACAlgorithm):
         terms = {"critic_loss": 0.5 * ensemble_squared_error(q, target_q)}
         return Loss(terms, {"target_q_mean": target_q.mean()}, buffers)
 
+    @in_precision
     def policy(self, batch: Batch) -> Loss:
         """SAC's policy loss; the critics normalise by their running statistics, the actor by those of the batch."""
         obs = self.normalizer(batch["obs"])

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from rl_training.algorithms.core.config import ReplayActorCriticConfig, refuse_options
 from rl_training.algorithms.core.learner import Learner
 from rl_training.algorithms.core.ops import ensemble_squared_error
+from rl_training.algorithms.core.precision import in_precision
 from rl_training.algorithms.core.temperature import TemperatureConfig, log_temperature, temperature_loss
 from rl_training.models import DiscreteSACModel, valid_actions
 from rl_training.models.values import DiscreteCritic
@@ -49,6 +50,7 @@ class DiscreteSAC(Learner):
             )
         self.log_alpha = log_temperature(self.config)
 
+    @in_precision
     def critics(self, batch: Batch) -> Loss:
         """Critic loss: mean of (Q(s, a) - target)^2 / 2, summed over the critics."""
         batch = self.normalized(batch)
@@ -63,6 +65,7 @@ class DiscreteSAC(Learner):
         next_value = soft_value(critic.values(next_obs), log_probs, self.log_alpha.exp())
         return self.td_target(batch, next_value)
 
+    @in_precision
     def policy(self, batch: Batch) -> Loss:
         """Policy loss mean of -V(s), and the temperature loss mean of log alpha * (entropy - target entropy)."""
         obs, alpha = self.normalizer(batch["obs"]), self.log_alpha.detach().exp()

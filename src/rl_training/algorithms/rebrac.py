@@ -6,15 +6,16 @@ import torch
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 from torch import Tensor
 
-from rl_training.algorithms.core.config import ActionNoiseConfig, ActorRateConfig, OfflineTDConfig
+from rl_training.algorithms.core.config import ActionNoiseConfig, ActorRateConfig, OfflineTDConfig, PrecisionConfig
 from rl_training.algorithms.core.learner import Column
+from rl_training.algorithms.core.precision import in_precision
 from rl_training.algorithms.sac import frozen_min_q
 from rl_training.algorithms.td3 import DelayedActorConfig, TD3Algorithm
 from rl_training.models import MLPReBRACModel
 from rl_training.types import Batch, Loss
 
 
-class ReBRACConfig(DelayedActorConfig, ActionNoiseConfig, ActorRateConfig, OfflineTDConfig):
+class ReBRACConfig(DelayedActorConfig, ActionNoiseConfig, ActorRateConfig, PrecisionConfig, OfflineTDConfig):
     learning_rate: PositiveFloat = Field(1e-3, description="learning rate")
     batch_size: PositiveInt = Field(1024, description="transitions per update")
     hidden_sizes: tuple[PositiveInt, ...] = Field((256, 256, 256), description="widths of the hidden layers")
@@ -63,6 +64,7 @@ class ReBRACAlgorithm(TD3Algorithm):
         next_q = self.target["critic"](next_obs, actions).amin(0) - self.config.critic_bc_coef * penalty
         return self.td_target(batch, next_q)
 
+    @in_precision
     def actor_loss(self, batch: Batch) -> Loss:
         obs = self.normalizer(batch["obs"])
         policy_actions = self.model.actor(obs).mode()

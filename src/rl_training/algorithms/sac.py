@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from rl_training.algorithms.core.config import ActionNoiseConfig, AlgorithmConfig
 from rl_training.algorithms.core.learner import Learner, frozen
 from rl_training.algorithms.core.ops import ensemble_squared_error
+from rl_training.algorithms.core.precision import in_precision
 from rl_training.algorithms.core.temperature import box_target_entropy, log_temperature, temperature_loss
 from rl_training.algorithms.discrete_sac import DiscreteSAC, DiscreteSACConfig
 from rl_training.models import MLPSACModel
@@ -59,6 +60,7 @@ class SACAlgorithm(Learner):
         self.log_alpha = log_temperature(self.config)
         self.target_entropy = box_target_entropy(self.config, self.model.action_dim)
 
+    @in_precision
     def critics(self, batch: Batch) -> Loss:
         return self.critic_loss(self.normalized(batch), self.log_alpha.detach().exp())
 
@@ -79,6 +81,7 @@ class SACAlgorithm(Learner):
         """Q-value of the next actions in the TD target, without the entropy term."""
         return self.target["critic"](next_obs, actions).amin(0)
 
+    @in_precision
     def policy(self, batch: Batch) -> Loss:
         """Policy loss: mean of alpha * log pi(a|s) - min Q(s, a) with a from pi(s), and the temperature loss."""
         obs = self.normalizer(batch["obs"])

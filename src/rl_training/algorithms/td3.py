@@ -9,6 +9,7 @@ from torch import Tensor
 from rl_training.algorithms.core.config import ActionNoiseConfig, AlgorithmConfig, NoiseKind, ReplayActorCriticConfig
 from rl_training.algorithms.core.learner import Learner, frozen, frozen_subset
 from rl_training.algorithms.core.ops import squared_td_loss
+from rl_training.algorithms.core.precision import in_precision
 from rl_training.models import MLPTD3Model
 from rl_training.models.values import Critic
 from rl_training.types import Batch, Loss
@@ -42,6 +43,7 @@ class TD3Algorithm(Learner):
         delayed = (update + 1) % self.config.policy_delay == 0
         return ("critic_loss", "actor_loss", "targets") if delayed else ("critic_loss",)
 
+    @in_precision
     def critic_loss(self, batch: Batch) -> Loss:
         batch = self.normalized(batch)
         return squared_td_loss(self.model.critic(batch["obs"], batch["actions"]), self.target_q(batch))
@@ -58,6 +60,7 @@ class TD3Algorithm(Learner):
         noise, clip = self.config.target_noise, self.config.target_noise_clip
         return smoothed_actions(self.target["actor"](next_obs).mode(), noise=noise, clip=clip)
 
+    @in_precision
     def actor_loss(self, batch: Batch) -> Loss:
         obs = self.normalizer(batch["obs"])
         policy_actions = self.model.actor(obs).mode()

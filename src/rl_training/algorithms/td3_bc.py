@@ -3,12 +3,12 @@
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
-from rl_training.algorithms.core.config import ActionNoiseConfig, OfflineTDConfig
+from rl_training.algorithms.core.config import ActionNoiseConfig, OfflineTDConfig, PrecisionConfig
 from rl_training.algorithms.td3 import DelayedActorConfig, TD3Algorithm
 from rl_training.types import Batch, Loss
 
 
-class TD3BCConfig(DelayedActorConfig, ActionNoiseConfig, OfflineTDConfig):
+class TD3BCConfig(DelayedActorConfig, ActionNoiseConfig, PrecisionConfig, OfflineTDConfig):
     alpha: PositiveFloat = Field(2.5, description="weight of Q against behaviour cloning: lambda = alpha / mean |Q|")
     normalize_obs: bool = Field(True, description="standardise observations by the dataset's mean and std")
 

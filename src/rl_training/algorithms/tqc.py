@@ -14,6 +14,7 @@ from rl_training.algorithms.core.learner import frozen
 from rl_training.algorithms.qr_dqn import quantile_huber_loss
 from rl_training.algorithms.sac import SACAlgorithm, SACConfig
 from rl_training.models import Layers, MLPSACModel, midpoints
+from rl_training.models.products import with_full_outputs
 from rl_training.models.values import Critic
 from rl_training.types import Batch, EnvSpec, Loss
 
@@ -44,7 +45,7 @@ class QuantileCritic(Critic):
 
     def forward(self, obs: Tensor, actions: Tensor) -> Tensor:
         x = torch.cat([self.features(obs), actions], -1)
-        return self.net(x.expand(self.copies, *x.shape))
+        return with_full_outputs(self.net, x.expand(self.copies, *x.shape))
 
 
 class MLPTQCModel(MLPSACModel):

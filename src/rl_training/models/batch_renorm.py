@@ -38,6 +38,7 @@ class BatchRenorm(nn.Module):
 
     def with_statistics(self, x: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Output by the statistics of the batch, corrected towards the running ones; and the new running ones."""
+        x = x.float()
         mean, var = x.mean(-2, keepdim=True), x.var(-2, keepdim=True, unbiased=False)
         seen_mean, seen_var = mean.detach().view_as(self.mean), var.detach().view_as(self.var)
         std, running_std = (seen_var + EPSILON).sqrt(), (self.var + EPSILON).sqrt()
@@ -123,7 +124,7 @@ class RenormPolicy(nn.Module):
 
 
 def _policy(outputs: Tensor) -> SquashedGaussian:
-    mean, log_std = outputs.chunk(2, -1)
+    mean, log_std = outputs.float().chunk(2, -1)
     return SquashedGaussian(mean, log_std.clamp(-20, 2))
 
 

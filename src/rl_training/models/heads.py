@@ -197,7 +197,7 @@ class SquashedPolicy(nn.Module):
             self.register_parameter(name, None if log_std_offset is None else nn.Parameter(torch.tensor(value)))
 
     def forward(self, obs: Tensor) -> SquashedGaussian:
-        mean, log_std = self.net(obs).chunk(2, -1)
+        mean, log_std = self.net(obs).float().chunk(2, -1)
         if self.log_std_multiplier is not None:
             log_std = self.log_std_multiplier * log_std + self.log_std_offset
         if self.smooth_bounds:
@@ -213,7 +213,7 @@ class DeterministicPolicy(nn.Module):
         self.net = Layers.of(hidden_sizes).from_obs(obs_dim, action_dim)
 
     def forward(self, obs: Tensor) -> Deterministic:
-        return Deterministic(self.net(obs).tanh())
+        return Deterministic(self.net(obs).float().tanh())
 
 
 class CategoricalPolicy(nn.Module):
@@ -224,7 +224,7 @@ class CategoricalPolicy(nn.Module):
         self.net = net
 
     def forward(self, features: Tensor, valid: Tensor | None = None) -> Categorical:
-        return Categorical(masked(self.net(features), valid))
+        return Categorical(masked(self.net(features).float(), valid))
 
 
 class MultiCategoricalPolicy(nn.Module):

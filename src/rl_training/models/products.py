@@ -49,6 +49,17 @@ def lower_precision(x: Tensor) -> torch.dtype | None:
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
 
 
+def with_full_outputs(net: nn.Sequential, x: Tensor) -> Tensor:
+    """Applies a network whose output layer keeps its full precision with autocast."""
+    *hidden, last = net
+    for layer in hidden:
+        x = layer(x)
+    if lower_precision(x) is None:
+        return last(x)
+    with torch.autocast(x.device.type, enabled=False):
+        return last(x.float())
+
+
 def ensemble_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """x [copies, rows, fan_in] @ weight [copies, fan_in, fan_out] + bias [copies, 1, fan_out]."""
     populated, low = in_population(weight), lower_precision(x)

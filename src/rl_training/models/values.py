@@ -8,7 +8,7 @@ from torch.nn.functional import one_hot
 
 from rl_training.models.layers import HiddenSizes, Layers
 from rl_training.models.mlp import Norm
-from rl_training.models.products import lower_precision
+from rl_training.models.products import with_full_outputs
 
 
 def one_hot_choices(actions: Tensor, sizes: Sequence[int]) -> Tensor:
@@ -69,16 +69,9 @@ class DiscreteCritic(nn.Module):
         self.net = layers.network(width, actions, copies=copies)
 
     def values(self, obs: Tensor) -> Tensor:
-        """Q(s, .), [copies, rows, actions]; the output layer keeps its full precision."""
-        *hidden, last = self.net
+        """Q(s, .), [copies, rows, actions]."""
         x = self.features(obs)
-        x = x.expand(self.copies, *x.shape)
-        for layer in hidden:
-            x = layer(x)
-        if lower_precision(x) is None:
-            return last(x)
-        with torch.autocast(x.device.type, enabled=False):
-            return last(x.float())
+        return with_full_outputs(self.net, x.expand(self.copies, *x.shape))
 
     def forward(self, obs: Tensor, actions: Tensor) -> Tensor:
         values = self.values(obs)

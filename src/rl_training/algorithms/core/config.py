@@ -175,7 +175,7 @@ class ReplayConfig(AlgorithmConfig):
         return self
 
 
-class ReplayActorCriticConfig(ReplayConfig):
+class ReplayActorCriticConfig(PrecisionConfig, ReplayConfig):
     takes_simba: ClassVar[tuple[str, ...]] = SIMBA
 
     weight_decay: NonNegativeFloat = Field(0.0, description="decoupled weight decay of the networks (AdamW)")
