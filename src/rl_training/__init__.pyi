@@ -448,6 +448,7 @@ class C51(ManagedAlgorithm):
         normalize_obs: bool = False,
         hindsight: Literal["none", "future", "final", "episode"] = "none",
         hindsight_goals: int = 4,
+        precision: Literal["float32", "bfloat16"] = "float32",
         epsilon_start: float = 1.0,
         epsilon_end: float = 0.05,
         exploration_fraction: float = 0.1,
@@ -526,6 +527,7 @@ class C51(ManagedAlgorithm):
                 by default
             hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
             hindsight_goals: replacement goals per transition, with hindsight
+            precision: precision of matrix products in the loss
             epsilon_start: initial epsilon of epsilon-greedy exploration
             epsilon_end: final epsilon
             exploration_fraction: fraction of training over which epsilon decreases
@@ -1072,6 +1074,7 @@ class DQN(ManagedAlgorithm):
         normalize_obs: bool = False,
         hindsight: Literal["none", "future", "final", "episode"] = "none",
         hindsight_goals: int = 4,
+        precision: Literal["float32", "bfloat16"] = "float32",
         epsilon_start: float = 1.0,
         epsilon_end: float = 0.05,
         exploration_fraction: float = 0.1,
@@ -1147,6 +1150,7 @@ class DQN(ManagedAlgorithm):
                 by default
             hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
             hindsight_goals: replacement goals per transition, with hindsight
+            precision: precision of matrix products in the loss
             epsilon_start: initial epsilon of epsilon-greedy exploration
             epsilon_end: final epsilon
             exploration_fraction: fraction of training over which epsilon decreases
@@ -1541,6 +1545,7 @@ class FQF(ManagedAlgorithm):
         normalize_obs: bool = False,
         hindsight: Literal["none", "future", "final", "episode"] = "none",
         hindsight_goals: int = 4,
+        precision: Literal["float32", "bfloat16"] = "float32",
         epsilon_start: float = 1.0,
         epsilon_end: float = 0.05,
         exploration_fraction: float = 0.1,
@@ -1621,6 +1626,7 @@ class FQF(ManagedAlgorithm):
                 by default
             hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
             hindsight_goals: replacement goals per transition, with hindsight
+            precision: precision of matrix products in the loss
             epsilon_start: initial epsilon of epsilon-greedy exploration
             epsilon_end: final epsilon
             exploration_fraction: fraction of training over which epsilon decreases
@@ -2125,6 +2131,7 @@ class IQN(ManagedAlgorithm):
         normalize_obs: bool = False,
         hindsight: Literal["none", "future", "final", "episode"] = "none",
         hindsight_goals: int = 4,
+        precision: Literal["float32", "bfloat16"] = "float32",
         epsilon_start: float = 1.0,
         epsilon_end: float = 0.05,
         exploration_fraction: float = 0.1,
@@ -2204,6 +2211,7 @@ class IQN(ManagedAlgorithm):
                 by default
             hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
             hindsight_goals: replacement goals per transition, with hindsight
+            precision: precision of matrix products in the loss
             epsilon_start: initial epsilon of epsilon-greedy exploration
             epsilon_end: final epsilon
             exploration_fraction: fraction of training over which epsilon decreases
@@ -2897,6 +2905,7 @@ class QRDQN(ManagedAlgorithm):
         normalize_obs: bool = False,
         hindsight: Literal["none", "future", "final", "episode"] = "none",
         hindsight_goals: int = 4,
+        precision: Literal["float32", "bfloat16"] = "float32",
         epsilon_start: float = 1.0,
         epsilon_end: float = 0.05,
         exploration_fraction: float = 0.1,
@@ -2974,6 +2983,7 @@ class QRDQN(ManagedAlgorithm):
                 by default
             hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
             hindsight_goals: replacement goals per transition, with hindsight
+            precision: precision of matrix products in the loss
             epsilon_start: initial epsilon of epsilon-greedy exploration
             epsilon_end: final epsilon
             exploration_fraction: fraction of training over which epsilon decreases
@@ -3057,6 +3067,7 @@ class Rainbow(ManagedAlgorithm):
         normalize_obs: bool = False,
         hindsight: Literal["none", "future", "final", "episode"] = "none",
         hindsight_goals: int = 4,
+        precision: Literal["float32", "bfloat16"] = "float32",
         epsilon_start: float = 1.0,
         epsilon_end: float = 0.05,
         exploration_fraction: float = 0.1,
@@ -3135,6 +3146,7 @@ class Rainbow(ManagedAlgorithm):
                 by default
             hindsight: hindsight experience replay (HER) with goals of the same episode: future, final or episode
             hindsight_goals: replacement goals per transition, with hindsight
+            precision: precision of matrix products in the loss
             epsilon_start: initial epsilon of epsilon-greedy exploration
             epsilon_end: final epsilon
             exploration_fraction: fraction of training over which epsilon decreases

@@ -12,13 +12,14 @@ TAKERS = {
     if "precision" in learner.config_type.model_fields and learner.lane != "sequence"
 }
 TAKERS["discrete_sac"] = DiscreteSAC
+BOUNDS = {"fqf": 0.1}  # its fraction loss is a sum of differences of nearly equal values
 CHANGED = {"cql": "cql_gap", "cal_ql": "cql_gap"}  # the only metric of the critics' products that is no mean of rewards
 
 
 @pytest.mark.parametrize("members", [1, 2])
 @pytest.mark.parametrize("name", TAKERS)
 def test_half_precision_changes_the_loss_by_rounding_alone(name, members, box, discrete, draw):
-    kind, spec = TAKERS[name], discrete if name == "discrete_sac" else box
+    kind, spec = TAKERS[name], box if "box" in TAKERS[name].action_kinds else discrete
     rows = draw(spec, 8)
     rows |= {column.name: torch.rand(8, *column.layout(rows)[0]) for column in kind.needs}
     batch = rows if members == 1 else {name: torch.stack([column] * members) for name, column in rows.items()}
@@ -28,11 +29,12 @@ def test_half_precision_changes_the_loss_by_rounding_alone(name, members, box, d
         learners = [kind.build(spec, hidden_sizes=(16, 16), precision=precision) for _ in range(members)]
         metrics.append(Updater(learners).update(batch).metrics)
     full, half = metrics
-    changed = CHANGED.get(name, "critic_loss")
+    changed = CHANGED.get(name, "critic_loss" if "critic_loss" in full else "q_value_mean")
     assert not torch.equal(full[changed], half[changed])
     for metric, value in full.items():
         assert half[metric].dtype == torch.float32
-        torch.testing.assert_close(half[metric], value, rtol=0.05, atol=0.02, msg=f"{metric}: {half[metric]}, {value}")
+        message = f"{metric}: {half[metric]}, {value}"
+        torch.testing.assert_close(half[metric], value, rtol=0.05, atol=BOUNDS.get(name, 0.02), msg=message)
 
 
 def test_policies_and_values_are_in_full_precision(box):

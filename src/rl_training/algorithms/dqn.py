@@ -10,15 +10,16 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
 from torch.nn.functional import huber_loss
 
-from rl_training.algorithms.core.config import EpsilonGreedyConfig, Fraction, Rate, ReplayConfig
+from rl_training.algorithms.core.config import EpsilonGreedyConfig, Fraction, PrecisionConfig, Rate, ReplayConfig
 from rl_training.algorithms.core.learner import Learner
 from rl_training.algorithms.core.ops import epsilon_greedy, select_action
+from rl_training.algorithms.core.precision import in_precision
 from rl_training.models import DQNModel, valid_actions
 from rl_training.schedules import Schedule
 from rl_training.types import Action, Batch, Loss, Metrics, ParameterGroup, UpdateResult
 
 
-class DQNConfig(EpsilonGreedyConfig, ReplayConfig):
+class DQNConfig(EpsilonGreedyConfig, PrecisionConfig, ReplayConfig):
     double: bool = Field(False, description="double Q-learning: the online network selects the next action")
     dueling: bool = Field(False, description="dueling network: state value plus advantages")
     noisy: bool = Field(False, description="explore with noisy layers instead of epsilon-greedy")
@@ -80,6 +81,7 @@ class DQNAlgorithm(Learner):
         self.register_buffer("epsilon", torch.tensor(self.config.epsilon_start))
         self.register_buffer("priority_beta", torch.tensor(self.config.priority_beta))
 
+    @in_precision
     def loss(self, batch: Batch) -> Loss:
         """Mean of w * loss of a row, for DQN w * huber(Q(s, a) - target); w are importance weights or 1."""
         batch = self.normalized(batch)

@@ -49,15 +49,19 @@ def lower_precision(x: Tensor) -> torch.dtype | None:
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
 
 
+def with_full_precision(layer: nn.Module, x: Tensor, *others: Tensor) -> Tensor:
+    """Applies an output layer, which keeps its full precision with autocast."""
+    if lower_precision(x) is None:
+        return layer(x, *others)
+    with torch.autocast(x.device.type, enabled=False):
+        return layer(x.float(), *others)
+
+
 def with_full_outputs(net: nn.Sequential, x: Tensor) -> Tensor:
-    """Applies a network whose output layer keeps its full precision with autocast."""
     *hidden, last = net
     for layer in hidden:
         x = layer(x)
-    if lower_precision(x) is None:
-        return last(x)
-    with torch.autocast(x.device.type, enabled=False):
-        return last(x.float())
+    return with_full_precision(last, x)
 
 
 def ensemble_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from rl_training.models.heads import CategoricalPolicy
 from rl_training.models.layers import HiddenSizes, Layers
 from rl_training.models.masks import action_mask, masked, valid_actions
 from rl_training.models.mlp import orthogonal
+from rl_training.models.products import with_full_precision
 from rl_training.models.values import one_hot_choices
 from rl_training.types import EnvSpec
 
@@ -58,7 +59,8 @@ class Stack(nn.Module):
         parts = () if noise is None else noise.split(self.noise_sizes, -1)
         for index, layer in enumerate(self.layers):
             x = self.between[index - 1](x) if index else x
-            x = layer(x, parts[index]) if parts else layer(x)
+            noises = parts[index : index + 1]
+            x = layer(x, *noises) if index < len(self.between) else with_full_precision(layer, x, *noises)
         return x
 
 
