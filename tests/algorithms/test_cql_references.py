@@ -11,9 +11,11 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from rl_training import CQL, CalQL
 from rl_training.algorithms import CalQLAlgorithm, CQLAlgorithm, CQLConfig
-from rl_training.experiment.config.train_config import parse_config
+from rl_training.experiment.config.train_config import ConfigError, parse_config
 from rl_training.experiment.run import resume_run, run_training
+from rl_training.experiment.verify import verify_run
 from rl_training.runtime.callbacks.training import StopAtStep
 from rl_training.types import EnvSpec
 
@@ -217,6 +219,26 @@ def test_a_resumed_run_has_the_weight_of_its_phase(stop, tmp_path):
     assert first["buffers/cql_weight"].item() == 0.25
     assert first.keys() == second.keys()
     assert all(value.equal(second[name]) for name, value in first.items())
+
+
+@pytest.mark.parametrize("kind", [CQL, CalQL])
+def test_the_online_weight_may_be_set_or_changed_when_an_agent_is_loaded(kind, tmp_path, monkeypatch):
+    def weight_after(source: str | Path, steps: int | None = 4, **options: Any) -> float:
+        trained = kind.load(source, **options).learn(total_timesteps=steps)
+        return tensors_at(trained.result.run_dir, trained.result.steps)["buffers/cql_weight"].item()
+
+    monkeypatch.chdir(tmp_path)
+    tiny: dict[str, Any] = {"hidden_sizes": [8], "batch_size": 8, "cql_alpha": 3.0, "num_cql_samples": 2}
+    kind("Pendulum-v1", dataset={"kind": "random", "rows": 64}, output_dir="old", eval_interval=0, **tiny).learn(6)
+    with pytest.raises(ConfigError, match="cql_alpha_online is for the online phase; add online_steps"):
+        kind.load("old", cql_alpha_online=0.5).learn(total_timesteps=4)
+    assert weight_after("old", None, online_steps=8, cql_alpha_online=0.5, output_dir="online") == 0.5
+    assert verify_run(Path("online")).resume == []
+    assert weight_after("online", cql_alpha_online=0.25) == 0.25
+    assert weight_after("online", cql_alpha=2.0) == 0.5
+    without = kind.load("online", cql_alpha_online=None).learn(total_timesteps=4)
+    assert without.agent.learner.cql_weight == 3.0
+    assert weight_after(without.agent.path, cql_alpha_online=0.75, output_dir="set") == 0.75
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.0])

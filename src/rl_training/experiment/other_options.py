@@ -38,8 +38,8 @@ def restore_elsewhere(
     changed = {k: v for k, v in config_differences(before, config).items() if k not in (*MAY_CHANGE, *BUDGET)}
     _require_same_episodes(checkpoint, before, config)
     saved_segments = segments
+    check_phases(config)
     if config.online_steps and not before.online_steps:
-        check_phases(config)
         if checkpoint.step > config.total_timesteps:
             raise ConfigError(
                 f"{checkpoint.path} has more offline steps than total_timesteps; set it to {checkpoint.step}"
@@ -47,6 +47,8 @@ def restore_elsewhere(
         saved_segments = ReplaySegments({})  # the replay buffer is empty at first
     try:
         kept = [each for each in callbacks if not isinstance(each, EarlyStop)]
+        if changed:
+            _fit_numbers(checkpoint, before, config, spec)
         warnings = restore_trainer(state, kept, checkpoint, saved_segments)
         saved_segments.require_complete(checkpoint)
     except (ValueError, KeyError) as error:
@@ -60,7 +62,7 @@ def restore_elsewhere(
         ) from error
     state.evaluation = state.best = None  # the best checkpoint is in the other run
     if changed:
-        _apply(state.updater, before, config, spec)
+        _apply(state.updater, checkpoint.step, before, config, spec)
     return warnings
 
 
@@ -78,12 +80,24 @@ def _require_same_episodes(checkpoint: Checkpoint, before: TrainConfig, now: Tra
         )
 
 
-def _apply(updater: Updater, before: TrainConfig, now: TrainConfig, spec: EnvSpec) -> None:
+def _fit_numbers(checkpoint: Checkpoint, before: TrainConfig, now: TrainConfig, spec: EnvSpec) -> None:
+    """Changes the checkpoint's single numbers, such as `cql_weight`, to those that the learner of the options now has.
+
+    New ones have their initial values.
+    """
+    saved = checkpoint.state["learner"]["buffers"]
+    old, new = (dict(_initial(config, spec, checkpoint.step).named_buffers(recurse=False)) for config in (before, now))
+    for name in old.keys() - new.keys():
+        saved.pop(name, None)
+    saved.update({name: value for name, value in new.items() if name not in old and not value.dim()})
+
+
+def _apply(updater: Updater, step: int, before: TrainConfig, now: TrainConfig, spec: EnvSpec) -> None:
     """Sets learning rates, and single numbers of the learner, such as `clip_range`, that their options start anew.
 
     A number belongs to an option that has changed if the options before and now give it other initial values.
     """
-    old, new = (_numbers(_initial(config, spec)) for config in (before, now))
+    old, new = (_numbers(_initial(config, spec, step)) for config in (before, now))
     unscheduled = {name for name, schedule in before.schedules.items() if now.schedules.get(name) != schedule}
     held = {**updater.params, **updater.buffers}
     for name, value in new.items():
@@ -92,9 +106,13 @@ def _apply(updater: Updater, before: TrainConfig, now: TrainConfig, spec: EnvSpe
     updater.reset_rates()
 
 
-def _initial(config: TrainConfig, spec: EnvSpec) -> Learner:
+def _initial(config: TrainConfig, spec: EnvSpec, step: int) -> Learner:
+    """Returns a new learner, in the phase that the run has reached."""
     with streams.fork(0, "load"):
-        return build_learner(config.algo, spec, config_type(config.algo)(**config.algo_kwargs))
+        learner = build_learner(config.algo, spec, config_type(config.algo)(**config.algo_kwargs))
+    if config.online_steps and step > config.total_timesteps:
+        learner.start_online()
+    return learner
 
 
 def _numbers(learner: Learner) -> dict[str, float]:
