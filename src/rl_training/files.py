@@ -9,6 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+TEMPORARY = ".tmp-"  # start of the names of files and directories that are not complete
+
 
 @contextmanager
 def complete_file(path: Path) -> Iterator[IO[bytes]]:
@@ -17,10 +19,12 @@ def complete_file(path: Path) -> Iterator[IO[bytes]]:
     After an error it is removed, and an old file stays.
     """
     path = Path(os.path.realpath(path))
-    temporary = path.with_name(f".tmp-{path.name}")
+    temporary = path.with_name(
+        f"{TEMPORARY}{uuid.uuid4().hex[:12]}-{path.name}"
+    )  # another process may write the same file
     with errors_naming(path):
         try:
-            with temporary.open("w+b") as file:
+            with temporary.open("x+b") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
@@ -66,7 +70,7 @@ def fsync_directory(directory: Path) -> None:
 
 def temporary_directory(parent: Path) -> Path:
     """The name of a new hidden directory; what a crash leaves in one is deleted later."""
-    return parent / f".tmp-{uuid.uuid4().hex}"
+    return parent / f"{TEMPORARY}{uuid.uuid4().hex}"
 
 
 def publish_directory(temporary: Path, target: Path) -> None:

@@ -83,6 +83,16 @@ def test_a_write_that_is_interrupted_leaves_no_temporary_file(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["data.npz", "data.parquet"])
+def test_two_writers_of_the_same_dataset_do_not_disturb_each_other(tmp_path, name):
+    with complete_file(tmp_path / name) as file:
+        file.write(b"first")
+        save_transition_dataset(dataset_of(10), tmp_path / name)
+        assert len(load_transition_dataset(tmp_path / name)) == 10
+    assert (tmp_path / name).read_bytes() == b"first"  # the last one to finish
+    assert os.listdir(tmp_path) == [name]
+
+
+@pytest.mark.parametrize("name", ["data.npz", "data.parquet"])
 def test_an_error_names_the_file_that_was_asked_for(tmp_path, name):
     (tmp_path / name).mkdir()
     for file in (tmp_path / "missing" / name, tmp_path / name):

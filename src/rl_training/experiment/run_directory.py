@@ -22,7 +22,7 @@ from rl_training.experiment.config.train_config import (
     parse_config,
 )
 from rl_training.experiment.trust import Trust, modules_of, require_trusted
-from rl_training.files import write_atomically
+from rl_training.files import TEMPORARY, write_atomically
 from rl_training.messages import command
 from rl_training.runtime.metrics_table import METRICS
 
@@ -146,6 +146,9 @@ class RunDirectory:
         if fresh or not (self.path / CONFIG).exists():
             write_atomically(self.path / CONFIG, config_yaml(config))
         shutil.rmtree(self.path / DISCARDED, ignore_errors=True)
+        for unfinished in self.path.glob(f"{TEMPORARY}*"):  # left by a crash, because the run is locked
+            if unfinished.is_file():
+                unfinished.unlink()
 
     def _refuse_other_config(self, config: TrainConfig) -> None:
         stored = self.config()

@@ -5,7 +5,7 @@ from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
-from rl_training.files import fsync_directory, publish_directory, remove_directory, temporary_directory
+from rl_training.files import TEMPORARY, fsync_directory, publish_directory, remove_directory, temporary_directory
 from rl_training.runtime.checkpoints.format import (
     FORMAT_VERSION,
     MANIFEST,
@@ -74,5 +74,5 @@ def _prune(directory: Path, newest: int, keep: int, protect: Container[int]) -> 
     for step in sorted(step for step in found if step <= newest)[:-keep]:
         if step not in protect:
             remove_directory(found[step])
-    for path in directory.glob(".tmp-*"):
+    for path in directory.glob(f"{TEMPORARY}*"):
         shutil.rmtree(path, ignore_errors=True)
