@@ -12,7 +12,19 @@ import torch
 
 import rl_training
 from rl_training import modules
-from rl_training.algorithms import CATALOGUE, BCAlgorithm, DQNAlgorithm, Learner, PPOAlgorithm, ReplayConfig, Updater
+from rl_training.algorithms import (
+    CATALOGUE,
+    BCAlgorithm,
+    DQNAlgorithm,
+    GAILAlgorithm,
+    Learner,
+    ModelBasedConfig,
+    ModelBasedLearner,
+    PPOAlgorithm,
+    ReplayConfig,
+    SACAlgorithm,
+    Updater,
+)
 from rl_training.envs.creation.making import EnvFactory
 from rl_training.envs.pools.pool import EnvPool
 from rl_training.experiment.agent import load_agent
@@ -169,6 +181,44 @@ class WrongOptions(Learner):
     name, lane, config_type, model_type, action_kinds = "other", "rollout", ReplayConfig, PPOModel, ("discrete",)
 
 
+class NotModelBased(SACAlgorithm):
+    name, lane_class = "not_model_based", "model_based"
+
+
+class WithoutModelOptions(ModelBasedLearner, SACAlgorithm):
+    name, lane_class = "without_model_options", "model_based"
+
+
+class WithoutReplayOptions(ModelBasedLearner, SACAlgorithm):
+    name, lane_class, config_type = "without_replay_options", "model_based", ModelBasedConfig
+
+
+class WithoutDiscriminator(PPOAlgorithm):
+    name, lane_class, needs_expert = "without_discriminator", "imitation", True
+
+
+class WithoutExpert(GAILAlgorithm):
+    name, needs_expert = "without_expert", False
+
+
+BOTH = "config_type of the lane model_based must be a subclass of ReplayConfig and ModelBasedConfig, got "
+UNFIT_FOR_LANE: list[tuple[Any, str]] = [
+    (WrongOptions, "config_type of the lane rollout must be a subclass of BaseRolloutConfig, got ReplayConfig"),
+    (NotModelBased, "NotModelBased must be a subclass of ModelBasedLearner for the lane model_based"),
+    (WithoutModelOptions, f"{BOTH}SACConfig"),
+    (WithoutReplayOptions, f"{BOTH}ModelBasedConfig"),
+    (WithoutDiscriminator, "config_type of the lane imitation must be a subclass of GAILConfig, got PPOConfig"),
+    (WithoutExpert, "the lane imitation needs an expert's dataset; set needs_expert = True"),
+]
+
+
+@pytest.mark.parametrize(("learner", "message"), UNFIT_FOR_LANE)
+def test_a_class_without_what_its_lane_needs_is_not_registered(learner, message):
+    with pytest.raises(TypeError, match=message):
+        rl_training.register_algorithm(learner)
+    assert learner.name not in registry.algorithm_names()
+
+
 @pytest.mark.parametrize(
     ("learner", "message"),
     [
@@ -176,7 +226,7 @@ class WrongOptions(Learner):
         (WrongKinds, r"action_kinds must be a tuple of box, discrete, multi_discrete, got \('boxes', 'discrete'\)"),
         (NoModel, r"model_type needs a class method build\(spec, config\)"),
         (int, "must be a subclass of rl_training.algorithms.Learner"),
-        (WrongOptions, "config_type of the lane rollout must be a subclass of BaseRolloutConfig, got ReplayConfig"),
+        *UNFIT_FOR_LANE,
     ],
 )
 def test_an_incomplete_class_is_refused_before_its_checks(learner, message):

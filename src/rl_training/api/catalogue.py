@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from rl_training.algorithms import CATALOGUE, ROWS, Learner
 from rl_training.api.managed import ManagedAlgorithm, train_as
-from rl_training.experiment.config.registry import get_algorithm_spec
+from rl_training.experiment.config.registry import check_learner, get_algorithm_spec
 from rl_training.experiment.config.train_config import TrainConfig
 from rl_training.experiment.run import TrainResult
 
@@ -18,6 +18,7 @@ def register_algorithm(learner: type[Learner]) -> type[ManagedAlgorithm]:
 
     The algorithm is known by `learner.name`. Registering a name again replaces the earlier class.
     """
+    check_learner(learner)
     if learner.name in ROWS:
         raise ValueError(f"{learner.__name__}.name is {learner.name!r}, a built-in algorithm. Choose another name.")
     CATALOGUE[learner.name] = learner

@@ -69,8 +69,6 @@ def _outside(name: str) -> Any:
 
 def check_learner(learner: Any, name: str = "") -> type[Learner]:
     """Returns the class if it is a complete algorithm; otherwise raises a TypeError that names what is missing."""
-    from rl_training.runtime.lanes import LANES  # which imports environments
-
     name = name or getattr(learner, "__name__", repr(learner))
     if not (isinstance(learner, type) and issubclass(learner, Learner)):
         raise TypeError(f"algo {name} must be a subclass of rl_training.algorithms.Learner, got {learner!r}")
@@ -82,20 +80,33 @@ def check_learner(learner: Any, name: str = "") -> type[Learner]:
         raise TypeError(f"algo {name}: config_type must be a subclass of AlgorithmConfig, got {learner.config_type!r}")
     if not hasattr(learner.model_type, "build"):
         raise TypeError(f"algo {name}: model_type needs a class method build(spec, config)")
-    if (learner.lane_class or learner.lane) not in LANES:
-        raise TypeError(f"algo {name}: lane must be one of {', '.join(LANES)}, got {learner.lane!r}")
-    base = LANES[learner.lane_class or learner.lane].config_type
-    if not issubclass(learner.config_type, base):
-        raise TypeError(
-            f"algo {name}: config_type of the lane {learner.lane} must be a subclass of {base.__name__}, got "
-            f"{learner.config_type.__name__}"
-        )
+    _check_lane(learner, name)
     unknown = [kind for kind in learner.action_kinds if kind not in ACTION_SPACES]
     if unknown or isinstance(learner.action_kinds, str):
         raise TypeError(
             f"algo {name}: action_kinds must be a tuple of {', '.join(ACTION_SPACES)}, got {learner.action_kinds!r}"
         )
     return learner
+
+
+def _check_lane(learner: type[Learner], name: str) -> None:
+    """Raises a TypeError if the lane is unknown, or needs another base class or an expert's dataset."""
+    from rl_training.runtime.lanes import LANES  # which imports environments
+
+    chosen = learner.lane_class or learner.lane
+    if chosen not in LANES:
+        raise TypeError(f"algo {name}: lane must be one of {', '.join(LANES)}, got {chosen!r}")
+    lane = LANES[chosen]
+    if not issubclass(learner, lane.learner_type):
+        raise TypeError(f"algo {name} must be a subclass of {lane.learner_type.__name__} for the lane {chosen}")
+    if not all(issubclass(learner.config_type, base) for base in lane.config_types):
+        bases = " and ".join(base.__name__ for base in lane.config_types)
+        raise TypeError(
+            f"algo {name}: config_type of the lane {chosen} must be a subclass of {bases}, got "
+            f"{learner.config_type.__name__}"
+        )
+    if lane.needs_expert and not learner.needs_expert:
+        raise TypeError(f"algo {name}: the lane {chosen} needs an expert's dataset; set needs_expert = True")
 
 
 def config_type(name: str) -> type[AlgorithmConfig]:

@@ -65,7 +65,9 @@ class LaneContext:
 class TrainingLane:
     """Base class of the lanes: the declarations that a run reads before it builds one."""
 
-    config_type: ClassVar[type[AlgorithmConfig]] = AlgorithmConfig  # base class of the algorithm's options
+    learner_type: ClassVar[type[Learner]] = Learner  # base class of the algorithm
+    config_types: ClassVar[tuple[type[AlgorithmConfig], ...]] = (AlgorithmConfig,)  # base classes of its options
+    needs_expert: ClassVar[bool] = False  # the algorithm must declare needs_expert
     offline: ClassVar[bool] = False  # trains on a dataset from the first step on
     acts: ClassVar[bool] = True  # steps environments
     takes_population: ClassVar[bool] = False  # several seeds can share one lane

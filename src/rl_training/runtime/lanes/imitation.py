@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
 from rl_training import streams
-from rl_training.algorithms import GAILConfig, GAILDiscriminator, Learner, Updater, gail_reward
+from rl_training.algorithms import AlgorithmConfig, GAILConfig, GAILDiscriminator, Learner, Updater, gail_reward
 from rl_training.data import RolloutBuffer
 from rl_training.data.datasets.imitation import ImitationBatches, absorbing_rows, add_absorbing_rows, append_flag
 from rl_training.runtime.lanes.acting import Actor
@@ -22,6 +22,8 @@ from rl_training.types import Batch
 class ImitationLane(RolloutLane):
     """The environment's rewards are logged with finished episodes and never reach the learner."""
 
+    config_types: ClassVar[tuple[type[AlgorithmConfig], ...]] = (GAILConfig,)
+    needs_expert: ClassVar[bool] = True
     config: GAILConfig
 
     def __init__(

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from rl_training import streams
-from rl_training.algorithms import Dynamics, Updater
-from rl_training.algorithms.dynamics import ModelBasedLearner, RolloutSchedule
+from rl_training.algorithms import AlgorithmConfig, Dynamics, Learner, ReplayConfig, Updater
+from rl_training.algorithms.dynamics import ModelBasedConfig, ModelBasedLearner, RolloutSchedule
 from rl_training.data.replay.bootstrap import BootstrapSampler
 from rl_training.data.replay.mixed_replay import MixedReplay
 from rl_training.data.replay.model_replay import ModelReplayBuffer
@@ -29,6 +29,8 @@ class ModelBasedLane(TrainingLane):
     steps the policy is rolled out in the model.
     """
 
+    learner_type: ClassVar[type[Learner]] = ModelBasedLearner
+    config_types: ClassVar[tuple[type[AlgorithmConfig], ...]] = (ReplayConfig, ModelBasedConfig)
     times_updates: ClassVar[bool] = True
     real_lane: ClassVar[type[ReplayLane | OfflineLane]] = ReplayLane
 
@@ -166,6 +168,7 @@ class ModelBasedLane(TrainingLane):
 class OfflineModelBasedLane(ModelBasedLane):
     """Fits the model once, before the first update."""
 
+    config_types: ClassVar[tuple[type[AlgorithmConfig], ...]] = (ModelBasedConfig,)
     offline: ClassVar[bool] = True
     acts: ClassVar[bool] = False
     real_lane: ClassVar[type[ReplayLane | OfflineLane]] = OfflineLane

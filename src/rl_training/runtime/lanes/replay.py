@@ -21,7 +21,7 @@ PRIORITY_OPTIONS = ("prioritized", "priority_alpha")  # only some algorithms hav
 
 
 class ReplayLane(ActingLane):
-    config_type: ClassVar[type[AlgorithmConfig]] = ReplayConfig
+    config_types: ClassVar[tuple[type[AlgorithmConfig], ...]] = (ReplayConfig,)
     takes_population: ClassVar[bool] = True
     can_overlap: ClassVar[bool] = True
     times_updates: ClassVar[bool] = True

@@ -23,7 +23,7 @@ from rl_training.types import Batch
 class RolloutLane(ActingLane):
     """A rollout interrupted by a stop is saved with the lane and continued on resume."""
 
-    config_type: ClassVar[type[AlgorithmConfig]] = BaseRolloutConfig
+    config_types: ClassVar[tuple[type[AlgorithmConfig], ...]] = (BaseRolloutConfig,)
 
     def __init__(self, learner: Learner, actor: Actor, buffer: RolloutBuffer, config: BaseRolloutConfig) -> None:
         envs = actor.pool.num_envs

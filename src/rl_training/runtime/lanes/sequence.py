@@ -27,7 +27,7 @@ class SequenceLane(ActingLane):
     Updates start at `learning_starts` or with the first whole window. Earlier steps are not made up for.
     """
 
-    config_type: ClassVar[type[AlgorithmConfig]] = SequenceConfig
+    config_types: ClassVar[tuple[type[AlgorithmConfig], ...]] = (SequenceConfig,)
     compile_after: ClassVar[Mapping[str, int]] = {"cuda": 10_000}  # on a CPU the small operations cost little
     replay: RecurrentReplayBuffer
 
