@@ -126,7 +126,7 @@ def test_the_number_of_seeds_needed_is_explained_only_where_it_is_printed(cli, t
     (tmp_path / "bench.yaml").write_text("algos: [bc, iql]\nenvs: [X-v1]\n")
     result = cli("compare", tmp_path)
     assert (result.exit_code, "bc over iql" in result.stdout) == (0, True)
-    assert "seeds to show it" not in result.stdout
+    assert "seeds needed" not in result.stdout
     assert "95%" not in result.stdout
 
 

@@ -72,7 +72,7 @@ def test_the_tables_as_markdown(tmp_path):
         "| X-v1 | a | 2 | 1,000.0 [1,000.0, 1,000.0] |\n"
         "| X-v1 | b | 2 | 10.0 [10.0, 10.0] |\n"
         "\n"
-        "| environment | better? | probability [95%] | difference of means | seeds to show it |\n"
+        "| environment | comparison | P(improvement) [95%] | difference of means | seeds needed |\n"
         "| --- | --- | --- | --- | --- |\n"
         "| X-v1 | a over b | 1.00 [1.00, 1.00] | +990.0 | about 2 each |\n"
     )
@@ -91,7 +91,7 @@ def test_one_seed_has_no_interval(tmp_path):
         "| Hopper-v5 | a | 1 | 1,607.0 | 50.0 |\n"
         "| Hopper-v5 | b | 1 | 10.0 | 0.9 |\n"
         "\n"
-        "| environment | better? | probability | difference of means |\n"
+        "| environment | comparison | P(improvement) | difference of means |\n"
         "| --- | --- | --- | --- |\n"
         "| Hopper-v5 | a over b | 1.00 | +1,597.0 |\n"
     )

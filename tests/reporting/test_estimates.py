@@ -76,7 +76,7 @@ def test_estimates_are_listed_best_first_with_their_warnings(bench):
 def test_pairs_are_separated_by_their_intervals(bench):
     found = compare(bench)
     columns, rows = pair_table(found)
-    assert columns == ("environment", "better?", "difference of means", "by the data")
+    assert columns == ("environment", "comparison", "difference of means", "by the data")
     assert {row[1]: row[3] for row in rows} == {
         "bc over iql": "separated",
         "bc over cql": "separated",

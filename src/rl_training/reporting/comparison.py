@@ -13,7 +13,7 @@ from rl_training.reporting.grouping import Group, group_runs
 from rl_training.reporting.tasks import PLAYED_NOTE, estimate_interval, name_of
 from rl_training.statistics import Interval
 
-SEEDS_NEEDED = "seeds to show it"
+SEEDS_NEEDED = "seeds needed"
 INSEPARABLE = "the data cannot separate them: intervals overlap"
 MOST_SEEDS = 1000  # the estimate is not printed above this
 CSV_COLUMNS = (
@@ -182,7 +182,8 @@ def _seeds_words(seeds: int | None) -> str:
 
 def pair_table(comparison: Comparison) -> Rows:
     bounds = _bounds(pair.interval for task in comparison.tasks for pair in task.pairs)
-    columns = ("environment", "better?", f"probability{bounds}", "difference of means", SEEDS_NEEDED, "by the data")
+    probability = f"P(improvement){bounds}"
+    columns = ("environment", "comparison", probability, "difference of means", SEEDS_NEEDED, "by the data")
     rows = [(task.name, *_pair_cells(pair)) for task in comparison.tasks for pair in task.pairs]
     return _without_empty(Rows(columns, rows))
 
