@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from rl_training import DQN, PPO, read_metrics, resume_training
+from rl_training import BC, DQN, PPO, read_metrics, resume_training
 from rl_training.experiment.config.train_config import ConfigError
+from rl_training.experiment.manager import ExperimentManager
 from rl_training.experiment.verify import compare_runs
 from rl_training.runtime.callbacks.training import StopAtStep
 
@@ -127,12 +128,33 @@ def test_an_agent_that_stopped_early_trains_on(tmp_path):
         ("progress_bar", "use quiet=False"),
         ("stepps", "no argument 'stepps'$"),
         ("learning_rate", r"give it to the constructor, or to load\(\) for a new run"),
-        ("seed", "give it to the con"),
+        ("seed", "give it to the constructor, because a trained agent keeps its seed$"),
     ],
 )
 def test_arguments_of_other_libraries_are_answered(tmp_path, name, hint):
     with pytest.raises(TypeError, match=hint):
         agent(tmp_path / "run").learn(**{name: 1})  # type: ignore[arg-type]
+
+
+def test_another_seed_is_refused_before_the_steps_are_counted(tmp_path):
+    agent(tmp_path / "run").learn(total_timesteps=32)
+    changed = PPO.load(tmp_path / "run", seed=3)
+    with pytest.raises(ConfigError, match=r"seed cannot change from 0 to 3: .* or train a new agent with it$"):
+        changed.learn()
+    assert changed.learn(total_timesteps=16, fresh=True).config.seed == 3
+
+
+def test_loading_one_of_several_seeds_names_the_others(tmp_path):
+    options = {name: TINY[name] for name in ("hidden_sizes", "batch_size")}
+    config = {"dataset": {"kind": "random", "rows": 64}, "total_timesteps": 4, "eval_interval": 0}
+    manager = ExperimentManager.setup(
+        {"algo": "bc", "env_id": "CartPole-v1", "output_dir": str(tmp_path / "seeds"), "algo_kwargs": options, **config}
+    )
+    first, last = (result.run_dir for result in manager.sweep([2, 10]))
+    with pytest.raises(ValueError, match=rf"seeds holds runs of 2 seeds; use one of them: {first}, {last}$"):
+        BC.load(tmp_path / "seeds", seed=10)
+    with pytest.raises(ConfigError, match=rf"seed cannot change from 2 to 10: .* Leave out seed=10, or load {last}$"):
+        BC.load(first, seed=10).learn(total_timesteps=2)
 
 
 def test_metrics_are_a_table(tmp_path):

@@ -176,7 +176,7 @@ def test_the_rates_of_models_beside_the_policy_change_too(tmp_path, monkeypatch,
         ({"hidden_sizes": [16]}, r"weight has shape \(16, 4\), saved as \(8, 4\); keep the old value of hidden_sizes"),
         ({"hidden_sizes": [16], "gamma": 0.5}, r"keep the old value of gamma \(0.99\), hidden_sizes .*, or train"),
         ({"num_envs": 2}, r"num_envs is 2, but .* running episodes of 1 environment; keep num_envs 1, or train a new"),
-        ({"seed": 3}, r"seed is 3, but the random state of .*step_000000032 comes from seed 0; keep seed 0, or train"),
+        ({"seed": 3}, r"seed cannot change from 0 to 3: .*step_000000032 continues .* or train a new agent with it"),
         ({"normalize_rewards": True}, r"it has no 'reward_scale'; keep the old value of normalize_rewards"),
     ],
 )
@@ -216,7 +216,7 @@ def test_an_offline_agent_continues_online(tmp_path, monkeypatch):
     options: dict[str, Any] = {"dataset": {"kind": "random", "rows": 64}, "hidden_sizes": [8], "batch_size": 8}
     agent = CalQL("Pendulum-v1", eval_interval=0, output_dir="old", **options).learn(total_timesteps=6)
     agent.learn(total_timesteps=2)
-    with pytest.raises(ConfigError, match=r"seed is 3, .* keep seed 0"):
+    with pytest.raises(ConfigError, match=r"seed cannot change from 0 to 3: .* Leave out seed=3"):
         CalQL.load("old", seed=3).learn(total_timesteps=4)
     agent = CalQL.load("old", online_steps=400, num_envs=2, output_dir="new").learn()
     assert agent.result is not None

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from rl_training.experiment.agent import CHECKPOINTS, find_checkpoint
 from rl_training.experiment.config.train_config import ConfigError, TrainConfig, parse_config
+from rl_training.experiment.other_options import require_same_seed
 from rl_training.experiment.run import default_directory
 from rl_training.experiment.run_directory import CONFIG, new_name
 from rl_training.runtime.checkpoints.reading import list_checkpoints
@@ -26,6 +27,7 @@ def is_newest_of_a_run(checkpoint: Path) -> bool:
 def new_run_from(checkpoint: Path, config: TrainConfig, steps: int | None, output: str | None) -> TrainConfig:
     """Returns the config of a new run from a checkpoint, `steps` longer if given, in a directory without a run."""
     start = find_checkpoint(checkpoint)
+    require_same_seed(start, config)
     done = start.step
     if config.online_steps and not start.info["config"]["online_steps"]:  # `learn` may have trained more offline steps
         config = config.model_copy(update={"total_timesteps": max(config.total_timesteps, done)})

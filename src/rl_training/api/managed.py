@@ -26,6 +26,7 @@ from rl_training.runtime.memory import Memory
 from rl_training.runtime.metrics_table import Table, read_metrics
 from rl_training.runtime.video import Video
 
+NEW_RUN = ", or to load() for a new run with another value"
 Managed = TypeVar("Managed", bound="ManagedAlgorithm")
 
 
@@ -228,7 +229,8 @@ class ManagedAlgorithm:
 def _refuse(method: str, others: Mapping[str, Any], options: Collection[str] = ()) -> None:
     """Raises a TypeError for arguments of other libraries, with those to use here, and for `options` of training."""
     for name in others:
-        elsewhere = "; give it to the constructor, or to load() for a new run with another value"
+        known = ", because a trained agent keeps its seed" if name == "seed" else NEW_RUN
+        elsewhere = f"; give it to the constructor{known}"
         hint = argument_here(name) or (elsewhere if name in options else "")
         raise TypeError(f"{method}() has no argument {name!r}{hint}")
 

@@ -236,7 +236,7 @@ def find_checkpoint(path: Path, *, best: bool = False, warn: Warn = print_warnin
         raise ValueError(f"the run {path} has no checkpoint; train it further with `{command('resume', path)}`")
     if not (path / CHECKPOINTS).is_dir():
         if not (path.name.startswith("step_") or any((path / name).exists() for name in (MANIFEST, STATE))):
-            raise ValueError(f"{path} is neither a checkpoint nor a run with checkpoints{_hint(path)}")
+            raise ValueError(_not_a_run(path))
         if best:
             raise ValueError(f"--best needs a run, but {path} is a checkpoint")
         return read_checkpoint(path)
@@ -251,12 +251,17 @@ def find_checkpoint(path: Path, *, best: bool = False, warn: Warn = print_warnin
     return read_checkpoint(path / CHECKPOINTS / step_name(best_evaluation[0]))
 
 
-def _hint(path: Path) -> str:
+def _not_a_run(path: Path) -> str:
+    problem = f"{path} is neither a checkpoint nor a run with checkpoints"
     if path.name == CHECKPOINTS:
-        return f"; use its run {path.parent}"
+        return f"{problem}; use its run {path.parent}"
+    seeds = [found.parent for found in path.glob(f"seed_*/{CHECKPOINTS}")]
+    if len(seeds) > 1:
+        ordered = sorted(seeds, key=lambda seed: (len(seed.name), seed.name))
+        return f"{path} holds runs of {len(seeds)} seeds; use one of them: {first_few(ordered)}"
     patterns = ("*/", "*/*/", "*/*/*/")  # folders of runs, of seeds and of benches
     first = next((min(found).parent for each in patterns if (found := [*path.glob(f"{each}{CHECKPOINTS}")])), None)
-    return "" if first is None else f"; use one of its runs, such as {first}"
+    return problem if first is None else f"{problem}; use one of its runs, such as {first}"
 
 
 def run_of(path: Path) -> Path:

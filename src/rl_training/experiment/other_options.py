@@ -12,6 +12,7 @@ from rl_training.experiment.config.overrides import MAY_CHANGE
 from rl_training.experiment.config.registry import build_learner, config_type
 from rl_training.experiment.config.train_config import TrainConfig, config_differences, parse_config
 from rl_training.experiment.datasets import check_phases
+from rl_training.experiment.result import is_run
 from rl_training.experiment.trust import learner_modules, modules_of, require_trusted
 from rl_training.messages import many
 from rl_training.runtime.callbacks.saving import restore_trainer
@@ -36,7 +37,8 @@ def restore_elsewhere(
     require_trusted(learner_modules(saved), modules_of(config), checkpoint.path)
     before = parse_config(saved)
     changed = {k: v for k, v in config_differences(before, config).items() if k not in (*MAY_CHANGE, *BUDGET)}
-    _require_same_episodes(checkpoint, before, config)
+    require_same_seed(checkpoint, config)
+    _require_same_environments(checkpoint, before, config)
     saved_segments = segments
     check_phases(config)
     if config.online_steps and not before.online_steps:
@@ -66,13 +68,21 @@ def restore_elsewhere(
     return warnings
 
 
-def _require_same_episodes(checkpoint: Checkpoint, before: TrainConfig, now: TrainConfig) -> None:
-    """Raises ConfigError if the seed, or the number of environments with running episodes, has changed."""
-    if now.seed != before.seed:
-        raise ConfigError(
-            f"seed is {now.seed}, but the random state of {checkpoint.path} comes from seed {before.seed}; keep seed "
-            f"{before.seed}, or train a new agent"
-        )
+def require_same_seed(checkpoint: Checkpoint, config: TrainConfig) -> None:
+    """Raises ConfigError if the seed has changed; names the agent of that seed if it was trained beside this one."""
+    before, run = checkpoint.info["config"]["seed"], checkpoint.path.parent.parent
+    if config.seed == before:
+        return
+    other = run.parent / f"seed_{config.seed}"
+    advice = f"load {other}" if run.name == f"seed_{before}" and is_run(other) else "train a new agent with it"
+    raise ConfigError(
+        f"seed cannot change from {before} to {config.seed}: training from {checkpoint.path} continues the random "
+        f"numbers of seed {before}. Leave out seed={config.seed}, or {advice}"
+    )
+
+
+def _require_same_environments(checkpoint: Checkpoint, before: TrainConfig, now: TrainConfig) -> None:
+    """Raises ConfigError if the number of environments with running episodes has changed."""
     if now.num_envs != before.num_envs and "actor" in checkpoint.group("lane"):
         raise ConfigError(
             f"num_envs is {now.num_envs}, but {checkpoint.path} has the running episodes of "
