@@ -8,7 +8,16 @@ import pytest
 import torch
 import torch._inductor
 
-from rl_training.algorithms import CATALOGUE, BCAlgorithm, DQNAlgorithm, PQNAlgorithm, SACAlgorithm, Updater
+from rl_training.algorithms import (
+    CATALOGUE,
+    BCAlgorithm,
+    DQNAlgorithm,
+    GAILDiscriminator,
+    PQNAlgorithm,
+    SACAlgorithm,
+    Updater,
+)
+from rl_training.types import EnvSpec
 
 UNFUSED = ("dreamer", "pqn")  # LaProp and RAdam
 LEARNERS = [learner for learner in CATALOGUE.values() if learner.name not in UNFUSED]
@@ -124,15 +133,49 @@ def test_fused_updates_continue_from_a_loaded_state(box, draw, uncompiled):
 
 def test_prioritised_batches_get_their_priorities(discrete, draw, uncompiled):
     learner = DQNAlgorithm.build(discrete, hidden_sizes=(8,), prioritized=True)
-    batch = {**draw(discrete, 6), "slots": torch.arange(6), "probabilities": torch.ones(6)}
-    _, _, (mine, other) = both(learner, [batch])
+    more = {"slots": torch.arange(6), "probabilities": torch.ones(6)}
+    _, _, (mine, other) = both(learner, [{**draw(discrete, 6, seed=seed), **more} for seed in range(2)])
     torch.testing.assert_close(mine.priorities, other.priorities)
+
+
+def test_batches_of_other_sizes_get_programs_of_their_own(discrete, draw, uncompiled):
+    learner = DQNAlgorithm.build(discrete, hidden_sizes=(8,))
+    fused, plain, _ = both(learner, [draw(discrete, size) for size in (6, 4, 6)])
+    assert len(fused.fused.programs) == 2
+    assert_equal_to_rounding(fused, plain)
+
+
+def test_groups_without_parameters_are_left_out(box, draw, uncompiled):
+    learner = SACAlgorithm.build(box, hidden_sizes=(8,), weight_decay=0.1, tune_temperature=False)
+    fused, plain, _ = both(learner, [draw(box, 6)])
+    assert 0 in map(len, (optimizer.params for optimizer in fused.optimizers))
+    assert_equal_to_rounding(fused, plain)
+
+
+@pytest.mark.parametrize("actions", ["discrete", "multi_discrete"])
+def test_discriminators_are_fused(actions, discrete, uncompiled):
+    spec = discrete if actions == "discrete" else EnvSpec((3,), "multi_discrete", 2, action_sizes=(2, 4))
+    rows = {"obs": torch.rand(6, 3), "actions": torch.randint(2, (6,) if actions == "discrete" else (6, 2))}
+    batch = rows | {f"expert_{name}": column.flip(0) for name, column in rows.items()}
+    fused, plain, _ = both(GAILDiscriminator.build(spec, hidden_sizes=(8,)), [batch])
+    assert_equal_to_rounding(fused, plain)
+
+
+def test_copies_of_fused_updates_work_on_their_own_parameters(discrete, draw, uncompiled):
+    batch = draw(discrete, 6)
+    first = Updater([DQNAlgorithm.build(discrete, hidden_sizes=(8,))], compile=True)
+    first.update(batch)
+    second = copy.deepcopy(first)
+    for updater in (first, second):
+        updater.update(batch)
+    assert all(each.equal(tensors(second)[name]) for name, each in tensors(first).items())
 
 
 def test_fused_updates_decay_weights(box, draw, uncompiled, with_large_eps):
     with_large_eps(SACAlgorithm)
     learner = SACAlgorithm.build(box, network={"kind": "simba", **SIZES}, weight_decay=0.5, learning_rate=0.1)
-    fused, plain, _ = both(learner, [draw(box, 6, seed=seed) for seed in range(2)])
+    batches = [draw(box, 6, seed=seed) for seed in range(2)]
+    fused, plain, _ = both(learner, batches, lambda updater: updater.schedule("learning_rate", 0.05))
     assert_equal_to_rounding(fused, plain)
 
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from rl_training.models.layers import HiddenSizes
 from rl_training.models.masks import masked, valid_actions
+from rl_training.models.products import with_full_precision
 from rl_training.models.q_networks import DQNModel, TrunkAndHead
 from rl_training.types import EnvSpec
 
@@ -133,7 +134,7 @@ class ProposedQuantilesNetwork(QuantileFunction):
 
     def propose(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Taus from exactly 0 to exactly 1, and the entropy of the interval widths."""
-        log_widths = self.proposal(features).log_softmax(-1)
+        log_widths = with_full_precision(self.proposal, features).log_softmax(-1)
         widths = log_widths.exp()
         inner = widths.cumsum(-1)[..., :-1]
         ends = torch.zeros_like(inner[..., :1])

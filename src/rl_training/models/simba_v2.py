@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from rl_training.models.products import with_full_precision
 from rl_training.models.simba import EXPANSION
 from rl_training.models.unit_norm import EPSILON, UnitLinear, unit_vectors
 
@@ -83,7 +84,7 @@ class SphereOutput(nn.Module):
         self.bias = nn.Parameter(torch.zeros((outputs,) if copies is None else (copies, 1, outputs)))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.last(self.scaler(self.hidden(x))) + self.bias
+        return with_full_precision(self.last, self.scaler(self.hidden(x))) + self.bias
 
 
 class SphereOutputs(nn.Module):

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import one_hot
 
 from rl_training.models.layers import HiddenSizes, Layers
 from rl_training.models.mlp import Norm
@@ -13,7 +12,10 @@ from rl_training.models.products import with_full_outputs
 
 def one_hot_choices(actions: Tensor, sizes: Sequence[int]) -> Tensor:
     """One-hot vectors of the choices of MultiDiscrete actions [..., choices], concatenated: [..., sum(sizes)]."""
-    return torch.cat([one_hot(each, size) for each, size in zip(actions.unbind(-1), sizes, strict=True)], -1)
+    # `one_hot` of PyTorch reads values and cannot be traced.
+    choices = zip(actions.unbind(-1), sizes, strict=True)
+    hot = [each.unsqueeze(-1) == torch.arange(size, device=each.device) for each, size in choices]
+    return torch.cat(hot, -1).long()
 
 
 class StateValue(nn.Module):

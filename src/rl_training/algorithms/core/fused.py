@@ -1,10 +1,13 @@
-"""Whole updates on a CPU as compiled programs: loss, gradients, clipping, Adam and target networks together.
+"""Updates on a CPU as compiled programs: loss, gradients, clipping, Adam and target networks together.
 
-The updater itself is traced: a copy of it takes one step on tensors that record what is done with them.
+The updater itself is traced: a copy of it takes one step on tensors that record their operations.
 """
+
+from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -29,27 +32,37 @@ def can_fuse(updater: Any) -> bool:
 
 
 class FusedUpdates:
-    """Runs the updates of one learner; results are equal to rounding, random numbers bit for bit.
+    """Runs the updates of one learner; results are equal up to rounding, random numbers bit for bit.
 
-    There is one program for each sequence of phases and each layout of the batch. An update may step each parameter
-    once. Programs read and write the tensors of the updater, which keep their memory.
+    There is one program for each phase and each layout of the batch. Programs read and write the tensors of the
+    updater, which keep their memory.
     """
 
     def __init__(self, updater: Any) -> None:
-        self.updater, self.state = updater, _state(updater)
+        self.updater = updater
         self.programs: dict[Any, Callable[..., UpdateResult]] = {}
 
-    def __call__(self, batch: Batch, phases: tuple[str, ...]) -> UpdateResult:
-        key = (phases, *((name, each.shape, each.stride(), each.dtype) for name, each in batch.items()))
-        program = self.programs.get(key)
-        if program is None:
-            program = self.programs[key] = self._program(batch, phases)
-        with torch.no_grad():
-            for number, optimizer in enumerate(self.updater.optimizers):
-                _set_scales(optimizer, self.state["scales", number])
-            return program(*self.state.values(), *batch.values())
+    def __deepcopy__(self, memo: dict[int, Any]) -> FusedUpdates:
+        return FusedUpdates(copy.deepcopy(self.updater, memo))  # its programs must work on its own tensors
 
-    def _program(self, batch: Batch, phases: tuple[str, ...]) -> Callable[..., UpdateResult]:
+    @cached_property
+    def state(self) -> Tensors:
+        return _state(self.updater)
+
+    def __call__(self, batch: Batch, phases: tuple[str, ...]) -> UpdateResult:
+        layout = tuple((name, each.shape, each.stride(), each.dtype) for name, each in batch.items())
+        results = []
+        for phase in phases:
+            program = self.programs.get((phase, layout))
+            if program is None:
+                program = self.programs[phase, layout] = self._program(batch, phase)
+            with torch.no_grad():
+                for number, optimizer in enumerate(self.updater.optimizers):
+                    _set_scales(optimizer, self.state["scales", number])
+                results.append(program(*self.state.values(), *batch.values()))
+        return results[0] if len(results) == 1 else _joined(results)
+
+    def _program(self, batch: Batch, phase: str) -> Callable[..., UpdateResult]:
         from torch._inductor import compile as compile_graph  # takes seconds
         from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -57,7 +70,7 @@ class FusedUpdates:
 
         def update(*tensors: Tensor) -> list[Tensor]:
             updater = _with_state(self.updater, dict(zip(self.state, tensors, strict=False)))
-            result = updater.step(dict(zip(batch, tensors[size:], strict=True)), phases)
+            result = updater.step(dict(zip(batch, tensors[size:], strict=True)), (phase,))
             results.append(result)
             return [each.detach() for each in _tensors_of(result)]
 
@@ -101,7 +114,7 @@ def _with_state(updater: Any, state: Tensors) -> Any:
 class _TracedAdam:
     """A step of `Optimizer` with scales that are computed before.
 
-    Else the program would compute the powers of the averaging rates again for each entry of a parameter.
+    Otherwise the program would compute the powers of the averaging rates again for each entry of a parameter.
     """
 
     def __init__(self, params: list[Tensor], group: ParameterGroup, number: int, state: Tensors) -> None:
@@ -121,22 +134,21 @@ class _TracedAdam:
         self.counts.add_(torch.tensor(is_stepped, dtype=self.counts.dtype))
         for parameter, mean, square, scales in zip(self.params, self.means, self.squares, self.scales, strict=True):
             if parameter.grad is not None:
-                rate, scale, kept = scales.unbind()
+                rate, scale, decay = scales.unbind()
                 if self.group.weight_decay:
-                    parameter.mul_(kept)
+                    parameter.mul_(decay)
                 mean.lerp_(parameter.grad, 1 - beta1)
                 square.lerp_(parameter.grad * parameter.grad, 1 - beta2)
                 parameter.add_(mean / (square.sqrt() * scale + self.group.eps) * rate)
 
 
 def _set_scales(optimizer: Any, scales: Tensor) -> None:
-    """Sets the rate and the scale of the squares' roots, with Adam's bias corrections, and the share that stays of
-    decayed weights, for the next step."""
+    """Sets the factors of the next step of each parameter: rate and root with Adam's bias corrections, and decay."""
     beta1, beta2 = optimizer.group.betas
     rate, counts = float(optimizer.rate), [count + 1 for count in optimizer.counts.tolist()]
-    kept = 1 - rate * optimizer.group.weight_decay
-    by_count = {count: (-rate / (1 - beta1**count), (1 - beta2**count) ** -0.5, kept) for count in set(counts)}
-    scales.copy_(torch.tensor([by_count[count] for count in counts]))
+    decay = 1 - rate * optimizer.group.weight_decay
+    by_count = {count: (-rate / (1 - beta1**count), (1 - beta2**count) ** -0.5, decay) for count in set(counts)}
+    scales.copy_(torch.tensor([by_count[count] for count in counts]).view_as(scales))  # a group may be empty
 
 
 def _tensors_of(result: UpdateResult) -> list[Tensor]:
@@ -150,3 +162,11 @@ def _like(result: UpdateResult, tensors: Any) -> UpdateResult:
     metrics = {name: next(given) for name in result.metrics}
     priorities = None if result.priorities is None else next(given)
     return UpdateResult(metrics, result.num_gradient_steps, priorities, {name: next(given) for name in result.latents})
+
+
+def _joined(results: list[UpdateResult]) -> UpdateResult:
+    """Returns the result of an update of several phases."""
+    priorities = next((each.priorities for each in results if each.priorities is not None), None)
+    metrics = {name: value for each in results for name, value in each.metrics.items()}
+    latents = {name: value for each in results for name, value in each.latents.items()}
+    return UpdateResult(metrics, 1, priorities, latents)

@@ -14,7 +14,7 @@ LossMethod = Callable[..., Loss]
 def in_precision(loss: LossMethod) -> LossMethod:
     """Decorates a loss method: its matrix products have the learner's `precision`.
 
-    With bfloat16, hidden layers compute in it. Values, policies and everything behind them are float32.
+    With bfloat16, hidden layers and the outputs of policies are rounded to it. Values have float32's precision.
     """
 
     @wraps(loss)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from rl_training.algorithms import Learner, Updater
 from rl_training.data import TransitionDataset
-from rl_training.experiment.config.train_config import TrainConfig
+from rl_training.experiment.config.train_config import ConfigError, TrainConfig
 from rl_training.experiment.lanes import lane_of
 from rl_training.experiment.machine import Choices, apply, count_updates, has_compiler
 from rl_training.experiment.timing.compilation import MIN_UPDATES, Compilation, choose_compilation
@@ -39,6 +39,8 @@ def new_updates(
 ) -> Updates:  # fmt: skip
     """Returns the updater of a run; a new run measures its threads and whether to compile, unless they are set."""
     config, compilation = configs[0], None
+    if choices.compile and choices.device == "cpu" and not has_compiler():
+        raise ConfigError("compile is on, but no C++ compiler was found. Install g++ or clang++, or set compile to off")
     if measurement is not None and config.threads is None and len(configs) == 1:
         choices = choices._replace(threads=measure_threads(config, learners[0], spec))
         apply(choices)
