@@ -11,7 +11,7 @@ import torch
 
 from rl_training.algorithms import IQLAlgorithm, Updater
 from rl_training.data import TransitionDataset
-from rl_training.experiment.config.train_config import parse_config
+from rl_training.experiment.config.train_config import ConfigError, parse_config
 from rl_training.experiment.run import resume_run, run_population, run_training
 from rl_training.experiment.timing import compilation
 from rl_training.experiment.timing.compilation import Limit, Timing, choose_compilation
@@ -216,6 +216,12 @@ def timed(monkeypatch):
     monkeypatch.setattr(compilation, "MIN_UPDATES", 1)
     monkeypatch.setattr(compilation, "LIMITS", {"cpu": Limit(0.0, 1.0)})
     return lambda wins: monkeypatch.setattr(compilation, "MIN_GAIN", 0.0 if wins else np.inf)
+
+
+def test_compiling_without_a_compiler_is_refused_at_the_start(monkeypatch, tmp_path):
+    monkeypatch.setattr("rl_training.experiment.timing.choosing.has_compiler", lambda: False)
+    with pytest.raises(ConfigError, match=r"compile is on, but no C\+\+ compiler was found"):
+        run_training(parse_config({**SAC, "compile": "on", "output_dir": str(tmp_path / "run")}))
 
 
 @pytest.mark.parametrize("wins", [True, False])
