@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch._inductor
 
 from rl_training.algorithms import IQLAlgorithm, Updater
 from rl_training.data import TransitionDataset
@@ -210,6 +211,7 @@ def test_a_trial_changes_neither_learners_nor_data_and_ends_where_it_began(membe
 def timed(monkeypatch):
     """Times short runs too; returns a function that decides whether compiled updates win."""
     monkeypatch.setattr(torch, "compile", lambda function, **options: function)
+    monkeypatch.setattr(torch._inductor, "compile", lambda graph, inputs, options: graph)
     monkeypatch.setattr("rl_training.experiment.timing.choosing.has_compiler", lambda: True)
     monkeypatch.setattr("rl_training.experiment.timing.trial.TIMED_SECONDS", 0.01)
     monkeypatch.setattr("rl_training.experiment.timing.trial.WARM_UP_SECONDS", 0.0)
