@@ -19,6 +19,7 @@ from rl_training.algorithms import (
     REDQAlgorithm,
     SACAlgorithm,
     SACConfig,
+    TD3Algorithm,
     TD3BCAlgorithm,
     frozen,
 )
@@ -122,13 +123,24 @@ def test_losses_of_other_batches_compile_in_one_process(box, draw, monkeypatch):
 SMALL = EnvSpec((3,), "box", 2, action_shape=(2,), action_low=(-1.0, -1.0), action_high=(1.0, 1.0))
 
 
-def test_parts_of_a_loss_are_dropped_by_a_loss_of_your_own():
+def test_a_loss_of_your_own_adds_to_the_sum_of_parts(box, draw):
     class Own(SACAlgorithm):
         def loss(self, batch):
-            return super().loss(batch)
+            return super().loss(batch).plus({"own_loss": self.model.actor(batch["obs"]).mean.square().mean()})
 
-    assert len(SACAlgorithm.parts) == 2
-    assert not Own.parts
+    learner = Own.build(box, hidden_sizes=(8,))
+    assert "own_loss" in learner.update(draw(box, 4)).metrics
+    assert len(SACAlgorithm.build(box, hidden_sizes=(8,)).separate_parts()) == 2
+    assert not learner.separate_parts()
+
+
+def test_a_loss_that_no_update_calls_is_refused(box):
+    class Own(TD3Algorithm):
+        def loss(self, batch):
+            raise NotImplementedError
+
+    with pytest.raises(TypeError, match=r"Own\.loss is never called: .* td3 minimise critic_loss and actor_loss"):
+        Own.build(box)
 
 
 def test_the_sum_of_parts_has_the_buffers_and_rows_of_each():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Any
 
 import gymnasium as gym
@@ -23,10 +24,39 @@ from rl_training import (
     train_ppo,
 )
 from rl_training.experiment.config.train_config import ConfigError
+from rl_training.runtime.engine import Callback
+from rl_training.runtime.state import TrainerState
 
 TINY: dict[str, Any] = {
     "total_timesteps": 64, "num_steps": 32, "batch_size": 16, "epochs": 1, "hidden_sizes": [8], "eval_episodes": 1
 }  # fmt: skip
+
+
+class Interrupt(Callback):
+    """Sends this process a signal at the end of the first step."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def on_step_end(self, state: TrainerState) -> None:
+        if state.global_step <= 32:
+            signal.raise_signal(self.number)
+
+
+@pytest.mark.parametrize(
+    ("number", "error"),
+    [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)],
+    ids=lambda each: each.name if isinstance(each, signal.Signals) else "",
+)
+def test_a_signal_ends_the_script_after_the_run_is_saved(number, error, tmp_path):
+    agent = PPO("CartPole-v1", output_dir=str(tmp_path / "run"), **TINY)
+    with pytest.raises(error) as ended:
+        agent.learn(callbacks=Interrupt(number))
+    assert ended.value.code == 143 if error is SystemExit else "learn() again continues the run" in str(ended.value)
+    assert agent.result is not None
+    assert agent.result.status == "stopped"
+    agent.learn()
+    assert agent.result.steps == 64
 
 
 @pytest.fixture(scope="module")

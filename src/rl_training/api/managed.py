@@ -18,6 +18,7 @@ from rl_training.experiment.agent import CHECKPOINTS, Agent, load_agent, require
 from rl_training.experiment.config.other_libraries import argument_here
 from rl_training.experiment.config.sections import with_backend
 from rl_training.experiment.config.train_config import ConfigError, TrainConfig, parse_config
+from rl_training.experiment.processes.signals import end_like
 from rl_training.experiment.run import TrainResult, default_directory, resume_run, run_training
 from rl_training.experiment.trust import Trust, env_modules, modules_of, require_trusted
 from rl_training.runtime.checkpoints.reading import Checkpoint
@@ -97,7 +98,8 @@ class ManagedAlgorithm:
         | trained here, or loaded from a run | continues a run that was stopped | trains N more steps |
         | loaded from a saved agent | trains in a new run, up to `total_timesteps` | trains N more steps in a new run |
 
-        `fresh` deletes the run in the output directory and starts from the beginning.
+        `fresh` deletes the run in the output directory and starts from the beginning. After Ctrl-C, learn saves the
+        run and raises KeyboardInterrupt; after SIGTERM, it ends the script with code 143.
         """
         _refuse("learn", others, options=(*TrainConfig.model_fields, *self.config.algo_kwargs))
         if total_timesteps is not None:
@@ -113,6 +115,8 @@ class ManagedAlgorithm:
             raise RuntimeError("Training wrote no checkpoint.")
         trained = load_agent(self.result.checkpoint_path, trust=(*modules_of(self.config), *(self._trust or ())))
         self._agent = trained if self.config.given is None else with_environment(trained, self.config.given)
+        if self.result.signal is not None:
+            end_like(self.result.signal, f"saved {self.result.checkpoint_path}; learn() again continues the run")
         return self
 
     def _run(self, *, start: Path | None = None, **more: Any) -> TrainResult:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from rl_training.algorithms.core.config import AlgorithmConfig
+from rl_training.algorithms.core.loss_checks import require_used_loss
 from rl_training.algorithms.core.memory import check_memory, has_memory
 from rl_training.algorithms.core.ops import td_target
 from rl_training.algorithms.core.updater import Updater
@@ -83,14 +84,11 @@ class Learner(nn.Module):
     actor_parameters: ClassVar[tuple[str, ...]] = ()  # parameters of the option `actor_learning_rate`
     # Losses with gradients for different parameters, whose sum is `loss`; on a GPU they are computed side by side.
     parts: ClassVar[tuple[str, ...]] = ()
-    # Another class for Discrete actions, which `build` then creates: declare that `build` returns Any. Subclasses do
-    # not inherit it.
+    # Another class for Discrete actions, which `build` then creates (declare that it returns Any); not inherited.
     discrete_type: ClassVar[type[Learner] | None] = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if "loss" in vars(cls) and "parts" not in vars(cls):
-            cls.parts = ()  # the subclass's loss replaces the inherited parts
         if cls.discrete_type is not None and "discrete_type" not in vars(cls):
             cls.discrete_type = None
             if "action_kinds" not in vars(cls):
@@ -108,6 +106,7 @@ class Learner(nn.Module):
         scales_rewards = self.lane == "replay" and getattr(self.config, "normalize_rewards", False)
         self.reward_scale: nn.Module = ReturnScale() if scales_rewards else nn.Identity()
         self.setup()
+        require_used_loss(self, default=Learner.loss)
 
     @classmethod
     def build(cls, spec: EnvSpec, config: AlgorithmConfig | None = None, **options: Any) -> Self:
@@ -234,10 +233,11 @@ class Learner(nn.Module):
         return td_target(batch["rewards"], batch["dones"], next_values, batch.get("discounts", self.config.gamma))
 
     def separate_parts(self) -> tuple[str, ...]:
-        """Returns `parts`, or () if they may share parameters, as in custom networks."""
+        """Returns `parts`, or () if `loss` is not their sum or if they may share parameters, as in custom networks."""
         parameters = [parameter for _, parameter in self.named_parameters(remove_duplicate=False)]
         is_shared = len(set(parameters)) < len(parameters)
-        return self.parts if type(self.model) is self.model_type and not is_shared else ()
+        is_own = type(self).loss is not Learner.loss or type(self.model) is not self.model_type
+        return () if is_own or is_shared else self.parts
 
     def precision(self, batch: Batch) -> torch.autocast:
         """Autocast to `precision`, for one part of a loss: casts under `no_grad` are cached without gradients."""

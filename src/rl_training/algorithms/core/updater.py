@@ -10,6 +10,7 @@ from torch import Tensor
 from rl_training.algorithms.core.flat import FlatLosses
 from rl_training.algorithms.core.fused import FusedUpdates, can_fuse
 from rl_training.algorithms.core.graphs import CapturedUpdates, side_by_side
+from rl_training.algorithms.core.loss_checks import checked_loss
 from rl_training.algorithms.core.optimizer import Optimizer, clip_gradients, piece_size, pieces
 from rl_training.algorithms.core.population import Population
 from rl_training.messages import did_you_mean
@@ -262,28 +263,6 @@ class Columns(dict[str, Tensor]):
     def __missing__(self, key: str) -> NoReturn:
         columns = f"({', '.join(sorted(self))}){did_you_mean(str(key), self)}"
         raise LookupError(f"no {key!r} among the columns of the batch {columns}")
-
-
-def checked_loss(loss: Any, learner: Trainable, phase: str, *, dims: int) -> Loss:
-    """Returns the loss; raises TypeError unless each term of a `Loss` is a number (`dims` 0) or one per member (1).
-
-    Raises ValueError if the loss has no gradient.
-    """
-    name, example = f"{type(learner).__name__}.{phase}", 'Loss({"loss": value.mean()})'
-    if not isinstance(loss, Loss):
-        raise TypeError(f"{name} must return rl_training.types.Loss, such as {example}, got {type(loss).__name__}")
-    for term, value in loss.terms.items():
-        if not isinstance(value, Tensor) or value.dim() != dims:
-            got = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-            raise TypeError(f"term {term!r} of {name} must be a tensor of one number, as in {example}, got {got}")
-    for metric, value in loss.metrics.items():
-        if not isinstance(value, Tensor):
-            raise TypeError(f"metric {metric!r} of {name} must be a tensor, got {type(value).__name__}")
-    if not any(value.requires_grad for value in loss.terms.values()):
-        raise ValueError(
-            f"{name} has no gradient: its terms depend on no trained parameter, or are computed in no_grad"
-        )
-    return loss
 
 
 @torch.no_grad()

@@ -2,11 +2,12 @@
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 from rl_training.processes import hidden_from
 
@@ -24,6 +25,14 @@ class StopAtOnce(KeyboardInterrupt):
 
 def exit_code_of(interrupt: KeyboardInterrupt) -> int:
     return 128 + (interrupt.number if isinstance(interrupt, StopAtOnce) else signal.SIGINT)
+
+
+def end_like(number: int, message: str) -> NoReturn:
+    """Ends a script as this signal would have, after training has been saved."""
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt(message)
+    print(message, file=sys.stderr)
+    raise SystemExit(128 + number)
 
 
 def stop_reason(number: int) -> str:
