@@ -113,6 +113,20 @@ def test_columns_by_other_names(cli, log, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("first", "second", "fix"),
+    [
+        ("obs=x", "obs=y,z", "write obs=x,y,z"),
+        ("rewards=a", "rewards=b", "choose rewards=a or rewards=b"),
+        ("dones=a", "dones=a", "write dones=a"),
+    ],
+)
+def test_a_name_that_columns_repeats_is_refused(cli, log, first, second, fix):
+    result = cli("data", "check", log, "--columns", first, "--columns", second)
+    name = first.partition("=")[0]
+    assert (result.exit_code, result.stderr) == (2, f"error: --columns names {name} twice; {fix}\n")
+
+
+@pytest.mark.parametrize(
     ("option", "value", "message"),
     [
         ("--columns", "obs", "--columns must be NAME=COLUMN, such as obs=state, got 'obs'"),

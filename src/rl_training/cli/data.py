@@ -169,13 +169,16 @@ def collect(
 
 
 def read_options(columns: list[str] | None, action_range: str | None, allow: str | None) -> dict[str, Any]:
+    from rl_training.data.readers.names import one_option
     from rl_training.experiment.config.messages import key_and_value
 
-    named = {}
+    named: dict[str, str] = {}
     for text in columns or []:
         name, column = key_and_value(text, what="--columns", form="NAME=COLUMN, such as obs=state")
         if "=" in column:
             raise ValueError(f"repeat --columns for each name: --columns obs=x --columns actions=u, got {text!r}")
+        if name in named:
+            raise ValueError(f"--columns names {name} twice; {one_option(name, [named[name], column.strip()])}")
         named[name] = column.strip()
     return {
         "dataset_columns": named,

@@ -26,6 +26,7 @@ VECTORS = ("obs", "actions", "next_obs", "next_actions")  # tables store one col
 ACTIONS = ("actions", "next_actions")
 NEEDED = ("obs", "actions", "rewards")
 OPTIONAL = ("time", "durations", "discounts")
+SINGLE = ("rewards", "dones", "truncated", "returns_to_go", *OPTIONAL)  # built from one column of the file
 _NO_OBS = re.compile(r"(^|_)(id|ids|uuid|key|index|row|step|t|time|timestamp|datetime|date|ts|reward|return|score)$")
 _CHOICE = re.compile(r"(^|_)(action|act|a|u|choice|control|command|decision|dose|setting)s?(_|$)")
 RESERVED = {"discounts", "discount_steps"}  # change the targets of training, so a file must not add them unnoticed
@@ -35,6 +36,14 @@ def as_patterns(given: Mapping[str, Names | None]) -> dict[str, str]:
     """The user's names as patterns; a list of columns becomes `a,b`. Leaves out those that are None."""
     named = {name: value for name, value in given.items() if value is not None}
     return {name: value if isinstance(value, str) else ",".join(value) for name, value in named.items()}
+
+
+def one_option(name: str, patterns: Sequence[str]) -> str:
+    """Returns the advice that replaces several options for one name."""
+    different = list(dict.fromkeys(pattern for pattern in patterns if pattern))
+    if name in SINGLE and len(different) > 1:
+        return "choose " + " or ".join(f"{name}={pattern}" for pattern in different)
+    return f"write {name}={','.join(different)}"
 
 
 def choose_names(
