@@ -214,3 +214,19 @@ def test_ordered_steps_are_no_warning(tmp_path):
     header, *rows = STEPS.splitlines()
     (tmp_path / "log.csv").write_text("\n".join([header, *sorted(rows)]))
     assert read_columns(tmp_path / "log.csv").labels.warnings == ()
+
+
+FANS = """ticket,when,temperature,load,fan,outcome,end
+A,0,20,1,0,1,0
+A,1,21,2,1,2,1
+B,0,22,3,0,3,0
+B,1,23,4,1,4,1
+"""
+USES = {"obs": "temperature", "actions": "fan", "rewards": "outcome", "dones": "end", "episodes": "ticket"}
+
+
+@pytest.mark.parametrize("name", ["time", "dones", "truncated", "rewards"])
+def test_a_name_of_one_column_refuses_two(tmp_path, name):
+    (tmp_path / "fans.csv").write_text(FANS)
+    with pytest.raises(ValueError, match=f"fans.csv: {name} takes one column, got when,load; choose one with"):
+        read_columns(tmp_path / "fans.csv", columns=USES | {name: "when,load"})

@@ -71,7 +71,16 @@ def choose_names(
             f"{source} has no column {spellings}; it has {sorted(stored)}: name the columns with "
             f"--columns, such as {_example(unknown, names, stored if usable is None else usable)}"
         )
+    _require_single(given, stored, source)
     return {name: pattern for name, pattern in names.items() if pattern}
+
+
+def _require_single(given: Mapping[str, str], stored: Sequence[str], source: object) -> None:
+    for name in SINGLE:
+        if len(matching_columns(given.get(name, ""), stored)) > 1:
+            raise ValueError(
+                f"{source}: {name} takes one column, got {given[name]}; choose one with --columns {name}=NAME"
+            )
 
 
 def _meant(name: str, stored: Collection[str]) -> str | None:

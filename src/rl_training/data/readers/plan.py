@@ -143,7 +143,7 @@ def _ids(table: Table, chosen: Mapping[str, list[str]], options: TableOptions) -
 def _time_column(table: Table, given: Mapping[str, str], names: Mapping[str, str], options: TableOptions) -> str:
     """The column that orders the rows: the one named, or one with timestamps or a name such as `timestamp`."""
     if TIME in given:
-        return given[TIME]
+        return next(iter(matching_columns(given[TIME], table.names)), "")
     standard = (pattern for name, pattern in names.items() if name in STANDARD)
     used = {column for pattern in standard for column in matching_columns(pattern, table.names)} | {*options.categories}
     free = [name for name in table.names if name not in used and given.get(name) != ""]
