@@ -225,6 +225,36 @@ B,1,23,4,1,4,1
 USES = {"obs": "temperature", "actions": "fan", "rewards": "outcome", "dones": "end", "episodes": "ticket"}
 
 
+@pytest.mark.parametrize(
+    ("columns", "column", "uses"),
+    [
+        ({"obs": "temperature,ticket"}, "ticket", "obs and for episodes"),
+        ({"obs": "temperature,fan"}, "fan", "obs and for actions"),
+        ({"obs": "temperature,end"}, "end", "obs and for dones"),
+        ({"rewards": "fan"}, "fan", "rewards and for actions"),
+        ({"rewards": "when", "time": "when"}, "when", "rewards and for time"),
+    ],
+)
+def test_a_column_with_two_uses_is_refused(tmp_path, columns, column, uses):
+    (tmp_path / "fans.csv").write_text(FANS)
+    with pytest.raises(ValueError, match=f"fans.csv: column '{column}' is used for {uses}; leave it out of one"):
+        read_columns(tmp_path / "fans.csv", columns=USES | columns)
+
+
+@pytest.mark.parametrize(
+    ("columns", "obs"),
+    [
+        ({"obs": "*", "time": "when"}, ("temperature", "load")),
+        ({"obs": "*", "load": ""}, ("when", "temperature")),
+        ({"obs": "load,when", "time": "when"}, ("load", "when")),  # a time in numbers may be an observation
+        ({"obs": "load,outcome"}, ("load", "outcome")),
+    ],
+)
+def test_a_pattern_of_observations_leaves_out_columns_with_another_use(tmp_path, columns, obs):
+    (tmp_path / "fans.csv").write_text(FANS)
+    assert read_columns(tmp_path / "fans.csv", columns=USES | columns).labels.names["obs"] == obs
+
+
 @pytest.mark.parametrize("name", ["time", "dones", "truncated", "rewards"])
 def test_a_name_of_one_column_refuses_two(tmp_path, name):
     (tmp_path / "fans.csv").write_text(FANS)

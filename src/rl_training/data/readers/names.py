@@ -72,6 +72,8 @@ def choose_names(
             f"--columns, such as {_example(unknown, names, stored if usable is None else usable)}"
         )
     _require_single(given, stored, source)
+    names["obs"] = _without_other_uses(names, given, stored)
+    _require_one_use(names, stored, source)
     return {name: pattern for name, pattern in names.items() if pattern}
 
 
@@ -80,6 +82,37 @@ def _require_single(given: Mapping[str, str], stored: Sequence[str], source: obj
         if len(matching_columns(given.get(name, ""), stored)) > 1:
             raise ValueError(
                 f"{source}: {name} takes one column, got {given[name]}; choose one with --columns {name}=NAME"
+            )
+
+
+def _without_other_uses(names: Mapping[str, str], given: Mapping[str, str], stored: Sequence[str]) -> str:
+    """The pattern of obs; one such as `*` leaves out columns that are dropped or have another use."""
+    parts = names["obs"].split(",")
+    wild = {part for part in parts if part.endswith("*") and part not in stored}
+    others = [names[name] for name in (*SPELLINGS, *OPTIONAL) if name != "obs" and name in names]
+    used = {column for pattern in others for column in matching_columns(pattern, stored)}
+    used |= {name for name, pattern in given.items() if not pattern}
+    matched = [column for part in parts if part in wild for column in matching_columns(part, stored)]
+    if names["obs"] in stored or used.isdisjoint(matched):
+        return names["obs"]
+    columns = [
+        column for part in parts for column in matching_columns(part, stored) if part not in wild or column not in used
+    ]
+    return ",".join(columns) or names["obs"]
+
+
+def _require_one_use(names: Mapping[str, str], stored: Sequence[str], source: object) -> None:
+    """Refuses actions, ids and flags as observations or rewards. A time in numbers may be an observation."""
+    others = ("actions", "episodes", "dones", "truncated", "time")
+    for name, other in ((name, other) for name in ("obs", "rewards") for other in others):
+        if (name, other) == ("obs", "time"):
+            continue
+        own = matching_columns(names.get(name, ""), stored)
+        both = [column for column in own if column in matching_columns(names.get(other, ""), stored)]
+        if both:
+            raise ValueError(
+                f"{source}: column {both[0]!r} is used for {name} and for {other}; leave it out of one of them with "
+                f"--columns {name}=NAME or --columns {other}=NAME"
             )
 
 
