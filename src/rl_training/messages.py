@@ -50,6 +50,12 @@ def first_few(values: Any) -> str:
     return ", ".join(map(str, values[:5])) + (", ..." if len(values) > 5 else "")
 
 
+def return_format(*values: float | None) -> str:
+    """The format of returns that are shown together: one digit, or two significant ones if all are below 0.1."""
+    largest = max((abs(value) for value in values if value is not None), default=0.0)
+    return ".2g" if 0 < largest < 0.1 else ".1f"
+
+
 def duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.3g} s"
