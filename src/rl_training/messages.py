@@ -41,8 +41,13 @@ def many(number: int, noun: str) -> str:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`; did you mean X?` if one of the names is close, else nothing."""
+    close = close_name(name, known)
+    return "" if close is None else f"; did you mean {close!r}?"
+
+
+def close_name(name: str, known: Iterable[str]) -> str | None:
     close = get_close_matches(name.lower(), by_lower := {each.lower(): each for each in known}, 1)
-    return f"; did you mean {by_lower[close[0]]!r}?" if close else ""
+    return by_lower[close[0]] if close else None
 
 
 def first_few(values: Any) -> str:
