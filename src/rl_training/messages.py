@@ -41,13 +41,24 @@ def many(number: int, noun: str) -> str:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`; did you mean X?` if one of the names is close, else nothing."""
+    close = close_name(name, known)
+    return "" if close is None else f"; did you mean {close!r}?"
+
+
+def close_name(name: str, known: Iterable[str]) -> str | None:
     close = get_close_matches(name.lower(), by_lower := {each.lower(): each for each in known}, 1)
-    return f"; did you mean {by_lower[close[0]]!r}?" if close else ""
+    return by_lower[close[0]] if close else None
 
 
 def first_few(values: Any) -> str:
     """Returns at most five values of a sequence: `3, 5, 8`, or `1, 2, 3, 4, 5, ...`."""
     return ", ".join(map(str, values[:5])) + (", ..." if len(values) > 5 else "")
+
+
+def return_format(*values: float | None) -> str:
+    """The format of returns that are shown together: one digit, or two significant ones if all are below 0.1."""
+    largest = max((abs(value) for value in values if value is not None), default=0.0)
+    return ".2g" if 0 < largest < 0.1 else ".1f"
 
 
 def duration(seconds: float) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rl_training.algorithms import ROWS as ALGORITHMS
+from rl_training.cli.bench import played
 from rl_training.cli.output import column_widths, print_facts, print_json, print_table, score, wrapped
 from rl_training.messages import command, duration
 
@@ -37,6 +38,20 @@ def test_a_score_has_the_normalized_one_beside_it():
     whole = {**evaluation, "success_rate": 0.25}
     assert score(whole, seeds=2) == "1000.0 ± 50.0 over 10 episodes of 2 seeds, normalized score 31.4, success rate 25%"
     assert score({"return_mean": 9.0, "return_std": 0.0, "episodes": 1}) == "9.0 ± 0.0 over 1 episode"
+
+
+@pytest.mark.parametrize(
+    ("mean", "std", "text"),
+    [
+        (500.0, 0.0, "500.0 ± 0.0"), (0.7, 0.04, "0.7 ± 0.0"), (0.0, 0.0, "0.0 ± 0.0"), (0.03, 1.0, "0.0 ± 1.0"),
+        (0.0004, 0.0, "0.0004 ± 0"), (-0.000333, 0.00012, "-0.00033 ± 0.00012"),
+    ],
+)  # fmt: skip
+def test_small_returns_are_not_shown_as_zero(mean, std, text):
+    assert score({"return_mean": mean, "return_std": std, "episodes": 2}).startswith(f"{text} over")
+    for value in (mean, std):
+        shown = played({"scores": [value]})
+        assert (float(shown) == 0) == (value == 0)
 
 
 def test_a_single_seed_has_no_deviation_over_seeds():

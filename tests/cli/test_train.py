@@ -150,9 +150,11 @@ def test_resume_goes_beyond_the_end(cli, run):
 
 
 def test_resume_of_a_finished_run_prints_its_result(cli, run, finished):
-    resumed = cli("resume", run, "--json")
-    report = json.loads(resumed.stdout)
-    assert (report["metrics"], report["trained"], resumed.stderr) == (finished["metrics"], False, EARLIER)
+    for steps in ((), ("--steps", "100")):
+        resumed = cli("resume", run, *steps, "--json")
+        report = json.loads(resumed.stdout)
+        ending = resumed.stderr.endswith("Pass --steps above 256 (total_timesteps in Python) to train it further.\n")
+        assert (report["metrics"], report["trained"], ending) == (finished["metrics"], False, True)
 
 
 def test_resume_takes_a_checkpoint_of_the_run(cli, run):

@@ -100,6 +100,13 @@ def test_one_seed_has_no_interval(tmp_path):
     assert task["algorithms"][0]["normalized_interval_95"] is None
 
 
+def test_small_returns_have_significant_digits(tmp_path):
+    cells = {("ppo", "a"): [0.0004, 0.0002], ("dqn", "a"): [0.0001, 0.0], ("ppo", "b"): [500.0, 499.0]}
+    table = markdown(compare(write_bench(tmp_path / "bench", cells)))
+    for shown in ("0.0003 [0.0002, 0.0004]", "5e-05 [0, 0.0001]", "+0.00025", "499.5 [499.0, 500.0]"):
+        assert shown in table
+
+
 def test_a_seed_beside_many_leaves_the_pair_without_an_interval(tmp_path):
     found = compare(write_bench(tmp_path / "bench", {("a", "X-v1"): [1.0], ("b", "X-v1"): [2.0, 3.0]}))
     (task,) = found.tasks

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -193,6 +194,22 @@ def test_an_environment_without_pictures_is_refused(tmp_path: Path, env_id: str,
     with pytest.raises(VideoError, match=message):
         play(env_id, Video(tmp_path / "none.mp4"))
     assert list(tmp_path.iterdir()) == []
+
+
+class WithoutInit(gym.Env[Any, Any]):
+    observation_space = gym.spaces.Box(-1, 1, (1,))
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        return np.zeros(1, np.float32), 0.0, True, False, {}
+
+
+def test_a_class_that_takes_no_arguments_is_refused_like_one_without_the_render_mode(tmp_path: Path):
+    with pytest.raises(VideoError, match="WithoutInit was not created with render_mode='rgb_array'"):
+        play(WithoutInit, Video(tmp_path / "none.mp4"))
 
 
 @pytest.mark.parametrize(

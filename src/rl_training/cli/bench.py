@@ -19,7 +19,7 @@ from rl_training.cli.options import DATA, DATASETS, LIST, Json, number
 from rl_training.cli.output import print_facts, print_json, print_table, print_wrapped
 from rl_training.cli.tables import takes_table_options
 from rl_training.experiment.executors.base import ExecutorOptions
-from rl_training.messages import OPE_CAUTION, command, duration, many
+from rl_training.messages import OPE_CAUTION, command, duration, many, return_format
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -211,7 +211,8 @@ def print_result(work: Bench, *, as_json: bool) -> None:
 
 
 def played(cell: dict[str, Any]) -> str:
-    return " ".join(f"{score:,.1f}" for score in cell["scores"])
+    digits = return_format(*cell["scores"])
+    return " ".join(f"{score:,{digits}}" for score in cell["scores"])
 
 
 def estimated(cell: dict[str, Any]) -> str:

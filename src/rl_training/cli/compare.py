@@ -12,7 +12,7 @@ import typer
 from rl_training.cli.data import require_directory, require_plot_path
 from rl_training.cli.options import Json
 from rl_training.cli.output import print_json, print_table, print_wrapped
-from rl_training.messages import OPE_CAUTION, duration
+from rl_training.messages import OPE_CAUTION, duration, return_format
 
 if TYPE_CHECKING:
     from rl_training.reporting.comparison import Comparison, Entry
@@ -164,8 +164,9 @@ def describe(run: StoredRun) -> dict[str, Any]:
 def row(run: dict[str, Any], folder: Path) -> tuple[str, ...]:
     from rl_training.reporting.stored_runs import progress_text
 
-    last = "" if run["last_return"] is None else f"{run['last_return']:,.1f}{'' if run['evaluated'] else ' (training)'}"
-    best = "" if run["best_return"] is None else f"{run['best_return']:,.1f}"
+    digits, kind = return_format(run["last_return"], run["best_return"]), "" if run["evaluated"] else " (training)"
+    last = "" if run["last_return"] is None else f"{run['last_return']:,{digits}}{kind}"
+    best = "" if run["best_return"] is None else f"{run['best_return']:,{digits}}"
     task = run["env"] or run["dataset"] or ""
     step = progress_text(run["step"], run["total_steps"])
     path = Path(run["run_dir"])

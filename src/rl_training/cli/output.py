@@ -15,7 +15,7 @@ from typing import Any
 
 import typer
 
-from rl_training.messages import command, duration, many
+from rl_training.messages import command, duration, many, return_format
 
 SENTENCE = 28  # characters from which a table cell may wrap
 NARROW = 20  # characters below which a last column of sentences moves below its rows
@@ -178,8 +178,11 @@ def _next(report: Mapping[str, Any], data: str | None) -> str:
 def score(evaluation: Mapping[str, Any], seeds: int = 0) -> str:
     """Mean ± standard deviation of the returns, and the D4RL normalized score and the success rate if there are any."""
     episodes = many(evaluation["episodes"], "episode") + (f" of {many(seeds, 'seed')}" if seeds else "")
-    spread = "" if seeds == 1 else f" ± {evaluation['return_std']:.1f}"  # the standard deviation is that over seeds
-    text = f"{evaluation['return_mean']:.1f}{spread} over {episodes}"
+    digits = return_format(evaluation["return_mean"], evaluation["return_std"])
+    spread = (
+        "" if seeds == 1 else f" ± {evaluation['return_std']:{digits}}"
+    )  # the standard deviation is that over seeds
+    text = f"{evaluation['return_mean']:{digits}}{spread} over {episodes}"
     if (normalized := evaluation.get("normalized_score")) is not None:
         text += f", normalized score {normalized:.1f}"
     rate = evaluation.get("success_rate")

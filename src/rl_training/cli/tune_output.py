@@ -15,7 +15,7 @@ from rl_training.cli.output import print_facts, print_json, print_table
 from rl_training.experiment.bench.cell import seconds_left
 from rl_training.experiment.tuning.space import describe_params, shown_value
 from rl_training.experiment.user_errors import message_of
-from rl_training.messages import command, duration
+from rl_training.messages import command, duration, return_format
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -61,10 +61,14 @@ class TrialLines:
             typer.echo(f"{ended} of {len(trials)} trials ended earlier", err=True)
 
 
+def shown_return(value: float | None) -> str:
+    return "" if value is None else f"{value:,{return_format(value)}}"
+
+
 def line(trial: TrialRun) -> str:
     details = {
-        "done": f"return {trial.value:,.1f}" if trial.value is not None else "",
-        "pruned": f"return {trial.value:,.1f} at step {trial.step:,}" if trial.value is not None else "",
+        "done": f"return {shown_return(trial.value)}" if trial.value is not None else "",
+        "pruned": f"return {shown_return(trial.value)} at step {trial.step:,}" if trial.value is not None else "",
         "failed": trial.error,
         "running": describe_params(trial.params),
     }.get(trial.state)
@@ -92,7 +96,7 @@ class LiveTable:
         for column in ("trial", "state", "progress", "return", "values"):
             grid.add_column(column, justify="right" if column in ("progress", "return") else "left")
         for trial in [*(trial for trial in trials if trial.state in RUNNING), *best_trials(trials)]:
-            value = "" if trial.value is None else f"{trial.value:,.1f}"
+            value = shown_return(trial.value)
             words = (str(trial.number), trial.state, f"{progress(trial):.0%}", value, describe_params(trial.params))
             grid.add_row(*map(Text, words))
         return grid
@@ -115,8 +119,10 @@ def finish(study: Tuning, *, as_json: bool) -> None:
     shown = best_trials(study.trials)
     if shown:
         keys = list(shown[0].params)
-        rows = [(str(trial.number), f"{trial.value:,.1f}", *(shown_value(trial.params[key]) for key in keys))
-                for trial in shown]  # fmt: skip
+        rows = [
+            (str(trial.number), shown_return(trial.value), *(shown_value(trial.params[key]) for key in keys))
+            for trial in shown
+        ]
         print_table(("trial", "return", *keys), rows)
     counts = {state: sum(trial.state == state for trial in study.trials) for state in ENDED}
     waiting = len(study.trials) - sum(counts.values())

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from rl_training.messages import many
 
 if TYPE_CHECKING:
     from rl_training.runtime.metrics_table import Table
@@ -63,6 +66,14 @@ class TrainResult:
 def finished_earlier(runs: int) -> str:
     these = "This run" if runs == 1 else "These runs"
     return f"{these} finished earlier; nothing was trained. Use --fresh (fresh=True in Python) to train again."
+
+
+def nothing_trained(results: Sequence[TrainResult], *, resumed: bool) -> str:
+    if not resumed:
+        return finished_earlier(len(results))
+    steps = results[0].steps
+    above = f"Pass --steps above {steps} (total_timesteps in Python) to train it further."
+    return f"This run finished earlier, at {many(steps, 'step')}; nothing was trained. {above}"
 
 
 def is_run(path: Path) -> bool:

@@ -20,7 +20,7 @@ from rl_training.experiment.lanes import lane_of
 from rl_training.experiment.machine import Choices, apply, choose
 from rl_training.experiment.processes.signals import StopAtOnce, caught_signals, stop_reason
 from rl_training.experiment.processes.startup import assembly_wait, first_update_wait, keep_compiled_code
-from rl_training.experiment.result import UNFINISHED, TrainResult, finished_earlier
+from rl_training.experiment.result import UNFINISHED, TrainResult, nothing_trained
 from rl_training.experiment.run_directory import RunDirectory
 from rl_training.experiment.starts import Starts, find_starts, set_aside, started_from
 from rl_training.experiment.training_run import RecordFirstCheckpoint, TrainingRun, default_directory
@@ -78,12 +78,12 @@ def resume_run(
         raise ConfigError(f"{path} is not a run directory: it has no config.yaml")
     config = config.model_copy(update={"output_dir": str(path)})
     config = config if given is None else config.with_given(given)
-    return _run([config], steps, callbacks, fresh=False, quiet=quiet, start_from=None, warn=warn)[0]
+    return _run([config], steps, callbacks, fresh=False, quiet=quiet, start_from=None, warn=warn, resumed=True)[0]
 
 
 def _run(
     configs: Sequence[TrainConfig], steps: int | None, callbacks: Callback | Sequence[Callback], *, fresh: bool,
-    quiet: bool, start_from: Start, warn: Warn,
+    quiet: bool, start_from: Start, warn: Warn, resumed: bool = False,
 ) -> list[TrainResult]:  # fmt: skip
     """Trains the runs of these configs, as a population if there are several, up to `steps` or to their end."""
     directories = [RunDirectory(config.output_dir or default_directory(config)) for config in configs]
@@ -93,7 +93,7 @@ def _run(
         if not fresh:
             warn_of_changed_source(read_record(directories[0].path), warn)
         if not fresh and (results := _stored_results(directories, steps)):
-            warn(finished_earlier(len(results)))
+            warn(nothing_trained(results, resumed=resumed))
             return results
         record = {} if fresh else directories[0].read("run.json") or {}
         starts = _starts(directories, start_from, record, fresh=fresh, warn=warn)
@@ -117,7 +117,7 @@ def _run(
         warned = not state.updates and _warn_no_updates(configs[0], steps or planned, warn)
         results = _train(state, runs, callbacks, num_envs=configs[0].num_envs, quiet=quiet)
     if results[0].status not in UNFINISHED and not results[0].trained:
-        warn(finished_earlier(len(results)))
+        warn(nothing_trained(results, resumed=resumed))
     if results[0].status == "finished" and not results[0].updates and not warned:
         _warn_no_updates(configs[0], None, warn)
     return results

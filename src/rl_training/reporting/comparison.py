@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from rl_training import statistics
 from rl_training.data import normalized_score
 from rl_training.experiment.bench.scores import is_estimate, value_of
+from rl_training.messages import return_format
 from rl_training.reporting.grouping import Group, group_runs
 from rl_training.reporting.tasks import PLAYED_NOTE, estimate_interval, name_of
 from rl_training.statistics import Interval
@@ -162,8 +163,8 @@ def score_table(comparison: Comparison) -> Rows:
     score = "estimate" if all(entry.warnings is not None for _, entry in entries) else "score"
     columns = ("environment", "algorithm", "seeds", f"{score}{bounds}", f"normalized{bounds}", "warnings")
     rows = [
-        (name, entry.algo, str(len(entry.scores)), _bounded(entry.middle, entry.interval, 1),
-         _bounded(entry.normalized, entry.normalized_interval, 1), str(len(entry.warnings or []) or ""))
+        (name, entry.algo, str(len(entry.scores)), _bounded(entry.middle, entry.interval),
+         _bounded(entry.normalized, entry.normalized_interval, ".1f"), str(len(entry.warnings or []) or ""))
         for name, entry in entries
     ]  # fmt: skip
     return _without_empty(Rows(columns, rows))
@@ -190,9 +191,9 @@ def pair_table(comparison: Comparison) -> Rows:
 
 def _pair_cells(pair: Pair) -> tuple[str, ...]:
     """For estimates, intervals decide: probabilities over seeds would leave out the error of the data."""
-    name, difference = f"{pair.a} over {pair.b}", f"{pair.difference:+,.1f}"
+    name, difference = f"{pair.a} over {pair.b}", f"{pair.difference:+,{return_format(pair.difference)}}"
     if pair.intervals_overlap is None:
-        probability = _bounded(pair.probability, pair.interval, 2)
+        probability = _bounded(pair.probability, pair.interval, ".2f")
         return name, probability, difference, _seeds_words(pair.seeds_needed), ""
     return name, "", difference, "", INSEPARABLE if pair.intervals_overlap else "separated"
 
@@ -207,11 +208,13 @@ def _bounds(intervals: Iterable[Interval | None]) -> str:
     return " [95%]" if any(intervals) else ""
 
 
-def _bounded(value: float | None, interval: Interval | None, digits: int) -> str:
+def _bounded(value: float | None, interval: Interval | None, digits: str | None = None) -> str:
+    """`digits` is the format of both, that of returns by default."""
     if value is None:
         return ""
-    bounds = "" if interval is None else f" [{interval.low:,.{digits}f}, {interval.high:,.{digits}f}]"
-    return f"{value:,.{digits}f}{bounds}"
+    digits = digits or return_format(value, *(interval or ()))
+    bounds = "" if interval is None else f" [{interval.low:,{digits}}, {interval.high:,{digits}}]"
+    return f"{value:,{digits}}{bounds}"
 
 
 def behaviour_lines(comparison: Comparison) -> list[str]:
@@ -220,7 +223,7 @@ def behaviour_lines(comparison: Comparison) -> list[str]:
     lines = []
     for source, score in scores.items():
         bounds = score.get("behaviour_interval")
-        returned = _bounded(score["behaviour_return"], None if bounds is None else Interval(*bounds), 1)
+        returned = _bounded(score["behaviour_return"], None if bounds is None else Interval(*bounds))
         lines.append(f"{returned} is the return of the policy that recorded {source}, with the same discount")
     return lines
 

@@ -127,7 +127,7 @@ def _pool(source: EnvFactory, width: int, video: Video | None, episodes: int, **
             rendered = replace(source, kwargs={**source.kwargs, "render_mode": MODE})
             pool = EnvPool(rendered, width, **options)
     except Exception as error:
-        if "render_mode" not in str(error):
+        if not any(reason in str(error) for reason in ("render_mode", "takes no arguments")):
             video.fail(error)
             video.require()
         rendered, pool = source, EnvPool(source, width, **options)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rl_training.messages import Warn, did_you_mean
+from rl_training.messages import Warn, close_name
 from rl_training.types import Array, EnvSpec
 
 CONVERTED = "; `data convert` and `data split` join observations in one column, so give the table that it was made from"
@@ -53,8 +53,9 @@ def named_rows(obs: Any, spec: EnvSpec, warn: Warn) -> Array:
 def check_columns(source: str, given: Sequence[str], columns: Sequence[str], warn: Warn) -> None:
     """Raises ValueError if observations lack a column that the agent reads, and warns of those that it ignores."""
     if missing := [name for name in columns if name not in given]:
-        close = did_you_mean(missing[0], given) if "obs" not in given else CONVERTED
-        raise ValueError(f"{source} has no column {missing[0]!r}, which the agent reads; it has {[*given]}{close}")
+        close = close_name(missing[0], [name for name in given if name not in columns])
+        fix = CONVERTED if "obs" in given else "" if close is None else f"; rename {close!r}"
+        raise ValueError(f"{source} has no column {missing[0]!r}, which the agent reads; it has {[*given]}{fix}")
     if ignored := [name for name in given if name not in columns]:
         warn(f"{source}: columns that the agent does not read are ignored: {', '.join(ignored)}")
 

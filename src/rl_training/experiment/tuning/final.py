@@ -18,7 +18,7 @@ from rl_training.experiment.tuning.space import merged
 from rl_training.experiment.tuning.study import Trial
 from rl_training.experiment.tuning.trial import BASE
 from rl_training.files import write_atomically
-from rl_training.messages import many
+from rl_training.messages import many, return_format
 from rl_training.statistics import Interval, bootstrap_interval, interquartile_mean, probability_of_improvement
 
 FOLDER, BEST = "final", "best.yaml"
@@ -35,7 +35,9 @@ class Score(NamedTuple):
     interval: Interval | None  # None with one seed
 
     def __str__(self) -> str:
-        return f"{self.middle:,.1f}" + ("" if self.interval is None else " [{:,.1f}, {:,.1f}]".format(*self.interval))
+        digits = return_format(self.middle, *(self.interval or ()))
+        bounds = "" if self.interval is None else f" [{self.interval.low:,{digits}}, {self.interval.high:,{digits}}]"
+        return f"{self.middle:,{digits}}{bounds}"
 
 
 class Final:
@@ -85,7 +87,8 @@ class Final:
         return target
 
     def _comments(self, count: int, command: str) -> list[str]:
-        chosen = f"mean return {self.trial.value:,.1f} on {seeds_text(self.plan.seeds)}, by which it was chosen"
+        value = f"{self.trial.value:,{return_format(self.trial.value)}}"
+        chosen = f"mean return {value} on {seeds_text(self.plan.seeds)}, by which it was chosen"
         lines = [f"Trial {self.trial.number} of {count}: {chosen}."]
         if self.best is not None:
             lines.append(f"Score on {seeds_text(self.best.seeds)}, not tuned on: {self.best}")
