@@ -67,9 +67,10 @@ def trainings(file: str, result: Result) -> str:
         if "rl_training" in each["total_seconds"]
     ]
     times = [f"speed / {peer}" for peer in peers]
+    compiling = ", with `--compile on`" if "--compile on" in result["commands"][0] else ""
     versions = {name: text for each in result["trainings"].values() for name, text in peer_versions(each).items()}
     return "\n".join([
-        f"### Whole trainings, {result['hardware'].partition(',')[0]}\n",
+        f"### Whole trainings, {result['hardware'].partition(',')[0]}{compiling}\n",
         f"Steps per second after the start (offline: updates per second), and this speed divided by that of each "
         f"other library: {repeats_of(result)}.\n",
         table(["training", "rl_training, per second", *times], rows),

@@ -103,8 +103,8 @@ def _without_other_uses(names: Mapping[str, str], given: Mapping[str, str], stor
 
 def _require_one_use(names: Mapping[str, str], stored: Sequence[str], source: object) -> None:
     """Refuses columns with two uses. A time in numbers may be an observation, and the end of an episode a reward."""
-    others = {"obs": ("actions", "episodes", "dones", "truncated"), "rewards": ("actions", "episodes", "time")}
-    for name, other in ((name, other) for name in others for other in others[name]):
+    uses = {"obs": ("actions", "episodes", "dones", "truncated"), "rewards": ("actions", "episodes", "time")}
+    for name, other in ((name, other) for name, others in uses.items() for other in others):
         own = matching_columns(names.get(name, ""), stored)
         both = [column for column in own if column in matching_columns(names.get(other, ""), stored)]
         if both:
