@@ -11,11 +11,12 @@ import torch
 
 from rl_training.algorithms import CATALOGUE
 from rl_training.experiment.timing.trial import TimedUpdates, time_in_turns, trial_source
+from rl_training.platforms import keep_freed_memory
 from rl_training.types import EnvSpec
 
 BOX = EnvSpec((11,), "box", 3, action_shape=(3,), action_low=(-1.0,) * 3, action_high=(1.0,) * 3)  # as in Hopper
 DISCRETE = EnvSpec((4,), "discrete", 2)  # as in CartPole
-ALGORITHMS = ("dqn", "qr_dqn", "rainbow", "sac", "td3", "redq", "tqc", "crossq", "iql", "td3_bc", "rebrac", "cql")
+ALGORITHMS = ("dqn", "rainbow", "sac", "td3", "redq", "tqc", "crossq", "iql", "td3_bc", "rebrac", "cql")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def measure(args: argparse.Namespace) -> dict[str, Any]:
     torch.set_num_threads(args.threads)
     torch.set_flush_denormal(True)
+    keep_freed_memory()  # as training does
     updates = {name: milliseconds(name, args.repeats) for name in args.only}
     only = "" if len(args.only) == len(ALGORITHMS) else f" --only {' '.join(args.only)}"
     pinned = f"taskset -c {','.join(map(str, sorted(os.sched_getaffinity(0))))} "
