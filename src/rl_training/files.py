@@ -19,9 +19,8 @@ def complete_file(path: Path) -> Iterator[IO[bytes]]:
     After an error it is removed, and an old file stays.
     """
     path = Path(os.path.realpath(path))
-    temporary = path.with_name(
-        f"{TEMPORARY}{uuid.uuid4().hex[:12]}-{path.name}"
-    )  # another process may write the same file
+    own = uuid.uuid4().hex[:12]  # another process may write the same file
+    temporary = path.with_name(f"{TEMPORARY}{own}-{path.name}")
     with errors_naming(path):
         try:
             with temporary.open("x+b") as file:
