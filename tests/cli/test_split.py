@@ -135,7 +135,7 @@ def test_an_npz_file_stays_one_and_the_counts_are_printed(cli, logs, tmp_path):
         (["--group", "hour"], "the group changes within an episode at row 1, from 90 to 91; episodes are never cut"),
         (["--group", "truncated"], "needs at least two groups, and all rows have the group 0"),
         (["--group", "episode"], "--group episode: this column marks the episodes, which stay whole; leave it out"),
-        (["--columns", "obs=pulso"], "has no column 'pulso' to use as obs"),
+        (["--columns", "truncated=pulso"], "has no column 'pulso' to use as truncated"),
         (["--allow", "everything"], "allow must be among nan, out_of_range"),
         (["--out", "FILE"], "--out must be a directory, but"),
         (["--out", "ABSENT"], "does not exist"),

@@ -106,7 +106,7 @@ class Learner(nn.Module):
         scales_rewards = self.lane == "replay" and getattr(self.config, "normalize_rewards", False)
         self.reward_scale: nn.Module = ReturnScale() if scales_rewards else nn.Identity()
         self.setup()
-        require_used_loss(self, default=Learner.loss)
+        require_used_loss(self)
 
     @classmethod
     def build(cls, spec: EnvSpec, config: AlgorithmConfig | None = None, **options: Any) -> Self:

@@ -31,9 +31,11 @@ def checked_loss(loss: Any, learner: Trainable, phase: str, *, dims: int) -> Los
     return loss
 
 
-def require_used_loss(learner: Any, *, default: Any) -> None:
-    """Raises TypeError if the learner has a `loss` other than `default` that its updates never minimise."""
-    if type(learner).loss is default:
+def require_used_loss(learner: Any) -> None:
+    """Raises TypeError if a subclass defines `loss`, but the inherited `phases` never call it."""
+    classes = type(learner).__mro__
+    by_loss, by_phases = (next(each for each in classes if name in vars(each)) for name in ("loss", "phases"))
+    if classes.index(by_loss) >= classes.index(by_phases):
         return
     phases = {phase: None for update in range(UPDATES) for phase in learner.phases(update)}  # in order
     phases.pop("targets", None)
