@@ -139,6 +139,17 @@ def test_a_run_that_dropped_terminal_rows_without_an_action_resumes_with_the_sam
     assert load_run_dataset(config, None)[2] != earlier.fingerprint()
 
 
+@pytest.mark.parametrize("obs", ["obs,action", "*"])
+def test_a_run_that_used_a_column_twice_resumes_with_the_same_data(tmp_path, obs):
+    file = logged(tmp_path / "log.parquet", action=[0, 1, 0])
+    config = parse_config({"algo": "bc", "dataset": file, "dataset_columns": {"obs": obs, "actions": "action"}})
+    earlier, _ = load_dataset(config, one_use=False)
+    start = {"spec": earlier.spec.to_json(), "dataset": earlier.fingerprint()}
+    assert load_run_dataset(config, start)[2] == earlier.fingerprint()
+    with nullcontext() if obs == "*" else pytest.raises(ValueError, match="'action' is used for obs and for actions"):
+        assert load_run_dataset(config, None)[2] != earlier.fingerprint()
+
+
 @pytest.mark.parametrize(
     ("columns", "reading"),
     [

@@ -28,7 +28,9 @@ from rl_training.types import EnvSpec
 TIMES: tuple[dict[str, Any], ...] = ({}, {"text_times": "iso"}, {"text_times": False})
 READ_BEFORE = (*TIMES, *({**times, "choices": False} for times in TIMES))  # earlier versions read such integers as Box
 # Earlier versions dropped terminal rows without an action, and with them the end of the episode.
-READINGS = (*READ_BEFORE, *({**reading, "final_rows": False} for reading in READ_BEFORE))
+ENDS: tuple[dict[str, Any], ...] = ({}, {"final_rows": False})
+USES = ({"one_use": False, **ends} for ends in ENDS)  # earlier versions used a column twice
+READINGS = (*({**reading, **ends} for ends in ENDS for reading in READ_BEFORE), *USES)
 
 
 class RewardChange(NamedTuple):

@@ -72,8 +72,6 @@ def choose_names(
             f"--columns, such as {_example(unknown, names, stored if usable is None else usable)}"
         )
     _require_single(given, stored, source)
-    names["obs"] = _without_other_uses(names, given, stored)
-    _require_one_use(names, stored, source)
     return {name: pattern for name, pattern in names.items() if pattern}
 
 
@@ -83,6 +81,15 @@ def _require_single(given: Mapping[str, str], stored: Sequence[str], source: obj
             raise ValueError(
                 f"{source}: {name} takes one column, got {given[name]}; choose one with --columns {name}=NAME"
             )
+
+
+def with_one_use(
+    names: Mapping[str, str], given: Mapping[str, str], stored: Sequence[str], source: object
+) -> dict[str, str]:
+    """Leaves columns with another use out of a pattern of observations such as `*`; refuses others with two uses."""
+    found = {**names, "obs": _without_other_uses(names, given, stored)}
+    _require_one_use(found, stored, source)
+    return found
 
 
 def _without_other_uses(names: Mapping[str, str], given: Mapping[str, str], stored: Sequence[str]) -> str:

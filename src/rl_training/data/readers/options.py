@@ -42,6 +42,7 @@ class TableOptions:
     date_order: str = ""  # day or month first, where the dates of one file do not show it
     action_start: int | None = None  # the first Discrete action; None: 1 if the actions are integers from 1
     final_rows: bool = True  # a terminal row without an action is the last observation of its episode
+    one_use: bool = True  # refuse columns that are observations or rewards and have another use
     keep_durations: bool = False  # add the time to the next row, before rows are left out
     ids: Mapping[str, dict[object, int]] = field(default_factory=dict)  # columns of text to number, with all files' ids
 

@@ -9,7 +9,14 @@ from rl_training.data.datasets.durations import TIME
 from rl_training.data.readers import cells
 from rl_training.data.readers.dates import DAY, MONTH, looks_like_date, order_of
 from rl_training.data.readers.episodes import Warnings
-from rl_training.data.readers.names import ACTIONS, TIME_NAMES, choose_names, matching_columns, other_names
+from rl_training.data.readers.names import (
+    ACTIONS,
+    TIME_NAMES,
+    choose_names,
+    matching_columns,
+    other_names,
+    with_one_use,
+)
 from rl_training.data.readers.options import TableOptions
 from rl_training.messages import did_you_mean
 from rl_training.types import Arrays, EnvSpec
@@ -60,6 +67,7 @@ def make_plan(table: Table, given: Mapping[str, str], options: TableOptions) -> 
     table = _with_text_times(table, options) if options.text_times else table
     usable = [name for name in table.names if table.kinds[name] == "number"]
     names = choose_names(table.names, given, table.source, usable=usable)
+    names = with_one_use(names, given, table.names, table.source) if options.one_use else names
     time = _time_column(table, given, names, options)
     chosen = {name: matching_columns(pattern, table.names) for name, pattern in names.items()}
     used = {column for group in chosen.values() for column in group}
