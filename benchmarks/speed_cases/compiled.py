@@ -40,7 +40,9 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         "page": "performance",
         "threads": args.threads,
         "updates": updates,
-        "commands": [f"{pinned}python benchmarks/speed.py compiled --threads {args.threads}{only}"],
+        "commands": [
+            f"{pinned}python benchmarks/speed.py compiled --threads {args.threads} --repeats {args.repeats}{only}"
+        ],
     }
 
 

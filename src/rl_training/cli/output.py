@@ -179,9 +179,8 @@ def score(evaluation: Mapping[str, Any], seeds: int = 0) -> str:
     """Mean ± standard deviation of the returns, and the D4RL normalized score and the success rate if there are any."""
     episodes = many(evaluation["episodes"], "episode") + (f" of {many(seeds, 'seed')}" if seeds else "")
     digits = return_format(evaluation["return_mean"], evaluation["return_std"])
-    spread = (
-        "" if seeds == 1 else f" ± {evaluation['return_std']:{digits}}"
-    )  # the standard deviation is that over seeds
+    # With several seeds, the standard deviation is that over seeds.
+    spread = "" if seeds == 1 else f" ± {evaluation['return_std']:{digits}}"
     text = f"{evaluation['return_mean']:{digits}}{spread} over {episodes}"
     if (normalized := evaluation.get("normalized_score")) is not None:
         text += f", normalized score {normalized:.1f}"

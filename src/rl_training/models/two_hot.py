@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from rl_training.models.normed import LAYERS_2024, LayerFactory
+from rl_training.models.products import with_full_outputs
 
 BINS, REACH = 255, 20.0  # number of bins, and their largest symlog value
 EQUAL = 1e-3  # relative difference up to which the probabilities of a bin and its negative count as equal
@@ -74,6 +75,4 @@ class TwoHotHead(nn.Module):
         self.register_buffer("bins", mirrored_bins(symlog_spaced=squashed))
 
     def forward(self, features: Tensor) -> TwoHot:
-        hidden, last = self.net[:-1](features), self.net[-1]
-        with torch.autocast(features.device.type, enabled=False):  # the last layer stays in float32
-            return TwoHot(last(hidden.float()), self.bins, self.squashed)
+        return TwoHot(with_full_outputs(self.net, features), self.bins, self.squashed)

@@ -58,7 +58,7 @@ class Updater:
         return pieces(slow, size), pieces(followed, size)
 
     def _accelerate(self, *, compile: bool, capture: bool) -> None:
-        """Compiles or traces the loss and captures whole updates; results are equal, compiled ones to rounding."""
+        """Compiles or traces the loss and captures whole updates; results are equal, compiled ones up to rounding."""
         learner = self.learner
         self.flat: FlatLosses | None = None
         self.fused: FusedUpdates | None = None
