@@ -43,7 +43,7 @@ OWN_DISCRETE = [new_case(learner, "discrete") for learner in CATALOGUE.values() 
 FAMILIES = [
     case for case in ROWS + OWN_DISCRETE if not any(base in CATALOGUE.values() for base in case.learner.__mro__[1:])
 ]
-COMPILED = [*FAMILIES, *(case for case in ROWS if case.learner.name in ("c51", "crossq", "fqf", "tqc"))]
+COMPILED = [*FAMILIES, *(case for case in ROWS if case.learner.name in ("c51", "crossq", "edac", "fqf", "tqc"))]
 POPULATIONS = [case for case in CASES if lane_class(case.learner).takes_population]
 OFFLINE = [case for case in CASES if lane_class(case.learner).with_online_steps]
 RESUMED_TOGETHER = {"crossq-box", *map(_name, FAMILIES)}  # CrossQ has statistics of batches

@@ -241,7 +241,7 @@ class Learner(nn.Module):
 
     def precision(self, batch: Batch) -> torch.autocast:
         """Autocast to `precision`, for one part of a loss: casts under `no_grad` are cached without gradients."""
-        low = getattr(self.config, "precision", "float32") == "bfloat16"
+        low = vars(self.config).get("precision") == "bfloat16"  # `getattr` with a default cannot be compiled
         return torch.autocast(batch["rewards"].device.type, torch.bfloat16, enabled=low)
 
     def phases(self, update: int) -> tuple[str, ...]:
