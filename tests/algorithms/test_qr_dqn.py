@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 import torch
 from torch.nn.functional import huber_loss
@@ -22,16 +24,18 @@ def test_the_threshold_scales_the_square_part():
     assert loss.item() == pytest.approx(0.5 * 2 * (3 - 1) / 2)  # 0.5 * kappa (3 - kappa / 2) / kappa
 
 
-def test_it_equals_a_loop_over_pairs():
-    quantiles, targets, fractions = torch.randn(3, 4), 2 * torch.randn(3, 5), torch.rand(3, 4)
-    found = quantile_huber_loss(targets.unsqueeze(-2) - quantiles.unsqueeze(-1), fractions, 1.0)
-    for row in range(3):
-        total = 0.0
-        for quantile, fraction in zip(quantiles[row], fractions[row], strict=True):
-            for target in targets[row]:
-                weight = fraction if target >= quantile else 1 - fraction
-                total += float(weight * huber_loss(quantile, target)) / 5
-        assert found[row].item() == pytest.approx(total, rel=1e-5)
+@pytest.mark.parametrize("kappa", [1.0, 0.5])
+def test_it_and_its_gradient_equal_a_loop_over_pairs(kappa):
+    quantiles, targets, fractions = torch.randn(3, 4, requires_grad=True), 2 * torch.randn(3, 5), torch.rand(3, 4)
+    found = quantile_huber_loss(targets.unsqueeze(-2) - quantiles.unsqueeze(-1), fractions, kappa)
+    expected = torch.zeros(3)
+    for row, column, number in product(range(3), range(4), range(5)):
+        quantile, target, fraction = quantiles[row, column], targets[row, number], fractions[row, column]
+        weight = fraction if target >= quantile else 1 - fraction
+        expected[row] += weight * huber_loss(quantile, target, delta=kappa) / kappa / 5
+    torch.testing.assert_close(found, expected)
+    slopes = [torch.autograd.grad(loss.sum(), quantiles)[0] for loss in (found, expected)]
+    torch.testing.assert_close(*slopes)
 
 
 def test_a_median_pays_half_of_huber():

@@ -22,11 +22,12 @@ class QRDQNConfig(QuantileConfig):
 
 def quantile_huber_loss(errors: Tensor, fractions: Tensor, kappa: float) -> Tensor:
     """Quantile Huber loss: sum over quantiles of the mean over targets of |tau - 1(e < 0)| * huber(e) / kappa."""
-    # `errors` e = target - quantile are [rows, quantiles, targets]; tau are the `fractions`.
-    sizes = errors.abs()
-    huber = torch.where(sizes <= kappa, 0.5 * errors.square(), kappa * (sizes - 0.5 * kappa))
-    weights = (fractions.unsqueeze(-1) - (errors < 0).float()).abs()
-    return (weights * huber / kappa).mean(-1).sum(-1)
+    # `errors` e = target - quantile are [rows, quantiles, targets]; tau are the `fractions`. With c = e within +-kappa,
+    # huber(e) = c * (e - c / 2) has the slope c. So one product gives the loss and its gradient.
+    with torch.no_grad():
+        clipped, tau = errors.clamp(-kappa, kappa), fractions.unsqueeze(-1)
+        slopes = torch.where(errors < 0, 1 - tau, tau).mul_(clipped)
+    return (slopes * errors.sub(clipped, alpha=0.5)).mean(-1).sum(-1) / kappa
 
 
 class QRDQNAlgorithm(DQNAlgorithm):
@@ -46,4 +47,4 @@ class QRDQNAlgorithm(DQNAlgorithm):
         errors = target.unsqueeze(-2) - quantiles.unsqueeze(-1)
         losses = quantile_huber_loss(errors, prediction.tau_hats, self.config.kappa)
         values = select_action(prediction.expected(), actions)
-        return RowLosses({"loss": losses}, errors.abs().mean((-2, -1)), values, target.mean(-1))
+        return RowLosses({"loss": losses}, errors.detach().abs().mean((-2, -1)), values, target.mean(-1))
