@@ -47,6 +47,20 @@ def test_flat_updates_equal_those_of_autograd(kind, learner_and_batches):
     assert all(torch.equal(mine, plain) for mine, plain in params)
 
 
+def test_a_copy_of_a_trained_learner_learns_from_its_own_parameters(learner_and_batches):
+    learner, batches = learner_and_batches(CATALOGUE["td3"])
+    learner.updater.flat.after = 0
+    for batch in batches:
+        learner.update(batch)
+    assert None not in learner.updater.flat.programs.values()
+    copied = copy.deepcopy(learner)
+    for each in (learner, copied):
+        torch.manual_seed(1)
+        for batch in batches:
+            each.update(batch)
+    torch.testing.assert_close(copied.state_dict(), learner.state_dict(), rtol=0, atol=0)
+
+
 @pytest.mark.parametrize(
     "kind",
     [pytest.param(kind, marks=[pytest.mark.slow] * (kind in DERIVED)) for kind in LEARNERS],

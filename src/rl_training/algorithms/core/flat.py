@@ -39,11 +39,17 @@ class FlatFunction:
     def __init__(
         self, function: Callable[..., Any], *, after: float = TRACE_AFTER, generator: torch.Generator | None = None
     ) -> None:
-        self.function, self.after = function, after
-        self.generators = [torch.default_generator, *([] if generator is None else [generator])]
+        self.function, self.after, self.generator = function, after, generator
         self.seconds: dict[Any, float] = {}
         self.candidates: dict[Any, Program | None] = {}  # traced, to be checked at the next call
         self.programs: dict[Any, Program | None] = {}  # None: cannot be traced
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "seconds": {}, "candidates": {}, "programs": {}}  # a copy has other tensors
+
+    @property
+    def generators(self) -> list[torch.Generator]:
+        return [torch.default_generator, *([] if self.generator is None else [self.generator])]
 
     def __call__(self, batch: Batch, *others: Any) -> Any:
         key = (others, *((name, each.shape, each.stride(), each.dtype) for name, each in batch.items()))
