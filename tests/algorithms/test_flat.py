@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from rl_training.algorithms import CATALOGUE, Updater
 from rl_training.algorithms.core import flat as flat_module
@@ -45,6 +46,20 @@ def test_flat_updates_equal_those_of_autograd(kind, learner_and_batches):
         assert all(torch.equal(mine.metrics[key], plain.metrics[key]) for key in mine.metrics)
     params = zip(updaters[0].params.values(), updaters[1].params.values(), strict=True)
     assert all(torch.equal(mine, plain) for mine, plain in params)
+
+
+def test_parameters_with_other_memory_are_noticed(learner_and_batches):
+    learner, batches = learner_and_batches(CATALOGUE["td3"])
+    updaters, flat = flat_and_plain(learner)
+    for _ in range(2):
+        for updater in updaters:
+            torch.manual_seed(1)
+            for batch in batches:
+                updater.update(batch)
+        assert all(program.is_current() for program in flat.programs.values())
+        for updater in updaters:  # views of one new vector
+            vector_to_parameters(parameters_to_vector(updater.params.values()).neg(), updater.params.values())
+    assert all(mine.equal(plain) for mine, plain in zip(*(each.params.values() for each in updaters), strict=True))
 
 
 def test_a_copy_of_a_trained_learner_learns_from_its_own_parameters(learner_and_batches):

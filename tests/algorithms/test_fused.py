@@ -171,6 +171,19 @@ def test_copies_of_fused_updates_work_on_their_own_parameters(discrete, draw, un
     assert all(each.equal(tensors(second)[name]) for name, each in tensors(first).items())
 
 
+def test_fused_updates_notice_parameters_with_other_memory(discrete, draw, uncompiled):
+    batch = draw(discrete, 6)
+    learner = DQNAlgorithm.build(discrete, hidden_sizes=(8,))
+    fused, plain = (Updater([copy.deepcopy(learner)], compile=compile) for compile in (True, False))
+    for updater in (fused, plain):
+        updater.update(batch)
+        for parameter in updater.params.values():
+            parameter.data = -parameter
+        updater.update(batch)
+    for mine, other in zip(fused.params.values(), plain.params.values(), strict=True):
+        torch.testing.assert_close(mine, other)
+
+
 def test_fused_updates_decay_weights(box, draw, uncompiled, with_large_eps):
     with_large_eps(SACAlgorithm)
     learner = SACAlgorithm.build(box, network={"kind": "simba", **SIZES}, weight_decay=0.5, learning_rate=0.1)

@@ -23,8 +23,22 @@ from rl_training.algorithms.core.flat_graph import positional_arguments, schema_
 from rl_training.types import Batch, Loss
 
 TRACE_AFTER = 0.2  # seconds in a function, a few times as long as its trace takes
-Program: TypeAlias = "Callable[..., Any]"
 Gradients: TypeAlias = "list[Tensor | None]"
+
+
+class Program:
+    """Operations on its arguments and on tensors that must stay where they are in memory, such as parameters."""
+
+    def __init__(self, run: Callable[..., Any], tensors: Sequence[Tensor]) -> None:
+        self.run, self.tensors = run, tensors
+        self.places = self._places()
+
+    def is_current(self) -> bool:
+        """Whether no tensor got other memory, as by `param.data = ...` or `vector_to_parameters`."""
+        return self._places() == self.places
+
+    def _places(self) -> list[int]:
+        return list(map(Tensor.data_ptr, self.tensors))
 
 
 class FlatFunction:
@@ -54,9 +68,11 @@ class FlatFunction:
     def __call__(self, batch: Batch, *others: Any) -> Any:
         key = (others, *((name, each.shape, each.stride(), each.dtype) for name, each in batch.items()))
         program = self.programs.get(key)
-        if program is not None:
+        if program is not None and program.is_current():
             with torch.no_grad():
-                return program(*batch.values())
+                return program.run(*batch.values())
+        if program is not None:
+            del self.programs[key]
         is_due = key in self.candidates
         states = self._states() if is_due else []
         began = time.perf_counter()
@@ -92,7 +108,7 @@ class FlatFunction:
         self._restore(states)
         try:
             with torch.no_grad():
-                result = None if program is None else program(*batch.values())
+                result = None if program is None else program.run(*batch.values())
             drawn = zip(self._states(), after, strict=True)
             return program if all(a.equal(b) for a, b in drawn) and self.repeats(result, expected) else None
         except Exception:
@@ -174,6 +190,7 @@ class _Recorder(TorchDispatchMode):
     def __init__(self, inputs: Iterable[Tensor]) -> None:
         super().__init__()
         self.graph, self.constants = torch.fx.Graph(), dict[str, Any]()
+        self.sources: list[Tensor] = []  # tensors that constants share their memory with
         self.nodes: dict[int, Any] = {}  # by the id of a tensor
         self.kept: list[Any] = []  # these tensors, so that no id is used twice
         self.tuples: dict[str, type] = {}  # named tuples that the program returns
@@ -216,7 +233,7 @@ class _Recorder(TorchDispatchMode):
         forward = type(written).forward
         forward.__globals__.update(self.tuples)  # PyTorch 2.11 writes their names without defining them
         # Attributes of a module are slow to read, so its code reads those of a plain object.
-        return partial(forward, SimpleNamespace(**self.constants))
+        return Program(partial(forward, SimpleNamespace(**self.constants)), self.sources)
 
     def _record(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
         node = self.graph.call_function(func, args, kwargs)
@@ -245,6 +262,8 @@ class _Recorder(TorchDispatchMode):
             return self.nodes[id(value)]
         if isinstance(value, Tensor) and value.untyped_storage().data_ptr() in self.places:
             raise ValueError("a result has an unknown view")
+        if isinstance(value, Tensor):
+            self.sources.append(value)
         return self._constant(value)
 
     def _constant(self, value: Any) -> Any:

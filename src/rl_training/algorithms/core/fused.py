@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -35,21 +34,22 @@ class FusedUpdates:
     """Runs the updates of one learner; results are equal up to rounding, random numbers bit for bit.
 
     There is one program for each phase and each layout of the batch. Programs read and write the tensors of the
-    updater, which keep their memory.
+    updater.
     """
 
     def __init__(self, updater: Any) -> None:
         self.updater = updater
         self.programs: dict[Any, Callable[..., UpdateResult]] = {}
+        self.state: Tensors = {}
+        self.places: list[int] = []
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FusedUpdates:
         return FusedUpdates(copy.deepcopy(self.updater, memo))  # its programs must work on its own tensors
 
-    @cached_property
-    def state(self) -> Tensors:
-        return _state(self.updater)
-
     def __call__(self, batch: Batch, phases: tuple[str, ...]) -> UpdateResult:
+        places = list(map(Tensor.data_ptr, (*self.updater.params.values(), *self.updater.buffers.values())))
+        if places != self.places:  # also after `param.data = ...`
+            self.state, self.places = _state(self.updater), places
         layout = tuple((name, each.shape, each.stride(), each.dtype) for name, each in batch.items())
         results = []
         for phase in phases:
