@@ -129,7 +129,7 @@ CASES = {
     ),
     "awac": Case(
         "AWAC", "corl", "awac", {**ACTOR_CRITIC, "hidden_sizes": [256, 256, 256], "normalize_obs": False},
-        "critics; actor by the new critics; target critics", draws=SAC_DRAWS,
+        "critics; actor by the new critics; target critics", draws=SAC_DRAWS, reason=ROUNDING,
     ),
     "edac": Case(
         "EDAC", "corl", "edac", EDAC,
