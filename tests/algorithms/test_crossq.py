@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from rl_training.algorithms import CrossQAlgorithm, Updater
-from rl_training.models.batch_renorm import WARM_UP, BatchRenorm
+from rl_training.models.batch_renorm import BatchRenorm
 from rl_training.types import EnvSpec
 
 
@@ -37,12 +37,13 @@ def test_acting_normalises_by_the_running_statistics(norm):
 
 
 def test_at_first_a_batch_is_normalised_by_its_own_statistics(norm):
-    out, new = norm.with_statistics(torch.tensor([[2.0], [6.0]]))  # mean 4, variance 4
-    assert out.flatten().tolist() == pytest.approx([4 - 6 / 4.001**0.5, 4 + 6 / 4.001**0.5])
+    norm.count.fill_(99_999)
+    out, new = norm.with_statistics(torch.tensor([[1.0], [7.0]]))  # mean 4, variance 9
+    assert out.flatten().tolist() == pytest.approx([4 - 9 / 9.001**0.5, 4 + 9 / 9.001**0.5])
     assert new["mean"].item() == pytest.approx(0.99 * 1 + 0.01 * 4)
-    assert new["var"].item() == pytest.approx(0.99 * 4 + 0.01 * 4)
-    assert new["count"].item() == 1
-    assert (norm.mean.item(), norm.count.item()) == (1, 0)  # the update sets them, not the pass
+    assert new["var"].item() == pytest.approx(0.99 * 4 + 0.01 * 9)
+    assert new["count"].item() == 100_000
+    assert (norm.mean.item(), norm.count.item()) == (1, 99_999)  # the update sets them, not the pass
 
 
 @pytest.mark.parametrize(("rows", "r", "d"), [
@@ -50,9 +51,10 @@ def test_at_first_a_batch_is_normalised_by_its_own_statistics(norm):
     ([-100.0, 100.0], 3.0, -1 / 4.001**0.5),  # r is at most 3
     ([3.99, 4.01], 1 / 3, 3 / 4.001**0.5),  # r is at least 1/3
     ([19.0, 21.0], (1.001 / 4.001) ** 0.5, 5.0),  # d is at most 5
+    ([-21.0, -19.0], (1.001 / 4.001) ** 0.5, -5.0),  # d is at least -5
 ])  # fmt: skip
 def test_later_it_is_corrected_towards_the_running_statistics(norm, rows, r, d):
-    norm.count.fill_(WARM_UP)
+    norm.count.fill_(100_000)
     x = torch.tensor(rows).unsqueeze(1)
     std = (x.var(unbiased=False).item() + 1e-3) ** 0.5
     expected = [4 + 3 * ((each - sum(rows) / 2) / std * r + d) for each in rows]
@@ -60,7 +62,7 @@ def test_later_it_is_corrected_towards_the_running_statistics(norm, rows, r, d):
 
 
 def test_gradients_pass_through_the_statistics_of_the_batch_but_not_through_the_correction(norm):
-    norm.count.fill_(WARM_UP)
+    norm.count.fill_(100_000)
     x = torch.tensor([[3.0], [5.0], [7.5]], requires_grad=True)
     out, new = norm.with_statistics(x)
     (slope,) = torch.autograd.grad(out.square().sum(), x)
@@ -119,6 +121,15 @@ def test_every_update_moves_critics_and_their_statistics_and_the_third_the_actor
     assert moves == {"critic": 3, "critic mean": 3, "actor": 1, "actor mean": 1}
     assert model.critic.net[0].count.item() == 3
     assert not list(learner.target.parameters())
+    assert [learner.phases(number) for number in (1, 2)] == [("critics",), ("critics", "policy")]
+
+
+def test_the_log_std_of_the_policy_is_bounded(box):
+    actor = build(box).model.actor
+    with torch.no_grad():
+        actor.net[-1].weight.zero_()
+        actor.net[-1].bias.copy_(torch.tensor([0.0, 0.0, -30.0, 9.0]))
+    assert actor(torch.zeros(1, 3)).log_std.tolist() == [[-20.0, 2.0]]
 
 
 def test_adam_has_a_first_beta_of_one_half_but_for_the_temperature(box):

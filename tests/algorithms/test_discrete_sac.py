@@ -44,6 +44,15 @@ def test_losses_are_those_worked_out_by_hand():
     assert terms["temperature_loss"].item() == pytest.approx(math.log(0.5) * (ENTROPY - 0.3 * math.log(3)))
 
 
+def test_targets_are_the_soft_values_of_the_next_observations(discrete, draw):
+    learner: Any = SACAlgorithm.build(discrete, hidden_sizes=(8,), gamma=0.9, temperature=0.5)
+    rows = draw(discrete, 3)  # the second one terminates, the third is truncated
+    log_probs = learner.model.actor(rows["next_obs"]).logits.log_softmax(-1)
+    value = soft_value(learner.target["critic"].values(rows["next_obs"]), log_probs, 0.5)
+    expected = rows["rewards"] + 0.9 * torch.tensor([1.0, 0.0, 1.0]) * value
+    torch.testing.assert_close(learner.target_q(rows), expected.detach())
+
+
 def test_the_policy_gradient_is_that_of_the_soft_value():
     learner = table()
     learner.loss(ROWS).terms["actor_loss"].backward()

@@ -82,8 +82,16 @@ def test_every_critic_is_fitted_to_the_smallest_of_all_with_the_entropy_term(box
     torch.testing.assert_close(terms["diversity_loss"], 2 * diversity)
 
 
-def test_without_eta_it_is_sac_n(box, draw):
-    assert build(box, eta=0.0).critics(draw(box, 3)).terms.keys() == {"critic_loss"}
+def test_without_eta_it_is_sac_n(box, draw, reached):
+    learner, other, rows = build(box, eta=0.0), build(box), draw(box, 3)
+    other.load_state_dict(learner.state_dict())
+    losses = []
+    for each in (learner, other):
+        torch.manual_seed(1)
+        losses.append(each.critics(rows).terms)
+    assert losses[0].keys() == {"critic_loss"}
+    assert losses[0]["critic_loss"].item() == pytest.approx(losses[1]["critic_loss"].item())
+    assert reached(losses[0]["critic_loss"], learner) == {"critic"}
 
 
 def test_the_actor_maximises_the_smallest_of_all_critics(box, draw):

@@ -72,6 +72,16 @@ def test_the_critic_loss_is_the_mean_over_critics_rows_quantiles_and_targets(box
     assert loss.item() == pytest.approx(sum(expected) / len(expected), abs=1e-6)
 
 
+def test_the_critic_loss_has_the_entropy_term_of_the_temperature(box, draw, monkeypatch):
+    learner, rows = build(box, temperature=0.5), draw(box, 3)
+    torch.manual_seed(1)
+    loss = learner.critics(rows).terms["critic_loss"]
+    torch.manual_seed(1)
+    target_q = learner.target_q(rows, torch.tensor(0.5))
+    monkeypatch.setattr(learner, "target_q", lambda *_: target_q)
+    torch.testing.assert_close(learner.critics(rows).terms["critic_loss"], loss)
+
+
 def test_an_underestimate_lifts_the_upper_quantile_most(box, draw, monkeypatch):
     learner = build(box, num_quantiles=2)
     constant(learner.model.critic, [[0.0, 0.0], [0.0, 0.0]])

@@ -44,6 +44,28 @@ def test_evaluation_plays_each_episode_once_whatever_its_length():
     assert twenty == evaluate(AlwaysLeft(), "CartPole-v1", episodes=20, seed=3)
 
 
+class Counting:
+    """Counts the steps of each episode in its memory."""
+
+    def __init__(self):
+        self.counts, self.modes = [], set()
+
+    def act(self, obs, memory=None, *, deterministic=False, generator=None):
+        zeros = torch.zeros(len(obs), dtype=torch.int64)
+        count = zeros if memory is None else torch.where(memory["is_first"] > 0, 0, memory["count"] + 1)
+        self.counts.append(count[0].item())
+        self.modes.add(deterministic)
+        return Action(zeros, {"count": count, "is_first": torch.zeros(len(obs))})
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_evaluation_clears_the_memory_after_a_truncated_episode(deterministic):
+    policy, limit = Counting(), {"max_episode_steps": 3}
+    evaluate(policy, "CartPole-v1", env_kwargs=limit, episodes=17, seed=0, deterministic=deterministic)  # 16 at a time
+    assert policy.counts == [0, 1, 2, 0, 1, 2]
+    assert policy.modes == {deterministic}
+
+
 def test_evaluation_keeps_the_default_generator():
     before = torch.get_rng_state()
     evaluate(RandomPolicy(CARTPOLE), "CartPole-v1", episodes=2, seed=0, deterministic=False)

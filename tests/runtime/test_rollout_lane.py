@@ -115,6 +115,19 @@ def test_environments_that_start_anew_begin_new_sums():
     assert other.scale.statistics.count == 4
 
 
+def test_a_cut_rollout_is_truncated_where_the_environments_start_anew():
+    (lane, _), (other, learner) = new_lane(), new_lane()
+    lane.stop_by = 0.0
+    assert lane.collect(1).cut  # after one step of four
+    state = lane.state_dict()
+    state["actor"]["envs"]["envs"]["0"]["kind"] = "of another kind"
+    assert other.load_state_dict(state)
+    other.collect(1)
+    assert learner.seen["obs"].flatten().tolist() == [0, 0, 1, 2]
+    assert learner.seen["truncated"].flatten().tolist() == [1, 0, 0, 1]  # the last one is by the time limit
+    assert not learner.seen["dones"].any()
+
+
 @pytest.mark.parametrize("env_id", ["Pendulum-v1", "Levers-v0"])
 def test_every_statistic_comes_back_when_a_run_is_resumed(env_id, tmp_path):
     options = {"num_steps": 8, "epochs": 4, "batch_size": 16, "hidden_sizes": [8], "learning_rate": 0.01,
