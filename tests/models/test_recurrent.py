@@ -139,3 +139,8 @@ def test_initial_weights_are_orthogonal_for_each_gate(layer):
         for gate in copy.split(SIZE, 1):
             torch.testing.assert_close(gate @ gate.mT, torch.eye(SIZE))
     assert (layer.inputs.bias == 0).all()
+
+
+def test_every_weight_is_trained(layer):
+    biases = {"bias"} if isinstance(layer, GRU) else set()
+    assert {name for name, _ in layer.named_parameters()} == {"inputs.weight", "inputs.bias", "weight"} | biases

@@ -11,7 +11,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from rl_training.algorithms import DQNAlgorithm, PPOAlgorithm
+from rl_training.algorithms import DQNAlgorithm, Learner, PPOAlgorithm, SACAlgorithm
 from rl_training.envs.creation import making
 from rl_training.experiment.agent import load_agent
 from rl_training.experiment.config.train_config import parse_config
@@ -182,3 +182,13 @@ def test_ppo_ratios_are_of_the_masked_distribution():
     metrics = learner.loss(rows).metrics
     assert metrics["approx_kl"].item() == pytest.approx(0, abs=1e-6)
     assert metrics["entropy"].item() == pytest.approx(np.log(2) / 2, abs=0.01)
+
+
+@pytest.mark.parametrize("kind", [PPOAlgorithm, DQNAlgorithm, SACAlgorithm])
+def test_an_action_that_was_always_valid_stays_so_with_normalised_observations(kind: type[Learner]):
+    learner: Any = kind.build(EnvSpec((4,), "discrete", 3, action_mask=1), hidden_sizes=(4,), normalize_obs=True)
+    obs = torch.tensor([[0.3, 1, 1, 0], [0.9, 1, 0, 0]]).repeat(50, 1)
+    learner.normalizer.merge(obs)
+    actions = learner.act(obs, generator=torch.Generator().manual_seed(0)).actions
+    assert set(actions[::2].tolist()) == {0, 1}
+    assert set(actions[1::2].tolist()) == {0}
