@@ -63,6 +63,14 @@ def test_masks_are_a_part_of_the_observations(options):
     assert env.step(1)[0].tolist() == [0, 0, 0, 0.5]  # the episode has ended
 
 
+def test_the_last_step_of_an_episode_needs_no_mask():
+    env = make_env(factory([1, 0, 1], None))
+    env.reset(seed=0)
+    obs, _, terminated, _, _ = env.step(0)
+    assert terminated
+    assert obs.tolist() == [0, 0, 0, 0.5]
+
+
 def test_masks_of_several_choices_follow_one_another():
     actions = gym.spaces.MultiDiscrete([2, 3])
     parts = (np.array([0, 1]), np.array([1, 0, 1]))
