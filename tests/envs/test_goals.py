@@ -117,6 +117,21 @@ def fails(achieved: Any, goal: Any, info: Any) -> Any:
     raise KeyError("mass")
 
 
+def gain(achieved: Any, goal: Any, info: Any) -> Any:
+    return (achieved - goal)[..., 0] - 2
+
+
+def is_past(achieved: Any, goal: Any, info: Any) -> bool:
+    return bool(achieved[0] > goal[0])
+
+
+def test_the_achieved_goal_is_the_first_argument():
+    rewards = goal_rewards(partial(Reach, compute_reward=gain, compute_terminated=is_past))
+    high, low = np.array([[0.5, 0]], np.float32), np.array([[-0.5, 0]], np.float32)
+    assert [each.tolist() for each in rewards(high, low, np.zeros(1))] == [[-1], [1]]
+    assert [each.tolist() for each in rewards(low, high, np.zeros(1))] == [[-3], [0]]
+
+
 def test_environments_without_rewards_of_other_goals_are_refused():
     assert goal_rewards(partial(Reach, compute_reward=distance)) is not None
     with pytest.raises(ValueError, match=r"compute_reward\(achieved_goal, desired_goal, info\), and .* has none"):
