@@ -11,7 +11,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from rl_training.algorithms import DQNAlgorithm, Learner, PPOAlgorithm, SACAlgorithm
+from rl_training.algorithms import CATALOGUE, DQNAlgorithm, Learner, PPOAlgorithm, SACAlgorithm
 from rl_training.envs.creation import making
 from rl_training.experiment.agent import load_agent
 from rl_training.experiment.config.train_config import parse_config
@@ -168,6 +168,17 @@ def test_dqn_targets_are_over_the_valid_next_actions():
         batch = {"next_obs": rows, "rewards": torch.ones(3), "dones": torch.tensor([0.0, 0, 1])}
         # Without the mask the targets would be 1 + 0.5 * 8 for the first two rows.
         assert learner.loss_target(batch).tolist() == ([2.0, 5.0, 1.0] if double else [2.5, 5.0, 1.0])
+
+
+@pytest.mark.parametrize("name", [name for name, each in CATALOGUE.items() if issubclass(each, DQNAlgorithm)])
+def test_every_algorithm_of_the_dqn_family_chooses_valid_actions_only(name):
+    learner: Any = CATALOGUE[name].build(EnvSpec((4,), "discrete", 3, action_mask=1), hidden_sizes=(4,))
+    obs = torch.cat([torch.randn(60, 1), torch.eye(3).repeat(20, 1)], -1)  # one valid action each
+    valid = torch.arange(3).repeat(20)
+    for deterministic in (True, False):
+        actions = learner.act(obs, deterministic=deterministic, generator=torch.Generator().manual_seed(0)).actions
+        assert actions.equal(valid)
+    assert learner.predict_next(obs)[1].equal(valid)
 
 
 def test_ppo_ratios_are_of_the_masked_distribution():
