@@ -50,9 +50,10 @@ def test_the_three_losses_are_those_of_the_paper(box, draw):
         for parameter in learner.target.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))  # a target that is not the critic
     torch.manual_seed(1)
-    terms = learner.loss(rows).terms
+    terms, metrics, *_ = learner.loss(rows)
     torch.manual_seed(1)
     expected = expected_terms(learner, rows, alpha=0.5, gamma=0.9)
+    assert metrics["entropy"].item() == pytest.approx(expected["temperature_loss"].item() / math.log(0.5) - 2, rel=1e-4)
     assert terms.keys() == expected.keys()
     for name in terms:
         torch.testing.assert_close(terms[name], expected[name], rtol=1e-4, atol=1e-5)
