@@ -101,6 +101,7 @@ def test_actor_and_targets_move_at_every_third_update_where_the_delay_is_three(b
     learner = TD3Algorithm.build(box, hidden_sizes=(8,), policy_delay=3)
     critic, everything = {"model.critic"}, {"model.actor", "model.critic", "target.actor", "target.critic"}
     assert changed_parts(learner, draw(box, 4), 4) == [critic, critic, everything, critic]
+    assert learner.phases(2) == ("critic_loss", "actor_loss", "targets")  # the actor follows the updated critic
 
 
 def test_it_acts_by_its_actor_and_leaves_noise_to_the_lane(box):
