@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from rl_training.data import ReplayBuffer
+from rl_training.data.datasets.n_step import with_n_step_returns
 from rl_training.data.replay.replay_buffer import n_step_returns
 from rl_training.types import Batch, EnvSpec
 
@@ -48,6 +49,13 @@ def test_three_step_returns_by_hand():
     assert returns.tolist() == [3.0, 3.0, 2.0, 1.0]  # 1 + 2 / 2 + 4 / 4, and what is left of it
     assert last.tolist() == [2, 2, 1, 0]
     assert discounts.tolist() == [0.125, 0.125, 0.25, 0.5]
+
+
+def test_the_next_action_of_a_dataset_is_that_of_the_last_row_counted():
+    rows = {**steps(torch.tensor([0, 0, 0, 2])), "next_actions": torch.tensor([5, 6, 7, 8])}
+    found = with_n_step_returns(rows, torch.tensor([False, False, False, True]), 2, GAMMA)
+    assert found["next_actions"].tolist() == [6, 7, 8, 8]
+    assert found["next_obs"].flatten().tolist() == [1.5, 2.5, 3.5, 3.5]
 
 
 @given(

@@ -143,3 +143,16 @@ def test_waiting_rows_survive_a_save() -> None:
         each.collect(1)
     for name, rows in before.replay.rows(0, 3).items():
         assert torch.equal(rows, after.replay.rows(0, 3)[name])
+
+
+def test_an_episode_that_a_reset_cuts_is_not_stored() -> None:
+    data, column = dataset(returns_to_go=torch.zeros(10)), {"returns_to_go": ((), torch.float32)}
+    before, after = (lane(data, replay(**column), env=Mortal, offline_steps=0) for _ in range(2))
+    for _ in range(2):
+        before.collect(1)
+    state = before.state_dict()
+    state["actor"]["envs"]["envs"]["0"]["kind"] = "of another kind"
+    assert after.load_state_dict(state)
+    for _ in range(3):
+        after.collect(1)
+    assert after.replay.rows(0, after.replay.added)["rewards"].tolist() == [2.0, 4.0, 6.0]
