@@ -2,7 +2,7 @@
 
 import pytest
 
-from rl_training.experiment.config.other_libraries import EXPLAINED, RENAMED
+from rl_training.experiment.config.other_libraries import ALGORITHMS, EXPLAINED, RENAMED
 from rl_training.experiment.config.registry import list_algorithm_specs
 from rl_training.experiment.config.train_config import ConfigError, TrainConfig, apply_overrides, parse_config
 
@@ -87,6 +87,24 @@ def test_no_hint_names_an_option_that_the_algorithm_lacks(algo):
             named = f"{library}'s {name} is " if library else "; use "
             assert (named in sentence) == bool(suggested), sentence
             assert not suggested or suggested[0] in sentence
+
+
+@pytest.mark.parametrize(
+    ("algo", "hint"),
+    [
+        ("RecurrentPPO", "ppo with network.memory=lstm"),
+        ("maskable-ppo", "ppo, which finds the action masks"),
+        ("her", "with hindsight=future"),
+        ("sac_n", "edac with eta=0"),
+    ],
+)
+def test_an_algorithm_of_another_library_is_answered_with_the_one_here(algo, hint):
+    assert f"got '{algo}'; use " in (sentence := message({"algo": algo, "env_id": "CartPole-v1"}))
+    assert hint in sentence
+
+
+def test_every_algorithm_that_is_suggested_exists():
+    assert {text.replace(",", "").split()[0] for text in ALGORITHMS.values()} <= OPTIONS.keys()
 
 
 def test_every_suggested_name_exists_somewhere_and_every_explained_name_is_unknown():

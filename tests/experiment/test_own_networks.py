@@ -137,6 +137,7 @@ def test_a_config_of_an_earlier_version_has_no_network():
 @pytest.mark.parametrize(
     ("network", "message"),
     [
+        ("lstm", "network: lstm is a memory, not a kind of hidden layers; set network.memory to lstm"),
         ("sima", r"network: kind must be mlp, simba, simba_v2 or module:Class of your own, got 'sima'"),
         ({"activation": "relo"}, r"network.activation: must be 'relu', .*, got 'relo'"),
         ({"hiden_sizes": [3]}, r"network: unknown key 'hiden_sizes'; did you mean hidden_sizes\?"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, PositiveInt, model_validator
 from torch import nn
@@ -49,6 +49,8 @@ class NetworkConfig(BaseModel):
 
     @model_validator(mode="after")
     def _check_kind_and_keys(self) -> NetworkConfig:
+        if self.kind in get_args(MemoryKind):
+            raise ValueError(f"{self.kind} is a memory, not a kind of hidden layers; set network.memory to {self.kind}")
         if self.kind not in KINDS:
             if not re.fullmatch(r"[\w.<>]+:[\w.<>]+", self.kind):
                 raise ValueError(f"kind must be {', '.join(KINDS)} or module:Class of your own, got {self.kind!r}")

@@ -121,6 +121,21 @@ EXPLAINED: Mapping[str, tuple[str, str]] = {
     "stats_window_size": ("", "logged returns are those since the last log entry, of log_interval steps; leave it out"),
 }
 
+# Names of algorithms in other libraries, in lower case and without separators, and what to use here.
+_MEMORY, _MASKS = "ppo with network.memory=lstm", "ppo, which finds the action masks of an environment"
+ALGORITHMS: Mapping[str, str] = {
+    "recurrentppo": _MEMORY,
+    "ppolstm": _MEMORY,
+    "maskableppo": _MASKS,
+    "ppomask": _MASKS,
+    "her": "sac, td3, dqn or another algorithm with a replay buffer, with hindsight=future",
+    "discretesac": "sac",
+    "sacdiscrete": "sac",
+    "doubledqn": "dqn with double=true",
+    "ddqn": "dqn with double=true",
+    "sacn": "edac with eta=0",
+}
+
 # Options here that only some algorithms have.
 _REPLAY_ONLY = "it relabels the transitions of a replay buffer; use sac, td3, dqn or another algorithm with one"
 OF_SOME: Mapping[str, str] = {"hindsight": _REPLAY_ONLY, "hindsight_goals": _REPLAY_ONLY}
@@ -148,6 +163,12 @@ ARGUMENTS: Mapping[str, str] = {
 def argument_here(name: str) -> str:
     """A hint to append to an error message about an argument; empty for unknown ones."""
     return f"; use {ARGUMENTS[name]}" if name in ARGUMENTS else ""
+
+
+def algorithm_here(name: str) -> str:
+    """A hint to append to an error message about an algorithm; empty for unknown ones."""
+    plain = name.lower().replace("-", "").replace("_", "")
+    return f"; use {ALGORITHMS[plain]}" if plain in ALGORITHMS else ""
 
 
 SCHEDULED = ("learning_rate", "clip_range")  # options that Stable-Baselines3 takes as functions

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, Field, JsonValue, PrivateAttr, ValidationError, model_validator
 
-from rl_training.experiment.config import dataset_config, messages
+from rl_training.experiment.config import dataset_config, messages, other_libraries
 from rl_training.experiment.config.dataset_config import ActionRange, Dataset, DatasetRecipe, Faults, RewardTransform
 from rl_training.experiment.config.differences import differences
 from rl_training.experiment.config.fields import (
@@ -220,7 +220,7 @@ def _options_type(algo: object) -> tuple[type[AlgorithmConfig] | None, list[str]
         return None, []  # TrainConfig reports it
     if algo in names or module_in(algo) is not None:
         return registry.config_type(algo), []
-    hint = messages.did_you_mean(algo, {name: name for name in names})
+    hint = other_libraries.algorithm_here(algo) or messages.did_you_mean(algo, {name: name for name in names})
     return None, [f"algo: must be one of {', '.join(names)} or module:Class, got {shown(algo)}{hint}"]
 
 
