@@ -132,6 +132,7 @@ def test_what_the_metrics_say_of_the_ratios(discrete):
     learner = PPOAlgorithm.build(discrete, clip_range=0.2)
     metrics = learner.loss(two_rows(learner, [1.5, 0.9])).metrics
     assert metrics["clip_fraction"].item() == 0.5
+    assert learner.loss(two_rows(learner, [1.5, 0.5])).metrics["clip_fraction"].item() == 1
     kl = (0.5 - math.log(1.5) + -0.1 - math.log(0.9)) / 2
     assert metrics["approx_kl"].item() == pytest.approx(kl, abs=1e-6)
 

@@ -154,6 +154,13 @@ def test_environments_and_members_have_their_own_episodes(members):
         assert found == {m + key: {m + goal for goal in goals} | {GOAL} for key, goals in expected.items()}
 
 
+def test_goals_are_of_the_same_episode_while_another_environment_is_in_a_longer_one():
+    replay = buffer(goals=16, stride=2)
+    play(replay, [[0, 2], [0, 0], [0, 2], [2, 0]])
+    expected = {0: {0, 10, 20, 30}, 10: {10, 20, 30}, 20: {20, 30}, 30: {30}, 1: {1}, 11: {11, 21}, 21: {21}, 31: set()}
+    assert goals_of(replay.sample(4000)) == {key: goals | {GOAL} for key, goals in expected.items()}
+
+
 def test_goals_of_overwritten_transitions_are_not_used():
     replay = buffer(6, goals=16)
     play(replay, [[0], [0], [2], [0], [2], [0], [0], [0]])  # transitions 0 and 1 are gone

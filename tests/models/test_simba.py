@@ -15,7 +15,7 @@ from rl_training.models.batch_renorm import BatchRenorm, RenormBlock
 from rl_training.models.heads import SquashedPolicy
 from rl_training.models.layers import Layers
 from rl_training.models.mlp import EnsembleLayerNorm
-from rl_training.models.simba import SimbaTrunk
+from rl_training.models.simba import SimbaBlock, SimbaTrunk, simba_output
 from rl_training.models.values import Critic
 from rl_training.types import EnvSpec
 
@@ -68,6 +68,9 @@ def test_initial_weights_are_orthogonal_outside_the_blocks_and_he_normal_inside(
     trunk = SimbaTrunk(5, (64, 64), nn.ReLU, copies)
     embed = trunk.embed.weight if copies is None else trunk.embed.weight.mT  # [..., width, inputs]
     torch.testing.assert_close(embed.mT @ embed, torch.eye(5).expand_as(embed.mT @ embed), atol=1e-5, rtol=0)
+    output = simba_output(64, 5, copies).weight
+    output = output if copies is None else output.mT  # [..., outputs, width]
+    torch.testing.assert_close(output @ output.mT, torch.eye(5).expand_as(output @ output.mT), atol=1e-5, rtol=0)
     blocks: Any = trunk.blocks
     for block in blocks:
         for layer, fan_in in ((block.body[0], 64), (block.body[2], 256)):
@@ -102,6 +105,14 @@ def test_crossq_has_batch_renormalisation_instead_of_layer_norm():
     assert sum(isinstance(each, RenormBlock) for each in modules) == 1 + 2
     # Of the inputs, in each block and before the output layer, of the actor and of the critics.
     assert sum(isinstance(each, BatchRenorm) for each in modules) == (1 + 1 + 1) + (1 + 2 + 1)
+
+
+def test_a_block_with_batch_renormalisation_is_residual():
+    block = SimbaBlock(4, nn.ReLU)
+    x, renormalised = torch.randn(6, 4), RenormBlock(block)
+    of_batch = (x - x.mean(0)) / (x.var(0, unbiased=False) + 1e-3).sqrt()
+    torch.testing.assert_close(renormalised.with_statistics(x)[0], x + block.body(of_batch))
+    torch.testing.assert_close(renormalised(x), x + block.body(x / 1.001**0.5))  # by a running mean of 0 and std of 1
 
 
 def test_crossq_does_not_train_biases_that_its_normalisation_cancels():

@@ -13,6 +13,9 @@ from rl_training import PPO, Memory, streams
 from rl_training.algorithms import PPOAlgorithm, PPOConfig
 from rl_training.data import RolloutBuffer
 from rl_training.envs.pools.pool import EnvPool
+from rl_training.experiment.export.observations import observe
+from rl_training.experiment.export.parity import Comparison
+from rl_training.experiment.export.policy import ExportedPolicy
 from rl_training.runtime.lanes import Actor, RolloutLane
 from rl_training.runtime.lanes.captured_steps import CapturedSteps, stacked_steps
 from rl_training.types import Batch
@@ -123,3 +126,19 @@ def test_predict_carries_the_memory_of_an_episode(tmp_path):
     again = agent.predict(obs[0], memory=memory)
     np.testing.assert_allclose(again[1], found[0, 1], atol=1e-6)  # a new episode
     assert not np.allclose(again[[0, 2]], found[0, [0, 2]], atol=1e-6)
+
+
+def test_an_exported_policy_is_compared_with_the_memory_of_each_episode(tmp_path):
+    options: dict[str, Any] = {"num_steps": 16, "batch_size": 16, "network": NETWORK, "eval_interval": 0}
+    options |= {"env_kwargs": {"max_episode_steps": 3}, "output_dir": str(tmp_path / "run")}
+    agent = PPO("CartPoleNoVelocity-v1", total_timesteps=16, **options).learn().agent
+    policy, firsts = ExportedPolicy(agent.learner, agent.spec), []
+
+    def run(inputs: dict[str, Any]) -> dict[str, Any]:
+        firsts.append(inputs["memory_is_first"][0].item())
+        with torch.no_grad():
+            found = policy({name: torch.as_tensor(each) for name, each in inputs.items()})
+        return {name: each.numpy() for name, each in found.items()}
+
+    observe(agent, Comparison(agent, run), 7 * 16, None)  # 16 environments
+    assert firsts == [1, 0, 0, 1, 0, 0, 1]
