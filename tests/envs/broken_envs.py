@@ -242,6 +242,12 @@ class RaisingStep(Good):
         return [1][action + 5]  # <- RaisingStep: `step` raised IndexError: list index out of range
 
 
+class RaisingInNumPy(Good):
+    def step(self, action: Any) -> Any:
+        self.np_random.choice(2, p=[0.5, 0.4])  # <- RaisingInNumPy: raised ValueError: Probabilities do not sum to 1
+        return super().step(action)
+
+
 class ExitingStep(Good):
     def step(self, action: Any) -> Any:
         raise SystemExit(3)  # <- ExitingStep: `step` raised SystemExit: 3

@@ -21,6 +21,7 @@ PASSING = tuple(
     f"{folder}{os.sep}" for folder in (Path(gym.__file__).parent, Path(np.__file__).parent, Path(__file__).parents[2])
 )
 STANDARD = f"{sysconfig.get_path('stdlib')}{os.sep}"
+CYTHON = (".pyx", ".pxd", ".pxi")
 ADDED = (TimeLimit, OrderEnforcing, PassiveEnvChecker)
 CONVERSIONS = ("observation", "reward", "action")  # methods of Gymnasium's wrappers that users define instead of `step`
 
@@ -104,7 +105,8 @@ def is_raised_here(error: BaseException) -> bool:
 
 def is_library(file: str) -> bool:
     is_standard = file.startswith(STANDARD) and not _is_installed(file)
-    return file.startswith(("<frozen", *PASSING)) or is_standard
+    is_compiled = file.endswith(CYTHON) and not Path(file).is_file()  # of a package, which has no such file
+    return file.startswith(("<frozen", *PASSING)) or is_standard or is_compiled
 
 
 def _is_installed(file: str) -> bool:
