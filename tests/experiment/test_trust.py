@@ -101,6 +101,18 @@ def test_the_message_names_the_run_the_module_its_file_and_the_option(home):
     assert "\n" not in str(raised.value)
 
 
+def test_the_message_about_a_moved_module_names_its_old_and_its_new_file(home, monkeypatch):
+    remember(config(), warn=pytest.fail)
+    (home / "new").mkdir()
+    (home / "mine.py").rename(home / "new" / "mine.py")
+    with pytest.raises(UntrustedModuleError, match=f"trained with {home}/mine.py, which no longer exists.*PYTHONPATH"):
+        require_trusted(["mine"], (), "run")
+    monkeypatch.syspath_prepend(home / "new")
+    moved = f"imported from {home}/new/mine.py; you trained with {home}/mine.py, which no.*If you moved.*--trust mine"
+    with pytest.raises(UntrustedModuleError, match=moved):
+        require_trusted(["mine"], (), "run")
+
+
 @pytest.mark.parametrize("trust", [True, None, 3, [1], [None]])
 def test_trust_takes_names_only(home, trust):
     with pytest.raises(TypeError, match="trust must be the name of a module or a list of names"):

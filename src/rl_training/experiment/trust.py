@@ -4,7 +4,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -83,13 +83,28 @@ def require_trusted(modules: Iterable[str], trust: Trust, source: Path | str) ->
         files = module_files(module)
         remembered = _read(_store()) if remembered is None else remembered
         if files is None or [*map(str, files)] not in remembered.get(module, []):
-            place = "" if files is None else f" from {files[-1]}"
-            raise UntrustedModuleError(
-                f"{source} names the module {shown(module)}, which would be imported{place} and which you have not "
-                f"trained with on this machine; if you trust its code, add --trust {_plain(module)} "
-                f"(trust={shown(module)} in Python)"
-            )
+            raise UntrustedModuleError(_untrusted(source, module, files, remembered.get(module, [])))
     approve(modules)
+
+
+def _untrusted(source: Path | str, module: str, files: Sequence[Path] | None, used: Sequence[Sequence[str]]) -> str:
+    """Returns what to do about a module that would be imported from `files`; `used` are those trained with before."""
+    named, place = f"{source} names the module {shown(module)}", "" if files is None else f" from {files[-1]}"
+    fix = f"add --trust {_plain(module)} (trust={shown(module)} in Python)"
+    known = used[-1][-1] if used else None
+    if known is None or (files is not None and known == str(files[-1])):  # None, or another parent package
+        new = "and which you have not trained with on this machine"
+        return f"{named}, which would be imported{place} {new}; if you trust its code, {fix}"
+    before = known if Path(known).is_file() else f"{known}, which no longer exists"
+    if files is None:
+        return (
+            f"{named}, which is neither installed nor in {os.getcwd()}; you trained with {before}. Run this in the "
+            "folder that holds the module, or add that folder to PYTHONPATH"
+        )
+    return (
+        f"{named}, which would be imported{place}; you trained with {before}. If you moved or copied the module, or "
+        f"trust its code, {fix}"
+    )
 
 
 def approve_typed(config: Config, typed: Mapping[str, Any], file: Path | None, trust: Trust) -> None:
