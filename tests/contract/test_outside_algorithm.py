@@ -77,6 +77,15 @@ def test_its_managed_class_trains_evaluates_predicts_and_loads(managed, tmp_path
     np.testing.assert_array_equal(loaded.predict(obs), agent.predict(obs))
 
 
+def test_a_process_that_has_not_registered_it_says_how_to_open_its_run(managed, tmp_path, monkeypatch):
+    managed("CartPole-v1", output_dir=str(tmp_path), **SMALL).learn()
+    monkeypatch.delitem(CATALOGUE, "linear_q_learning")
+    for use in (rl_training.evaluate_checkpoint, rl_training.resume_training):
+        with pytest.raises(ValueError, match="'linear_q_learning' in this process.*register_algorithm.*module:Class"):
+            use(tmp_path)
+    CATALOGUE["linear_q_learning"] = LinearQLearningAlgorithm  # the fixture removes it
+
+
 def test_it_resumes_byte_for_byte(managed, tmp_path):
     whole, halved = (managed("CartPole-v1", output_dir=str(tmp_path / name), **SMALL) for name in ("whole", "halved"))
     whole.learn()

@@ -19,7 +19,7 @@ from rl_training.experiment.config.train_config import (
     config_differences,
     config_yaml,
     load_config,
-    parse_config,
+    parse_stored_config,
 )
 from rl_training.experiment.trust import Trust, modules_of, require_trusted
 from rl_training.files import TEMPORARY, write_atomically
@@ -108,7 +108,7 @@ class RunDirectory:
         if trust is not None:
             require_trusted(modules_of(values), trust, self.path)
         try:
-            return parse_config(values)
+            return parse_stored_config(values)
         except ConfigError as error:
             raise ConfigError(f"{file}: {error}") from None
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ConfigError", "DatasetRecipe", "EarlyStopping", "RewardTransform", "Schedule", "TrainConfig", "apply_overrides",
     "config_differences", "config_yaml", "copy_config", "load_config", "packaged_config_text", "packaged_configs",
-    "parse_config",
+    "parse_config", "parse_stored_config",
 ]  # fmt: skip
 
 
@@ -210,6 +210,20 @@ def parse_config(values: object) -> TrainConfig:
         raise ConfigError("\n".join(errors))
     parsed = config.model_copy(update={"algo_kwargs": options.model_dump(mode="json")})
     return parsed if given is None else parsed.with_given(given)
+
+
+def parse_stored_config(values: Mapping[str, Any]) -> TrainConfig:
+    """Parses the config of a run, whose algorithm another process may have registered."""
+    from rl_training.experiment.config import registry  # imports torch
+
+    algo = values.get("algo")
+    if isinstance(algo, str) and algo and module_in(algo) is None and algo not in registry.algorithm_names():
+        raise ConfigError(
+            f"algo: no algorithm {shown(algo)} in this process. If a script adds it with register_algorithm, open "
+            "the run in Python after that call. For the command line, train with module:Class as the algorithm, or "
+            "let a package declare the name (docs/extend.md)"
+        )
+    return parse_config(values)
 
 
 def _options_type(algo: object) -> tuple[type[AlgorithmConfig] | None, list[str]]:
