@@ -81,7 +81,7 @@ def test_a_process_that_has_not_registered_it_says_how_to_open_its_run(managed, 
     managed("CartPole-v1", output_dir=str(tmp_path), **SMALL).learn()
     monkeypatch.delitem(CATALOGUE, "linear_q_learning")
     for use in (rl_training.evaluate_checkpoint, rl_training.resume_training):
-        with pytest.raises(ValueError, match="'linear_q_learning' in this process.*register_algorithm.*module:Class"):
+        with pytest.raises(ValueError, match=r"'linear_q_learning' in this process.*register_algorithm.*module:Class"):
             use(tmp_path)
     CATALOGUE["linear_q_learning"] = LinearQLearningAlgorithm  # the fixture removes it
 

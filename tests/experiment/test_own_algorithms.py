@@ -36,6 +36,7 @@ from rl_training.models import PPOModel
 from rl_training.modules import UntrustedModuleError
 from rl_training.runtime.evaluation import evaluate
 from rl_training.runtime.lanes.acting import Actor
+from rl_training.runtime.state import DivergedError
 from rl_training.testing import CHECKS, check_algorithm
 from rl_training.types import EnvSpec, Loss
 
@@ -308,6 +309,32 @@ def train_prepared(folder: Path) -> None:
         managed("CartPole-v1", total_timesteps=32, output_dir=str(folder / "run"), **options).learn()
     finally:
         del CATALOGUE["prepared"]
+
+
+class OwnTerm(SACAlgorithm):
+    """SAC with a further loss term: NaN itself, or with a NaN gradient."""
+
+    name = "own_term"
+    term: Any
+
+    def loss(self, batch):
+        return super().loss(batch).plus({"own_loss": self.term(self.model.actor(batch["obs"]).mode())})
+
+
+@pytest.mark.parametrize(
+    ("term", "message"),
+    [
+        (lambda a: float("nan") * a.mean(), "in the last update, own_loss was NaN or infinite"),
+        (lambda a: (0 * a).sum().sqrt(), "weights of actor are NaN or infinite: check the losses, .* NaN gradients"),
+    ],
+)
+def test_nan_actions_are_reported_with_the_loss_or_the_weights(term, message, monkeypatch, tmp_path):
+    monkeypatch.setattr(OwnTerm, "term", staticmethod(term), raising=False)
+    monkeypatch.setitem(CATALOGUE, "own_term", OwnTerm)
+    options = {"learning_starts": 4, "batch_size": 4, "hidden_sizes": [4]}
+    run = {"total_timesteps": 50, "output_dir": str(tmp_path), "log_interval": 50, "algo_kwargs": options}
+    with pytest.raises(DivergedError, match=f"actions are NaN or infinite; lower the learning rate; {message}.*; no "):
+        rl_training.ManagedAlgorithm({"algo": "own_term", "env_id": "Pendulum-v1", **run}).learn()
 
 
 def test_an_act_that_returns_a_tensor_is_refused():

@@ -23,7 +23,7 @@ from rl_training.experiment.processes.startup import assembly_wait, first_update
 from rl_training.experiment.result import UNFINISHED, TrainResult, nothing_trained
 from rl_training.experiment.run_directory import RunDirectory
 from rl_training.experiment.starts import Starts, find_starts, set_aside, started_from
-from rl_training.experiment.training_run import RecordFirstCheckpoint, TrainingRun, default_directory
+from rl_training.experiment.training_run import RecordFirstCheckpoint, TrainingRun, default_directory, explained
 from rl_training.experiment.trust import Trust, remember, warn_of_changed_source
 from rl_training.experiment.user_errors import reason_of
 from rl_training.messages import Warn, print_warning
@@ -262,14 +262,15 @@ def _train(
         with stopping_on_signals(state) as caught:
             train(state, [*notified, RecordFirstCheckpoint(runs), *shown])
     except Exception as error:
+        reported = explained(error, runs)
         for run in runs:
             with suppress(Exception):  # such as a full disk; the first error is the one to report
-                run.fail(reason_of(error), updates=state.updates - updates, seconds=time.perf_counter() - began)
+                run.fail(reason_of(reported), updates=state.updates - updates, seconds=time.perf_counter() - began)
         if not isinstance(error, DivergedError | TooManyRestarts):
             raise
         saved = list_checkpoints(runs[0].directory.checkpoints)
         kept = f"the last checkpoint is {saved[-1].name}" if saved else "no checkpoint was saved before"
-        raise type(error)(f"{error}; {kept}") from error
+        raise type(reported)(f"{reported}; {kept}") from error
     finally:
         seconds = time.perf_counter() - began
         for run in runs:

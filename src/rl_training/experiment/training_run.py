@@ -25,7 +25,7 @@ from rl_training.runtime.callbacks.training import Evaluate
 from rl_training.runtime.checkpoints.format import step_name
 from rl_training.runtime.checkpoints.reading import Checkpoint
 from rl_training.runtime.engine import Callback
-from rl_training.runtime.state import TrainerState
+from rl_training.runtime.state import NaNActionsError, TrainerState
 from rl_training.runtime.video import TrainingVideos
 from rl_training.types import EnvSpec
 
@@ -44,7 +44,7 @@ class TrainingRun:
         checkpoint: Checkpoint | None, user: Sequence[Callback] = (), warn: Warn,
     ) -> None:  # fmt: skip
         self.directory, self.state, self.pool = directory, parts.state, parts.pool
-        self.warn = warn
+        self.learner, self.warn = parts.learner, warn
         self.start = None if checkpoint is None else checkpoint.step
         own = None if checkpoint is None or checkpoint.path.parent != directory.checkpoints else checkpoint
         self.own_start = None if own is None else own.step
@@ -141,6 +141,22 @@ class TrainingRun:
         """Writes the result of a run that an error has ended; the same command continues it."""
         self.state.status, self.state.stop_reason = "failed", reason
         self.finish(updates=updates, seconds=seconds, signal=None)
+
+    def cause_of_nan(self) -> str:
+        """Returns the losses, or the parts of the model, that are NaN or infinite; an empty text if there are none."""
+        losses = [name for name, value in self.log.last().items() if not math.isfinite(value)]
+        if losses:
+            return f"in the last update, {', '.join(losses)} was NaN or infinite"
+        weights = self.learner.model.named_parameters()
+        parts = dict.fromkeys(name.partition(".")[0] for name, each in weights if not each.isfinite().all())
+        gradients = "check the losses, which were finite, for NaN gradients, such as that of sqrt at 0"
+        return f"weights of {', '.join(parts)} are NaN or infinite: {gradients}" if parts else ""
+
+
+def explained(error: Exception, runs: Sequence[TrainingRun]) -> Exception:
+    """Returns an error about NaN actions with their cause in one of the runs; any other error as it is."""
+    causes = [run.cause_of_nan() for run in runs] if isinstance(error, NaNActionsError) else []
+    return next((NaNActionsError(f"{error}; {cause}") for cause in causes if cause), error)
 
 
 def _require_same_spaces(began: EnvSpec, now: EnvSpec) -> None:

@@ -66,6 +66,10 @@ class DivergedError(RuntimeError):
     """Training diverged: values are NaN or infinite."""
 
 
+class NaNActionsError(DivergedError):
+    """The policy's actions are NaN or infinite."""
+
+
 def checked_action(action: Any, policy: Any) -> Action:
     """Returns the action; raises TypeError if an algorithm from outside the package returned something else."""
     if not isinstance(action, Action):
@@ -75,10 +79,10 @@ def checked_action(action: Any, policy: Any) -> Action:
 
 
 def finite_actions(actions: Tensor) -> Tensor:
-    """Returns the actions on the CPU; raises DivergedError if one is NaN or infinite."""
+    """Returns the actions on the CPU; raises NaNActionsError if one is NaN or infinite."""
     actions = actions.cpu()
     if actions.is_floating_point() and first_non_finite(actions.numpy()) is not None:
-        raise DivergedError("the policy's actions are NaN or infinite; lower the learning rate")
+        raise NaNActionsError("the policy's actions are NaN or infinite; lower the learning rate")
     return actions
 
 
