@@ -167,11 +167,14 @@ def test_a_network_that_is_given_twice_is_refused():
 @pytest.mark.parametrize(
     ("network", "message"),
     [
-        ("ThreeAxes", r"must return a float tensor \[rows, n\], here \[2, n\] for inputs \[2, 4\], got .*\[1, 2, 4\]"),
+        (
+            "ThreeAxes",
+            r"must return a float tensor \[rows, n\], here \[2, n\] for inputs of shape \[2, 4\], got .*\[1, 2, 4\]",
+        ),
         ("Misspelt", r"fails on inputs of shape \[2, 4\]: AttributeError: .* no attribute 'nett'"),
         ("OverRows", r"gives a row other outputs alone than in a batch; .* set network\.memory"),
         ("Squeezed", r"fails on inputs of zeros or ones of shape \[1, 4\]: ValueError: not enough values to unpack"),
-        ("NoRowAxis", r"must return \[1, (\d+)\] for inputs \[1, 4\], got \[\1\]; keep the axis of rows"),
+        ("NoRowAxis", r"must return \[1, (\d+)\] for inputs of shape \[1, 4\], got \[\1\]; keep the axis of rows"),
         ("BatchNorm", "has batch norm, .*; use layer norm"),
         ("Tied", "uses one parameter under two names"),
         ("NoRole", "needs a class attribute role: one of features, trunk, model, got None"),
@@ -286,10 +289,35 @@ def test_seeds_in_processes_import_the_class_too(own_nets):
     assert [result.status for result in train_seeds(configs)] == ["finished", "finished"]
 
 
-def test_features_get_a_dict_of_images_and_vectors():
-    parts = (ObsPart("camera", (1, 6, 6), "uint8"), ObsPart("speed", (2,), "float32"))
-    spec = EnvSpec((36 + 8,), "discrete", 3, obs_dtype="uint8", obs_parts=parts)
+PARTS = (ObsPart("camera", (1, 6, 6), "uint8"), ObsPart("speed", (2,), "float32"))
+PACKED = EnvSpec((36 + 8,), "discrete", 3, obs_dtype="uint8", obs_parts=PARTS)
+JOINED = EnvSpec((2,), "discrete", 3, obs_space={"type": "Dict", "subspaces": {}})
 
+
+@pytest.mark.parametrize(
+    ("spec", "read", "message"),
+    [
+        (PACKED, lambda obs: obs["velocity"], r"parts 'camera' uint8 \[2, 1, 6, 6\], 'speed' float32 \[2, 2\]: KeyE"),
+        (PACKED, lambda obs: obs["speed"].mean(0).expand(len(obs["speed"]), -1), "other outputs alone than in a batch"),
+        (PACKED, lambda obs: obs["speed"].sum(), r"for inputs with the parts 'camera' uint8 \[2, 1, 6, 6\], .*, got"),
+        (JOINED, lambda obs: obs.get("speed"), r"shape \[2, 2\] \(a Dict .* arrives as one vector\): Attr"),
+    ],
+)
+def test_a_mistake_with_a_dict_of_observations_is_named_with_its_parts(spec, read, message):
+    class Mistaken(nn.Module):
+        role = "features"
+
+        def __init__(self, spec: EnvSpec) -> None:
+            super().__init__()
+
+        def forward(self, obs: Any) -> Any:
+            return read(obs)
+
+    with pytest.raises(ValueError, match=message):
+        PPOAlgorithm.build(spec, network=Mistaken)
+
+
+def test_features_get_a_dict_of_images_and_vectors():
     class Mixed(nn.Module):
         role = "features"
 
@@ -300,7 +328,7 @@ def test_features_get_a_dict_of_images_and_vectors():
         def forward(self, obs: dict[str, torch.Tensor]) -> torch.Tensor:
             return torch.cat([self.camera(obs["camera"].flatten(1) / 255), obs["speed"]], -1)
 
-    learner = PPOAlgorithm.build(spec, network=Mixed)
+    learner = PPOAlgorithm.build(PACKED, network=Mixed)
     speeds = torch.tensor([[1.5, -2.0], [0.0, 3.0]])
     rows = torch.cat([torch.zeros(2, 36, dtype=torch.uint8), speeds.view(torch.uint8)], -1)
     torch.testing.assert_close(learner.model.encoder(rows)[:, 4:], speeds)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -69,14 +70,15 @@ class CustomNetwork(NamedTuple):
         # The widths and activation of the config are those of the hidden layers behind the encoder.
         own = {name: value for name, value in self.options.items() if name not in LAYER_OPTIONS}
         module = Features(self._made(lambda: self.kind(self.spec, **own)), self.spec)
-        return module, self._width(module, _zeros(self.spec))
+        return module, self._width(module, _rows(self.spec, 0), _rows(self.spec, 1), partial(_observed, self.spec))
 
     def trunk(self, inputs: int, copies: int | None) -> tuple[nn.Module, int] | None:
         """New hidden layers and their width; None if the class is not for hidden layers."""
         if self.role != "trunk":
             return None
         modules = [self._made(lambda: self.kind(inputs, **self.options)) for _ in range(copies or 1)]
-        widths = [self._width(module, torch.zeros(2, inputs)) for module in modules]
+        rows = torch.zeros(2, inputs), torch.ones(2, inputs)
+        widths = [self._width(module, *rows, lambda count: f"of shape [{count}, {inputs}]") for module in modules]
         return (OwnModule(modules[0]) if copies is None else Copies(modules)), widths[0]
 
     def model(self, model_type: Any, config: Any) -> nn.Module:
@@ -115,28 +117,24 @@ class CustomNetwork(NamedTuple):
             raise ValueError(f"network {self.name} uses one parameter under two names; give each part its own")
         return module
 
-    def _width(self, module: nn.Module, inputs: Tensor) -> int:
+    def _width(self, module: nn.Module, zeros: Tensor, ones: Tensor, describe: Callable[[int], str]) -> int:
         """Checks the output for two rows of zeros and returns its width; random streams stay as they are."""
         lazy = any(isinstance(part, LazyModuleMixin) for part in module.modules())  # gets its first weights here
         try:
             with torch.no_grad(), nullcontext() if lazy else torch.random.fork_rng(devices=()):
-                outputs = module(inputs)
+                outputs = module(zeros)
         except Exception as error:
-            raise ValueError(
-                f"network {self.name} fails on inputs of shape {_shape(inputs)}: {type(error).__name__}: {error}"
-            ) from error
+            raise ValueError(f"network {self.name} fails on inputs {describe(2)}: {describe_error(error)}") from error
         if isinstance(outputs, Tensor) and outputs.dim() == 2 and len(outputs) == 2 and outputs.is_floating_point():
-            self._check_rows(module, inputs)
+            self._check_rows(module, torch.stack((zeros[0], ones[0])), describe(1))
             return outputs.shape[1]
         got = f"{outputs.dtype} {_shape(outputs)}" if isinstance(outputs, Tensor) else type(outputs).__name__
         raise ValueError(
-            f"network {self.name} must return a float tensor [rows, n], here [2, n] for inputs {_shape(inputs)}, "
-            f"got {got}"
+            f"network {self.name} must return a float tensor [rows, n], here [2, n] for inputs {describe(2)}, got {got}"
         )
 
-    def _check_rows(self, module: nn.Module, zeros: Tensor) -> None:
+    def _check_rows(self, module: nn.Module, rows: Tensor, described: str) -> None:
         """Raises ValueError if the class cannot take one row, or if a row changes the output of another one."""
-        rows = torch.stack((zeros[0], torch.ones_like(zeros[0])))
         was_training = {part: part.training for part in module.modules()}  # a frozen part may stay in eval mode
         try:
             with torch.no_grad(), torch.random.fork_rng(devices=()):
@@ -144,15 +142,14 @@ class CustomNetwork(NamedTuple):
                 together, again = module(rows), module(rows)
         except Exception as error:
             raise ValueError(
-                f"network {self.name} fails on inputs of zeros or ones of shape {_shape(zeros[:1])}: "
-                f"{describe_error(error)}"
+                f"network {self.name} fails on inputs of zeros or ones {described}: {describe_error(error)}"
             ) from error
         finally:
             for part, mode in was_training.items():
                 part.training = mode
         if any(each.shape != together[:1].shape for each in alone):
             raise ValueError(
-                f"network {self.name} must return [1, {together.shape[1]}] for inputs {_shape(zeros[:1])}, got "
+                f"network {self.name} must return [1, {together.shape[1]}] for inputs {described}, got "
                 f"{_shape(alone[0])}; keep the axis of rows"
             )
         is_random = not together.equal(again)
@@ -224,11 +221,11 @@ def check_own_network(learner: Any, spec: EnvSpec, name: str) -> None:
     """Raises ValueError unless the learner acts on two rows of zeros; random streams stay as they are."""
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=()):
-            actions = learner.act(_zeros(spec), deterministic=True).actions
+            actions = learner.act(_rows(spec, 0), deterministic=True).actions
     except Exception as error:
         raise ValueError(
-            f"network {name} fails when {learner.name} acts on observations {_shape(_zeros(spec))}: "
-            f"{type(error).__name__}: {error}"
+            f"network {name} fails when {learner.name} acts on observations {_observed(spec, 2)}: "
+            f"{describe_error(error)}"
         ) from error
     expected = (2,) if spec.action_kind == "discrete" else (2, spec.action_dim)
     if tuple(actions.shape) != expected:
@@ -250,8 +247,24 @@ def _imported(name: str) -> Any:
     return found
 
 
-def _zeros(spec: EnvSpec) -> Tensor:
-    return torch.zeros(2, *spec.obs_shape, dtype=torch.uint8 if spec.obs_dtype == "uint8" else torch.float32)
+def _rows(spec: EnvSpec, value: int) -> Tensor:
+    """Returns two observations whose numbers all have this value."""
+    if spec.obs_parts:
+        types = {"uint8": torch.uint8, "float32": torch.float32}
+        parts = [torch.full((2, part.size), value, dtype=types[part.dtype]) for part in spec.obs_parts]
+        return torch.cat([part.view(torch.uint8) for part in parts], -1)
+    dtype = torch.uint8 if spec.obs_dtype == "uint8" else torch.float32
+    return torch.full((2, *spec.obs_shape), value, dtype=dtype)
+
+
+def _observed(spec: EnvSpec, rows: int) -> str:
+    """Describes the shapes of observations as a network receives them."""
+    if spec.obs_parts:
+        parts = [f"{part.name!r} {part.dtype} {[rows, *part.shape]}" for part in spec.obs_parts]
+        return f"with the parts {', '.join(parts)}"
+    joined = " (a Dict or Tuple without images arrives as one vector)"
+    is_joined = (spec.obs_space or {}).get("type") in ("Dict", "Tuple")
+    return f"of shape {[rows, *spec.obs_shape]}{joined if is_joined else ''}"
 
 
 def _shape(tensor: Tensor) -> list[int]:
