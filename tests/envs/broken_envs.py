@@ -242,6 +242,18 @@ class RaisingStep(Good):
         return [1][action + 5]  # <- RaisingStep: `step` raised IndexError: list index out of range
 
 
+class ChangedActions(Good):
+    def reset(self, **options: Any) -> Any:  # <- ChangedActions: action_space was Discrete(2) and is Discrete(3) after
+        self.action_space = spaces.Discrete(3)
+        return super().reset(**options)
+
+
+class ChangedActionsLater(Good):
+    def step(self, action: Any) -> Any:  # <- ChangedActionsLater: was Discrete(2) and is Discrete(3) after
+        self.action_space = spaces.Discrete(3)
+        return super().step(action)
+
+
 class RaisingInNumPy(Good):
     def step(self, action: Any) -> Any:
         self.np_random.choice(2, p=[0.5, 0.4])  # <- RaisingInNumPy: raised ValueError: Probabilities do not sum to 1

@@ -123,6 +123,15 @@ def test_an_observation_outside_its_space_is_one_warning(broken: Any):
     assert warning.endswith(f"broken_envs.py:{LINES['Outside']})")
 
 
+@pytest.mark.parametrize(("name", "steps"), [("ChangedActions", 1), ("ChangedActionsLater", 21)])
+def test_another_action_space_after_a_reset_is_one_warning(broken: Any, name: str, steps: int):
+    warnings: list[str] = []
+    step(getattr(broken, name), steps, warnings=warnings)
+    step(getattr(broken, name), steps, warnings=warnings)
+    (warning,) = warnings
+    assert warning.startswith("action_space was Discrete(2) and is Discrete(3) after `reset`, but an agent keeps the ")
+
+
 @pytest.mark.parametrize("name", ["OtherDtype", "ListObs", "IntFlag", "InfoList", "Good"])
 def test_a_value_that_training_converts_is_accepted(broken: Any, name: str):
     warnings: list[str] = []

@@ -7,6 +7,7 @@ import gymnasium as gym
 
 from rl_training.envs.checks.returned import (
     Fault,
+    action_space_faults,
     obs_faults,
     outcome_faults,
     signature_faults,
@@ -97,10 +98,20 @@ class FirstSteps:
             sentence = located(fault, place)
             if fault.fatal:
                 raise EnvFault(sentence)
-            kind = (fault.code, place or type(self.env))
-            if kind not in WARNED:
-                WARNED.add(kind)
-                self.warn(sentence)
+            warn_once(fault, place or type(self.env), sentence, self.warn)
+
+
+def warn_once(fault: Fault, place: Any, sentence: str, warn: Warn) -> None:
+    if (fault.code, place) not in WARNED:
+        WARNED.add((fault.code, place))
+        warn(sentence)
+
+
+def warn_of_changed_actions(env: Any, before: Any, warn: Warn) -> None:
+    """Warns if a reset has changed the action space of the user's environment."""
+    for fault in action_space_faults(before, env.action_space, "reset"):
+        place = place_of_method(env, "reset")
+        warn_once(fault, place or type(env), located(fault, place), warn)
 
 
 def require_outcome(env: Any, reward: Any, terminated: Any, truncated: Any) -> None:

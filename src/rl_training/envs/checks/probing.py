@@ -12,7 +12,15 @@ import numpy as np
 from gymnasium.wrappers import TimeLimit
 
 from rl_training.envs.checks.first_steps import EnvFault
-from rl_training.envs.checks.returned import Fault, accepts, obs_faults, split_reset, split_step, step_faults
+from rl_training.envs.checks.returned import (
+    Fault,
+    accepts,
+    action_space_faults,
+    obs_faults,
+    split_reset,
+    split_step,
+    step_faults,
+)
 from rl_training.envs.checks.user_code import Place, is_raised_here, place_of_error, place_of_method
 from rl_training.envs.interrupts import CallLimit, CallTimeout
 from rl_training.envs.masks import KEY, ActionMasks, masks_of
@@ -102,7 +110,7 @@ class Probe:
         self._kept: list[tuple[Any, Any]] = []  # the last observation and a copy of it
         self.masks: ActionMasks | None = None
         self._valid: np.ndarray | None = None  # mask of the next action
-        self._resets = 0
+        self._resets, self._actions = 0, copy.deepcopy(env.action_space)  # the space before the next call
 
     def call(self, name: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         return call(self.env, name, function, *arguments, found=self.found, limit=self.limit, **options)
@@ -116,6 +124,7 @@ class Probe:
         result = self.call("reset", self.env.reset, **options)
         obs, faults = split_reset(result, self.env.observation_space)
         self.record("reset", [*faults, *obs_faults(obs, self.env.observation_space, "reset")])
+        self._compare_actions("reset")
         self._compare_kept("reset")
         self._kept = [(obs, _copy(obs))]
         self._resets += 1
@@ -134,6 +143,7 @@ class Probe:
         if values is None:
             raise Stop
         self.record("step", step_faults(values, self.env.observation_space))
+        self._compare_actions("step")
         self._compare_kept("step")
         self._kept = [(values[0], _copy(values[0]))]
         self._read_mask("step", values[0], values[4], ended=ended(values))
@@ -155,6 +165,10 @@ class Probe:
             raise Stop from fault  # the next action might be an invalid one
         except (KeyError, TypeError, IndexError, ValueError):  # the observation has another form, which is reported
             pass
+
+    def _compare_actions(self, method: str) -> None:
+        self.record(method, action_space_faults(self._actions, self.env.action_space, method))
+        self._actions = copy.deepcopy(self.env.action_space)
 
     def _compare_kept(self, method: str) -> None:
         if self._kept and not same(*self._kept[0]):

@@ -38,6 +38,15 @@ def accepts(function: Any, name: str) -> bool:
     return name in parameters or any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
 
 
+def action_space_faults(before: Any, now: Any, method: str) -> Iterator[Fault]:
+    """Yields a fault if the action space has changed; `method` was called last."""
+    if now is not before and now != before:
+        mask = "" if isinstance(before, spaces.Box) else "; mark actions that are not valid now with an action mask"
+        fix = f"set it in `__init__` and keep it{mask}"
+        sentence = f"action_space was {before} and is {now} after `{method}`, but an agent keeps the first one: {fix}"
+        yield Fault("action_space_changed", sentence, fatal=False)
+
+
 def split_reset(result: Any, space: Any) -> tuple[Any, list[Fault]]:
     """Returns the observation and the faults of the form."""
     if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict):

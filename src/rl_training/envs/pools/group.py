@@ -7,7 +7,14 @@ import gymnasium as gym
 import numpy as np
 
 from rl_training.envs import snapshots
-from rl_training.envs.checks.first_steps import EnvFault, check_first_steps, describe_failure, require_outcome
+from rl_training.envs.checks.first_steps import (
+    EnvFault,
+    check_first_steps,
+    describe_failure,
+    require_outcome,
+    warn_of_changed_actions,
+)
+from rl_training.envs.checks.user_code import user_env
 from rl_training.envs.pools.layout import Layout
 from rl_training.envs.pools.shared_rows import StepArrays, obs_dtype
 from rl_training.messages import Warn, describe_error, print_warning
@@ -48,6 +55,8 @@ class EnvGroup:
         self._warn = warn
         for row, env in enumerate(envs):
             check_first_steps(env, warn if first + row == 0 else _ignore)
+        core = user_env(envs[0])
+        self._space = core, core.action_space
         self._actions = [bytearray() for _ in envs]  # of the running episodes, if kind is "replay"
         self._pending = np.empty(0)
         space: Any = envs[0].observation_space
@@ -152,6 +161,8 @@ class EnvGroup:
         try:
             first, _ = self._envs[row].reset(seed=self._layout.episode_seed(self._first + row, self._episodes[row]))
             self._write(obs, row, first)
+            if self._first + row == 0:
+                warn_of_changed_actions(*self._space, self._warn)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
