@@ -337,6 +337,20 @@ def test_nan_actions_are_reported_with_the_loss_or_the_weights(term, message, mo
         rl_training.ManagedAlgorithm({"algo": "own_term", "env_id": "Pendulum-v1", **run}).learn()
 
 
+@pytest.mark.parametrize("members", [1, 2])
+def test_next_values_with_a_further_axis_are_refused(members):
+    class Column(DQNAlgorithm):
+        def loss(self, batch):
+            values = self.model.q(batch["next_obs"]).amax(-1, keepdim=True)
+            return Loss({"loss": self.td_target(batch, values).square().mean()})
+
+    spec, lead = EnvSpec((4,), "discrete", 2), (members, 8) if members > 1 else (8,)
+    batch = {name: torch.zeros(*lead, 4) for name in ("obs", "next_obs")}
+    batch |= {name: torch.zeros(lead) for name in ("rewards", "dones", "truncated")}
+    with pytest.raises(ValueError, match=r"Column: td_target needs next values of shape \[8\], got \[8, 1\]; remove"):
+        Updater([Column.build(spec) for _ in range(members)]).update(batch)
+
+
 def test_an_act_that_returns_a_tensor_is_refused():
     class Bare(DQNAlgorithm):
         def act(self, obs, *arguments, **options):
@@ -361,6 +375,7 @@ def test_an_act_that_returns_a_tensor_is_refused():
         ),
         (Loss({"loss": 0.5}), r"term 'loss' of Bare\.loss must be a tensor of one number, .* got float"),  # type: ignore[dict-item]
         (Loss({"loss": GRADIENT}, {"q": 0.5}), r"metric 'q' of Bare\.loss must be a tensor, got float"),  # type: ignore[dict-item]
+        (Loss({"loss": GRADIENT}, {"step": GRADIENT}), r"Bare\.loss returns 'step', the name of another column"),
         (Loss({"loss": torch.ones(())}), r"Bare\.loss has no gradient: its terms depend on no trained parameter"),
     ],
 )

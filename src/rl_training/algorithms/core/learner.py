@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from rl_training.algorithms.core.config import AlgorithmConfig
-from rl_training.algorithms.core.loss_checks import require_used_loss
+from rl_training.algorithms.core.loss_checks import require_rows, require_used_loss
 from rl_training.algorithms.core.memory import check_memory, has_memory
 from rl_training.algorithms.core.ops import td_target
 from rl_training.algorithms.core.updater import Updater
@@ -26,7 +26,6 @@ from rl_training.types import ACTION_SPACES, Action, Batch, EnvSpec, Loss, Param
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
 
 VECTORS_ONLY = (
     "normalize_obs is for vectors only (simba and simba_v2 turn it on). Set normalize_obs=false for images, which the "
@@ -230,6 +229,7 @@ class Learner(nn.Module):
 
     def td_target(self, batch: Batch, next_values: Tensor) -> Tensor:
         """TD target [..., rows] of the next values [..., rows], with the discounts of the batch or else gamma."""
+        require_rows(next_values, batch["rewards"], self)
         return td_target(batch["rewards"], batch["dones"], next_values, batch.get("discounts", self.config.gamma))
 
     def separate_parts(self) -> tuple[str, ...]:
