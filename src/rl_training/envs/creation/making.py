@@ -5,10 +5,8 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from importlib.util import find_spec
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, TypeAlias
 
@@ -21,7 +19,8 @@ from rl_training.envs.atari import is_atari, make_atari
 from rl_training.envs.checks.first_steps import describe_failure, require_spaces
 from rl_training.envs.checks.user_code import place_of_error
 from rl_training.envs.creation.lending import LentEnv
-from rl_training.envs.creation.modules import module_of, registered
+from rl_training.envs.creation.modules import entry_point_of, module_of, register_in_worker, registered
+from rl_training.envs.creation.quiet import hide_repeated_warnings, quiet_models
 from rl_training.envs.creation.suggestions import suggestion
 from rl_training.envs.creation.wrapping import split_time_limit, wrap, wrapper_name
 from rl_training.envs.device.names import is_built_in
@@ -84,9 +83,10 @@ class EnvFactory:
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Unpickles it in a worker process, and approves the modules that the parent process approved."""
         known = state.pop("registered")
-        if known is not None:
-            gym.registry.setdefault(known.id, known)
         self.__dict__.update(state)
+        if known is not None:
+            register_in_worker(known)
+            hide_repeated_warnings(str(self.env))  # the parent process showed them
         named = [self.env, *map(wrapper_name, self.wrappers)]
         approve(module for name in named if (module := module_in(name)) is not None)
 
@@ -172,11 +172,13 @@ def _make(env_id: str | MakeEnv, env_kwargs: Mapping[str, Any], *, training: boo
         if is_atari(env_id):
             return make_atari(env_id, training=training, **env_kwargs)
         with quiet_models(env_id):
-            return gym.make(env_id, **{"disable_env_checker": True, **env_kwargs})
+            env = gym.make(env_id, **{"disable_env_checker": True, **env_kwargs})
+        hide_repeated_warnings(env_id)
+        return env
     except (gym.error.UnregisteredEnv, gym.error.DeprecatedEnv) as error:
         raise ValueError(f"env_id {env_id!r} not found. {suggestion(env_id) or error}") from error
     except (gym.error.DependencyNotInstalled, ImportError) as error:
-        module = _module(env_id)
+        module = entry_point_of(env_id)
         atari = "rl-training[atari]" if is_atari(env_id) else None
         extra = next((extra for family, extra in EXTRAS.items() if module.startswith(family)), atari)
         hint = f'run: pip install "{extra}"' if extra else str(error)
@@ -186,29 +188,6 @@ def _make(env_id: str | MakeEnv, env_kwargs: Mapping[str, Any], *, training: boo
         if unknown is None or unknown[1] not in env_kwargs:
             raise
         raise TypeError(f"env_kwargs: {env_id} has no option {unknown[1]!r}; remove or correct it") from error
-
-
-@contextmanager
-def quiet_models(env_id: str) -> Iterator[None]:
-    """Hides MuJoCo's warnings about Gymnasium's own models, which users cannot change.
-
-    MuJoCo prints and logs them for each environment, and every evaluation creates new ones.
-    """
-    if not _module(env_id).startswith("gymnasium.envs.mujoco") or find_spec("mujoco") is None:
-        yield
-        return
-    import mujoco
-
-    before = mujoco.get_mju_user_warning()
-    mujoco.set_mju_user_warning(lambda message: None)
-    try:
-        yield
-    finally:
-        mujoco.set_mju_user_warning(before)
-
-
-def _module(env_id: str) -> str:
-    return str(getattr(registered(env_id), "entry_point", ""))
 
 
 def _call(creator: MakeEnv, env_kwargs: Mapping[str, Any]) -> gym.Env[Any, Any]:

@@ -3,11 +3,12 @@
 import hashlib
 import sys
 import sysconfig
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
-from gymnasium.envs.registration import EnvSpec, find_highest_version, get_env_id, parse_env_id
+from gymnasium.envs.registration import EnvSpec, find_highest_version, get_env_id, load_env_creator, parse_env_id
 
 from rl_training.envs.atari import is_atari
 from rl_training.modules import module_files, module_in
@@ -55,6 +56,25 @@ def registered(env_id: str) -> EnvSpec | None:
         return None
     highest = find_highest_version(namespace, name) if version is None else None
     return gym.registry.get(env_id if highest is None else get_env_id(namespace, name, highest))
+
+
+def entry_point_of(env_id: str) -> str:
+    """Returns the entry point of a registered id as text, `module:Class` unless it is a function."""
+    return str(getattr(registered(env_id), "entry_point", ""))
+
+
+def register_in_worker(known: EnvSpec) -> None:
+    """Registers an id as in the parent process, unless the code that registers it has run here too.
+
+    Its module comes first: packages such as ale_py register all their ids when they are imported, and Gymnasium
+    warns of each that is registered already.
+    """
+    if known.id in gym.registry:
+        return
+    if isinstance(known.entry_point, str):
+        with suppress(Exception):  # raised again when the environment is created
+            load_env_creator(known.entry_point)
+    gym.registry[known.id] = known
 
 
 def _installed() -> list[Path]:
