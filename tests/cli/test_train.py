@@ -268,33 +268,3 @@ def test_a_run_that_was_never_evaluated_can_be(cli, cartpole, tmp_path):
     result = cli(*cartpole, "--set", "eval_interval=0", "--output", tmp_path / "run")
     assert f"next        rl-training evaluate {tmp_path / 'run'}\n" in result.stdout
     assert cli("evaluate", tmp_path / "run", "--episodes", 1).exit_code == 0
-
-
-@pytest.mark.parametrize(
-    ("algo", "env_id", "options", "line"),
-    [
-        ("dqn", "CartPole-v1", ["num_envs=4", "learning_starts=8"],
-         "4 environments: one update in 4 environment steps, as in Stable-Baselines3, instead of one in 1 with a "
-         "single environment; updates_per_collect=4 keeps the ratio"),
-        ("dqn", "CartPole-v1", ["num_envs=1", "learning_starts=8"], None),
-        ("ppo", "CartPole-v1", ["num_envs=4", "num_steps=8", "batch_size=8"], None),
-    ],
-)  # fmt: skip
-def test_more_environments_mean_fewer_updates_per_step_and_that_is_printed_once(
-    cli, tmp_path, algo, env_id, options, line
-):
-    settings = [part for each in [*options, "hidden_sizes=[8]", "eval_interval=0"] for part in ("--set", each)]
-    printed = cli("train", algo, env_id, "--steps", 16, *settings, "--output", tmp_path / "run").stderr.splitlines()
-    assert [each for each in printed if "one update in" in each] == ([] if line is None else [line])
-
-
-@pytest.mark.parametrize(("algo", "steps", "taken"), [("ppo", 20, 32), ("ppo", 30, 32), ("dqn", 9, 10)])
-def test_a_budget_that_whole_rollouts_exceed_is_reported(cli, tmp_path, algo, steps, taken):
-    options = ["num_envs=2", "hidden_sizes=[8]", "eval_interval=0"]
-    options += ["num_steps=8", "batch_size=8"] if algo == "ppo" else ["learning_starts=8"]
-    settings = [part for each in options for part in ("--set", each)]
-    result = cli("train", algo, "CartPole-v1", "--steps", steps, *settings, "--output", tmp_path / "run")
-    line = f"a rollout of 16 steps (num_steps * num_envs) is not cut: the run takes {taken} steps"
-    assert (line in result.stderr.splitlines()) == (algo == "ppo" and taken >= 1.1 * steps)
-    assert ("num_steps" in result.stderr) == (line in result.stderr)
-    assert f"finished    {taken} steps" in result.stdout

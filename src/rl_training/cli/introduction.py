@@ -1,11 +1,12 @@
 """Prints one line at the start of training: environment, algorithm, device, seeds and steps."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import prod
 
 import torch
 import typer
 
+from rl_training.envs.atari import is_atari
 from rl_training.envs.creation.making import spec_of
 from rl_training.experiment.config.registry import get_algorithm_spec
 from rl_training.experiment.config.train_config import DatasetRecipe, TrainConfig
@@ -16,10 +17,13 @@ from rl_training.runtime.state import TrainerState
 
 
 class Introduction(Callback):
-    """Prints the line on stderr when training starts, after every check of the config."""
+    """Prints the line on stderr when training starts, after every check of the config.
 
-    def __init__(self, config: TrainConfig, *, seeds: Sequence[int] = ()) -> None:
-        self.config, self.seeds = config, seeds or [config.seed]
+    `chosen` are the options of the algorithm that the user set.
+    """
+
+    def __init__(self, config: TrainConfig, *, seeds: Sequence[int] = (), chosen: Collection[str] = ()) -> None:
+        self.config, self.seeds, self.chosen = config, seeds or [config.seed], chosen
 
     def on_train_start(self, state: TrainerState) -> None:
         config, offline = self.config, get_algorithm_spec(self.config.algo).lane == "offline"
@@ -35,7 +39,9 @@ class Introduction(Callback):
         words += [f"resumed at {state.global_step:,}"] if state.global_step else []
         subject = "" if config.env_id is None else f"{config.env_id}: {spaces(config)}; "
         typer.echo(subject + ", ".join(words), err=True)
-        for note in filter(None, (fewer_updates(config), more_steps(config, total))):
+        is_chosen = state.global_step > 0 or "updates_per_collect" in self.chosen
+        updates = None if is_chosen else fewer_updates(config)
+        for note in filter(None, (updates, more_steps(config, total), atari_returns(config))):
             typer.echo(note, err=True)
         if config.env_id is None:
             typer.echo(
@@ -58,6 +64,18 @@ def fewer_updates(config: TrainConfig) -> str | None:
         f"Stable-Baselines3, instead of one in {many_steps / usual:g} with a single environment; "
         f"updates_per_collect={config.num_envs * per_collect} keeps the ratio"
     )
+
+
+def atari_returns(config: TrainConfig) -> str | None:
+    """Explains why the returns of training are lower than those of evaluations."""
+    options = config.env_kwargs
+    if config.env_id is None or not is_atari(config.env_id) or not options.get("preprocess", True):
+        return None
+    rules = {"terminal_on_life_loss": "end with each life", "clip_rewards": "have clipped rewards"}
+    active = [rule for name, rule in rules.items() if options.get(name, True)]
+    if not active:
+        return None
+    return f"training episodes {' and '.join(active)}; evaluations are whole games with raw rewards"
 
 
 def more_steps(config: TrainConfig, total: int) -> str | None:

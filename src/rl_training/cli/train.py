@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -108,7 +108,9 @@ def train(
         if given_options(executor):
             results = train_elsewhere(configs, executor, fresh=fresh, quiet=quiet)
         else:
-            results = train_all(configs, fresh=fresh, quiet=quiet, callbacks=[] if watch is None else [watch])
+            watches = [] if watch is None else [watch]
+            shown = [] if quiet else [introduction(configs, chosen_options(target, overrides or []))]
+            results = train_all(configs, fresh=fresh, quiet=quiet, callbacks=[*watches, *shown])
     report = results[0].report() if chosen is None else summary(chosen, results)
     if watch is not None:
         report["profile"] = watch.summary()
@@ -189,14 +191,26 @@ def train_elsewhere(
 def train_all(
     configs: list[TrainConfig], *, fresh: bool, quiet: bool, callbacks: Sequence[Callback]
 ) -> list[TrainResult]:
-    from rl_training.cli.introduction import Introduction
     from rl_training.experiment.run import run_training
     from rl_training.experiment.seeds.sweep import train_seeds
 
-    shown = [*callbacks, *([] if quiet else [Introduction(configs[0], seeds=[config.seed for config in configs])])]
     if len(configs) == 1:
-        return [run_training(configs[0], callbacks=shown, fresh=fresh, quiet=quiet)]
-    return train_seeds(configs, callbacks=shown, fresh=fresh, quiet=quiet)
+        return [run_training(configs[0], callbacks=callbacks, fresh=fresh, quiet=quiet)]
+    return train_seeds(configs, callbacks=callbacks, fresh=fresh, quiet=quiet)
+
+
+def introduction(configs: list[TrainConfig], chosen: Collection[str]) -> Callback:
+    from rl_training.cli.introduction import Introduction
+
+    return Introduction(configs[0], seeds=[config.seed for config in configs], chosen=chosen)
+
+
+def chosen_options(target: str, overrides: list[str]) -> Collection[str]:
+    """Returns the names of the algorithm's options that the user set, by --set or in a config file."""
+    from rl_training.experiment.config.train_config import apply_overrides, load_config
+
+    in_file = load_config(target) if target.endswith((".yaml", ".yml")) else {}
+    return apply_overrides(in_file, overrides).get("algo_kwargs") or {}
 
 
 def draw_curve(run_dir: Path) -> Path | None:
