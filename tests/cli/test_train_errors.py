@@ -106,3 +106,13 @@ def test_resume_of_no_run(cli, tmp_path):
     result = cli("resume", tmp_path / "absent")
     assert (result.exit_code, result.stderr) == (2, f"error: no run or checkpoint at {tmp_path}/absent\n")
     assert not (tmp_path / "absent").exists()
+
+
+@pytest.mark.parametrize(
+    ("seed", "hint"),
+    [("0-2", "; several seeds are --seeds 0-2"), ("0,2", "; several seeds are --seeds 0,2"), ("a", "")],
+)
+def test_a_seed_that_is_no_number_is_refused_with_the_option_for_several(cli, seed, hint):
+    refused = cli("train", "ppo/cartpole", "--seed", seed)
+    assert refused.exit_code == 2
+    assert f"Invalid value for '--seed': {seed!r} is not a whole number of at least 0{hint}\n" in refused.stderr

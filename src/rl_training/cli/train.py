@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Collection, Sequence
 from contextlib import closing
@@ -26,6 +27,14 @@ if TYPE_CHECKING:
     from rl_training.runtime.callbacks.profile import Profile
     from rl_training.runtime.engine import Callback
 
+
+def one_seed(text: str) -> int:
+    if not text.isdecimal():
+        hint = f"; several seeds are --seeds {text}" if re.fullmatch(r"\d+([,-]\d+)+", text) else ""
+        raise typer.BadParameter(f"{text!r} is not a whole number of at least 0{hint}")
+    return int(text)
+
+
 Target = Annotated[
     str, typer.Argument(metavar="CONFIG|ALGO", help="Packaged config (iql/pendulum), .yaml file or algorithm.")
 ]
@@ -44,7 +53,7 @@ TotalSteps = Annotated[
     ),
 ]
 OnlineSteps = Annotated[int | None, number("Fine-tune online in ENV for N steps after offline training.")]
-Seed = Annotated[int | None, typer.Option(metavar="S", min=0, help="Random seed of the run.")]
+Seed = Annotated[int | None, typer.Option(metavar="S", parser=one_seed, help="Random seed of the run.")]
 Seeds = Annotated[
     str | None, typer.Option(metavar="0-4", help="Several seeds, 0-4 or 0,2,5; one run each in DIR/seed_<s>."), LIST
 ]
