@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Sequence
@@ -336,3 +337,17 @@ def test_other_devices_are_refused(text):
 def test_a_lack_of_memory_names_the_options(tmp_path, log, code, message):
     (tmp_path / "log.txt").write_text(log)
     assert last_error(tmp_path / "log.txt", code) == message
+
+
+@pytest.mark.parametrize(
+    ("log", "free", "message"),
+    [
+        ("", 0, "ended with exit code 1; no space is left in {}: free some, or give another --output"),
+        ("", 1 << 30, "ended with exit code 1"),
+        ("error: no\n", 0, "no"),
+    ],
+)
+def test_an_empty_log_on_a_full_disk_is_explained(tmp_path, monkeypatch, log, free, message):
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=free))
+    (tmp_path / "log.txt").write_text(log)
+    assert last_error(tmp_path / "log.txt", 1) == message.format(tmp_path)

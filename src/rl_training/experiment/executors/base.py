@@ -1,13 +1,16 @@
 """The protocol of executors: they run command lines here or elsewhere and return handles."""
 
+import shutil
 import signal
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 OUTPUT, LOG = "stdout.txt", "log.txt"  # of a work
+FULL_BYTES = 2**20  # a disk with less is full: a checkpoint that did not fit may be removed again
 
 
 class Work(NamedTuple):
@@ -72,7 +75,7 @@ class Executor(ABC):
 
 
 def last_error(log: Path, code: int) -> str:
-    """The last line of a log, or the exit code if there is none; after a lack of memory, with advice."""
+    """The last line of a log, or the exit code if there is none; after a lack of memory or disk space, with advice."""
     from rl_training.processes import describe_exit  # imports multiprocessing, which --help does not need
 
     text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
@@ -81,7 +84,17 @@ def last_error(log: Path, code: int) -> str:
         return f"{describe_exit(code)}; if memory ran out, run fewer jobs at a time: give --memory or --jobs"
     if lines and "CUDA out of memory" in lines[-1]:
         return f"{lines[-1]}; run fewer jobs at a time on a GPU: give --gpu-memory or --slots"
-    return lines[-1] if lines else describe_exit(code)
+    if lines:
+        return lines[-1]
+    full = f"; no space is left in {log.parent}: free some, or give another --output"
+    return describe_exit(code) + (full if _is_full(log.parent) else "")
+
+
+def _is_full(folder: Path) -> bool:
+    """Whether the disk has no room for a log."""
+    with suppress(OSError):  # the folder is gone
+        return shutil.disk_usage(folder).free < FULL_BYTES
+    return False
 
 
 @dataclass(frozen=True)
