@@ -88,6 +88,28 @@ def test_the_page_has_scores_intervals_seeds_and_pairs(runs):
     assert [profile["title"] for profile in page.data["profiles"]] == ["X-v1"]
 
 
+@pytest.mark.parametrize(("status", "stored"), [("finished", 20.0), ("stopped", 20.0), ("finished", 45.0)])
+def test_the_time_of_a_resumed_run_counts_all_its_parts_and_no_pause(tmp_path, write_run, status, stored):
+    run = write_run(tmp_path / "runs" / "resumed", 5)
+    log = [(100, 10.0, 1000.0), (200, 10.0, 1010.0), (300, 5.0, 9000.0)]  # stopped for hours after step 200
+    rows = [{"step": step, "steps_per_second": speed, "time": time} for step, speed, time in log]
+    (run / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    result = json.loads((run / "result.json").read_text())
+    (run / "result.json").write_text(json.dumps({**result, "status": status, "seconds": stored, "steps": 300}))
+    assert f"{max(40.0, stored)} s of training" in page_of(tmp_path / "runs").text
+
+
+def test_an_unfinished_population_counts_its_time_once(tmp_path, write_run):
+    for seed in range(3):
+        run = write_run(tmp_path / "runs" / f"seed_{seed}", 5, seed=seed)
+        rows = [{"step": step, "steps_per_second": 10.0 + seed / 100, "time": step / 10} for step in (100, 200)]
+        (run / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        record = json.loads((run / "run.json").read_text())
+        (run / "run.json").write_text(json.dumps({**record, "population": [0, 1, 2]}))
+        (run / "result.json").unlink()
+    assert "20.0 s of training" in page_of(tmp_path / "runs").text
+
+
 def test_the_page_asks_nothing_from_the_network(runs):
     page = page_of(runs)
     assert [

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -65,17 +66,36 @@ def group_time(group: ReportGroup) -> dict[str, Any]:
 
 
 def group_seconds(group: ReportGroup) -> float:
-    """Time of all seeds. Seeds of a population are trained together and have the same time, which counts once."""
-    return sum({seconds for member in group.members if (seconds := member_seconds(member)) is not None})
+    """Time of all seeds. Seeds of a population are trained together, and their time counts once."""
+    times: dict[Any, float] = {}
+    for member in group.members:
+        if (seconds := member_seconds(member)) is not None:
+            population = _record(group, member).get("population")
+            together = isinstance(population, list) and len(population) > 1
+            key = (member.path.parent, str(population)) if together else seconds
+            times[key] = max(seconds, times.get(key, 0.0))
+    return sum(times.values())
 
 
 def member_seconds(member: Member) -> float | None:
-    """Time of the run: from its result, or from the times in the log of a run without one."""
-    if member.is_finished and (seconds := finite(member.facts.get("seconds"))) is not None:
-        return seconds
-    rows = [] if member.run is None else member.run.rows
-    times = [time for row in rows if (time := finite(row.get("time"))) is not None]
-    return max(times) - min(times) if len(times) > 1 else finite(member.facts.get("seconds"))
+    """Time of the run, without pauses between a stop and the next start: by its log, or by its result if that is more.
+
+    The result of a run that was resumed has the time since then, and its log ends before the last evaluation.
+    """
+    stored, logged = finite(member.facts.get("seconds")), _logged_seconds([] if member.run is None else member.run.rows)
+    return max((each for each in (stored, logged) if each is not None), default=None)
+
+
+def _logged_seconds(rows: Iterable[dict[str, Any]]) -> float | None:
+    """Sums the intervals of the log; its speeds count from the entry before, or from the start of the process."""
+    spent, last_step, last_time = [], 0.0, -math.inf
+    for row in rows:
+        step, now, speed = (finite(row.get(name)) for name in ("step", "time", "steps_per_second"))
+        if step is None or now is None or not speed:
+            continue
+        spent.append(max(min((step - last_step) / speed, now - last_time), 0.0))
+        last_step, last_time = step, now
+    return sum(spent) if spent else None
 
 
 def group_commands(group: ReportGroup) -> tuple[list[str], str]:
