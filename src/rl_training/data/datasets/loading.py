@@ -34,7 +34,7 @@ def load_transition_dataset(
     - `text_times`: recognises columns of text that hold timestamps; "iso" those in ISO 8601 only.
     - `choices`: reads integers in several columns as choices; False reads them as Box actions.
     - `final_rows`: terminal rows of a table without an action hold the last observation, and the row before terminates.
-    - `one_use`: refuses columns of a table that are observations or rewards and have another use.
+    - `one_use`: refuses columns that are observations or rewards and have another use.
     - `like`: spaces of earlier data, whose categories and first action are used.
     - `ids`: columns of a table to keep as integers, one for each different text.
     - `keep_durations`: adds the time to the next row if a table has a time column, for files that hold a part of it.

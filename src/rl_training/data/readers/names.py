@@ -93,12 +93,13 @@ def with_one_use(
 
 
 def _without_other_uses(names: Mapping[str, str], given: Mapping[str, str], stored: Sequence[str]) -> str:
-    """The pattern of obs; one such as `*` leaves out columns that are dropped or have another use."""
+    """The pattern of obs; one such as `*` leaves out columns that are dropped, or have another use or its name."""
     parts = names["obs"].split(",")
     wild = {part for part in parts if part.endswith("*") and part not in stored}
     others = [names[name] for name in (*SPELLINGS, *OPTIONAL) if name != "obs" and name in names]
     used = {column for pattern in others for column in matching_columns(pattern, stored)}
-    used |= {name for name, pattern in given.items() if not pattern}
+    used |= {name for name, pattern in given.items() if not pattern} | RESERVED
+    used |= {spelling for name, spellings in SPELLINGS.items() if name != "obs" for spelling in spellings}
     matched = [column for part in parts if part in wild for column in matching_columns(part, stored)]
     if names["obs"] in stored or used.isdisjoint(matched):
         return names["obs"]

@@ -16,7 +16,7 @@ import numpy as np
 from rl_training.data.datasets.durations import TIME
 from rl_training.data.datasets.validation import require_equal_lengths
 from rl_training.data.readers.episodes import Warnings, join_episodes, require_ids, single_ids
-from rl_training.data.readers.names import SPELLINGS, choose_names
+from rl_training.data.readers.names import NEEDED, SPELLINGS, choose_names, with_one_use
 from rl_training.data.readers.rows import (
     NO_LABELS,
     NO_NEXT_OBS,
@@ -35,14 +35,15 @@ ENDS, MASKS, VALIDS = "terminals", "masks", "valids"
 OTHER_ENDS = {*SPELLINGS["truncated"], *SPELLINGS["dones"], *SPELLINGS["episodes"], "episode_terminals"} - {ENDS}
 
 
-def choose_array_names(stored: Sequence[str], given: Mapping[str, str] | None, source: object) -> dict[str, str]:
-    """`choose_names` for files of arrays, which may be those of OGBench."""
-    if not _is_ogbench(set(stored), given or {}):
-        return choose_names(stored, given, source)
-    own = {"truncated": ENDS, "dones": MASKS, VALIDS: VALIDS}
-    names = choose_names(
-        [name for name in stored if name not in own.values()], given, source, needed=("obs", "actions")
-    )
+def choose_array_names(
+    stored: Sequence[str], given: Mapping[str, str] | None, source: object, *, one_use: bool = True
+) -> dict[str, str]:
+    """`choose_names` for files of arrays, which may be those of OGBench; `one_use` as in `TableOptions`."""
+    is_ogbench = _is_ogbench(set(stored), given or {})
+    own = {"truncated": ENDS, "dones": MASKS, VALIDS: VALIDS} if is_ogbench else {}
+    others = [name for name in stored if name not in own.values()]
+    names = choose_names(others, given, source, needed=("obs", "actions") if is_ogbench else NEEDED)
+    names = with_one_use(names, given or {}, others, source) if one_use else names
     return {**names, **{name: column for name, column in own.items() if column in stored}}
 
 

@@ -32,7 +32,7 @@ TextTimes: TypeAlias = 'bool | Literal["iso"]'
 
 @dataclass(frozen=True)
 class TableOptions:
-    """How to read a table; files of other formats ignore it."""
+    """How to read a table; other files ignore all but `one_use`."""
 
     csv_dialect: str = AUTO
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # values in order; (): those of the data

@@ -1,0 +1,90 @@
+"""Columns of a file have one use, and patterns of observations leave out those with another."""
+
+import h5py
+import numpy as np
+import pytest
+
+from rl_training.data import load_transition_dataset, read_columns
+
+FANS = """ticket,when,temperature,load,fan,outcome,end
+A,0,20,1,0,1,0
+A,1,21,2,1,2,1
+B,0,22,3,0,3,0
+B,1,23,4,1,4,1
+"""
+USES = {"obs": "temperature", "actions": "fan", "rewards": "outcome", "dones": "end", "episodes": "ticket"}
+
+
+@pytest.mark.parametrize(
+    ("columns", "column", "uses"),
+    [
+        ({"obs": "temperature,ticket"}, "ticket", "obs and for episodes"),
+        ({"obs": "temperature,fan"}, "fan", "obs and for actions"),
+        ({"obs": "temperature,end"}, "end", "obs and for dones"),
+        ({"rewards": "fan"}, "fan", "rewards and for actions"),
+        ({"rewards": "when", "time": "when"}, "when", "rewards and for time"),
+    ],
+)
+def test_a_column_with_two_uses_is_refused(tmp_path, columns, column, uses):
+    (tmp_path / "fans.csv").write_text(FANS)
+    with pytest.raises(ValueError, match=f"fans.csv: column '{column}' is used for {uses}; leave it out of one"):
+        read_columns(tmp_path / "fans.csv", columns=USES | columns)
+
+
+@pytest.mark.parametrize(
+    ("columns", "obs"),
+    [
+        ({"obs": "*", "time": "when"}, ("temperature", "load")),
+        ({"obs": "*", "load": ""}, ("when", "temperature")),
+        ({"obs": "load,when", "time": "when"}, ("load", "when")),  # a time in numbers may be an observation
+        ({"obs": "load,outcome"}, ("load", "outcome")),
+    ],
+)
+def test_a_pattern_of_observations_leaves_out_columns_with_another_use(tmp_path, columns, obs):
+    (tmp_path / "fans.csv").write_text(FANS)
+    assert read_columns(tmp_path / "fans.csv", columns=USES | columns).labels.names["obs"] == obs
+
+
+@pytest.mark.parametrize("name", ["time", "dones", "truncated", "rewards"])
+def test_a_name_of_one_column_refuses_two(tmp_path, name):
+    (tmp_path / "fans.csv").write_text(FANS)
+    with pytest.raises(ValueError, match=f"fans.csv: {name} takes one column, got when,load; choose one with"):
+        read_columns(tmp_path / "fans.csv", columns=USES | {name: "when,load"})
+
+
+ARRAYS = {
+    "x": np.arange(6.0), "y": np.arange(6.0) ** 2, "u": np.linspace(-1, 1, 6), "reward": np.ones(6),
+    "terminated": np.array([0, 0, 1, 0, 0, 1]), "done": np.array([0, 0, 1, 0, 0, 1]), "run": np.arange(6) // 3,
+}  # fmt: skip
+ROLES = {"obs": "x", "actions": "u", "episodes": "run"}
+
+
+@pytest.fixture(params=["npz", "hdf5"])
+def arrays(tmp_path, request):
+    """A file of arrays."""
+    path = tmp_path / f"log.{request.param}"
+    if request.param == "npz":
+        np.savez(path, **ARRAYS)
+        return path
+    with h5py.File(path, "w") as file:
+        file.update(ARRAYS)
+    return path
+
+
+@pytest.mark.parametrize(("columns", "column"), [({"obs": "x,run"}, "run"), ({"rewards": "u"}, "u")])
+def test_an_array_with_two_uses_is_refused(arrays, columns, column):
+    with pytest.raises(ValueError, match=f"column '{column}' is used for (obs|rewards) and for"):
+        read_columns(arrays, columns=ROLES | columns)
+    assert len(load_transition_dataset(arrays, columns=ROLES | columns, one_use=False)) == 6  # as in earlier versions
+
+
+def test_a_pattern_leaves_out_arrays_with_another_use_or_the_name_of_one(arrays):
+    for extra in ({}, {"dones": ""}, {"rewards": "0"}):
+        obs = read_columns(arrays, columns=ROLES | extra | {"obs": "*"}).columns["obs"]
+        assert (obs[:, 0] ** 2).tolist() == obs[:, 1].tolist()  # x and y
+        assert obs.shape[1] == 2
+
+
+def test_a_pattern_leaves_out_the_actions_of_ogbench(tmp_path):
+    np.savez(tmp_path / "raw.npz", observations=np.ones((4, 2)), actions=np.zeros((4, 1)), terminals=[0, 1, 0, 1])
+    assert read_columns(tmp_path / "raw.npz", columns={"obs": "*"}).columns["obs"].shape == (2, 2)
