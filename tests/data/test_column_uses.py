@@ -88,3 +88,11 @@ def test_a_pattern_leaves_out_arrays_with_another_use_or_the_name_of_one(arrays)
 def test_a_pattern_leaves_out_the_actions_of_ogbench(tmp_path):
     np.savez(tmp_path / "raw.npz", observations=np.ones((4, 2)), actions=np.zeros((4, 1)), terminals=[0, 1, 0, 1])
     assert read_columns(tmp_path / "raw.npz", columns={"obs": "*"}).columns["obs"].shape == (2, 2)
+
+
+@pytest.mark.parametrize("obs", ["*", "x,flow, m3/h", "flow, m3/h,x", ["flow, m3/h", "x"]])
+def test_names_of_columns_may_have_commas(tmp_path, obs):
+    (tmp_path / "log.csv").write_text('x,"flow, m3/h",action,reward,done,timeout\n1,5,0,1,0,0\n2,6,1,1,1,0\n')
+    stored = read_columns(tmp_path / "log.csv", columns={"obs": obs})
+    assert set(stored.labels.names["obs"]) == {"x", "flow, m3/h"}
+    assert stored.columns["obs"].sum(1).tolist() == [6, 8]

@@ -62,7 +62,7 @@ def choose_names(
     for name, pattern in given.items():
         if meant := _meant(name, stored):
             raise ValueError(f"unknown column {name!r}; did you mean {meant}={pattern}?")
-        if missing := [part for part in pattern.split(",") if pattern and not matching_columns(part, stored)]:
+        if missing := [part for part in parts_of(pattern, stored) if pattern and not matching_columns(part, stored)]:
             close = did_you_mean(missing[0], stored)
             raise ValueError(f"{source} has no column {missing[0]!r} to use as {name}; it has {sorted(stored)}{close}")
     if unknown := [name for name in needed if not names[name]]:
@@ -94,7 +94,7 @@ def with_one_use(
 
 def _without_other_uses(names: Mapping[str, str], given: Mapping[str, str], stored: Sequence[str]) -> str:
     """The pattern of obs; one such as `*` leaves out columns that are dropped, or have another use or its name."""
-    parts = names["obs"].split(",")
+    parts = parts_of(names["obs"], stored)
     wild = {part for part in parts if part.endswith("*") and part not in stored}
     others = [names[name] for name in (*SPELLINGS, *OPTIONAL) if name != "obs" and name in names]
     used = {column for pattern in others for column in matching_columns(pattern, stored)}
@@ -154,14 +154,26 @@ def matching_columns(pattern: str, stored: Collection[str]) -> list[str]:
     """The file's columns that a name, a list `a,b` or a prefix `obs_*` stands for."""
     if pattern in stored:
         return [pattern]
-    if "," in pattern:
-        return [name for part in pattern.split(",") for name in matching_columns(part, stored)]
+    if len(parts := parts_of(pattern, stored)) > 1:
+        return [name for part in parts for name in matching_columns(part, stored)]
     if not pattern.endswith("*"):
         return []
     prefix = pattern[:-1]
     found = [name for name in stored if name.startswith(prefix)]
     numbered = [name for name in found if name[len(prefix) :].isdecimal()]
     return sorted(numbered, key=lambda name: int(name[len(prefix) :])) or found
+
+
+def parts_of(pattern: str, stored: Collection[str]) -> list[str]:
+    """Splits `a,b` at its commas, except those in the names of the file's columns."""
+    words, parts = pattern.split(","), list[str]()
+    longest = 1 + max((name.count(",") for name in stored), default=0)
+    while words:
+        sizes = range(min(longest, len(words)), 1, -1)
+        size = next((size for size in sizes if ",".join(words[:size]) in stored), 1)
+        parts.append(",".join(words[:size]))
+        del words[:size]
+    return parts
 
 
 def other_names(stored: Sequence[str], names: Mapping[str, str], given: Mapping[str, str] | None) -> list[str]:
