@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from rl_training.data.datasets.actions import derive_spec, scale_actions, unscale_actions, with_action_range
+from rl_training.data.datasets.actions import (
+    derive_spec,
+    guessed_actions,
+    scale_actions,
+    unscale_actions,
+    with_action_range,
+)
 from rl_training.types import EnvSpec
 
 LOPSIDED = EnvSpec((1,), "box", 2, action_shape=(2,), action_low=(-2.0, 0.0), action_high=(2.0, 10.0))
@@ -111,3 +117,19 @@ def test_larger_float_actions_give_symmetric_bounds_a_dimension():
 def test_integer_actions_are_taken_for_discrete():
     spec = derive_spec(OBS, np.array([0, 3, 1]))
     assert (spec.action_kind, spec.action_dim) == ("discrete", 4)
+
+
+@pytest.mark.parametrize(
+    ("actions", "found"),
+    [
+        ([0, 50, 100], "only 3 of 101 choices"),
+        ([0, 3], "only 2 of 4 choices"),
+        ([0, 2], None),
+        ([7, 7], None),
+        (np.arange(21) * 9, None),  # reported as amounts
+        ([[0, 1], [1, 9]], "only 2 of 10 choices"),
+    ],
+)
+def test_choices_that_mostly_never_occur_are_reported(actions, found):
+    texts = [text for kind, text, _ in guessed_actions(np.array(actions)) if kind == "unused_choices"]
+    assert texts == ([f"{found} occur in the actions, and the policy may choose the others too"] if found else [])

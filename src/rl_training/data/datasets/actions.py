@@ -64,6 +64,8 @@ def guessed_actions(actions: Array) -> Iterator[tuple[str, str, str]]:
         elif (most := max(len(np.unique(entries)) for entries in flat.T)) > FEW:
             text = f"the actions are {most:,} whole numbers, and they are read as choices without an order"
             yield "whole_actions", text, "if they are amounts, set --action-range LOW,HIGH"
+        else:
+            yield from _unused_choices(flat)
         return
     low, high = reduce_rows(np.minimum, flat), reduce_rows(np.maximum, flat)
     largest, is_one_sided = float(np.maximum(-low, high).max()), bool(((low >= 0) & (high > 0)).any())
@@ -78,6 +80,16 @@ def guessed_actions(actions: Array) -> Iterator[tuple[str, str, str]]:
         option = "--categories with the name of each column" if is_joint else "--categories actions"
         fix = f"if they number choices, use {option} in a table, or store integers"
         yield "whole_actions", f"all actions are {what}, and they are read as Box actions", fix
+
+
+def _unused_choices(flat: Array) -> Iterator[tuple[str, str, str]]:
+    """Warns if at least half of the choices never occur, such as 1 to 49 in a column of 0, 50 and 100."""
+    counts = [(len(np.unique(entries)), int(entries.max()) + 1) for entries in flat.T if entries.min() >= 0]
+    found, size = max(counts, key=lambda each: each[1] / each[0], default=(1, 1))
+    if size >= 2 * found > 2:
+        text = f"only {found:,} of {size:,} choices occur in the actions, and the policy may choose the others too"
+        fix = "list the choices with --categories in a table, or number them from 0; set --action-range LOW,HIGH"
+        yield "unused_choices", text, f"{fix} if they are amounts"
 
 
 def spec_in_library_units(obs: Array, actions: Array) -> EnvSpec:
