@@ -96,3 +96,20 @@ def test_names_of_columns_may_have_commas(tmp_path, obs):
     stored = read_columns(tmp_path / "log.csv", columns={"obs": obs})
     assert set(stored.labels.names["obs"]) == {"x", "flow, m3/h"}
     assert stored.columns["obs"].sum(1).tolist() == [6, 8]
+
+
+@pytest.mark.parametrize(("column", "name"), [("Done", "dones"), ("Terminated", "dones"), ("Truncated", "truncated")])
+def test_columns_that_are_ignored_because_of_their_capitals_are_reported(tmp_path, column, name):
+    (tmp_path / "log.csv").write_text(f"x,y,action,reward,episode,{column}\n1,5,0,1,0,0\n2,6,1,1,0,1\n3,7,0,1,1,1\n")
+    stored = read_columns(tmp_path / "log.csv", columns={"obs": "*"})
+    assert stored.labels.names["obs"] == ("x", "y")
+    fix = f"use --columns {name}={column}, or {column}= to ignore it"
+    assert stored.labels.warnings == (("unread_name", f"{column!r} is not read as {name}", fix),)
+    for given in ({name: column}, {name: ""}, {column: ""}):
+        assert read_columns(tmp_path / "log.csv", columns={"obs": "x,y"} | given).labels.warnings == ()
+
+
+def test_an_error_proposes_columns_that_differ_by_capitals(tmp_path):
+    (tmp_path / "log.csv").write_text("x,y,Action,Reward\n1,5,0,1\n")
+    with pytest.raises(ValueError, match="such as actions=Action --columns rewards=Reward"):
+        read_columns(tmp_path / "log.csv", columns={"obs": "x,y"})

@@ -99,7 +99,8 @@ def _without_other_uses(names: Mapping[str, str], given: Mapping[str, str], stor
     others = [names[name] for name in (*SPELLINGS, *OPTIONAL) if name != "obs" and name in names]
     used = {column for pattern in others for column in matching_columns(pattern, stored)}
     used |= {name for name, pattern in given.items() if not pattern} | RESERVED
-    used |= {spelling for name, spellings in SPELLINGS.items() if name != "obs" for spelling in spellings}
+    reserved = {spelling for name, spellings in SPELLINGS.items() if name != "obs" for spelling in spellings}
+    used |= {column for column in stored if column.lower() in reserved}
     matched = [column for part in parts if part in wild for column in matching_columns(part, stored)]
     if names["obs"] in stored or used.isdisjoint(matched):
         return names["obs"]
@@ -138,7 +139,16 @@ def _example(unknown: Sequence[str], names: Mapping[str, str], usable: Sequence[
     choices = [column for column in free if _CHOICE.search(column.lower())] or (free if "obs" not in unknown else [])
     states = [column for column in free if "actions" not in unknown or column not in choices]
     found = {"obs": states[:8], "actions": choices[:1]}
+    found |= {name: [column] for name, column in capitalised(names, usable).items() if name != "obs"}
     return " --columns ".join(f"{name}={','.join(found.get(name, ())) or 'NAME'}" for name in unknown)
+
+
+def capitalised(names: Mapping[str, str], stored: Sequence[str]) -> dict[str, str]:
+    """Unused columns such as `Done` that are the spelling of a missing name but for their capitals, by that name."""
+    used = {column for pattern in names.values() for column in matching_columns(pattern, stored)}
+    free = [column for column in stored if column not in used and column != column.lower()]
+    found = {name: [each for each in free if each.lower() in SPELLINGS[name]] for name in SPELLINGS}
+    return {name: columns[0] for name, columns in found.items() if columns and not names.get(name)}
 
 
 def constant_rewards(given: Mapping[str, str], stored: Collection[str]) -> float | None:

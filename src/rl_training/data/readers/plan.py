@@ -12,6 +12,7 @@ from rl_training.data.readers.episodes import Warnings
 from rl_training.data.readers.names import (
     ACTIONS,
     TIME_NAMES,
+    capitalised,
     choose_names,
     matching_columns,
     other_names,
@@ -120,6 +121,15 @@ def unread_times(plan: Plan, given: Mapping[str, str]) -> Warnings:
         ("unread_time", f"{name!r} is ignored: {reason}", f"{fix} {name}=")
         for name, reason in plan.table.unread.items()
         if name not in used and given.get(name) != ""
+    )
+
+
+def unread_names(plan: Plan, given: Mapping[str, str]) -> Warnings:
+    """Warns of columns such as `Done` that are ignored because of their capitals."""
+    return tuple(
+        ("unread_name", f"{column!r} is not read as {name}", f"use --columns {name}={column}, or {column}= to ignore it")
+        for name, column in capitalised(plan.names, plan.table.names).items()
+        if name not in given and given.get(column) != ""
     )
 
 

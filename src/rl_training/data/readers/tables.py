@@ -12,7 +12,7 @@ from rl_training.data.readers.episodes import join_episodes, marked_ends, number
 from rl_training.data.readers.final_rows import end_before_final_rows
 from rl_training.data.readers.names import ACTIONS
 from rl_training.data.readers.options import TableOptions
-from rl_training.data.readers.plan import FLAGS, OBS, Plan, Table, make_plan, other_times, unread_times
+from rl_training.data.readers.plan import FLAGS, OBS, Plan, Table, make_plan, other_times, unread_names, unread_times
 from rl_training.data.readers.rows import (
     Labels,
     StoredColumns,
@@ -45,6 +45,7 @@ def read_table(table: Table, given: Mapping[str, str] | None, options: TableOpti
         warnings += (*unread_times(plan, given), *unordered_steps(columns, plan.extras))
     elif found is not None and table.spec is None:
         warnings += other_times(plan, given)
+    warnings += unread_names(plan, given) if table.spec is None else ()
     ended: tuple[str, ...] = ()
     if options.final_rows and table.spec is None:
         ended, lost = end_before_final_rows(columns, names)
