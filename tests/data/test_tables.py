@@ -128,6 +128,13 @@ def test_lists_in_a_parquet_file_are_vectors(tmp_path, counted):
     assert load_transition_dataset(tmp_path / "log.parquet").columns["obs"].tolist() == [[0, 1], [1, 2], [2, 3]]
 
 
+def test_lists_of_text_in_a_parquet_file_are_ignored(tmp_path, counted):
+    pq.write_table(table(counted, tags=[["a"], [], ["a", "b"]]), tmp_path / "log.parquet")
+    assert "tags" not in read_columns(tmp_path / "log.parquet").columns
+    with pytest.raises(ValueError, match="column 'tags' has lists of different lengths; leave it out with"):
+        read_columns(tmp_path / "log.parquet", columns={"tags": "tags"})
+
+
 def test_ragged_lists_are_refused_by_column(tmp_path, counted):
     obs = pa.array([[0.0], [1.0, 2.0, 3.0], [2.0, 3.0]])
     pq.write_table(table(counted, obs=obs), tmp_path / "log.parquet")
@@ -142,9 +149,21 @@ def test_a_missing_number_in_a_parquet_file_is_nan(tmp_path, counted):
     assert len(load_transition_dataset(tmp_path / "log.parquet", allow=["nan"])) == 2
 
 
+@pytest.mark.parametrize("obs", [[True, None, False], [[1.0, 2.0], None, [2.0, 3.0]]])
+def test_missing_booleans_and_lists_in_a_parquet_file_are_nan(tmp_path, counted, obs):
+    rows = table(counted, obs=obs, next_obs=obs, spare=[None, True, None])
+    pq.write_table(rows.drop_columns(["next_obs"]), tmp_path / "log.parquet")
+    with pytest.raises(ValueError, match="column 'obs' .*is NaN or infinite in 1 of 3 rows, the first is row 1"):
+        load_transition_dataset(tmp_path / "log.parquet")
+    found = read_columns(tmp_path / "log.parquet").columns
+    assert np.isnan(found["obs"][1]).all()
+    assert found["obs"][[0, 2]].tolist() == [each for each in obs if each is not None]
+    assert "spare" not in found  # nothing needs it
+
+
 def test_a_missing_flag_is_rejected(tmp_path, counted):
     pq.write_table(table(counted, dones=pa.array([False, None, True])), tmp_path / "log.parquet")
-    with pytest.raises(TypeError, match="'dones' must hold numbers, got bool with 1 empty entries"):
+    with pytest.raises(ValueError, match="'dones' must hold 0 or 1, row 1 holds nan; 1 of 3 cells are empty"):
         load_transition_dataset(tmp_path / "log.parquet")
 
 

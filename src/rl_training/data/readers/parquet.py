@@ -44,12 +44,15 @@ def _cells(column: Any, kind: str, name: str) -> Array:
 
 
 def to_array(column: Any, name: str, space: Mapping[str, Any] | None = None) -> Array:
-    """Converts an Arrow array to NumPy; lists must have equal lengths and become further axes."""
+    """Converts an Arrow array to NumPy; lists must have equal lengths and become further axes. Missing cells are NaN."""
+    is_list = hasattr(column, "flatten") and hasattr(column.type, "value_type")
+    if 0 < column.null_count < len(column) and (is_list or str(column.type) == "bool"):
+        return _with_gaps(column, name)
     shape = [len(column)]
     while hasattr(column, "flatten") and hasattr(column.type, "value_type"):
         inner = column.flatten()
         if column.null_count or len(inner) % max(len(column), 1) or _ragged(column):
-            raise ValueError(f"{name} has lists of different lengths")
+            raise ValueError(f"{name} has lists of different lengths; leave it out with --columns NAME=, or pad them")
         shape.append(len(inner) // max(len(column), 1))
         column = inner
     if str(column.type).startswith("decimal"):
@@ -62,12 +65,21 @@ def to_array(column: Any, name: str, space: Mapping[str, Any] | None = None) -> 
     return np.array(values.reshape(shape))
 
 
+def _with_gaps(column: Any, name: str) -> Array:
+    values = to_array(column.drop_null(), name)
+    found = np.full((len(column), *values.shape[1:]), np.nan)
+    found[np.asarray(column.is_valid())] = values
+    return found
+
+
 def _ragged(column: Any) -> bool:
     return hasattr(column, "value_lengths") and len(set(column.value_lengths().unique().to_pylist())) > 1
 
 
 def _kind(arrow: Any, kind: Any) -> str:
     """The kind of a column; lists of numbers are numbers, and dictionaries of text are text."""
-    while hasattr(kind, "value_type"):
-        kind = kind.value_type
-    return arrow_kind(arrow, kind)
+    inner = kind
+    while hasattr(inner, "value_type"):
+        inner = inner.value_type
+    found = arrow_kind(arrow, inner)
+    return found if found == "number" or inner is kind or arrow.types.is_dictionary(kind) else "other"
