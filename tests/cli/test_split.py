@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -171,3 +172,24 @@ def test_without_pyarrow_the_other_format_is_named(cli, logs, tmp_path, monkeypa
     refused = cli("data", "split", logs, "--out", tmp_path / "parts", *NAMED)
     assert (refused.exit_code, "or write .npz files with --format npz" in refused.stderr) == (2, True)
     assert cli("data", "split", logs, "--out", tmp_path / "parts", *NAMED, "--format", "npz").exit_code == 0
+
+
+@pytest.mark.skipif(os.name == "nt", reason="directories cannot be flushed")
+def test_the_names_of_the_files_are_flushed_to_disk(cli, logs, tmp_path, monkeypatch):
+    events: list[object] = []
+    flush, replace = os.fsync, os.replace
+
+    def record_fsync(descriptor: int) -> None:
+        events.append(os.fstat(descriptor).st_ino)
+        flush(descriptor)
+
+    def record_replace(source: object, target: Path) -> None:
+        events.append(target.name)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", record_fsync)
+    monkeypatch.setattr(os, "replace", record_replace)
+    result = cli("data", "split", logs, "--out", tmp_path / "parts", *NAMED)
+    assert result.exit_code == 0, result.stderr
+    folders = [folder.stat().st_ino for folder in (tmp_path / "parts", tmp_path)]
+    assert events[-4:] == ["train.parquet", "test.parquet", *folders]

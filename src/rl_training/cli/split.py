@@ -13,7 +13,7 @@ from rl_training.cli import output
 from rl_training.cli.data import ActionRange, Allow, Columns, Sources, named, print_notes, read_options
 from rl_training.cli.options import Json
 from rl_training.cli.tables import takes_table_options
-from rl_training.files import require_writable
+from rl_training.files import fsync_directory, require_writable
 from rl_training.messages import command, many
 
 if TYPE_CHECKING:
@@ -118,12 +118,15 @@ def write(parts: dict[Path, TransitionDataset], directory: Path) -> None:
     """Writes both files or none."""
     from rl_training.data import save_transition_dataset
 
+    is_new = not directory.exists()
     directory.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=directory, prefix=".split-") as temporary:
         for file, part in parts.items():
             save_transition_dataset(part, Path(temporary) / file.name)
         for file in parts:
             os.replace(Path(temporary) / file.name, file)
+    for changed in (directory, *([directory.parent] if is_new else [])):
+        fsync_directory(changed)
 
 
 def facts_of(part: TransitionDataset, file: Path) -> dict[str, Any]:
