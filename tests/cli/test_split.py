@@ -183,7 +183,7 @@ def test_the_names_of_the_files_are_flushed_to_disk(cli, logs, tmp_path, monkeyp
         events.append(os.fstat(descriptor).st_ino)
         flush(descriptor)
 
-    def record_replace(source: object, target: Path) -> None:
+    def record_replace(source: Path, target: Path) -> None:
         events.append(target.name)
         replace(source, target)
 

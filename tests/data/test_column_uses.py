@@ -1,5 +1,7 @@
 """Columns of a file have one use, and patterns of observations leave out those with another."""
 
+from typing import Any
+
 import h5py
 import numpy as np
 import pytest
@@ -52,7 +54,7 @@ def test_a_name_of_one_column_refuses_two(tmp_path, name):
         read_columns(tmp_path / "fans.csv", columns=USES | {name: "when,load"})
 
 
-ARRAYS = {
+ARRAYS: dict[str, Any] = {
     "x": np.arange(6.0), "y": np.arange(6.0) ** 2, "u": np.linspace(-1, 1, 6), "reward": np.ones(6),
     "terminated": np.array([0, 0, 1, 0, 0, 1]), "done": np.array([0, 0, 1, 0, 0, 1]), "run": np.arange(6) // 3,
 }  # fmt: skip

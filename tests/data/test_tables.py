@@ -153,7 +153,7 @@ def test_a_missing_number_in_a_parquet_file_is_nan(tmp_path, counted):
 def test_missing_booleans_and_lists_in_a_parquet_file_are_nan(tmp_path, counted, obs):
     rows = table(counted, obs=obs, next_obs=obs, spare=[None, True, None])
     pq.write_table(rows.drop_columns(["next_obs"]), tmp_path / "log.parquet")
-    with pytest.raises(ValueError, match="column 'obs' .*is NaN or infinite in 1 of 3 rows, the first is row 1"):
+    with pytest.raises(ValueError, match=r"column 'obs' .*is NaN or infinite in 1 of 3 rows, the first is row 1"):
         load_transition_dataset(tmp_path / "log.parquet")
     found = read_columns(tmp_path / "log.parquet").columns
     assert np.isnan(found["obs"][1]).all()

@@ -44,7 +44,7 @@ def _cells(column: Any, kind: str, name: str) -> Array:
 
 
 def to_array(column: Any, name: str, space: Mapping[str, Any] | None = None) -> Array:
-    """Converts an Arrow array to NumPy; lists must have equal lengths and become further axes. Missing cells are NaN."""
+    """Converts an Arrow array to NumPy; lists have equal lengths and become further axes. Missing cells are NaN."""
     is_list = hasattr(column, "flatten") and hasattr(column.type, "value_type")
     if 0 < column.null_count < len(column) and (is_list or str(column.type) == "bool"):
         return _with_gaps(column, name)

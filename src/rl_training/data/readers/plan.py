@@ -126,11 +126,11 @@ def unread_times(plan: Plan, given: Mapping[str, str]) -> Warnings:
 
 def unread_names(plan: Plan, given: Mapping[str, str]) -> Warnings:
     """Warns of columns such as `Done` that are ignored because of their capitals."""
-    return tuple(
-        ("unread_name", f"{column!r} is not read as {name}", f"use --columns {name}={column}, or {column}= to ignore it")
-        for name, column in capitalised(plan.names, plan.table.names).items()
-        if name not in given and given.get(column) != ""
-    )
+    found = capitalised(plan.names, plan.table.names).items()
+    free = [(name, column) for name, column in found if name not in given and given.get(column) != ""]
+    fixes = [f"use --columns {name}={column}, or {column}= to ignore it" for name, column in free]
+    texts = [f"{column!r} is not read as {name}" for name, column in free]
+    return tuple(("unread_name", *both) for both in zip(texts, fixes, strict=True))
 
 
 def other_times(plan: Plan, given: Mapping[str, str]) -> Warnings:
