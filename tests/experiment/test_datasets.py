@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,7 +16,7 @@ import pytest
 from rl_training import BC, CQL
 from rl_training.data import TransitionDataset, load_transition_dataset
 from rl_training.data.datasets.validation import DatasetError
-from rl_training.experiment.config.train_config import parse_config
+from rl_training.experiment.config.train_config import ConfigError, parse_config
 from rl_training.experiment.datasets import load_dataset, load_run_dataset
 from rl_training.experiment.run import run_training
 from rl_training.experiment.verify import compare_runs, verify_run
@@ -178,3 +179,27 @@ def test_other_data_are_not_taken_for_those_of_an_earlier_version(tmp_path):
     assert dataset is not None
     start = {"spec": dataset.spec.to_json(), "dataset": "the fingerprint of other data"}
     assert load_run_dataset(config, start)[2] == fingerprint
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (pd.DataFrame({"obs": [1.0]}), "a DataFrame; write it to a file such as data.parquet, and give the path"),
+        (
+            TransitionDataset.from_dict(
+                {name: np.ones(1) for name in ("obs", "actions", "rewards", "next_obs", "dones")}
+            ),
+            "a TransitionDataset; write it to a file with save_transition_dataset, and give the path",
+        ),
+    ],
+)
+def test_data_in_memory_must_be_written_to_a_file(data, sentence):
+    with pytest.raises(ConfigError, match=f"dataset: must be a file, a recipe or a list of them, got {sentence}"):
+        BC(dataset=data, total_timesteps=1)
+
+
+def test_columns_of_a_config_may_be_lists(tmp_path):
+    file = logged(tmp_path / "log.parquet", action=[0, 1, 0], load=[1.0, 2.0, 3.0])
+    config = parse_config({"algo": "bc", "dataset": file, "dataset_columns": {"obs": ["load", "obs"]}})
+    assert config.dataset_columns == {"obs": "load,obs"}
+    assert load_dataset(config)[0].spec.obs_names == ("load", "obs")

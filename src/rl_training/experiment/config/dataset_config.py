@@ -50,9 +50,17 @@ def _file_as_part(value: Any) -> Any:
     return value
 
 
+def _data_in_memory(value: object) -> str:
+    """The name of a TransitionDataset or a DataFrame, and what to do; empty for other values."""
+    if not hasattr(value, "columns"):
+        return ""
+    how = "with save_transition_dataset" if hasattr(value, "spec") else "such as data.parquet"
+    return f"a {type(value).__name__}; write it to a file {how}, and give the path"
+
+
 def _any_source(value: Any) -> Any:
     if not isinstance(value, (str, PurePath, Mapping, Section, list, tuple)):
-        raise ValueError(f"must be a file, a recipe or a list of them, got {shown(value)}")
+        raise ValueError(f"must be a file, a recipe or a list of them, got {_data_in_memory(value) or shown(value)}")
     if isinstance(value, (list, tuple)) and not value:
         raise ValueError("must name at least one source, got []")
     return [value] if isinstance(value, Mapping) and "source" in value else value
@@ -173,6 +181,14 @@ class TableOptions(Section):
     max_gap: Annotated[float, Field(gt=0)] | None = Field(
         None, description="seconds; a longer step in the time column ends the episode"
     )
+
+
+def _pattern(value: Any) -> Any:
+    is_list = isinstance(value, (list, tuple)) and all(isinstance(each, str) for each in value)
+    return ",".join(value) if is_list else value
+
+
+ColumnPattern = Annotated[str, BeforeValidator(_pattern)]  # a list of columns becomes `a,b`
 
 
 def _faults(names: Any) -> Any:

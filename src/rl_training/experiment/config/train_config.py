@@ -98,7 +98,9 @@ class TrainConfig(Section):
     dataset: Dataset | None = Field(None, description="dataset file or recipe, or a list of them")
     dataset_episodes: Count | None = Field(None, description="use the first N episodes of each source; none: all")
     dataset_stride: Count = Field(1, description="use every Nth transition of an episode")
-    dataset_columns: dict[str, str] = Field({}, description="column name here: column name in the file")
+    dataset_columns: dict[str, dataset_config.ColumnPattern] = Field(
+        {}, description="column name here: column name in the file"
+    )
     action_range: ActionRange | None = Field(
         None, description="[low, high] of the Box actions in the file, or in place of infinite bounds of an environment"
     )
