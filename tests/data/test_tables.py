@@ -233,3 +233,23 @@ def test_ordered_steps_are_no_warning(tmp_path):
     header, *rows = STEPS.splitlines()
     (tmp_path / "log.csv").write_text("\n".join([header, *sorted(rows)]))
     assert read_columns(tmp_path / "log.csv").labels.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("cells", "fix"),
+    [
+        (["5 %", "6 %"], "write numbers without units; if its values are names, read it as a category with"),
+        (["$ 5.0", "6"], "write numbers without units; "),
+        (
+            ["5", "n.a."],
+            "if its values are names, read it as a category with --categories x, or leave it out; leave cells",
+        ),
+        (["flat-1", "flat-2"], "if its values are names, "),
+        (["2 000 kg", "1"], "if its values are names, "),
+    ],
+)
+def test_cells_that_are_no_numbers_are_refused_with_what_to_do(tmp_path, cells, fix):
+    rows = "".join(f"{cell},0,1\n" for cell in cells)
+    (tmp_path / "log.csv").write_text(f"x,action,reward\n{rows}")
+    with pytest.raises(TypeError, match=f"column 'x' must hold numbers, but row [01] holds '[^']+'; {fix}"):
+        read_columns(tmp_path / "log.csv", columns={"obs": "x"})

@@ -20,6 +20,9 @@ _NUMBERS = (int, float, Decimal, np.number, np.bool_, type(None))
 THOUSANDS = re.compile(
     r"[+-]?\d{1,3}([,. '\u2019\u00a0]\d{3})+([.,]\d+)?"
 )  # 1,234.50; whether 1,234 is 1.234 is not known
+WITH_UNIT = re.compile(
+    r"[$€£<>~]\s*[+-]?\d+([.,]\d+)?|[+-]?\d+([.,]\d+)?\s*[^\d\s.,:;/-][^\d\s]{0,4}"
+)  # $ 5, 5 %, 5 kW
 
 _CLOCK = re.compile(r"([^.,+]*:\d\d)(?:[.,](\d+))?(?:([+-]\d\d)(?::?(\d\d))?)?")  # seconds, fraction, zone
 
@@ -71,7 +74,10 @@ def _number(cell: str, name: str, row: int, decimal: str) -> float:
 
 def not_a_number(name: str, row: int, cell: object) -> TypeError:
     column = name.rpartition("column ")[2].strip("'")
-    option = f"; if its values are names, read it as a category with --categories {column}" if column else ""
+    names = f"if its values are names, read it as a category with --categories {column}, or leave it out"
+    option = f"; {names}; leave cells empty where a value is missing" if column else ""
+    if WITH_UNIT.fullmatch(str(cell).strip()):
+        option = "; write numbers without units" + (f"; {names}" if column else "")
     if THOUSANDS.fullmatch(str(cell).strip()):
         option = "; write numbers without thousands separators, for example with pandas.read_csv(FILE, thousands=',')"
     return TypeError(f"{name} must hold numbers, but row {row} holds {cell!r}{option}")

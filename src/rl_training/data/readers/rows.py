@@ -269,7 +269,10 @@ def _fill_terminal(columns: Arrays, dones: Array) -> tuple[str, ...]:
     """Repeats obs as a missing next_obs of terminal rows, whose next value no target reads."""
     obs, next_obs = columns["obs"], columns["next_obs"]
     if obs.shape != next_obs.shape:
-        raise ValueError(f"obs have shape {obs.shape} but next_obs have {next_obs.shape}")
+        raise ValueError(
+            f"obs have shape {obs.shape} but next_obs have {next_obs.shape}; name the columns of both in one order with "
+            "--columns obs=NAME,NAME --columns next_obs=NAME,NAME"
+        )
     missing = find_not_finite(next_obs) & dones
     if not missing.any():
         return ()

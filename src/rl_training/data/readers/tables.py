@@ -124,12 +124,7 @@ def _numbers(plan: Plan, column: str, part: Array, start: int) -> Array:
     if plan.table.kinds[column] == "other":
         return cells.from_objects(part, plan.where(column), start)
     words = ["" if word is None else word for word in part.tolist()]
-    if any(map(cells.is_number, words)) or cells.THOUSANDS.fullmatch(words[0].strip()):
-        return cells.to_numbers(words, plan.where(column), start)  # names the first cell that is not a number
-    raise TypeError(
-        f"{plan.where(column)} must hold numbers, but row {start} holds {words[0]!r}; read it as a category with "
-        f"--categories {column}, or leave it out"
-    )
+    return cells.to_numbers(words, plan.where(column), start)  # names the first cell that is not a number
 
 
 def _count_from_0(columns: Arrays, plan: Plan, options: TableOptions) -> int | tuple[int, ...]:
