@@ -270,7 +270,7 @@ def _fill_terminal(columns: Arrays, dones: Array) -> tuple[str, ...]:
     obs, next_obs = columns["obs"], columns["next_obs"]
     if obs.shape != next_obs.shape:
         raise ValueError(
-            f"obs have shape {obs.shape} but next_obs have {next_obs.shape}; name the columns of both in one order with "
+            f"obs have shape {obs.shape} but next_obs have {next_obs.shape}; name their columns in one order with "
             "--columns obs=NAME,NAME --columns next_obs=NAME,NAME"
         )
     missing = find_not_finite(next_obs) & dones
