@@ -198,9 +198,11 @@ def test_a_missing_directory_is_reported_before_the_work(cli, log, tmp_path, com
     assert re.match(rf"error: cannot write log\.\w+: directory {tmp_path}/absent does not exist$", result.stderr)
 
 
-def test_a_missing_file_is_reported(cli, tmp_path):
+def test_a_missing_file_is_reported(cli, tmp_path, monkeypatch):
     result = cli("data", "check", tmp_path / "absent.npz")
     assert (result.exit_code, result.stderr) == (2, f"error: dataset file {tmp_path}/absent.npz not found\n")
+    monkeypatch.chdir(tmp_path)  # a path of a run that is resumed elsewhere
+    assert cli("data", "check", "absent.npz").stderr == f"error: dataset file absent.npz not found in {tmp_path}\n"
 
 
 def test_show_writes_a_plot(cli, log, tmp_path):

@@ -53,7 +53,7 @@ def test_a_user_error_leaves_no_directory(cli, tmp_path):
             ["ppo", "CartPole-v1", "--dataset", "rows.npz"],
             "ppo trains online and takes no dataset; leave it out",
         ),
-        (["iql", "Pendulum-v1", "--dataset", "absent.npz"], "dataset file absent.npz not found"),
+        (["iql", "Pendulum-v1", "--dataset", "/absent/log.npz"], "dataset file /absent/log.npz not found"),
         (
             ["iql/pendulun"],
             "no packaged config 'iql/pendulun'; did you mean iql/pendulum? (rl-training configs ls lists them)",

@@ -119,7 +119,8 @@ def _read(path: Path, columns: Mapping[str, str] | None, options: TableOptions) 
         close = get_close_matches(path.as_posix(), local_ids(), 1)
         hint = f"did you mean {close[0]}?" if close else f"`minari download {path}` may fetch it"
         minari = f", nor a Minari dataset in {datasets_root()}; {hint}"
-        raise FileNotFoundError(f"dataset file {path} not found{'' if path.suffix else minari}")
+        folder = "" if path.is_absolute() else f" in {Path.cwd()}"
+        raise FileNotFoundError(f"dataset file {path} not found{folder if path.suffix else minari}")
     with naming_damage(path):
         if suffix in ARRAYS:
             return ARRAYS[suffix](path, columns, one_use=options.one_use)
