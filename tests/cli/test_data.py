@@ -114,6 +114,7 @@ def test_columns_by_other_names(cli, log, tmp_path):
     ("first", "second", "fix"),
     [
         ("obs=x", "obs=y,z", "write obs=x,y,z"),
+        ("obs=x,y", "obs=y,z", "write obs=x,y,z"),
         ("rewards=a", "rewards=b", "choose rewards=a or rewards=b"),
         ("dones=a", "dones=a", "write dones=a"),
     ],

@@ -25,6 +25,8 @@ USES = {"obs": "temperature", "actions": "fan", "rewards": "outcome", "dones": "
         ({"obs": "temperature,end"}, "end", "obs and for dones"),
         ({"rewards": "fan"}, "fan", "rewards and for actions"),
         ({"rewards": "when", "time": "when"}, "when", "rewards and for time"),
+        ({"time": "fan"}, "fan", "actions and for time"),
+        ({"actions": "ticket"}, "ticket", "actions and for episodes"),
     ],
 )
 def test_a_column_with_two_uses_is_refused(tmp_path, columns, column, uses):
@@ -40,11 +42,19 @@ def test_a_column_with_two_uses_is_refused(tmp_path, columns, column, uses):
         ({"obs": "*", "load": ""}, ("when", "temperature")),
         ({"obs": "load,when", "time": "when"}, ("load", "when")),  # a time in numbers may be an observation
         ({"obs": "load,outcome"}, ("load", "outcome")),
+        ({"obs": "load,*"}, ("load", "when", "temperature")),
     ],
 )
 def test_a_pattern_of_observations_leaves_out_columns_with_another_use(tmp_path, columns, obs):
     (tmp_path / "fans.csv").write_text(FANS)
     assert read_columns(tmp_path / "fans.csv", columns=USES | columns).labels.names["obs"] == obs
+
+
+@pytest.mark.parametrize("columns", [{"obs": "load,when,load"}, {"obs": "when", "actions": "fan,load,fan"}])
+def test_a_column_that_is_listed_twice_is_refused(tmp_path, columns):
+    (tmp_path / "fans.csv").write_text(FANS)
+    with pytest.raises(ValueError, match=r"fans.csv: column '(load|fan)' is listed twice in (obs|actions); list it"):
+        read_columns(tmp_path / "fans.csv", columns=USES | columns)
 
 
 @pytest.mark.parametrize("name", ["time", "dones", "truncated", "rewards"])

@@ -40,7 +40,7 @@ def as_patterns(given: Mapping[str, Names | None]) -> dict[str, str]:
 
 def one_option(name: str, patterns: Sequence[str]) -> str:
     """Returns the advice that replaces several options for one name."""
-    different = list(dict.fromkeys(pattern for pattern in patterns if pattern))
+    different = list(dict.fromkeys(part for pattern in patterns for part in pattern.split(",") if part))
     if name in SINGLE and len(different) > 1:
         return "choose " + " or ".join(f"{name}={pattern}" for pattern in different)
     return f"write {name}={','.join(different)}"
@@ -98,7 +98,7 @@ def _without_other_uses(names: Mapping[str, str], given: Mapping[str, str], stor
     wild = {part for part in parts if part.endswith("*") and part not in stored}
     others = [names[name] for name in (*SPELLINGS, *OPTIONAL) if name != "obs" and name in names]
     used = {column for pattern in others for column in matching_columns(pattern, stored)}
-    used |= {name for name, pattern in given.items() if not pattern} | RESERVED
+    used |= {name for name, pattern in given.items() if not pattern} | RESERVED | {*parts}
     reserved = {spelling for name, spellings in SPELLINGS.items() if name != "obs" for spelling in spellings}
     used |= {column for column in stored if column.lower() in reserved}
     matched = [column for part in parts if part in wild for column in matching_columns(part, stored)]
@@ -111,8 +111,19 @@ def _without_other_uses(names: Mapping[str, str], given: Mapping[str, str], stor
 
 
 def _require_one_use(names: Mapping[str, str], stored: Sequence[str], source: object) -> None:
-    """Refuses columns with two uses. A time in numbers may be an observation, and the end of an episode a reward."""
-    uses = {"obs": ("actions", "episodes", "dones", "truncated"), "rewards": ("actions", "episodes", "time")}
+    """Refuses columns with two uses, or listed twice.
+
+    A time in numbers may be an observation, and the end of an episode a reward.
+    """
+    uses = {
+        "obs": ("actions", "episodes", "dones", "truncated"), "rewards": ("actions", "episodes", "time"),
+        "actions": ("episodes", "time"),
+    }  # fmt: skip
+    for name in VECTORS:
+        listed = matching_columns(names.get(name, ""), stored)
+        if len({*listed}) < len(listed):
+            twice = next(column for column in listed if listed.count(column) > 1)
+            raise ValueError(f"{source}: column {twice!r} is listed twice in {name}; list it once")
     for name, other in ((name, other) for name, others in uses.items() for other in others):
         own = matching_columns(names.get(name, ""), stored)
         both = [column for column in own if column in matching_columns(names.get(other, ""), stored)]
