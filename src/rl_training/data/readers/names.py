@@ -125,8 +125,8 @@ def _require_one_use(names: Mapping[str, str], stored: Sequence[str], source: ob
             twice = next(column for column in listed if listed.count(column) > 1)
             raise ValueError(f"{source}: column {twice!r} is listed twice in {name}; list it once")
     for name, other in ((name, other) for name, others in uses.items() for other in others):
-        own = matching_columns(names.get(name, ""), stored)
-        both = [column for column in own if column in matching_columns(names.get(other, ""), stored)]
+        own, used = (matching_columns(names.get(each, ""), stored) for each in (name, other))
+        both = [column for column in own if column in used]
         if both:
             raise ValueError(
                 f"{source}: column {both[0]!r} is used for {name} and for {other}; leave it out of one of them with "
@@ -175,8 +175,9 @@ def matching_columns(pattern: str, stored: Collection[str]) -> list[str]:
     """The file's columns that a name, a list `a,b` or a prefix `obs_*` stands for."""
     if pattern in stored:
         return [pattern]
-    if len(parts := parts_of(pattern, stored)) > 1:
-        return [name for part in parts for name in matching_columns(part, stored)]
+    if "," in pattern and len(parts := parts_of(pattern, stored)) > 1:
+        known = dict.fromkeys(stored)  # thousands of columns are found faster than in a list
+        return [name for part in parts for name in ([part] if part in known else matching_columns(part, stored))]
     if not pattern.endswith("*"):
         return []
     prefix = pattern[:-1]
@@ -188,6 +189,7 @@ def matching_columns(pattern: str, stored: Collection[str]) -> list[str]:
 def parts_of(pattern: str, stored: Collection[str]) -> list[str]:
     """Splits `a,b` at its commas, except those in the names of the file's columns."""
     words, parts = pattern.split(","), list[str]()
+    stored = frozenset(stored)
     longest = 1 + max((name.count(",") for name in stored), default=0)
     while words:
         sizes = range(min(longest, len(words)), 1, -1)
@@ -202,7 +204,8 @@ def other_names(stored: Sequence[str], names: Mapping[str, str], given: Mapping[
     used = {column for pattern in names.values() for column in matching_columns(pattern, stored)}
     known = {spelling for spellings in SPELLINGS.values() for spelling in spellings}
     left_out = {name for name, pattern in (given or {}).items() if not pattern}
-    return [name for name in stored if name and name not in used | known | left_out | RESERVED]
+    taken = used | known | left_out | RESERVED
+    return [name for name in stored if name and name not in taken]
 
 
 def _guess(name: str, stored: Sequence[str]) -> str:
