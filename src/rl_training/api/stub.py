@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 import rl_training
 from rl_training.algorithms import CATALOGUE, ROWS, SHARED, NetworkConfig
 from rl_training.api.managed import ManagedAlgorithm, train_as
-from rl_training.experiment.config.dataset_config import Dataset
+from rl_training.experiment.config.dataset_config import ColumnPattern, Dataset
 from rl_training.experiment.config.fields import Location
 from rl_training.experiment.config.registry import get_algorithm_spec
 from rl_training.experiment.config.train_config import TrainConfig
@@ -40,7 +40,7 @@ ARGUMENTS = {
 }
 SPELLED = {
     Dataset: "_Dataset", Location: "str | Path", JsonValue: "Any", Any: "Any", NoneType: "None",
-    NetworkConfig: "str | type[Any] | Mapping[str, Any]",
+    NetworkConfig: "str | type[Any] | Mapping[str, Any]", ColumnPattern: "str | Sequence[str]",
 }  # fmt: skip
 
 
