@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from rl_training.algorithms import DQNAlgorithm, Updater
+from rl_training.algorithms.core.updater import Columns
 from rl_training.experiment.user_errors import message_of
 from rl_training.types import EnvSpec, Loss
 
@@ -27,6 +28,13 @@ def test_a_missing_column_is_named_with_those_of_the_batch(members, compile):
     line = Misspelt.loss.__code__.co_firstlineno + 1
     assert f"LookupError: {message} in " in message_of(caught.value)
     assert f"{Path(__file__).name}:{line}" in message_of(caught.value)
+
+
+@pytest.mark.parametrize(("key", "meant"), [("observations", "obs"), ("terminated", "dones"), ("state", "obs")])
+def test_a_column_by_its_name_elsewhere_is_answered_with_the_name_here(key, meant):
+    columns = Columns({name: torch.zeros(2) for name in ("obs", "actions", "rewards", "dones")})
+    with pytest.raises(LookupError, match=f"did you mean {meant!r}"):
+        columns[key]
 
 
 @pytest.mark.parametrize("compile", [False, True])

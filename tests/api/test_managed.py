@@ -82,6 +82,11 @@ def test_learning_again_reports_that_nothing_was_trained(tmp_path, capfd):
         ("predict", "episode_start", r"use memory\.forget\(\) at the end of an episode"),
         ("predict", "action_masks", "use the entry action_mask of a Dict observation"),
         ("evaluate", "n_eval_episodes", r"evaluate\(\) has no argument 'n_eval_episodes'; use num_episodes"),
+        (
+            "learn",
+            "seeds",
+            r"learn\(\) has no argument 'seeds'; use an agent for each seed, or `rl-training train --seeds",
+        ),
         ("evaluate", "unknown", r"evaluate\(\) has no argument 'unknown'$"),
     ],
 )

@@ -261,8 +261,11 @@ def compiled(loss: Callable[..., Loss], device: torch.device) -> Callable[..., L
 
 class Columns(dict[str, Tensor]):
     def __missing__(self, key: str) -> NoReturn:
-        columns = f"({', '.join(sorted(self))}){did_you_mean(str(key), self)}"
-        raise LookupError(f"no {key!r} among the columns of the batch {columns}")
+        from rl_training.data.readers.names import SPELLINGS  # names of columns in files
+
+        meant = next((name for name, spellings in SPELLINGS.items() if key in spellings and name in self), None)
+        hint = did_you_mean(str(key), self) if meant is None else f"; did you mean {meant!r}?"
+        raise LookupError(f"no {key!r} among the columns of the batch ({', '.join(sorted(self))}){hint}")
 
 
 @torch.no_grad()

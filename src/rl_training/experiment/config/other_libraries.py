@@ -91,6 +91,7 @@ RENAMED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "timesteps": ("total_timesteps",),
     },
 }
+SEVERAL = "`rl-training train --seeds 0-4` on the command line"
 # The same for names with a form of their own: what to do instead, if the algorithm has the option that is named.
 EXPLAINED: Mapping[str, tuple[str, str]] = {
     "policy": ("", f"{SB3}'s policy name is not needed: the network is chosen from the spaces; hidden_sizes sets it"),
@@ -118,6 +119,7 @@ EXPLAINED: Mapping[str, tuple[str, str]] = {
     "custom_objects": ("", f"{SB3}'s custom_objects={{'learning_rate': 1e-4}} is load(path, learning_rate=1e-4) here"),
     "use_sde": ("", "state-dependent exploration is not available here; leave it out"),
     "sde_sample_freq": ("", "state-dependent exploration is not available here; leave it out"),
+    "seeds": ("", f"train an agent for each seed, or {SEVERAL}"),
     "stats_window_size": ("", "logged returns are those since the last log entry, of log_interval steps; leave it out"),
 }
 
@@ -157,6 +159,7 @@ ARGUMENTS: Mapping[str, str] = {
     "episode_start": "memory.forget() at the end of an episode",
     "action_masks": "the entry action_mask of a Dict observation",
     "n_eval_episodes": "num_episodes=…",
+    "seeds": f"an agent for each seed, or {SEVERAL}",
 }
 
 
