@@ -99,6 +99,12 @@ def test_a_pattern_leaves_out_arrays_with_another_use_or_the_name_of_one(arrays)
         assert obs.shape[1] == 2
 
 
+def test_a_pattern_leaves_out_the_next_value_of_its_columns(tmp_path):
+    (tmp_path / "log.csv").write_text("x,next_x,next_stop,action,reward,done,timeout\n1,2,7,0,1,0,0\n2,3,7,1,1,1,0\n")
+    assert read_columns(tmp_path / "log.csv", columns={"obs": "*"}).labels.names["obs"] == ("x", "next_stop")
+    assert read_columns(tmp_path / "log.csv", columns={"obs": "x,next_x"}).columns["obs"].tolist() == [[1, 2], [2, 3]]
+
+
 def test_a_pattern_leaves_out_the_actions_of_ogbench(tmp_path):
     np.savez(tmp_path / "raw.npz", observations=np.ones((4, 2)), actions=np.zeros((4, 1)), terminals=[0, 1, 0, 1])
     assert read_columns(tmp_path / "raw.npz", columns={"obs": "*"}).columns["obs"].shape == (2, 2)

@@ -93,7 +93,10 @@ def with_one_use(
 
 
 def _without_other_uses(names: Mapping[str, str], given: Mapping[str, str], stored: Sequence[str]) -> str:
-    """The pattern of obs; one such as `*` leaves out columns that are dropped, or have another use or its name."""
+    """The pattern of obs; one such as `*` leaves out columns that are dropped, or have another use or its name.
+
+    It also leaves out `next_x` beside `x`: the next value is not known when the policy acts.
+    """
     parts = parts_of(names["obs"], stored)
     wild = {part for part in parts if part.endswith("*") and part not in stored}
     others = [names[name] for name in (*SPELLINGS, *OPTIONAL) if name != "obs" and name in names]
@@ -101,6 +104,7 @@ def _without_other_uses(names: Mapping[str, str], given: Mapping[str, str], stor
     used |= {name for name, pattern in given.items() if not pattern} | RESERVED | {*parts}
     reserved = {spelling for name, spellings in SPELLINGS.items() if name != "obs" for spelling in spellings}
     used |= {column for column in stored if column.lower() in reserved}
+    used |= {column for column in stored if column.startswith("next_") and column.removeprefix("next_") in stored}
     matched = [column for part in parts if part in wild for column in matching_columns(part, stored)]
     if names["obs"] in stored or used.isdisjoint(matched):
         return names["obs"]
