@@ -16,7 +16,7 @@ from rl_training.types import EnvSpec
 
 BOX = EnvSpec((11,), "box", 3, action_shape=(3,), action_low=(-1.0,) * 3, action_high=(1.0,) * 3)  # as in Hopper
 DISCRETE = EnvSpec((4,), "discrete", 2)  # as in CartPole
-ALGORITHMS = ("dqn", "rainbow", "sac", "td3", "redq", "tqc", "crossq", "iql", "td3_bc", "rebrac", "cql")
+ALGORITHMS = ("dqn", "rainbow", "qr_dqn", "sac", "td3", "redq", "tqc", "crossq", "iql", "td3_bc", "rebrac", "cql")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
