@@ -103,6 +103,7 @@ python benchmarks/dynamics.py speed > benchmarks/results/dynamics_speed_cpu.json
 python benchmarks/dynamics.py error --picture docs/pictures/model_errors.png > benchmarks/results/dynamics_error.json
 python benchmarks/peers.py --peer VENV/bin/python
 python benchmarks/equal_to_peers.py --peer NAME=VENV/bin/python --corl DIR
+python benchmarks/peer_corl.py check --corl DIR --data DATA/hopper-medium.hdf5
 for name in halfcheetah hopper hopper_mixture mopo cartpole lunarlander minatar actor_critic model_based; do
     rl-training bench benchmarks/plans/$name.yaml --output benchmarks/results/$name
 done

@@ -15,7 +15,7 @@ CONSTANT = 10**12  # steps of the cosine schedule of IQL's actor
 
 def main() -> None:
     asked = request()
-    module = source(asked)
+    module = source(asked.source, asked.algo)
     trainer, parameters = TRAINERS[asked.algo](module, asked)
     update = trainer.update if hasattr(trainer, "update") else trainer.train
     snapshots, numbers, noise = Snapshots(asked, parameters), asked.part("noise"), Noise()

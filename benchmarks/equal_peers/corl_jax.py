@@ -22,7 +22,7 @@ def main() -> None:
     asked = request()
     jax.config.update("jax_enable_x64", asked.bits == 64)
     flax.linen.LayerNorm = partial(flax.linen.LayerNorm, epsilon=EPSILON)
-    trained = ReBRAC(source(asked), asked)
+    trained = ReBRAC(source(asked.source, asked.algo), asked)
     snapshots, noise = Snapshots(asked, trained), asked.part("noise")["target_noise"]
     for number, batch in enumerate(asked.batches()):
         delay = asked.options["policy_delay"]

@@ -9,14 +9,12 @@ from types import ModuleType
 from typing import Any
 from unittest.mock import MagicMock
 
-from peer_side import Request
-
 UNUSED = ("chex", "d4rl", "gym", "pyrallis", "tqdm", "tqdm.auto", "wandb")  # not used by updates
 
 
-def source(asked: Request) -> ModuleType:
-    """The module of an algorithm, without the libraries that it does not need here."""
-    file = Path(asked.source) / "algorithms" / "offline" / f"{asked.algo}.py"
+def source(folder: str | Path, algo: str) -> ModuleType:
+    """The module of an algorithm in a clone of CORL, without the libraries that it does not need here."""
+    file = Path(folder) / "algorithms" / "offline" / f"{algo}.py"
     for name in UNUSED:
         sys.modules[name] = MagicMock()
     spec: Any = importlib.util.spec_from_file_location(file.stem, file)

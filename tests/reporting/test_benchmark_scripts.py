@@ -14,8 +14,9 @@ BENCHMARKS = ROOT / "benchmarks"
 pytestmark = pytest.mark.skipif(not BENCHMARKS.is_dir(), reason="no folder benchmarks, as in an archive of the source")
 COMMANDS = [
     "dreams", "dreams errors", "dreams rewards", "dynamics", "environments", "equal_to_peers", "export_parity",
-    "figures", "fine_tuning", "ope_calibration", "peers", "store_runs",
-    "population", "resume", "resume runs", "resume bench", "speed", "speed throughput", "speed compiled", "speed data",
+    "figures", "fine_tuning", "ope_calibration", "peer_corl", "peer_corl train", "peer_corl check",
+    "peers", "population", "resume", "resume runs", "resume bench", "store_runs",
+    "speed", "speed throughput", "speed compiled", "speed data",
     "speed dreamer", "speed engine", "speed priorities", "speed gpu", "speed trainings", "speed ceiling",
     "speed growth", "speed startup",
 ]  # fmt: skip
