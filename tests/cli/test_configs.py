@@ -18,6 +18,18 @@ def test_ls_prints_the_first_sentence_of_the_comment_in_a_config(cli):
     assert all(line.endswith(".") for line in lines.values())
 
 
+def test_ls_of_a_part_names_the_configs_that_contain_it(cli):
+    lines = cli("configs", "ls", "Hopper").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == [name for name in packaged_configs() if "hopper" in name]
+    assert len(lines) > 10
+
+
+def test_ls_of_an_unknown_part_is_an_error(cli):
+    result = cli("configs", "ls", "hoper")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == "error: no packaged config has 'hoper' in its name (rl-training configs ls lists all)\n"
+
+
 @pytest.mark.parametrize("name", packaged_configs())
 def test_the_comment_of_a_config_is_short(name):
     head = [line for line in packaged_config_text(name).splitlines() if line.startswith("#")]

@@ -37,6 +37,10 @@ def test_help_of_every_command_imports_nothing_heavy():
     assert asked.returncode == 0, asked.stderr
 
 
+def test_h_is_short_for_help(cli):
+    assert cli("configs", "ls", "-h").stdout == cli("configs", "ls", "--help").stdout != ""
+
+
 def test_help_takes_less_than_half_a_second():
     # Processor time, the best of five: other processes on the machine are not ours to answer for.
     assert any(seconds_of_help() < 0.5 for _ in range(5))

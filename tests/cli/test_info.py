@@ -94,6 +94,25 @@ def test_explain_lists_the_options_of_a_class_of_the_user(cli, tmp_path, monkeyp
     assert "rl-training train explained_algos:Own ENV" in printed
 
 
+@pytest.mark.parametrize(
+    ("part", "options"),
+    [("expectile", ["expectile"]), ("Batch-Size", ["batch_size"]), ("eval_i", ["eval_interval"])],
+)
+def test_explain_of_a_part_lists_the_options_that_contain_it(cli, part, options):
+    lines = cli("explain", "iql", part).stdout.splitlines()
+    listed = [line.split()[0] for line in lines if line and not line.startswith(("option ", "─"))]
+    assert sorted(listed) == sorted(options)
+
+
+def test_explain_of_an_unknown_option_names_the_nearest(cli):
+    result = cli("explain", "iql", "expectil_")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == (
+        "error: no option of iql has 'expectil_' in its name; did you mean 'expectile'? "
+        "(rl-training explain iql lists all)\n"
+    )
+
+
 def test_explain_of_an_unknown_algorithm_names_the_nearest(cli):
     result = cli("explain", "iqll")
     assert (result.exit_code, result.stderr) == (2, "error: no algorithm 'iqll'; did you mean 'iql'?\n")

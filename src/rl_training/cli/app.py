@@ -64,7 +64,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # importing rich would take most of the time of --help
     # Without a default for --help, typer imports pydantic, which doubles the time.
-    context_settings={"default_map": {"help": False} | {group: {"help": False} for group in GROUPS}},
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "default_map": {"help": False} | {group: {"help": False} for group in GROUPS},
+    },
 )
 
 

@@ -21,11 +21,15 @@ def configs(context: typer.Context) -> None:
 
 
 @app.command()
-def ls() -> None:
+def ls(
+    part: Annotated[str, typer.Argument(metavar="PART", help="Only names that contain PART, such as hopper.")] = "",
+) -> None:
     """List the packaged configs, one per line."""
     from rl_training.experiment.config.packaged import packaged_configs
 
-    names = packaged_configs()
+    names = [name for name in packaged_configs() if part.lower() in name]
+    if not names:
+        raise ValueError(f"no packaged config has {part!r} in its name (rl-training configs ls lists all)")
     widest = max(map(len, names))
     for name in names:
         print_wrapped(f"{name:<{widest}}  ", first_sentence(name))

@@ -3,7 +3,7 @@
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +12,10 @@ import typer
 
 from rl_training.cli.options import Json
 from rl_training.cli.output import print_facts, print_json, print_table, print_wrapped
+from rl_training.messages import command, did_you_mean
 from rl_training.types import ACTION_SPACES
+
+Row = tuple[str, ...]
 
 EXTRAS = {  # optional dependencies, and the modules they install
     "data": ("h5py", "pyarrow"), "mujoco": ("mujoco", "imageio"), "atari": ("ale_py",), "box2d": ("Box2D",),
@@ -57,6 +60,9 @@ def explain(
     algo: Annotated[
         str, typer.Argument(metavar="ALGO", help="A name that `rl-training algos` lists, or module:Class of your own.")
     ],
+    part: Annotated[
+        str, typer.Argument(metavar="PART", help="Only options whose names contain PART, such as learning_rate.")
+    ] = "",
 ) -> None:
     """List every option of an algorithm. Also lists its packaged configs and an example command."""
     from rl_training.experiment.config.registry import get_algorithm_spec
@@ -65,13 +71,15 @@ def explain(
 
     approve(filter(None, [module_in(algo)]))
     spec = get_algorithm_spec(algo)
-    print_wrapped(f"{spec.name}: ", spec.summary)
     unused = {f"network.{key}" for key in spec.config_type.unused_network_keys()}
     rows = [(name, _value(option.get("default")), allowed(option), option.get("description", ""))
             for name, option in options_of(spec.config_type) if name not in unused]  # fmt: skip
-    print_table(("option", "default", "allowed", "description"), rows)
-    typer.echo()
-    print_table(("option of any run", "default", "description"), run_options())
+    of_any_run = run_options()
+    if part:
+        print_options_with(part, algo, rows, of_any_run)
+        return
+    print_wrapped(f"{spec.name}: ", spec.summary)
+    print_options(rows, of_any_run)
     configs = [name for name in packaged_configs() if name.startswith(f"{algo}/")]
     complete = [each for each in configs if not spec.needs_data or "dataset" in load_config(each)]
     small = [f"{algo}/{env}" for env in ("cartpole", "pendulum") if f"{algo}/{env}" in complete]  # needs no extra
@@ -80,7 +88,26 @@ def explain(
     print_facts({"configs": ", ".join(configs) or None, "example": f"rl-training train {start} --set {name}={value}"})
 
 
-def run_options() -> list[tuple[str, str, str]]:
+def print_options_with(part: str, algo: str, rows: Sequence[Row], of_any_run: Sequence[Row]) -> None:
+    """Prints the options whose names contain `part`, written with `_` or `-`, in capitals or not."""
+    wanted = part.lower().replace("-", "_")
+    chosen = [[row for row in each if wanted in row[0].lower()] for each in (rows, of_any_run)]
+    if not any(chosen):
+        hint = did_you_mean(part, [name for name, *_ in [*rows, *of_any_run]])
+        raise ValueError(f"no option of {algo} has {part!r} in its name{hint} ({command('explain', algo)} lists all)")
+    print_options(*chosen)
+
+
+def print_options(rows: Sequence[Row], of_any_run: Sequence[Row]) -> None:
+    if rows:
+        print_table(("option", "default", "allowed", "description"), rows)
+    if rows and of_any_run:
+        typer.echo()
+    if of_any_run:
+        print_table(("option of any run", "default", "description"), of_any_run)
+
+
+def run_options() -> list[Row]:
     """Options of every run; keys of a section are written as paths."""
     from rl_training.experiment.config.train_config import TrainConfig
 
