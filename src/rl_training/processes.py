@@ -17,6 +17,7 @@ ORPHAN_SECONDS = 2.0  # time to end in order after the parent process has ended
 ORPHANED = getattr(signal, "SIGQUIT", signal.SIGTERM)
 STARTER = "RL_TRAINING_STARTER"  # environment variable: a process id
 PR_SET_PDEATHSIG = 1
+REPEATED = 93  # exit code of a process that would repeat its parent's script
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # for processes that share the cores
 _job = threading.Event()  # set in a process that a job runner has started
 
@@ -32,6 +33,11 @@ def shares_the_machine() -> bool:
 
 def describe_exit(code: int) -> str:
     """Describes an exit code of `subprocess` or `multiprocessing`, which is negative after a signal."""
+    if code == REPEATED:
+        return (
+            "could not start: every new process imports the script that starts it, "
+            "so put the script's own code below a line if __name__ == '__main__':"
+        )
     return f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
 
 
@@ -46,10 +52,17 @@ def hidden_from(*signals: signal.Signals) -> Iterator[None]:
 
 
 def start_hidden(process: BaseProcess, *signals: signal.Signals) -> None:
+    end_if_repeated()
     with hidden_from(*signals):
         resource_tracker.ensure_running()  # unblocks SIGINT and SIGTERM when it starts the tracker
     with hidden_from(*signals):
         process.start()
+
+
+def end_if_repeated() -> None:
+    """Ends a new process that still imports its parent's script, which would train a second time."""
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        sys.exit(REPEATED)
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from rl_training.experiment.training_run import RecordFirstCheckpoint, TrainingR
 from rl_training.experiment.trust import Trust, remember, warn_of_changed_source
 from rl_training.experiment.user_errors import reason_of
 from rl_training.messages import Warn, print_warning
+from rl_training.processes import end_if_repeated
 from rl_training.runtime.callbacks.profile import Profile
 from rl_training.runtime.callbacks.progress import ShowProgress
 from rl_training.runtime.callbacks.training import StopAtStep
@@ -86,6 +87,7 @@ def _run(
     quiet: bool, start_from: Start, warn: Warn, resumed: bool = False,
 ) -> list[TrainResult]:  # fmt: skip
     """Trains the runs of these configs, as a population if there are several, up to `steps` or to their end."""
+    end_if_repeated()
     directories = [RunDirectory(config.output_dir or default_directory(config)) for config in configs]
     listed = listed_callbacks(callbacks)
     with ExitStack() as stack:

@@ -131,18 +131,16 @@ class Workers:
         self._shared.close()
 
     def _await_start(self) -> None:
-        try:
-            for worker in self._workers:
+        for worker in self._workers:
+            try:
                 worker.receive()
-        except EnvError:
-            self.close()
-            raise
-        except WorkerDied as error:
-            self.close()
-            raise EnvError(
-                "a worker process died at startup; guard the script's entry point with "
-                "if __name__ == '__main__':, because every worker imports the script"
-            ) from error
+            except EnvError:
+                self.close()
+                raise
+            except WorkerDied:
+                end = worker.end()
+                self.close()
+                raise EnvError(f"a worker process of the environments {end}") from None
 
     def _start(self, share: slice) -> Worker:
         build = partial(self._build, share.start, self._episodes[share].tolist())

@@ -19,7 +19,7 @@ from rl_training.experiment.processes.signals import exit_code_of
 from rl_training.experiment.run import run_training
 from rl_training.experiment.user_errors import USER_ERRORS, message_of
 from rl_training.messages import print_warning
-from rl_training.processes import describe_exit, end_with_parent, start_hidden
+from rl_training.processes import REPEATED, describe_exit, end_with_parent, start_hidden
 from rl_training.runtime.callbacks.progress import REFRESH_SECONDS, ShowProgress
 from rl_training.runtime.engine import Callback
 from rl_training.runtime.state import TrainerState
@@ -90,13 +90,14 @@ class SeedJob(Job):
 
     @property
     def stops_others(self) -> bool:
-        return self.failure is not None and issubclass(self.failure.kind, USER_ERRORS)
+        return self.exit_code == REPEATED or (self.failure is not None and issubclass(self.failure.kind, USER_ERRORS))
 
     def start(self) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, child_pipe = context.Pipe(duplex=False)
-        self.process = context.Process(target=_train_one, args=(*self._arguments, child_pipe))
-        start_hidden(self.process, signal.SIGINT)
+        process = context.Process(target=_train_one, args=(*self._arguments, child_pipe))
+        start_hidden(process, signal.SIGINT)
+        self.process = process
         child_pipe.close()
 
     def poll(self, *, stopping: bool) -> None:

@@ -20,6 +20,7 @@ from rl_training.experiment.starts import find_starts
 from rl_training.experiment.training_run import default_directory
 from rl_training.experiment.trust import warn_of_changed_source
 from rl_training.messages import print_warning
+from rl_training.processes import end_if_repeated
 from rl_training.runtime.engine import Callback
 
 
@@ -28,6 +29,7 @@ def train_seeds(
     executor: Executor | None = None,
 ) -> list[TrainResult]:  # fmt: skip
     """Trains every seed. Finished seeds are not trained again; their stored results are returned."""
+    end_if_repeated()
     stored = {} if fresh else {config.seed: result for config in configs if (result := _stored_result(config))}
     results = {seed: result for seed, result in stored.items() if result.status not in UNFINISHED}
     waiting = [config for config in configs if config.seed not in results]
