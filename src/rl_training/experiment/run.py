@@ -87,7 +87,6 @@ def _run(
     quiet: bool, start_from: Start, warn: Warn, resumed: bool = False,
 ) -> list[TrainResult]:  # fmt: skip
     """Trains the runs of these configs, as a population if there are several, up to `steps` or to their end."""
-    end_if_repeated()
     directories = [RunDirectory(config.output_dir or default_directory(config)) for config in configs]
     listed = listed_callbacks(callbacks)
     with ExitStack() as stack:
@@ -137,6 +136,7 @@ def _lock(
     directories: Sequence[RunDirectory], configs: Sequence[TrainConfig], stack: ExitStack, *, fresh: bool, warn: Warn
 ) -> set[str]:
     """Locks and checks the run directories; returns the keys that differ from the newest checkpoints."""
+    end_if_repeated()
     edited = set[str]()
     for directory, config in zip(directories, configs, strict=True):
         stack.enter_context(directory.locked())
