@@ -134,6 +134,20 @@ def test_an_episode_lost_with_its_worker_ends_in_its_last_observation():
     assert batch["next_obs"][batch["rewards"] == 1][0].equal(lost["obs"][0])
 
 
+def test_stacks_of_one_frame_are_stored():
+    buffer = FrameReplayBuffer(30, EnvSpec((1, 2, 2), "discrete", 4, "uint8"))
+    stored = [
+        {**rows, "obs": rows["obs"][:, -1:], "next_obs": rows["next_obs"][:, -1:]} for rows in play([0, 1, 0, 0], 1)
+    ]
+    for rows in stored:
+        buffer.add(rows)
+    batch = buffer.sample(50)
+    assert set(batch["rewards"].tolist()) == {0, 1, 2, 3}
+    for number, rows in enumerate(stored):
+        for name in ("obs", "next_obs"):
+            assert (batch[name][batch["rewards"] == number] == rows[name]).all()
+
+
 def test_images_that_are_not_stacks_are_rejected():
     rows = next(play([0], 1))
     with pytest.raises(ValueError, match=r"not frame stacks.*set stacked_frames to false"):

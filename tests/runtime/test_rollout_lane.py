@@ -128,6 +128,19 @@ def test_a_cut_rollout_is_truncated_where_the_environments_start_anew():
     assert not learner.seen["dones"].any()
 
 
+def test_sums_before_a_cut_rollout_are_kept_where_the_environments_start_anew():
+    (lane, _), (other, learner) = new_lane(normalize_rewards=True), new_lane(normalize_rewards=True)
+    lane.collect(1)
+    lane.stop_by = 0.0
+    assert lane.collect(1).cut  # after the second step of an episode
+    state = lane.state_dict()
+    state["actor"]["envs"]["envs"]["0"]["kind"] = "of another kind"
+    assert other.load_state_dict(state)
+    other.collect(1)
+    sums = [1, 1.5, 1.75, 1, 1.5, 1, 1.5, 1.75]  # the cut ends the second episode
+    np.testing.assert_allclose(learner.seen["rewards"].flatten(), 1 / np.std(sums), rtol=1e-5)
+
+
 @pytest.mark.parametrize("env_id", ["Pendulum-v1", "Levers-v0"])
 def test_every_statistic_comes_back_when_a_run_is_resumed(env_id, tmp_path):
     options = {"num_steps": 8, "epochs": 4, "batch_size": 16, "hidden_sizes": [8], "learning_rate": 0.01,

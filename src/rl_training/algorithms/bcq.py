@@ -10,7 +10,7 @@ from torch.nn.functional import huber_loss
 from rl_training.algorithms.core.config import Fraction, OfflineTDConfig
 from rl_training.algorithms.core.learner import Learner
 from rl_training.algorithms.core.ops import epsilon_greedy, select_action
-from rl_training.models import BCQModel
+from rl_training.models import BCQModel, valid_actions
 from rl_training.types import Action, Batch, Loss
 
 
@@ -23,9 +23,9 @@ class BCQConfig(OfflineTDConfig):
 
 
 def supported_values(values: Tensor, logits: Tensor, threshold: float) -> Tensor:
-    """Q-values [rows, actions]; -inf where p(a|s) / max p(.|s) <= threshold, for the data's probabilities p."""
+    """Q-values [rows, actions]; -inf where p(a|s) / max p(.|s) < threshold, for the data's probabilities p."""
     ratio = (logits - logits.amax(-1, keepdim=True)).exp()
-    return values.masked_fill(ratio <= threshold, -torch.inf)
+    return values.masked_fill(ratio < threshold, -torch.inf)
 
 
 def bcq_loss(q: Tensor, target_q: Tensor, logits: Tensor, actions: Tensor, logit_penalty: float) -> Loss:
@@ -61,13 +61,16 @@ class BCQAlgorithm(Learner):
         return self.td_target(batch, next_q)
 
     def supported(self, obs: Tensor) -> Tensor:
-        return supported_values(self.model.q(obs), self.model.behaviour(obs).logits, self.config.threshold)
+        """Q-values; -inf for rare actions. The probabilities are relative to the likeliest valid action."""
+        behaviour = self.model.behaviour(obs, *valid_actions(self.model.q, obs))
+        return supported_values(self.model.q(obs), behaviour.logits, self.config.threshold)
 
     def act(
         self, obs: Tensor, memory: Any = None, *, deterministic: bool = False, generator: torch.Generator | None = None
     ) -> Action:
         """The best supported actions; with the option `epsilon`, epsilon-greedy ones unless `deterministic`."""
-        values = self.supported(self.normalizer(obs))
+        obs = self.normalizer(obs)
+        values = self.supported(obs)
         if deterministic or not self.config.epsilon:
             return Action(values.argmax(-1))
-        return Action(epsilon_greedy(values, self.config.epsilon, generator))
+        return Action(epsilon_greedy(values, self.config.epsilon, generator, *valid_actions(self.model.q, obs)))

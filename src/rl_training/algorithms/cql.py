@@ -21,7 +21,7 @@ from rl_training.algorithms.core.learner import Learner
 from rl_training.algorithms.core.ops import epsilon_greedy, select_action, squared_td_loss
 from rl_training.algorithms.core.temperature import TemperatureConfig, box_target_entropy, log_temperature
 from rl_training.algorithms.sac import frozen_min_q, sac_policy_loss
-from rl_training.models import DiscreteCQLModel, MLPCQLModel
+from rl_training.models import DiscreteCQLModel, MLPCQLModel, valid_actions
 from rl_training.models.heads import SquashedGaussian
 from rl_training.types import Action, Batch, EnvSpec, Loss, Metrics
 
@@ -186,10 +186,11 @@ class DiscreteCQL(ConservativeLearner):
         self, obs: Tensor, memory: Any = None, *, deterministic: bool = False, generator: torch.Generator | None = None
     ) -> Action:
         """Greedy actions; with the option `epsilon`, epsilon-greedy ones unless `deterministic`."""
-        values = self.model.q(self.normalizer(obs))
+        obs = self.normalizer(obs)
+        values = self.model.q(obs)
         if deterministic or not self.config.epsilon:
             return Action(values.argmax(-1))
-        return Action(epsilon_greedy(values, self.config.epsilon, generator))
+        return Action(epsilon_greedy(values, self.config.epsilon, generator, *valid_actions(self.model.q, obs)))
 
 
 class CQLAlgorithm(ConservativeLearner):

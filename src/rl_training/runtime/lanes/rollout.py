@@ -86,7 +86,8 @@ class RolloutLane(ActingLane):
         reasons = super().load_state_dict(state)
         if "rollout" in state:
             self._continue_rollout(state["rollout"], ended=bool(reasons))
-        if self.scale is not None and reasons:  # the environments were reset, so their episodes start again
+        if self.scale is not None and reasons and not self._is_cut:
+            # The environments were reset, so their episodes start again. A cut rollout began before that.
             self.scale.sums.zero_()
         return reasons
 
