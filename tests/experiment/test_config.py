@@ -1,19 +1,17 @@
+"""Parsing a config: values are converted, and mistakes are reported with the key and what is allowed."""
+
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from rl_training.experiment.config.dataset_config import FilePart, RecipePart
 from rl_training.experiment.config.train_config import (
     ConfigError,
     DatasetRecipe,
     RewardTransform,
-    apply_overrides,
-    config_differences,
     config_yaml,
     parse_config,
 )
@@ -207,86 +205,6 @@ def test_an_error_in_the_dataset_section_is_one_sentence(values, sentence):
 
 def test_on_and_off_may_come_as_booleans():
     assert parse_config({"algo": "iql", "compile": True}).compile == "on"
-
-
-def test_override_of_a_bare_option_goes_to_the_algorithm():
-    assert apply_overrides({"algo": "iql"}, ["expectile=0.8"]) == {"algo": "iql", "algo_kwargs": {"expectile": 0.8}}
-
-
-def test_override_with_dots_reaches_into_a_section_and_leaves_the_rest():
-    values = {"early_stopping": {"patience": 9, "min_delta": 1.0}}
-    changed = apply_overrides(values, ["early_stopping.patience=3", "seed=4"])
-    assert changed == {"early_stopping": {"patience": 3, "min_delta": 1.0}, "seed": 4}
-    assert values == {"early_stopping": {"patience": 9, "min_delta": 1.0}}
-
-
-def test_override_reaches_a_recipe_that_stood_among_the_options():
-    values = {"algo_kwargs": {"dataset": {"kind": "random", "rows": 5}}}
-    assert apply_overrides(values, ["dataset.rows=7"])["dataset"] == {"kind": "random", "rows": 7}
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("1e-3", 0.001),
-        ("1e6", 1e6),
-        ("-2.5E+3", -2500.0),
-        ("100_000", 100_000),
-        ("[256, 256]", [256, 256]),
-        ("null", None),
-        ("true", True),
-        ("on", "on"),
-        ("ALE/Pong-v5", "ALE/Pong-v5"),
-        ("a=b", "a=b"),
-    ],
-)
-def test_override_values_are_read_as_yaml(text, value):
-    assert apply_overrides({}, [f"env_kwargs.x={text}"]) == {"env_kwargs": {"x": value}}
-
-
-@pytest.mark.parametrize(
-    ("assignment", "words"),
-    [
-        ("seed", "must be KEY=VALUE"),
-        ("=3", "must be KEY=VALUE"),
-        ("a..b=3", "must be KEY=VALUE"),
-        ("seed=[1", "seed: not YAML"),
-        ("seed.deep=1", "seed is not a mapping"),
-    ],
-)
-def test_wrong_overrides_are_refused(assignment, words):
-    with pytest.raises(ConfigError, match=words):
-        apply_overrides({"seed": 1}, [assignment])
-
-
-def test_differences_name_the_dotted_keys_and_pass_over_the_output():
-    a = parse_config({"algo": "iql", "output_dir": "x", "algo_kwargs": {"beta": 3}, "dataset": "a.npz"})
-    b = parse_config({"algo": "iql", "output_dir": "y", "seed": 1, "algo_kwargs": {"beta": 4}, "dataset": "b.npz"})
-    assert config_differences(a, b) == {
-        "seed": (0, 1),
-        "algo_kwargs.beta": (3.0, 4.0),
-        "dataset": ("a.npz", "b.npz"),
-    }
-
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=8,
-)
-
-
-@settings(max_examples=50)
-@given(env_kwargs=st.dictionaries(st.text(), json_values, max_size=4), output=st.text(min_size=1))
-def test_config_text_reads_back_to_an_equal_config(env_kwargs, output):
-    config = parse_config({"algo": "ppo", "env_kwargs": env_kwargs, "output_dir": output, "compile": "on"})
-    assert parse_config(read_yaml(config_yaml(config))) == config
-
-
-@pytest.mark.parametrize("word", ["1e3", "on", "null", "0x10", "1:30", "2026-01-01", "12", ".5", "~", "<<"])
-def test_words_that_look_like_something_else_stay_words(word):
-    config = parse_config({"algo": "ppo", "env_kwargs": {"map_name": word}})
-    assert parse_config(read_yaml(config_yaml(config))).env_kwargs == {"map_name": word}
 
 
 @pytest.mark.parametrize(("key", "part"), [("env_wrappers", "wrapper"), ("callbacks", "callback")])

@@ -1,4 +1,4 @@
-"""Configs with `network`: their forms and mistakes, and runs with a class from the user's module."""
+"""Networks from outside: mistakes in a class from the user's module, and runs with it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import rl_training
 from rl_training import modules, streams
 from rl_training.algorithms import PPOAlgorithm
 from rl_training.experiment.agent import load_agent
-from rl_training.experiment.config.train_config import ConfigError, apply_overrides, config_differences, parse_config
+from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.run import resume_run, run_training
 from rl_training.experiment.seeds.sweep import train_seeds
 from rl_training.experiment.verify import compare_runs
 from rl_training.models import custom
 from rl_training.modules import UntrustedModuleError
 from rl_training.runtime.callbacks.training import StopAtStep
-from rl_training.types import EnvSpec, ObsPart
+from rl_training.types import EnvSpec
 
 SMALL: dict[str, Any] = {"total_timesteps": 96, "eval_episodes": 1, "checkpoint_interval": 32, "num_steps": 16,
                          "batch_size": 16, "epochs": 2}  # fmt: skip
@@ -113,55 +113,6 @@ def parsed(**changes: Any) -> Any:
 def own_nets(own_module, monkeypatch):
     monkeypatch.setattr(custom, "_given", {})
     return own_module("own_nets", MODULE)
-
-
-def test_all_forms_mean_the_same():
-    wanted = parsed(algo_kwargs={"network": {"kind": "mlp", "hidden_sizes": [8], "activation": "relu"}})
-    assert parsed(network={"hidden_sizes": [8], "activation": "relu"}) == wanted
-    assert rl_training.PPO("CartPole-v1", network={"hidden_sizes": (8,), "activation": "relu"}).config == wanted
-    values = {"algo": "ppo", "env_id": "CartPole-v1", "network": "mlp"}
-    changes = ["network.activation=relu", "network.hidden_sizes=[8]"]
-    assert parse_config(apply_overrides(values, changes)) == wanted
-    assert wanted.algo_kwargs["hidden_sizes"] == [8]
-    assert wanted.algo_kwargs["activation"] == "relu"
-    assert parse_config(wanted) == wanted
-    assert config_differences(parsed(network="mlp"), parsed(network={"kind": "mlp"})) == {}
-
-
-def test_a_config_of_an_earlier_version_has_no_network():
-    stored = parsed().model_dump()
-    assert stored["algo_kwargs"].pop("network") is None
-    assert config_differences(parse_config(stored), parsed()) == {}
-
-
-@pytest.mark.parametrize(
-    ("network", "message"),
-    [
-        ("lstm", "network: lstm is a memory, not a kind of hidden layers; set network.memory to lstm"),
-        ("sima", r"network: kind must be mlp, simba, simba_v2 or module:Class of your own, got 'sima'"),
-        ({"activation": "relo"}, r"network.activation: must be 'relu', .*, got 'relo'"),
-        ({"hiden_sizes": [3]}, r"network: unknown key 'hiden_sizes'; did you mean hidden_sizes\?"),
-        ({"sizes_of_all": 3}, r"network: unknown key 'sizes_of_all'; mlp has hidden_sizes, activation, layer_norm"),
-        ({"hidden_sizes": 64}, r"network.hidden_sizes: must be a list, such as \[1, 2\], got 64"),
-        ({"hidden_sizes": [0]}, r"network.hidden_sizes.0: must be greater than 0, got 0"),
-        (64, r"network: must be a word, a class or a mapping, got 64; use hidden_sizes=\[64\]"),
-        ([64, 64], r"network: .*; use hidden_sizes=\[64, 64\]"),
-        ({"activation": nn.ReLU}, "network: activation must be a word; use 'relu' for ReLU"),
-        ({"activation": nn.Tanh()}, "network: activation must be a word; use 'tanh' for Tanh"),
-        (nn.Linear(2, 2), "network: must be a class, got an object; pass the class Linear itself"),
-        (True, "network: must not be true or false"),
-    ],
-)
-def test_a_mistake_in_the_config_is_named(network, message):
-    with pytest.raises(ConfigError, match=message):
-        parsed(network=network)
-
-
-def test_a_network_that_is_given_twice_is_refused():
-    with pytest.raises(ConfigError, match="network is given twice"):
-        parsed(network="mlp", algo_kwargs={"network": "mlp"})
-    with pytest.raises(ConfigError, match=r"activation is tanh, but network.activation is relu; set one"):
-        parsed(network={"activation": "relu"}, algo_kwargs={"activation": "tanh"})
 
 
 @pytest.mark.parametrize(
@@ -287,51 +238,6 @@ def test_seeds_in_processes_import_the_class_too(own_nets):
     runs = [{"seed": seed, "output_dir": f"seed_{seed}", "total_timesteps": 64} for seed in (0, 1)]
     configs = [parse_config({**values, **run}) for run in runs]
     assert [result.status for result in train_seeds(configs)] == ["finished", "finished"]
-
-
-PARTS = (ObsPart("camera", (1, 6, 6), "uint8"), ObsPart("speed", (2,), "float32"))
-PACKED = EnvSpec((36 + 8,), "discrete", 3, obs_dtype="uint8", obs_parts=PARTS)
-JOINED = EnvSpec((2,), "discrete", 3, obs_space={"type": "Dict", "subspaces": {}})
-
-
-@pytest.mark.parametrize(
-    ("spec", "read", "message"),
-    [
-        (PACKED, lambda obs: obs["velocity"], r"parts 'camera' uint8 \[2, 1, 6, 6\], 'speed' float32 \[2, 2\]: KeyE"),
-        (PACKED, lambda obs: obs["speed"].mean(0).expand(len(obs["speed"]), -1), "other outputs alone than in a batch"),
-        (PACKED, lambda obs: obs["speed"].sum(), r"for inputs with the parts 'camera' uint8 \[2, 1, 6, 6\], .*, got"),
-        (JOINED, lambda obs: obs.get("speed"), r"shape \[2, 2\] \(a Dict .* arrives as one vector\): Attr"),
-    ],
-)
-def test_a_mistake_with_a_dict_of_observations_is_named_with_its_parts(spec, read, message):
-    class Mistaken(nn.Module):
-        role = "features"
-
-        def __init__(self, spec: EnvSpec) -> None:
-            super().__init__()
-
-        def forward(self, obs: Any) -> Any:
-            return read(obs)
-
-    with pytest.raises(ValueError, match=message):
-        PPOAlgorithm.build(spec, network=Mistaken)
-
-
-def test_features_get_a_dict_of_images_and_vectors():
-    class Mixed(nn.Module):
-        role = "features"
-
-        def __init__(self, spec: EnvSpec) -> None:
-            super().__init__()
-            self.camera = nn.Linear(36, 4)
-
-        def forward(self, obs: dict[str, torch.Tensor]) -> torch.Tensor:
-            return torch.cat([self.camera(obs["camera"].flatten(1) / 255), obs["speed"]], -1)
-
-    learner = PPOAlgorithm.build(PACKED, network=Mixed)
-    speeds = torch.tensor([[1.5, -2.0], [0.0, 3.0]])
-    rows = torch.cat([torch.zeros(2, 36, dtype=torch.uint8), speeds.view(torch.uint8)], -1)
-    torch.testing.assert_close(learner.model.encoder(rows)[:, 4:], speeds)
 
 
 def test_a_run_of_a_config_file_with_a_network_trains(own_nets):
