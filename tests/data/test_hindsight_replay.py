@@ -1,7 +1,9 @@
-"""HindsightReplayBuffer: which goals replace those of a transition, with which rewards, and that it is restored."""
+"""HindsightReplayBuffer: which goals replace those of a transition, and with which rewards."""
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,56 +12,28 @@ import torch
 
 from rl_training.data import HindsightReplayBuffer, ReplayBuffer
 from rl_training.data.replay.hindsight_replay import chosen_steps
-from rl_training.types import Array, Batch, EnvSpec
+from rl_training.types import Array, EnvSpec
 
-NUMBER = {"type": "Box", "dtype": "float32", "shape": [1]}
-PARTS = {"observation": NUMBER, "achieved_goal": NUMBER, "desired_goal": NUMBER}
-SPEC = EnvSpec((3,), "discrete", 2, obs_space={"type": "Dict", "subspaces": PARTS})
-ACHIEVED, DESIRED, OBSERVATION = range(3)  # the order of the names
-GOAL = -7.0  # of every episode; none of them achieves it
+sys.path.insert(0, str(Path(__file__).parent))
+from hindsight_buffers import (  # type: ignore[import-not-found]
+    ACHIEVED,
+    DESIRED,
+    GOAL,
+    NUMBER,
+    OBSERVATION,
+    PARTS,
+    SPEC,
+    buffer,
+    equal_goals,
+    goals_of,
+    play,
+)
 
-
-def equal_goals(achieved: Array, goals: Array, dones: Array) -> tuple[Array, Array]:
-    """0 and terminal where the goal is achieved; -1 elsewhere."""
-    reached = (achieved == goals).all(-1)
-    return reached.astype(np.float32) - 1, reached.astype(np.float32)
+sys.path.pop(0)
 
 
 def same_dones(achieved: Array, goals: Array, dones: Array) -> tuple[Array, Array]:
     return equal_goals(achieved, goals, dones)[0], dones.astype(np.float32)
-
-
-def buffer(capacity: int = 100, *, outcomes: Any = equal_goals, **options: Any) -> HindsightReplayBuffer:
-    made = HindsightReplayBuffer(capacity, SPEC, outcomes=outcomes, **options)
-    made.seed(0)
-    return made
-
-
-def play(replay: HindsightReplayBuffer, ends: list[list[int]]) -> None:
-    """Adds a step for each list, with an entry for each environment: 1 terminated, 2 truncated.
-
-    After step s of the buffer, environment e has achieved 10 * s + e, for members plus 1000 * member.
-    """
-    for end in ends:
-        s, envs = replay.steps, torch.arange(len(end))
-        members = 1000 * torch.arange(replay.members or 1).unsqueeze(1)
-        achieved = (10.0 * s + envs + members).float()
-        flags = torch.tensor(end).expand(achieved.shape)
-        goal = torch.full_like(achieved, GOAL)
-        rows = {
-            "obs": torch.stack([achieved - 10, goal, achieved - 10.5], -1), "actions": flags * 0,
-            "rewards": torch.full_like(achieved, -1.0), "next_obs": torch.stack([achieved, goal, achieved - 0.5], -1),
-            "dones": (flags == 1).float(), "truncated": (flags == 2).float(),
-        }  # fmt: skip
-        replay.add(rows if replay.members else {name: each[0] for name, each in rows.items()})
-
-
-def goals_of(batch: Batch) -> dict[float, set[float]]:
-    """The goals of each transition in a batch, by what it achieved."""
-    found: dict[float, set[float]] = {}
-    for row in batch["next_obs"].flatten(0, -2).tolist():
-        found.setdefault(row[ACHIEVED], set()).add(row[DESIRED])
-    return found
 
 
 def test_future_goals_are_those_that_the_episode_achieves_with_the_transition_or_later():
@@ -184,78 +158,6 @@ def test_goals_depend_on_the_episode_and_the_seed_only():
         rows.append(replay.goals.rows(0, 40)["goals"][::2])
     assert rows[0].equal(rows[1])
     assert not rows[0].equal(rows[2])
-
-
-def saved(replay: Any) -> tuple[dict[str, Any], dict[str, tuple[int, Batch]]]:
-    parts = {}
-    for name, part in replay.parts().items():
-        start = part.added - len(part)
-        parts[name] = start, part.rows(start, part.added)
-    return replay.state_dict(), parts
-
-
-@pytest.mark.parametrize("capacity", [100, 7])
-@pytest.mark.parametrize("steps", range(1, 12))
-def test_a_restored_buffer_goes_on_like_the_first(steps, capacity):
-    ends = [[0, 2], [0, 0], [2, 0], [0, 1], [0, 0], [0, 0], [0, 2], [2, 0], [0, 0], [0, 2], [2, 2], [0, 0]]
-    whole, restored = (buffer(capacity, stride=2, prioritized=True) for _ in range(2))
-    play(whole, ends[:steps])
-    state, parts = saved(whole)
-    for name, (start, rows) in parts.items():
-        restored.parts()[name].restore(rows, start)
-    restored.load_state_dict(state)
-    for replay in (whole, restored):
-        play(replay, ends[steps:])
-    for one, other in zip(whole.sample(64).values(), restored.sample(64).values(), strict=True):
-        assert one.equal(other)
-    (_, first), (_, second) = saved(whole), saved(restored)
-    for name, (start, rows) in first.items():
-        assert start == second[name][0]
-        assert all(rows[column].equal(second[name][1][column]) for column in rows)
-
-
-def test_members_are_saved_and_restored_one_by_one():
-    whole, restored = (buffer(stride=2, members=2) for _ in range(2))
-    play(whole, [[0, 2], [0, 0], [2, 0], [0, 0]])
-    for member in range(2):
-        state, parts = saved(whole.member(member))
-        for name, (start, rows) in parts.items():
-            restored.member(member).parts()[name].restore(rows, start)
-        restored.member(member).load_state_dict(state)
-    for replay in (whole, restored):
-        play(replay, [[2, 2], [0, 0]])
-    one, other = whole.sample(64, (2,)), restored.sample(64, (2,))
-    assert all(one[name].equal(other[name]) for name in one)
-
-
-def test_saved_goals_do_not_change_later():
-    replay = buffer(stride=2)
-    earlier: dict[int, Any] = {}
-    for end in [[0, 2], [0, 2], [2, 0], [0, 0], [0, 2], [2, 2]]:
-        play(replay, [end])
-        part = replay.parts()["goals"]
-        for number, goals in earlier.items():
-            assert part.rows(number, number + 1)["goals"].equal(goals)
-        earlier = {number: part.rows(number, number + 1)["goals"] for number in range(part.added)}
-    assert len(earlier) == 12
-
-
-def test_rows_without_goals_are_saved_as_zeros():
-    replay = buffer(4)
-    play(replay, [[2], [0], [0], [0], [0]])  # transition 4 is in the slot of transition 0, whose episode has ended
-    rows = replay.goals.rows(1, 5)
-    assert rows["numbers"].tolist() == [-1] * 4
-    assert not any(rows[name].any() for name in ("goals", "rewards", "dones"))
-
-
-def test_episodes_that_a_resume_cuts_get_no_goals():
-    replay = buffer()
-    play(replay, [[0], [0]])
-    replay.mark_boundary()
-    play(replay, [[0], [2]])
-    found = goals_of(replay.sample(500))
-    assert found[0] == found[10] == {GOAL}
-    assert found[20] <= {20, 30, GOAL}
 
 
 def test_what_it_refuses():
