@@ -62,6 +62,15 @@ def _trained(cli: Callable[..., Result], command: list[str], output: Path) -> di
     return report
 
 
+@pytest.fixture
+def runs(tmp_path: Path, write_run: Callable[..., Path]) -> Path:
+    """A folder with the files of two settings that differ in the learning rate, with three seeds each."""
+    for seed in range(3):
+        write_run(tmp_path / "runs" / "fast" / f"seed_{seed}", 5, 10 + seed, seed=seed, learning_rate=0.01)
+        write_run(tmp_path / "runs" / "slow" / f"seed_{seed}", 5, 1 + seed, seed=seed)
+    return tmp_path / "runs"
+
+
 @pytest.fixture(scope="session")
 def train_tiny_dreamer(cli: Callable[..., Result]) -> Callable[[Path, str], None]:
     """Trains a small Dreamer for twelve steps."""
