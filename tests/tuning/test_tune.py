@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import signal
 import subprocess
 import sys
 
 import pytest
 
-from rl_training.cli.tune import command, trial_options
+from rl_training.cli.tune import command
 from rl_training.experiment.config.train_config import load_config, parse_config
-from rl_training.experiment.executors.base import ExecutorOptions, Handle, Work
+from rl_training.experiment.executors.base import ExecutorOptions
 from rl_training.experiment.run_directory import locked_file
-from rl_training.experiment.tuning.plan import final_seeds, parse_plan, read_plan
+from rl_training.experiment.tuning.plan import final_seeds
 
 pytest.importorskip("optuna")
-
-from rl_training.experiment.tuning.study import Study
 
 OFFLINE = ["tune", "bc", "CartPole-v1", "--dataset", "{kind: random, rows: 200}", "--steps", "4",
            "--set", "hidden_sizes=[8]", "--set", "eval_interval=0", "--set", "eval_episodes=1", "--set", "log=none",
@@ -181,71 +176,6 @@ def test_more_trials_than_different_configs_are_refused(studies):
     assert result.stderr.splitlines()[-1] == "error: --search allows 3 different configs, so --trials must be at most 3"
 
 
-def test_a_failed_trial_is_recorded_and_the_study_goes_on(studies):
-    found = studies.report(
-        "--search", "num_steps=64,63", "--no-baseline", base=without(studies.command, "num_steps=64")
-    )
-    states = {trial["state"]: trial for trial in found["trials"]}
-    assert set(states) == {"done", "failed"}
-    assert (states["failed"]["params"]["num_steps"], states["failed"]["value"]) == (63, None)
-    assert states["failed"]["error"] == "batch_size must divide num_steps * num_envs = 63, got 32"
-    assert found["best"]["params"]["num_steps"] == 64
-
-
-def without(command: list[str], override: str) -> list[str]:
-    """The usual command without one --set."""
-    place = command.index(override)
-    return [*command[: place - 1], *command[place + 1 :]]
-
-
-def test_a_mistake_that_fails_every_trial_stops_the_study_with_its_error(studies):
-    result = studies.tune("--set", "env_kwargs={nonsense: 1}")
-    assert result.exit_code == 2
-    last = result.stderr.splitlines()[-1]
-    assert last.startswith("error: no trial can be trained: ")
-    assert "nonsense" in last
-    assert len(studies.executor.works) == 3
-    stored = Study(studies.folder, read_plan(studies.folder).space()).trials()
-    assert [trial.state for trial in stored] == ["running"] * 3  # so that the same command repeats them
-
-
-class Interrupted(Handle):
-    """A trial during which Ctrl-C is pressed; it saves and ends."""
-
-    def __init__(self, work: Work) -> None:
-        (work.folder / "stdout.txt").touch()
-        self.code: int | None = None
-        os.kill(os.getpid(), signal.SIGINT)
-
-    def poll(self) -> int | None:
-        return self.code
-
-    def stop(self, number: int) -> None:
-        assert number == signal.SIGINT
-        self.code = 128 + number
-
-    def kill(self) -> None:
-        raise AssertionError("it has time to save")
-
-
-@pytest.mark.parametrize("stage", ["trial 4", "base"])
-def test_ctrl_c_stops_the_study_and_the_same_command_continues_it(continued, monkeypatch, stage):
-    executor, run = continued.executor, continued.executor.submit
-    shutil.rmtree(continued.folder / "final")
-    count = 6 if stage == "trial 4" else 4
-    monkeypatch.setattr(executor, "submit", lambda work: Interrupted(work) if work.name == stage else run(work))
-    stopped = continued.tune("--trials", count, "--json")
-    found = json.loads(stopped.stdout)
-    assert (stopped.exit_code, found["status"], found["best_config"]) == (130, "stopped", None)
-    assert [trial["state"] for trial in found["trials"]] == ["done"] * 4 + ["stopped", "waiting"][: count - 4]
-    assert "repeat the command to continue" in continued.tune("--trials", count).stdout
-    monkeypatch.undo()
-    executor.works.clear()
-    assert continued.report("--trials", count)["status"] == "done"
-    names = [work.name for work in executor.works if work.name.startswith("trial ")]
-    assert names == ["trial 4", "trial 5"][: count - 4]
-
-
 def test_the_final_seeds_are_never_the_tuned_ones():
     assert final_seeds([0, 1, 2], None) == [100, 101, 102, 103, 104]
     assert final_seeds(list(range(8)), None) == list(range(100, 108))
@@ -268,30 +198,6 @@ def test_without_optuna_the_extra_is_named(studies, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     result = studies.tune()
     assert (result.exit_code, result.stderr) == (2, 'error: tune needs optuna: pip install "rl-training[tune]"\n')
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        (ExecutorOptions(), {"jobs": None, "cpus": 3}),
-        (ExecutorOptions(jobs=7), {"jobs": 7, "cpus": None}),
-        (ExecutorOptions(cpus=2), {"jobs": None, "cpus": 2}),
-        (ExecutorOptions("ray"), {"jobs": 10, "cpus": None}),
-        (ExecutorOptions("slurm", jobs=20), {"jobs": 20, "cpus": None}),
-    ],
-)
-def test_the_trials_at_a_time_are_limited_by_cores_and_by_the_scores_they_learn_from(monkeypatch, options, expected):
-    monkeypatch.setattr("rl_training.experiment.executors.capacity.cores", lambda: 4)
-    config = {"algo": "ppo", "env_id": "CartPole-v1"}
-    plan = parse_plan({"config": config, "search": {"gamma": "0.9:1"}, "seeds": [0, 1, 2]})
-    found = trial_options(options, plan)
-    assert {"jobs": found.jobs, "cpus": found.cpus} == expected
-
-
-def test_seeds_of_a_population_share_a_core():
-    config = {"algo": "sac", "env_id": "Pendulum-v1"}
-    plan = parse_plan({"config": config, "search": {"gamma": "0.9:1"}, "seeds": [0, 1, 2]})
-    assert trial_options(ExecutorOptions(), plan).cpus == 1
 
 
 def test_an_executor_that_cannot_be_opened_leaves_no_study(studies, monkeypatch):
