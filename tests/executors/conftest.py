@@ -1,4 +1,7 @@
-"""A Ray cluster of two nodes on 127.0.0.1, of which the second does not see the folder `hidden` of the first."""
+"""Clusters on this machine for tests: Ray with two nodes, and Slurm with one.
+
+The second node of Ray does not see the folder `hidden` of the first.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+from rl_training.experiment.executors.devices import VISIBLE
+from rl_training.experiment.executors.slurm import executor as slurm
+
+sys.path.insert(0, str(Path(__file__).parent))
+import slurm_cluster  # type: ignore[import-not-found]
+
+sys.path.pop(0)
 
 HEAD = """
 import sys, ray
@@ -86,3 +97,23 @@ def start_second(address: str, folder: str, hidden: Path, environment: dict[str,
     words = ["unshare", "-m", "sh", "-c", script, "sh", sys.executable, "-c", SECOND, address, f"{folder}/2"]
     return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                             env=environment, start_new_session=True)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def slurm_node() -> Iterator[None]:
+    """The environment variables of a running cluster, for this process and those it starts."""
+    reason = slurm_cluster.missing() if find_spec("submitit") else "submitit is not installed"
+    if reason is not None:
+        pytest.skip(reason)
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    with slurm_cluster.one_node_cluster() as variables, pytest.MonkeyPatch.context() as patch:
+        for name, value in {**variables, "PYTHONPATH": path}.items():
+            patch.setenv(name, value)
+        patch.setattr(slurm, "QUERY_SECONDS", (0.3, 0.3))
+        yield
+
+
+@pytest.fixture
+def all_devices_visible(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Removes the choice of devices that this machine may have in its environment."""
+    monkeypatch.delenv(VISIBLE, raising=False)

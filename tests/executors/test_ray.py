@@ -13,16 +13,19 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from rl_training.experiment.executors.base import ExecutorOptions, Handle, Work
 from rl_training.experiment.executors.opening import open_executor
-from rl_training.experiment.executors.ray.connection import reason
-from rl_training.experiment.executors.ray.resources import Resources, resources_of
+from rl_training.experiment.executors.ray.resources import Resources
 from rl_training.experiment.executors.ray.worker import TOKEN
+
+sys.path.insert(0, str(Path(__file__).parent))
+from process_tree import below, is_alive, worker_of  # type: ignore[import-not-found]
+
+sys.path.pop(0)
 
 Submit = Callable[..., Handle]
 
@@ -72,14 +75,6 @@ def starts(output: Path) -> list[int]:
 
 def steps(output: Path) -> list[int]:
     return sorted(int(path.name.removeprefix("step_")) for path in output.glob("cell/run/checkpoints/step_*"))
-
-
-def is_alive(process: int) -> bool:
-    status = Path(f"/proc/{process}/stat")
-    try:
-        return status.read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 @pytest.mark.slow
@@ -159,10 +154,6 @@ def test_a_dead_workers_work_continues_from_its_checkpoint(submit, tmp_path, cap
     assert captured.out == ""
     assert "cell: its worker on " in captured.err
     assert captured.err.endswith("died; it continues from its last checkpoint on another worker\n")
-
-
-def worker_of(process: int) -> int:
-    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 @pytest.mark.slow
@@ -251,84 +242,6 @@ def test_the_nodes_together_hold_a_number_of_works(submit, ray_nodes):
     assert [each.capacity() for each in asked] == [5, 2, 4, 3, 0]
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [({}, (1, 0.0)), ({"slots": 4}, (1, 0.25)), ({"gpus": 2.0}, (1, 2.0))],
-)
-def test_slots_are_fractions_of_a_gpu(options, expected):
-    assert resources_of(ExecutorOptions("ray", **options))[:2] == expected
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"gpus": 1.5}, "--gpus must be at most 1 or a whole number, got 1.5"),
-        (
-            {"gpus": 1.0, "slots": 2},
-            r"--gpus 1 and --slots 2 both set the GPUs of a job \(--slots 2 is --gpus 0.5\); give",
-        ),
-        ({"address": "nowhere"}, "--address must be HOST:PORT or auto, got 'nowhere'"),
-        ({"address": "ray://127.0.0.1:10001"}, "--address must not be one of Ray Client; give auto on a node "),
-    ],
-)
-def test_wrong_options_are_refused_in_a_sentence(options, message):
-    if find_spec("ray") is None:
-        pytest.skip("ray is not installed")
-    with pytest.raises(ValueError, match=f"^{message}"):
-        open_executor(ExecutorOptions("ray", **options))
-
-
-MISMATCH = """RuntimeError: Version mismatch: The cluster was started with:
-    Ray: 2.54.0
-    Python: 3.12.3
-This process on node 10.0.0.2 was started with:
-    Ray: 2.60.0
-    Python: 3.11.7
-"""
-
-
-@pytest.mark.parametrize(
-    ("error", "message"),
-    [
-        (MISMATCH, "the Ray cluster at auto runs Ray 2.54.0 and Python 3.12.3, and this is Ray 2.60.0 and Python "
-                   "3.11.7; install the same versions"),
-        ("AuthenticationError: RPC error: InvalidAuthToken", "the Ray cluster at auto requires a token; "
-                   "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN"),
-        ("RuntimeError: two\nlines", "cannot connect to the Ray cluster at auto: RuntimeError: two lines"),
-    ],
-)  # fmt: skip
-def test_a_failed_connection_is_explained_in_a_sentence(error, message):
-    assert reason("auto", error) == message
-
-
-SHORT = ["--steps", "300", "--set", "hidden_sizes=[8]", "--set", "eval_interval=0", "--set", "checkpoint_interval=100"]
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    "command",
-    [["bench", "--algos", "dqn", "--envs", "CartPole-v1", "--episodes", "2", "--seeds", "0,1"],
-     ["train", "ppo", "CartPole-v1", "--seeds", "0,1"]],
-    ids=["bench", "train"],
-)  # fmt: skip
-def test_training_on_a_node_without_the_folder_gives_the_same_files(ray_nodes, tmp_path, command):
-    if ray_nodes.reason:
-        pytest.skip(ray_nodes.reason)
-    copied = ray_nodes.hidden / command[0]
-    words = [sys.executable, "-m", "rl_training.cli", *command, *SHORT, "--output"]
-    elsewhere = ["--executor", "ray", "--address", ray_nodes.address, "--cpus", "2"]
-    for more in ([str(copied), *elsewhere], [str(tmp_path / "here")]):
-        ended = subprocess.run(
-            [*words, *more], env={**os.environ, **ray_nodes.variables}, capture_output=True, text=True
-        )
-        assert ended.returncode == 0, ended.stderr
-    files = {path.relative_to(copied): path.read_bytes() for path in copied.rglob("step_*/*.safetensors")}
-    here = tmp_path / "here"
-    assert files == {path.relative_to(here): path.read_bytes() for path in here.rglob("step_*/*.safetensors")} != {}
-    assert list(Path(tempfile.gettempdir()).glob("rl-training-work-*")) == []
-
-
 @pytest.mark.slow
 def test_a_work_whose_node_dies_continues_on_another_node(submit, ray_nodes, capfd):
     filler = submit(ray_nodes.hidden / "filler", 10_000)
@@ -344,10 +257,3 @@ def test_a_work_whose_node_dies_continues_on_another_node(submit, ray_nodes, cap
     first, again = starts(output)
     assert (first, again >= 2, steps(output)) == (0, True, [59, 60])
     assert "died; it continues from its last checkpoint on another worker" in capfd.readouterr().err
-
-
-def below(process: int) -> list[int]:
-    """The processes that a process has started, directly or not."""
-    children = [int(word) for task in Path(f"/proc/{process}/task").iterdir()
-                for word in (task / "children").read_text().split()]  # fmt: skip
-    return [each for child in children for each in (child, *below(child))]
