@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
+from rl_training.algorithms.core.broadcasts import WatchedLoss
 from rl_training.algorithms.core.flat import FlatLosses
 from rl_training.algorithms.core.fused import FusedUpdates, can_fuse
 from rl_training.algorithms.core.graphs import CapturedUpdates, side_by_side
@@ -70,6 +71,8 @@ class Updater:
         elif self.device.type == "cpu" and not self.population and getattr(learner, "is_traceable", False):
             trained = [parameter for optimizer in self.optimizers for parameter in optimizer.params]
             self.flat = FlatLosses(self.loss, trained)
+        elif not getattr(learner, "is_built_in", True):
+            self.loss = WatchedLoss(self.loss, learner)
         self.captured = CapturedUpdates(self) if capture else None
         self.parts: tuple[str, ...] = getattr(learner, "separate_parts", tuple)() if capture else ()
         self.streams = [torch.cuda.Stream(self.device) for _ in self.parts[1:]]
