@@ -100,11 +100,17 @@ def by_task(results: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str,
 
 
 def unequal_steps(name: str, results: Sequence[Mapping[str, Any]]) -> str | None:
-    """Reports runs of one task that took over 10 % more steps than others, for example because of whole rollouts."""
-    steps = {result["algo"]: max(run.get("steps") or 0 for run in result["runs"]) for result in results}
-    if max(steps.values()) < 1.1 * min(steps.values()) or not min(steps.values()):
+    """Reports runs of one task that took over 10 % more steps than others, such as seeds that stopped early."""
+    taken = {result["algo"]: [run["steps"] for run in result["runs"] if run.get("steps")] for result in results}
+    every = [steps for each in taken.values() for steps in each]
+    if not every or max(every) < 1.1 * min(every):
         return None
-    return f"{name}: the runs took unequal steps ({', '.join(f'{algo} {count:,}' for algo, count in steps.items())})"
+    named = ", ".join(f"{algo} {_range(steps)}" for algo, steps in taken.items() if steps)
+    return f"{name}: the runs took unequal steps ({named})"
+
+
+def _range(numbers: Sequence[int]) -> str:
+    return " to ".join(f"{number:,}" for number in dict.fromkeys((min(numbers), max(numbers))))
 
 
 def task_of(name: str, results: Sequence[Mapping[str, Any]]) -> Task:
