@@ -8,12 +8,15 @@ from typing import Any, NamedTuple
 
 from rl_training.experiment.config.messages import did_you_mean, shown
 from rl_training.experiment.config.overrides import MAY_CHANGE
+from rl_training.experiment.config.train_config import TrainConfig
 from rl_training.reporting.bench_cells import BenchCell
 from rl_training.reporting.stored_runs import NO_ENV, StoredRun, flat
 
 FAMILY = ("algo", "env_id", "dataset")  # keys that always separate
+# Keys that may change in a run, but affect what is learned or how it is scored. Earlier configs may lack them.
+EFFECTIVE = {key: TrainConfig.model_fields[key].default for key in ("callbacks", "eval_stochastic", "eval_max_steps")}
 # Keys about where and how a run was computed, which do not affect what is learned.
-IGNORED = {*FAMILY, "seed", "output_dir", "device", "compile", *MAY_CHANGE}
+IGNORED = {*FAMILY, "seed", "output_dir", "device", "compile", *MAY_CHANGE} - EFFECTIVE.keys()
 
 Family = tuple[str, str, str | None]  # algorithm, environment and dataset
 
@@ -74,7 +77,15 @@ def _families(described: Sequence[_Described]) -> dict[Family, list[_Described]]
 def _options(described: Sequence[_Described], by: Sequence[str]) -> list[dict[str, Any]]:
     wanted = _known(by, [each.config for each in described]) if by else None
     keys = {family: _separating(same) if wanted is None else wanted for family, same in _families(described).items()}
-    return [{key: each.config[key] for key in keys[each.family] if key in each.config} for each in described]
+    return [
+        {key: each.config[key] for key in keys[each.family] if key in each.config and not _is_default(key, each.config)}
+        for each in described
+    ]
+
+
+def _is_default(key: str, config: Mapping[str, Any]) -> bool:
+    """Whether a key is one of `EFFECTIVE` with its default, so that it counts like a missing key."""
+    return key in EFFECTIVE and config[key] in (EFFECTIVE[key], [], None)
 
 
 def _separating(described: Sequence[_Described]) -> list[str]:
@@ -86,7 +97,7 @@ def _separating(described: Sequence[_Described]) -> list[str]:
 
 def counted(config: Mapping[str, Any]) -> dict[str, Any]:
     """The keys of a flattened config that affect what is learned."""
-    return {key: value for key, value in config.items() if key not in IGNORED}
+    return {key: value for key, value in config.items() if key not in IGNORED and not _is_default(key, config)}
 
 
 def _known(by: Sequence[str], configs: Sequence[Mapping[str, Any]]) -> list[str]:

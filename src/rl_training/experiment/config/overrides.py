@@ -9,7 +9,8 @@ from rl_training.experiment.config.train_config import TrainConfig, apply_overri
 ENVIRONMENT = ("env_kwargs", "env_wrappers")
 EVALUATION = (*ENVIRONMENT, *(name for name in TrainConfig.model_fields if name.startswith("eval_")))
 
-# Keys that change neither updates nor environment steps; `threads` changes the last bits, which resume reports.
+# Keys that change neither updates nor environment steps, except through the code of a callback; `threads` changes the
+# last bits, which resume reports.
 MAY_CHANGE = (
     "callbacks", "checkpoint_interval", "env_workers", "eval_episodes", "eval_interval", "eval_max_steps",
     "eval_stochastic", "keep_checkpoints", "log", "log_interval", "max_env_restarts",
