@@ -169,7 +169,7 @@ class Agent(NamedTuple):
         else:  # the user has given the environment, but maybe not the wrappers
             modules = env_modules([], given.get("env_kwargs"), given.get("env_wrappers"))
         require_trusted(modules, self.trust, self.path)
-        warn_of_changed_source(read_record(self.path.parent.parent), print_warning)
+        warn_of_changed_source(read_record(self.path.parent.parent), warn=print_warning)
         return self.config.environment()
 
 

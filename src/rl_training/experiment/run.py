@@ -92,7 +92,7 @@ def _run(
     with ExitStack() as stack:
         edited = _lock(directories, configs, stack, fresh=fresh, warn=warn)
         if not fresh:
-            warn_of_changed_source(read_record(directories[0].path), warn)
+            warn_of_changed_source(*(read_record(each.path) for each in directories), warn=warn)
         if not fresh and (results := _stored_results(directories, steps)):
             warn(nothing_trained(results, resumed=resumed))
             return results

@@ -181,8 +181,16 @@ def _read(store: Path | None) -> Remembered:
         return {}
 
 
-def warn_of_changed_source(record: Mapping[str, Any] | None, warn: Warn) -> None:
-    """Warns if the environment's source file differs from the one recorded in run.json."""
-    file = changed_source((record or {}).get("env_source"))
-    if file is not None:
-        warn(f"{file} differs from the file that defined the environment when this run started; results may differ")
+def changed_sources(records: Iterable[Mapping[str, Any]]) -> list[Path]:
+    """Returns source files of environments that differ from those recorded in run.json files, each once."""
+    files = (changed_source(record.get("env_source")) for record in records)
+    return list(dict.fromkeys(file for file in files if file is not None))
+
+
+def warn_of_changed_source(
+    *records: Mapping[str, Any], warn: Warn, runs: str = "this run", known: Iterable[Path] = ()
+) -> None:
+    """Warns of each file of `changed_sources`, except those in `known`. The records are those of `runs`."""
+    for file in changed_sources(records):
+        if file not in known:
+            warn(f"{file} differs from the file that defined the environment when {runs} started; results may differ")

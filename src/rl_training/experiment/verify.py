@@ -54,7 +54,7 @@ def verify_run(path: Path, *, steps: int | None = None, trust: Trust = ()) -> Ve
     config, record = directory.config(trust), directory.read("run.json")
     if config is None or record is None:
         raise ConfigError(f"{path} is not a run directory: it has no config.yaml or no run.json")
-    warn_of_changed_source(record, print_warning)
+    warn_of_changed_source(record, warn=print_warning)
     require_intact(directory)
     rows = _rows(directory.metrics)
     last = steps or _steps_to_repeat(rows, path)

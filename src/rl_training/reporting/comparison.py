@@ -10,6 +10,7 @@ from rl_training import statistics
 from rl_training.data import normalized_score
 from rl_training.experiment.bench.scores import is_estimate, value_of
 from rl_training.messages import return_format
+from rl_training.reporting.comparability import comparability_notes
 from rl_training.reporting.grouping import Group, group_runs
 from rl_training.reporting.tasks import PLAYED_NOTE, estimate_interval, name_of
 from rl_training.statistics import Interval
@@ -86,7 +87,7 @@ def compare(*paths: Path | str, by: Sequence[str] = ()) -> Comparison:
         raise ValueError(f"no cell of {names} is done yet. Run them with rl-training bench")
     results = [group.cell for group in found.groups]
     tasks = [task_of(name, cells) for name, cells in by_task(results).items()]
-    unequal = [note for name, cells in by_task(results).items() if (note := unequal_steps(name, cells))]
+    unequal = [note for name, cells in by_task(results).items() for note in comparability_notes(name, cells)]
     sources = dict.fromkeys(result["test"] for result in results if result.get("test") is not None)
     estimates = [f"scores are {PLAYED_NOTE.format(source)}" for source in sources]
     return Comparison(tasks, found.missing, results, found.groups, found.left_out, [*found.notes, *unequal, *estimates])
@@ -97,20 +98,6 @@ def by_task(results: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str,
     for result in results:
         tasks.setdefault(name_of(result), []).append(result)
     return tasks
-
-
-def unequal_steps(name: str, results: Sequence[Mapping[str, Any]]) -> str | None:
-    """Reports runs of one task that took over 10 % more steps than others, such as seeds that stopped early."""
-    taken = {result["algo"]: [run["steps"] for run in result["runs"] if run.get("steps")] for result in results}
-    every = [steps for each in taken.values() for steps in each]
-    if not every or max(every) < 1.1 * min(every):
-        return None
-    named = ", ".join(f"{algo} {_range(steps)}" for algo, steps in taken.items() if steps)
-    return f"{name}: the runs took unequal steps ({named})"
-
-
-def _range(numbers: Sequence[int]) -> str:
-    return " to ".join(f"{number:,}" for number in dict.fromkeys((min(numbers), max(numbers))))
 
 
 def task_of(name: str, results: Sequence[Mapping[str, Any]]) -> Task:

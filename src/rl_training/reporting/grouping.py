@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from rl_training.reporting.bench_cells import BenchCell, read_cells
 from rl_training.reporting.finding import find
 from rl_training.reporting.settings import Setting, counted, differing_keys, label_of, settings_of
-from rl_training.reporting.stored_runs import StoredRun, flat, progress_text, read_run, seed_ranges
+from rl_training.reporting.stored_runs import StoredRun, flat, progress_text, read_run, seeds_text
 
 BENCH, RUN = "evaluation of the last checkpoint by `bench`", "last evaluation in training"
 
@@ -35,7 +35,7 @@ class Group(NamedTuple):
         return self._replace(label=label, cell={**self.cell, "algo": label})
 
     def describe(self) -> str:
-        return f"{self.label}: seed{'s' if len(self.seeds) > 1 else ''} {seed_ranges(self.seeds)}"
+        return f"{self.label}: {seeds_text(self.seeds)}"
 
 
 class Grouped(NamedTuple):
@@ -117,6 +117,7 @@ def _as_cell_run(run: StoredRun) -> dict[str, Any]:
     return {
         "seed": run.seed, **{key: run.result.get(key) for key in ("steps", "updates", "seconds")},
         "score": run.evaluations[-1], "commit": run.record.get("git"),
+        "env_source": run.record.get("env_source"),
         "config_hash": hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12],
         "curve": [[evaluation["step"], evaluation["return_mean"]] for evaluation in run.evaluations],
     }  # fmt: skip

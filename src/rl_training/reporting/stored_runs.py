@@ -156,6 +156,10 @@ def progress_text(step: int, total: int) -> str:
     return f"{step:,} of {total:,}" if step <= total else f"{step:,} (asked {total:,})"
 
 
+def seeds_text(seeds: Sequence[int]) -> str:
+    return f"seed{'s' if len(seeds) > 1 else ''} {seed_ranges(seeds)}"
+
+
 def seed_ranges(seeds: Sequence[int]) -> str:
     """Returns `0-4, 7` for the seeds 0, 1, 2, 3, 4 and 7."""
     parts: list[list[int]] = []

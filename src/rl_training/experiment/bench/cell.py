@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from rl_training.experiment.agent import read_record
 from rl_training.experiment.bench.commands import evaluate_command, is_scored_as, scoring_work, shown
 from rl_training.experiment.bench.plan import BenchPlan, Cell
 from rl_training.experiment.executors.base import LOG, OUTPUT, Executor, Handle, Work, last_error
@@ -15,7 +16,7 @@ from rl_training.experiment.executors.work_log import WorkLog
 from rl_training.experiment.processes.runner import Job
 from rl_training.experiment.result import UNFINISHED
 from rl_training.experiment.run_directory import LOCK_SECONDS, RunDirectory, RunLockedError, locked_file
-from rl_training.experiment.trust import modules_of
+from rl_training.experiment.trust import modules_of, warn_of_changed_source
 from rl_training.runtime.metrics_table import logged_rows
 
 STATES = ("waiting", "queued", "training", "evaluating", "done", "failed", "stopped")
@@ -53,6 +54,11 @@ class CellRun(Job):
     def is_trained(self) -> bool:
         """Whether it was done once; if it is waiting now, its scores are those of other options."""
         return (self.folder / "result.json").exists()
+
+    def warn_of_changed_sources(self) -> None:
+        """Warns of an environment that was edited since a finished cell was trained; a training warns itself."""
+        if self.state == "done":
+            warn_of_changed_source(*map(read_record, self.runs()), warn=self.warnings.append, runs="the finished runs")
 
     def start(self) -> None:
         self._start = (time.monotonic(), self.progress())
@@ -168,16 +174,17 @@ class CellRun(Job):
 
 
 def run_facts(run: Path) -> dict[str, Any]:
-    """The commit, a hash of the config without its seed, and the learning curve."""
+    """The commit, the environment's source file, a hash of the config without its seed, and the learning curve."""
     directory = RunDirectory(run)
     config = directory.config()
     text = "" if config is None else config.model_dump_json(exclude={"seed", "output_dir"})
     evaluations = [row["evaluation"] for row in logged_rows(run) if "evaluation" in row]
+    record = directory.read("run.json") or {}
     return {
-        "commit": (directory.read("run.json") or {}).get("git"),
+        "commit": record.get("git"), "env_source": record.get("env_source"),
         "config_hash": hashlib.sha256(text.encode()).hexdigest()[:12],
         "curve": [[evaluation["step"], evaluation["return_mean"]] for evaluation in evaluations],
-    }
+    }  # fmt: skip
 
 
 def seconds_left(elapsed: float, before: float, now: float) -> float | None:

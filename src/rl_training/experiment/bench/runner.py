@@ -68,6 +68,7 @@ class Bench:
             require_test_data(self.plan.test, waiting)  # before hours of training
         for cell in cells:
             cell.executor, cell.keep_open = executor, locks
+            cell.warn_of_changed_sources()
 
         def show() -> None:
             for cell in cells:

@@ -18,7 +18,7 @@ from rl_training.experiment.seeds.processes import SeedGroup, SeedJob
 from rl_training.experiment.seeds.works import divide, train_in_works
 from rl_training.experiment.starts import find_starts
 from rl_training.experiment.training_run import default_directory
-from rl_training.experiment.trust import warn_of_changed_source
+from rl_training.experiment.trust import changed_sources, warn_of_changed_source
 from rl_training.messages import print_warning
 from rl_training.processes import end_if_repeated
 from rl_training.runtime.engine import Callback
@@ -34,9 +34,9 @@ def train_seeds(
     results = {seed: result for seed, result in stored.items() if result.status not in UNFINISHED}
     waiting = [config for config in configs if config.seed not in results]
     _refuse_inside_run(configs)
-    if not waiting:  # otherwise the runs that train warn
+    if not waiting:
         print_warning(finished_earlier(len(results)))
-        warn_of_changed_source(read_record(_directory(configs[0]).path), print_warning)
+    _warn_of_changed_sources([config for config in configs if config.seed in results], [] if fresh else waiting)
     with _no_empty_directories(waiting):
         if waiting and executor is not None:
             results |= train_by_executor(configs, {*results}, executor, fresh=fresh, quiet=quiet)
@@ -48,6 +48,12 @@ def train_seeds(
         elif waiting:
             results |= train_in_processes(waiting, callbacks, fresh=fresh, quiet=quiet)
     return [results[config.seed] for config in configs]
+
+
+def _warn_of_changed_sources(finished: Sequence[TrainConfig], waiting: Sequence[TrainConfig]) -> None:
+    """Warns of environments that were edited since seeds finished, unless the training of the others will warn."""
+    old, new = ([read_record(_directory(config).path) for config in configs] for configs in (finished, waiting))
+    warn_of_changed_source(*old, warn=print_warning, runs="the finished seeds", known=changed_sources(new))
 
 
 def _refuse_inside_run(configs: Sequence[TrainConfig]) -> None:

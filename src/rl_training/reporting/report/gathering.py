@@ -11,7 +11,7 @@ from typing import Any
 from rl_training.experiment.bench.scores import is_estimate, value_of
 from rl_training.experiment.result import is_run
 from rl_training.reporting.bench_cells import BenchCell, read_cells
-from rl_training.reporting.comparison import unequal_steps
+from rl_training.reporting.comparability import comparability_notes
 from rl_training.reporting.finding import find
 from rl_training.reporting.grouping import BENCH, RUN, cell_group
 from rl_training.reporting.report.groups import MALFORMED, Gathered, Member, ReportGroup, finite, points
@@ -43,16 +43,21 @@ def gather(paths: Sequence[str], by: Sequence[str] = ()) -> Gathered:
         named = ", ".join(older[:NAMED]) + (f" and {len(older) - NAMED} more" if len(older) > NAMED else "")
         notes.append(f"left out, because a newer run has the same setting and seed: {named}")
     labelled = with_labels(groups)
-    return Gathered(labelled, [*notes, *_unequal_steps(labelled)])
+    return Gathered(labelled, [*notes, *_comparability_notes(labelled)])
 
 
-def _unequal_steps(groups: Sequence[ReportGroup]) -> list[str]:
+def _comparability_notes(groups: Sequence[ReportGroup]) -> list[str]:
     by_task: dict[str, list[dict[str, Any]]] = {}
     for group in groups:
-        steps = [finite(member.facts.get("steps")) for member in group.counted if member.is_finished]
-        cell = {"algo": group.label, "runs": [{"steps": count and round(count)} for count in steps]}
-        by_task.setdefault(group.task, []).append(cell)
-    return [note for task, cells in by_task.items() if (note := unequal_steps(task, cells))]
+        runs = [_facts(member) for member in group.counted if member.is_finished]
+        by_task.setdefault(group.task, []).append({"algo": group.label, "runs": runs})
+    return [note for task, cells in by_task.items() for note in comparability_notes(task, cells)]
+
+
+def _facts(member: Member) -> dict[str, Any]:
+    steps, record = finite(member.facts.get("steps")), {} if member.run is None else member.run.record
+    source = record.get("env_source") or member.facts.get("env_source")
+    return {"seed": member.seed, "steps": steps and round(steps), "env_source": source}
 
 
 def _read(path: Path, notes: list[str]) -> Iterator[StoredRun]:

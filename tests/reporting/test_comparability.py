@@ -1,0 +1,66 @@
+"""Notes of `compare` and `report` about runs that are hard to compare."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rl_training.reporting.comparison import compare
+from rl_training.reporting.report.gathering import gather
+
+
+def set_steps(run, steps, **changes):
+    result = json.loads((run / "result.json").read_text())
+    (run / "result.json").write_text(json.dumps({**result, "steps": steps, **changes}))
+
+
+def test_seeds_of_unequal_lengths_are_reported(tmp_path, write_run):
+    runs = [write_run(tmp_path / f"seed_{seed}", 5, 10, seed=seed) for seed in range(3)]
+    assert gather([str(tmp_path)]).notes == []
+    set_steps(runs[1], 600, status="early_stop")
+    assert gather([str(tmp_path)]).notes == ["X-v1: the runs took unequal steps (sac 100 to 600)"]
+    set_steps(runs[1], "many")
+    assert gather([str(tmp_path)]).notes == []
+
+
+def test_a_run_that_still_trains_is_not_called_shorter(tmp_path, write_run):
+    write_run(tmp_path / "seed_0", 5, 10)
+    set_steps(write_run(tmp_path / "seed_1", 5, 10, seed=1), 10, status="stopped")
+    assert gather([str(tmp_path)]).notes == []
+
+
+def set_source(run, contents):
+    source = {"module": "mine", "file": "/home/me/mine.py", "sha256": contents}
+    (run / "run.json").write_text(json.dumps({"env_source": source}))
+
+
+def test_runs_of_an_environment_that_was_edited_between_them_are_reported(tmp_path, write_run):
+    runs = [write_run(tmp_path / f"seed_{seed}", 5, 10, seed=seed) for seed in range(4)]
+    for run in runs[1:]:  # the first is a run of an earlier version
+        set_source(run, "a")
+    other = write_run(tmp_path / "other", 5, 10, learning_rate=0.5)
+    set_source(other, "a")
+    assert compare(tmp_path).notes == gather([str(tmp_path)]).notes == []
+    set_source(runs[3], "b")
+    versions = "sac learning_rate=0.5 seed 0, sac learning_rate=0.001 seeds 1, 2; sac learning_rate=0.001 seed 3"
+    note = (
+        f"X-v1: mine.py was edited between runs, so their environments may differ ({versions}); train all of them with "
+        "one version of the file"
+    )
+    assert compare(tmp_path).notes == gather([str(tmp_path)]).notes == [note]
+
+
+@pytest.mark.parametrize("with_runs", [True, False])
+def test_a_bench_keeps_the_source_of_the_environment_of_its_runs(tmp_path, write_run, with_runs):
+    folder = tmp_path / "sac-X-v1"
+    sources = [{"file": "a/mine.py", "sha256": contents} for contents in "ab"]
+    facts = [{"seed": seed, "score": {"return_mean": 4.0}, "curve": [], "env_source": source}
+             for seed, source in enumerate(sources)]  # fmt: skip
+    folder.mkdir()
+    for seed, text in enumerate("ab" if with_runs else ""):
+        set_source(write_run(folder / f"seed_{seed}", 1, seed=seed), text)
+    (tmp_path / "bench.yaml").write_text("algos: [sac]\nenvs: [X-v1]\nseeds: [0, 1]\n")
+    (folder / "result.json").write_text(json.dumps({"algo": "sac", "env": "X-v1", "dataset": None, "runs": facts}))
+    for (note,) in (compare(tmp_path).notes, gather([str(tmp_path)]).notes):
+        assert note.startswith("X-v1: mine.py was edited between runs")
