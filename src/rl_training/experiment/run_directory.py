@@ -153,8 +153,6 @@ class RunDirectory:
     def _refuse_other_config(self, config: TrainConfig) -> None:
         stored = self.config()
         changed = {} if stored is None else config_differences(stored, config)
-        if "algo" in changed:  # its options differ in any case
-            changed = {key: values for key, values in changed.items() if not key.startswith("algo_kwargs")}
         if changed:
             before, after = changed.get("total_timesteps", (0, 0))
             is_longer = list(changed) == ["total_timesteps"] and after > before

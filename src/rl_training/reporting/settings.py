@@ -7,16 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rl_training.experiment.config.messages import did_you_mean, shown
-from rl_training.experiment.config.overrides import MAY_CHANGE
+from rl_training.experiment.config.overrides import EFFECTIVE, MAY_CHANGE
 from rl_training.experiment.config.train_config import TrainConfig
 from rl_training.reporting.bench_cells import BenchCell
 from rl_training.reporting.stored_runs import NO_ENV, StoredRun, flat
 
 FAMILY = ("algo", "env_id", "dataset")  # keys that always separate
-# Keys that may change in a run, but affect what is learned or how it is scored. Earlier configs may lack them.
-EFFECTIVE = {key: TrainConfig.model_fields[key].default for key in ("callbacks", "eval_stochastic", "eval_max_steps")}
 # Keys about where and how a run was computed, which do not affect what is learned.
-IGNORED = {*FAMILY, "seed", "output_dir", "device", "compile", *MAY_CHANGE} - EFFECTIVE.keys()
+IGNORED = {*FAMILY, "seed", "output_dir", "device", "compile", *MAY_CHANGE} - {*EFFECTIVE}
 
 Family = tuple[str, str, str | None]  # algorithm, environment and dataset
 
@@ -84,8 +82,8 @@ def _options(described: Sequence[_Described], by: Sequence[str]) -> list[dict[st
 
 
 def _is_default(key: str, config: Mapping[str, Any]) -> bool:
-    """Whether a key is one of `EFFECTIVE` with its default, so that it counts like a missing key."""
-    return key in EFFECTIVE and config[key] in (EFFECTIVE[key], [], None)
+    """Whether a key is one of `EFFECTIVE` with its default; configs of earlier versions lack such a key."""
+    return key in EFFECTIVE and config[key] in (TrainConfig.model_fields[key].default, [], None)
 
 
 def _separating(described: Sequence[_Described]) -> list[str]:

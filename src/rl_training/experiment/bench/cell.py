@@ -3,13 +3,14 @@
 import hashlib
 import json
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 from rl_training.experiment.agent import read_record
 from rl_training.experiment.bench.commands import evaluate_command, is_scored_as, scoring_work, shown
 from rl_training.experiment.bench.plan import BenchPlan, Cell
+from rl_training.experiment.config.train_config import TrainConfig, parse_stored_config
 from rl_training.experiment.executors.base import LOG, OUTPUT, Executor, Handle, Work, last_error
 from rl_training.experiment.executors.local import LocalExecutor
 from rl_training.experiment.executors.work_log import WorkLog
@@ -54,6 +55,15 @@ class CellRun(Job):
     def is_trained(self) -> bool:
         """Whether it was done once; if it is waiting now, its scores are those of other options."""
         return (self.folder / "result.json").exists()
+
+    def stored_config(self) -> TrainConfig | None:
+        """The config of its runs; None if there are none, or if an earlier version left none that can be read."""
+        stored = RunDirectory(self.folder).read("result.json") or {}
+        with suppress(ValueError):
+            if stored.get("config") is not None:
+                return parse_stored_config(stored["config"])
+            return next(filter(None, (RunDirectory(run).config() for run in self.runs())), None)
+        return None
 
     def warn_of_changed_sources(self) -> None:
         """Warns of an environment that was edited since a finished cell was trained; a training warns itself."""
@@ -160,12 +170,14 @@ class CellRun(Job):
         """Writes result.json, which holds everything that a comparison needs and can be copied without the runs."""
         runs = [{**trained, **run_facts(run), "score": score}
                 for trained, run, score in zip(self._trained["runs"], self.runs(), scores, strict=True)]  # fmt: skip
-        record = RunDirectory(self.runs()[0]).read("run.json") or {}
+        first = RunDirectory(self.runs()[0])
+        record, config = first.read("run.json") or {}, first.config()
         commands = [self.cell.train_command(self.plan, "RUNS"), evaluate_command(self.plan)]
         self.result = {
             "cell": self.cell.name, "algo": self.cell.learner, "env": self.config.env_id, "dataset": self.cell.dataset,
             "commands": [shown(words) for words in commands],
             **{key: record.get(key) for key in ("versions", "hardware", "choices")},
+            "config": None if config is None else config.model_dump(mode="json", exclude={"seed", "output_dir"}),
             "data": record.get("dataset"), "score": self.plan.score, "test": self.plan.test, **self._trained,
             "runs": runs,
         }  # fmt: skip

@@ -10,6 +10,8 @@ from rl_training.experiment.bench.cell import CellRun
 from rl_training.experiment.bench.held_out import require_test_data
 from rl_training.experiment.bench.plan import PLAN, SCORING, BenchPlan, plan_differences, plan_yaml, read_plan
 from rl_training.experiment.config.messages import ConfigError, did_you_mean
+from rl_training.experiment.config.overrides import EFFECTIVE, MAY_CHANGE
+from rl_training.experiment.config.train_config import config_differences
 from rl_training.experiment.executors.base import Executor
 from rl_training.experiment.executors.local import LocalExecutor
 from rl_training.experiment.executors.work_log import WarnOnce
@@ -21,6 +23,7 @@ from rl_training.messages import print_warning
 Differences = dict[str, tuple[Any, Any]]
 Watch = Callable[[Sequence[CellRun]], None]
 PLAN_SECONDS = 30
+FREE = {"seed", *MAY_CHANGE} - {*EFFECTIVE}  # keys of a config that may differ from those of the trained runs
 
 
 class Bench:
@@ -98,12 +101,14 @@ class Bench:
                 )
             return {}
         changed = plan_differences(read_plan(self.directory), self.plan)
-        named = "; ".join(f"{key}: {was!r} there, {now!r} here" for key, (was, now) in changed.items())
+        named = _named(changed)
         if not changed.keys() <= {*SCORING} and any(self.directory.glob("*/seed_*")):
             raise ConfigError(
                 f"{self.directory} holds another bench ({named}). "
                 "Continue it with its own plan, or choose another --output."
             )
+        for cell in self.cells:
+            _require_same_config(cell)
         trained = [cell for cell in self.cells if changed and cell.is_trained and cell.state == "waiting"]
         for cell in trained:
             if not all((run / CHECKPOINTS).is_dir() for run in cell.runs()):
@@ -114,3 +119,19 @@ class Bench:
         if trained:
             print_warning(f"scores are made again ({named}); trained runs are kept")
         return changed
+
+
+def _named(changed: Differences) -> str:
+    return "; ".join(f"{key}: {was!r} there, {now!r} here" for key, (was, now) in changed.items())
+
+
+def _require_same_config(cell: CellRun) -> None:
+    """Raises ConfigError if the runs of a cell have another config: the plan only names its file, which may change."""
+    stored = cell.stored_config()
+    found = {} if stored is None else config_differences(stored, cell.config)
+    changed = {key: values for key, values in found.items() if key.partition(".")[0] not in FREE}
+    if not changed:
+        return
+    file = cell.cell.learner
+    edited = f"Undo the edit of {file}, or choose" if Path(file).suffix in (".yaml", ".yml") else "Choose"
+    raise ConfigError(f"{cell.folder} was trained with another config ({_named(changed)}). {edited} another --output.")

@@ -287,8 +287,8 @@ def _set(values: dict[str, Any], path: list[str], value: Any) -> None:
 
 
 def config_differences(a: TrainConfig, b: TrainConfig) -> dict[str, tuple[Any, Any]]:
-    """Dotted keys with different values, and both values; ignores output_dir."""
-    ignored = {"output_dir"}
+    """Dotted keys with different values, and both values; ignores output_dir, and the options of two algorithms."""
+    ignored = {"output_dir"} if a.algo == b.algo else {"output_dir", "algo_kwargs"}
     return differences(a.model_dump(mode="json", exclude=ignored), b.model_dump(mode="json", exclude=ignored))
 
 
