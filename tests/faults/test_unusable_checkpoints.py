@@ -215,10 +215,41 @@ def test_a_new_seed_does_not_start_the_others_again(stopped_seeds: Path, tmp_pat
     with pytest.raises(UnusableRunError) as refused:
         train_seeds(seeds(BC, path, count=3))
     assert str(refused.value) == (
-        f"{path}/seed_0 and {path}/seed_2 cannot continue together, because they have no checkpoint of the same step; "
-        "train each seed in a command of its own, or start over with --fresh (fresh=True in Python)"
+        f"{path}/seed_2 has not started, so it cannot continue together with {path}/seed_0; continue --seeds 0,1 "
+        "(sweep([0, 1]) in Python) first, then repeat this command, or start over with --fresh (fresh=True in Python)"
     )
     assert contents(path) == before
+
+
+def test_the_advice_about_a_new_seed_keeps_the_resume_exact(
+    stopped_seeds: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = Path(shutil.copytree(stopped_seeds, tmp_path / "seeds"))
+    train_seeds(seeds(BC, path))
+    results = train_seeds(seeds(BC, path, count=3))
+    assert [(result.status, result.trained) for result in results] == [("finished", seed == 2) for seed in range(3)]
+    assert "approximate" not in capfd.readouterr().err
+
+
+def test_seeds_that_began_apart_are_continued_as_they_began(stopped_seeds: Path, tmp_path: Path) -> None:
+    path = Path(shutil.copytree(stopped_seeds, tmp_path / "seeds"))
+    run_training(config(BC, path / "seed_2", seed=2), callbacks=[StopAtStep(5)])
+    together = "seed_2 cannot continue together, because they have no checkpoint of the same step"
+    with pytest.raises(UnusableRunError, match=rf"{together}; continue --seeds 0,1 .* first"):
+        train_seeds(seeds(BC, path, count=3))
+    with pytest.raises(UnusableRunError, match=r"seed_3 has not started, .* with .*seed_2; continue --seeds 2 \(sweep"):
+        train_seeds(seeds(BC, path, count=4)[2:])
+
+
+def test_members_of_one_population_without_a_common_step_may_continue_alone(
+    stopped_seeds: Path, tmp_path: Path
+) -> None:
+    path = Path(shutil.copytree(stopped_seeds, tmp_path / "seeds"))
+    for step in (10, 30):
+        shutil.rmtree(path / "seed_0" / "checkpoints" / f"step_{step:09d}", ignore_errors=True)
+    shutil.rmtree(path / "seed_1" / "checkpoints" / "step_000000020")
+    with pytest.raises(UnusableRunError, match="the same step; train each seed in a command of its own, or start over"):
+        train_seeds(seeds(BC, path))
 
 
 def test_seeds_in_processes_are_refused_before_one_of_them_starts(tmp_path: Path) -> None:

@@ -88,8 +88,26 @@ def _refuse(directories: Sequence[RunDirectory], errors: Sequence[CheckpointErro
             f"{'holds none' if empty[0].checkpoints.is_dir() else 'is missing'} now",
             f"restore it from a copy, or start over with {FRESH}",
         )
-    other = next((directory for directory in directories if directory not in had), directories[-1])
-    raise UnusableRunError(
-        f"{had[0].path} and {other.path} cannot continue together, because they have no checkpoint of the same step",
-        f"train each seed in a command of its own, or start over with {FRESH}",
+    raise _not_together(directories, had)
+
+
+def _not_together(directories: Sequence[RunDirectory], had: Sequence[RunDirectory]) -> UnusableRunError:
+    """Returns the error of runs without a common step; `had` are those that have saved checkpoints."""
+    new = next((directory for directory in directories if directory not in had), None)
+    pair = f"{had[0].path} and {directories[-1].path}"
+    problem = (
+        f"{pair} cannot continue together, because they have no checkpoint of the same step"
+        if new is None
+        else f"{new.path} has not started, so it cannot continue together with {had[0].path}"
     )
+    began = [_began(directory) for directory in had]
+    if began[0] is None or (new is None and began.count(began[0]) == len(began)):
+        return UnusableRunError(problem, f"train each seed in a command of its own, or start over with {FRESH}")
+    seeds = f"--seeds {','.join(map(str, began[0]))} (sweep({began[0]}) in Python)"
+    return UnusableRunError(problem, f"continue {seeds} first, then repeat this command, or start over with {FRESH}")
+
+
+def _began(directory: RunDirectory) -> list[int] | None:
+    """Returns the seeds that a run began with: those of its population, or its own."""
+    record = directory.read("run.json") or {}
+    return record.get("population") or ([record["seed"]] if "seed" in record else None)
