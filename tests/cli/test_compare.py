@@ -92,7 +92,7 @@ def test_runs_without_a_score_are_named_with_the_reason(tmp_path, write_run):
         f"{tmp_path}/d (it has no evaluations)",
     ]  # fmt: skip
     with pytest.raises(
-        ValueError, match=r"no run of .*d has a score: .*d \(it has no evaluations\); a finished run has"
+        ValueError, match=r"no run of .*d has finished with a score: .*d \(it has no evaluations\); a finished run has"
     ):
         compare(tmp_path / "d")
 

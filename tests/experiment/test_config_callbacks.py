@@ -13,6 +13,8 @@ from rl_training import Callback, resume_training
 from rl_training.experiment.config.messages import ConfigError
 from rl_training.experiment.config.train_config import parse_config
 from rl_training.experiment.run import run_population, run_training
+from rl_training.reporting.comparison import compare
+from rl_training.runtime.engine import CallbackError
 
 SOURCE = """
 from rl_training import Callback
@@ -21,8 +23,8 @@ class Counts(Callback):
     name = "counts"
     made = []
 
-    def __init__(self, limit=0):
-        self.limit, self.steps, self.seen = limit, 0, []
+    def __init__(self, limit=0, status="stopped"):
+        self.limit, self.steps, self.seen, self.status = limit, 0, [], status
         Counts.made.append(self)
 
     def on_train_start(self, state):
@@ -31,7 +33,7 @@ class Counts(Callback):
     def on_step_end(self, state):
         self.steps += 1
         if self.limit and self.steps >= self.limit:
-            state.request_stop("counted enough")
+            state.request_stop("counted enough", status=self.status)
 
     def on_train_end(self, state):
         self.seen.append((state.status, state.stop_reason, state.metrics.keys() >= {"loss"}, state.progress))
@@ -104,6 +106,19 @@ def test_options_of_a_callback_are_passed_on(module):
     assert (result.status, result.stop_reason, result.steps) == ("stopped", "counted enough", 7)
 
 
+def test_a_callback_may_end_a_run_for_good(module):
+    stops = {"callback": f"{module}:Counts", "limit": 30, "status": "early_stop"}
+    values = parse_config(config(callbacks=[stops], eval_interval=30, eval_episodes=1))
+    first, again = run_training(values), run_training(values)
+    assert [(each.status, each.stop_reason, each.steps) for each in (first, again)] == [
+        ("early_stop", "counted enough", 30)
+    ] * 2
+    assert not again.trained
+    assert compare("run").groups[0].seeds == [0]
+    with pytest.raises(CallbackError, match="status of request_stop must be one of stopped, early_stop, finished, got"):
+        run_training(parse_config(config(callbacks=[{**stops, "status": "solved"}], output_dir="other")))
+
+
 def test_every_member_of_a_population_has_its_own_callbacks(module):
     configs = [config(callbacks=f"{module}:Counts", seed=seed, output_dir=f"run-{seed}") for seed in (0, 1)]
     run_population([parse_config(each) for each in configs])
@@ -145,7 +160,7 @@ def test_the_documented_attributes_of_the_state_can_be_read_at_any_time(module):
     page = (Path(__file__).resolve().parents[2] / "docs" / "guide" / "callbacks.md").read_text()
     table = page.split("| `state` | meaning |")[1].split("\n\n")[0]
     cells = [line.split("|")[1] for line in table.splitlines() if line.count("|") > 1]
-    names = [name for cell in cells for name in re.findall(r"`(\w+)", cell)]
+    names = list(dict.fromkeys(name for cell in cells for name in re.findall(r"`(\w+)", cell)))
     assert {"global_step", "evaluation", "status", "passed", "request_stop"} <= {*names}
     seen: list[str] = []
 

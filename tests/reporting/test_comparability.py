@@ -64,3 +64,27 @@ def test_a_bench_keeps_the_source_of_the_environment_of_its_runs(tmp_path, write
     (folder / "result.json").write_text(json.dumps({"algo": "sac", "env": "X-v1", "dataset": None, "runs": facts}))
     for (note,) in (compare(tmp_path).notes, gather([str(tmp_path)]).notes):
         assert note.startswith("X-v1: mine.py was edited between runs")
+
+
+def test_runs_that_a_callback_stopped_are_left_out_with_the_reason_and_the_remedy(tmp_path, write_run):
+    write_run(tmp_path / "seed_0", 5, 10)
+    set_steps(write_run(tmp_path / "seed_1", 5, 10, seed=1), 100, status="stopped", stop_reason="solved")
+    found = compare(tmp_path)
+    assert found.left_out == [f"{tmp_path}/seed_1 (stopped at step 100 of 100: solved)"]
+    (note,) = found.notes
+    assert note.startswith("a stopped run counts after its command has been repeated and has finished.")
+    assert 'request_stop(reason, status="early_stop")' in note
+    set_steps(tmp_path / "seed_1", 100, status="early_stop")
+    assert [group.seeds for group in compare(tmp_path).groups] == [[0, 1]]
+
+
+def test_a_report_counts_stopped_runs_that_a_bench_has_scored(tmp_path, write_run):
+    folder = tmp_path / "sac-X-v1"
+    write_run(folder / "seed_0", 1)
+    write_run(folder / "seed_1", 1, seed=1, status="stopped")
+    facts = [{"seed": seed, "score": {"return_mean": 4.0 + seed}, "curve": []} for seed in range(2)]
+    (tmp_path / "bench.yaml").write_text("algos: [sac]\nenvs: [X-v1]\nseeds: [0, 1]\n")
+    (folder / "result.json").write_text(json.dumps({"algo": "sac", "env": "X-v1", "dataset": None, "runs": facts}))
+    (group,) = gather([str(tmp_path)]).groups
+    assert [member.score for member in group.counted] == compare(tmp_path).tasks[0].entries[0].scores == [4.0, 5.0]
+    assert not group.is_preliminary

@@ -52,7 +52,8 @@ def compare(
         if picture is not None:
             require_plot_path(picture, option)
     found = comparison.compare(*paths, by=by or ())
-    for words, names in (("they are not done", found.missing), ("they have no score", found.left_out)):
+    unscored = "they have not finished or were never evaluated"
+    for words, names in (("they are not done", found.missing), (unscored, found.left_out)):
         if names:
             typer.echo(f"left out because {words}: {', '.join(names)}", err=True)
     for note in found.notes:

@@ -60,7 +60,7 @@ class Comparison(NamedTuple):
     missing: list[str]  # cells that are not done
     results: list[dict[str, Any]]  # `result.json` of the finished cells, and the same for groups of runs
     groups: list[Group]
-    left_out: list[str]  # runs without a score, with the reason
+    left_out: list[str]  # runs that have not finished or were never evaluated, with the reason
     notes: list[str]  # warnings about the comparison
 
     def to_json(self) -> dict[str, Any]:
@@ -81,8 +81,8 @@ def compare(*paths: Path | str, by: Sequence[str] = ()) -> Comparison:
         names = ", ".join(map(str, paths))
         if found.left_out:
             raise ValueError(
-                f"no run of {names} has a score: {', '.join(found.left_out[:3])}; a finished run has one if it is "
-                "evaluated in training (eval_interval above 0) or by `rl-training bench`"
+                f"no run of {names} has finished with a score: {', '.join(found.left_out[:3])}; a finished run has one "
+                "if it is evaluated in training (eval_interval above 0) or by `rl-training bench`"
             )
         raise ValueError(f"no cell of {names} is done yet. Run them with rl-training bench")
     results = [group.cell for group in found.groups]

@@ -13,6 +13,10 @@ from rl_training.reporting.finding import find
 from rl_training.reporting.settings import Setting, counted, differing_keys, label_of, settings_of
 from rl_training.reporting.stored_runs import StoredRun, flat, progress_text, read_run, seeds_text
 
+STOPPED = (
+    "a stopped run counts after its command has been repeated and has finished. If your callback ends runs for good, "
+    'call request_stop(reason, status="early_stop"); `rl-training bench` scores stopped runs too'
+)
 BENCH, RUN = "evaluation of the last checkpoint by `bench`", "last evaluation in training"
 
 
@@ -41,7 +45,7 @@ class Group(NamedTuple):
 class Grouped(NamedTuple):
     groups: list[Group]
     missing: list[str]  # cells of a bench that are not done
-    left_out: list[str]  # runs without a score, with the reason
+    left_out: list[str]  # runs that have not finished or were never evaluated, with the reason
     notes: list[str]  # warnings about the comparison
 
 
@@ -62,7 +66,7 @@ def group_runs(paths: Sequence[str], by: Sequence[str]) -> Grouped:
         _distinct([*groups, *own]),
         [cell.cell.name for cell in cells if cell.result is None],
         [f"{run.path} ({_reason(run)})" for run in runs if run not in scored],
-        [*found.notes, *mixed, *settings.notes],
+        [*found.notes, *mixed, *settings.notes, *([STOPPED] if any(map(_stop_reason, runs)) else [])],
     )
 
 
@@ -76,9 +80,15 @@ def _without_runs(path: Path, is_study: bool) -> str:
 
 
 def _reason(run: StoredRun) -> str:
-    if not run.is_finished:
-        return f"{run.status} at step {progress_text(run.step, run.total_steps)}"
-    return "it has no evaluations"
+    if run.is_finished:
+        return "it has no evaluations"
+    reason = _stop_reason(run)
+    return f"{run.status} at step {progress_text(run.step, run.total_steps)}{reason and f': {reason}'}"
+
+
+def _stop_reason(run: StoredRun) -> str:
+    """Returns why a run was stopped by a signal or a callback; an empty text for others."""
+    return str(run.result.get("stop_reason") or "") if run.status == "stopped" else ""
 
 
 def cell_group(cell: BenchCell, options: dict[str, Any]) -> Group:

@@ -54,6 +54,7 @@ class Lane(Protocol):
 
 
 LEFT_FOR_RESUME = ("cut", "evaluation_due")
+ENDS = ("stopped", "early_stop", "finished")  # statuses of a requested stop; the last two end the run for good
 CUT_SECONDS = 0.5  # a rollout that ends so soon after a request to stop is not cut
 
 
@@ -128,10 +129,12 @@ class TrainerState:
         return interval > 0 and self.global_step // interval > self.previous_step // interval
 
     def request_stop(self, reason: str, *, status: str = "stopped") -> None:
-        """Ends training at the next step boundary.
+        """Ends training at the next step boundary. With the status "stopped", the same command continues the run.
 
         The first reason is kept, except that the end of a run replaces an interruption (status "stopped").
         """
+        if status not in ENDS:
+            raise ValueError(f"status of request_stop must be one of {', '.join(ENDS)}, got {status!r}")
         if self.stop_reason is None or (self.status == "stopped" and status != "stopped"):
             self.stop_reason, self.status = reason, status
             self.lane.stop_by = time.monotonic() + CUT_SECONDS

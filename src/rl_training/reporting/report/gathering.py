@@ -49,7 +49,7 @@ def gather(paths: Sequence[str], by: Sequence[str] = ()) -> Gathered:
 def _comparability_notes(groups: Sequence[ReportGroup]) -> list[str]:
     by_task: dict[str, list[dict[str, Any]]] = {}
     for group in groups:
-        runs = [_facts(member) for member in group.counted if member.is_finished]
+        runs = [_facts(member) for member in group.counted if member.has_final_score]
         by_task.setdefault(group.task, []).append({"algo": group.label, "runs": runs})
     return [note for task, cells in by_task.items() for note in comparability_notes(task, cells)]
 

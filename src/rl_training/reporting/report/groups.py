@@ -38,6 +38,11 @@ class Member:
         return self.status not in ("stopped", "failed", "training", "incomplete")
 
     @property
+    def has_final_score(self) -> bool:
+        """Whether it has finished, or a bench has scored it: a bench counts runs that a callback stopped."""
+        return self.is_finished or self.bench_score is not None
+
+    @property
     def last_evaluation(self) -> float | None:
         return self.evaluations[-1][1] if self.evaluations else None
 
@@ -62,13 +67,13 @@ class ReportGroup:
 
     @property
     def counted(self) -> list[Member]:
-        """The members of the score: those that have finished, or all with an evaluation while none has."""
+        """The members of the score: those with a final score, or all with an evaluation while none has one."""
         scored = [member for member in self.members if member.score is not None]
-        return [member for member in scored if member.is_finished] or scored
+        return [member for member in scored if member.has_final_score] or scored
 
     @property
     def is_preliminary(self) -> bool:
-        return not any(member.is_finished for member in self.counted)
+        return not any(member.has_final_score for member in self.counted)
 
     @property
     def first_run(self) -> StoredRun | None:
