@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from rl_training.envs.device.base import State, TensorEnv
-from rl_training.envs.device.contract import TensorPool, TensorTransition, where_rows
+from rl_training.envs.device.contract import Finished, TensorPool, TensorTransition, where_rows
 from rl_training.envs.device.draws import Draws
+from rl_training.envs.device.returned import NOT_FINITE, Returned
 
 
 class DevicePool(TensorPool):
@@ -24,8 +26,10 @@ class DevicePool(TensorPool):
     def __init__(self, env: TensorEnv, num_envs: int = 1, *, seed: int = 0, device: torch.device | str = "cpu") -> None:
         super().__init__(env.spec, num_envs, seed=seed, device=device)
         self.env = env
+        self._returned = Returned(type(env).__name__, env.spec, num_envs, self.device)
         self._seeds = Draws.of(self.seed, torch.arange(num_envs, device=self.device))
         self._state: State = {}
+        self.reads_values = self.device.type == "cpu"
 
     @classmethod
     def joined(cls, pools: Sequence[DevicePool]) -> DevicePool:
@@ -47,7 +51,8 @@ class DevicePool(TensorPool):
             self._episodes += 1
         self._restart_counts()
         state = self.env.initial(self._draws())
-        self._keep(state, self.env.observe(state))
+        self._keep(state, self._observed(state))
+        self._require_finite(self.obs)
         return self.obs
 
     @torch.no_grad()
@@ -55,18 +60,32 @@ class DevicePool(TensorPool):
         if self._obs is None:
             raise RuntimeError("call reset() before step()")
         self._lengths += 1
-        outcome = self.env.step(self._state, actions, self._draws())
+        outcome = self._returned.outcome(self.env.step(self._state, actions, self._draws()), self._state)
         self._returns += outcome.rewards
         limit = self.env.time_limit
         truncated = torch.zeros_like(outcome.terminated) if limit is None else self._lengths >= limit
         truncated = truncated & ~outcome.terminated
         ended = outcome.terminated | truncated
-        next_obs = self.env.observe(outcome.state)
-        if self.device.type == "cpu" and not ended.any():  # a GPU computes first states that are not needed
+        next_obs = self._observed(outcome.state)
+        if self.reads_values:
+            self._require_finite(outcome.rewards, next_obs)
+        if self.reads_values and not ended.any():  # a GPU computes first states that are not needed
             self._keep(outcome.state, next_obs)
         else:
             self._start_anew(ended, outcome.state, next_obs)
         return TensorTransition(next_obs, outcome.rewards, outcome.terminated, truncated, self.obs)
+
+    def take_finished(self) -> Finished:
+        self._require_finite(self.obs, self._returns, self._finished)  # on a GPU, steps have not looked
+        return super().take_finished()
+
+    def _observed(self, state: State) -> Tensor:
+        return self._returned.obs(self.env.observe(state), "observe returned observations")
+
+    def _require_finite(self, *values: Tensor) -> None:
+        # A sum takes a sixth of the time, and is not finite if one of its terms is not.
+        if not all(math.isfinite(each.sum().item()) or bool(each.isfinite().all()) for each in values):
+            raise self._returned.error(NOT_FINITE)
 
     def _start_anew(self, ended: Tensor, state: State, obs: Tensor) -> None:
         self._count_ended(ended)

@@ -7,12 +7,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.dlpack import from_dlpack
 
 from rl_training import streams
 from rl_training.envs.checks.first_steps import describe_failure
-from rl_training.envs.checks.returned import FINITE
 from rl_training.envs.device.contract import Finished, TensorPool, TensorTransition, where_rows
+from rl_training.envs.device.returned import NOT_FINITE, Returned
 from rl_training.envs.device.simulator import SimulatorStep, VectorSimulator
 from rl_training.envs.pools.group import EnvError
 
@@ -23,6 +22,7 @@ class SimulatorPool(TensorPool):
     def __init__(self, simulator: VectorSimulator, *, seed: int = 0, device: torch.device | str = "cpu") -> None:
         super().__init__(simulator.spec, simulator.num_envs, seed=seed, device=device)
         self.simulator, self.capturable = simulator, simulator.capturable
+        self._returned = Returned(_name(simulator), self.spec, self.num_envs, self.device)
         self._resets = 0  # of all environments; each has another seed
         self._failed = torch.zeros((), dtype=torch.bool, device=self.device)
         low, high = (torch.tensor(bound, device=self.device) for bound in (self.spec.action_low, self.spec.action_high))
@@ -36,7 +36,7 @@ class SimulatorPool(TensorPool):
         self._restart_counts()
         seed = streams.episode_seed(self.seed, 0, self._resets)
         self._resets += 1
-        obs = self._checked_obs(self._call("reset", seed), "reset returned observations")
+        obs = self._returned.obs(self._call("reset", seed), "reset returned observations")
         self._require_finite(obs)
         if self._obs is None:
             self._obs = obs.clone()
@@ -99,35 +99,12 @@ class SimulatorPool(TensorPool):
             raise EnvError(f"{_name(self.simulator)}.step must return a SimulatorStep, got {type(returned).__name__}")
         obs, rewards, terminated, truncated, final = (*returned, None)[:5]
         return SimulatorStep(
-            self._checked_obs(obs, "step returned observations"),
-            self._checked(rewards, "step returned rewards", ()).float(),
-            self._checked_flags(terminated, "step returned terminated"),
-            self._checked_flags(truncated, "step returned truncated"),
-            None if final is None else self._checked_obs(final, "step returned final_obs"),
+            self._returned.obs(obs, "step returned observations"),
+            self._returned.tensor(rewards, "step returned rewards", ()).float(),
+            self._returned.flags(terminated, "step returned terminated"),
+            self._returned.flags(truncated, "step returned truncated"),
+            None if final is None else self._returned.obs(final, "step returned final_obs"),
         )
-
-    def _checked_obs(self, value: Any, what: str) -> Tensor:
-        obs = self._checked(value, what, self.spec.obs_shape)
-        if str(obs.dtype) != f"torch.{self.spec.obs_dtype}":
-            dtype = str(obs.dtype).removeprefix("torch.")
-            raise self._error(f"{what} of dtype {dtype}, but its spec has {self.spec.obs_dtype}; convert them")
-        return obs
-
-    def _checked_flags(self, value: Any, what: str) -> Tensor:
-        flags = self._checked(value, what, ())
-        if flags.is_floating_point():
-            raise self._error(f"{what} of dtype {str(flags.dtype).removeprefix('torch.')}; return bool")
-        return flags.bool()
-
-    def _checked(self, value: Any, what: str, shape: tuple[int, ...]) -> Tensor:
-        if not isinstance(value, Tensor) and not hasattr(value, "__dlpack__"):
-            raise self._error(f"{what} of type {type(value).__name__}; return a tensor or an array with DLPack")
-        tensor = value if isinstance(value, Tensor) else from_dlpack(value)
-        if tensor.shape != (expected := (self.num_envs, *shape)):
-            raise self._error(f"{what} of shape {tuple(tensor.shape)}, expected {expected}")
-        if tensor.device.type != self.device.type:
-            raise self._error(f"{what} on {tensor.device}, but the run is on {self.device}; set device to one of them")
-        return tensor
 
     def _require_finite(self, *values: Tensor) -> None:
         for value in values:
@@ -138,16 +115,13 @@ class SimulatorPool(TensorPool):
 
     def _raise_if_not_finite(self) -> None:
         if self._failed:
-            raise self._error(f"step or reset returned a NaN or infinite observation or reward{FINITE}")
+            raise self._returned.error(NOT_FINITE)
 
     def _call(self, method: str, argument: Any) -> Any:
         try:
             return getattr(self.simulator, method)(argument)
         except Exception as error:  # whatever the code of the user raises
-            raise self._error(f"{method} failed: {describe_failure(error)}") from error
-
-    def _error(self, sentence: str) -> EnvError:
-        return EnvError(f"{_name(self.simulator)}.{sentence}")
+            raise self._returned.error(f"{method} failed: {describe_failure(error)}") from error
 
 
 def _name(simulator: VectorSimulator) -> str:

@@ -8,6 +8,7 @@ import torch
 
 from rl_training.envs.device.base import State, TensorEnv
 from rl_training.envs.device.draws import Draws
+from rl_training.envs.device.returned import Returned
 from rl_training.envs.device.simulator import VectorSimulator
 from rl_training.envs.device.simulator_pool import SimulatorPool
 from rl_training.types import EnvSpec
@@ -37,6 +38,7 @@ class SingleEnv(GymnasiumSpaces):
     def __init__(self, env: TensorEnv) -> None:
         super().__init__(env.spec)
         self.env = env
+        self._returned = Returned(type(env).__name__, env.spec, 1, torch.device("cpu"))
         self._state: State = {}
         self._seed, self._episode, self._steps = 0, -1, 0
 
@@ -50,7 +52,8 @@ class SingleEnv(GymnasiumSpaces):
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         self._steps += 1
-        self._state, rewards, terminated = self.env.step(self._state, self._converted(action), self._draws())
+        outcome = self.env.step(self._state, self._converted(action), self._draws())
+        self._state, rewards, terminated = self._returned.outcome(outcome, self._state)
         ended, limit = bool(terminated[0]), self.env.time_limit
         truncated = limit is not None and self._steps >= limit and not ended
         return self._obs(), float(rewards[0]), ended, truncated, {}
@@ -66,7 +69,7 @@ class SingleEnv(GymnasiumSpaces):
         return Draws.of(self._seed, *(torch.tensor([each]) for each in (0, self._episode, self._steps)))
 
     def _obs(self) -> np.ndarray:
-        return self.env.observe(self._state)[0].numpy()
+        return self._returned.obs(self.env.observe(self._state), "observe returned observations")[0].numpy()
 
 
 class SingleSimulator(GymnasiumSpaces):

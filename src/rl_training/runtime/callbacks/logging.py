@@ -139,6 +139,7 @@ class LogMetrics(Callback):
         self.episodes = []
 
     def _metrics(self, state: TrainerState) -> dict[str, float | None]:
+        finished = self.pool.take_finished().means() if isinstance(self.pool, TensorPool) else {}  # may raise
         numbers = self.last()
         bad = [name for name, value in numbers.items() if not math.isfinite(value)]
         if bad:
@@ -150,11 +151,9 @@ class LogMetrics(Callback):
         if self.episodes:
             episodes["episode_return"] = sum(e.return_ for e in self.episodes) / len(self.episodes)
             episodes["episode_length"] = sum(e.length for e in self.episodes) / len(self.episodes)
-        if isinstance(self.pool, TensorPool):
-            episodes |= self.pool.take_finished().means()
-        elif self.pool is not None:
+        if self.pool is not None and not isinstance(self.pool, TensorPool):
             episodes["env_restarts"] = self.pool.restarts
-        return {**numbers, **episodes}
+        return {**numbers, **episodes, **finished}
 
     def last(self) -> dict[str, float]:
         """Copies the last metrics from the device, which waits for its pending work."""
