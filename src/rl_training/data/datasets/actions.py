@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
@@ -9,7 +10,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from rl_training.data.datasets.validation import DatasetError, blocks, reduce_rows
-from rl_training.types import Array, EnvSpec
+from rl_training.data.readers.names import LOGGED
+from rl_training.types import Array, Batch, EnvSpec
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -112,6 +114,21 @@ def with_action_range(spec: EnvSpec, action_range: Bounds | None) -> EnvSpec:
     if any(bottom >= top for bottom, top in zip(low, high, strict=True)):
         raise ValueError(f"action_range must be [low, high] with low < high, got {list(action_range)}")
     return replace(spec, action_low=low, action_high=high)
+
+
+def log_units(spec: EnvSpec) -> float:
+    """log |da / da'| for actions a in the spec's units and a' in [-1, 1], whose densities differ by that factor."""
+    return sum(math.log((high - low) / 2) for low, high in zip(spec.action_low, spec.action_high, strict=True))
+
+
+def logged_in_spec_units(columns: Batch, spec: EnvSpec, action_range: Bounds | None) -> Batch:
+    """Converts logged densities of Box actions from the units of `action_range` to those of the spec's bounds."""
+    if action_range is None or spec.action_kind != "box" or columns.keys().isdisjoint(LOGGED):
+        return columns
+    shift = log_units(with_action_range(spec, action_range)) - log_units(spec)
+    found = {name: columns[name] for name in LOGGED if name in columns}
+    found = {name: each + shift if name == "action_logprob" else each * math.exp(shift) for name, each in found.items()}
+    return {**columns, **found}
 
 
 def scale_actions(actions: Array, spec: EnvSpec, *, name: str = "actions", clip: bool = False) -> Array:

@@ -6,11 +6,13 @@ import math
 from collections.abc import Sequence
 from itertools import accumulate
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from rl_training.data.datasets.actions import Bounds, logged_in_spec_units, with_action_range
 from rl_training.data.datasets.tensors import to_array
-from rl_training.data.datasets.trajectories import renumbered
+from rl_training.data.datasets.trajectories import copy_origin, renumbered
 from rl_training.data.datasets.transition_dataset import TransitionDataset
 from rl_training.data.readers.joining import order_of, require_same_order, require_same_spaces
 from rl_training.types import Array, Batch, EnvSpec
@@ -43,7 +45,8 @@ class Mixture(TransitionDataset):
         kept = [(count, weight) for count, weight in zip(counts, self.weights, strict=True) if count]
         sizes, weights = zip(*kept, strict=True)
         mixture = Mixture(rows.columns, spec=rows.spec, sizes=sizes, weights=weights)
-        mixture.gamma, mixture.file_episodes, mixture.trajectories = rows.gamma, rows.file_episodes, rows.trajectories
+        mixture.gamma = rows.gamma
+        copy_origin(mixture, rows, np.arange(len(rows)))
         return mixture
 
     def sample_rows(self, shape: tuple[int, ...]) -> Tensor:
@@ -60,16 +63,28 @@ def mix_transition_datasets(
 ) -> TransitionDataset:
     """Concatenates datasets. Rows are sampled uniformly, or with `weights`, datasets in proportion to their weight."""
     _require_compatible(datasets)
+    action_range = _common_range(datasets)
     parts = [_with_marked_ends(dataset) for dataset in datasets]
+    if action_range is None:
+        pairs = zip(parts, datasets, strict=True)
+        parts = [logged_in_spec_units(part, each.spec, each.action_range) for part, each in pairs]
     columns = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
     if weights is None:
         mixed = TransitionDataset(columns, spec=datasets[0].spec)
     else:
         mixed = Mixture(columns, spec=datasets[0].spec, sizes=list(map(len, datasets)), weights=weights)
+    mixed.action_range = action_range
     gammas = {dataset.gamma for dataset in datasets}
     mixed.gamma = gammas.pop() if len(gammas) == 1 else None
     mixed.file_episodes, mixed.trajectories = (_joined(datasets, name) for name in ("file_episodes", "trajectories"))
     return mixed
+
+
+def _common_range(datasets: Sequence[TransitionDataset]) -> Bounds | None:
+    """The range in which the actions of all datasets were recorded; None if they differ."""
+    first = datasets[0]
+    recorded = [with_action_range(each.spec, each.action_range) for each in datasets]
+    return first.action_range if all(spec == recorded[0] for spec in recorded) else None
 
 
 def _joined(datasets: Sequence[TransitionDataset], name: str) -> Array | None:

@@ -36,7 +36,8 @@ def renumbered(parts: Sequence[Array]) -> Array:
 
 
 def copy_origin(dataset: Any, source: Any, rows: Array) -> None:
-    """Sets the episodes of the file and the trajectories of a dataset to those of these rows of `source`."""
+    """Sets the range of the actions, the episodes of the file and the trajectories to those of rows of `source`."""
+    dataset.action_range = source.action_range
     for name in ("file_episodes", "trajectories"):
         numbers = getattr(source, name)
         setattr(dataset, name, None if numbers is None else numbers[rows])

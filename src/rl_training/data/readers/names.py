@@ -29,6 +29,7 @@ OPTIONAL = ("time", "durations", "discounts")
 SINGLE = ("rewards", "dones", "truncated", "returns_to_go", *OPTIONAL)  # built from one column of the file
 _NO_OBS = re.compile(r"(^|_)(id|ids|uuid|key|index|row|step|t|time|timestamp|datetime|date|ts|reward|return|score)$")
 _CHOICE = re.compile(r"(^|_)(action|act|a|u|choice|control|command|decision|dose|setting)s?(_|$)")
+LOGGED = ("action_logprob", "action_prob")  # the behaviour policy's probability of the logged action
 RESERVED = {"discounts", "discount_steps"}  # change the targets of training, so a file must not add them unnoticed
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rl_training.data.datasets.actions import unscale_actions
+from rl_training.data.datasets.actions import logged_in_spec_units, unscale_actions
 from rl_training.data.datasets.trajectories import STORED
 from rl_training.data.datasets.transition_dataset import TransitionDataset
 from rl_training.data.extras import import_arrow, import_parquet
@@ -18,7 +18,7 @@ ROWS = 2**16  # per row group of a Parquet file
 
 def arrays_in_env_units(dataset: TransitionDataset) -> Arrays:
     """All columns as arrays, with actions in environment units and shape."""
-    columns = dict(dataset.columns)
+    columns = dict(logged_in_spec_units(dataset.columns, dataset.spec, dataset.action_range))
     shape = () if dataset.spec.action_kind == "discrete" else dataset.spec.action_shape
     for name in columns.keys() & {"actions", "next_actions"}:
         columns[name] = unscale_actions(columns[name], dataset.spec).reshape(-1, *shape)

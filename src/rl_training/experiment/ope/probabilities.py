@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,12 +11,11 @@ from torch import Tensor
 from rl_training import streams
 from rl_training.algorithms import BCAlgorithm, BCConfig, Learner, Updater
 from rl_training.data import TransitionDataset
-from rl_training.data.datasets.actions import with_action_range
+from rl_training.data.datasets.actions import log_units, with_action_range
+from rl_training.data.readers.names import LOGGED
 from rl_training.experiment.ope.policies import CHUNK, PolicyActions
 from rl_training.models.heads import Gaussian, SquashedGaussian, normal_log_prob
-from rl_training.types import EnvSpec
 
-LOGGED = ("action_logprob", "action_prob")  # columns with the behaviour policy's probability of the logged action
 CLONING = BCConfig(hidden_sizes=(64, 64), learning_rate=1e-3, normalize_obs=True)
 CLONING_UPDATES = 2_000
 DETERMINISTIC = "a deterministic policy with Box actions has no importance weights"
@@ -56,12 +54,7 @@ def _logged(dataset: TransitionDataset, name: str) -> Tensor:
     if not bool(values.isfinite().all()) or (is_discrete and bool((values > 1e-6).any())):
         kind = "finite and at most 0" if name == "action_logprob" else "in (0, 1]"
         raise ValueError(f"{name} must be {kind if is_discrete else 'finite'} in every row of the data")
-    return values if is_discrete else values + _log_units(with_action_range(dataset.spec, dataset.action_range))
-
-
-def _log_units(spec: EnvSpec) -> float:
-    """log |da / da'| for actions a in the data's units and a' in [-1, 1], whose densities differ by that factor."""
-    return sum(math.log((high - low) / 2) for low, high in zip(spec.action_low, spec.action_high, strict=True))
+    return values if is_discrete else values + log_units(with_action_range(dataset.spec, dataset.action_range))
 
 
 def _cloned(dataset: TransitionDataset, seed: int) -> Tensor:
