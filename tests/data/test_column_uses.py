@@ -105,6 +105,18 @@ def test_a_pattern_leaves_out_the_next_value_of_its_columns(tmp_path):
     assert read_columns(tmp_path / "log.csv", columns={"obs": "x,next_x"}).columns["obs"].tolist() == [[1, 2], [2, 3]]
 
 
+@pytest.mark.parametrize(
+    ("column", "given"), [("action_prob", {}), ("action_logprob", {}), ("propensity", {"action_prob": "propensity"})]
+)
+def test_a_pattern_leaves_out_the_probability_of_the_logged_action(tmp_path, column, given):
+    (tmp_path / "log.csv").write_text(f"x,y,{column},action,reward,done,timeout\n1,5,-0.5,0,1,0,0\n2,6,-0.7,1,1,1,0\n")
+    stored = read_columns(tmp_path / "log.csv", columns={"obs": "*"} | given)
+    assert stored.labels.names["obs"] == ("x", "y")
+    assert stored.columns[next(iter(given), column)].tolist() == [-0.5, -0.7]
+    named = read_columns(tmp_path / "log.csv", columns={"obs": f"x,{column}"})
+    assert named.columns["obs"].shape == (2, 2)
+
+
 def test_a_pattern_leaves_out_the_actions_of_ogbench(tmp_path):
     np.savez(tmp_path / "raw.npz", observations=np.ones((4, 2)), actions=np.zeros((4, 1)), terminals=[0, 1, 0, 1])
     assert read_columns(tmp_path / "raw.npz", columns={"obs": "*"}).columns["obs"].shape == (2, 2)

@@ -96,13 +96,13 @@ def with_one_use(
 def _without_other_uses(names: Mapping[str, str], given: Mapping[str, str], stored: Sequence[str]) -> str:
     """The pattern of obs; one such as `*` leaves out columns that are dropped, or have another use or its name.
 
-    It also leaves out `next_x` beside `x`: the next value is not known when the policy acts.
+    It also leaves out `next_x` beside `x`, and logged probabilities: they are not known when the policy acts.
     """
     parts = parts_of(names["obs"], stored)
     wild = {part for part in parts if part.endswith("*") and part not in stored}
-    others = [names[name] for name in (*SPELLINGS, *OPTIONAL) if name != "obs" and name in names]
+    others = [names[name] for name in (*SPELLINGS, *OPTIONAL, *LOGGED) if name != "obs" and name in names]
     used = {column for pattern in others for column in matching_columns(pattern, stored)}
-    used |= {name for name, pattern in given.items() if not pattern} | RESERVED | {*parts}
+    used |= {name for name, pattern in given.items() if not pattern} | RESERVED | {*LOGGED, *parts}
     reserved = {spelling for name, spellings in SPELLINGS.items() if name != "obs" for spelling in spellings}
     used |= {column for column in stored if column.lower() in reserved}
     used |= {column for column in stored if column.startswith("next_") and column.removeprefix("next_") in stored}
