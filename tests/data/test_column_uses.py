@@ -5,6 +5,7 @@ from typing import Any
 
 import h5py
 import numpy as np
+import pandas as pd
 import pytest
 
 from rl_training.data import load_transition_dataset, read_columns
@@ -115,6 +116,17 @@ def test_a_pattern_leaves_out_the_probability_of_the_logged_action(tmp_path, col
     assert stored.columns[next(iter(given), column)].tolist() == [-0.5, -0.7]
     named = read_columns(tmp_path / "log.csv", columns={"obs": f"x,{column}"})
     assert named.columns["obs"].shape == (2, 2)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_pattern_leaves_out_the_index_that_pandas_writes(tmp_path, ending):
+    frame = pd.DataFrame({"x": [1, 2, 3], "y": [5, 6, 7], "action": [0, 1, 0], "reward": [1, 1, 1], "done": [0, 0, 1]})
+    shuffled, path = frame.loc[[2, 0, 1]], tmp_path / f"log.{ending}"
+    for count in (1, 2):  # read and written again, the index is `Unnamed: 0`
+        (shuffled.to_csv if ending == "csv" else shuffled.to_parquet)(path)
+        stored = read_columns(path, columns={"obs": "*", "truncated": "done"})
+        assert stored.labels.names["obs"] == ("x", "y"), count
+        shuffled = (pd.read_csv if ending == "csv" else pd.read_parquet)(path).loc[[2, 0, 1]]
 
 
 def test_a_pattern_leaves_out_the_actions_of_ogbench(tmp_path):

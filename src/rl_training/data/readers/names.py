@@ -30,6 +30,7 @@ SINGLE = ("rewards", "dones", "truncated", "returns_to_go", *OPTIONAL)  # built 
 _NO_OBS = re.compile(r"(^|_)(id|ids|uuid|key|index|row|step|t|time|timestamp|datetime|date|ts|reward|return|score)$")
 _CHOICE = re.compile(r"(^|_)(action|act|a|u|choice|control|command|decision|dose|setting)s?(_|$)")
 LOGGED = ("action_logprob", "action_prob")  # the behaviour policy's probability of the logged action
+INDEX = ("", "Unnamed: 0", "__index_level_0__")  # the index of a DataFrame in files that pandas writes
 RESERVED = {"discounts", "discount_steps"}  # change the targets of training, so a file must not add them unnoticed
 
 
@@ -94,7 +95,7 @@ def with_one_use(
 
 
 def _without_other_uses(names: Mapping[str, str], given: Mapping[str, str], stored: Sequence[str]) -> str:
-    """The pattern of obs; one such as `*` leaves out columns that are dropped, or have another use or its name.
+    """The pattern of obs; one such as `*` leaves out indices, and columns that are dropped or have another use.
 
     It also leaves out `next_x` beside `x`, and logged probabilities: they are not known when the policy acts.
     """
@@ -102,7 +103,7 @@ def _without_other_uses(names: Mapping[str, str], given: Mapping[str, str], stor
     wild = {part for part in parts if part.endswith("*") and part not in stored}
     others = [names[name] for name in (*SPELLINGS, *OPTIONAL, *LOGGED) if name != "obs" and name in names]
     used = {column for pattern in others for column in matching_columns(pattern, stored)}
-    used |= {name for name, pattern in given.items() if not pattern} | RESERVED | {*LOGGED, *parts}
+    used |= {name for name, pattern in given.items() if not pattern} | RESERVED | {*LOGGED, *INDEX, *parts}
     reserved = {spelling for name, spellings in SPELLINGS.items() if name != "obs" for spelling in spellings}
     used |= {column for column in stored if column.lower() in reserved}
     used |= {column for column in stored if column.startswith("next_") and column.removeprefix("next_") in stored}
@@ -178,6 +179,8 @@ def constant_rewards(given: Mapping[str, str], stored: Collection[str]) -> float
 
 def matching_columns(pattern: str, stored: Collection[str]) -> list[str]:
     """The file's columns that a name, a list `a,b` or a prefix `obs_*` stands for."""
+    if not pattern:
+        return []  # also if pandas has written an index, whose column has no name
     if pattern in stored:
         return [pattern]
     if "," in pattern and len(parts := parts_of(pattern, stored)) > 1:
