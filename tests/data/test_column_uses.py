@@ -142,6 +142,22 @@ def test_names_of_columns_may_have_commas(tmp_path, obs):
     assert stored.columns["obs"].sum(1).tolist() == [6, 8]
 
 
+@pytest.mark.parametrize("delimiter", [",", ";"])
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("reader", ["pyarrow", "without pyarrow"])
+def test_names_of_columns_may_have_line_breaks(tmp_path, monkeypatch, delimiter, first, reader):
+    if reader == "without pyarrow":
+        monkeypatch.setattr("rl_training.data.readers.csv._arrow_table", lambda *_: None)
+    frame = pd.DataFrame(
+        {"flow\n\n[m3/h]": [5.5, 6, 7], "x": [1, 2, 3], "action": [0, 1, 0], "reward": 1, "end": [0, 0, 1]}
+    )
+    frame = frame[[*frame.columns[first:], *frame.columns[:first]]]
+    frame.to_csv(tmp_path / "log.csv", index=False, sep=delimiter)
+    stored = read_columns(tmp_path / "log.csv", columns={"obs": "x,flow\n\n[m3/h]", "truncated": "end"})
+    assert stored.rows == 3
+    assert stored.columns["obs"].tolist() == [[1, 5.5], [2, 6]]
+
+
 @pytest.mark.parametrize(("column", "name"), [("Done", "dones"), ("Terminated", "dones"), ("Truncated", "truncated")])
 def test_columns_that_are_ignored_because_of_their_capitals_are_reported(tmp_path, column, name):
     (tmp_path / "log.csv").write_text(f"x,y,action,reward,episode,{column}\n1,5,0,1,0,0\n2,6,1,1,0,1\n3,7,0,1,1,1\n")

@@ -29,8 +29,8 @@ ARROW_ROWS = 2**16
 def csv_table(path: Path, options: TableOptions) -> Iterator[Table]:
     try:
         dialect = detect_dialect(path, options.csv_dialect)
-        header = read_header(path, dialect)
-        yield _arrow_table(path, header, dialect) or _plain_table(path, header, dialect)
+        header, lines = read_header(path, dialect)
+        yield _arrow_table(path, header, lines, dialect) or _plain_table(path, header, dialect)
     except UnicodeDecodeError as error:
         encoding = "UTF-16" if error.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "CP1252"
         raise ValueError(
@@ -44,7 +44,7 @@ def _table(path: Path, dialect: Dialect, **contents: Any) -> Table:
     return Table(path, notes=notes, **contents)
 
 
-def _arrow_table(path: Path, header: Sequence[str], dialect: Dialect) -> Table | None:
+def _arrow_table(path: Path, header: Sequence[str], lines: int, dialect: Dialect) -> Table | None:
     """Reads with pyarrow; None without pyarrow, or if it refuses the file, whose fault the plain reader names."""
     try:
         arrow, reader = import_arrow(), import_arrow_csv()
@@ -52,7 +52,7 @@ def _arrow_table(path: Path, header: Sequence[str], dialect: Dialect) -> Table |
         return None
     try:
         stored = reader.read_csv(
-            path, reader.ReadOptions(column_names=list(header), skip_rows=1),
+            path, reader.ReadOptions(column_names=list(header), skip_rows=lines),
             reader.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True),
             reader.ConvertOptions(null_values=list(cells.MISSING), strings_can_be_null=True,
                                   decimal_point=dialect.decimal, true_values=["true", "True", "TRUE"],

@@ -28,19 +28,20 @@ def detect_dialect(path: Path, name: str) -> Dialect:
         sample = list(islice(file, SAMPLE))
     if name != AUTO:
         return DIALECTS[name]
-    header = sample[0] if sample else ""
-    found = {mark: len(next(csv.reader([header], delimiter=mark), [])) for mark in WORDS}
+    found = {mark: len(next(csv.reader(sample, delimiter=mark), [])) for mark in WORDS}
     delimiter = max(found, key=lambda mark: (found[mark], mark == ","))
-    cells = (cell for row in csv.reader(sample[1:], delimiter=delimiter) for cell in row)
+    cells = (cell for row in islice(csv.reader(sample, delimiter=delimiter), 1, None) for cell in row)
     decimal = "," if delimiter != "," and any(map(_DECIMAL_COMMA.fullmatch, cells)) else "."
     return Dialect(delimiter, decimal)
 
 
-def read_header(path: Path, dialect: Dialect) -> list[str]:
+def read_header(path: Path, dialect: Dialect) -> tuple[list[str], int]:
+    """The names of the columns, and the lines of the header: names in quotes may have line breaks."""
     with open_text(path) as file:
-        header = [name.strip() for name in next(csv.reader(file, delimiter=dialect.delimiter), [])]
+        reader = csv.reader(file, delimiter=dialect.delimiter)
+        header = [name.strip() for name in next(reader, [])]
     require_single(header, str(path))
-    return header
+    return header, reader.line_num
 
 
 def require_single(names: Sequence[str], source: str) -> None:
