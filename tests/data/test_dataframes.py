@@ -186,3 +186,9 @@ def test_ragged_lists_are_refused_with_their_column(cells):
 def test_objects_that_are_not_numbers_are_refused_with_their_row():
     with pytest.raises(TypeError, match="column 'reward' must hold numbers, but row 1 holds 'a'"):
         TransitionDataset.from_dataframe(rows_of(reward=[1.0, "a", Decimal("2.5")] * 2))
+
+
+@pytest.mark.parametrize("rewards", [0, 0.5, "0.5"])
+def test_one_number_may_be_every_reward(rewards):
+    dataset = TransitionDataset.from_dataframe(rows_of().drop(columns="reward"), rewards=rewards)
+    assert dataset.columns["rewards"].tolist() == [float(rewards)] * 6

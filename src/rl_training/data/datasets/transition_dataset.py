@@ -77,7 +77,7 @@ class TransitionDataset(SeededSampler):
 
     @classmethod
     def from_dataframe(
-        cls, frame: Any, *, obs: Names | None = None, actions: Names | None = None, rewards: str | None = None,
+        cls, frame: Any, *, obs: Names | None = None, actions: Names | None = None, rewards: str | float | None = None,
         episode: str | None = None, next_obs: Names | None = None, dones: str | None = None,
         truncated: str | None = None, time: str | None = None, categories: Categories | None = None,
         max_gap: float | None = None, spec: EnvSpec | None = None, action_range: Bounds | None = None,

@@ -9,8 +9,6 @@ from pathlib import Path
 from traceback import walk_tb
 from typing import TypeAlias
 
-import numpy as np
-
 from rl_training.data.readers.cells import sorted_words
 from rl_training.data.readers.csv import csv_table
 from rl_training.data.readers.dates import DAY, MONTH, UnclearDates
@@ -18,10 +16,11 @@ from rl_training.data.readers.endings import ending_of
 from rl_training.data.readers.hdf5 import read_hdf5
 from rl_training.data.readers.joining import join_files, order_in_file, require_same_order
 from rl_training.data.readers.minari import datasets_root, local_ids, minari_directory, read_minari
-from rl_training.data.readers.names import Names, as_patterns, constant_rewards
+from rl_training.data.readers.names import Names, as_patterns
 from rl_training.data.readers.npz import read_npz
 from rl_training.data.readers.options import TableOptions
 from rl_training.data.readers.parquet import parquet_table
+from rl_training.data.readers.rewards import with_rewards
 from rl_training.data.readers.rows import StoredColumns
 from rl_training.data.readers.tables import read_table
 from rl_training.data.readers.timing import from_first_time
@@ -50,7 +49,7 @@ def read_columns(
         shared = _shared(parts, options)  # the files hold different categories, so they are read again with all
         parts = [_read(path, patterns, shared) for path in paths]
     require_same_order([order_in_file(part) for part in parts], paths)
-    return _with_rewards(from_first_time(join_files(parts, paths)), patterns)
+    return with_rewards(from_first_time(join_files(parts, paths)), patterns)
 
 
 def _read_all(
@@ -70,15 +69,6 @@ def _read_all(
     if unclear:
         raise unclear[0]
     return parts, options
-
-
-def _with_rewards(stored: StoredColumns, given: Mapping[str, str]) -> StoredColumns:
-    """Sets all rewards if `given` names a number for them."""
-    if "rewards" in stored.columns or (reward := constant_rewards(given, ())) is None:
-        return stored
-    rewards = np.full(len(stored.columns["obs"]), reward, np.float32)
-    names = {**stored.names, "rewards": given["rewards"]}
-    return replace(stored, columns={**stored.columns, "rewards": rewards}, names=names)
 
 
 def shown(source: Source) -> str:

@@ -11,6 +11,7 @@ from rl_training.data.readers.dialects import require_single
 from rl_training.data.readers.names import Names, as_patterns
 from rl_training.data.readers.options import TableOptions
 from rl_training.data.readers.plan import Table
+from rl_training.data.readers.rewards import with_rewards
 from rl_training.data.readers.rows import StoredColumns
 from rl_training.data.readers.tables import read_table
 from rl_training.data.readers.timing import from_first_time
@@ -29,7 +30,8 @@ def read_frame(frame: Any, given: Mapping[str, Names | None], options: TableOpti
         yield {name: columns[name] for name in wanted}
 
     chosen = as_patterns(given)
-    return from_first_time(read_table(Table("the frame", names, kinds, len(frame), batches), chosen, options))
+    stored = read_table(Table("the frame", names, kinds, len(frame), batches), chosen, options)
+    return with_rewards(from_first_time(stored), chosen)
 
 
 def _cells(series: Any) -> Array:

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from rl_training.messages import did_you_mean
 
-Names: TypeAlias = str | Sequence[str]  # a column, a list of columns or a pattern such as obs_*
+Names: TypeAlias = str | Sequence[str] | float  # a column, a list, a pattern such as obs_*, or a number of rewards
 SPELLINGS = {  # column name, and its spellings in files
     "obs": ("obs", "observations", "observation", "states", "state"),
     "actions": ("actions", "action", "acts", "act"),
@@ -37,7 +37,9 @@ RESERVED = {"discounts", "discount_steps"}  # change the targets of training, so
 def as_patterns(given: Mapping[str, Names | None]) -> dict[str, str]:
     """The user's names as patterns; a list of columns becomes `a,b`. Leaves out those that are None."""
     named = {name: value for name, value in given.items() if value is not None}
-    return {name: value if isinstance(value, str) else ",".join(value) for name, value in named.items()}
+    return {
+        name: str(value) if isinstance(value, str | int | float) else ",".join(value) for name, value in named.items()
+    }
 
 
 def one_option(name: str, patterns: Sequence[str]) -> str:
