@@ -113,3 +113,22 @@ def test_an_episode_that_a_dropped_row_cuts_stays_on_one_side(missing, pieces, t
         sides = [{int(value) // 10 for value in part.columns["obs"][:, 0]} for part in split]
         assert [len(side) for side in sides] == [7, 3]
         assert sides[0].isdisjoint(sides[1])
+
+
+VISITS = [(patient, visit, level) for patient in (7, 8, 9) for visit in (1, 2) for level in range(3)]
+
+
+@pytest.mark.parametrize("episodes", [["patient", "visit"], "patient"])
+@pytest.mark.parametrize("prefix", ["", "p"])
+def test_a_part_of_the_id_of_an_episode_may_be_the_group(tmp_path, episodes, prefix):
+    rows = [f"{prefix}{patient},{visit},{10 * patient + level},0,1" for patient, visit, level in VISITS]
+    files = []
+    for number, part in enumerate((rows[:12], rows[12:])):
+        files.append(tmp_path / f"{number}.csv")
+        files[-1].write_text("\n".join(["patient,visit,obs_0,action,reward", *part]))
+    dataset = load_transition_dataset(files, columns={"episodes": episodes}, ids=["patient"])
+    assert len(dataset.episode_offsets) == (6 if len(episodes) == 2 else 3)
+    train, test = dataset.split(0.34, by="group", column="patient")
+    sides = [{int(value) // 10 for value in part.columns["obs"][:, 0]} for part in (train, test)]
+    assert sorted(map(len, sides)) == [1, 2]
+    assert sides[0].isdisjoint(sides[1])

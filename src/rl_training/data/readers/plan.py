@@ -76,10 +76,11 @@ def make_plan(table: Table, given: Mapping[str, str], options: TableOptions) -> 
     if missing := [name for name in options.ids if name not in table.names]:
         close = did_you_mean(missing[0], table.names)
         raise ValueError(f"{table.source} has no column {missing[0]!r} to keep as ids; it has {table.names}{close}")
-    ids = [name for name in options.ids if table.kinds[name] == "text"]
-    chosen |= {name: [name] for name in [*extras, *ids] if name not in used}
+    ids = _ids(table, chosen, options)
+    kept = [name for name in options.ids if name in ids and name not in chosen]  # also those of the episodes
+    chosen |= {name: [name] for name in [*(name for name in extras if name not in used), *kept]}
     chosen |= {time: [time]} if time and time not in used else {}
-    plan = Plan(table, names, chosen, extras, time, ids=_ids(table, chosen, options))
+    plan = Plan(table, names, chosen, extras, time, ids=ids)
     _plan_categories(plan, options)
     return plan
 
@@ -147,15 +148,16 @@ def other_times(plan: Plan, given: Mapping[str, str]) -> Warnings:
 
 
 def _ids(table: Table, chosen: Mapping[str, list[str]], options: TableOptions) -> dict[str, dict[object, int]]:
-    """The column of episodes, and columns of text that are ids, such as a patient's."""
+    """The columns of episodes, and those of text, or of the episodes, that are to keep as ids, such as a patient's."""
     # Text in observations and actions is read as categories.
     learned = {column for name in (*OBS, *ACTIONS) for column in chosen.get(name, ())}
+    episodes = chosen.get("episodes", ())
     asked = {
         column: numbers
         for column, numbers in options.ids.items()
-        if table.kinds.get(column) == "text" and column not in learned
+        if (table.kinds.get(column) == "text" or column in episodes) and column not in learned
     }
-    return {column: {} for column in chosen.get("episodes", ())} | asked
+    return {column: {} for column in episodes} | asked
 
 
 def _time_column(table: Table, given: Mapping[str, str], names: Mapping[str, str], options: TableOptions) -> str:
