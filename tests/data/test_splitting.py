@@ -132,3 +132,17 @@ def test_a_part_of_the_id_of_an_episode_may_be_the_group(tmp_path, episodes, pre
     sides = [{int(value) // 10 for value in part.columns["obs"][:, 0]} for part in (train, test)]
     assert sorted(map(len, sides)) == [1, 2]
     assert sides[0].isdisjoint(sides[1])
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize(("number", "word"), [("7", "7"), ("7", "007"), ("7.0", "7")])
+@pytest.mark.parametrize("reader", ["pyarrow", "without pyarrow"])
+def test_a_group_is_numbered_as_one_if_it_is_text_in_another_file(tmp_path, monkeypatch, reader, number, word, swapped):
+    if reader == "without pyarrow":
+        monkeypatch.setattr("rl_training.data.readers.csv._arrow_table", lambda *_: None)
+    files = [tmp_path / "0.csv", tmp_path / "1.csv"]
+    for path, patients in zip(files, ([number, "8"], [word, "8", "EXT-1"])[:: -1 if swapped else 1], strict=True):
+        rows = [f"{episode},{patient},{level},0,1" for episode, patient in enumerate(patients) for level in range(3)]
+        path.write_text("\n".join(["episode,patient,obs_0,action,reward", *rows]))
+    patients = load_transition_dataset(files, ids=["patient"]).columns["patient"][::2].tolist()
+    assert patients == ([0, 1, 2, 0, 1] if swapped else [0, 1, 0, 1, 2])

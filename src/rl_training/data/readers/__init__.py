@@ -41,6 +41,11 @@ def read_columns(
     paths = [path for each in several for path in _paths(each)]
     options = options or TableOptions()
     parts, options = _read_all(paths, patterns, options)
+    text_ids = {part.labels.text_ids for part in parts if part.spec is None}
+    if len(text_ids) > 1:  # ids are text in some files and numbers in others
+        fresh: dict[str, dict[object, int]] = {name: {} for name in options.ids}
+        options = replace(options, ids=fresh, mixed_ids=frozenset().union(*text_ids))
+        parts, options = _read_all(paths, patterns, options)
     tables = [part for part in parts if part.spec is None and part.labels.names and part.columns["dones"].any()]
     if len({part.labels.final_rows for part in tables}) > 1:
         # Other files have an action in their terminal rows, so those of the first kind are incomplete.

@@ -152,6 +152,16 @@ def to_words(column: Array) -> list[str | None]:
     return [str(each) for each in column.tolist()]
 
 
+def plain_word(word: str) -> str:
+    """Writes a number as `to_words` does: 007 and 7.0 as 7. Other text is returned as it is."""
+    if word.isdecimal():  # of any size
+        return word.lstrip("0") or "0"
+    try:
+        return to_words(np.array([float(word)]))[0] or word
+    except ValueError:
+        return word
+
+
 def is_missing(value: object) -> bool:
     return value is None or value != value or str(value).strip() in MISSING
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from rl_training.data.datasets.validation import DatasetError, same_rows
-from rl_training.data.readers.cells import is_missing
+from rl_training.data.readers.cells import is_missing, plain_word, to_words
 from rl_training.data.readers.names import STEP_NAMES, TIME_NAMES
 from rl_training.messages import first_few, many
 from rl_training.types import Array, Arrays
@@ -17,10 +17,14 @@ EXACT = 2**53  # larger floats do not hold every integer
 Warnings = tuple[tuple[str, str, str], ...]  # kind, text and fix
 
 
-def numbered(ids: Array, numbers: dict[object, int], where: str, start: int) -> Array:
-    """Replaces ids of any type by integers, which are added to `numbers` for new ones; `start` is the first row."""
+def numbered(ids: Array, numbers: dict[object, int], where: str, start: int, *, mixed: bool = False) -> Array:
+    """Replaces ids of any type by integers, which are added to `numbers` for new ones; `start` is the first row.
+
+    If the ids are `mixed`, text that is a number, such as 007, is the same id as the number.
+    """
     require_ids(ids, where, start)
-    return np.array([numbers.setdefault(each, len(numbers)) for each in ids.tolist()], np.int64)
+    words = [plain_word(word or "") for word in to_words(ids)] if mixed else ids.tolist()
+    return np.array([numbers.setdefault(each, len(numbers)) for each in words], np.int64)
 
 
 def require_ids(ids: Array, where: str, start: int = 0) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rl_training.data.datasets.durations import TIME
@@ -55,6 +55,7 @@ class Plan:
     categories: dict[str, str] = field(default_factory=dict)  # column of the file, and the key of its categories
     values: dict[str, tuple[str, ...]] = field(default_factory=dict)  # categories by key
     ids: dict[str, dict[object, int]] = field(default_factory=dict)  # columns of ids, with the number of each
+    mixed_ids: Collection[str] = ()  # of these, columns that hold text in some files and numbers in others
 
     def where(self, column: str) -> str:
         return f"{self.table.source}: column {column!r}"
@@ -80,7 +81,7 @@ def make_plan(table: Table, given: Mapping[str, str], options: TableOptions) -> 
     kept = [name for name in options.ids if name in ids and name not in chosen]  # also those of the episodes
     chosen |= {name: [name] for name in [*(name for name in extras if name not in used), *kept]}
     chosen |= {time: [time]} if time and time not in used else {}
-    plan = Plan(table, names, chosen, extras, time, ids=ids)
+    plan = Plan(table, names, chosen, extras, time, ids=ids, mixed_ids=options.mixed_ids)
     _plan_categories(plan, options)
     return plan
 
@@ -155,7 +156,7 @@ def _ids(table: Table, chosen: Mapping[str, list[str]], options: TableOptions) -
     asked = {
         column: numbers
         for column, numbers in options.ids.items()
-        if (table.kinds.get(column) == "text" or column in episodes) and column not in learned
+        if (table.kinds.get(column) == "text" or column in {*episodes, *options.mixed_ids}) and column not in learned
     }
     return {column: {} for column in episodes} | asked
 

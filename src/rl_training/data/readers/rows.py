@@ -68,6 +68,7 @@ class Labels(NamedTuple):
     notes: tuple[str, ...] = ()
     warnings: tuple[tuple[str, str, str], ...] = ()  # kind, text and fix
     episodes: Mapping[tuple[object, ...], bool] = {}  # ids in a table, and whether a row of each marks an end
+    text_ids: frozenset[str] = frozenset()  # columns of text that are kept as ids
     final_rows: bool = False  # terminal rows held the last observation of an episode
 
 

@@ -57,7 +57,8 @@ def read_table(table: Table, given: Mapping[str, str] | None, options: TableOpti
     labels = Labels(
         _labels(plan), plan.values, start, _integers_with_gaps(columns["actions"]),
         time=key, times=stamps, date_order=plan.table.orders.get(time, ""), notes=notes, warnings=warnings,
-        episodes=episodes, final_rows=bool(ended),
+        episodes=episodes, text_ids=frozenset(name for name in options.ids if kinds.get(name) == "text"),
+        final_rows=bool(ended),
     )  # fmt: skip
     timed = key if options.keep_durations else ""
     return complete_transitions(columns, names, table.source, spec=table.spec, labels=labels, order=order, time=timed)
@@ -83,7 +84,8 @@ def _joined(plan: Plan) -> Iterator[Arrays]:
         parts = {}
         for column, part in batch.items():
             if column in plan.ids:
-                parts[column] = numbered(part, plan.ids[column], plan.where(column), start)
+                is_mixed = column in plan.mixed_ids
+                parts[column] = numbered(part, plan.ids[column], plan.where(column), start, mixed=is_mixed)
             elif column in plan.categories:
                 values = plan.values[plan.categories[column]]
                 parts[column] = cells.to_codes(cells.to_words(part), values, plan.where(column))
