@@ -1,13 +1,13 @@
 """Dates in tables: read where the order of day and month is clear, otherwise reported or refused."""
 
 import re
-from datetime import datetime
+from datetime import date, datetime, time
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from rl_training.data import load_transition_dataset, read_columns
+from rl_training.data import TransitionDataset, load_transition_dataset, read_columns
 from rl_training.data.datasets.checks import inspect_source
 from rl_training.data.readers import cells
 
@@ -158,3 +158,31 @@ def test_a_time_that_is_one_of_several_is_reported(tmp_path, name, warned):
     assert "several_times" not in [each.kind for each in named.findings]
     ignored = inspect_source(str(path), columns={"born": ""})
     assert "several_times" not in [each.kind for each in ignored.findings]
+
+
+CLOCKS = [f"08:0{minute}:00" for minute in range(4)]
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "frame"])
+@pytest.mark.parametrize("dated", [False, True])
+def test_times_of_the_day_are_reported_and_refused_as_times(tmp_path, form, dated):
+    frame = pd.DataFrame({"time": CLOCKS, "level": [0.0, 1, 2, 3], "action": [0, 1, 0, 1], "reward": 1.0})
+    frame = frame.assign(episode=[0, 0, 1, 1], **({"date": "2026-01-05"} if dated else {}))
+    frame.to_csv(tmp_path / "log.csv", index=False)
+    frame["time"] = [time.fromisoformat(each) for each in CLOCKS]
+    frame.to_parquet(tmp_path / "log.parquet")
+
+    def read(**columns):
+        if form == "frame":
+            return TransitionDataset.from_dataframe(frame, obs="level", **columns)
+        return load_transition_dataset(tmp_path / f"log.{form}", columns={"obs": "level", **columns})
+
+    assert any(f"'time' is ignored: {CLOCKS[0]!r} is no timestamp that can be read" in note for note in read().notes)
+    with pytest.raises(ValueError, match=f"'time' must hold timestamps such as .* but row 0 holds '{CLOCKS[0]}'; rewr"):
+        read(time="time")
+
+
+def test_dates_that_are_objects_are_read_if_their_name_is_that_of_a_time(tmp_path):
+    days = [date(2026, 1, day) for day in (3, 1, 2, 4)]
+    frame = pd.DataFrame({"date": days, "level": [2, 0, 1, 3], "action": 1, "reward": 1.0, "episode": [0, 0, 0, 1]})
+    assert TransitionDataset.from_dataframe(frame, obs="level").columns["obs"].tolist() == [[0], [1]]

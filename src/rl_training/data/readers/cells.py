@@ -108,13 +108,13 @@ def to_times(cells: Iterable[str | None], name: str, start: int, order: str = ""
     """Converts text to datetime64: ISO 8601, or dates in an order of day and month. Times without a zone are UTC."""
     found = np.empty(len(cells := list(cells)), "datetime64[us]")
     for row, cell in enumerate(cells):
-        word = "" if cell is None else cell.strip()
+        word = "" if cell is None else str(cell).strip()
         time = None if word in MISSING else _time(to_iso(word, order))
         if time is None and word not in MISSING:
             unclear = not (order or order_of([word]))
             reason = ", which may have the day or the month first" if unclear else ""
             raise (UnclearDates if unclear else ValueError)(
-                f"{name} must hold timestamps such as 2026-01-31T12:30:00, but row {start + row} holds {cell!r}{reason}"
+                f"{name} must hold timestamps such as 2026-01-31T12:30:00, but row {start + row} holds {word!r}{reason}"
                 "; rewrite them, or leave the column out with --columns time="
             )
         found[row] = np.datetime64("NaT") if time is None else time

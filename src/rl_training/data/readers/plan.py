@@ -87,8 +87,9 @@ def make_plan(table: Table, given: Mapping[str, str], options: TableOptions) -> 
 
 
 def _with_text_times(table: Table, options: TableOptions) -> Table:
-    """Recognises columns of text whose first cells are all timestamps."""
-    text = [name for name, kind in table.kinds.items() if kind == "text"]
+    """Recognises columns of text, and of objects with a name such as `time`, whose first cells are all timestamps."""
+    named = [name for name, kind in table.kinds.items() if kind == "other" and name.lower() in TIME_NAMES]
+    text = [*(name for name, kind in table.kinds.items() if kind == "text"), *named]
     kinds, orders, unread = dict(table.kinds), dict[str, str](), dict[str, str]()
     for name, column in (next(table.batches(text), {}) if text else {}).items():
         words = [word for word in cells.to_words(column[:SAMPLE]) if word]
@@ -116,13 +117,13 @@ def _order(table: Table, name: str, first: Sequence[str]) -> str:
 
 
 def unread_times(plan: Plan, given: Mapping[str, str]) -> Warnings:
-    """Warns of columns of text that may hold times and that nothing reads."""
+    """Warns of columns that may hold times and that nothing reads; beside another time, of those with such a name."""
     used = {column for group in plan.chosen.values() for column in group} | plan.categories.keys() | plan.ids.keys()
     fix = "write it as 2026-01-31T12:30:00 to order the rows, or leave it out with --columns"
     return tuple(
         ("unread_time", f"{name!r} is ignored: {reason}", f"{fix} {name}=")
         for name, reason in plan.table.unread.items()
-        if name not in used and given.get(name) != ""
+        if name not in used and given.get(name) != "" and (not plan.time or name.lower() in TIME_NAMES)
     )
 
 
@@ -137,7 +138,7 @@ def unread_names(plan: Plan, given: Mapping[str, str]) -> Warnings:
 
 def other_times(plan: Plan, given: Mapping[str, str]) -> Warnings:
     """Warns if the time was taken from one of several columns of timestamps."""
-    if TIME in given or plan.time.lower() in TIME_NAMES:
+    if plan.time.lower() in TIME_NAMES:
         return ()
     used = {column for group in plan.chosen.values() for column in group}
     times = [name for name, kind in plan.table.kinds.items() if kind == "time" and given.get(name) != ""]

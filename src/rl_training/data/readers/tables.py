@@ -41,10 +41,9 @@ def read_table(table: Table, given: Mapping[str, str] | None, options: TableOpti
     joined, unsorted = join_episodes(columns, names["episodes"], table.source) if is_joined else (None, ())
     order, warnings = apply_times(columns, names, found, options.max_gap, table.source)
     order, warnings = joined if order is None else order, (*unsorted, *warnings)
-    if found is None and table.spec is None and TIME not in given:
-        warnings += (*unread_times(plan, given), *unordered_steps(columns, plan.extras))
-    elif found is not None and table.spec is None:
-        warnings += other_times(plan, given)
+    if table.spec is None and TIME not in given:
+        steps = unordered_steps(columns, plan.extras) if found is None else other_times(plan, given)
+        warnings += (*unread_times(plan, given), *steps)
     warnings += unread_names(plan, given) if table.spec is None else ()
     ended: tuple[str, ...] = ()
     if options.final_rows and table.spec is None:
