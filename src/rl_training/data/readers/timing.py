@@ -11,10 +11,11 @@ from rl_training.data.datasets.validation import DatasetError
 from rl_training.data.readers.episodes import Warnings, marked_ends
 from rl_training.data.readers.names import STEP_NAMES
 from rl_training.data.readers.rows import StoredColumns
-from rl_training.messages import first_few
+from rl_training.messages import first_few, many
 from rl_training.types import Array, Arrays
 
 LONG = 10  # times the median step is a gap
+NEARLY_ALL = 0.9  # of the steps of time decrease in a file with the newest rows first
 
 
 class TimeColumn(NamedTuple):
@@ -40,13 +41,14 @@ def apply_times(
             f"{missing.argmax()}",
             "fill it, or ignore the column with --columns time=",
         )
-    order, warnings = _sorted(columns, time)
+    order, warnings = _sorted(columns, time, source)
     warnings = (*warnings, *_repeats(columns, time, order))
     return order, (*warnings, *_gaps(columns, names, columns[time.key], time.name, max_gap, order))
 
 
-def _sorted(columns: Arrays, time: TimeColumn) -> tuple[Array | None, Warnings]:
-    order = _order(_episodes(columns), columns[time.key])
+def _sorted(columns: Arrays, time: TimeColumn, source: object) -> tuple[Array | None, Warnings]:
+    ids, times = _episodes(columns), columns[time.key]
+    order = _order(ids, times)
     if order is None:
         return None, ()
     known = "episodes" in columns or columns.keys().isdisjoint({"dones", "truncated", "next_obs"})
@@ -54,19 +56,64 @@ def _sorted(columns: Arrays, time: TimeColumn) -> tuple[Array | None, Warnings]:
         fix = f"sort them with --columns time={time.name}" if known else "name it with --columns episodes=NAME"
         missing = "" if known else ", and no column has the id of the episode"
         return None, (("unordered", f"{time.name!r} decreases within episodes{missing}", fix),)
+    rises, falls = _rises_and_falls(ids, times)
+    newest_first = falls > NEARLY_ALL * (rises + falls)
+    if newest_first:  # so are rows of one time
+        order = len(order) - 1 - _by_time(ids[::-1], times[::-1])
     for name in columns:
         columns[name] = columns[name][order]
-    return order, (("sorted", f"rows were not in the order of episode and {time.name!r}, and were sorted", ""),)
+    warning = "sorted", f"rows were not in the order of episode and {time.name!r}, and were sorted", ""
+    return order, (warning, *(_ties(columns, time, order, newest_first, source) if falls else ()))
+
+
+def _rises_and_falls(ids: Array, times: Array) -> tuple[int, int]:
+    """How often the time of an episode increases and decreases in the order of the rows."""
+    by_id = np.argsort(ids, kind="stable")  # rows of several episodes may alternate
+    steps = np.diff(times[by_id])[ids[by_id][1:] == ids[by_id][:-1]]
+    return int((steps > 0).sum()), int((steps < 0).sum())
+
+
+def _ties(columns: Arrays, time: TimeColumn, order: Array, newest_first: bool, source: object) -> Warnings:
+    """Warns of sorted rows that share the time of the row before: the time does not show their order.
+
+    Raises DatasetError if a row follows the end of its episode.
+    """
+    tied, repeats = _same_time(columns, time)
+    tied = tied[~repeats]
+    fix = "name a column that shows their order, such as a step, with --columns time=NAME"
+    ends = marked_ends(columns)
+    if "next_obs" not in columns and len(after := tied[ends[tied - 1] & ~ends[tied]]):
+        raise DatasetError(
+            f"{source}: {many(len(after), 'row')} would follow the end of the episode, at the same {time.name!r}, so "
+            f"this time does not show the order of the rows: {first_few(np.sort(order[after]))}",
+            fix,
+        )
+    if not len(tied):
+        return ()
+    direction = "the file from its end, where the oldest rows are" if newest_first else "the file"
+    text = (
+        f"{many(len(tied), 'row')} of {len(order):,} with the {time.name!r} of another row of the episode: their order "
+        f"is that of {direction}: row{'s'[len(tied) == 1 :]} {first_few(np.sort(order[tied]))}"
+    )
+    return (("tied_times", text, fix),)
+
+
+def _same_time(columns: Arrays, time: TimeColumn) -> tuple[Array, Array]:
+    """Rows with the time of the row before them in their episode, and whether each has all its values too."""
+    times, ids = columns[time.key], _episodes(columns)
+    later = np.flatnonzero((times[1:] == times[:-1]) & (ids[1:] == ids[:-1])) + 1
+    repeats = np.ones(len(later), bool)
+    for column in columns.values():
+        here, before = column[later], column[later - 1]
+        same = (here == before) | ((here != here) & (before != before))  # missing values are NaN
+        repeats &= same.all(axis=tuple(range(1, same.ndim)))
+    return later, repeats
 
 
 def _repeats(columns: Arrays, time: TimeColumn, order: Array | None) -> Warnings:
     """Warns of rows with the time and all values of the row before them."""
-    times, ids = columns[time.key], _episodes(columns)
-    later = np.flatnonzero((times[1:] == times[:-1]) & (ids[1:] == ids[:-1])) + 1 if time.sorts else np.empty(0, int)
-    for column in columns.values():
-        here, before = column[later], column[later - 1]
-        same = (here == before) | ((here != here) & (before != before))  # missing values are NaN
-        later = later[same.all(axis=tuple(range(1, same.ndim)))]
+    tied, repeats = _same_time(columns, time)
+    later = tied[repeats] if time.sorts else np.empty(0, int)
     if not len(later):
         return ()
     rows = first_few(later if order is None else np.sort(order[later]))
@@ -113,7 +160,11 @@ def _order(ids: Array, times: Array) -> Array | None:
     together = (~same).sum() + 1 == len(np.unique(ids))
     if together and (times[1:] >= times[:-1])[same].all():
         return None
-    return np.lexsort((times, ids))  # ids count episodes by their first row
+    return _by_time(ids, times)
+
+
+def _by_time(ids: Array, times: Array) -> Array:
+    return np.lexsort((times, ids))  # ids count episodes by their first row; rows of one time stay in their order
 
 
 def _gaps(
