@@ -74,3 +74,11 @@ def test_a_row_after_the_end_of_its_episode_is_refused(tmp_path):
     assert by_step.columns["obs"][:, 0].tolist() == LEVELS
     newest = write(tmp_path, ROWS[::-1], [row in (8, 17) for row in range(18)][::-1], "done")
     assert load_transition_dataset(newest, columns=COLUMNS).columns["dones"].sum() == 2
+
+
+def test_a_date_does_not_order_the_rows_of_a_day(tmp_path):
+    rows = [row[:12] + row[18:] for row in [*ROWS[3:9], *ROWS[9:], *ROWS[:3]]]
+    found = findings(write(tmp_path, rows))
+    assert found["tied_times"].startswith("16 rows of 18 with the 'stamp' of another row")
+    with pytest.raises(DatasetError, match="1 row would follow the end of the episode"):
+        load_transition_dataset(write(tmp_path, rows, [int(row[-1]) // 8 for row in rows], "done"), columns=COLUMNS)
