@@ -10,9 +10,9 @@ from decimal import Decimal
 import numpy as np
 
 from rl_training.data.readers.dates import UnclearDates, order_of, to_iso
+from rl_training.data.words import MISSING
 from rl_training.types import Array
 
-MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "null", "NULL")
 FLAGS = {"true": 1.0, "false": 0.0}  # accepted beside numbers
 FLAG_WORDS = {**FLAGS, "yes": 1.0, "no": 0.0, "y": 1.0, "n": 0.0, "t": 1.0, "f": 0.0, "1": 1.0, "0": 0.0}
 MOST_CATEGORIES = 1000
@@ -141,54 +141,7 @@ def seconds(column: Array) -> Array:
     return np.where(np.isnat(column), np.nan, column.astype("datetime64[us]").astype(np.int64) / 1e6)
 
 
-def to_words(column: Array) -> list[str | None]:
-    """The values as text, None where missing; whole numbers are written without a decimal point."""
-    if column.dtype.kind == "O":
-        return [None if is_missing(each) else str(each).strip() for each in column]
-    if column.dtype.kind == "f":
-        return [
-            None if each != each else f"{int(each)}" if each.is_integer() else f"{each:g}" for each in column.tolist()
-        ]
-    return [str(each) for each in column.tolist()]
-
-
-def plain_word(word: str) -> str:
-    """Writes a number as `to_words` does: 007 and 7.0 as 7. Other text is returned as it is."""
-    if word.isdecimal():  # of any size
-        return word.lstrip("0") or "0"
-    try:
-        return to_words(np.array([float(word)]))[0] or word
-    except ValueError:
-        return word
-
-
-def is_missing(value: object) -> bool:
-    return value is None or value != value or str(value).strip() in MISSING
-
-
 def sorted_words(words: Iterable[str]) -> list[str]:
     """Sorts by number if all are numbers, else by text."""
     found = list(words)
     return sorted(found, key=lambda word: _number(word, "", 0, ".")) if all(map(is_number, found)) else sorted(found)
-
-
-def to_codes(words: Sequence[str | None], values: Sequence[str], name: str) -> Array:
-    """Positions of words in `values`; floats with NaN if some are missing."""
-    codes: dict[str | None, float] = {value: code for code, value in enumerate(values)}
-    codes[None] = np.nan
-    try:
-        found = np.array([codes[word] for word in words])
-    except KeyError:
-        row, word = next((row, word) for row, word in enumerate(words) if word not in codes)
-        raise ValueError(
-            f"{name} holds {word!r} in row {row}, which is not among its categories {', '.join(values)}; "
-            "list all of them, in order, with --categories COLUMN=A,B,C before training, or remove these rows"
-        ) from None
-    return found if None in words else found.astype(np.int64)
-
-
-def one_hot(codes: Array, count: int) -> Array:
-    """[rows, count]; a row is NaN where the code is."""
-    rows = (codes[:, None] == np.arange(count)).astype(np.float32)
-    rows[np.isnan(codes)] = np.nan
-    return rows

@@ -19,6 +19,7 @@ from rl_training.data.readers import cells
 from rl_training.data.readers.dialects import cell_rows, columns_of, detect_dialect, open_text, read_header
 from rl_training.data.readers.options import Dialect, TableOptions
 from rl_training.data.readers.plan import Table
+from rl_training.data.words import MISSING
 from rl_training.types import Array, Arrays
 
 ROWS = 2**12  # per batch
@@ -54,7 +55,7 @@ def _arrow_table(path: Path, header: Sequence[str], lines: int, dialect: Dialect
         stored = reader.read_csv(
             path, reader.ReadOptions(column_names=list(header), skip_rows=lines),
             reader.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True),
-            reader.ConvertOptions(null_values=list(cells.MISSING), strings_can_be_null=True,
+            reader.ConvertOptions(null_values=list(MISSING), strings_can_be_null=True,
                                   decimal_point=dialect.decimal, true_values=["true", "True", "TRUE"],
                                   false_values=["false", "False", "FALSE"]),
         )  # fmt: skip
@@ -108,7 +109,7 @@ def _plain_table(path: Path, header: Sequence[str], dialect: Dialect) -> Table:
 
 
 def _kind(column: Sequence[str], dialect: Dialect) -> str:
-    present = [cell for cell in column if cell.strip() not in cells.MISSING]
+    present = [cell for cell in column if cell.strip() not in MISSING]
     if not present:
         return "empty"
     if all(map(cells.is_time, present)):

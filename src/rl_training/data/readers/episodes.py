@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from rl_training.data.datasets.validation import DatasetError, same_rows
-from rl_training.data.readers.cells import is_missing, plain_word, to_words
 from rl_training.data.readers.names import STEP_NAMES, TIME_NAMES
+from rl_training.data.words import is_missing, plain_word, to_words
 from rl_training.messages import first_few, many
 from rl_training.types import Array, Arrays
 

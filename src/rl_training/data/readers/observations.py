@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +11,7 @@ from rl_training.data.readers import TABLES, cells, naming_damage
 from rl_training.data.readers.options import TableOptions
 from rl_training.data.readers.plan import Table
 from rl_training.data.spaces.named import check_columns, named_columns
+from rl_training.data.words import category_words
 from rl_training.messages import print_warning
 from rl_training.types import Array, Arrays, EnvSpec
 
@@ -32,13 +33,13 @@ def read_observations(path: Path, spec: EnvSpec, csv_dialect: str) -> Arrays:
         return _joined(table, columns, categories)
 
 
-def _joined(table: Table, columns: Sequence[str], categories: Collection[str]) -> Arrays:
+def _joined(table: Table, columns: Sequence[str], categories: Mapping[str, Sequence[str]]) -> Arrays:
     parts: dict[str, list[Array]] = {name: [] for name in columns}
     start = 0
     for batch in table.batches(columns):
         for name, part in batch.items():
             if name in categories:
-                parts[name].append(np.array(cells.to_words(part), object))
+                parts[name].append(np.array(category_words(part, categories[name]), object))
             else:
                 parts[name].append(_numbers(part, f"{table.source}: column {name!r}", start))
         start += len(next(iter(batch.values())))

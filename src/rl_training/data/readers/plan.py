@@ -19,6 +19,7 @@ from rl_training.data.readers.names import (
     with_one_use,
 )
 from rl_training.data.readers.options import TableOptions
+from rl_training.data.words import to_words
 from rl_training.messages import did_you_mean
 from rl_training.types import Arrays, EnvSpec
 
@@ -92,7 +93,7 @@ def _with_text_times(table: Table, options: TableOptions) -> Table:
     text = [*(name for name, kind in table.kinds.items() if kind == "text"), *named]
     kinds, orders, unread = dict(table.kinds), dict[str, str](), dict[str, str]()
     for name, column in (next(table.batches(text), {}) if text else {}).items():
-        words = [word for word in cells.to_words(column[:SAMPLE]) if word]
+        words = [word for word in to_words(column[:SAMPLE]) if word]
         if not words:
             continue
         is_iso = all(map(cells.is_time, words))
@@ -112,7 +113,7 @@ def _order(table: Table, name: str, first: Sequence[str]) -> str:
     """The order of day and month that the first dates show, or if these fit both orders, the dates of all rows."""
     if (order := order_of(first)) in (DAY, MONTH):
         return order
-    batches = (cells.to_words(batch[name]) for batch in table.batches([name]))
+    batches = (to_words(batch[name]) for batch in table.batches([name]))
     return order_of({word for batch in batches for word in batch if word})
 
 
@@ -232,7 +233,7 @@ def _values(plan: Plan, key: str) -> tuple[str, ...]:
     words: set[str | None] = set()
     for batch in plan.table.batches(columns):
         for column in batch.values():
-            words.update(cells.to_words(column))
+            words.update(to_words(column))
     if len(found := words - {None}) > cells.MOST_CATEGORIES:
         raise ValueError(
             f"{plan.where(columns[0])} has {len(found):,} different values, too many for a category (at most "

@@ -22,6 +22,7 @@ from rl_training.data.readers.rows import (
     join_columns,
 )
 from rl_training.data.readers.timing import TimeColumn, apply_times, unordered_steps
+from rl_training.data.words import one_hot, to_codes, to_words
 from rl_training.types import Array, Arrays
 
 
@@ -87,11 +88,11 @@ def _joined(plan: Plan) -> Iterator[Arrays]:
                 parts[column] = numbered(part, plan.ids[column], plan.where(column), start, mixed=is_mixed)
             elif column in plan.categories:
                 values = plan.values[plan.categories[column]]
-                parts[column] = cells.to_codes(cells.to_words(part), values, plan.where(column))
+                parts[column] = to_codes(part, values, plan.where(column), start)
             elif column == plan.time or plan.table.kinds[column] == "time":
                 parts[column] = _seconds(plan, column, part, start)
             elif plan.table.kinds[column] == "text" and (name := plan.role(column, FLAGS)):
-                parts[column] = cells.to_flags(cells.to_words(part), column, plan.where(column), FLAGS[name], start)
+                parts[column] = cells.to_flags(to_words(part), column, plan.where(column), FLAGS[name], start)
             else:
                 parts[column] = _numbers(plan, column, part, start)
         yield {name: join_columns([_expanded(plan, name, column, parts[column]) for column in group], name)
@@ -102,7 +103,7 @@ def _joined(plan: Plan) -> Iterator[Arrays]:
 def _expanded(plan: Plan, name: str, column: str, part: Array) -> Array:
     """One-hot entries for a category of the observation; other columns as they are."""
     if name in OBS and column in plan.categories:
-        return cells.one_hot(part, len(plan.values[plan.categories[column]]))
+        return one_hot(part, len(plan.values[plan.categories[column]]))
     return part
 
 

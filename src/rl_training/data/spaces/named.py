@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from rl_training.data.words import category_words
 from rl_training.messages import Warn, close_name
 from rl_training.types import Array, EnvSpec
 
@@ -36,18 +37,23 @@ def named_rows(obs: Any, spec: EnvSpec, warn: Warn) -> Array:
     columns, categories = named_columns(spec)
     entries = [_column(label, categories) for label in spec.obs_names or ()]
     check_columns("obs", [*obs], columns, warn)
-    for name in categories.keys() & set(columns):
-        known = categories[name]
-        if unknown := [value for value in np.ravel(obs[name]).tolist() if str(value) not in known]:
-            raise ValueError(f"obs: {name} must be one of {', '.join(known)}, got {unknown[0]!r}")
+    words = {name: _category(np.asarray(obs[name]), name, categories[name]) for name in categories.keys() & {*columns}}
     parts = [
-        np.asarray(obs[column]) if value is None else np.asarray(obs[column]).astype(str) == value
-        for column, value in entries
+        np.asarray(obs[column]) if value is None else np.asarray(words[column] == value) for column, value in entries
     ]
     rows = [_numbers(part, column) for (column, _), part in zip(entries, parts, strict=True)]
     if len({part.shape for part in rows}) > 1:
         raise ValueError("obs must hold as many values for each column")
     return np.stack(rows, axis=-1)
+
+
+def _category(column: Array, name: str, known: Sequence[str]) -> Array:
+    """The words of a category; raises ValueError for one that is not known."""
+    values = column.reshape(-1)
+    words = category_words(values, known)
+    if wrong := [value for value, word in zip(values.tolist(), words, strict=True) if word not in known]:
+        raise ValueError(f"obs: {name} must be one of {', '.join(known)}, got {wrong[0]!r}")
+    return np.array(words, object).reshape(column.shape)
 
 
 def check_columns(source: str, given: Sequence[str], columns: Sequence[str], warn: Warn) -> None:

@@ -1,0 +1,107 @@
+"""Values of categories: numbers, as they are written in the data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from rl_training.data import TransitionDataset, load_transition_dataset
+from rl_training.data.readers.observations import read_observations
+from rl_training.data.spaces import named_rows
+from rl_training.types import EnvSpec
+
+SETPOINTS = [1012.345, 1012.346, 0.1234561, 0.1234562, 3.0, 1e-5]
+NAMES = ["1e-05", "0.1234561", "0.1234562", "3", "1012.345", "1012.346"]
+
+
+@pytest.fixture(params=["csv", "without pyarrow", "float64", "float32"])
+def form(request, monkeypatch) -> str:
+    if request.param == "without pyarrow":
+        monkeypatch.setattr("rl_training.data.readers.csv._arrow_table", lambda *_: None)
+    return str(request.param)
+
+
+def write(folder: Path, form: str, columns: dict[str, object]) -> Path:
+    frame, is_csv = pd.DataFrame(columns), form in ("csv", "without pyarrow")
+    if not is_csv:
+        frame = frame.astype({name: form for name, column in frame.items() if column.dtype == float})
+    path = folder / f"log.{'csv' if is_csv else 'parquet'}"
+    (frame.to_csv if is_csv else frame.to_parquet)(path, index=False)
+    return path
+
+
+def log(**changes: object) -> dict[str, object]:
+    columns = {"site": SETPOINTS, "level": np.arange(6.0), "action": [0, 1] * 3, "reward": 1.0, "done": [0, 1] * 3}
+    return {**columns, "end": columns["done"], **changes}
+
+
+def load(path: Path, **options) -> TransitionDataset:
+    columns = {"obs": "level,site", "truncated": "end"}
+    return load_transition_dataset(path, columns=columns, **{"categories": ["site"], **options})
+
+
+def words(spec: EnvSpec, values: object) -> list[str]:
+    """The sites of rows that `predict` gets."""
+    rows = named_rows(values, spec, print)
+    return [NAMES[number] for number in np.atleast_2d(rows)[:, 1:].argmax(1)]
+
+
+def test_numbers_that_differ_in_the_seventh_digit_are_different_categories(tmp_path, form):
+    dataset = load(write(tmp_path, form, log()))
+    assert dataset.spec.categories == {"site": NAMES}
+    assert words(dataset.spec, {"level": np.zeros(6), "site": SETPOINTS}) == [NAMES[n] for n in (4, 5, 1, 2, 3, 0)]
+    actions = load(write(tmp_path, form, log(action=SETPOINTS)), categories=["action", "site"])
+    assert actions.spec.categories == {"actions": NAMES, "site": NAMES}
+
+
+def test_predict_reads_a_category_of_numbers_in_every_form(tmp_path, form):
+    spec = load(write(tmp_path, form, log())).spec
+    frame = pd.DataFrame({"level": 0.0, "site": [3.0, 0.1234561]})
+    expected = ["3", "0.1234561"]
+    assert words(spec, frame) == words(spec, frame.astype("float32")) == expected
+    assert words(spec, frame.astype({"site": object})) == expected
+    assert words(spec, [{"level": 0, "site": value} for value in (3, 0.1234561)]) == expected
+    assert words(spec, [{"level": 0, "site": value} for value in ("3", "0.1234561")]) == expected
+    assert [words(spec, row)[0] for row in frame.itertuples()] == expected
+    assert words(spec, read_observations(write(tmp_path, form, dict(frame.items())), spec, "auto")) == expected
+    with pytest.raises(ValueError, match=r"site must be one of 1e-05, .*, got 3.5"):
+        named_rows({"level": 0, "site": 3.5}, spec, print)
+
+
+@pytest.mark.parametrize("given", [[0.0, 0.5, 1.0], ["1.0", "0.50", "0"]])
+def test_given_values_may_be_written_in_another_way(tmp_path, form, given):
+    values = [0.0, 0.5, 1.0] * 2
+    path = write(tmp_path, form, log(action=values, site=values))
+    dataset = load(path, categories={"action": given, "site": given})
+    assert dataset.columns["actions"].tolist() == ([0, 1, 2] if given[0] == 0 else [2, 1, 0]) * 2
+    assert dataset.spec.categories == {name: [str(each) for each in given] for name in ("actions", "site")}
+    one_hot = dataset.columns["obs"][:, 1:].argmax(1).tolist()
+    assert one_hot == dataset.columns["actions"].tolist()
+    rows = [{"level": 0.0, "site": value} for value in values]
+    assert np.array_equal(named_rows(rows, dataset.spec, print)[:, 1:].argmax(1), one_hot)
+    read = read_observations(path, dataset.spec, "auto")
+    assert np.array_equal(named_rows(read, dataset.spec, print)[:, 1:].argmax(1), one_hot)
+
+
+def test_values_that_earlier_versions_wrote_with_six_digits_are_known(tmp_path, form):
+    path = write(tmp_path, form, log(site=[0.1234561, 0.1234562, 3.0, 1e-5, 0.5, 0.5]))
+    spec, old = load(path).spec, ["1e-05", "0.123456", "0.5", "3"]
+    names = ("level", *(f"site={value}" for value in old))
+    earlier = EnvSpec((5,), spec.action_kind, spec.action_dim, obs_names=names, categories={"site": old})
+    dataset = load(path, categories=None, like=earlier)
+    assert dataset.columns["obs"][:, 1:].argmax(1).tolist() == [1, 1, 3, 0, 2, 2]
+
+
+def test_noise_in_the_last_digit_makes_no_category(tmp_path):
+    values = [0.3, 0.1 + 0.2, 0.1 * 3, 1.0, 0.7, 0.1 * 7]
+    assert load(write(tmp_path, "float64", log(site=values))).spec.categories == {"site": ["0.3", "0.7", "1"]}
+
+
+def test_a_value_that_is_not_known_is_named_with_its_row(tmp_path, form, monkeypatch):
+    monkeypatch.setattr("rl_training.data.readers.csv.ROWS", 2)
+    path = write(tmp_path, form, log())
+    with pytest.raises(ValueError, match=r"'site' holds '0.1234562' in row 3, which is not among its categories"):
+        load(path, categories={"site": ["1012.345", "1012.346", "0.1234561"]})
