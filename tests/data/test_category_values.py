@@ -105,3 +105,40 @@ def test_a_value_that_is_not_known_is_named_with_its_row(tmp_path, form, monkeyp
     path = write(tmp_path, form, log())
     with pytest.raises(ValueError, match=r"'site' holds '0.1234562' in row 3, which is not among its categories"):
         load(path, categories={"site": ["1012.345", "1012.346", "0.1234561"]})
+
+
+@pytest.mark.parametrize("gap", [False, True])
+def test_booleans_are_the_same_categories_with_and_without_a_missing_cell(tmp_path, form, gap):
+    pumps = np.array([True, False, None if gap else True, True, False, True], object if gap else bool)
+    path = write(tmp_path, form, log(site=pumps))
+    frame = TransitionDataset.from_dataframe(
+        pd.DataFrame(log(site=pumps)), obs=["level", "site"], truncated="end", categories=["site"], allow=["nan"]
+    )
+    (tmp_path / "whole").mkdir()
+    other = write(tmp_path / "whole", form, log(site=[False, True] * 3))
+    for dataset in (load(path, allow=["nan"]), load([path, other], allow=["nan"]), frame):
+        assert dataset.spec.categories == {"site": ["False", "True"]}
+        expected = [[0, 1], [1, 0], [0, 1], [1, 0], [0, 1]] if gap else [[0, 1], [1, 0], [0, 1], [0, 1], [1, 0], [0, 1]]
+        assert dataset.columns["obs"][: len(expected), 1:].tolist() == expected
+        for pump in (True, "True", 1, np.True_):
+            assert named_rows({"level": 0, "site": pump}, dataset.spec, print).tolist() == [0, 0, 1]
+        some = pd.DataFrame({"level": 0, "site": np.array([True, None], object)})
+        assert named_rows(some[:1], dataset.spec, print).tolist() == [[0, 0, 1]]
+        with pytest.raises(ValueError, match="site must be one of False, True, got None"):
+            named_rows(some, dataset.spec, print)
+
+
+def test_booleans_that_earlier_versions_wrote_as_0_and_1_are_known(tmp_path, form):
+    path = write(tmp_path, form, log(site=np.array([True, False, None, True, False, True], object)))
+    names = ("level", "site=0", "site=1")
+    earlier = EnvSpec((3,), "discrete", 2, obs_names=names, categories={"site": ["0", "1"]})
+    dataset = load(path, categories=None, like=earlier, allow=["nan"])
+    assert dataset.columns["obs"][:, 1:].tolist() == [[0, 1], [1, 0], [0, 1], [1, 0], [0, 1]]
+    assert named_rows({"level": 0, "site": True}, earlier, print).tolist() == [0, 0, 1]
+
+
+def test_booleans_with_gaps_are_numbers_elsewhere(tmp_path, form):
+    columns = log(site=1.0, action=np.array([True, None, False, True, False, True], object), pump=[True, False] * 3)
+    dataset = load(write(tmp_path, form, columns), categories=None, allow=["nan"])
+    assert dataset.columns["actions"].tolist() == [1, 0, 1, 0, 1]
+    assert dataset.columns["pump"].tolist() == [1, 1, 0, 1, 0]

@@ -9,6 +9,7 @@ import numpy as np
 from rl_training.types import Array
 
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "null", "NULL")
+BOOLEANS = {"True": "1", "False": "0", "1": "True", "0": "False"}  # words of one value
 DIGITS = 15  # every decimal number of so many digits is one float64, and has this word again
 
 
@@ -47,15 +48,18 @@ def is_missing(value: object) -> bool:
 def category_words(column: Array, values: Sequence[str]) -> list[str | None]:
     """The words of a column, as `values` has them: a number may be written in another way there, such as 0.50.
 
-    Earlier versions wrote the values of floats with six digits.
+    Earlier versions wrote floats with six digits, and booleans as 0 and 1 if some were missing.
     """
-    words, known = to_words(column), dict.fromkeys(values)
-    if column.dtype.kind not in "fiub" or known.keys() >= {*words} - {None}:
+    words = to_words(column)
+    if {*values} >= {*words} - {None}:
         return words
-    same = {plain_word(value): value for value in reversed(values)} | {value: value for value in values}
-    numbers = column.tolist()
-    short = [f"{number:g}" if column.dtype.kind == "f" else word for word, number in zip(words, numbers, strict=True)]
-    return [None if word is None else same.get(word) or same.get(old) or word
+    direct = {value: value for value in values}
+    same = {BOOLEANS[value]: value for value in values if value in BOOLEANS} | direct
+    if column.dtype.kind not in "fiu":
+        return [None if word is None else same.get(word, word) for word in words]
+    same |= {plain_word(value): value for value in reversed(values)} | direct
+    short = [f"{number:g}" for number in column.tolist()]
+    return [None if word is None else same.get(word) or same.get(old, word)
             for word, old in zip(words, short, strict=True)]  # fmt: skip
 
 

@@ -84,14 +84,12 @@ def arrow_kind(arrow: Any, kind: Any) -> str:
 
 
 def arrow_cells(column: Any) -> Array:
-    """Converts a column of numbers, text or timestamps to NumPy; numbers that are missing are NaN."""
+    """Converts a column of numbers, text or timestamps to NumPy; numbers that are missing are NaN, booleans None."""
     kind = str(column.type)
     if kind == "null":
         return np.full(len(column), np.nan)
     if hasattr(column, "dictionary_decode"):
         column = column.dictionary_decode()
-    elif column.null_count and kind == "bool":
-        column = column.cast("int8")
     values: Array = column.to_numpy(zero_copy_only=False)
     return values
 
@@ -134,4 +132,5 @@ def _plain_cells(column: Sequence[str], kind: str, name: str, start: int, dialec
         return cells.to_times(column, name, start)
     if kind == "text":
         return np.array(column, object)
-    return cells.to_numbers(column, name, start, dialect.decimal)
+    flags = cells.to_booleans(column)
+    return cells.to_numbers(column, name, start, dialect.decimal) if flags is None else flags

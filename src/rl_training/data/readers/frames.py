@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ def read_frame(frame: Any, given: Mapping[str, Names | None], options: TableOpti
 
 
 def _cells(series: Any) -> Array:
-    """NumPy cells: numbers with NaN for missing values, datetime64, or objects."""
+    """NumPy cells: numbers with NaN for missing values, datetime64, or objects, also booleans with None."""
     values: Array = np.asarray(series)
     if values.dtype.kind in "fiubM":
         return values
@@ -46,12 +46,20 @@ def _cells(series: Any) -> Array:
     values = values.astype(object)
     missing = np.asarray(series.isna() if hasattr(series, "isna") else series.is_null(), bool)
     present = values[~missing]
-    if len(present) and all(isinstance(value, (bool, int, float, np.number, np.bool_)) for value in present):
+    if (
+        len(present)
+        and not _are_booleans(present)
+        and all(isinstance(value, (bool, int, float, np.number, np.bool_)) for value in present)
+    ):
         numbers = np.full(len(values), np.nan)
         numbers[~missing] = present.astype(np.float64)
         return numbers
     values[missing] = None
     return values
+
+
+def _are_booleans(values: Iterable[object]) -> bool:
+    return all(isinstance(value, bool | np.bool_) for value in values)
 
 
 def _kind(column: Array) -> str:
@@ -62,4 +70,6 @@ def _kind(column: Array) -> str:
     present = [value for value in column if value is not None]
     if not present:
         return "empty"
+    if _are_booleans(present):
+        return "number"
     return "text" if all(isinstance(value, str) for value in present) else "other"

@@ -40,8 +40,8 @@ def parquet_table(path: Path, options: TableOptions) -> Iterator[Table]:
 
 
 def _cells(column: Any, kind: str, name: str) -> Array:
-    is_clock = str(column.type).startswith("time")  # also the time of the day
-    return arrow_cells(column) if is_clock or kind in ("text", "time", "empty") else to_array(column, name)
+    is_plain = str(column.type).startswith(("time", "bool"))  # also the time of the day
+    return arrow_cells(column) if is_plain or kind in ("text", "time", "empty") else to_array(column, name)
 
 
 def to_array(column: Any, name: str, space: Mapping[str, Any] | None = None) -> Array:

@@ -123,7 +123,7 @@ def _seconds(plan: Plan, column: str, part: Array, start: int) -> Array:
 def _numbers(plan: Plan, column: str, part: Array, start: int) -> Array:
     if part.dtype.kind != "O":
         return part
-    if plan.table.kinds[column] == "other":
+    if plan.table.kinds[column] != "text":  # also booleans of which some are missing
         return cells.from_objects(part, plan.where(column), start)
     words = ["" if word is None else word for word in part.tolist()]
     return cells.to_numbers(words, plan.where(column), start)  # names the first cell that is not a number
