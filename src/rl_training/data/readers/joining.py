@@ -10,7 +10,7 @@ import numpy as np
 
 from rl_training.data.datasets.trajectories import renumbered
 from rl_training.data.readers.episodes import shared_ids
-from rl_training.data.readers.rows import Labels, LeftOut, StoredColumns
+from rl_training.data.readers.rows import Labels, LeftOut, StoredColumns, incomplete_notes
 from rl_training.types import Array, EnvSpec
 
 Order: TypeAlias = "dict[str, tuple[str, ...]]"  # obs and actions, and the columns that they are made of
@@ -21,11 +21,12 @@ def join_files(parts: Sequence[StoredColumns], sources: Sequence[object]) -> Sto
     if len(parts) == 1:
         return parts[0]
     first = parts[0]
+    notes = _drop_incomplete(parts)
     _require_same_columns(parts, sources)
     require_same_spaces([part.spec for part in parts], sources, "load these files separately")
     for part in parts:
         part.columns["truncated"][-1] |= not part.columns["dones"][-1]
-    lengths, labels = [len(part.columns["obs"]) for part in parts], _joined_labels(parts)
+    lengths, labels = [len(part.columns["obs"]) for part in parts], _joined_labels(parts, notes)
     trajectories = _joined_trajectories(parts)
     columns = {name: np.concatenate([part.columns.pop(name) for part in parts]) for name in list(first.columns)}
     before = np.cumsum([0, *(part.rows for part in parts)])
@@ -82,12 +83,25 @@ def _joined_trajectories(parts: Sequence[StoredColumns]) -> Array | None:
     return renumbered([np.cumsum(ends) - ends if own is None else own for own, ends in found])
 
 
-def _joined_labels(parts: Sequence[StoredColumns]) -> Labels:
+def _drop_incomplete(parts: Sequence[StoredColumns]) -> tuple[str, ...]:
+    """Drops columns that one of the files lacks because of missing values from all files, and returns a note."""
+    needed = {name for part in parts for name in (part.labels.time, *part.labels.times, *part.labels.text_ids)}
+    incomplete = [name for name in _incomplete(parts) if name not in needed]
+    dropped = [name for name in incomplete if [part.columns.pop(name) for part in parts if name in part.columns]]
+    return incomplete_notes(dropped, " in one of the files")
+
+
+def _incomplete(parts: Sequence[StoredColumns]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for part in parts for name in part.labels.incomplete))
+
+
+def _joined_labels(parts: Sequence[StoredColumns], notes: Sequence[str]) -> Labels:
     flagged = [part.labels.integer_actions or part.columns["actions"].dtype.kind in "iu" for part in parts]
     warnings = dict.fromkeys(each for part in parts for each in part.labels.warnings)
     return parts[0].labels._replace(
         integer_actions=all(flagged),
-        notes=tuple(dict.fromkeys(note for part in parts for note in part.labels.notes)),
+        notes=tuple(dict.fromkeys([*(note for part in parts for note in part.labels.notes), *notes])),
+        incomplete=_incomplete(parts),
         warnings=(*warnings, *shared_ids([part.labels.episodes for part in parts])),
     )
 

@@ -52,6 +52,7 @@ class Plan:
     names: dict[str, str]  # column name, and its pattern in the file
     chosen: dict[str, list[str]]  # column name, and the columns of the file that it is built from
     extras: list[str]  # other columns of numbers
+    empty: list[str]  # other columns without any value
     time: str = ""  # column of the file with the time
     categories: dict[str, str] = field(default_factory=dict)  # column of the file, and the key of its categories
     values: dict[str, tuple[str, ...]] = field(default_factory=dict)  # categories by key
@@ -74,7 +75,8 @@ def make_plan(table: Table, given: Mapping[str, str], options: TableOptions) -> 
     time = _time_column(table, given, names, options)
     chosen = {name: matching_columns(pattern, table.names) for name, pattern in names.items()}
     used = {column for group in chosen.values() for column in group}
-    extras = [name for name in other_names(table.names, names, given) if table.kinds[name] == "number"]
+    others = other_names(table.names, names, given)
+    extras, empty = ([name for name in others if table.kinds[name] == kind] for kind in ("number", "empty"))
     if missing := [name for name in options.ids if name not in table.names]:
         close = did_you_mean(missing[0], table.names)
         raise ValueError(f"{table.source} has no column {missing[0]!r} to keep as ids; it has {table.names}{close}")
@@ -82,7 +84,7 @@ def make_plan(table: Table, given: Mapping[str, str], options: TableOptions) -> 
     kept = [name for name in options.ids if name in ids and name not in chosen]  # also those of the episodes
     chosen |= {name: [name] for name in [*(name for name in extras if name not in used), *kept]}
     chosen |= {time: [time]} if time and time not in used else {}
-    plan = Plan(table, names, chosen, extras, time, ids=ids, mixed_ids=options.mixed_ids)
+    plan = Plan(table, names, chosen, extras, empty, time, ids=ids, mixed_ids=options.mixed_ids)
     _plan_categories(plan, options)
     return plan
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -68,6 +68,7 @@ class Labels(NamedTuple):
     notes: tuple[str, ...] = ()
     warnings: tuple[tuple[str, str, str], ...] = ()  # kind, text and fix
     episodes: Mapping[tuple[object, ...], bool] = {}  # ids in a table, and whether a row of each marks an end
+    incomplete: tuple[str, ...] = ()  # other columns that are left out, because values are missing
     text_ids: frozenset[str] = frozenset()  # columns of text that are kept as ids
     final_rows: bool = False  # terminal rows held the last observation of an episode
 
@@ -190,11 +191,15 @@ def with_durations(columns: Arrays, names: Mapping[str, str], ends: Array, sourc
 
 def drop_incomplete(columns: Arrays, extras: Iterable[str]) -> tuple[str, ...]:
     """Drops other columns with missing values, so that no row is lost for a column that nothing needs."""
-    wrong = [name for name in extras if columns[name].dtype.kind == "f" and np.isnan(columns[name]).any()]
+    wrong = tuple(name for name in extras if columns[name].dtype.kind == "f" and np.isnan(columns[name]).any())
     for name in wrong:
         del columns[name]
-    named = ", ".join(f"{name!r}" for name in wrong)
-    return (f"left out, because values are missing: {named} (keep with --columns NAME=NAME)",) if wrong else ()
+    return wrong
+
+
+def incomplete_notes(names: Collection[str], where: str = "") -> tuple[str, ...]:
+    named = ", ".join(f"{name!r}" for name in names)
+    return (f"left out, because values are missing{where}: {named} (keep with --columns NAME=NAME)",) if names else ()
 
 
 def fill_columns(batches: Iterable[Arrays], rows: int) -> Arrays:

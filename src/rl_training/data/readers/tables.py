@@ -19,6 +19,7 @@ from rl_training.data.readers.rows import (
     complete_transitions,
     drop_incomplete,
     fill_columns,
+    incomplete_notes,
     join_columns,
 )
 from rl_training.data.readers.timing import TimeColumn, apply_times, unordered_steps
@@ -35,7 +36,8 @@ def read_table(table: Table, given: Mapping[str, str] | None, options: TableOpti
     episodes = _ended_ids(plan, columns) if "episodes" in columns and table.spec is None else {}
     if len(plan.chosen.get("episodes", ())) > 1:  # such as the patient and the visit
         columns["episodes"] = single_ids(columns["episodes"])
-    dropped = drop_incomplete(columns, [name for name in plan.extras if name != time])
+    incomplete = drop_incomplete(columns, [name for name in plan.extras if name != time])
+    dropped = incomplete_notes(incomplete)
     sorts = table.spec is None and (TIME in given or kinds.get(time) == "time")
     found = next((TimeColumn(name, time, sorts) for name, group in plan.chosen.items() if group == [time]), None)
     is_joined = "episodes" in columns and not (found and found.sorts)
@@ -58,7 +60,7 @@ def read_table(table: Table, given: Mapping[str, str] | None, options: TableOpti
         _labels(plan), plan.values, start, _integers_with_gaps(columns["actions"]),
         time=key, times=stamps, date_order=plan.table.orders.get(time, ""), notes=notes, warnings=warnings,
         episodes=episodes, text_ids=frozenset(name for name in options.ids if kinds.get(name) == "text"),
-        final_rows=bool(ended),
+        final_rows=bool(ended), incomplete=(*incomplete, *plan.empty),
     )  # fmt: skip
     timed = key if options.keep_durations else ""
     return complete_transitions(columns, names, table.source, spec=table.spec, labels=labels, order=order, time=timed)
