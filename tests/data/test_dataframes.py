@@ -192,3 +192,11 @@ def test_objects_that_are_not_numbers_are_refused_with_their_row():
 def test_one_number_may_be_every_reward(rewards):
     dataset = TransitionDataset.from_dataframe(rows_of().drop(columns="reward"), rewards=rewards)
     assert dataset.columns["rewards"].tolist() == [float(rewards)] * 6
+
+
+def test_other_columns_of_decimals_are_kept(tmp_path):
+    probabilities = [Decimal(f"0.{digit}") for digit in range(1, 7)]
+    frame = rows_of(action_prob=probabilities)
+    frame.to_parquet(tmp_path / "log.parquet")
+    for dataset in (TransitionDataset.from_dataframe(frame), load_transition_dataset(tmp_path / "log.parquet")):
+        assert dataset.columns["action_prob"].tolist() == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5, 0.6])

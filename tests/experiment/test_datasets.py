@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,19 @@ def test_a_run_that_dropped_terminal_rows_without_an_action_resumes_with_the_sam
     file = logged(tmp_path / "log.parquet", action=[0, 1, None])
     config = parse_config({"algo": "bc", "dataset": file, "allow": ["nan"]})
     earlier, _ = load_dataset(config, final_rows=False)
+    start = {"spec": earlier.spec.to_json(), "dataset": earlier.fingerprint()}
+    assert load_run_dataset(config, start)[2] == earlier.fingerprint()
+    assert load_run_dataset(config, None)[2] != earlier.fingerprint()
+
+
+@pytest.mark.parametrize("reading", [{}, {"text_times": "iso"}])
+def test_a_run_that_ignored_a_column_of_decimals_resumes_with_the_same_data(tmp_path, reading):
+    cost = [Decimal("0.5"), Decimal("0.25"), Decimal("0.1")]
+    config = parse_config({"algo": "bc", "dataset": logged(tmp_path / "log.parquet", action=[0, 1, 0], cost=cost)})
+    now = load_dataset(config, **reading)[0]
+    assert now.columns["cost"].tolist() == pytest.approx([0.5, 0.25, 0.1])
+    earlier, _ = load_dataset(config, decimals=False, **reading)
+    assert "cost" not in earlier.columns
     start = {"spec": earlier.spec.to_json(), "dataset": earlier.fingerprint()}
     assert load_run_dataset(config, start)[2] == earlier.fingerprint()
     assert load_run_dataset(config, None)[2] != earlier.fingerprint()

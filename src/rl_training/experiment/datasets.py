@@ -31,6 +31,7 @@ READ_BEFORE = (*TIMES, *({**times, "choices": False} for times in TIMES))  # ear
 ENDS: tuple[dict[str, Any], ...] = ({}, {"final_rows": False})
 USES = ({"one_use": False, **ends} for ends in ENDS)  # earlier versions used a column twice
 READINGS = (*({**reading, **ends} for ends in ENDS for reading in READ_BEFORE), *USES)
+DECIMALS = tuple({**reading, "decimals": False} for reading in READINGS)  # earlier versions ignored other decimals
 
 
 class RewardChange(NamedTuple):
@@ -53,7 +54,8 @@ def load_run_dataset(
     """
     like = None if start is None else EnvSpec.from_json(start["spec"])
     recorded = recorded if start is None else start.get("dataset")
-    for reading in () if recorded is None else READINGS:
+    has_decimals = ".parquet" in str(config.dataset)  # other formats have none
+    for reading in () if recorded is None else (*READINGS, *(DECIMALS if has_decimals else ())):
         with suppress(TypeError, ValueError):  # this version may refuse what an earlier one has ignored
             dataset, change = _load(config, like, **reading)
             if dataset is not None and dataset.fingerprint() == recorded:

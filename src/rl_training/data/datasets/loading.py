@@ -20,7 +20,7 @@ def load_transition_dataset(
     action_range: Bounds | None = None, allow: Collection[str] = (), categories: Categories | None = None,
     csv_dialect: str = AUTO, max_gap: float | None = None, like: EnvSpec | None = None, ids: Collection[str] = (),
     keep_durations: bool = False, text_times: TextTimes = True, choices: bool = True, final_rows: bool = True,
-    one_use: bool = True,
+    one_use: bool = True, decimals: bool = True,
 ) -> TransitionDataset:  # fmt: skip
     """Reads transitions from a file, several files, a glob, or a Minari dataset by its directory or id.
 
@@ -35,13 +35,14 @@ def load_transition_dataset(
     - `choices`: reads integers in several columns as choices; False reads them as Box actions.
     - `final_rows`: terminal rows of a table without an action hold the last observation, and the row before terminates.
     - `one_use`: refuses columns that are observations or rewards and have another use.
+    - `decimals`: keeps other columns of decimals in Parquet files, as those of other numbers.
     - `like`: spaces of earlier data, whose categories and first action are used.
     - `ids`: columns of a table to keep as integers, one for each different text.
     - `keep_durations`: adds the time to the next row if a table has a time column, for files that hold a part of it.
     """
     validation.check_allow(allow)
     options = table_options(categories, csv_dialect, max_gap, ids=ids, keep_durations=keep_durations)
-    options = replace(options, text_times=text_times, final_rows=final_rows, one_use=one_use)
+    options = replace(options, text_times=text_times, final_rows=final_rows, one_use=one_use, decimals=decimals)
     options = options.for_spec(spec or like, action_range)
     if not choices:
         options = replace(options, action_start=0)

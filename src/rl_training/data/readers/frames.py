@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,7 @@ def _cells(series: Any) -> Array:
     if (
         len(present)
         and not _are_booleans(present)
-        and all(isinstance(value, (bool, int, float, np.number, np.bool_)) for value in present)
+        and all(isinstance(value, (bool, int, float, Decimal, np.number, np.bool_)) for value in present)
     ):
         numbers = np.full(len(values), np.nan)
         numbers[~missing] = present.astype(np.float64)

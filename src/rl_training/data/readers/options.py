@@ -44,6 +44,7 @@ class TableOptions:
     final_rows: bool = True  # a terminal row without an action is the last observation of its episode
     one_use: bool = True  # refuse columns that are observations or rewards and have another use
     keep_durations: bool = False  # add the time to the next row, before rows are left out
+    decimals: bool = True  # keep other columns of decimals in Parquet files, as those of other numbers
     mixed_ids: Collection[str] = ()  # of ids, columns that hold text in some files and numbers in others
     ids: Mapping[str, dict[object, int]] = field(default_factory=dict)  # columns of text to number, with all files' ids
 
