@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from rl_training import BC, TransitionDataset
+from rl_training import BC, TransitionDataset, load_transition_dataset
 from rl_training.algorithms import FQEConfig
 from rl_training.experiment.ope import EstimatorResult, rank_policies
 from rl_training.experiment.ope.fitting import FQEFit
@@ -135,3 +135,15 @@ def test_few_effective_episodes_and_short_windows_give_warnings():
     assert "weight the last 4 decisions only" in window
     assert "leave 2.5 effective episodes" in few
     assert importance_warnings({"fqe": EstimatorResult(1.0), "wis": EstimatorResult(reason="none")}) == []
+
+
+def test_logged_probabilities_that_are_left_out_are_named_beside_the_clone(tmp_path):
+    rows = [f"{number},{number % 2},1,1,{'' if number == 3 else 0.5}" for number in range(8)]
+    (tmp_path / "log.csv").write_text("\n".join(["obs,action,reward,truncated,action_prob", *rows]))
+    data = load_transition_dataset(tmp_path / "log.csv", columns={"dones": "truncated"})
+    cloned = EstimatorResult(1.0, Interval(0.0, 2.0), effective_sample_size=50.0, cloned=True)
+    for part in (data, *data.split(0.5)):
+        (warning,) = importance_warnings({"wis": cloned}, part.incomplete)
+        assert "cloned from the data: action_prob is not used, because values are missing; fill them in" in warning
+    (warning,) = importance_warnings({"wis": cloned})
+    assert "log the probability of each action (column action_logprob) for exact weights" in warning

@@ -36,8 +36,8 @@ def renumbered(parts: Sequence[Array]) -> Array:
 
 
 def copy_origin(dataset: Any, source: Any, rows: Array) -> None:
-    """Sets the range of the actions, the episodes of the file and the trajectories to those of rows of `source`."""
-    dataset.action_range = source.action_range
+    """Sets what is known of the file, its episodes and the trajectories to that of rows of `source`."""
+    dataset.action_range, dataset.incomplete = source.action_range, source.incomplete
     for name in ("file_episodes", "trajectories"):
         numbers = getattr(source, name)
         setattr(dataset, name, None if numbers is None else numbers[rows])

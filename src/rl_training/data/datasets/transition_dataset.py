@@ -46,6 +46,7 @@ class TransitionDataset(SeededSampler):
 
     notes: tuple[str, ...] = ()  # how a table was read, and which of its rows are left out
     time_column: str = ""  # column that orders the rows of a table
+    incomplete: tuple[str, ...] = ()  # other columns that are left out, because values are missing
     action_range: Bounds | None = None  # in which Box actions were recorded; None: the bounds of the spec
     file_episodes: Array | None = None  # [rows], the episode of the file, which dropped rows may have cut into several
     trajectories: Array | None = None  # [rows], where they go on after terminal (OGBench) or dropped rows
@@ -248,9 +249,8 @@ class TransitionDataset(SeededSampler):
 
     def _reward_arrays(self) -> tuple[Array, Array, Array]:
         """Rewards in double precision, and flags of ends and of terminations."""
-        parts = self.columns["rewards"].double(), self.episode_ends, self.columns["dones"] > 0
-        rewards, ends, terminated = map(to_array, parts)
-        return rewards, ends, terminated
+        rewards, dones = self.columns["rewards"].double(), self.columns["dones"] > 0
+        return to_array(rewards), to_array(self.episode_ends), to_array(dones)
 
     def _discounts(self, gamma: float) -> float | Array:
         """The discount of all rows, or those of each row."""
@@ -290,8 +290,8 @@ def transitions_of(
     left_out = stored.left_out if len(dataset) == len(stored.columns["obs"]) else rows_left_out(stored, allow)
     guessed = rows["actions"] if known is None and action_range is None else None
     dataset.notes = (*reading_notes(stored, guessed), *left_out_notes(left_out))
-    dataset.file_episodes, dataset.time_column = episodes, stored.labels.time
-    dataset.trajectories = None if stored.trajectories is None else episodes
+    dataset.time_column, dataset.incomplete = stored.labels.time, stored.labels.incomplete
+    dataset.file_episodes, dataset.trajectories = episodes, None if stored.trajectories is None else episodes
     return dataset
 
 

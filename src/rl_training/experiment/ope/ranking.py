@@ -112,7 +112,7 @@ class Ranker:
         seen = unseen(self.data, policy, self.seed)
         warnings = [
             *fit_warnings(self.fit, self.rows, number, seen), *range_warnings(self.rows, estimate, interval),
-            *importance_warnings(estimates),
+            *importance_warnings(estimates, self.data.incomplete),
         ]  # fmt: skip
         return PolicyEstimate(run, estimate, interval, warnings, estimates, {**facts, "unseen_actions": seen})
 

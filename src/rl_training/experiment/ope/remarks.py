@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import torch
 
 from rl_training.data import TransitionDataset
+from rl_training.data.readers.names import LOGGED
 from rl_training.experiment.ope.fitting import FQEFit
 from rl_training.experiment.ope.importance import MIN_EFFECTIVE, EstimatorResult
 from rl_training.statistics import Interval
@@ -59,17 +60,17 @@ def range_warnings(data: TransitionDataset, estimate: float, interval: Interval)
     return []
 
 
-def importance_warnings(estimates: Mapping[str, EstimatorResult]) -> list[str]:
-    """Warnings about importance weights, which WIS and DR share."""
+def importance_warnings(estimates: Mapping[str, EstimatorResult], incomplete: Collection[str] = ()) -> list[str]:
+    """Warnings about importance weights, which WIS and DR share; `incomplete` columns of the data are left out."""
     found = next((each for each in estimates.values() if each.effective_sample_size is not None), None)
     if found is None or found.effective_sample_size is None:
         return []
     warnings = []
     if found.cloned:
-        warnings.append(
-            "wis and dr use a behaviour policy that was cloned from the data: log the probability of each action "
-            "(column action_logprob) for exact weights"
-        )
+        fix = "log the probability of each action (column action_logprob)"
+        if lost := [name for name in LOGGED if name in incomplete]:
+            fix = f"{lost[0]} is not used, because values are missing; fill them in, or leave out these rows,"
+        warnings.append(f"wis and dr use a behaviour policy that was cloned from the data: {fix} for exact weights")
     if found.window is not None:
         warnings.append(
             f"wis and dr weight the last {found.window} decision{'s' * (found.window > 1)} only, because longer "
