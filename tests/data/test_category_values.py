@@ -38,7 +38,7 @@ def log(**changes: object) -> dict[str, object]:
     return {**columns, "end": columns["done"], **changes}
 
 
-def load(path: Path, **options) -> TransitionDataset:
+def load(path: Path | list[Path], **options) -> TransitionDataset:
     columns = {"obs": "level,site", "truncated": "end"}
     return load_transition_dataset(path, columns=columns, **{"categories": ["site"], **options})
 

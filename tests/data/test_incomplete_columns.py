@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -40,3 +41,18 @@ def test_a_time_that_is_empty_in_one_file_is_refused(tmp_path):
     files.append(write(tmp_path / "b.csv", stamp=[None] * 3))
     with pytest.raises(ValueError, match=r"b.csv has the columns .* but .*a.csv has .*'stamp'"):
         load_transition_dataset(files)
+
+
+def test_an_array_with_a_gap_in_one_file_is_left_out_of_all(tmp_path):
+    columns = {
+        "obs": np.ones((2, 1)),
+        "next_obs": np.ones((2, 1)),
+        "actions": [0, 1],
+        "rewards": [1, 1],
+        "dones": [0, 1],
+    }
+    for name, notes in {"a": [1.0, 2.0], "b": [1.0, np.nan]}.items():
+        np.savez(tmp_path / f"{name}.npz", **columns, note=notes)  # type: ignore[arg-type]
+    joined = load_transition_dataset(tmp_path / "*.npz")
+    assert (len(joined), "note" in joined.columns) == (4, False)
+    assert "left out, because values are missing: 'note' (keep with --columns NAME=NAME)" in joined.notes

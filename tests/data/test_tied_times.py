@@ -39,7 +39,7 @@ def test_rows_that_cannot_be_ordered_by_their_time_are_reported(tmp_path):
         "12 rows of 18 with the 'stamp' of another row of the episode: their order is that of the file: rows 1, 2, 4, 5"
     )
     assert findings(path)["tied_times"].startswith(text)
-    assert findings(path)["tied_times"].endswith("such as a step, with --columns time=NAME")
+    assert findings(path)["tied_times"].endswith("such as a step, or a date with its time, with --columns time=NAME")
 
 
 def test_a_file_with_the_newest_rows_first_is_read_from_its_end(tmp_path):

@@ -24,6 +24,7 @@ from rl_training.data.readers.rows import (
     StoredColumns,
     complete_transitions,
     drop_incomplete,
+    incomplete_notes,
     keep_rows,
     read_flags,
     with_durations,
@@ -53,7 +54,8 @@ def complete_arrays(
     """`complete_transitions` for files of arrays, which may be those of OGBench."""
     is_ogbench = names.get("truncated") == ENDS and names.get("dones") in (None, MASKS)
     columns = dict(columns)
-    labels = NO_LABELS._replace(notes=drop_incomplete(columns, [name for name in columns if name not in names]))
+    incomplete = drop_incomplete(columns, [name for name in columns if name not in names])
+    labels = NO_LABELS._replace(notes=incomplete_notes(incomplete), incomplete=incomplete)
     require_equal_lengths(columns)
     if not is_ogbench:
         order, warnings = _joined(columns, names, source)

@@ -82,7 +82,7 @@ def _ties(columns: Arrays, time: TimeColumn, order: Array, newest_first: bool, s
     """
     tied, repeats = _same_time(columns, time)
     tied = tied[~repeats]
-    fix = "name a column that shows their order, such as a step, with --columns time=NAME"
+    fix = "name a column that shows their order, such as a step, or a date with its time, with --columns time=NAME"
     ends = marked_ends(columns)
     if "next_obs" not in columns and len(after := tied[ends[tied - 1] & ~ends[tied]]):
         raise DatasetError(
