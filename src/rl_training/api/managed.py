@@ -113,7 +113,8 @@ class ManagedAlgorithm:
             self.result = self._continue(self._agent, total_timesteps, more)
         if self.result.checkpoint_path is None:
             raise RuntimeError("Training wrote no checkpoint.")
-        trained = load_agent(self.result.checkpoint_path, trust=(*modules_of(self.config), *(self._trust or ())))
+        checkpoint = self.result.checkpoint_path.absolute()  # still the same after os.chdir
+        trained = load_agent(checkpoint, trust=(*modules_of(self.config), *(self._trust or ())))
         self._agent = trained if self.config.given is None else with_environment(trained, self.config.given)
         if self.result.signal is not None:
             end_like(self.result.signal, f"saved {self.result.checkpoint_path}; learn() again continues the run")
@@ -132,13 +133,12 @@ class ManagedAlgorithm:
             self.config = new_run_from(agent.path, self.config, steps, chosen)
             self._asked = self.config.duration
             return self._run(start=agent.path, **more)
-        run = agent.path.parent.parent if self.result is None else self.result.run_dir
         if self.result is None:
             self._asked = agent.step
         self._asked += steps or 0
         total = None if steps is None else self._asked
         trust: Trust = modules_of(self.config) if self._trust is None else self._trust  # None: the user's own config
-        return resume_run(run, steps=total, trust=trust, given=self.config.given, **more)
+        return resume_run(agent.path.parent.parent, steps=total, trust=trust, given=self.config.given, **more)
 
     def evaluate(
         self, num_episodes: int = 10, *, seed: int = 0, deterministic: bool | None = None,
@@ -219,7 +219,8 @@ class ManagedAlgorithm:
         if given is not None:
             managed.config = managed.config.with_given(given)
         named = [] if given is None or env is None else [given.values["env_id"]]
-        managed._agent, managed._new_run = agent._replace(config=managed.config), is_new
+        managed._agent = agent._replace(config=managed.config, path=agent.path.absolute())
+        managed._new_run = is_new
         managed._trust = (*agent.trust, *env_modules(named, {}))
         return managed
 
