@@ -103,6 +103,7 @@ class EnvSpec:
     obs_names: tuple[str, ...] | None = field(default=None, compare=False)
     action_columns: tuple[str, ...] | None = field(default=None, compare=False)
     categories: dict[str, list[str]] | None = field(default=None, hash=False)
+    action_dtype: str | None = field(default=None, compare=False)  # Box only, if it is not float32
 
     @property
     def choice_sizes(self) -> tuple[int, ...]:

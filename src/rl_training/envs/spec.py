@@ -33,4 +33,5 @@ def spec_of_spaces(obs: gym.Space[Any], actions: gym.Space[Any]) -> EnvSpec:
             obs.shape, "multi_discrete", len(sizes), obs_dtype, shape, action_sizes=sizes, action_starts=starts
         )
     low, high = (tuple(bound.ravel().astype(float).tolist()) for bound in (actions.low, actions.high))
-    return EnvSpec(obs.shape, "box", len(low), obs_dtype, actions.shape, low, high)
+    dtype = None if actions.dtype == np.float32 else str(actions.dtype)
+    return EnvSpec(obs.shape, "box", len(low), obs_dtype, actions.shape, low, high, action_dtype=dtype)

@@ -155,7 +155,8 @@ def unscale_actions(actions: Tensor, spec: EnvSpec) -> Tensor:
     if spec.action_kind == "multi_discrete":
         return actions + actions.new_tensor(spec.action_starts)
     center, half_range = map(actions.new_tensor, _center_and_half_range(spec))
-    return actions * half_range + center
+    low, high = actions.new_tensor(spec.action_low), actions.new_tensor(spec.action_high)
+    return (actions * half_range + center).clamp(low, high)  # rounding may leave the bounds
 
 
 def _require_in_bounds(actions: Array, scaled: Array, spec: EnvSpec, name: str) -> None:

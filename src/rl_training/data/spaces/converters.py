@@ -37,6 +37,12 @@ def own_actions(actions: Array, spec: EnvSpec, lead: tuple[int, ...]) -> Any:
     if converter is not None:
         return converter.own(actions.reshape(*lead, converter.length))
     shaped = actions.reshape(lead + spec.action_shape)
+    if spec.action_dtype is not None:
+        bounds = (
+            np.reshape(each, spec.action_shape).astype(spec.action_dtype)
+            for each in (spec.action_low, spec.action_high)
+        )
+        shaped = shaped.astype(spec.action_dtype).clip(*bounds)  # float32 rounds the bounds of float64
     if (by_column := named_choices(shaped, spec)) is not None:
         return by_column
     if (names := action_names(spec)) is not None:

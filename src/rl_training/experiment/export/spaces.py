@@ -79,10 +79,8 @@ class Actions:
             self.ports = [_port(ACTIONS, leaf) for leaf in converter.leaves]
 
     def outputs(self, actions: Tensor) -> Batch:
-        """Converts policy actions to the environment's units and shapes; Box actions are clipped to the bounds."""
+        """Converts policy actions to the environment's units and shapes."""
         units = unscale_actions(actions, self.spec)
-        if self.spec.action_kind == "box":
-            units = units.clamp(units.new_tensor(self.spec.action_low), units.new_tensor(self.spec.action_high))
         parts = units.reshape(units.shape[0], -1).split(self.sizes, -1)
         return {
             port.name: part.reshape(units.shape[0], *port.shape).to(port.dtype)
