@@ -26,3 +26,30 @@ def test_a_policy_that_needs_no_reminder_prints_nothing(new_agent, capsys, optio
     for _ in range(3):
         agent.predict(np.zeros(4), memory=memory)
     assert capsys.readouterr().err == ""
+
+
+def test_a_single_flag_ends_the_episode_of_one_observation(new_agent):
+    agent, memory, fresh = new_agent("ppo", SPEC, **LSTM), Memory(), Memory()
+    agent.predict(np.ones(4), memory=memory)
+    agent.predict(np.ones(4), memory=fresh)
+    memory.forget(np.bool_(True))
+    fresh.forget()
+    again = [agent.predict(np.zeros(4), memory=each) for each in (memory, fresh)]
+    assert again[0] == again[1]
+
+
+@pytest.mark.parametrize("network", [{"memory": "gru", "memory_size": 4}, {"memory": "lstm", "memory_size": 8}])
+def test_a_memory_of_another_agent_is_refused(new_agent, network):
+    memory = Memory()
+    new_agent("ppo", SPEC, **LSTM).predict(np.zeros(4), memory=memory)
+    other = new_agent("ppo", SPEC, **{**LSTM, "network": network})
+    with pytest.raises(ValueError, match="this memory is of another agent; create a new one"):
+        other.predict(np.zeros(4), memory=memory)
+
+
+def test_an_agent_without_memory_leaves_that_of_another_agent_as_it_is(new_agent):
+    memory = Memory()
+    new_agent("ppo", SPEC, **LSTM).predict(np.zeros(4), memory=memory)
+    before = memory.rows
+    new_agent("ppo", SPEC, hidden_sizes=(8,)).predict(np.zeros(4), memory=memory)
+    assert memory.rows is before

@@ -74,9 +74,9 @@ class Agent(NamedTuple):
         device = next(self.learner.parameters()).device
         flat = torch.as_tensor(rows.reshape(-1, *self.spec.obs_shape)).to(device)
         require_valid_actions(self.learner.model, self.spec, flat)
-        known = None if memory is None else memory.of(len(flat))
+        known = None if memory is None else memory.of(len(flat), self.learner.initial_memory)
         action = self.learner.act(flat, known, deterministic=deterministic, generator=generator)
-        if memory is not None:
+        if memory is not None and action.memory is not None:
             memory.keep(action)
         elif action.memory is not None:
             _warn_of_repeated_starts(self.learner)
