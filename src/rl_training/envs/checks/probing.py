@@ -135,9 +135,12 @@ class Probe:
         return obs
 
     def step(self, action: Any) -> tuple[Any, ...]:
-        began = time.perf_counter()
+        given, began = _copy(action), time.perf_counter()
         result = self.call("step", self.env.step, action)
         self.seconds += time.perf_counter() - began
+        if not same(given, action):
+            sentence = "`step` changes the action that it was given: change a copy, action.copy()"
+            self.found.add("action_changed", sentence, place_of_method(self.env, "step"), mistake=False)
         values, faults = split_step(result)
         self.record("step", faults)
         if values is None:

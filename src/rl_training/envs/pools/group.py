@@ -101,6 +101,7 @@ class EnvGroup:
     ) -> list[int]:
         """Writes the outcome into the arrays and returns the rows whose episode ended."""
         ended, row = [], 0
+        taken = [action.tobytes() for action in actions] if self._kind == "replay" else []  # `step` may change them
         try:
             for row, env in enumerate(self._envs):
                 obs, reward, is_terminal, is_cut, _ = env.step(actions[row])
@@ -116,8 +117,8 @@ class EnvGroup:
         except BaseException as error:  # also SystemExit, which would end the run without a message
             raise self._failure(row, "step", error) from error
         if self._kind == "replay":
-            for taken, action in zip(self._actions, actions, strict=True):
-                taken += action.tobytes()
+            for earlier, action in zip(self._actions, taken, strict=True):
+                earlier += action
         return ended
 
     def snapshot(self, rows: slice) -> list[dict[str, Any]]:
@@ -177,7 +178,7 @@ class EnvGroup:
             snapshots.restore_state(self._envs[row], state)
             return
         total = 0.0
-        for number, action in enumerate(state["actions"], start=1):
+        for number, action in enumerate(state["actions"].copy(), start=1):  # `step` may change them
             next_obs, reward, is_terminal, is_cut, _ = self._envs[row].step(action)
             if is_terminal or is_cut:
                 raise ValueError(f"its replayed episode ended after {number} of {len(state['actions'])} steps")
