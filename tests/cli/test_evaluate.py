@@ -48,6 +48,13 @@ def test_evaluate_for_people(cli, finished):
     assert [line.split()[0] for line in lines] == ["return", "lengths", "checkpoint"]
 
 
+def test_an_evaluation_in_which_a_wrapper_scales_actions_is_refused(cli, pendulum):
+    wrapper = "env_wrappers=[{wrapper: gymnasium.wrappers:RescaleAction, min_action: -1, max_action: 1}]"
+    ended = cli("evaluate", pendulum, "--set", wrapper)
+    assert ended.exit_code == 2
+    assert "has the lower action bounds [-1.0], but the agent was trained for [-2.0]" in " ".join(ended.stderr.split())
+
+
 def test_the_environment_is_changed_for_one_evaluation(cli, finished):
     asked = ("evaluate", finished["run_dir"], "--json")
     before = json.loads(cli(*asked, "--episodes", 2).stdout)

@@ -103,8 +103,9 @@ def play(run: Path, best: bool, seed: int, playing: Playing, trust: list[str], a
     if playing.video is None and playing.video_episodes is not None:
         raise ValueError("--video-episodes needs --video FILE")
     with stdout_for_results():
+        from rl_training.envs.same_spaces import require_same_spaces
         from rl_training.experiment.agent import load_agent
-        from rl_training.experiment.config.overrides import evaluation_config
+        from rl_training.experiment.config.overrides import ENVIRONMENT, evaluation_config
         from rl_training.experiment.trust import modules_of
         from rl_training.runtime.video import EPISODES, Video
 
@@ -114,6 +115,8 @@ def play(run: Path, best: bool, seed: int, playing: Playing, trust: list[str], a
         agent = load_agent(run, best=best, trust=trust)
         config, typed = evaluation_config(agent.config, playing.settings or [])
         agent = agent._replace(config=config, trust=(*agent.trust, *modules_of(typed)))
+        if typed.keys() & set(ENVIRONMENT) and (source := agent.trusted_env()) is not None:
+            require_same_spaces(agent.spec, source)
         deterministic = None if playing.stochastic is None else not playing.stochastic
         episodes = playing.episodes or typed.get("eval_episodes", 10)
         played = agent.evaluate(episodes, seed=seed, deterministic=deterministic, video=video)

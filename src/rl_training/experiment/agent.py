@@ -16,7 +16,8 @@ from rl_training.algorithms.core.updater import load_tensors
 from rl_training.data.datasets.actions import unscale_actions
 from rl_training.data.spaces import batched, is_named, named_rows, observations_of, own_actions
 from rl_training.envs.creation.given import Given
-from rl_training.envs.creation.making import EnvFactory, spec_of
+from rl_training.envs.creation.making import EnvFactory
+from rl_training.envs.same_spaces import require_same_spaces
 from rl_training.experiment.config.registry import build_learner, config_type
 from rl_training.experiment.config.train_config import TrainConfig, parse_stored_config
 from rl_training.experiment.machine import device_of
@@ -29,7 +30,7 @@ from rl_training.experiment.trust import (
     trusted_names,
     warn_of_changed_source,
 )
-from rl_training.messages import Warn, command, first_few, many, print_warning
+from rl_training.messages import Warn, command, first_few, print_warning
 from rl_training.runtime.checkpoints.format import MANIFEST, STATE, UnreadableCheckpointError, step_name
 from rl_training.runtime.checkpoints.reading import Checkpoint, list_checkpoints, newest_checkpoint, read_checkpoint
 from rl_training.runtime.evaluation import evaluate
@@ -199,25 +200,8 @@ def with_environment(agent: Agent, given: Given, *, own: bool = False) -> Agent:
     changed = agent._replace(config=agent.config.with_given(given), trust=(*agent.trust, *wrappers))
     source = changed.trusted_env()
     if source is not None:
-        require_same_spaces(agent.spec, source)
+        require_same_spaces(agent.spec, source, guessed=agent.config.env_id is None)
     return changed
-
-
-def require_same_spaces(spec: EnvSpec, source: EnvFactory) -> None:
-    """Raises ValueError if an environment given now has other spaces than the one that the agent was trained in."""
-    found = spec_of(source, like=spec)
-    if _spaces(found) != _spaces(spec):
-        raise ValueError(f"{source} has {_spaces(found)}, but the agent was trained for {_spaces(spec)}")
-    for name, what in (("obs_space", "observation"), ("action_space", "action")):
-        own, trained = getattr(found, name), getattr(spec, name)
-        if own is not None and trained is not None and own != trained:
-            raise ValueError(f"{source} has the {what} space {own}, but the agent was trained for {trained}")
-
-
-def _spaces(spec: EnvSpec) -> str:
-    actions = many(spec.action_dim, "action" if spec.action_kind == "discrete" else "action dimension")
-    parts = f" ({', '.join(part.name for part in spec.obs_parts)})" if spec.obs_parts else ""
-    return f"observations of shape {spec.obs_shape}{parts} and {actions}"
 
 
 def read_record(run: Path) -> dict[str, Any]:

@@ -5,7 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from rl_training.envs.creation.making import EnvFactory
-from rl_training.experiment.agent import load_agent, require_same_spaces
+from rl_training.envs.same_spaces import require_same_spaces
+from rl_training.experiment.agent import load_agent
 from rl_training.experiment.trust import Trust, env_modules, require_trusted
 from rl_training.modules import approve
 from rl_training.runtime.policies import SometimesRandom
@@ -30,7 +31,7 @@ def collect_dataset(
             config = agent.config
             require_trusted(env_modules([], config.env_kwargs, config.env_wrappers), trust, agent.path)
             source = replace(source, kwargs=config.env_kwargs, wrappers=config.env_wrappers)
-            require_same_spaces(agent.spec, source)
+            require_same_spaces(agent.spec, source, guessed=config.env_id is None)
         policy, like = SometimesRandom(agent.learner, agent.spec, epsilon), agent.spec
     elif epsilon or stochastic:
         raise ValueError("--epsilon and --stochastic need a run; remove them for random actions")

@@ -1,6 +1,5 @@
 """One training run in its directory: log, callbacks, checkpoints and result."""
 
-import json
 import math
 import re
 from collections.abc import Sequence
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rl_training.envs.creation.modules import env_source
+from rl_training.envs.same_spaces import changed_space
 from rl_training.experiment.assembly import Assembly, interval, new_callbacks
 from rl_training.experiment.config.callbacks import callbacks_of
 from rl_training.experiment.config.train_config import ConfigError, TrainConfig
@@ -160,13 +160,8 @@ def explained(error: Exception, runs: Sequence[TrainingRun]) -> Exception:
 
 
 def _require_same_spaces(began: EnvSpec, now: EnvSpec) -> None:
-    if began.obs_parts != now.obs_parts:
-        held, holds = (", ".join(f"{part.name} {part.shape}" for part in spec.obs_parts) for spec in (began, now))
-        raise ConfigError(f"the Dict observation had {held} when this run started, and has {holds} now")
-    for name, what in (("obs_space", "observation"), ("action_space", "action")):
-        held, holds = (json.dumps(getattr(spec, name), sort_keys=True) for spec in (began, now))
-        if held != holds:
-            raise ConfigError(f"the {what} space was {held} when this run started, and is {holds} now")
+    if (changed := changed_space(began, now)) is not None:
+        raise ConfigError(changed)
 
 
 class RecordFirstCheckpoint(Callback):
