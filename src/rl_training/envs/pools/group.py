@@ -16,6 +16,7 @@ from rl_training.envs.checks.first_steps import (
 )
 from rl_training.envs.checks.user_code import user_env
 from rl_training.envs.pools.layout import Layout
+from rl_training.envs.pools.shared_objects import claim, release
 from rl_training.envs.pools.shared_rows import StepArrays, obs_dtype
 from rl_training.messages import Warn, describe_error, print_warning
 
@@ -53,6 +54,7 @@ class EnvGroup:
     ) -> None:  # fmt: skip
         self._envs, self._first, self._episodes, self._layout, self._kind = envs, first, episodes, layout, kind
         self._warn = warn
+        claim(self, envs)
         for row, env in enumerate(envs):
             check_first_steps(env, warn if first + row == 0 else _ignore)
         core = user_env(envs[0])
@@ -149,6 +151,7 @@ class EnvGroup:
         return current[rows], reasons
 
     def close(self) -> None:
+        release(self)
         for row, env in enumerate(self._envs):
             close_env(env, self._first + row, self._warn)
 
