@@ -118,7 +118,7 @@ def flat_action(action: Any, path: tuple[str | int, ...]) -> np.ndarray:
 @settings(max_examples=150, deadline=None)
 @given(CHOICES, st.integers(0, 2**31))
 def test_actions_get_the_form_of_their_space(space, seed):
-    description = json.loads(json.dumps(describe(space, choices=True)))
+    description = json.loads(json.dumps(describe(space, actions=True)))
     actions = Actions(description)
     space.seed(seed)
     several = [space.sample() for _ in range(3)]

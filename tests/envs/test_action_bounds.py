@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
@@ -12,7 +14,8 @@ from gymnasium import spaces
 
 from rl_training.data.datasets.actions import unscale_actions
 from rl_training.data.spaces import own_actions
-from rl_training.envs.creation.making import EnvFactory, spec_of
+from rl_training.envs.creation.making import EnvFactory, make_env, spec_of
+from rl_training.envs.same_spaces import changed_space, require_same_spaces
 from rl_training.types import EnvSpec
 
 
@@ -45,6 +48,30 @@ def test_predicted_actions_are_in_the_space_and_have_its_dtype(space):
         action = own(spec, row)
         assert action.dtype == space.dtype
         assert space.contains(action), action
+
+
+PARTS = spaces.Dict(
+    a=spaces.Box(-0.1, 0.1, (2,), np.float64), b=spaces.Box(0.3, 0.7, ()), c=spaces.Box(-0.3, 0.7, (1,), np.float16)
+)
+
+
+def test_actions_of_a_dict_are_in_each_of_its_boxes():
+    env = make_env(EnvFactory(lambda: Acts(PARTS)))
+    spec = EnvSpec.from_json(json.loads(json.dumps(spec_of(EnvFactory(lambda: Acts(PARTS))).to_json())))
+    for row in (-torch.ones(4), torch.ones(4)):
+        assert PARTS.contains(own(spec, row)), own(spec, row)
+        assert PARTS.contains(env.actions.own(unscale_actions(row[None], spec).numpy()[0]))
+
+
+def test_a_run_of_an_earlier_version_has_no_bounds_of_its_parts_and_is_continued():
+    source = EnvFactory(lambda: Acts(PARTS))
+    now = spec_of(source)
+    space = json.loads(json.dumps(now.action_space))
+    del space["subspaces"]["a"]["low"], space["subspaces"]["a"]["high"]
+    earlier = replace(now, action_space=space)
+    assert changed_space(earlier, now) is None
+    require_same_spaces(earlier, source)
+    assert own(earlier, torch.ones(4))["a"].dtype == np.float64
 
 
 def test_a_spec_without_a_dtype_is_of_float32():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -47,7 +49,18 @@ def changed_space(began: EnvSpec, now: EnvSpec) -> str | None:
 def _same(one: object, other: object) -> bool:
     if isinstance(one, tuple) and isinstance(other, tuple):  # bounds may be rounded differently on another machine
         return len(one) == len(other) and bool(np.allclose(one, other, rtol=1e-6, atol=0))
-    return one == other
+    return _without_float_bounds(one) == _without_float_bounds(other)
+
+
+def _without_float_bounds(space: Any) -> Any:
+    """Leaves out the bounds of float64 actions, which earlier versions did not record in the space."""
+    if isinstance(space, list):
+        return [_without_float_bounds(each) for each in space]
+    if not isinstance(space, Mapping):
+        return space
+    is_float = space.get("type") == "Box" and np.dtype(space["dtype"]).kind == "f"
+    names = space.keys() - ({"low", "high"} if is_float else set())
+    return {name: _without_float_bounds(space[name]) for name in names}
 
 
 def _text(value: object) -> str:

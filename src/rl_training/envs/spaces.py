@@ -128,10 +128,10 @@ def _texts(space: Description, path: tuple[str, ...] = ()) -> list[str]:
     return [text for key, each in items for text in _texts(each, (*path, str(key)))]
 
 
-def describe(space: spaces.Space[Any], *, choices: bool = False) -> dict[str, Any]:
+def describe(space: spaces.Space[Any], *, actions: bool = False) -> dict[str, Any]:
     """Returns the JSON description of a space; raises TypeError for an unsupported one.
 
-    `choices`: the values of integer Boxes are choices, so their bounds are part of the description.
+    Of `actions`, it has the bounds of integer Boxes, whose values are choices, and of float64, which float32 rounds.
     """
     if isinstance(space, spaces.Dict):
         wrong = next((name for name in space.spaces if not isinstance(name, str)), None)
@@ -139,10 +139,10 @@ def describe(space: spaces.Space[Any], *, choices: bool = False) -> dict[str, An
             raise TypeError(f"the keys of a Dict space must be strings, got {wrong!r}")
         return {
             "type": "Dict",
-            "subspaces": {name: describe(each, choices=choices) for name, each in space.spaces.items()},
+            "subspaces": {name: describe(each, actions=actions) for name, each in space.spaces.items()},
         }
     if isinstance(space, spaces.Tuple):
-        return {"type": "Tuple", "subspaces": [describe(each, choices=choices) for each in space.spaces]}
+        return {"type": "Tuple", "subspaces": [describe(each, actions=actions) for each in space.spaces]}
     if isinstance(space, spaces.Discrete):
         return {"type": "Discrete", "n": int(space.n), "start": int(space.start), "dtype": str(np.dtype(space.dtype))}
     if isinstance(space, spaces.MultiDiscrete):
@@ -153,13 +153,15 @@ def describe(space: spaces.Space[Any], *, choices: bool = False) -> dict[str, An
     if isinstance(space, spaces.Box) and space.dtype.kind in "biuf" and 0 not in space.shape:
         layout = image_layout(space.shape) if space.dtype == np.uint8 else None
         box = {"type": "Box", "dtype": str(space.dtype), "shape": list(space.shape)}
-        if choices:
+        if actions and space.dtype.kind != "f":
             return {**box, "low": space.low.astype(int).tolist(), "high": space.high.astype(int).tolist()}
+        if actions and space.dtype == np.float64 and space.is_bounded():
+            return {**box, "low": space.low.tolist(), "high": space.high.tolist()}
         return box if layout is None else {**box, "layout": layout}
     if space.dtype is not None and np.dtype(space.dtype).kind == "U":  # Text, MiniGrid's missions
         return {"type": "Text"}
     raise TypeError(
-        f"the space {space} is not supported; {_advice('TransformAction' if choices else 'TransformObservation')}"
+        f"the space {space} is not supported; {_advice('TransformAction' if actions else 'TransformObservation')}"
     )
 
 
@@ -210,10 +212,10 @@ def _actions(
     if all(is_float):
         low, high = (np.concatenate([np.ravel(getattr(each, name)) for each in parts]) for name in ("low", "high"))
         flat = spaces.Box(low.astype(np.float32), high.astype(np.float32))
-        return Actions(describe(space)), _bounded(flat, action_range, notes)
+        return Actions(describe(space, actions=True)), _bounded(flat, action_range, notes)
     for each in parts:
         _require_few_choices(each)
-    actions = Actions(describe(space, choices=True))
+    actions = Actions(describe(space, actions=True))
     sizes, starts = (np.concatenate([getattr(leaf, name) for leaf in actions.leaves]) for name in ("sizes", "starts"))
     if len(sizes) == 1:
         return actions, spaces.Discrete(int(sizes[0]), start=int(starts[0]))

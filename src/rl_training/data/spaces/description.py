@@ -61,6 +61,14 @@ class Leaf(NamedTuple):
         return np.ravel(self.space["low" if self.kind == "Box" else "start"])
 
     @property
+    def bounds(self) -> tuple[Array, Array] | None:
+        """Bounds of a Box of float64 actions."""
+        if self.dtype.kind != "f" or "low" not in self.space:
+            return None
+        low, high = (np.array(self.space[name], self.dtype) for name in ("low", "high"))
+        return low, high
+
+    @property
     def dtype(self) -> np.dtype[Any]:
         return np.dtype(self.space.get("dtype", np.int8 if self.kind == "MultiBinary" else np.int64))
 
