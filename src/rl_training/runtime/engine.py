@@ -6,6 +6,7 @@ from itertools import dropwhile
 from typing import Any, ClassVar
 
 from rl_training.envs.checks.first_steps import describe_failure
+from rl_training.envs.checks.user_code import is_raised_here, place_of_error
 from rl_training.envs.interrupts import Interrupted
 from rl_training.runtime.state import CollectResult, TrainerState
 from rl_training.types import UpdateResult
@@ -130,14 +131,16 @@ def call(callback: Callback, method: str, *arguments: Any) -> Any:
     """Calls a method of a callback; an error in one of the user's names it."""
     try:
         return getattr(callback, method)(*arguments)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # also SystemExit, which would end the run without a result
         named = named_failure(callback, method, error)
         if named is error:
             raise
         raise named from error
 
 
-def named_failure(callback: Callback, method: str, error: Exception) -> Exception:
+def named_failure(callback: Callback, method: str, error: BaseException) -> BaseException:
     """Returns an error with the callback's name and the line of the user's code, or `error` itself.
 
     Only Python's own exceptions are replaced: the caller of the training may catch any other one.
@@ -145,4 +148,13 @@ def named_failure(callback: Callback, method: str, error: Exception) -> Exceptio
     kind = type(callback)
     if kind.__module__.partition(".")[0] == "rl_training" or type(error).__module__ != "builtins":
         return error
+    if isinstance(error, SystemExit):
+        if is_raised_here(error):  # a signal has ended a training inside the callback
+            return error
+        place, code = place_of_error(error), "" if error.code is None else repr(error.code)
+        where = "" if place is None else f" ({place})"
+        return CallbackError(
+            f"callback {kind.__name__} called sys.exit({code}) in {method}{where}; "
+            "to end the training, call state.request_stop(reason)"
+        )
     return CallbackError(f"callback {kind.__name__} failed in {method}: {describe_failure(error)}")

@@ -135,6 +135,8 @@ class TrainerState:
         """
         if status not in ENDS:
             raise ValueError(f"status of request_stop must be one of {', '.join(ENDS)}, got {status!r}")
+        if not isinstance(reason, str) or not reason.strip():
+            raise ValueError(f"request_stop needs a reason in words, such as 'no progress', got {reason!r}")
         if self.stop_reason is None or (self.status == "stopped" and status != "stopped"):
             self.stop_reason, self.status = reason, status
             self.lane.stop_by = time.monotonic() + CUT_SECONDS
