@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 import numpy as np
+import torch
 
 from rl_training.api.continuing import is_newest_of_a_run, new_run_from
 from rl_training.api.environments import in_environment, parse_with_env
@@ -18,6 +19,7 @@ from rl_training.experiment.agent import CHECKPOINTS, Agent, load_agent, require
 from rl_training.experiment.config.other_libraries import argument_here
 from rl_training.experiment.config.sections import with_backend
 from rl_training.experiment.config.train_config import ConfigError, TrainConfig, parse_config
+from rl_training.experiment.machine import kept_torch_settings
 from rl_training.experiment.processes.signals import end_like
 from rl_training.experiment.run import TrainResult, default_directory, resume_run, run_training
 from rl_training.experiment.trust import Trust, env_modules, modules_of, require_trusted
@@ -85,6 +87,7 @@ class ManagedAlgorithm:
             raise ConfigError(f"{cls.__name__} trains {cls.algorithm!r}, but the config has algo: {parsed.algo!r}")
         return parsed
 
+    @kept_torch_settings()
     def learn(
         self: Managed, total_timesteps: int | None = None, *, callbacks: Callback | Sequence[Callback] | None = None,
         fresh: bool = False, quiet: bool = True, **others: NoReturn,
@@ -115,6 +118,7 @@ class ManagedAlgorithm:
             raise RuntimeError("Training wrote no checkpoint.")
         checkpoint = self.result.checkpoint_path.absolute()  # still the same after os.chdir
         trained = load_agent(checkpoint, trust=(*modules_of(self.config), *(self._trust or ())))
+        trained = trained._replace(threads=torch.get_num_threads())  # those of the training, for the same results
         self._agent = trained if self.config.given is None else with_environment(trained, self.config.given)
         if self.result.signal is not None:
             end_like(self.result.signal, f"saved {self.result.checkpoint_path}; learn() again continues the run")
@@ -256,6 +260,7 @@ def predict_checkpoint(
     return load_agent(path, best=best).predict(obs, deterministic=deterministic)
 
 
+@kept_torch_settings()
 def resume_training(
     path: Path | str, *, total_timesteps: int | None = None, callbacks: Callback | Sequence[Callback] | None = None,
     env: Environment | None = None, wrappers: Sequence[Wrapper] | None = None, trust: Trust = (),
@@ -272,6 +277,7 @@ def resume_training(
     return resume_run(run, steps=total_timesteps, callbacks=callbacks or (), trust=trust, given=given)
 
 
+@kept_torch_settings()
 def train_as(
     algorithm: str, config: TrainConfig | Mapping[str, Any], *, run_suffix: str | None = None,
     checkpoint_state: Checkpoint | Path | str | None = None, callbacks: Callback | Sequence[Callback] | None = None,

@@ -20,7 +20,7 @@ from rl_training.envs.creation.making import EnvFactory
 from rl_training.envs.same_spaces import require_same_spaces
 from rl_training.experiment.config.registry import build_learner, config_type
 from rl_training.experiment.config.train_config import TrainConfig, parse_stored_config
-from rl_training.experiment.machine import device_of
+from rl_training.experiment.machine import device_of, using_threads
 from rl_training.experiment.result import is_run
 from rl_training.experiment.trust import (
     Trust,
@@ -52,6 +52,7 @@ class Agent(NamedTuple):
     path: Path
     trust: tuple[str, ...] = ()  # modules that its environment may import, besides those remembered
     step: int = 0
+    threads: int | None = None  # that PyTorch uses to act; None: as many as elsewhere
 
     @torch.no_grad()
     def predict(
@@ -76,7 +77,8 @@ class Agent(NamedTuple):
         flat = torch.as_tensor(rows.reshape(-1, *self.spec.obs_shape)).to(device)
         require_valid_actions(self.learner.model, self.spec, flat)
         known = None if memory is None else memory.of(len(flat), self.learner.initial_memory)
-        action = self.learner.act(flat, known, deterministic=deterministic, generator=generator)
+        with using_threads(self.threads):
+            action = self.learner.act(flat, known, deterministic=deterministic, generator=generator)
         if memory is not None and action.memory is not None:
             memory.keep(action)
         elif action.memory is not None:
@@ -155,12 +157,13 @@ class Agent(NamedTuple):
                 "this agent was trained from data and has no environment to evaluate it in; "
                 "use --ope DATASET to estimate its return from data"
             )
-        return evaluate(
-            self.learner, source, episodes=episodes, seed=seed,
-            deterministic=not self.config.eval_stochastic if deterministic is None else deterministic,
-            device=next(self.learner.parameters()).device, max_steps=self.config.eval_max_steps,
-            like=self.spec, video=video,
-        ).summary(self.config.env_id)  # fmt: skip
+        with using_threads(self.threads):
+            return evaluate(
+                self.learner, source, episodes=episodes, seed=seed,
+                deterministic=not self.config.eval_stochastic if deterministic is None else deterministic,
+                device=next(self.learner.parameters()).device, max_steps=self.config.eval_max_steps,
+                like=self.spec, video=video,
+            ).summary(self.config.env_id)  # fmt: skip
 
     def trusted_env(self) -> EnvFactory | None:
         """Returns how to create the training environment, after checking that its modules may be imported."""

@@ -5,6 +5,8 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -76,6 +78,34 @@ def apply(choices: Choices) -> None:
     if choices.device.startswith("cuda"):
         torch.set_float32_matmul_precision("high")
         torch.backends.cudnn.deterministic = True  # else a resumed run would differ in its last bits
+
+
+@contextmanager
+def kept_torch_settings() -> Iterator[None]:
+    """Restores PyTorch's number of threads and the states of its default generators afterwards."""
+    threads, state = torch.get_num_threads(), torch.get_rng_state()
+    on_gpu = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        torch.set_rng_state(state)
+        if on_gpu:
+            torch.cuda.set_rng_state_all(on_gpu)
+
+
+@contextmanager
+def using_threads(count: int | None) -> Iterator[None]:
+    """Lets PyTorch use this number of threads inside the block; None: as many as before."""
+    before = torch.get_num_threads()
+    if count is None or count == before:
+        yield
+        return
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def worth_compiling(config: TrainConfig, device: str) -> bool:

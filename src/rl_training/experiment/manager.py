@@ -10,6 +10,7 @@ import numpy as np
 
 from rl_training.experiment.config.messages import shown
 from rl_training.experiment.config.train_config import TrainConfig, load_config, parse_config
+from rl_training.experiment.machine import kept_torch_settings
 from rl_training.experiment.run import TrainResult, default_directory, resume_run, run_training
 from rl_training.experiment.seeds.sweep import train_seeds
 from rl_training.experiment.trust import Trust, approve_typed
@@ -38,11 +39,13 @@ class ExperimentManager:
     def run_dir(self) -> Path:
         return Path(self.config.output_dir or default_directory(self.config))
 
+    @kept_torch_settings()
     def train(
         self, *, callbacks: Callback | Sequence[Callback] = (), fresh: bool = False, quiet: bool = True
     ) -> TrainResult:
         return run_training(self.config, callbacks=callbacks, fresh=fresh, quiet=quiet)
 
+    @kept_torch_settings()
     def resume(
         self, *, steps: int | None = None, callbacks: Callback | Sequence[Callback] = (), quiet: bool = True,
         trust: Trust = (),
@@ -62,6 +65,7 @@ class ExperimentManager:
             for seed in chosen
         ]
 
+    @kept_torch_settings()
     def sweep(self, seeds: Iterable[int], *, fresh: bool = False, quiet: bool = True) -> list[TrainResult]:
         """Trains every seed, as one population if possible; finished seeds return their stored result."""
         return train_seeds(self.seed_configs(seeds), fresh=fresh, quiet=quiet)
