@@ -130,7 +130,7 @@ def test_a_state_without_a_valid_action_names_environment_and_step(options):
 def test_masks_that_are_missing_or_too_long_are_refused():
     pool = EnvPool(factory([1, 0, 1], None, [1, 1, 1]))
     pool.reset()
-    with pytest.raises(EnvError, match="info has no action_mask after step 1 of the episode, but the first reset had"):
+    with pytest.raises(EnvError, match="info has no action_mask after step 1 of the episode, but the training began"):
         pool.step(np.array([0]))
     with pytest.raises(EnvError, match="action_mask in info must have 3 entries at the start of an episode, got 4"):
         EnvPool(factory([1, 0, 1, 1])).reset()

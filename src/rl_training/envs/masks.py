@@ -12,9 +12,10 @@ import numpy as np
 from gymnasium import spaces
 
 from rl_training.envs.checks.first_steps import EnvFault
+from rl_training.envs.checks.returned import INFO_MASKS
 from rl_training.types import EnvSpec
 
-KEY, INFO_KEYS = "action_mask", ("action_mask", "action_masks")
+KEY = "action_mask"
 
 
 class ActionMasks(gym.Wrapper[Any, Any, Any, Any]):
@@ -75,7 +76,8 @@ class ActionMasks(gym.Wrapper[Any, Any, Any, Any]):
             return np.zeros(self._count, np.int8)  # it is not used
         if given is None:
             raise EnvFault(
-                f"info has no {KEY} {self._moment()}, but the first reset had one; return it with every step"
+                f"info has no {KEY} {self._moment()}, but the training began with masks; "
+                "return one with every reset and step"
             )
         if given.size != self._count:
             raise EnvFault(f"{KEY} in info must have {self._count} entries {self._moment()}, got {given.size}")
@@ -136,7 +138,7 @@ def action_counts(space: spaces.Space[Any]) -> list[int]:
 
 def mask_in(info: Mapping[str, Any]) -> np.ndarray | None:
     """Returns the mask in `info`, flat; it may be a sequence with an array for each choice of MultiDiscrete."""
-    given = next((info[key] for key in INFO_KEYS if info.get(key) is not None), None)
+    given = next((info[key] for key in INFO_MASKS if info.get(key) is not None), None)
     if isinstance(given, tuple | list):
         return np.concatenate([np.ravel(part) for part in given]) if len(given) else None
     return None if given is None else np.ravel(given)

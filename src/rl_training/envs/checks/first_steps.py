@@ -8,6 +8,7 @@ import gymnasium as gym
 from rl_training.envs.checks.returned import (
     Fault,
     action_space_faults,
+    late_mask_faults,
     obs_faults,
     outcome_faults,
     signature_faults,
@@ -71,11 +72,13 @@ class FirstSteps:
     def __init__(self, env: Any, own: dict[str, Any], warn: Warn) -> None:
         self.env, self.own, self.warn, self.remaining = env, own, warn, CHECKED_STEPS
         self._reset, self._step = env.reset, env.step
+        self.first_info: Any = None
 
     def reset(self, *arguments: Any, **options: Any) -> Any:
         self.own.pop("reset", None)
         self.report("reset", [fault for fault in signature_faults(self._reset) if fault.fatal])
         result = self._reset(*arguments, **options)
+        self.first_info = result[1] if isinstance(result, tuple) and len(result) == 2 else None
         obs, faults = split_reset(result, self.env.observation_space)
         faults += training_faults(obs_faults(obs, self.env.observation_space, "reset"))
         self.report("reset", faults)
@@ -89,6 +92,7 @@ class FirstSteps:
         values, faults = split_step(result)
         if values is not None:
             faults += training_faults(step_faults(values, self.env.observation_space))
+            faults += late_mask_faults(self.env.action_space, self.first_info, values)
         self.report("step", faults)
         return result
 

@@ -16,6 +16,7 @@ from rl_training.envs.checks.returned import (
     Fault,
     accepts,
     action_space_faults,
+    late_mask_faults,
     obs_faults,
     split_reset,
     split_step,
@@ -110,6 +111,7 @@ class Probe:
         self._kept: list[tuple[Any, Any]] = []  # the last observation and a copy of it
         self.masks: ActionMasks | None = None
         self._valid: np.ndarray | None = None  # mask of the next action
+        self._first_info: Any = None  # of the last reset
         self._resets, self._actions = 0, copy.deepcopy(env.action_space)  # the space before the next call
 
     def call(self, name: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
@@ -128,7 +130,7 @@ class Probe:
         self._compare_kept("reset")
         self._kept = [(obs, _copy(obs))]
         self._resets += 1
-        info = result[1] if isinstance(result, tuple) and len(result) == 2 else None
+        info = self._first_info = result[1] if isinstance(result, tuple) and len(result) == 2 else None
         if self._resets == 1:
             self.masks = masks_of(self.env, info)
         self._read_mask("reset", obs, info)
@@ -146,6 +148,7 @@ class Probe:
         if values is None:
             raise Stop
         self.record("step", step_faults(values, self.env.observation_space))
+        self.record("step", late_mask_faults(self.env.action_space, self._first_info, values))
         self._compare_actions("step")
         self._compare_kept("step")
         self._kept = [(values[0], _copy(values[0]))]

@@ -12,6 +12,7 @@ from gymnasium import spaces
 WANTED = "obs, reward, terminated, truncated, info"
 LARGEST_REWARD = float(np.finfo(np.float32).max)
 FINITE = "; return finite numbers, or end the episode before them"  # the fix for NaN and infinite values
+INFO_MASKS = ("action_mask", "action_masks")  # keys of `info` with a mask of valid actions
 SMALLER = "; scale the rewards down"
 
 
@@ -45,6 +46,17 @@ def action_space_faults(before: Any, now: Any, method: str) -> Iterator[Fault]:
         fix = f"set it in `__init__` and keep it{mask}"
         sentence = f"action_space was {before} and is {now} after `{method}`, but an agent keeps the first one: {fix}"
         yield Fault("action_space_changed", sentence, fatal=False)
+
+
+def late_mask_faults(space: Any, first: Any, values: tuple[Any, ...]) -> list[Fault]:
+    """Returns a fault if `step` returned `values` with a mask in info, but `reset` had none in its info, `first`."""
+    masked = [isinstance(info, dict) and any(info.get(key) is not None for key in INFO_MASKS)
+              for info in (first, values[4])]  # fmt: skip
+    in_obs = isinstance(values[0], Mapping) and INFO_MASKS[0] in values[0]
+    if in_obs or masked != [False, True] or not isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        return []
+    sentence = "`step` returns an action mask in info, but `reset` does not, so masks are not used: return it from both"
+    return [Fault("late_mask", sentence, fatal=False)]
 
 
 def split_reset(result: Any, space: Any) -> tuple[Any, list[Fault]]:
