@@ -1,12 +1,18 @@
-"""Compares the config.yaml of a run with the config in its newest checkpoint: someone may have edited the file."""
+"""Compares a run with its newest checkpoint, whose config may have been edited, and with its environment."""
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from rl_training.envs.creation.fingerprints import FIXED, OTHER, changes
+from rl_training.experiment.agent import read_record
 from rl_training.experiment.config.messages import ConfigError, shown
 from rl_training.experiment.config.overrides import MAY_CHANGE
 from rl_training.experiment.config.train_config import TrainConfig, config_differences, parse_config
 from rl_training.experiment.run_directory import ELSEWHERE, RunDirectory
+from rl_training.experiment.trust import warn_of_changed_source
 from rl_training.messages import Warn, command
+from rl_training.modules import LOCAL
 from rl_training.runtime.checkpoints.format import MANIFEST, CheckpointError, parse_manifest
 from rl_training.runtime.checkpoints.reading import list_checkpoints
 
@@ -28,6 +34,29 @@ def accept_edits(directory: RunDirectory, config: TrainConfig, warn: Warn) -> se
             f"config.yaml was edited after checkpoint {name}: {_named(changed)}; the run continues with the new values"
         )
     return set(changed)
+
+
+def compare_environment(runs: Sequence[Path], config: TrainConfig, warn: Warn, *, resumed: bool) -> None:
+    """Warns of other code of the environment; raises ConfigError if a run would go on in one of other numbers or texts.
+
+    `resumed`: the run is continued explicitly, so that an environment given now may differ.
+    """
+    records, run = list(map(read_record, runs)), runs[0]
+    warn_of_changed_source(*records, warn=warn)
+    if resumed or config.given is None:
+        return
+    began, now = (records[0].get("environment") or {}).get("fingerprint"), config.given.fingerprint
+    name = str(config.env_id).removeprefix(LOCAL)
+    if values := changes(began, now, FIXED):
+        raise ConfigError(
+            f"the environment {name} differs from the one that the run {run} began with, in {', '.join(values)}; "
+            f"choose another output_dir, or use fresh=True. To continue in this environment, load({str(run)!r}, env=…)"
+        )
+    if hints := changes(began, now, OTHER):
+        warn(
+            f"the environment {name} may differ from the one that the run {run} began with, in {', '.join(hints)}; to "
+            "train anew, choose another output_dir, or use fresh=True"
+        )
 
 
 def _may_change(key: str, old: Any, new: Any) -> bool:

@@ -10,12 +10,12 @@ from rl_training.data import TransitionDataset, check_dataset
 from rl_training.envs.creation.given import Given
 from rl_training.envs.interrupts import environment_calls
 from rl_training.envs.pools.workers import TooManyRestarts
-from rl_training.experiment.agent import find_checkpoint, read_record
+from rl_training.experiment.agent import find_checkpoint
 from rl_training.experiment.assembly import Assembly, assemble
 from rl_training.experiment.config.callbacks import listed_callbacks
 from rl_training.experiment.config.registry import get_algorithm_spec
 from rl_training.experiment.config.train_config import ConfigError, DatasetRecipe, TrainConfig, parse_config
-from rl_training.experiment.edited_config import accept_edits
+from rl_training.experiment.edited_config import accept_edits, compare_environment
 from rl_training.experiment.lanes import lane_of
 from rl_training.experiment.machine import Choices, apply, choose
 from rl_training.experiment.processes.signals import StopAtOnce, caught_signals, stop_reason
@@ -24,7 +24,7 @@ from rl_training.experiment.result import UNFINISHED, TrainResult, nothing_train
 from rl_training.experiment.run_directory import RunDirectory
 from rl_training.experiment.starts import Starts, find_starts, set_aside, started_from
 from rl_training.experiment.training_run import RecordFirstCheckpoint, TrainingRun, default_directory, explained
-from rl_training.experiment.trust import Trust, remember, warn_of_changed_source
+from rl_training.experiment.trust import Trust, remember
 from rl_training.experiment.user_errors import reason_of
 from rl_training.messages import Warn, print_warning
 from rl_training.processes import end_if_repeated
@@ -92,7 +92,7 @@ def _run(
     with ExitStack() as stack:
         edited = _lock(directories, configs, stack, fresh=fresh, warn=warn)
         if not fresh:
-            warn_of_changed_source(*(read_record(each.path) for each in directories), warn=warn)
+            compare_environment([each.path for each in directories], configs[0], warn, resumed=resumed)
         if not fresh and (results := _stored_results(directories, steps)):
             warn(nothing_trained(results, resumed=resumed))
             return results

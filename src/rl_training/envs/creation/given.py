@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -12,6 +12,7 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec as Registered
 
 from rl_training.envs.atari import is_atari
+from rl_training.envs.creation.fingerprints import of_function, of_object
 from rl_training.envs.creation.lending import LentEnv
 from rl_training.envs.creation.making import EnvFactory, MakeEnv
 from rl_training.envs.creation.modules import env_source, module_of
@@ -31,6 +32,7 @@ class Given:
     env: MakeEnv | LentEnv | None = None  # None: `env_id` creates it
     wrappers: tuple[Wrapper, ...] | None = None  # None: `env_wrappers` create them
     kind: str = "id"
+    fingerprint: Mapping[str, Any] | None = None  # of an environment that the values do not describe
 
     @property
     def is_recorded(self) -> bool:
@@ -42,7 +44,8 @@ class Given:
         wrappers = self.values.get("env_wrappers", ())
         names = [each.get("wrapper") if isinstance(each, Mapping) else each for each in wrappers]
         local = [name for name in (self.values["env_id"], *names) if is_local(name)]
-        return {"kind": self.kind, "can_be_repeated": not local}
+        known = {} if self.fingerprint is None else {"fingerprint": dict(self.fingerprint)}
+        return {"kind": self.kind, "can_be_repeated": not local, **known}
 
     def source(self) -> EnvFactory:
         """Returns how to create the environment."""
@@ -76,7 +79,8 @@ def _given_function(env: Any, env_kwargs: dict[str, Any]) -> Given:
     name, kwargs = name_of(create), {**options, **env_kwargs}
     kind = "class" if isinstance(create, type) else "function"
     if is_local(name) or not _is_json(kwargs):
-        return Given({"env_id": _local(name), "env_kwargs": env_kwargs}, env, kind=kind)
+        fingerprint = of_function(create, options)
+        return Given({"env_id": _local(name), "env_kwargs": env_kwargs}, env, kind=kind, fingerprint=fingerprint)
     approve([name.partition(":")[0]])
     return Given({"env_id": name, "env_kwargs": kwargs}, kind=kind)
 
@@ -85,11 +89,12 @@ def _given_object(env: gym.Env[Any, Any]) -> Given:
     spec = env.spec
     if spec is None or any(wrapper.kwargs is None for wrapper in spec.additional_wrappers):
         core = type(env.unwrapped)
-        return Given({"env_id": f"{LOCAL}{core.__name__} in {core.__module__}"}, LentEnv(env), kind="object")
-    values, make_again = _recorded(spec), partial(gym.make, spec)
-    if values is None:
+        values = {"env_id": f"{LOCAL}{core.__name__} in {core.__module__}"}
+        return Given(values, LentEnv(env), kind="object", fingerprint=of_object(env))
+    recorded, make_again = _recorded(spec), partial(gym.make, spec)
+    if recorded is None:
         return Given({"env_id": f"{LOCAL}{spec.id} in a script"}, LentEnv(env, make_again), kind="object")
-    return Given(values, LentEnv(env, make_again, wrappers=len(values["env_wrappers"])), kind="object")
+    return Given(recorded, LentEnv(env, make_again, wrappers=len(recorded["env_wrappers"])), kind="object")
 
 
 def _recorded(spec: Registered) -> dict[str, Any] | None:
@@ -114,9 +119,9 @@ def _recorded(spec: Registered) -> dict[str, Any] | None:
 
 def _with_wrappers(found: Given, wrappers: tuple[Wrapper, ...]) -> Given:
     inner, recorded = list(found.values.get("env_wrappers", ())), [_recorded_wrapper(each) for each in wrappers]
-    described = Given({**found.values, "env_wrappers": [*inner, *recorded]}, found.env, None, found.kind)
+    described = replace(found, values={**found.values, "env_wrappers": [*inner, *recorded]})
     local = [name for name in recorded if is_local(name)]
-    return Given(described.values, found.env, (*inner, *wrappers), found.kind) if local else described
+    return replace(described, wrappers=(*inner, *wrappers)) if local else described
 
 
 def _recorded_wrapper(wrapper: Any) -> Any:

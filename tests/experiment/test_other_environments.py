@@ -1,0 +1,128 @@
+"""A run is not continued, and its result is not returned, for an environment in Python with other values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from rl_training import PPO, Callback, resume_training
+from rl_training.experiment.config.messages import ConfigError
+from rl_training.experiment.run_directory import RunDirectory
+
+TINY: dict[str, Any] = {"total_timesteps": 32, "num_steps": 8, "batch_size": 8, "epochs": 1, "hidden_sizes": [8],
+                        "eval_interval": 0}  # fmt: skip
+LENGTH = 3
+
+
+class Corridor(gym.Env[Any, Any]):
+    observation_space = gym.spaces.Box(0, 10, (1,))
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, length: int = 5) -> None:
+        self.length = length
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self.steps += 1
+        return np.zeros(1, np.float32), 0.0, False, self.steps == self.length, {}
+
+
+class Stop(Callback):
+    def on_step_end(self, state: Any) -> None:
+        state.request_stop("enough")
+
+
+def closure(length: Any) -> Callable[[], Corridor]:
+    return lambda: Corridor(length)
+
+
+def default(length: int) -> Callable[[], Corridor]:
+    def make(size: int = length) -> Corridor:
+        return Corridor(size)
+
+    return make
+
+
+def of_global(length: int) -> Callable[[], Corridor]:
+    globals()["LENGTH"] = length
+    return lambda: Corridor(LENGTH)
+
+
+def options(length: int) -> Callable[[], Corridor]:
+    return partial(lambda length: Corridor(length), length=length)
+
+
+def agent(folder: Path, env: Any, **changed: Any) -> PPO:
+    return PPO(env, output_dir=str(folder / "run"), **{**TINY, **changed})
+
+
+@pytest.mark.parametrize("make", [closure, default, of_global, options])
+@pytest.mark.parametrize("callbacks", [[], [Stop()]], ids=["finished", "stopped"])
+def test_a_function_of_another_number_is_refused(tmp_path, make, callbacks):
+    agent(tmp_path, make(3)).learn(callbacks=callbacks)
+    agent(tmp_path, make(3)).learn(callbacks=callbacks)
+    with pytest.raises(ConfigError, match=r"differs from the one that the run .* began with, in \w+; choose another"):
+        agent(tmp_path, make(8)).learn()
+    assert agent(tmp_path, make(8)).learn(fresh=True).result.trained
+
+
+def test_the_run_can_be_continued_explicitly_in_the_other_environment(tmp_path):
+    agent(tmp_path, closure(3)).learn(callbacks=[Stop()])
+    resume_training(tmp_path / "run", total_timesteps=16, env=closure(8))
+    assert PPO.load(tmp_path / "run", env=closure(8)).learn().result.steps == 32
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "what"),
+    [
+        (Corridor(3), Corridor(8), "length"), (lambda: Corridor(3), lambda: Corridor(8), "its code"),
+        (closure([3][0]), closure(np.int64(3)), ""),
+    ],
+)  # fmt: skip
+def test_objects_and_functions_of_other_code_print_a_warning(tmp_path, capsys, first, second, what):
+    agent(tmp_path, first).learn()
+    capsys.readouterr()
+    assert not agent(tmp_path, second).learn().result.trained
+    printed = " ".join(capsys.readouterr().err.split())
+    assert ("may differ from the one that the run" in printed) is bool(what)
+    assert what in printed
+
+
+def test_a_counter_of_the_calls_changes_nothing(tmp_path, capsys):
+    calls = 0
+
+    def make() -> Corridor:
+        nonlocal calls
+        calls += 1
+        return Corridor()
+
+    agent(tmp_path, make).learn(callbacks=[Stop()])
+    assert agent(tmp_path, make).learn().result.steps == 32
+    assert "differ" not in capsys.readouterr().err
+
+
+def test_a_run_of_an_earlier_version_is_continued(tmp_path):
+    agent(tmp_path, closure(3)).learn(callbacks=[Stop()])
+    run = RunDirectory(tmp_path / "run")
+    record = run.read("run.json")
+    del record["environment"]["fingerprint"]
+    run.write("run.json", record)
+    assert agent(tmp_path, closure(8)).learn().result.steps == 32
+
+
+def test_the_record_holds_no_value_of_the_script(tmp_path):
+    secret = "correct horse battery staple"
+    agent(tmp_path, lambda: Corridor(len(secret))).learn()
+    text = (tmp_path / "run" / "run.json").read_text()
+    assert "fingerprint" in text
+    assert secret not in text
