@@ -178,7 +178,7 @@ def test_a_packaged_config_with_another_environment_and_options(cli, tmp_path):
 def test_online_steps_are_printed_after_the_updates(cli, tmp_path):
     result = cli(
         "train", "iql/pendulum", "--set", "dataset.rows=64", "--steps", "2", "--online-steps", "3",
-        "--set", "eval_interval=0", "--output", tmp_path / "run",
+        "--set", "eval_interval=0", "--set", "batch_size=3", "--output", tmp_path / "run",
     )  # fmt: skip
     assert result.stderr.splitlines()[0].endswith("seed 0, 2 updates, then 3 steps online")
 

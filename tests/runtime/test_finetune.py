@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -12,6 +13,9 @@ import torch
 from rl_training.data import ReplayBuffer, TransitionDataset
 from rl_training.data.replay.mixed_replay import MixedReplay
 from rl_training.envs.pools.pool import EnvPool
+from rl_training.experiment.config.train_config import parse_config
+from rl_training.experiment.run import run_training
+from rl_training.runtime.engine import Callback
 from rl_training.runtime.lanes import Actor, FineTuneLane, FineTuning
 from rl_training.types import Action, EnvSpec
 
@@ -156,3 +160,57 @@ def test_an_episode_that_a_reset_cuts_is_not_stored() -> None:
     for _ in range(3):
         after.collect(1)
     assert after.replay.rows(0, after.replay.added)["rewards"].tolist() == [2.0, 4.0, 6.0]
+
+
+def events_of_a_run(path: Path, **changes: Any) -> tuple[int, list[str]]:
+    """The online updates of a run with ten offline ones, and its warnings before and after "start"."""
+    events: list[str] = []
+
+    class Watch(Callback):
+        def on_train_start(self, state: Any) -> None:
+            events.append("start")
+
+    config = {
+        "algo": "td3_bc", "env_id": "Pendulum-v1", "dataset": {"kind": "random", "rows": 200}, "eval_interval": 0,
+        "total_timesteps": 10, "algo_kwargs": {"hidden_sizes": [8], "batch_size": 32}, "output_dir": str(path),
+    }  # fmt: skip
+    result = run_training(parse_config({**config, **changes}), callbacks=[Watch()], warn=events.append)
+    return result.updates - 10, events
+
+
+@pytest.mark.parametrize(
+    ("online_steps", "num_envs", "updates"), [(31, 1, 0), (32, 1, 1), (28, 4, 0), (29, 4, 4)],
+)  # fmt: skip
+def test_an_online_phase_that_is_too_short_for_a_batch_is_reported_before_it_starts(
+    tmp_path: Path, online_steps: int, num_envs: int, updates: int
+) -> None:
+    found, events = events_of_a_run(tmp_path / "run", online_steps=online_steps, num_envs=num_envs)
+    warning = (
+        f"the online phase makes no updates in {online_steps} steps: td3_bc needs a batch of 32 online transitions "
+        "first; raise online_steps, or lower batch_size with --set"
+    )
+    assert (found, events) == (updates, ["start"] if updates else [warning, "start"])
+
+
+@pytest.mark.parametrize(
+    ("episode", "warnings"),
+    [
+        (10, []),
+        (40, []),
+        (30, ["the online phase made no updates in 40 steps: cal_ql needs a batch of 32 online transitions first, and "
+              "30 were stored; raise online_steps, or lower batch_size with --set"]),
+        (200, ["the online phase made no updates in 40 steps: no episode ended, so no transition was stored; "
+               "raise online_steps"]),
+    ],
+)  # fmt: skip
+def test_an_online_phase_whose_episodes_were_too_long_for_a_batch_is_reported(
+    tmp_path: Path, episode: int, warnings: list[str]
+) -> None:
+    kwargs = {"max_episode_steps": episode}
+    updates, events = events_of_a_run(tmp_path / "run", algo="cal_ql", online_steps=40, env_kwargs=kwargs)
+    assert (updates > 0, [each for each in events if "online phase" in each]) == (not warnings, warnings)
+    assert not warnings or events[-2:] == ["start", *warnings]
+
+
+def test_an_online_phase_that_a_budget_of_updates_leaves_out_is_not_reported(tmp_path: Path) -> None:
+    assert events_of_a_run(tmp_path / "run", online_steps=40, max_updates=10) == (0, ["start"])

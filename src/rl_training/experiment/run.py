@@ -13,10 +13,9 @@ from rl_training.envs.pools.workers import TooManyRestarts
 from rl_training.experiment.agent import find_checkpoint
 from rl_training.experiment.assembly import Assembly, assemble
 from rl_training.experiment.config.callbacks import listed_callbacks
-from rl_training.experiment.config.registry import get_algorithm_spec
 from rl_training.experiment.config.train_config import ConfigError, DatasetRecipe, TrainConfig, parse_config
 from rl_training.experiment.edited_config import accept_edits, compare_environment
-from rl_training.experiment.lanes import lane_of
+from rl_training.experiment.lanes import warn_of_no_updates
 from rl_training.experiment.machine import Choices, apply, choose
 from rl_training.experiment.processes.signals import StopAtOnce, caught_signals, stop_reason
 from rl_training.experiment.processes.startup import assembly_wait, first_update_wait, keep_compiled_code
@@ -115,12 +114,12 @@ def _run(
             run.begin()
         if runs[0].starts_elsewhere or (steps or 0) > state.global_step:
             state.forget_end()
-        warned = not state.updates and _warn_no_updates(configs[0], steps or planned, warn)
+        warned = warn_of_no_updates(configs[0], state, steps or planned, warn)
         results = _train(state, runs, callbacks, num_envs=configs[0].num_envs, quiet=quiet)
     if results[0].status not in UNFINISHED and not results[0].trained:
         warn(nothing_trained(results, resumed=resumed))
-    if results[0].status == "finished" and not results[0].updates and not warned:
-        _warn_no_updates(configs[0], None, warn)
+    if results[0].status == "finished" and not warned:
+        warn_of_no_updates(configs[0], state, None, warn)
     return results
 
 
@@ -234,18 +233,6 @@ def _data_warnings(config: TrainConfig, dataset: TransitionDataset, *, needs_exp
     if config.dataset_stride > 1:  # the gaps are intended
         return []
     return [f"possible problem in the dataset: {found}" for found in check_dataset(dataset, rewards=not needs_expert)]
-
-
-def _warn_no_updates(config: TrainConfig, steps: int | None, warn: Warn) -> bool:
-    """Warns if a run of `steps` steps is too short for an update. None: the run has ended without one."""
-    options = get_algorithm_spec(config.algo).config_type(**config.algo_kwargs)
-    lane = lane_of(config)
-    start = lane.first_update(options)
-    if not start or (steps is not None and steps >= lane.steps_to_update(options, config.num_envs)):
-        return False
-    short = "nothing was learnt" if steps is None else f"nothing will be learnt in {steps:,} steps"
-    warn(f"{short}: {config.algo} starts learning {start}; raise --steps, or lower learning_starts with --set")
-    return True
 
 
 def _train(

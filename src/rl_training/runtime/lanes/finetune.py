@@ -60,6 +60,17 @@ class FineTuneLane(ActingLane):
             learners=context.learners,
         )  # fmt: skip
 
+    @property
+    def has_batch(self) -> bool:
+        """Whether enough transitions have been stored for online updates."""
+        return self.replay.added >= self.batch_size
+
+    @property
+    def is_too_short(self) -> bool:
+        """Whether the online phase ends before it can store a batch."""
+        num_envs = self.actor.pool.num_envs
+        return -(-self.settings.online_steps // num_envs) * num_envs < self.batch_size
+
     def collect(self, limit: int) -> CollectResult:
         result, offline_steps = CollectResult(), self.settings.offline_steps
         if self.step < offline_steps:
@@ -73,8 +84,7 @@ class FineTuneLane(ActingLane):
         self.source = self.mixed
         batch = self.act(None, result)
         self._store({**batch, "rewards": self.settings.rewards(batch["rewards"])})
-        has_batch = self.replay.added >= self.batch_size
-        self._due = self.settings.updates_per_step * result.num_env_steps if has_batch else 0
+        self._due = self.settings.updates_per_step * result.num_env_steps if self.has_batch else 0
         return result
 
     def _store(self, batch: Batch) -> None:
