@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from rl_training.data import check_dataset
 from rl_training.data.writers import save_npz
 from rl_training.experiment.assembly import assemble
 from rl_training.experiment.config.messages import ConfigError
@@ -149,14 +148,19 @@ def test_returns_are_not_summed_over_gaps(short_episodes, tmp_path):
         parse_config({"algo": "iql", **base, "rewards": {"normalize": "return_range"}})
 
 
-def test_imitation_does_not_warn_about_unused_rewards(tmp_path):
-    experts = roll_dataset("CartPole-v1", rows=400)  # of which each pays 1
-    assert any("every reward is 1" in warning for warning in check_dataset(experts))
-    save_npz(experts, tmp_path / "experts.npz")
-    config = {**GAIL, "dataset": str(tmp_path / "experts.npz"), "total_timesteps": 16, "algo_kwargs": SMALL}
+@pytest.mark.parametrize(
+    ("algo", "options", "is_reported"),
+    [("gail", SMALL, False), ("bc", {"hidden_sizes": [8]}, False), ("iql", {"hidden_sizes": [8]}, True)],
+)
+def test_constant_rewards_are_reported_if_the_algorithm_reads_rewards(tmp_path, algo, options, is_reported):
+    save_npz(roll_dataset("CartPole-v1", rows=400), tmp_path / "rows.npz")
+    config = {
+        **GAIL, "algo": algo, "algo_kwargs": options, "dataset": str(tmp_path / "rows.npz"),
+        "dataset_columns": {"rewards": "0"}, "output_dir": str(tmp_path / "run"),
+    }  # fmt: skip
     printed: list[str] = []
-    run_training(parse_config({**config, "output_dir": str(tmp_path / "run")}), warn=printed.append)
-    assert printed == []
+    run_training(parse_config(config), warn=printed.append)
+    assert ["every reward is 0" in each for each in printed] == [True] * is_reported
 
 
 @pytest.mark.parametrize("options", [{"absorbing_states": True}, {"gradient_penalty": 1.0}], ids=str)

@@ -44,7 +44,8 @@ def logged(rows: int, path) -> str:
 
 def test_data_alone_is_enough_and_doubts_about_it_are_said(tmp_path):
     warnings: list[str] = []
-    result = run(BC, tmp_path, warnings, env_id=None, dataset=logged(100, tmp_path / "logs.npz"))
+    config = {**BC, "algo": "iql"}
+    result = run(config, tmp_path, warnings, env_id=None, dataset=logged(100, tmp_path / "logs.npz"))
     assert (result.status, result.evaluation, result.best_checkpoint) == ("finished", None, None)
     assert any("reward" in sentence for sentence in warnings)  # they are constant
 

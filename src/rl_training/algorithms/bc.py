@@ -33,6 +33,7 @@ class BCAlgorithm(Learner):
     config_type = BCConfig
     model_type = MLPBCModel
     action_kinds: ClassVar[tuple[str, ...]] = ("box", "discrete", "multi_discrete")
+    reads_rewards = False
 
     def setup(self) -> None:
         if self.config.objective == "mse" and isinstance(self.model.actor, CategoricalPolicy | MultiCategoricalPolicy):

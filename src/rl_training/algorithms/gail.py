@@ -124,4 +124,5 @@ class GAILAlgorithm(PPOAlgorithm):
     config_type = GAILConfig
     takes_pixels = False
     needs_expert = True
+    reads_rewards = False
     lane_class = "imitation"

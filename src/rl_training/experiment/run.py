@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from rl_training.algorithms import Learner
 from rl_training.data import TransitionDataset, check_dataset
 from rl_training.envs.creation.given import Given
 from rl_training.envs.interrupts import environment_calls
@@ -211,7 +212,7 @@ def _training_runs(
     callbacks: Sequence[Callback], *, starts: Sequence[Checkpoint | None], warn: Warn,
 ) -> list[TrainingRun]:  # fmt: skip
     if starts[0] is None and members[0].dataset is not None:
-        for warning in _data_warnings(configs[0], members[0].dataset, needs_expert=members[0].learner.needs_expert):
+        for warning in _data_warnings(configs[0], members[0].dataset, members[0].learner):
             warn(warning)
         for note in members[0].dataset.notes:
             warn(f"dataset: {note}")
@@ -225,14 +226,15 @@ def _training_runs(
     return runs
 
 
-def _data_warnings(config: TrainConfig, dataset: TransitionDataset, *, needs_expert: bool) -> list[str]:
+def _data_warnings(config: TrainConfig, dataset: TransitionDataset, learner: Learner) -> list[str]:
     if isinstance(config.dataset, DatasetRecipe):
-        random = needs_expert and config.dataset.kind == "random"
+        random = learner.needs_expert and config.dataset.kind == "random"
         warning = "the expert's dataset comes from a random policy; use this run for testing only"
         return [warning] if random else []
     if config.dataset_stride > 1:  # the gaps are intended
         return []
-    return [f"possible problem in the dataset: {found}" for found in check_dataset(dataset, rewards=not needs_expert)]
+    found = check_dataset(dataset, rewards=learner.reads_rewards)
+    return [f"possible problem in the dataset: {each}" for each in found]
 
 
 def _train(

@@ -76,13 +76,13 @@ class Learner(nn.Module):
     action_kinds: ClassVar[tuple[str, ...]]  # keys of ACTION_SPACES
     takes_pixels: ClassVar[bool] = False  # accepts images, alone or together with other images and vectors
     needs_expert: ClassVar[bool] = False  # needs an expert's dataset besides its environment steps
+    reads_rewards: ClassVar[bool] = True  # False: rewards of the dataset or the environment have no effect
     targets: ClassVar[tuple[str, ...]] = ()  # parts of the model that have a target network
     needs: ClassVar[tuple[Column, ...]] = ()  # columns of a batch beyond those of every transition
     obs_clip: ClassVar[float | None] = None  # bound of normalised observations
     undecayed: ClassVar[tuple[str, ...]] = ()  # parameters that the option `weight_decay` leaves alone
     actor_parameters: ClassVar[tuple[str, ...]] = ()  # parameters of the option `actor_learning_rate`
-    # Losses with gradients for different parameters, whose sum is `loss`; on a GPU they are computed side by side.
-    parts: ClassVar[tuple[str, ...]] = ()
+    parts: ClassVar[tuple[str, ...]] = ()  # losses of separate parameters, side by side on a GPU; their sum is `loss`
     # Another class for Discrete actions, which `build` then creates (declare that it returns Any); not inherited.
     discrete_type: ClassVar[type[Learner] | None] = None
 
