@@ -65,6 +65,16 @@ def test_a_missing_column_is_reported_with_its_names_and_what_is_there(load, cou
         load(counted([1, 2]), without=["obs"])
 
 
+@pytest.mark.parametrize(
+    ("missing", "is_named"), [(["rewards"], True), (["actions", "rewards"], True), (["actions"], False)]
+)
+def test_a_file_without_rewards_is_enough_for_algorithms_that_ignore_them(load, counted, missing, is_named):
+    with pytest.raises(ValueError, match="has no column") as error:
+        load(counted([1, 2]), without=missing)
+    ending = "rewards=NAME, or, for bc and gail, which ignore rewards, --columns rewards=0"
+    assert (str(error.value).endswith(ending), "rewards=0" in str(error.value)) == (is_named, is_named)
+
+
 def test_whole_numbers_are_no_actions_of_a_box_unless_their_range_is_given(load, counted):
     rows = {**counted([1, 2], dones=(1,)), "actions": np.array([0, 1])}
     with pytest.raises(TypeError, match=r"actions are integers, expected Box actions of 1 dimensions, as in .*data"):

@@ -53,7 +53,8 @@ def require_rewards(columns: Mapping[str, object]) -> None:
         raise DatasetError(
             "the file has no rewards",
             "name their column with --columns rewards=NAME, or set every reward with --columns rewards=0, which is "
-            "enough for bc; for a task of OGBench, save the arrays of its singletask dataset, which have rewards",
+            "enough for bc and gail; for a task of OGBench, save the arrays of its singletask dataset, which have "
+            "rewards",
         )
 
 

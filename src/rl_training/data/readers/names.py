@@ -71,9 +71,10 @@ def choose_names(
             raise ValueError(f"{source} has no column {missing[0]!r} to use as {name}; it has {sorted(stored)}{close}")
     if unknown := [name for name in needed if not names[name]]:
         spellings = ", no ".join(" or ".join(SPELLINGS[name]) for name in unknown)
+        ignored = ", or, for bc and gail, which ignore rewards, --columns rewards=0" if "rewards" in unknown else ""
         raise ValueError(
             f"{source} has no column {spellings}; it has {sorted(stored)}: name the columns with "
-            f"--columns, such as {_example(unknown, names, stored if usable is None else usable)}"
+            f"--columns, such as {_example(unknown, names, stored if usable is None else usable)}{ignored}"
         )
     _require_single(given, stored, source)
     return {name: pattern for name, pattern in names.items() if pattern}
