@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -38,7 +40,9 @@ def test_the_algorithms_that_mask_are_those_of_the_docs():
 @pytest.mark.parametrize("deterministic", [True, False])
 def test_every_action_is_valid(name, deterministic):
     kind = CATALOGUE[name].for_actions("discrete")
-    exploring = {option: 1.0 for option in ("epsilon", "epsilon_start") if option in kind.config_type.model_fields}
+    exploring: dict[str, Any] = {
+        option: 1.0 for option in ("epsilon", "epsilon_start") if option in kind.config_type.model_fields
+    }
     torch.manual_seed(0)
     learner = kind.build(SPEC, hidden_sizes=(8,), **exploring)
     obs = masked_obs(400)

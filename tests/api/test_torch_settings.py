@@ -88,10 +88,13 @@ def test_the_agent_acts_and_is_evaluated_with_the_threads_of_the_training(tmp_pa
     seen = Seen()
     trained = agent(tmp_path / "run", threads=1).learn(callbacks=seen)
     assert seen.threads == {1}
-    act, used = trained.agent.learner.act, set()
-    monkeypatch.setattr(
-        trained.agent.learner, "act", lambda *each, **more: (used.add(torch.get_num_threads()), act(*each, **more))[1]
-    )
+    act, used = trained.agent.learner.act, set[int]()
+
+    def watched(*arguments: Any, **options: Any) -> Any:
+        used.add(torch.get_num_threads())
+        return act(*arguments, **options)
+
+    monkeypatch.setattr(trained.agent.learner, "act", watched)
     trained.predict([0.0] * 4)
     trained.evaluate(1)
     assert used == {1}

@@ -1,13 +1,21 @@
 """Agents with a relative output directory after the script has changed its working directory."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from rl_training import PPO
 
-TINY = {"num_steps": 8, "batch_size": 8, "epochs": 1, "hidden_sizes": [8], "eval_interval": 0, "output_dir": "run"}
+TINY: dict[str, Any] = {
+    "num_steps": 8,
+    "batch_size": 8,
+    "epochs": 1,
+    "hidden_sizes": [8],
+    "eval_interval": 0,
+    "output_dir": "run",
+}
 
 
 def weights(agent: PPO) -> torch.Tensor:

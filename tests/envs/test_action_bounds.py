@@ -56,7 +56,7 @@ PARTS = spaces.Dict(
 
 
 def test_actions_of_a_dict_are_in_each_of_its_boxes():
-    env = make_env(EnvFactory(lambda: Acts(PARTS)))
+    env: Any = make_env(EnvFactory(lambda: Acts(PARTS)))
     spec = EnvSpec.from_json(json.loads(json.dumps(spec_of(EnvFactory(lambda: Acts(PARTS))).to_json())))
     for row in (-torch.ones(4), torch.ones(4)):
         assert PARTS.contains(own(spec, row)), own(spec, row)

@@ -39,7 +39,9 @@ def test_an_evaluation_cannot_step_the_object_in_training(env, tmp_path):
 
 def test_one_environment_without_evaluations_may_be_one_object(env, tmp_path):
     agent = PPO(lambda: env, num_envs=1, eval_interval=0, output_dir=str(tmp_path), **TINY).learn()
-    assert agent.learn(32).result.steps == 64
+    result = agent.learn(32).result
+    assert result is not None
+    assert result.steps == 64
     assert len(agent.evaluate(1)["returns"]) == 1
     with pytest.raises(ValueError, match=TWICE):
         agent.evaluate(2)  # in two environments

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,8 +13,10 @@ from rl_training.experiment.bench.plan import parse_plan
 from rl_training.experiment.bench.runner import Bench
 from rl_training.experiment.config.train_config import ConfigError
 
-CONFIG = {"algo": "bc", "env_id": "Pendulum-v1", "dataset": {"kind": "random", "rows": 200}, "total_timesteps": 4,
-          "eval_interval": 0, "algo_kwargs": {"hidden_sizes": [8], "batch_size": 8}}  # fmt: skip
+CONFIG: dict[str, Any] = {
+    "algo": "bc", "env_id": "Pendulum-v1", "dataset": {"kind": "random", "rows": 200}, "total_timesteps": 4,
+    "eval_interval": 0, "algo_kwargs": {"hidden_sizes": [8], "batch_size": 8},
+}  # fmt: skip
 
 
 def bench(folder: Path, *, episodes: int = 1, options: dict[str, object] | None = None, **changes: object) -> Bench:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
 import gymnasium as gym
 import pytest
@@ -24,8 +25,10 @@ class Pole(CartPoleEnv):
 gymnasium.register("Pole-v0", Pole, max_episode_steps=10)
 """
 SMALL = {"hidden_sizes": [4], "batch_size": 8}
-DQN = {"algo": "dqn", "env_id": "edited_pole:Pole-v0", "total_timesteps": 40, "eval_interval": 20, "eval_episodes": 1,
-       "algo_kwargs": {**SMALL, "learning_starts": 20}}  # fmt: skip
+DQN: dict[str, Any] = {
+    "algo": "dqn", "env_id": "edited_pole:Pole-v0", "total_timesteps": 40, "eval_interval": 20, "eval_episodes": 1,
+    "algo_kwargs": {**SMALL, "learning_starts": 20},
+}  # fmt: skip
 PPO = {**DQN, "algo": "ppo", "algo_kwargs": {**SMALL, "num_steps": 16}}
 FINISHED = "differs from the file that defined the environment when the finished seeds started; results may differ"
 

@@ -79,7 +79,8 @@ def test_bounds_guessed_from_data_are_not_compared(tmp_path):
     rng = np.random.default_rng(0)
     columns = {"obs": rng.normal(size=(64, 3)), "actions": rng.uniform(-1.9, 1.9, (64, 1)), "rewards": np.zeros(64)}
     columns |= {"next_obs": columns["obs"], "dones": np.arange(64) % 8 == 7}
-    np.savez(tmp_path / "data.npz", **{name: np.asarray(each, np.float32) for name, each in columns.items()})
+    arrays: dict[str, Any] = {name: np.asarray(each, np.float32) for name, each in columns.items()}
+    np.savez(tmp_path / "data.npz", **arrays)
     options: dict[str, Any] = {"total_timesteps": 4, "hidden_sizes": [8], "output_dir": str(tmp_path / "run")}
     trained = BC(dataset=str(tmp_path / "data.npz"), **options).learn()
     assert trained.agent.spec.action_high[0] < 2

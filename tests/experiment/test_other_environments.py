@@ -13,6 +13,7 @@ import pytest
 
 from rl_training import PPO, Callback, resume_training
 from rl_training.experiment.config.messages import ConfigError
+from rl_training.experiment.result import TrainResult
 from rl_training.experiment.run_directory import RunDirectory
 
 TINY: dict[str, Any] = {"total_timesteps": 32, "num_steps": 8, "batch_size": 8, "epochs": 1, "hidden_sizes": [8],
@@ -66,6 +67,11 @@ def agent(folder: Path, env: Any, **changed: Any) -> PPO:
     return PPO(env, output_dir=str(folder / "run"), **{**TINY, **changed})
 
 
+def result_of(trained: PPO) -> TrainResult:
+    assert trained.result is not None
+    return trained.result
+
+
 @pytest.mark.parametrize("make", [closure, default, of_global, options])
 @pytest.mark.parametrize("callbacks", [[], [Stop()]], ids=["finished", "stopped"])
 def test_a_function_of_another_number_is_refused(tmp_path, make, callbacks):
@@ -73,13 +79,13 @@ def test_a_function_of_another_number_is_refused(tmp_path, make, callbacks):
     agent(tmp_path, make(3)).learn(callbacks=callbacks)
     with pytest.raises(ConfigError, match=r"differs from the one that the run .* began with, in \w+; choose another"):
         agent(tmp_path, make(8)).learn()
-    assert agent(tmp_path, make(8)).learn(fresh=True).result.trained
+    assert result_of(agent(tmp_path, make(8)).learn(fresh=True)).trained
 
 
 def test_the_run_can_be_continued_explicitly_in_the_other_environment(tmp_path):
     agent(tmp_path, closure(3)).learn(callbacks=[Stop()])
     resume_training(tmp_path / "run", total_timesteps=16, env=closure(8))
-    assert PPO.load(tmp_path / "run", env=closure(8)).learn().result.steps == 32
+    assert result_of(PPO.load(tmp_path / "run", env=closure(8)).learn()).steps == 32
 
 
 @pytest.mark.parametrize(
@@ -92,7 +98,7 @@ def test_the_run_can_be_continued_explicitly_in_the_other_environment(tmp_path):
 def test_objects_and_functions_of_other_code_print_a_warning(tmp_path, capsys, first, second, what):
     agent(tmp_path, first).learn()
     capsys.readouterr()
-    assert not agent(tmp_path, second).learn().result.trained
+    assert not result_of(agent(tmp_path, second).learn()).trained
     printed = " ".join(capsys.readouterr().err.split())
     assert ("may differ from the one that the run" in printed) is bool(what)
     assert what in printed
@@ -107,17 +113,17 @@ def test_a_counter_of_the_calls_changes_nothing(tmp_path, capsys):
         return Corridor()
 
     agent(tmp_path, make).learn(callbacks=[Stop()])
-    assert agent(tmp_path, make).learn().result.steps == 32
+    assert result_of(agent(tmp_path, make).learn()).steps == 32
     assert "differ" not in capsys.readouterr().err
 
 
 def test_a_run_of_an_earlier_version_is_continued(tmp_path):
     agent(tmp_path, closure(3)).learn(callbacks=[Stop()])
     run = RunDirectory(tmp_path / "run")
-    record = run.read("run.json")
+    record = run.read("run.json") or {}
     del record["environment"]["fingerprint"]
     run.write("run.json", record)
-    assert agent(tmp_path, closure(8)).learn().result.steps == 32
+    assert result_of(agent(tmp_path, closure(8)).learn()).steps == 32
 
 
 def test_the_record_holds_no_value_of_the_script(tmp_path):

@@ -124,7 +124,7 @@ def test_an_agent_can_be_built_where_gradients_are_off(guard):
 
 
 def test_a_whole_model_with_layers_in_a_list_is_refused():
-    class Model(PPOAlgorithm.model_type):  # type: ignore[name-defined,misc]
+    class Model(PPOAlgorithm.model_type):  # type: ignore[misc,valid-type]
         role = "model"
 
         @classmethod

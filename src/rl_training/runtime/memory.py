@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
 
 from rl_training.types import Action, Array, Batch
@@ -35,7 +36,7 @@ class Memory:
         if ended is not None:
             self.forget(ended)
 
-    def forget(self, ended: torch.Tensor | Array | Sequence[bool] | bool | None = None) -> None:
+    def forget(self, ended: torch.Tensor | Array | np.bool_ | Sequence[bool] | bool | None = None) -> None:
         """Resets the environments whose episode has ended, or all of them. One environment may have a single flag."""
         if ended is None:
             self.rows = None
