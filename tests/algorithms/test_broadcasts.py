@@ -80,6 +80,20 @@ def test_a_loss_over_all_pairs_of_rows_is_named_with_its_line(kind, members, cap
     ]
 
 
+CELL = """
+class InCell(Values):
+    def loss(self, batch):
+        return Loss({"loss": (self.model.value(batch["obs"]) - batch["rewards"]).square().mean()})
+"""
+
+
+def test_a_class_of_a_notebook_is_watched_too(capsys):
+    names = {"Values": Values, "Loss": Loss, "__name__": "__main__"}
+    exec(compile(CELL, "<cell 7>", "exec"), names)
+    (line,) = warnings_of(names["InCell"], capsys)  # type: ignore[arg-type]
+    assert "(<cell 7>:4)" in line
+
+
 @pytest.mark.parametrize("kind", [Values, Pairs, DQNAlgorithm])
 def test_other_losses_are_not(kind, capsys):
     assert warnings_of(kind, capsys) == []

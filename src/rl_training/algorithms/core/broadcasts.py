@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -29,7 +28,8 @@ class WatchedLoss:
         if phase in self._seen:
             return self.loss(batch, phase)
         self._seen.add(phase)
-        with BroadcastWatch(inspect.getfile(type(self.learner))) as watch:
+        code = getattr(getattr(type(self.learner), phase, None), "__code__", None)  # in a notebook, it has no file
+        with BroadcastWatch("" if code is None else code.co_filename) as watch:
             loss = self.loss(batch, phase)
         if watch.found is not None:
             rows, line = watch.found
