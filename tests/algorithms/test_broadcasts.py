@@ -94,6 +94,15 @@ def test_a_class_of_a_notebook_is_watched_too(capsys):
     assert "(<cell 7>:4)" in line
 
 
-@pytest.mark.parametrize("kind", [Values, Pairs, DQNAlgorithm])
+class Elsewhere(Values):
+    """Calls a function of another file, such as one of a package for losses."""
+
+    def loss(self, batch):
+        names: dict[str, Any] = {}
+        exec(compile("def difference(a, b):\n    return a - b", "losses.py", "exec"), names)
+        return Loss({"loss": names["difference"](self.model.value(batch["obs"]), batch["rewards"]).square().mean()})
+
+
+@pytest.mark.parametrize("kind", [Values, Pairs, Elsewhere, DQNAlgorithm])
 def test_other_losses_are_not(kind, capsys):
     assert warnings_of(kind, capsys) == []

@@ -106,6 +106,29 @@ def test_env_check_names_the_dtype_of_observations():
     assert any("observe returned observations of dtype float64" in str(each) for each in found.mistakes)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"rewards": lambda step: torch.full_like(step.rewards, torch.nan)},
+        {"obs": lambda obs: torch.where(obs == obs[0], torch.nan, obs)},
+    ],
+)
+def test_nan_values_that_steps_on_a_gpu_return_are_found_by_the_log(changes):
+    pool = DevicePool(changed(**changes), 4)
+    pool.reads_values = False
+    pool._require_finite = lambda *values: None  # type: ignore[method-assign]
+    step_once(pool, torch.ones(4, dtype=torch.long))
+    del pool._require_finite
+    with pytest.raises(EnvError, match=r"^Changed\.step or reset returned a NaN or infinite observation or reward"):
+        pool.take_finished()
+
+
+def test_large_finite_values_are_accepted():
+    pool = DevicePool(changed(obs=lambda obs: torch.full_like(obs, 3e38)), 4)
+    step_once(pool, torch.ones(4, dtype=torch.long))
+    assert pool.obs.tolist() == [[pytest.approx(3e38)]] * 4
+
+
 @pytest.mark.parametrize("steps_look", [True, False])  # False: as on a GPU, where only the log does
 def test_nan_values_name_the_environment_and_not_the_learning_rate(steps_look, tmp_path, monkeypatch):
     new = DevicePool.__init__
