@@ -18,6 +18,10 @@ ORPHANED = getattr(signal, "SIGQUIT", signal.SIGTERM)
 STARTER = "RL_TRAINING_STARTER"  # environment variable: a process id
 PR_SET_PDEATHSIG = 1
 REPEATED = 93  # exit code of a process that would repeat its parent's script
+NEEDS_GUARD = (
+    "every new process imports the script that starts it, "
+    "so put the script's own code below a line if __name__ == '__main__':"
+)
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # for processes that share the cores
 _job = threading.Event()  # set in a process that a job runner has started
 
@@ -34,10 +38,7 @@ def shares_the_machine() -> bool:
 def describe_exit(code: int) -> str:
     """Describes an exit code of `subprocess` or `multiprocessing`, which is negative after a signal."""
     if code == REPEATED:
-        return (
-            "could not start: every new process imports the script that starts it, "
-            "so put the script's own code below a line if __name__ == '__main__':"
-        )
+        return f"could not start: {NEEDS_GUARD}"
     return f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
 
 
@@ -62,6 +63,7 @@ def start_hidden(process: BaseProcess, *signals: signal.Signals) -> None:
 def end_if_repeated() -> None:
     """Ends a new process that still imports its parent's script, which would train a second time."""
     if getattr(multiprocessing.current_process(), "_inheriting", False):
+        print(NEEDS_GUARD, file=sys.stderr)  # the parent may be a pool of the user's, which reports nothing
         sys.exit(REPEATED)
 
 

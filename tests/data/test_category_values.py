@@ -142,3 +142,10 @@ def test_booleans_with_gaps_are_numbers_elsewhere(tmp_path, form):
     dataset = load(write(tmp_path, form, columns), categories=None, allow=["nan"])
     assert dataset.columns["actions"].tolist() == [1, 0, 1, 0, 1]
     assert dataset.columns["pump"].tolist() == [1, 1, 0, 1, 0]
+
+
+def test_booleans_stay_booleans_where_later_rows_have_0_and_1(tmp_path, monkeypatch):
+    monkeypatch.setattr("rl_training.data.readers.csv._arrow_table", lambda *_: None)
+    monkeypatch.setattr("rl_training.data.readers.csv.ROWS", 3)
+    loaded = load(write(tmp_path, "csv", log(site=["true", "false", "true", "0", "1", ""])), allow=["nan"])
+    assert loaded.spec.obs_names == ("level", "site=False", "site=True")

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from rl_training.data import load_transition_dataset
@@ -56,3 +58,10 @@ def test_an_array_with_a_gap_in_one_file_is_left_out_of_all(tmp_path):
     joined = load_transition_dataset(tmp_path / "*.npz")
     assert (len(joined), "note" in joined.columns) == (4, False)
     assert "left out, because values are missing: 'note' (keep with --columns NAME=NAME)" in joined.notes
+
+
+@pytest.mark.parametrize("value", [{"a": 1}, [b"x"], b"x"])
+def test_a_column_named_time_of_bytes_or_structs_is_ignored(tmp_path, value):
+    columns = {"obs": [0.0, 1.0, 2.0, 3.0], "action": [0, 1] * 2, "reward": [1.0] * 4, "done": [False, True] * 2}
+    pq.write_table(pa.table({**columns, "time": pa.array([value] * 4)}), tmp_path / "log.parquet")
+    assert len(load_transition_dataset(tmp_path / "log.parquet", columns={"truncated": "done"})) == 4

@@ -146,3 +146,11 @@ def test_a_group_is_numbered_as_one_if_it_is_text_in_another_file(tmp_path, monk
         path.write_text("\n".join(["episode,patient,obs_0,action,reward", *rows]))
     patients = load_transition_dataset(files, ids=["patient"]).columns["patient"][::2].tolist()
     assert patients == ([0, 1, 2, 0, 1] if swapped else [0, 1, 0, 1, 2])
+
+
+def test_groups_that_only_look_like_the_same_number_are_different(tmp_path):
+    files = [tmp_path / "0.csv", tmp_path / "1.csv"]
+    for path, patients in zip(files, (["1000", "2"], ["1e3", "ab1"]), strict=True):
+        rows = [f"{episode},{patient},{level},0,1" for episode, patient in enumerate(patients) for level in range(3)]
+        path.write_text("\n".join(["episode,patient,obs_0,action,reward", *rows]))
+    assert load_transition_dataset(files, ids=["patient"]).columns["patient"][::2].tolist() == [0, 1, 2, 3]

@@ -82,3 +82,9 @@ def test_a_date_does_not_order_the_rows_of_a_day(tmp_path):
     assert found["tied_times"].startswith("16 rows of 18 with the 'stamp' of another row")
     with pytest.raises(DatasetError, match="1 row would follow the end of the episode"):
         load_transition_dataset(write(tmp_path, rows, [int(row[-1]) // 8 for row in rows], "done"), columns=COLUMNS)
+
+
+def test_episodes_that_alternate_in_order_are_read_although_ends_share_their_time(tmp_path):
+    rows = [f"{job},2026-01-01 08:00:0{step // 2},{10 * job + step},0,1" for step in range(6) for job in (1, 2)]
+    ends = [step in (2, 5) for step in range(6) for _ in (1, 2)]
+    assert len(levels(write(tmp_path, rows, ends, "done"))) == 12

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -102,6 +105,28 @@ def test_objects_and_functions_of_other_code_print_a_warning(tmp_path, capsys, f
     printed = " ".join(capsys.readouterr().err.split())
     assert ("may differ from the one that the run" in printed) is bool(what)
     assert what in printed
+
+
+def test_a_path_that_differs_prints_a_warning(tmp_path, capsys):
+    agent(tmp_path, of_log("/tmp/logs/1")).learn()
+    assert not result_of(agent(tmp_path, of_log("/tmp/logs/2")).learn()).trained
+    assert "may differ from the one that the run" in " ".join(capsys.readouterr().err.split())
+
+
+def of_log(path: str) -> Callable[[], Corridor]:
+    return lambda: Corridor(len(path))
+
+
+def test_the_order_of_a_set_in_the_code_changes_nothing():
+    code = "from rl_training.envs.creation.fingerprints import of_function; "
+    code += "print(of_function(lambda mode='a': mode in {'fast', 'slow', 'other', 'x'}, {}))"
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(printed) == 1
 
 
 def test_a_counter_of_the_calls_changes_nothing(tmp_path, capsys):

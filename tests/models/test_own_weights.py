@@ -1,4 +1,4 @@
-"""Networks of the user whose weights cannot be trained are refused."""
+"""Networks of the user whose weights cannot be trained are refused or reported."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from rl_training.algorithms import PPOAlgorithm, PPOConfig
 from rl_training.algorithms.core.learner import Learner
+from rl_training.models import own_weights
 from rl_training.types import EnvSpec
 
 
@@ -112,9 +113,18 @@ def test_networks_whose_weights_are_parameters_or_frozen_are_accepted(network):
 
 
 @pytest.mark.parametrize("network", [Detached, NoGrad])
-def test_an_output_without_a_gradient_is_refused(network):
-    with pytest.raises(ValueError, match=r"returns an output without a gradient.*requires_grad_\(False\)"):
-        build(network)
+def test_an_output_without_a_gradient_is_reported_once(network, capsys):
+    own_weights._warn_once.cache_clear()
+    build(network)
+    build(network)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f":{network.__name__} returns an output without a gradient" in line
+    assert "requires_grad_(False)" in line
+
+
+def test_a_recurrent_layer_with_parametrized_weights_is_accepted():
+    gru = torch.nn.utils.parametrizations.weight_norm(nn.GRU(3, 16, batch_first=True), "weight_hh_l0")
+    own_weights.require_known_weights(gru, "Gru")
 
 
 @pytest.mark.parametrize("guard", [torch.no_grad, torch.inference_mode])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,11 +11,16 @@ from rl_training.types import Array
 
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "null", "NULL")
 BOOLEANS = {"True": "1", "False": "0", "1": "True", "0": "False"}  # words of one value
+DECIMAL = re.compile(r"-?\d*\.?\d+|-?\d+\.", re.ASCII)
 DIGITS = 15  # every decimal number of so many digits is one float64, and has this word again
 
 
 def to_words(column: Array) -> list[str | None]:
     """The values as text, None where missing; whole numbers are written without a decimal point."""
+    if column.dtype.kind in "fiub":
+        distinct, places = np.unique(column, return_inverse=True)
+        if len(distinct) < len(column):  # as in categories
+            return np.array(to_words(distinct), object)[places.reshape(-1)].tolist()
     if column.dtype.kind in "OU":
         return [None if is_missing(each) else _word(each) for each in column]
     numbers = (
@@ -32,13 +38,10 @@ def _word(value: object) -> str:
 
 
 def plain_word(word: str) -> str:
-    """Writes a number as `to_words` does: 007 and 7.0 as 7. Other text is returned as it is."""
+    """Writes a number as `to_words` does: 007 and 7.0 as 7. Other text is returned as it is, also 1e3 or 1_000."""
     if word.isdecimal():  # of any size
         return word.lstrip("0") or "0"
-    try:
-        return _word(float(word))
-    except ValueError:
-        return word
+    return _word(float(word)) if DECIMAL.fullmatch(word) else word
 
 
 def is_missing(value: object) -> bool:

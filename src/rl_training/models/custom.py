@@ -23,7 +23,7 @@ from torch.nn.modules.lazy import LazyModuleMixin
 
 from rl_training.messages import describe_error
 from rl_training.models.encoders import unpack
-from rl_training.models.own_weights import require_gradients, require_known_weights
+from rl_training.models.own_weights import require_known_weights, warn_without_gradients
 from rl_training.modules import load_object, option_hint
 from rl_training.types import EnvSpec
 
@@ -129,7 +129,7 @@ class CustomNetwork(NamedTuple):
             raise ValueError(f"network {self.name} fails on inputs {describe(2)}: {describe_error(error)}") from error
         if isinstance(outputs, Tensor) and outputs.dim() == 2 and len(outputs) == 2 and outputs.is_floating_point():
             self._check_rows(module, torch.stack((zeros[0], ones[0])), describe(1))
-            require_gradients(module, zeros, self.name)
+            warn_without_gradients(module, zeros, self.name)
             return outputs.shape[1]
         got = f"{outputs.dtype} {_shape(outputs)}" if isinstance(outputs, Tensor) else type(outputs).__name__
         raise ValueError(

@@ -53,12 +53,17 @@ def to_numbers(cells: Sequence[str], name: str, start: int, decimal: str = ".") 
     return np.array([_number(cell, name, start + row, decimal) for row, cell in enumerate(cells)])
 
 
+def are_booleans(cells: Sequence[str]) -> bool:
+    return {cell.strip().lower() for cell in cells} <= FLAGS.keys()
+
+
 def to_booleans(cells: Sequence[str]) -> Array | None:
-    """Converts true and false to booleans, with None for missing cells; None if there is other text."""
+    """Converts true and false, and 0 and 1, to booleans, None for missing cells; None if there is other text."""
     words = [None if cell.strip() in MISSING else cell.strip().lower() for cell in cells]
-    if not FLAGS.keys() >= {*words} - {None}:
+    values = {**FLAGS, "0": 0.0, "1": 1.0}
+    if not values.keys() >= {*words} - {None}:
         return None
-    return np.array([None if word is None else bool(FLAGS[word]) for word in words], object)
+    return np.array([None if word is None else bool(values[word]) for word in words], object)
 
 
 def is_number(cell: str, decimal: str = ".") -> bool:

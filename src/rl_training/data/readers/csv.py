@@ -102,10 +102,16 @@ def _plain_table(path: Path, header: Sequence[str], dialect: Dialect) -> Table:
     if not first:
         raise ValueError(f"{path} is empty: it has no rows below a header")
     kinds = {name: _kind(column, dialect) for name, column in columns_of(first, header).items()}
+    booleans = {name for name, column in columns_of(first, header).items() if _are_booleans(column)}
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as raw:
         lines = sum(block.count(b"\n") for block in iter(lambda: raw.read(2**20), b"")) + 1
-    batches = partial(_plain_batches, path, list(header), kinds, dialect)
+    batches = partial(_plain_batches, path, list(header), {**kinds, **dict.fromkeys(booleans, "boolean")}, dialect)
     return _table(path, dialect, names=list(header), kinds=kinds, rows=lines, batches=batches)
+
+
+def _are_booleans(column: Sequence[str]) -> bool:
+    present = [cell for cell in column if cell.strip() not in MISSING]
+    return bool(present) and cells.are_booleans(present)
 
 
 def _kind(column: Sequence[str], dialect: Dialect) -> str:
@@ -134,5 +140,5 @@ def _plain_cells(column: Sequence[str], kind: str, name: str, start: int, dialec
         return cells.to_times(column, name, start)
     if kind == "text":
         return np.array(column, object)
-    flags = cells.to_booleans(column)
+    flags = cells.to_booleans(column) if kind == "boolean" else None
     return cells.to_numbers(column, name, start, dialect.decimal) if flags is None else flags

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from rl_training.data.datasets.durations import TIME
@@ -92,9 +93,13 @@ def make_plan(table: Table, given: Mapping[str, str], options: TableOptions) -> 
 def _with_text_times(table: Table, options: TableOptions) -> Table:
     """Recognises columns of text, and of objects with a name such as `time`, whose first cells are all timestamps."""
     named = [name for name, kind in table.kinds.items() if kind == "other" and name.lower() in TIME_NAMES]
-    text = [*(name for name, kind in table.kinds.items() if kind == "text"), *named]
+    text = [name for name, kind in table.kinds.items() if kind == "text"]
     kinds, orders, unread = dict(table.kinds), dict[str, str](), dict[str, str]()
-    for name, column in (next(table.batches(text), {}) if text else {}).items():
+    first = next(table.batches(text), {}) if text else {}
+    for name in named:
+        with suppress(TypeError, ValueError):  # bytes or structs, which are not read
+            first = {**first, **next(table.batches([name]), {})}
+    for name, column in first.items():
         words = [word for word in to_words(column[:SAMPLE]) if word]
         if not words:
             continue

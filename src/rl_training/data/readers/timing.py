@@ -63,9 +63,9 @@ def _sorted(columns: Arrays, time: TimeColumn, source: object) -> tuple[Array | 
     for name in columns:
         columns[name] = columns[name][order]
     warning = "sorted", f"rows were not in the order of episode and {time.name!r}, and were sorted", ""
-    ties = _ties(columns, time, order, newest_first, source)
     in_order = rises and not falls  # rows of several episodes alternate
-    return order, (warning, *(() if in_order else ties))
+    ties = () if in_order else _ties(columns, time, order, newest_first, source)
+    return order, (warning, *ties)
 
 
 def _rises_and_falls(ids: Array, times: Array) -> tuple[int, int]:

@@ -21,7 +21,7 @@ FIXED, OTHER = "values", "hints"  # an error or a warning is raised if they diff
 def of_function(create: Any, options: Mapping[str, Any]) -> dict[str, dict[str, str]] | None:
     """Returns hashes of the numbers and texts that a function and its options use, and of its code as a hint.
 
-    Lists and dicts are hints as well: the function may change them, such as a counter of its calls.
+    Lists, dicts and paths are hints as well: the function may change them, such as a counter of its calls.
     """
     if not isinstance(create, FunctionType):
         return None
@@ -63,7 +63,11 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _described(code: CodeType) -> list[Any]:
-    constants = [repr(each) for each in code.co_consts if not isinstance(each, CodeType)]
+    constants = [
+        sorted(map(repr, each)) if isinstance(each, frozenset) else repr(each)  # sets have no order
+        for each in code.co_consts
+        if not isinstance(each, CodeType)
+    ]
     return [code.co_code.hex(), code.co_names, code.co_varnames, constants]
 
 
@@ -71,7 +75,8 @@ def _hashed(values: Mapping[str, Any], hints: Mapping[str, Any]) -> dict[str, di
     """Returns hashes of what JSON can hold, because run.json is no place for the passwords of a script."""
     found: dict[str, dict[str, str]] = {FIXED: {}, OTHER: {}}
     for name, value in [*values.items(), *hints.items()]:
-        is_fixed = name in values and isinstance(value, bool | int | float | str | None)
+        is_path = isinstance(value, str) and ("/" in value or "\\" in value)  # such as a log with the time in its name
+        is_fixed = name in values and isinstance(value, bool | int | float | str | None) and not is_path
         try:
             text = json.dumps(value, sort_keys=True)
         except (TypeError, ValueError):
