@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
 
 from rl_training import PPO, Callback, resume_training
 from rl_training.experiment.config.messages import ConfigError
@@ -24,21 +24,10 @@ TINY: dict[str, Any] = {"total_timesteps": 32, "num_steps": 8, "batch_size": 8, 
 LENGTH = 3
 
 
-class Corridor(gym.Env[Any, Any]):
-    observation_space = gym.spaces.Box(0, 10, (1,))
-    action_space = gym.spaces.Discrete(2)
-
+class Corridor(CartPoleEnv):
     def __init__(self, length: int = 5) -> None:
+        super().__init__()
         self.length = length
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
-        super().reset(seed=seed)
-        self.steps = 0
-        return np.zeros(1, np.float32), {}
-
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        self.steps += 1
-        return np.zeros(1, np.float32), 0.0, False, self.steps == self.length, {}
 
 
 class Stop(Callback):
@@ -108,8 +97,8 @@ def test_objects_and_functions_of_other_code_print_a_warning(tmp_path, capsys, f
 
 
 def test_a_path_that_differs_prints_a_warning(tmp_path, capsys):
-    agent(tmp_path, of_log("/tmp/logs/1")).learn()
-    assert not result_of(agent(tmp_path, of_log("/tmp/logs/2")).learn()).trained
+    agent(tmp_path, of_log("logs/1")).learn()
+    assert not result_of(agent(tmp_path, of_log("logs/2")).learn()).trained
     assert "may differ from the one that the run" in " ".join(capsys.readouterr().err.split())
 
 

@@ -139,7 +139,8 @@ class LogMetrics(Callback):
         self.episodes = []
 
     def _metrics(self, state: TrainerState) -> dict[str, float | None]:
-        finished = self.pool.take_finished().means() if isinstance(self.pool, TensorPool) else {}  # may raise
+        # First, because its error names the environment that has returned NaN, and not the learning rate.
+        finished = self.pool.take_finished().means() if isinstance(self.pool, TensorPool) else {}
         numbers = self.last()
         bad = [name for name, value in numbers.items() if not math.isfinite(value)]
         if bad:
