@@ -1,11 +1,12 @@
 """Trains CORL's CQL on a D4RL-like HDF5 file: CORL's networks, settings and preprocessing, its update made faster.
 
 python benchmarks/peer_corl.py train --corl DIR --data hopper-medium.hdf5 --env Hopper-v4 --out corl.json
+python benchmarks/peer_corl.py play --corl DIR --data hopper-medium.hdf5 --env Hopper-v4 --out corl.json --episodes 100
 python benchmarks/peer_corl.py check --corl DIR --data hopper-medium.hdf5
 
 DIR is a clone of CORL's repository. On a GPU, twenty updates are one CUDA graph. `train` writes the normalised scores
-of all evaluations and a state beside --out, from which the same command continues. `check` compares the fast update
-with that of CORL's own class on the same batches and random numbers.
+of all evaluations and a state beside --out, from which the same command continues. `play` plays the policies of that
+state. `check` compares the fast update with that of CORL's own class on the same batches and random numbers.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     train_options = commands.add_parser("train", help="train seeds side by side")
+    play_options = commands.add_parser("play", help="play the policies of a training")
     check_options = commands.add_parser("check", help="compare the fast update with CORL's own")
-    for each, run in ((train_options, train), (check_options, check)):
+    for each, run in ((train_options, train), (play_options, play_stored), (check_options, check)):
         each.set_defaults(run=run)
         each.add_argument("--corl", type=Path, required=True, metavar="DIR", help="clone of CORL's repository")
         each.add_argument("--data", type=Path, required=True, metavar="FILE", help="HDF5 file with D4RL's columns")
@@ -53,8 +55,10 @@ def arguments() -> argparse.Namespace:
         each.add_argument(
             "--scaled-rewards", metavar="NAME", help="scale rewards as CORL does for NAME, such as hopper"
         )
-    train_options.add_argument("--env", required=True, choices=ENVIRONMENTS, help="environment of the evaluations")
-    train_options.add_argument("--out", type=Path, required=True, metavar="FILE", help="JSON file to write")
+    for each in (train_options, play_options):
+        each.add_argument("--env", required=True, choices=ENVIRONMENTS, help="environment of the evaluations")
+        each.add_argument("--out", type=Path, required=True, metavar="FILE", help="JSON file of the training")
+        each.add_argument("--episodes", type=int, default=EPISODES, metavar="N", help="episodes of an evaluation")
     train_options.add_argument("--steps", type=int, default=1_000_000, metavar="N", help="updates")
     train_options.add_argument("--every", type=int, default=100_000, metavar="N", help="updates between evaluations")
     train_options.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -115,6 +119,14 @@ def train(
             )
 
 
+def play_stored(
+    args: argparse.Namespace, module: ModuleType, data: Sequence[np.ndarray], scale: Sequence[np.ndarray]
+) -> None:
+    learner = FusedCQL(trainers(args, module, data), "cpu")
+    learner.load(torch.load(args.out.with_suffix(".pt"), map_location="cpu", weights_only=True))
+    print(f"scores {scores(args, learner, scale)}, {args.episodes} episodes each")
+
+
 def trainers(args: argparse.Namespace, module: ModuleType, data: Sequence[np.ndarray]) -> list[Any]:
     return [trainer(module, seed, data[0].shape[1], data[1].shape[1]) for seed in args.seeds]
 
@@ -148,7 +160,8 @@ def scores(args: argparse.Namespace, learner: FusedCQL, scale: Sequence[np.ndarr
     found = []
     for number, seed in enumerate(args.seeds):
         actor = [each[number].detach().double().cpu().numpy() for each in learner.actor]
-        returns = [play(args.env, actor, scale, EPISODES * seed + episode) for episode in range(EPISODES)]
+        starts = range(args.episodes * seed, args.episodes * (seed + 1))
+        returns = [play(args.env, actor, scale, start) for start in starts]
         found.append(round(normalized_score(args.env, float(np.mean(returns))), 2))
     return found
 
