@@ -59,9 +59,9 @@ def draw(axes: Axes, task: str, rows: Sequence[Row]) -> None:
         if row.interval is not None:
             axes.hlines(place, *row.interval, color=SEED, linewidth=5, alpha=0.25, label="interquartile mean, 95%")
         axes.plot(row.middle, place, "|", color=SEED, markersize=13, markeredgewidth=2, zorder=4)
-        if row.peer is not None:
-            axes.scatter(row.peer.seeds, [place + 0.3] * len(row.peer.seeds), s=22, marker="D", facecolors="none",
-                         edgecolors=PEER, label="a seed of the peer", zorder=3)  # fmt: skip
+        for score in peer_scores(row):
+            axes.scatter(score, place + 0.3, s=22, marker="D", facecolors="none", edgecolors=PEER,
+                         label="a seed of the peer", zorder=3)  # fmt: skip
         for figure in row.published()[:1]:
             same = figure.budget == row.budget
             axes.plot(figure.score, place, "v", color=PUBLISHED, markerfacecolor=PUBLISHED if same else "white",
@@ -76,6 +76,14 @@ def draw(axes: Axes, task: str, rows: Sequence[Row]) -> None:
         axes.set_xticks(axes.dataLim.intervalx[:1], [number(axes.dataLim.intervalx[0])])
     axes.margins(x=0.06)
     axes.tick_params(axis="y", length=0, colors=FAINT, labelcolor=INK)
+
+
+def peer_scores(row: Row) -> Sequence[float]:
+    """Scores of the peer's seeds, or of peers run apart with the same setting and budget."""
+    if row.peer is not None:
+        return row.peer.seeds
+    alike = (row.setting, row.budget)
+    return [figure.score for figure in row.peer_figures() if (figure.setting, figure.budget) == alike]
 
 
 def label(row: Row, beside: Sequence[Row]) -> str:
