@@ -1,4 +1,4 @@
-"""Runs with SimBaV2 networks: flat programs, and weights that keep their unit norm."""
+"""Runs with SimbaV2 networks: flat programs, and weights that keep their unit norm."""
 
 from __future__ import annotations
 

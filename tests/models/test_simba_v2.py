@@ -1,4 +1,4 @@
-"""SimBaV2 networks against NumPy, their initial weights, and unit norms after updates."""
+"""SimbaV2 networks against NumPy, their initial weights, and unit norms after updates."""
 
 from __future__ import annotations
 

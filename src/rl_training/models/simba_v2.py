@@ -1,4 +1,4 @@
-"""SimBaV2 networks (Lee et al., 2025, arXiv:2502.15280): weights and features of unit norm instead of layer norm."""
+"""SimbaV2 networks (Lee et al., 2025, arXiv:2502.15280): weights and features of unit norm instead of layer norm."""
 
 from __future__ import annotations
 
