@@ -10,7 +10,7 @@ from rl_training.algorithms.core.config import RolloutConfig
 from rl_training.algorithms.core.learner import Learner
 from rl_training.algorithms.core.memory import memory_arguments, memory_around, policy_and_memory
 from rl_training.data import generalized_advantages
-from rl_training.models import Normalizer, PPOModel
+from rl_training.models import PPOModel
 from rl_training.models.layers import Activation
 from rl_training.types import HALTED, Action, Batch, Loss, Metrics, ParameterGroup
 
@@ -68,8 +68,7 @@ class PPOAlgorithm(Learner):
             batch["rewards"], values, next_values, batch["dones"], batch["truncated"],
             gamma=self.config.gamma, gae_lambda=self.config.gae_lambda,
         )  # fmt: skip
-        if isinstance(self.normalizer, Normalizer):
-            self.normalizer.merge(batch["obs"].flatten(0, 1))
+        super().prepare(batch)  # adds the observations to the statistics, which were used above
         columns = {"obs": obs, "raw_actions": batch["raw_actions"], "log_probs": log_probs}
         return {**columns, "advantages": advantages, "returns": advantages + values}
 

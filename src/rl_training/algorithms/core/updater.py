@@ -263,6 +263,8 @@ def compiled(loss: Callable[..., Loss], device: torch.device) -> Callable[..., L
 
 
 class Columns(dict[str, Tensor]):
+    """A batch whose error for a missing column lists the columns and suggests one."""
+
     def __missing__(self, key: str) -> NoReturn:
         from rl_training.data.readers.names import SPELLINGS  # names of columns in files
 
