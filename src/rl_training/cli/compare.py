@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rl_training.cli.data import require_directory, require_plot_path
-from rl_training.cli.options import Json
+from rl_training.cli.options import Json, show_help
 from rl_training.cli.output import print_json, print_table, print_wrapped
 from rl_training.messages import OPE_CAUTION, duration, return_format
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rl_training.reporting.stored_runs import StoredRun
 
 app = typer.Typer(help="List runs.", rich_markup_mode=None)
+app.callback(invoke_without_command=True)(show_help)
 Paths = Annotated[
     list[str],
     typer.Argument(metavar="PATH...", help="Benches, run directories, folders of runs, or patterns in quotes."),
@@ -110,12 +111,6 @@ def print_warnings(estimated: Sequence[Entry]) -> None:
         print_wrapped("warning: ", f"{', '.join(named)}: {text}")
     if estimated:
         print_wrapped("caution: ", OPE_CAUTION)
-
-
-@app.callback(invoke_without_command=True)
-def runs(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
 
 
 @app.command()

@@ -6,18 +6,14 @@ from typing import Annotated
 
 import typer
 
+from rl_training.cli.options import show_help
 from rl_training.cli.output import print_wrapped
 from rl_training.messages import command
 
 app = typer.Typer(help="List, show or copy packaged configs.", rich_markup_mode=None)
+app.callback(invoke_without_command=True)(show_help)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A name from `configs ls`, such as iql/pendulum.")]
-
-
-@app.callback(invoke_without_command=True)
-def configs(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
 
 
 @app.command()

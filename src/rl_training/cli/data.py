@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rl_training.cli import output
-from rl_training.cli.options import LIST, Json, Once, Trust, number
+from rl_training.cli.options import LIST, Json, Once, Trust, number, show_help
 from rl_training.cli.tables import takes_table_options
 from rl_training.files import require_writable
 from rl_training.messages import command, many
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rl_training.data.datasets.report import ColumnSummary, DatasetReport
 
 app = typer.Typer(help="Check, split, plot, convert or collect datasets.", rich_markup_mode=None)
+app.callback(invoke_without_command=True)(show_help)
 
 Source = Annotated[
     str,
@@ -46,12 +47,6 @@ Allow = Annotated[
 Destination = Annotated[
     Path, typer.Argument(metavar="DEST", help="A new file (.npz, .parquet), or a new Minari directory.")
 ]
-
-
-@app.callback(invoke_without_command=True)
-def data(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
 
 
 @app.command()

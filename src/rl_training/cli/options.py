@@ -32,6 +32,12 @@ DATA = Once("for several files as a pattern", takes_data=True)
 DATASETS = LIST._replace(takes_data=True)
 
 
+def show_help(context: typer.Context) -> None:
+    """Callback of a group of commands: prints its help if no command is given."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
 def number(help_text: str, *, least: int = 1, **settings: Any) -> Any:
     """Declares an option that counts steps, updates, rows or episodes."""
 

@@ -74,7 +74,7 @@ def estimate_cells(run: RankedRun, names: Sequence[str]) -> tuple[str, ...]:
 def verdict(found: Ranking) -> str:
     best = found.runs[0]
     if len(found.runs) == 1:
-        return "one run has nothing to be compared with but the behaviour"
+        return "one run can be compared with the behaviour policy only"
     if not best.overlaps:
         return "run 1 is the best by these estimates: its interval lies above all others"
     others = listed([number + 1 for number in best.overlaps], "run")
